@@ -1,0 +1,81 @@
+"""What the rest of the gateway may ask of Kafka and of the suppression state.
+
+`ingest.py` talks to these protocols only; `memory.py` and the real backends pass one contract
+suite (tests/contract). Calls never await: results come back through the listeners below, once a
+batch and lane, or once a Redis call, instead of once an event.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from headgate.core.outcome import Failure
+from headgate.core.publish import Publish
+from headgate.core.topic import TopicState
+
+
+class Topics(Protocol):
+    """The topics that exist, kept fresh in the background."""
+
+    def get(self, topic: str) -> TopicState | None:
+        """The topic's newest known state, or None when its cluster does not have it."""
+        ...
+
+
+class Deliveries(Protocol):
+    """Who hears from the lanes. Lists are one lane's batch, in the order of its records."""
+
+    def handed_over(self, batch: Sequence[Publish]) -> None:
+        """The batch is with the producer from now on: its end is Kafka's."""
+        ...
+
+    def acknowledged(self, batch: Sequence[Publish], base_offset: int) -> None:
+        """All of the batch is in Kafka; offsets count up from base_offset (-1: Kafka gave none)."""
+        ...
+
+    def failed(self, batch: Sequence[Publish], failure: Failure) -> None:
+        """The batch ended otherwise: `unknown`, or a reason that means certainly not written."""
+        ...
+
+
+class Lanes(Protocol):
+    """The way into Kafka: one ordered queue for each topic-partition."""
+
+    def refusal(self, state: TopicState, partition: int) -> Failure | None:
+        """Why this lane takes nothing now (no acknowledgement for a while, full), else None."""
+        ...
+
+    def put(self, publish: Publish) -> None:
+        """Take a record in arrival order. Its end comes through `Deliveries`, always."""
+        ...
+
+
+class Verdicts(Protocol):
+    """Who hears the answers to reservations, in the order in which the keys' events arrived."""
+
+    def publish(self, publish: Publish) -> None:
+        """Reserved (or blind): hand it to its lane."""
+        ...
+
+    def unchanged(self, publish: Publish, offset: int) -> None:
+        """The key's newest acknowledged record, at offset, has this content already."""
+        ...
+
+    def refused(self, publish: Publish, failure: Failure) -> None:
+        """Not reserved and not to be published (redis_loss = "refuse" while Redis is away)."""
+        ...
+
+
+class Suppression(Protocol):
+    """Reserve before, settle after (8-suppression-model is the protocol)."""
+
+    def reserve(self, publish: Publish) -> None:
+        """Ask whether the event must be published; the answer comes through `Verdicts`."""
+        ...
+
+    def acknowledged(self, batch: Sequence[Publish], base_offset: int) -> None:
+        """Settle a lane's batch: the offsets are final (-1 = unknown to us)."""
+        ...
+
+    def ended(self, publish: Publish, certain: bool) -> None:
+        """It ended without acknowledgement. certain: not one byte of it can be in the log."""
+        ...

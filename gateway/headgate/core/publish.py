@@ -1,0 +1,73 @@
+"""One event's way through the process, from its reservation to its end.
+
+Mutable on purpose: it is the single object that ingest, suppression and lanes pass on, so that a
+batch of events costs one list and no further allocation. It decides nothing.
+"""
+
+from enum import IntEnum
+from typing import Any
+
+from headgate.core.record import Record
+
+
+class Stage(IntEnum):
+    """Where a publish is. Order matters: everything below HANDED is certainly not in Kafka."""
+
+    NEW = 0
+    QUEUED = 1  # waits for its reservation to be sent
+    RESERVING = 2  # its reservation is on its way to Redis
+    LANE = 3  # in its lane, not handed to the producer
+    HANDED = 4  # with the producer: the end is Kafka's
+    ENDED = 5  # published, refused, unknown for good, unchanged or dropped
+
+
+class Publish:
+    """An event on its way.
+
+    record: what Kafka gets.  size: upper bound of the record's bytes (`record.size_of`).
+    ticket, index: the request, and the event's place in it, that wait for the outcome.
+    digest: 16 bytes when the topic suppresses, else None.  scope: the suppression namespace.
+    force: publish even if unchanged.  refuse: the topic's redis_loss = "refuse".
+    token: this publish's token in Redis.  floor: the key's highest offset when it was reserved.
+    blind: it goes to Kafka without a reservation.  dropped: its deadline passed before it was
+    handed over, so no lane may hand it over any more.
+    followers: equal events of the same key that take this one's outcome.  leader: whose outcome
+    this one takes.
+    """
+
+    __slots__ = (
+        "blind",
+        "digest",
+        "dropped",
+        "event_id",
+        "floor",
+        "followers",
+        "force",
+        "index",
+        "leader",
+        "record",
+        "refuse",
+        "scope",
+        "size",
+        "stage",
+        "ticket",
+        "token",
+    )
+
+    def __init__(self, record: Record, size: int, ticket: Any, index: int, event_id: str) -> None:
+        self.record = record
+        self.size = size
+        self.ticket = ticket
+        self.index = index
+        self.event_id = event_id
+        self.stage = Stage.NEW
+        self.digest: bytes | None = None
+        self.scope: Any = None
+        self.force = False
+        self.refuse = False
+        self.token = b""
+        self.floor = -1
+        self.blind = False
+        self.dropped = False
+        self.followers: list[Publish] | None = None
+        self.leader: Publish | None = None

@@ -1,0 +1,36 @@
+"""Records as they go to Kafka, and the names of their headers (shared with the Spark jobs)."""
+
+from typing import NamedTuple
+
+RESERVED_PREFIX = "hg-"  # inbound headers that begin so are dropped: only the gateway writes them
+PRODUCER = "hg-producer"
+RECEIVED_AT = "hg-received-at"
+EVENT_ID = "hg-event-id"
+CONTENT_TYPE = "content-type"
+TRACEPARENT = "traceparent"
+
+# Kafka's own worst case: a record batch of one record (61 bytes of batch header), and a record's
+# length, attributes, timestamp and offset deltas, key and value lengths and header count as
+# varints of at most 5 or 10 bytes (org.apache.kafka.common.record.DefaultRecord).
+BATCH_OVERHEAD = 61
+RECORD_OVERHEAD = 21
+HEADER_OVERHEAD = 10
+
+
+class Record(NamedTuple):
+    """One Kafka record. timestamp_ms: milliseconds since 1970; a value of None is a tombstone."""
+
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes]]
+    timestamp_ms: int
+
+
+def size_of(key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes]]) -> int:
+    """Upper bound of a record's bytes inside an uncompressed batch, without the batch header."""
+    size = RECORD_OVERHEAD + (len(key) if key else 0) + (len(value) if value else 0)
+    for name, content in headers:
+        size += HEADER_OVERHEAD + len(name) + len(content)
+    return size
