@@ -1,0 +1,110 @@
+"""One run of the driver: what is posted, how fast, from how many connections, whom it watches."""
+
+from argparse import ArgumentDefaultsHelpFormatter, ArgumentParser
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from itertools import islice
+from typing import Self
+from urllib.parse import SplitResult, urlsplit
+
+from wire import ENCODINGS, Encoding, Request, requests
+from workload import KEYS, MODES, Keys, Mode, Shape, events, every_key
+
+CHOICES = {"keys": KEYS, "mode": MODES, "encoding": ENCODINGS}
+HELP = {
+    "url": "where events are posted (http only)",
+    "keys": "how keys are picked; bomb is incident A: one key, 800 kB, 1,013 saves a burst",
+    "mode": "published: every event has new content; unchanged: the same again per key",
+    "encoding": "one event a request, or batches of --batch",
+    "rate": "requests a second on a fixed schedule (open loop); 0: closed loop",
+    "warm_up_s": "posted before the measured window, which it is not part of",
+    "seconds": "the measured window",
+    "events": "stop after that many events, if sooner; 0: time alone decides",
+    "timeout_s": "an answer later than this counts as a timeout and the connection is replaced",
+    "first": "the first counter of published events; runs on one topic must not overlap",
+    "sample_s": "seconds between samples of the watched processes' memory; 0: none",
+    "watch": "name=pid[,pid]: processor time and memory of these and their descendants",
+    "bootstrap": "check the answers against the end offsets of --topic on this broker",
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The fields are the driver's options: `flags` and `parse` are each other's inverse."""
+
+    url: str
+    keys: Keys = "uniform"
+    mode: Mode = "published"
+    encoding: Encoding = "single"
+    batch: int = 50
+    connections: int = 64
+    rate: float = 0.0
+    warm_up_s: float = 1.0
+    seconds: float = 5.0
+    events: int = 0
+    timeout_s: float = 10.0
+    seed: int = 1
+    first: int = 0
+    sample_s: float = 0.0
+    watch: tuple[str, ...] = ()
+    bootstrap: str = ""
+    topic: str = ""
+
+    @classmethod
+    def parse(cls, arguments: list[str]) -> Self:
+        parser = ArgumentParser(
+            description="Post events to a gateway and measure it; the answer is one JSON document.",
+            formatter_class=ArgumentDefaultsHelpFormatter,
+        )
+        for option in fields(cls):
+            flag = "--" + option.name.replace("_", "-")
+            text = HELP.get(option.name, " ")
+            if option.name == "url":
+                parser.add_argument(flag, required=True, help=text)
+            elif option.name == "watch":
+                parser.add_argument(flag, action="append", default=[], help=text)
+            else:
+                kind, choices = type(option.default), CHOICES.get(option.name)
+                parser.add_argument(
+                    flag, type=kind, default=option.default, choices=choices, help=text
+                )
+        given = vars(parser.parse_args(arguments))
+        return cls(**{**given, "watch": tuple(given["watch"])})
+
+    def flags(self) -> list[str]:
+        words = []
+        for option in fields(self):
+            value = getattr(self, option.name)
+            for item in value if option.name == "watch" else (value,):
+                if item != "":
+                    words += ["--" + option.name.replace("_", "-"), str(item)]
+        return words
+
+    @property
+    def address(self) -> SplitResult:
+        return urlsplit(self.url)
+
+    @property
+    def shape(self) -> Shape:
+        return Shape(self.keys, self.mode, self.seed, self.first)
+
+    @property
+    def watched(self) -> dict[str, list[int]]:
+        pairs = (item.partition("=") for item in self.watch)
+        return {name: [int(pid) for pid in pids.split(",")] for name, _, pids in pairs}
+
+    def requests(self) -> Iterator[Request]:
+        """What the run posts, in order."""
+        values = events(self.shape)
+        if self.events:
+            values = islice(values, self.events)
+        return requests(values, self.encoding, self.batch, self.address.netloc, self.address.path)
+
+    def primer(self) -> Self:
+        """The plan by which `priming` is posted."""
+        return replace(self, rate=0.0, events=0)
+
+    def priming(self) -> Iterator[Request]:
+        """Every key once, before an unchanged run: posted, checked, not measured."""
+        values = every_key(self.shape) if self.mode == "unchanged" else ()
+        return requests(values, self.encoding, self.batch, self.address.netloc, self.address.path)

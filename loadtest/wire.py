@@ -1,0 +1,121 @@
+"""HTTP/1.1 as the generator needs it: requests as bytes, a minimal reader of answers. No sockets.
+
+Minimal on purpose: the generator shares the machine with what it measures, so it must be several
+times cheaper. Only answers with a Content-Length are understood (anything else raises).
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Literal, NamedTuple, get_args
+
+import orjson
+
+Encoding = Literal["single", "ndjson", "array"]
+ENCODINGS = get_args(Encoding)
+
+CONTENT_TYPES = {
+    "single": b"application/json",
+    "ndjson": b"application/x-ndjson",
+    "array": b"application/json",
+}
+# The contract's good ends of an event: what counts as acknowledged.
+GOOD = frozenset({"published", "unchanged", "superseded", "duplicate", "held", "spooled"})
+# Ends after which the event may or may not be in the log. A 5xx without a reason is one of them.
+UNCERTAIN = frozenset({"unknown", "timeout", "reset"})
+HEAD_END = b"\r\n\r\n"
+SUMMARY = b'{"summary":'
+
+
+class Request(NamedTuple):
+    data: bytes
+    events: int
+
+
+class Answer(NamedTuple):
+    status: int
+    body: bytes
+    keep_alive: bool
+
+
+def requests(
+    values: Iterable[bytes], encoding: Encoding, batch: int, host: str, path: str
+) -> Iterator[Request]:
+    """Requests of `batch` events each (one for `single`), until the values end."""
+    head = b"POST %b HTTP/1.1\r\nHost: %b\r\nContent-Type: %b\r\nContent-Length: " % (
+        path.encode(),
+        host.encode(),
+        CONTENT_TYPES[encoding],
+    )
+    source = iter(values)
+    while chunk := list(islice(source, 1 if encoding == "single" else batch)):
+        body = encode(chunk, encoding)
+        yield Request(b"%b%d\r\n\r\n%b" % (head, len(body), body), len(chunk))
+
+
+def encode(values: list[bytes], encoding: Encoding) -> bytes:
+    if encoding == "single":
+        return values[0]
+    if encoding == "ndjson":
+        return b"\n".join(values) + b"\n"
+    return b"[" + b",".join(values) + b"]"
+
+
+class AnswerReader:
+    """Collects bytes of one connection until an answer is whole (one request at a time)."""
+
+    __slots__ = ("_buffer",)
+
+    def __init__(self) -> None:
+        self._buffer = b""
+
+    def feed(self, data: bytes) -> Answer | None:
+        buffer = self._buffer + data if self._buffer else data
+        end = buffer.find(HEAD_END)
+        if end < 0:
+            self._buffer = buffer
+            return None
+        head = buffer[:end].lower()
+        start = end + len(HEAD_END)
+        stop = start + content_length(head)
+        if len(buffer) < stop:
+            self._buffer = buffer
+            return None
+        self._buffer = buffer[stop:]
+        return Answer(int(head[9:12]), buffer[start:stop], b"connection: close" not in head)
+
+
+def content_length(head: bytes) -> int:
+    """Of a lower-cased answer head, in bytes. Raises ValueError where there is none."""
+    at = head.find(b"content-length:")
+    if at < 0:
+        raise ValueError(f"an answer without Content-Length: {head[:200]!r}")
+    end = head.find(b"\r\n", at)
+    return int(head[at + 15 : end if end >= 0 else None])
+
+
+def outcomes(answer: Answer, events: int) -> Counter[str]:
+    """How the events of one request ended: outcomes, or the reason where the request failed."""
+    body = answer.body
+    if body.startswith(SUMMARY):
+        # The summary alone: decoding 50 outcomes would cost the generator more than sending them.
+        return Counter(orjson.loads(body[len(SUMMARY) : body.index(b"}") + 1]))
+    try:
+        document = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return Counter({f"status {answer.status}": events})
+    if "summary" in document:
+        return Counter(document["summary"])
+    if answer.status < 300 and "outcome" in document:
+        return Counter({document["outcome"]: events})
+    return Counter({document.get("reason", f"status {answer.status}"): events})
+
+
+def acknowledged(ends: Counter[str]) -> int:
+    """How many of these events ended well."""
+    return sum(count for end, count in ends.items() if end in GOOD)
+
+
+def uncertain(ends: Counter[str]) -> int:
+    """How many of these events may or may not be in the log."""
+    return sum(n for end, n in ends.items() if end in UNCERTAIN or end.startswith("status 5"))
