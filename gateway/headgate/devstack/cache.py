@@ -1,0 +1,37 @@
+"""Where downloaded and derived files are kept, and one-at-a-time access to them."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+KAFKA_VERSION = "4.3.1"
+
+
+def cache_directory(environment: Mapping[str, str]) -> Path:
+    """Return the folder of this Kafka version: below $HEADGATE_CACHE, else the checkout's .cache,
+    else (installed without a checkout) the user's cache."""
+    name = f"kafka-{KAFKA_VERSION}"
+    if "HEADGATE_CACHE" in environment:
+        return Path(environment["HEADGATE_CACHE"]).absolute() / name
+    checkout = Path(__file__).resolve().parents[3]
+    if (checkout / "pyproject.toml").exists():
+        return checkout / ".cache" / name
+    return Path.home() / ".cache" / "headgate" / name
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock; the kernel drops it when the process dies, however it dies."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def short_digest(text: str) -> str:
+    """Return 12 hex digits of the SHA-256 of `text`, for file names."""
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -1,0 +1,95 @@
+"""One child process in its own session, with its output in a file."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+_LAUNCHER = Path(__file__).with_name("launch.py")
+
+
+class StartError(Exception):
+    """A child did not come up; the text ends with the last lines of its log."""
+
+
+class Child:
+    """A started process. Its session id is its pid, so that `kill` reaches what it started.
+
+    Start it from the main thread: the kernel's parent-death signal belongs to the thread that
+    forked, not to the process.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        log: Path,
+        *,
+        environment: Mapping[str, str] | None = None,
+        signal_on_parent_death: signal.Signals = signal.SIGKILL,
+    ) -> None:
+        """Start `command` with both outputs appended to `log`."""
+        launcher = [sys.executable, "-I", "-S", str(_LAUNCHER)]
+        launcher += [str(int(signal_on_parent_death)), str(os.getpid())]
+        self.name = name
+        self.log = log
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [*launcher, *command],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=None if environment is None else dict(environment),
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        """The process id, which is also the id of its session and process group."""
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs; minus the signal's number when a signal ended it."""
+        return self._process.poll()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the process alone; nothing happens if it has ended."""
+        self._process.send_signal(number)
+
+    def stop(self, grace_s: float) -> None:
+        """SIGTERM, then after `grace_s` seconds SIGKILL to all of its session."""
+        if self.exit_code is None:
+            self.signal(signal.SIGCONT)  # a paused process would not see SIGTERM
+            self.signal(signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(grace_s)
+        self.kill()
+
+    def kill(self) -> None:
+        """SIGKILL the whole process group and reap the process."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def wait_until(self, ready: Callable[[], bool], deadline_s: float) -> None:
+        """Poll `ready` until true. Raises StartError when the child ends or the time is over."""
+        end = time.monotonic() + deadline_s
+        while not ready():
+            if self.exit_code is not None:
+                raise StartError(f"{self.name} ended with {self.exit_code}\n{self.log_tail()}")
+            if time.monotonic() > end:
+                raise StartError(f"{self.name} not ready in {deadline_s} s\n{self.log_tail()}")
+            time.sleep(0.02)
+
+    def log_tail(self, lines: int = 30) -> str:
+        """Return the log's path and its last lines."""
+        text = self.log.read_text(errors="replace").splitlines()
+        return "\n".join([f"--- {self.log}", *text[-lines:]])

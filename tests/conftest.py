@@ -1,0 +1,147 @@
+"""Fixtures for everyone. Brokers and Redis servers are real, and every one is ended."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from headgate.devstack.broker import BrokerPlan, KafkaInstallation, new_id
+from headgate.devstack.installation import prepare_kafka, single_node
+from headgate.devstack.ports import LOOPBACK, free_port
+from headgate.devstack.redis import RedisPlan
+from stack import Gateway, RunningBroker, RunningCluster, RunningRedis
+
+
+@pytest.fixture(scope="session")
+def kafka_installation() -> KafkaInstallation:
+    """Java, the jars and the class archive, made when missing."""
+    return prepare_kafka(os.environ, say=lambda line: None)
+
+
+@pytest.fixture(scope="session")
+def kafka(
+    kafka_installation: KafkaInstallation, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RunningBroker]:
+    """The broker that all tests of one xdist worker share: use your own topics, never stop it."""
+    plan = single_node(tmp_path_factory.mktemp("kafka"), free_port())
+    broker = RunningBroker(kafka_installation, plan)
+    try:
+        broker.wait()
+        yield broker
+    finally:
+        broker.kill()
+
+
+@pytest.fixture
+def topic_name(request: pytest.FixtureRequest) -> str:
+    """A topic name that no other test uses."""
+    plain = "".join(one if one.isalnum() else "-" for one in request.node.name)
+    return f"{plain[:80]}-{new_id().replace('_', '-')[:8]}"
+
+
+@pytest.fixture
+def start_broker(
+    kafka_installation: KafkaInstallation, tmp_path: Path
+) -> Iterator[Callable[..., RunningBroker]]:
+    """A factory of brokers of the test's own: `start_broker(options={...})`."""
+    numbers = count(1)
+    with ExitStack() as ending:
+
+        def start(options: Mapping[str, str] | None = None) -> RunningBroker:
+            plan = single_node(tmp_path / f"broker-{next(numbers)}", free_port(), options)
+            broker = RunningBroker(kafka_installation, plan)
+            ending.callback(broker.kill)
+            broker.wait()
+            return broker
+
+        yield start
+
+
+@pytest.fixture
+def start_cluster(
+    kafka_installation: KafkaInstallation, tmp_path: Path
+) -> Iterator[Callable[..., RunningCluster]]:
+    """A factory of clusters: `start_cluster(3)` has replication factor 3 and min ISR 2."""
+    numbers = count(1)
+    with ExitStack() as ending:
+
+        def start(size: int = 3, options: Mapping[str, str] | None = None) -> RunningCluster:
+            directory = tmp_path / f"cluster-{next(numbers)}"
+            plans = _cluster_plans(directory, size, options or {})
+            nodes = []
+            for plan in plans:
+                nodes.append(RunningBroker(kafka_installation, plan))
+                ending.callback(nodes[-1].kill)
+            for node in nodes:
+                node.wait()
+            return RunningCluster(nodes)
+
+        yield start
+
+
+def _cluster_plans(directory: Path, size: int, options: Mapping[str, str]) -> list[BrokerPlan]:
+    ports = [(free_port(), free_port()) for _ in range(size)]
+    voters = ",".join(f"{n}@{LOOPBACK}:{ports[n - 1][1]}" for n in range(1, size + 1))
+    cluster_id = new_id()
+    return [
+        BrokerPlan(
+            directory / f"node-{number}", cluster_id, number, port, controller_port, voters,
+            cluster_size=size, options=options,
+        )
+        for number, (port, controller_port) in enumerate(ports, start=1)
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningRedis]:
+    """The Redis that all tests of one xdist worker share: use a namespace of your own."""
+    server = RunningRedis(RedisPlan(tmp_path_factory.mktemp("redis"), free_port()))
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def start_redis(tmp_path: Path) -> Iterator[Callable[..., RunningRedis]]:
+    """A factory of Redis servers of the test's own: `start_redis(save="1 1")` keeps snapshots."""
+    numbers = count(1)
+    with ExitStack() as ending:
+
+        def start(save: str = "", *, unix: bool = False) -> RunningRedis:
+            directory = tmp_path / f"redis-{next(numbers)}"
+            socket = directory / "redis.sock" if unix else None
+            server = RunningRedis(RedisPlan(directory, free_port(), save, socket))
+            ending.callback(server.kill)
+            return server
+
+        yield start
+
+
+@pytest.fixture
+def start_gateway(tmp_path: Path) -> Iterator[Callable[..., Gateway]]:
+    """A factory of real gateways: `start_gateway(config_text, "--workers", "2")`.
+
+    The ports are free ones and override the configuration. Returns when /ready answers 200,
+    unless `wait=False`.
+    """
+    numbers = count(1)
+    with ExitStack() as ending:
+
+        def start(
+            config_text: str,
+            *args: str,
+            environment: Mapping[str, str] | None = None,
+            wait: bool = True,
+        ) -> Gateway:
+            directory = tmp_path / f"gateway-{next(numbers)}"
+            gateway = Gateway(directory, config_text, args, environment or {})
+            ending.callback(gateway.kill)
+            if wait:
+                gateway.wait()
+            return gateway
+
+        yield start

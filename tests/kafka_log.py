@@ -1,0 +1,139 @@
+"""Kafka seen by an independent client (librdkafka): topic administration and a log reader."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+DEADLINE_S = 30.0
+
+
+class LogRecord(NamedTuple):
+    """One visible record of a topic's log."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+    timestamp_ms: int
+
+    def header(self, name: str) -> bytes | None:
+        """Return the last header of that name."""
+        return dict(self.headers).get(name)
+
+
+def create_topic(
+    bootstrap: str, name: str, partitions: int, configs: Mapping[str, str], replicas: int = 1
+) -> None:
+    """Create a topic and wait until every partition has a leader."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    topic = NewTopic(name, partitions, replicas, config=dict(configs))
+    admin.create_topics([topic])[name].result(DEADLINE_S)
+    end = time.monotonic() + DEADLINE_S
+    while not _has_leaders(admin, name, partitions):
+        assert time.monotonic() < end, f"{name} has no leaders"
+        time.sleep(0.02)
+
+
+def _has_leaders(admin: AdminClient, name: str, partitions: int) -> bool:
+    found = admin.list_topics(name, timeout=5).topics[name].partitions
+    return len(found) == partitions and all(one.leader >= 0 for one in found.values())
+
+
+def delete_topic(bootstrap: str, name: str) -> None:
+    """Delete a topic."""
+    AdminClient({"bootstrap.servers": bootstrap}).delete_topics([name])[name].result(DEADLINE_S)
+
+
+def set_topic_configs(bootstrap: str, name: str, configs: Mapping[str, str]) -> None:
+    """Set some of a topic's settings; the others stay."""
+    entries = [
+        ConfigEntry(option, value, incremental_operation=AlterConfigOpType.SET)
+        for option, value in configs.items()
+    ]
+    resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.incremental_alter_configs([resource])[resource].result(DEADLINE_S)
+
+
+def end_offsets(bootstrap: str, topic: str) -> dict[int, int]:
+    """Return the end offset (high watermark) of each partition."""
+    consumer = _consumer(bootstrap)
+    try:
+        return {
+            partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), 10)[1]
+            for partition in _partitions(consumer, topic)
+        }
+    finally:
+        consumer.close()
+
+
+def read_log(bootstrap: str, topic: str, deadline_s: float = DEADLINE_S) -> list[LogRecord]:
+    """Read all committed records of a topic, from the beginning to the end as of now.
+
+    Sorted by partition and offset.
+    """
+    consumer = _consumer(bootstrap)
+    try:
+        waiting = _partitions(consumer, topic)
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in waiting])
+        return sorted(_read_to_end(consumer, set(waiting), deadline_s), key=lambda one: one[:2])
+    finally:
+        consumer.close()
+
+
+def _read_to_end(consumer: Consumer, waiting: set[int], deadline_s: float) -> list[LogRecord]:
+    records: list[LogRecord] = []
+    end = time.monotonic() + deadline_s
+    while waiting:
+        assert time.monotonic() < end, f"partitions {waiting} not read to their end"
+        for polled in consumer.consume(1000, timeout=0.2):
+            error = polled.error()
+            if error is None:
+                records.append(_record(polled))
+            elif error.code() == KafkaError._PARTITION_EOF:
+                waiting.discard(polled.partition())
+            else:
+                raise KafkaException(error)
+    return records
+
+
+def _record(polled) -> LogRecord:  # type: ignore[no-untyped-def]
+    return LogRecord(
+        polled.partition(),
+        polled.offset(),
+        polled.key(),
+        polled.value(),
+        polled.headers() or [],
+        polled.timestamp()[1],
+    )
+
+
+def _consumer(bootstrap: str) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "log-reader",  # required by the library; nothing is ever committed
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest",
+            "check.crcs": True,
+        }
+    )
+
+
+def _partitions(consumer: Consumer, topic: str) -> list[int]:
+    return sorted(consumer.list_topics(topic, timeout=10).topics[topic].partitions)
