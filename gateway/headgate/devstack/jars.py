@@ -20,6 +20,8 @@ _IVY_MODULE = f"""<ivy-module version="2.0">
   <dependencies defaultconf="default->default">
     <dependency org="org.apache.kafka" name="kafka_2.13" rev="{KAFKA_VERSION}"/>
     <dependency org="org.apache.logging.log4j" name="log4j-slf4j-impl" rev="{LOG4J_VERSION}"/>
+    <!-- The console consumer; alone, since Kafka Connect would come with its dependencies. -->
+    <dependency org="org.apache.kafka" name="kafka-tools" rev="{KAFKA_VERSION}" transitive="false"/>
   </dependencies>
 </ivy-module>
 """
@@ -36,7 +38,8 @@ def ensure_jars(cache: Path, java: Path, say: Callable[[str], None]) -> list[Pat
     """
     folder = cache / "jars"
     with locked(cache):
-        if not folder.exists():
+        # Names only: hashing 45 MB at every start would cost a broker's start again.
+        if {jar.name for jar in folder.glob("*.jar")} != _expected().keys():
             _download_into(folder, java, say)
     return sorted(folder.glob("*.jar"))
 
@@ -49,6 +52,8 @@ def _download_into(folder: Path, java: Path, say: Callable[[str], None]) -> None
         partial.mkdir()
         _run_ivy(Path(temporary), partial, java, say)
         _verify(partial)
+        if folder.exists():  # an older set, or one that someone has damaged
+            folder.rename(Path(temporary) / "replaced")
         partial.rename(folder)
 
 
