@@ -1,0 +1,12 @@
+"""Measuring producers: a `Meter` a worker, snapshots that merge, and their Prometheus text.
+
+Life of a figure: the hot path calls `Meter.account` once a request -> the worker's snapshot ->
+the parent merges the workers' snapshots (`stats.fleet`) -> /metrics (`stats.exposition`) and the
+control plane's views (`edge.admin`).
+"""
+
+from headgate.stats.labels import Labels
+from headgate.stats.meter import Depth, InFlight, Meter
+from headgate.stats.stall import watch_loop
+
+__all__ = ["Depth", "InFlight", "Labels", "Meter", "watch_loop"]

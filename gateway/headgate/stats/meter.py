@@ -1,0 +1,194 @@
+"""The worker's figures. Plain Python numbers on the hot path; `collect` makes them a snapshot.
+
+Not safe for use from several threads: the event loop's thread feeds and reads it.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, TypeVar
+
+from headgate.core.outcome import Outcome
+from headgate.metrics import OTHER, SECONDS
+from headgate.stats import process, snapshot
+from headgate.stats.labels import MAX_PAIRS, Labels
+from headgate.stats.series import Series
+from headgate.stats.snapshot import Buckets, Pair, Snapshot
+from headgate.stats.stall import Peaks
+
+Label = TypeVar("Label")
+Clock = Callable[[], float]  # seconds since 1970
+
+
+class Depth(NamedTuple):
+    """One lane: events and bytes that wait in it or are with the producer."""
+
+    topic: str
+    partition: int
+    events: int
+    bytes: int
+
+
+class InFlight(NamedTuple):
+    """What is admitted and not yet answered."""
+
+    events: int
+    bytes: int
+
+
+class Meter:
+    """Counts for one worker. Label texts given here must be bounded, except where said."""
+
+    def __init__(self, labels: Labels, clock: Clock) -> None:
+        self._labels = labels
+        self._clock = clock
+        self._series: dict[Pair, Series] = {}
+        self._known: dict[tuple[str, str], Series] = {}
+        self._requests: dict[tuple[str, int], Buckets] = {}
+        self._acks: dict[str, Buckets] = {}
+        self._counters: dict[str, dict[tuple[str, ...], float]] = {}
+        self._stalls = Peaks()
+        self._depths: Callable[[], Iterable[Depth | tuple[str, int, int, int]]] = tuple
+        self._in_flight: Callable[[], InFlight | tuple[int, int]] = lambda: (0, 0)
+
+    def relabel(self, labels: Labels) -> None:
+        """Use a new configuration's names; what was counted before keeps its labels."""
+        self._labels = labels
+        self._known = {}
+
+    def watch(
+        self,
+        depths: Callable[[], Iterable[Depth | tuple[str, int, int, int]]],
+        in_flight: Callable[[], InFlight | tuple[int, int]],
+    ) -> None:
+        """Read these whenever a snapshot is taken: (topic, partition, events, bytes) a lane, and
+        (events, bytes) in flight."""
+        self._depths = depths
+        self._in_flight = in_flight
+
+    def account(
+        self, producer: str, topic: str, outcomes: Sequence[Outcome], sizes: Sequence[int]
+    ) -> None:
+        """Count a request once all its outcomes are known; any producer and topic text will do.
+
+        sizes: bytes of each event's value as sent, in the order of outcomes. The lists are kept
+        for up to a second and must not be changed afterwards.
+        """
+        series = self._known.get((producer, topic))
+        if series is None:
+            series = self._find(producer, topic)
+        series.add(self._clock(), outcomes, sizes)
+
+    def request(self, route: str, status: int, seconds: float) -> None:
+        """Count an answered request. route: the route's template, never the path."""
+        _observe(self._requests, (route, status), seconds)
+
+    def acknowledged(self, topic: str, seconds: float, records: int) -> None:
+        """Count a lane's batch that Kafka acknowledged. topic: one that Kafka has."""
+        _observe(self._acks, topic, seconds)
+        self._add("headgate_acknowledged_records_total", (topic,), records)
+
+    def rebuilt(self, cluster: str, reason: str) -> None:
+        """Count a Kafka producer built anew."""
+        self._add("headgate_producer_rebuilds_total", (cluster, reason), 1)
+
+    def bypassed(self, reason: str, count: int = 1) -> None:
+        """Count events of suppressing topics that were published without asking Redis."""
+        self._add("headgate_suppression_bypassed_total", (reason,), count)
+
+    def quota_rejected(self, producer: str, count: int) -> None:
+        """Count events refused by quota; any producer text will do."""
+        self._add("headgate_quota_rejected_total", (self._labels.producer(producer),), count)
+
+    def loop_stall(self, seconds: float) -> None:
+        """Note how long the event loop was held up."""
+        self._stalls.note(self._clock(), seconds)
+
+    def snapshot(self) -> bytes:
+        """Everything counted so far, as MessagePack."""
+        return snapshot.encode(self.collect())
+
+    def collect(self) -> Snapshot:
+        """Everything counted so far."""
+        collected = Snapshot(
+            counters={name: dict(values) for name, values in self._counters.items()},
+            gauges=self._gauges(),
+            histograms=self._histograms(),
+        )
+        collected.counters["headgate_worker_cpu_seconds_total"] = process.cpu_seconds()
+        for pair, series in self._series.items():
+            series.fold()
+            _put_series(collected, pair, series)
+        return collected
+
+    def _find(self, producer: str, topic: str) -> Series:
+        pair = Pair(self._labels.producer(producer), self._labels.topic(topic))
+        series = self._series.get(pair)
+        if series is None:
+            if len(self._series) >= MAX_PAIRS:
+                pair = Pair(OTHER, OTHER)
+            series = self._series.setdefault(pair, Series())
+        if pair == (producer, topic):  # others are not remembered: clients choose their names
+            self._known[pair] = series
+        return series
+
+    def _add(self, name: str, labels: tuple[str, ...], count: float) -> None:
+        values = self._counters.get(name)
+        if values is None:
+            values = self._counters[name] = {}
+        values[labels] = values.get(labels, 0) + count
+
+    def _gauges(self) -> dict[str, dict[tuple[str, ...], float]]:
+        depths: dict[tuple[str, ...], float] = {
+            (topic, str(partition)): events for topic, partition, events, _ in self._depths()
+        }
+        events, size = self._in_flight()
+        return {
+            "headgate_lane_depth": depths,
+            "headgate_in_flight_events": {(): events},
+            "headgate_in_flight_bytes": {(): size},
+            "headgate_event_loop_stall_seconds": {(): self._stalls.largest(self._clock())},
+            "headgate_worker_memory_bytes": {(): process.memory_bytes()},
+        }
+
+    def _histograms(self) -> dict[str, dict[tuple[str, ...], Buckets]]:
+        requests: dict[tuple[str, ...], Buckets] = {
+            (route, str(status)): _copy(row) for (route, status), row in self._requests.items()
+        }
+        return {
+            "headgate_request_seconds": requests,
+            "headgate_ack_seconds": {(topic,): _copy(row) for topic, row in self._acks.items()},
+            "headgate_event_bytes": {},
+        }
+
+
+def _observe(table: dict[Label, Buckets], label: Label, seconds: float) -> None:
+    row = table.get(label)
+    if row is None:
+        row = table[label] = Buckets([0] * (len(SECONDS) + 1))
+    row.counts[bisect_left(SECONDS, seconds)] += 1
+    row.sum += seconds
+
+
+def _copy(buckets: Buckets) -> Buckets:
+    return Buckets(list(buckets.counts), buckets.sum)
+
+
+def _put_series(into: Snapshot, pair: Pair, series: Series) -> None:
+    """Add a pair's figures under each metric that they belong to."""
+    events = into.counters.setdefault("headgate_events_total", {})
+    for (outcome, reason), count in series.ended.items():
+        events[(*pair, str(outcome), str(reason))] = count
+    for name, value in (
+        ("headgate_suppressed_bytes_total", series.suppressed_bytes),
+        ("headgate_keyless_total", series.keyless),
+    ):
+        if value:
+            into.counters.setdefault(name, {})[pair] = value
+    unknown = sum(count for (outcome, _), count in series.ended.items() if outcome == "unknown")
+    if unknown:
+        by_topic = into.counters.setdefault("headgate_unknown_outcome_total", {})
+        by_topic[(pair.topic,)] = by_topic.get((pair.topic,), 0) + unknown
+    into.histograms["headgate_event_bytes"][pair] = Buckets(
+        list(series.bucket_counts), series.bytes
+    )
+    into.details[pair] = series.detail()

@@ -1,0 +1,169 @@
+"""What a worker has counted, as plain data: serialised, merged and read by the parent.
+
+Pure: no clock, no process. `merge` is associative and commutative up to the sketches' error, so
+the parent may fold workers in any order and keep one snapshot for all workers that have died.
+"""
+
+from typing import NamedTuple
+
+import msgspec
+
+from headgate.metrics import METRICS, Kind
+from headgate.stats import sketches
+from headgate.stats.sketches import Sketched
+
+REJECTS_KEPT = 20  # per producer and topic: enough to see what is wrong, bounded
+WINDOW_S = 3600  # an hourly job is always inside the current or the previous window
+
+Labels = tuple[str, ...]
+
+
+class Pair(NamedTuple):
+    """A producer and a topic, as they are labelled."""
+
+    producer: str
+    topic: str
+
+
+class Buckets(msgspec.Struct):
+    """A histogram: counts per bucket (the last one is +Inf, not cumulative) and the values' sum."""
+
+    counts: list[int]
+    sum: float = 0.0
+
+
+class Reject(msgspec.Struct, frozen=True, order=True):
+    """An event that was not written: when (s since 1970), why, how big, which key (None: none)."""
+
+    at: float
+    outcome: str
+    reason: str
+    detail: str
+    size: int
+    key: str | None
+
+
+class Window(msgspec.Struct):
+    """What one producer sent to one topic in one hour. outcomes: events by outcome name."""
+
+    outcomes: dict[str, int]
+    bytes: int
+    sketched: Sketched
+
+
+class Detail(msgspec.Struct):
+    """One pair beyond its counters. windows: by hour (s since 1970 // WINDOW_S), two at most."""
+
+    last_seen: float
+    rejects: list[Reject]
+    windows: dict[int, Window]
+
+
+class Snapshot(msgspec.Struct):
+    """Figures by metric name and label values, in the order of the metric's labels."""
+
+    counters: dict[str, dict[Labels, float]] = {}
+    gauges: dict[str, dict[Labels, float]] = {}
+    histograms: dict[str, dict[Labels, Buckets]] = {}
+    details: dict[Pair, Detail] = {}
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(Snapshot)
+
+
+def encode(snapshot: Snapshot) -> bytes:
+    """The snapshot as MessagePack."""
+    return _ENCODER.encode(snapshot)
+
+
+def decode(data: bytes) -> Snapshot:
+    """The snapshot that `encode` wrote. Raises msgspec.DecodeError on anything else."""
+    return _DECODER.decode(data)
+
+
+def merge(one: Snapshot, other: Snapshot) -> Snapshot:
+    """Both together; neither argument is changed. Gauges merge as the metric's kind says."""
+    return Snapshot(
+        counters=_merge_tables(one.counters, other.counters),
+        gauges=_merge_tables(one.gauges, other.gauges),
+        histograms=_merge_histograms(one.histograms, other.histograms),
+        details=_merge_details(one.details, other.details),
+    )
+
+
+def without_gauges(snapshot: Snapshot) -> Snapshot:
+    """What stays of a worker that has died: what it counted, not what it held."""
+    return Snapshot(snapshot.counters, {}, snapshot.histograms, snapshot.details)
+
+
+def _merge_tables(
+    one: dict[str, dict[Labels, float]], other: dict[str, dict[Labels, float]]
+) -> dict[str, dict[Labels, float]]:
+    merged = {name: dict(values) for name, values in one.items()}
+    for name, values in other.items():
+        into = merged.setdefault(name, {})
+        largest = METRICS[name].kind is Kind.MAX
+        for labels, value in values.items():
+            before = into.get(labels)
+            if before is None:
+                into[labels] = value
+            else:
+                into[labels] = max(before, value) if largest else before + value
+    return merged
+
+
+def _merge_histograms(
+    one: dict[str, dict[Labels, Buckets]], other: dict[str, dict[Labels, Buckets]]
+) -> dict[str, dict[Labels, Buckets]]:
+    merged = {name: dict(values) for name, values in one.items()}
+    for name, values in other.items():
+        into = merged.setdefault(name, {})
+        for labels, buckets in values.items():
+            before = into.get(labels)
+            into[labels] = buckets if before is None else _add_buckets(before, buckets)
+    return merged
+
+
+def _add_buckets(one: Buckets, other: Buckets) -> Buckets:
+    counts = [left + right for left, right in zip(one.counts, other.counts, strict=True)]
+    return Buckets(counts, one.sum + other.sum)
+
+
+def _merge_details(one: dict[Pair, Detail], other: dict[Pair, Detail]) -> dict[Pair, Detail]:
+    merged = dict(one)
+    for pair, detail in other.items():
+        before = merged.get(pair)
+        merged[pair] = detail if before is None else _merge_detail(before, detail)
+    return merged
+
+
+def _merge_detail(one: Detail, other: Detail) -> Detail:
+    rejects = sorted([*one.rejects, *other.rejects], key=lambda reject: reject.at)
+    windows = dict(one.windows)
+    for hour, window in other.windows.items():
+        before = windows.get(hour)
+        windows[hour] = window if before is None else _merge_window(before, window)
+    newest = max(windows, default=0)
+    return Detail(
+        last_seen=max(one.last_seen, other.last_seen),
+        rejects=rejects[-REJECTS_KEPT:],
+        windows={hour: window for hour, window in windows.items() if hour >= newest - 1},
+    )
+
+
+def _merge_window(one: Window, other: Window) -> Window:
+    outcomes = dict(one.outcomes)
+    for name, count in other.outcomes.items():
+        outcomes[name] = outcomes.get(name, 0) + count
+    return Window(outcomes, one.bytes + other.bytes, sketches.merge(one.sketched, other.sketched))
+
+
+def recent(detail: Detail, now: float) -> Window:
+    """The detail's windows of this hour and the one before as one; now in s since 1970."""
+    this_hour = int(now // WINDOW_S)
+    merged = Window({}, 0, sketches.EMPTY)
+    for hour, window in detail.windows.items():
+        if hour >= this_hour - 1:
+            merged = _merge_window(merged, window)
+    return merged
