@@ -80,8 +80,11 @@ class Series:
     def add(self, now: float, outcomes: Sequence[Outcome], sizes: Sequence[int]) -> None:
         """Take a request's outcomes and its events' value bytes, in the same order.
 
-        Neither list may be changed afterwards. now: seconds since 1970.
+        Neither list may be changed afterwards. now: seconds since 1970. Raises ValueError when
+        the lists differ in length: here, where it is the caller's, and not in a later fold.
         """
+        if len(outcomes) != len(sizes):
+            raise ValueError(f"{len(outcomes)} outcomes, but {len(sizes)} sizes")
         self._pending.append((now, outcomes, sizes))
         self._pending_events += len(outcomes)
         if self._pending_events >= FOLD_EVENTS:
@@ -113,7 +116,7 @@ class Series:
     ) -> None:
         keys, ended = tally.keys, tally.ended
         for outcome, size in zip(outcomes, sizes, strict=True):
-            name, _partition, _offset, key, _event_id, failure = outcome
+            key, failure = outcome.key, outcome.failure
             if key is not None:
                 row = keys.get(key)
                 if row is None:
@@ -124,11 +127,11 @@ class Series:
             elif failure is None:
                 tally.keyless += 1
             if failure is None:
-                end: tuple[str, str] = (name, "")
-                if name == Name.UNCHANGED:
+                end: tuple[str, str] = (outcome.name, "")
+                if outcome.name == Name.UNCHANGED:
                     tally.suppressed_bytes += size
             else:
-                end = (name, failure.reason)
+                end = (outcome.name, failure.reason)
                 self._rejects.append((now, outcome, size))
             ended[end] = ended.get(end, 0) + 1
 
