@@ -1,0 +1,35 @@
+"""Configuration: one TOML file, the environment over it, typed settings out of it.
+
+`load(file, environ)` is the way in; see settings.py for what comes out of it.
+"""
+
+from headgate.config.errors import ConfigError, Problem
+from headgate.config.load import Loaded, load, load_with_origins
+from headgate.config.reload import reloadable
+from headgate.config.settings import (
+    AdmissionSettings,
+    AuthSettings,
+    ClusterSettings,
+    HttpSettings,
+    LogSettings,
+    ProducerSettings,
+    RedisSettings,
+    Settings,
+)
+
+__all__ = [
+    "AdmissionSettings",
+    "AuthSettings",
+    "ClusterSettings",
+    "ConfigError",
+    "HttpSettings",
+    "Loaded",
+    "LogSettings",
+    "Problem",
+    "ProducerSettings",
+    "RedisSettings",
+    "Settings",
+    "load",
+    "load_with_origins",
+    "reloadable",
+]

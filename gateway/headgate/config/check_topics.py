@@ -1,0 +1,102 @@
+"""What the options of topics and producers must fit."""
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+
+from headgate.config.errors import Problem, shown
+from headgate.config.names import dotted
+from headgate.config.settings import ProducerSettings, Settings
+from headgate.core.keys import BadPointer, parse_pointer
+from headgate.core.policy import INTERNAL_PREFIXES, TopicPolicy, ties
+
+# Kafka's own rule for topic names (org.apache.kafka.common.internals.Topic), and our wildcards
+_PATTERN = r"[A-Za-z0-9._\-*?]{1,249}"
+_PRODUCER_NAME = r"[A-Za-z0-9][\w.\-]{0,99}"
+_OTHER = "other"  # the metrics' label of every producer that is not configured
+
+
+def topic_contradictions(settings: Settings) -> Iterator[Problem]:
+    """Everything wrong with the topics."""
+    for policy in settings.topics:
+        checks = (_pattern(policy), _cluster(policy, settings), _key(policy), _policy(policy))
+        for problem in (each for check in checks for each in check):
+            path = ("topics", policy.pattern, problem.option)
+            yield problem._replace(option=dotted(path).removesuffix('.""'))
+        if policy.suppress != "off" and settings.redis.url is None:
+            option = dotted(("topics", policy.pattern, "suppress"))
+            found = f"{shown(policy.suppress)} without Redis"
+            yield Problem(option, found, '"off", or redis.url set', "Set redis.url.")
+    for one, other in ties(policy.pattern for policy in settings.topics):
+        found = f"ties with {dotted(('topics', other))}: both match some topic equally well"
+        yield Problem(dotted(("topics", one)), found, "patterns that differ in literal prefix")
+
+
+def producer_contradictions(settings: Settings) -> Iterator[Problem]:
+    """Everything wrong with the producers."""
+    for name, producer in settings.producers.items():
+        if not re.fullmatch(_PRODUCER_NAME, name) or name == _OTHER:
+            expected = f'letters, digits, ".", "-", "_", at most 100; not "{_OTHER}"'
+            yield Problem(dotted(("producers", name)), shown(name), expected)
+        for problem in _producer(producer):
+            yield problem._replace(option=dotted(("producers", name, problem.option)))
+    owners = [
+        (digest.lower(), name)
+        for name, producer in settings.producers.items()
+        for digest in producer.token_sha256
+    ]
+    for (digest, name), (following, other) in pairwise(sorted(owners)):
+        if digest == following:
+            option = dotted(("producers", other, "token_sha256"))
+            yield Problem(option, f"the token of {shown(name)}, too", "a token of its own")
+
+
+def _producer(producer: ProducerSettings) -> Iterator[Problem]:
+    for digest in producer.token_sha256:
+        if not re.fullmatch(r"[0-9A-Fa-f]{64}", digest):
+            fix = "Make one with `headgate token NAME`; the token itself does not belong here."
+            yield Problem("token_sha256", "not a SHA-256", "64 hexadecimal digits", fix)
+    for pattern in producer.topics:
+        if not re.fullmatch(_PATTERN, pattern):
+            yield Problem("topics", shown(pattern), "topic names; * = anything, ? = one character")
+
+
+def _pattern(policy: TopicPolicy) -> Iterator[Problem]:
+    if not re.fullmatch(_PATTERN, policy.pattern) or policy.pattern in (".", ".."):
+        expected = "a topic name; * = anything, ? = one character"
+        yield Problem("", shown(policy.pattern), expected)
+    if policy.pattern.startswith(INTERNAL_PREFIXES):
+        expected = f"a name that does not begin with {' or '.join(map(shown, INTERNAL_PREFIXES))}"
+        yield Problem("", f"{shown(policy.pattern)} is an internal name", expected)
+
+
+def _cluster(policy: TopicPolicy, settings: Settings) -> Iterator[Problem]:
+    ingest = [name for name, each in settings.clusters.items() if each.tier == "ingest"]
+    if policy.cluster in ingest or not ingest:
+        return
+    found = f"{shown(policy.cluster)} is not one" if policy.cluster else "missing"
+    yield Problem("cluster", found, f"a cluster of tier ingest: {' or '.join(map(shown, ingest))}")
+
+
+def _key(policy: TopicPolicy) -> Iterator[Problem]:
+    for pointer in policy.key:
+        try:
+            parse_pointer(pointer)
+        except BadPointer:
+            expected = 'JSON Pointers such as "/id" or "/customer/id" (RFC 6901)'
+            fix = f"Did you mean {shown('/' + pointer)}?" if not pointer.startswith("/") else ""
+            yield Problem("key", shown(pointer), expected, fix)
+    if "" in policy.key:
+        yield Problem("key", '""', "pointers into the document; the whole cannot be a key")
+
+
+def _policy(policy: TopicPolicy) -> Iterator[Problem]:
+    if policy.kind == "state" and policy.keyless == "spread":
+        found = '"spread" on a topic of kind = "state"'
+        yield Problem("keyless", found, '"reject": a state without a key is nobody\'s state')
+    if (
+        not policy.oversize
+        or policy.oversize[-1] != "reject"
+        or len(set(policy.oversize)) < len(policy.oversize)
+    ):
+        yield Problem("oversize", shown(policy.oversize), 'a list that ends in "reject", once each')

@@ -1,0 +1,77 @@
+"""What values must fit together: contradictions refuse to start."""
+
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from headgate.config.check_clusters import cluster_contradictions
+from headgate.config.check_topics import producer_contradictions, topic_contradictions
+from headgate.config.errors import Problem, shown
+from headgate.config.names import dotted
+from headgate.config.settings import Settings
+
+_REDIS_SCHEMES = ("redis", "rediss", "unix")
+
+
+def settle_derived(settings: Settings, origins: dict[str, str]) -> Settings:
+    """Fill in what follows from other options; origins whose value is not the plain default change.
+
+    A topic's cluster stays empty when there is not exactly one candidate.
+    """
+    largest = max((each.delivery_timeout_ms for each in settings.clusters.values()), default=0)
+    if largest and origins["redis.quarantine_ms"] == "default":
+        origins["redis.quarantine_ms"] = "derived: 2 x the largest delivery_timeout_ms"
+        redis = dataclasses.replace(settings.redis, quarantine_ms=2 * largest)
+        settings = dataclasses.replace(settings, redis=redis)
+    ingest = [name for name, each in settings.clusters.items() if each.tier == "ingest"]
+    if len(ingest) != 1:
+        return settings
+    topics = []
+    for policy in settings.topics:
+        if not policy.cluster:
+            origins[dotted(("topics", policy.pattern, "cluster"))] = "derived: the only ingest one"
+            policy = dataclasses.replace(policy, cluster=ingest[0])
+        topics.append(policy)
+    return dataclasses.replace(settings, topics=tuple(topics))
+
+
+def contradictions(settings: Settings, origins: Mapping[str, str]) -> list[Problem]:
+    """Everything in which these settings, each allowed by itself, do not fit together."""
+    found = [
+        *_http(settings),
+        *cluster_contradictions(settings),
+        *_redis(settings),
+        *topic_contradictions(settings),
+        *producer_contradictions(settings),
+    ]
+    return [problem._replace(origin=origins.get(problem.option, "")) for problem in found]
+
+
+def missing_files(paths: Mapping[str, str | None]) -> Iterator[Problem]:
+    """A problem for each option whose file is not there."""
+    for option, path in paths.items():
+        if path is not None and not Path(path).is_file():
+            yield Problem(option, f"{shown(path)} is not a file", "the path of a PEM file")
+
+
+def _http(settings: Settings) -> Iterator[Problem]:
+    http = settings.http
+    files = {"http.tls_cert_file": http.tls_cert_file, "http.tls_key_file": http.tls_key_file}
+    if len([path for path in files.values() if path is None]) == 1:
+        lacking = next(option for option, path in files.items() if path is None)
+        yield Problem(lacking, "missing", "certificate and key together, or neither")
+    yield from missing_files(files)
+    if not http.host or re.search(r"[\s/]", http.host):
+        yield Problem("http.host", shown(http.host), "an address or a host name")
+
+
+def _redis(settings: Settings) -> Iterator[Problem]:
+    redis = settings.redis
+    if redis.url is not None and urlsplit(redis.url).scheme not in _REDIS_SCHEMES:
+        expected = "a redis://, rediss:// or unix:// URL"
+        yield Problem("redis.url", shown(redis.url, secret=True), expected)
+    if not re.fullmatch(r"[\w.:\-]+", redis.namespace):
+        expected = "letters, digits, dots, colons, dashes and underscores"
+        yield Problem("redis.namespace", shown(redis.namespace), expected)

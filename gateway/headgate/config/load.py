@@ -1,0 +1,149 @@
+"""`load`: file and environment -> `Settings`, or a ConfigError with everything that is wrong."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from headgate.config.checks import contradictions, settle_derived
+from headgate.config.convert import BadValueError, convert, expected
+from headgate.config.errors import ConfigError, Problem, shown
+from headgate.config.names import NAMED, SECTIONS, closest, dotted
+from headgate.config.settings import Settings
+from headgate.config.sources import Given, Paths, from_environment, from_toml, read_file
+from headgate.core.option import Option, options_of
+
+DEFAULT = "default"
+_FILE_SUFFIX = "_file"
+
+
+class Loaded(NamedTuple):
+    """Settings, and for every option by its dotted name where its value is from."""
+
+    settings: Settings
+    origins: Mapping[str, str]
+
+
+class _Draft(NamedTuple):
+    """What is gathered while sections are built."""
+
+    problems: list[Problem]
+    origins: dict[str, str]
+
+
+def load(file: Path, environ: Mapping[str, str]) -> Settings:
+    """The effective settings. Raises ConfigError."""
+    return load_with_origins(file, environ).settings
+
+
+def load_with_origins(file: Path, environ: Mapping[str, str]) -> Loaded:
+    """The effective settings and where each value is from. Raises ConfigError."""
+    draft = _Draft([], {})
+    given = from_toml(file, read_file(file), draft.problems)
+    given |= from_environment(environ, given, draft.problems)
+    settings = _assemble(given, draft)
+    if not draft.problems:
+        settings = settle_derived(settings, draft.origins)
+        draft.problems.extend(contradictions(settings, draft.origins))
+    if draft.problems:
+        raise ConfigError(str(file), draft.problems)
+    return Loaded(settings, draft.origins)
+
+
+def _assemble(given: Mapping[Paths, Given], draft: _Draft) -> Settings:
+    values: dict[str, Any] = {
+        name: _section(kind, (name,), given, draft) for name, kind in SECTIONS.items()
+    }
+    named: dict[str, dict[str, Any]] = {name: {} for name in NAMED}
+    for section, name in dict.fromkeys(path[:2] for path in given if path[0] in NAMED):
+        more = {"pattern": name} if section == "topics" else {}
+        path = (section, name)
+        named[section][name] = _section(NAMED[section], path, given, draft, **more)
+    values |= named
+    values["topics"] = tuple(named["topics"].values())
+    return Settings(**values)
+
+
+def _section(
+    kind: type[Any], path: Paths, given: Mapping[Paths, Given], draft: _Draft, **more: Any
+) -> Any:
+    """One section as its dataclass. A bad or missing value is a problem and keeps the default."""
+    options = options_of(kind)
+    values = dict(more)
+    written = {each[-1]: given[each] for each in given if each[:-1] == path}
+    for name in written:
+        if name not in options and not _is_secret_file(name, options):
+            draft.problems.append(_unknown_option(path, name, written[name], options))
+    for option in options.values():
+        found = _value(option, path, written, draft)
+        if found is not None:
+            values[option.name] = found[0]
+        elif option.required:
+            values[option.name] = None  # never seen: the problem below ends the load
+            missing = Problem(dotted((*path, option.name)), "missing", expected(option))
+            draft.problems.append(
+                missing._replace(fix=f"Example: {option.name} = {option.about.example}")
+            )
+    return kind(**values)
+
+
+def _value(
+    option: Option, path: Paths, written: Mapping[str, Given], draft: _Draft
+) -> tuple[Any] | None:
+    name = dotted((*path, option.name))
+    draft.origins[name] = DEFAULT
+    given = _given(option, path, written, draft)
+    if given is None or (given.value is None and not option.required):
+        return None
+    draft.origins[name] = given.origin
+    try:
+        return (convert(option, given.value, is_text=given.is_text),)
+    except BadValueError as error:
+        found = shown(given.value, secret=option.about.secret)
+        draft.problems.append(Problem(name, found, error.expected, origin=given.origin))
+        return None
+
+
+def _given(
+    option: Option, path: Paths, written: Mapping[str, Given], draft: _Draft
+) -> Given | None:
+    """The option's value as written, a secret also from the file that `<option>_file` names."""
+    direct = written.get(option.name)
+    by_file = written.get(option.name + _FILE_SUFFIX) if option.about.secret else None
+    if by_file is None:
+        return direct
+    name = dotted((*path, option.name + _FILE_SUFFIX))
+    if direct is not None and direct.is_text == by_file.is_text:
+        fix = f"Remove one of {option.name} and {option.name}{_FILE_SUFFIX}."
+        wrong = Problem(name, "set beside the value itself", "one of the two", fix, by_file.origin)
+        draft.problems.append(wrong)
+        return direct
+    if direct is not None and direct.is_text:
+        return direct  # the environment goes over the file
+    return _read_secret(name, by_file, draft)
+
+
+def _read_secret(name: str, by_file: Given, draft: _Draft) -> Given | None:
+    try:
+        text = Path(str(by_file.value)).read_text(encoding="utf-8").strip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        problem = Problem(name, str(error), "a readable text file", origin=by_file.origin)
+        draft.problems.append(problem)
+        return None
+    return Given(text, f"{by_file.origin}, file {by_file.value}", is_text=True)
+
+
+def _is_secret_file(name: str, options: Mapping[str, Option]) -> bool:
+    option = options.get(name.removesuffix(_FILE_SUFFIX))
+    return name.endswith(_FILE_SUFFIX) and option is not None and option.about.secret
+
+
+def _unknown_option(path: Paths, name: str, given: Given, options: Mapping[str, Option]) -> Problem:
+    allowed = list(options)
+    allowed += [each + _FILE_SUFFIX for each in options if options[each].about.secret]
+    return Problem(
+        dotted((*path, name)),
+        "unknown option",
+        f"one of {', '.join(allowed)}",
+        closest(name, allowed),
+        given.origin,
+    )

@@ -1,0 +1,41 @@
+"""The sections, and how options are named in errors and origins."""
+
+import re
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from headgate.config.settings import (
+    AdmissionSettings,
+    AuthSettings,
+    ClusterSettings,
+    HttpSettings,
+    LogSettings,
+    ProducerSettings,
+    RedisSettings,
+)
+from headgate.core.policy import TopicPolicy
+
+SECTIONS: Mapping[str, type[Any]] = {
+    "http": HttpSettings,
+    "admission": AdmissionSettings,
+    "redis": RedisSettings,
+    "auth": AuthSettings,
+    "logs": LogSettings,
+}
+NAMED: Mapping[str, type[Any]] = {
+    "clusters": ClusterSettings,
+    "producers": ProducerSettings,
+    "topics": TopicPolicy,
+}
+
+
+def dotted(path: Iterable[str]) -> str:
+    """The option's name as TOML has it: `topics."orders.*".key`."""
+    return ".".join(part if re.fullmatch(r"[\w\-]+", part) else f'"{part}"' for part in path)
+
+
+def closest(name: str, names: Iterable[str]) -> str:
+    """`Did you mean ...?`, or nothing when no name is near."""
+    near = get_close_matches(name, list(names), n=1)
+    return f'Did you mean "{near[0]}"?' if near else ""

@@ -1,0 +1,144 @@
+"""Where values come from: the TOML file, and the environment over it.
+
+Both become one flat table, path -> `Given`, so that a value and its origin stay together. A path
+is (section, option), or (section, name, option) in the sections whose tables have names.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from headgate.config.errors import ConfigError, Problem, shown
+from headgate.config.names import NAMED, SECTIONS, closest, dotted
+
+Paths = tuple[str, ...]
+
+_ENVIRONMENT_PREFIX = "HEADGATE_"
+_LEVELS = "__"  # Kubernetes sets HEADGATE_PORT and the like for a Service; those have no `__`
+
+
+class Given(NamedTuple):
+    """A value as written. is_text: from the environment, where everything is text."""
+
+    value: Any
+    origin: str
+    is_text: bool = False
+
+
+def read_file(file: Path) -> str:
+    """The text of the file. Raises ConfigError when it cannot be read."""
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        wrong = Problem("--config", str(error), "a readable TOML file in UTF-8")
+        raise ConfigError(str(file), [wrong]) from None
+
+
+def from_toml(file: Path, text: str, problems: list[Problem]) -> dict[Paths, Given]:
+    """The values of the file's sections. Raises ConfigError when it is not TOML at all."""
+    try:
+        tree = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        wrong = Problem(file.name, str(error), "TOML 1.0")
+        raise ConfigError(str(file), [wrong]) from None
+    lines = line_numbers(text)
+    given = {}
+    for path, value in _walk(tree, problems):
+        line = lines.get(path) or lines.get(path[:-1]) or lines.get(path[:1])
+        given[path] = Given(value, f"{file.name}:{line}" if line else file.name)
+    return given
+
+
+def from_environment(
+    environ: Mapping[str, str], given: Mapping[Paths, Given], problems: list[Problem]
+) -> dict[Paths, Given]:
+    """The values of `HEADGATE_<SECTION>__<OPTION>` and `HEADGATE_<SECTION>__<NAME>__<OPTION>`."""
+    found = {}
+    for variable in sorted(environ):
+        if variable.startswith(_ENVIRONMENT_PREFIX) and _LEVELS in variable:
+            path = _path_of(variable, given, problems)
+            if path is not None:
+                found[path] = Given(environ[variable], variable, is_text=True)
+    return found
+
+
+def line_numbers(text: str) -> dict[Paths, int]:
+    """The line of each table header and key, by path. tomllib tells none, and an origin without
+    a line costs the reader a search. Lines inside multi-line values may add paths that do not
+    exist: harmless, as only paths that tomllib found are looked up, and the first line wins.
+    """
+    lines: dict[Paths, int] = {}
+    table: Paths = ()
+    for number, line in enumerate(text.splitlines(), start=1):
+        header = re.match(r"\s*\[\s*([^\[\]]+?)\s*\]\s*(#.*)?$", line)
+        if header:
+            table = _parts(header[1])
+            lines.setdefault(table, number)
+            continue
+        key = re.match(r"""\s*((?:"[^"]*"|'[^']*'|[\w.\- ])+?)\s*=""", line)
+        if key:
+            lines.setdefault(table + _parts(key[1]), number)
+    return lines
+
+
+def _parts(dotted_key: str) -> Paths:
+    found = re.findall(r"""\s*(?:"([^"]*)"|'([^']*)'|([\w\-]+))\s*""", dotted_key)
+    return tuple(double or single or bare for double, single, bare in found)
+
+
+def _walk(tree: Mapping[str, Any], problems: list[Problem]) -> Iterator[tuple[Paths, Any]]:
+    for section, table in tree.items():
+        if section not in SECTIONS and section not in NAMED:
+            problems.append(_unknown_section(section))
+        elif not isinstance(table, dict):
+            problems.append(Problem(section, shown(table), f"a table: [{section}]"))
+        elif section in SECTIONS:
+            yield from (((section, name), value) for name, value in table.items())
+        else:
+            yield from _walk_named(section, table, problems)
+
+
+def _walk_named(
+    section: str, tables: Mapping[str, Any], problems: list[Problem]
+) -> Iterator[tuple[Paths, Any]]:
+    for name, table in tables.items():
+        if isinstance(table, dict):
+            yield (section, name), None  # an empty table is one, too
+            yield from (((section, name, option), value) for option, value in table.items())
+        else:
+            expected = f"a table: [{section}.NAME]"
+            problems.append(Problem(dotted((section, name)), shown(table), expected))
+
+
+def _unknown_section(section: str) -> Problem:
+    sections = [*SECTIONS, *NAMED]
+    return Problem(
+        section, "unknown section", f"one of {', '.join(sections)}", closest(section, sections)
+    )
+
+
+def _path_of(variable: str, given: Mapping[Paths, Given], problems: list[Problem]) -> Paths | None:
+    section, *rest = variable.removeprefix(_ENVIRONMENT_PREFIX).lower().split(_LEVELS)
+    if section == "topics":
+        expected = "topics in the file only: their names do not fit into a variable's"
+        problems.append(Problem(variable, "a topic from the environment", expected))
+    elif section in SECTIONS and len(rest) == 1:
+        return (section, rest[0])
+    elif section in NAMED and len(rest) == 2:
+        return (section, _name_in_file(section, rest[0], given), rest[1])
+    else:
+        expected = "HEADGATE_<SECTION>__<OPTION> or HEADGATE_<SECTION>__<NAME>__<OPTION>"
+        fix = closest(section, [*SECTIONS, *NAMED])
+        problems.append(Problem(variable, "no such section or option", expected, fix))
+    return None
+
+
+def _name_in_file(section: str, spelled: str, given: Mapping[Paths, Given]) -> str:
+    """`main_backfill` means `main-backfill` when the file has that: variables take no dashes."""
+    names = {path[1] for path in given if path[0] == section}
+    if spelled in names:
+        return spelled
+    alike = [name for name in names if re.sub(r"\W", "_", name).lower() == spelled]
+    return alike[0] if len(alike) == 1 else spelled

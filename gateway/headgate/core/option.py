@@ -1,0 +1,65 @@
+"""How an option is declared: its default, its bounds and the sentence that documents it.
+
+Settings classes annotate their fields with `about`; the loader, the reference file, the table in
+deploy/README.md and the error texts all read the same declaration, so that none can go stale.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import MISSING
+from typing import Any, NamedTuple, get_args, get_type_hints
+
+
+class About(NamedTuple):
+    """What a declaration says beside type and default.
+
+    sentence: what the option does, for the reference.  least, most: inclusive bounds of a number.
+    example: TOML text that is shown where there is no default.  derived: how the value is found
+    when it is not set; empty where the default is just a value.  secret: never shown, and
+    `<name>_file` may name a file that holds it.
+    """
+
+    sentence: str
+    least: int | None
+    most: int | None
+    example: str
+    derived: str
+    secret: bool
+
+
+class Option(NamedTuple):
+    """One option of a section. default: `dataclasses.MISSING` where the option is required."""
+
+    name: str
+    kind: Any
+    default: Any
+    about: About
+
+    @property
+    def required(self) -> bool:
+        """Whether there is no default."""
+        return self.default is MISSING
+
+
+def about(
+    sentence: str,
+    *,
+    least: int | None = None,
+    most: int | None = None,
+    example: str = "",
+    derived: str = "",
+    secret: bool = False,
+) -> About:
+    """Make a field of a settings dataclass an option: `Annotated[int, about("...")]`."""
+    return About(sentence, least, most, example, derived, secret)
+
+
+def options_of(section: type[Any]) -> Mapping[str, Option]:
+    """The options that a settings dataclass declares, by name, in order."""
+    hints = get_type_hints(section, include_extras=True)
+    found = {}
+    for each in dataclasses.fields(section):
+        kind, *extras = get_args(hints[each.name]) or (None,)
+        if extras and isinstance(extras[-1], About):
+            found[each.name] = Option(each.name, kind, each.default, extras[-1])
+    return found

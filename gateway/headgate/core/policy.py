@@ -1,0 +1,178 @@
+"""What a topic's events may look like and what is done with them, and which policy a topic has."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import combinations
+from typing import Annotated, Literal
+
+from headgate.core.option import about
+
+WILDCARDS = "*?"
+INTERNAL_PREFIXES = ("__", "headgate.")  # Kafka's own topics, and the gateway's
+_REMEMBERED_TOPICS = 4096  # names come from clients: the memory for them must be bounded
+
+Keyless = Literal["reject", "spread"]
+Kind = Literal["event", "state"]
+Suppress = Literal["off", "raw"]
+RedisLoss = Literal["publish", "refuse"]
+Oversize = Literal["reject"]
+Timestamp = Literal["arrival", "event"]
+CloudEvents = Literal["binary", "structured"]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPolicy:
+    """The options of one `[topics."<pattern>"]` section. pattern: a topic name, or a glob."""
+
+    pattern: str
+    cluster: Annotated[
+        str, about("The cluster that holds the topic.", derived="the only cluster of tier ingest")
+    ] = ""
+    key: Annotated[
+        tuple[str, ...],
+        about(
+            "JSON Pointers whose values, joined with `:`, are the key of an event that brings none."
+        ),
+    ] = ()
+    keyless: Annotated[
+        Keyless, about("What an event without a key gets: a refusal, or any partition (no order).")
+    ] = "reject"
+    kind: Annotated[
+        Kind,
+        about("Whether each record is something that happened, or the newest state of its key."),
+    ] = "event"
+    suppress: Annotated[
+        Suppress, about("raw = do not publish an event whose bytes equal the key's newest record.")
+    ] = "off"
+    redis_loss: Annotated[
+        RedisLoss, about("While Redis is away: publish without comparing, or refuse (503).")
+    ] = "publish"
+    max_bytes: Annotated[
+        int | None,
+        about(
+            "The largest value taken, in bytes; the topic's own limit in Kafka holds as well.",
+            least=1,
+            most=1_073_741_824,
+            example="1048576",
+        ),
+    ] = None
+    oversize: Annotated[
+        tuple[Oversize, ...],
+        about("What is tried, in this order, with an event that is too large."),
+    ] = ("reject",)
+    timestamp: Annotated[
+        Timestamp, about("The record's timestamp: arrival at the gateway, or what the event says.")
+    ] = "arrival"
+    cloudevents: Annotated[
+        CloudEvents,
+        about("How CloudEvents are written: headers and the data's bytes, or the whole JSON."),
+    ] = "binary"
+
+
+def fingerprint(policy: TopicPolicy) -> str:
+    """16 hex digits over what decides whether two events of a topic are the same.
+
+    Part of the suppression namespace: a change of key rule or comparison starts from nothing,
+    a change of limits or quotas does not. The same in every process and version of Python.
+    """
+    decides = (policy.key, policy.keyless, policy.suppress, policy.oversize, policy.cloudevents)
+    return blake2b(repr(decides).encode(), digest_size=8).hexdigest()
+
+
+def is_glob(pattern: str) -> bool:
+    """Whether the pattern has a wildcard: `*` = any characters, `?` = one."""
+    return any(sign in pattern for sign in WILDCARDS)
+
+
+def literal_prefix(pattern: str) -> str:
+    """The pattern up to its first wildcard."""
+    return re.split(r"[*?]", pattern, maxsplit=1)[0]
+
+
+def glob_matches(pattern: str, name: str) -> bool:
+    """Whether a glob, as in `topics` of a producer, matches this topic name."""
+    return _compiled(pattern).fullmatch(name) is not None
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether some name matches both globs (a walk over the pairs of places in the two)."""
+    seen, todo = set(), [(0, 0)]
+    while todo:
+        at = todo.pop()
+        if at == (len(one), len(other)):
+            return True
+        if at not in seen:
+            seen.add(at)
+            todo += _next_places(one, other, *at)
+    return False
+
+
+def ties(patterns: Iterable[str]) -> list[tuple[str, str]]:
+    """Pairs of globs between which no rule decides: equally long literal prefix, a name for both.
+
+    Two prefixes of one name that are equally long are the same text, so only globs with the very
+    same prefix can tie.
+    """
+    globs = sorted({pattern for pattern in patterns if is_glob(pattern)})
+    return [
+        (one, other)
+        for one, other in combinations(globs, 2)
+        if literal_prefix(one) == literal_prefix(other) and overlap(one, other)
+    ]
+
+
+class PolicyTable:
+    """Finds a topic's policy: its exact name first, then the glob with the longest prefix.
+
+    Globs never match internal topics. Raises ValueError when two patterns tie.
+    """
+
+    __slots__ = ("_exact", "_globs", "_remembered", "policies")
+
+    def __init__(self, policies: Sequence[TopicPolicy]) -> None:
+        tied = ties(policy.pattern for policy in policies)
+        if tied:
+            raise ValueError(f"topic patterns that tie: {tied}")
+        self.policies = tuple(policies)
+        self._exact = {each.pattern: each for each in policies if not is_glob(each.pattern)}
+        globs = [each for each in policies if is_glob(each.pattern)]
+        globs.sort(key=lambda policy: len(literal_prefix(policy.pattern)), reverse=True)
+        self._globs = [(_compiled(each.pattern), each) for each in globs]
+        self._remembered: dict[str, TopicPolicy | None] = {}
+
+    def match(self, topic: str) -> TopicPolicy | None:
+        """The policy of this topic, or None when no pattern matches its name."""
+        exact = self._exact.get(topic)
+        if exact is not None:
+            return exact
+        if topic not in self._remembered:
+            if len(self._remembered) >= _REMEMBERED_TOPICS:
+                self._remembered.clear()
+            self._remembered[topic] = self._first_glob(topic)
+        return self._remembered[topic]
+
+    def _first_glob(self, topic: str) -> TopicPolicy | None:
+        if topic.startswith(INTERNAL_PREFIXES):
+            return None
+        found = (policy for compiled, policy in self._globs if compiled.fullmatch(topic))
+        return next(found, None)
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    # re keeps its own bounded cache of compiled patterns
+    escaped = re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
+    return re.compile(escaped, re.DOTALL)
+
+
+def _next_places(one: str, other: str, i: int, j: int) -> list[tuple[int, int]]:
+    a, b = one[i : i + 1], other[j : j + 1]
+    places = []
+    if a == "*":
+        places += [(i + 1, j)] + ([(i, j + 1)] if b not in ("", "*") else [])
+    if b == "*":
+        places += [(i, j + 1)] + ([(i + 1, j)] if a not in ("", "*") else [])
+    if a and b and "*" not in (a, b) and (a == b or "?" in (a, b)):
+        places.append((i + 1, j + 1))
+    return places
