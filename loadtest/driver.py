@@ -24,6 +24,7 @@ from tally import (
     Sample,
     Tally,
     Watch,
+    foreign_cores,
     microseconds_per_event,
     processes_changed,
     quantiles,
@@ -103,6 +104,7 @@ class Run:
             "timeouts": self.tally.statuses["timeout"],
             "unsent": self.load.unsent,
             "cpu_us_per_event": microseconds_per_event(self.start, self.stop),
+            "foreign_cores": foreign_cores(self.start, self.stop),
             "processes_changed": processes_changed(self.start, self.stop),
             "samples": self.samples,
         }

@@ -66,3 +66,10 @@ def rss_of(pids: list[int]) -> dict[int, int]:
         except OSError:
             continue
     return sizes
+
+
+def machine_busy_seconds() -> float:
+    """Processor time that all of the machine has spent on anything but being idle (proc(5))."""
+    ticks = [int(field) for field in (PROC / "stat").read_text().splitlines()[0].split()[1:]]
+    user, nice, system, _idle, _iowait, irq, softirq, steal = ticks[:8]
+    return (user + nice + system + irq + softirq + steal) / TICKS_PER_SECOND

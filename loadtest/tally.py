@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple, TypedDict
 
-from procfs import family, rss_of, total_cpu_seconds
+from procfs import family, machine_busy_seconds, rss_of, total_cpu_seconds
 from wire import acknowledged
 
 
@@ -74,6 +74,7 @@ class Mark(NamedTuple):
     at_s: float
     acknowledged: int
     cpu_s: dict[str, dict[int, float]]
+    machine_s: float
 
 
 class Watch:
@@ -85,7 +86,7 @@ class Watch:
     def mark(self, tally: Tally) -> Mark:
         groups = {name: family(pids) for name, pids in self._watched.items()}
         cpu = {name: total_cpu_seconds(pids) for name, pids in groups.items()}
-        return Mark(time.monotonic(), tally.acknowledged, cpu)
+        return Mark(time.monotonic(), tally.acknowledged, cpu, machine_busy_seconds())
 
     def sample(self, since_s: float, tally: Tally) -> Sample:
         rss = {name: rss_of(family(pids)) for name, pids in self._watched.items()}
@@ -102,11 +103,21 @@ def microseconds_per_event(start: Mark, stop: Mark) -> dict[str, float]:
     acked = stop.acknowledged - start.acknowledged
     if acked <= 0:
         return {}
-    spent = {
+    return {name: round(used * 1e6 / acked, 2) for name, used in spent_seconds(start, stop).items()}
+
+
+def spent_seconds(start: Mark, stop: Mark) -> dict[str, float]:
+    return {
         name: sum(used - start.cpu_s[name].get(pid, 0.0) for pid, used in times.items())
         for name, times in stop.cpu_s.items()
     }
-    return {name: round(seconds * 1e6 / acked, 2) for name, seconds in spent.items()}
+
+
+def foreign_cores(start: Mark, stop: Mark) -> float:
+    """Cores that others used meanwhile: what makes a run worth less than it looks."""
+    ours = sum(spent_seconds(start, stop).values())
+    share = (stop.machine_s - start.machine_s - ours) / max(stop.at_s - start.at_s, 1e-9)
+    return round(max(share, 0.0), 2)
 
 
 def processes_changed(start: Mark, stop: Mark) -> bool:

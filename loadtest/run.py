@@ -1,0 +1,98 @@
+"""Measures the gateway beside the yardstick and prints Markdown.
+
+python loadtest/run.py pairs            the goals of single events and batches: 7 pairs a case
+python loadtest/run.py pairs --quick    the same in about two minutes, good for a first look
+python loadtest/run.py pairs --null     a second yardstick as the gateway: what noise looks like
+python loadtest/run.py memory           2 million events, memory over time
+python loadtest/run.py large            ten 800 kB events a second beside small ones
+"""
+
+import os
+import platform
+import sys
+import tempfile
+import time
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from pathlib import Path
+
+import orjson
+
+from cases import large, memory, pairs
+from report import ends_table, large_table, memory_table, pairs_table
+from targets import HERE, Stand, stand
+
+QUICK_EVENTS = 200_000
+
+
+def parse(arguments: list[str]) -> Namespace:
+    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("pairs", "memory", "large"))
+    parser.add_argument("--quick", action="store_true", help="3 pairs of 2 s; 200,000 events")
+    parser.add_argument("--null", action="store_true", help="a second yardstick as the gateway")
+    parser.add_argument("--pairs", type=int, help="pairs of each case (7)")
+    parser.add_argument("--seconds", type=float, help="of each measured window (5; large: 15)")
+    parser.add_argument("--case", action="append", help="only this case of pairs; repeatable")
+    parser.add_argument("--config", type=Path, default=HERE / "bench.toml")
+    parser.add_argument("--workers", help="passed on to headgate serve")
+    parser.add_argument("--out", type=Path, default=HERE.parent / "build" / "loadtest")
+    return parser.parse_args(arguments)
+
+
+def say(line: str) -> None:
+    sys.stderr.write(f"{time.strftime('%H:%M:%S')} {line}\n")
+
+
+def machine() -> str:
+    return (
+        f"{time.strftime('%Y-%m-%d')}, Python {platform.python_version()}, "
+        f"{os.cpu_count()} cores, load average before {os.getloadavg()[0]:.2f}"
+    )
+
+
+def run_pairs(options: Namespace, running: Stand) -> tuple[str, object]:
+    names = options.case or [case.name for case in pairs.CASES]
+    cases = [case for case in pairs.CASES if case.name in names]
+    number = options.pairs or (3 if options.quick else 7)
+    seconds = options.seconds or (2.0 if options.quick else 5.0)
+    found = pairs.measure(cases, running, number, seconds, say)
+    text = f"{number} interleaved pairs, {seconds:g} s each (`single-512`: three times that).\n\n"
+    return text + pairs_table(cases, found) + "\n" + ends_table(cases, found), found
+
+
+def run_memory(options: Namespace, running: Stand) -> tuple[str, object]:
+    report = memory.measure(running, QUICK_EVENTS if options.quick else memory.EVENTS)
+    return memory_table(report), report
+
+
+def run_large(options: Namespace, running: Stand) -> tuple[str, object]:
+    result = large.measure(running, options.seconds or (4.0 if options.quick else 15.0))
+    return large_table(result), result._asdict()
+
+
+def as_json(raw: object) -> bytes:
+    # orjson knows no named tuples; their names are worth keeping in the file.
+    return orjson.dumps(raw, default=lambda one: one._asdict(), option=orjson.OPT_NON_STR_KEYS)
+
+
+RUNS = {"pairs": run_pairs, "memory": run_memory, "large": run_large}
+
+
+def main() -> int:
+    options = parse(sys.argv[1:])
+    head = machine()
+    arguments = ("--workers", options.workers) if options.workers else ()
+    with tempfile.TemporaryDirectory(prefix="headgate-loadtest-") as directory:
+        say("starting Kafka, Redis, the yardstick and the gateway")
+        with stand(Path(directory), options.config, arguments, options.null) as running:
+            text, raw = RUNS[options.what](options, running)
+    options.out.mkdir(parents=True, exist_ok=True)
+    target = options.out / options.what
+    target.with_suffix(".json").write_bytes(as_json(raw))
+    target.with_suffix(".md").write_text(f"{head}\n\n{text}")
+    sys.stdout.write(f"{head}\n\n{text}")
+    say(f"written to {target}.md and .json")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

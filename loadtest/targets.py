@@ -1,0 +1,147 @@
+"""One broker, one Redis, the yardstick and the gateway, each a process of its own on loopback."""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from typing import NamedTuple
+
+import orjson
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "tests"))  # stack.py starts real brokers for the tests too
+
+from headgate.devstack.child import Child  # noqa: E402
+from headgate.devstack.installation import prepare_kafka, single_node  # noqa: E402
+from headgate.devstack.ports import LOOPBACK, accepts, free_port  # noqa: E402
+from headgate.devstack.redis import RedisPlan  # noqa: E402
+from stack import Gateway, RunningBroker, RunningRedis  # noqa: E402 - after the path
+
+PARTITIONS = 6
+# Load is written by the gigabyte: keep little of it (offsets go on counting what was written).
+TOPIC_SETTINGS = {"retention.bytes": "67108864", "segment.bytes": "16777216"}
+BROKER_SETTINGS = {"log.retention.check.interval.ms": "20000"}
+YARDSTICK_TOPIC = "bench-yardstick"
+GATEWAY_TOPIC = "bench-gateway"
+LARGE_TOPIC = "bench-large"
+START_S = 30.0
+
+
+class Target(NamedTuple):
+    """Something events are posted to."""
+
+    name: str
+    topic: str
+    single_url: str
+    batch_url: str
+    pid: int
+
+
+class Stand(NamedTuple):
+    """Everything that runs during a measurement. `watch` is what costs beside the target."""
+
+    bootstrap: str
+    watch: tuple[str, ...]
+    yardstick: Target
+    gateway: Target
+    large: Target
+    metrics_port: int
+
+
+@contextmanager
+def stand(directory: Path, config: Path, arguments: tuple[str, ...], null: bool) -> Iterator[Stand]:
+    """Starts all, waits until each answers, ends all. `null`: a second yardstick as the gateway."""
+    with ExitStack() as ending:
+        broker = started_broker(directory, ending)
+        redis = RunningRedis(RedisPlan(directory / "redis", free_port()))
+        ending.callback(redis.kill)
+        yardstick = start_yardstick(directory, broker.bootstrap, YARDSTICK_TOPIC, ending)
+        metrics_port = 0
+        if null:
+            gateway = start_yardstick(directory, broker.bootstrap, GATEWAY_TOPIC, ending)
+            large = gateway
+        else:
+            text = config.read_text().replace("BOOTSTRAP", broker.bootstrap)
+            served = Gateway(directory / "gateway", text.replace("REDIS", redis.url), arguments, {})
+            ending.callback(served.stop)
+            served.wait()
+            gateway, large = (
+                gateway_target(served, GATEWAY_TOPIC),
+                gateway_target(served, LARGE_TOPIC),
+            )
+            until_suppressing(served.port, GATEWAY_TOPIC)
+            metrics_port = served.management_port
+        watch = (f"redis={redis.pid}", f"kafka={broker.pid}")
+        yield Stand(broker.bootstrap, watch, yardstick, gateway, large, metrics_port)
+
+
+def started_broker(directory: Path, ending: ExitStack) -> RunningBroker:
+    installation = prepare_kafka(os.environ, say=lambda line: None)
+    plan = single_node(directory / "kafka", free_port(), BROKER_SETTINGS)
+    broker = RunningBroker(installation, plan)
+    ending.callback(broker.kill)
+    broker.wait()
+    for topic in (YARDSTICK_TOPIC, GATEWAY_TOPIC, LARGE_TOPIC):
+        broker.create_topic(topic, PARTITIONS, TOPIC_SETTINGS)
+    return broker
+
+
+def start_yardstick(directory: Path, bootstrap: str, topic: str, ending: ExitStack) -> Target:
+    port = free_port()
+    command = [sys.executable, str(HERE / "yardstick.py"), "--bootstrap", bootstrap]
+    command += ["--topic", topic, "--port", str(port)]
+    child = Child("yardstick", command, directory / f"{topic}.log")
+    ending.callback(child.kill)
+    child.wait_until(lambda: accepts(port), START_S)
+    url = f"http://{LOOPBACK}:{port}"
+    return Target("yardstick", topic, f"{url}/events", f"{url}/batches", child.pid)
+
+
+def gateway_target(gateway: Gateway, topic: str) -> Target:
+    url = f"{gateway.url}/v1/topics/{topic}/events"
+    return Target("gateway", topic, url, url, gateway.pid)
+
+
+def until_suppressing(port: int, topic: str) -> None:
+    """Waits until a repeated event is answered `unchanged`. Raises TimeoutError.
+
+    Otherwise a gateway that never suppresses would be measured as one that does.
+    """
+    poll(lambda: posted_outcome(port, topic) == "unchanged", START_S, "no event ended unchanged")
+
+
+def posted_outcome(port: int, topic: str) -> object:
+    connection = HTTPConnection(LOOPBACK, port, timeout=5.0)
+    try:
+        body, head = b'{"id":"probe"}', {"Content-Type": "application/json"}
+        connection.request("POST", f"/v1/topics/{topic}/events", body, head)
+        document: dict[str, object] = orjson.loads(connection.getresponse().read())
+        return document.get("outcome")
+    except (OSError, HTTPException, orjson.JSONDecodeError):
+        return None
+    finally:
+        connection.close()
+
+
+def poll(ready: Callable[[], bool], deadline_s: float, failure: str) -> None:
+    end = time.monotonic() + deadline_s
+    while not ready():
+        if time.monotonic() > end:
+            raise TimeoutError(f"{failure} within {deadline_s:.0f} s")
+        time.sleep(0.1)
+
+
+def scrape_stall_seconds(port: int) -> float | None:
+    """The longest event loop stall since the last scrape, over all workers; None: not exposed."""
+    connection = HTTPConnection(LOOPBACK, port, timeout=10.0)
+    try:
+        connection.request("GET", "/metrics")
+        text = connection.getresponse().read().decode()
+    finally:
+        connection.close()
+    name = "headgate_event_loop_stall_seconds"
+    found = [float(line.split()[-1]) for line in text.splitlines() if line.startswith(name)]
+    return max(found, default=None)
