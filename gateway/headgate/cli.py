@@ -1,0 +1,54 @@
+"""The command `headgate`: finds the sub-command and turns its end into an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from headgate.commands import USAGE, CommandError
+from headgate.config.errors import ConfigError
+
+COMMANDS = ("dev",)  # modules of headgate.commands
+
+_EXAMPLES = """examples:
+  headgate dev                            Kafka, Redis and the gateway on this machine
+  headgate serve --config headgate.toml   the gateway alone
+  headgate check --config headgate.toml   is the configuration right?
+  headgate COMMAND --help                 options and examples of a command
+
+exit codes: 0 ok, 1 failed, 2 usage or configuration
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one sub-command; return the exit code."""
+    chosen = _parser().parse_args(arguments)
+    try:
+        code: int = chosen.run(chosen)
+    except ConfigError as error:
+        return _fail(str(error), USAGE)
+    except CommandError as error:
+        return _fail(str(error), error.exit_code)
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="headgate",
+        description="An async HTTP gateway in front of Apache Kafka with producer hygiene.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for name in COMMANDS:
+        module = import_module(f"headgate.commands.{name}")
+        module.register(subparsers)
+        subparsers.choices[name].set_defaults(run=module.run)
+    return parser
+
+
+def _fail(text: str, code: int) -> int:
+    sys.stderr.write(f"headgate: {text}\n")
+    return code

@@ -1,0 +1,79 @@
+"""`headgate dev`: the whole stack on this machine, for trying things out and for tests."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headgate.commands import FAILED, USAGE, CommandError, add_command
+
+if TYPE_CHECKING:
+    from headgate.commands import Subparsers
+
+_EXAMPLES = """\
+  headgate dev                       start; Ctrl-C stops everything, the data stays
+  headgate dev --demo                with a little sample traffic
+  headgate dev --fresh --state /tmp/headgate
+                                     empty, data and logs in a folder of your choice
+  headgate dev --config mine.toml    your sections over the sample configuration
+  headgate dev --json | head -1      one line for programs when all is ready
+"""
+
+
+def register(subparsers: Subparsers) -> None:
+    """Declare the options."""
+    parser = add_command(
+        subparsers, "dev", "Run Kafka (two tiers), Redis and the gateway locally.", _EXAMPLES
+    )
+    parser.add_argument("--demo", action="store_true", help="also post sample traffic")
+    parser.add_argument("--fresh", action="store_true", help="start empty: delete earlier data")
+    parser.add_argument(
+        "--state",
+        type=Path,
+        default=Path(".headgate"),
+        metavar="DIR",
+        help="folder of data and logs (default: .headgate here)",
+    )
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="F",
+        help="TOML sections to add or override; topics named there are created",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print one line of JSON when all is ready"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run until stopped. Exit code 1 when something could not start or ended by itself."""
+    from headgate.devstack.child import StartError
+    from headgate.devstack.jars import JarsError
+    from headgate.devstack.java import JavaMissingError
+    from headgate.devstack.redis import RedisMissingError
+    from headgate.devstack.session import Options, StateInUseError, run_session
+
+    options = Options(
+        state=args.state.absolute(),
+        overlay=_read_overlay(args.config),
+        is_fresh=args.fresh,
+        is_demo=args.demo,
+        is_json=args.json,
+    )
+    try:
+        return run_session(options, os.environ, sys.stdout, sys.stderr)
+    except (JavaMissingError, JarsError, RedisMissingError, StartError, StateInUseError) as error:
+        raise CommandError(str(error), FAILED) from error
+
+
+def _read_overlay(file: Path | None) -> dict[str, Any]:
+    if file is None:
+        return {}
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise CommandError(f"{file}: {error}", USAGE) from error

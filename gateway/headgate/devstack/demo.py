@@ -1,0 +1,78 @@
+"""The sample traffic of `headgate dev --demo`: four producers that behave as producers do."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import cycle
+from typing import Any, NamedTuple
+
+import aiohttp
+
+POSTS_PER_S = 5.0
+_PATIENCE = aiohttp.ClientTimeout(total=10)
+
+
+class Post(NamedTuple):
+    """One request: a single event, or a list as a batch."""
+
+    producer: str
+    topic: str
+    body: Any
+
+
+async def post_until_cancelled(gateway_url: str, source: random.Random) -> None:
+    """Post at POSTS_PER_S. A refused or unreachable request is skipped: the demo goes on."""
+    async with aiohttp.ClientSession(gateway_url, timeout=_PATIENCE) as client:
+        for post in posts(source):
+            with suppress(aiohttp.ClientError, TimeoutError):
+                await _send(client, post)
+            await asyncio.sleep(1 / POSTS_PER_S)
+
+
+async def _send(client: aiohttp.ClientSession, post: Post) -> int:
+    path = f"/v1/topics/{post.topic}/events"
+    headers = {"Headgate-Producer": post.producer}
+    async with client.post(path, json=post.body, headers=headers) as answer:
+        await answer.read()
+        return answer.status
+
+
+def posts(source: random.Random) -> Iterator[Post]:
+    """Yield requests without end: each producer in turn."""
+    for turn, make in enumerate(cycle(_MAKERS)):
+        yield make(source, turn)
+
+
+def _order(source: random.Random, turn: int) -> Post:
+    lines = [
+        {"sku": f"sku-{source.randrange(500)}", "quantity": source.randint(1, 4)}
+        for _ in range(source.randint(1, 5))
+    ]
+    return Post("checkout", "orders", {"order_id": 100_000 + turn, "lines": lines})
+
+
+def _deal(source: random.Random, turn: int) -> Post:
+    # Saved far more often than changed: the price moves every hundredth turn.
+    deal = source.randrange(8)
+    body = {"id": f"deal-{deal}", "title": f"City break {deal}", "price": 199 + turn // 100}
+    return Post("deal-admin", "deals", body)
+
+
+def _clicks(source: random.Random, turn: int) -> Post:
+    pages = ("/", "/deals", "/checkout", "/account")
+    batch = [
+        {"page": source.choice(pages), "visitor": source.randrange(10_000), "turn": turn}
+        for _ in range(source.randint(2, 10))
+    ]
+    return Post("web", "clicks", batch)
+
+
+def _document(source: random.Random, turn: int) -> Post:
+    text = "Lorem ipsum dolor sit amet. " * source.randint(10, 400)
+    return Post("archive", "documents", {"id": f"document-{turn % 50}", "text": text})
+
+
+_MAKERS = (_order, _deal, _clicks, _deal, _document)

@@ -1,0 +1,146 @@
+"""One run of `headgate dev`, from the first line on the screen to the last child's end."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import random
+import shutil
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from headgate.devstack.child import Child
+from headgate.devstack.demo import POSTS_PER_S, post_until_cancelled
+from headgate.devstack.installation import prepare_kafka
+from headgate.devstack.ledger import Ledger
+from headgate.devstack.ports import prefer
+from headgate.devstack.redis import find_redis
+from headgate.devstack.sample import Table
+from headgate.devstack.show import ready_line, ready_text
+from headgate.devstack.stack import DevStack, Ports
+
+Say = Callable[[str], None]
+PREFERRED = Ports(gateway=8080, management=9090, ingest=9092, backfill=9192, redis=6379)
+_DATA = ("ingest", "backfill", "redis", "gateway.log", "headgate.toml", "show-topic")
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_WATCH_INTERVAL_S = 0.5
+
+
+class StateInUseError(Exception):
+    """Another `headgate dev` runs on the same state folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line asks for. overlay: sections laid over the sample configuration."""
+
+    state: Path
+    overlay: Table
+    is_fresh: bool
+    is_demo: bool
+    is_json: bool
+
+
+def run_session(
+    options: Options, environment: Mapping[str, str], out: TextIO, progress: TextIO
+) -> int:
+    """Start everything, wait for a signal, stop everything. Returns the exit code."""
+
+    def say(line: str) -> None:
+        progress.write(f"{line}\n")
+        progress.flush()
+
+    with _only_session(options.state):
+        for name in Ledger(options.state / "children.json").end_leftovers():
+            say(f"ended a leftover of an earlier run: {name}")
+        if options.is_fresh:
+            _delete_data(options.state)
+        find_redis()  # fails before the downloads
+        installation = prepare_kafka(environment, say)
+        stack = DevStack(installation, options.state, _choose_ports(say))
+        return _run(stack, options, out, say)
+
+
+def _run(stack: DevStack, options: Options, out: TextIO, say: Say) -> int:
+    for number in _STOP_SIGNALS:
+        signal.signal(number, signal.default_int_handler)
+    try:
+        say("starting")
+        stack.start_backends(say)
+        created = stack.configure(options.overlay)
+        say(f"  topics    {'created ' + ', '.join(created) if created else 'kept'}")
+        stack.start_gateway()
+        out.write(ready_line(stack) if options.is_json else ready_text(stack))
+        out.flush()
+        if options.is_demo:
+            say(f"demo: posting {POSTS_PER_S:g} sample requests a second until stopped")
+        return asyncio.run(_attend(stack, is_demo=options.is_demo, say=say))
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        say("stopping")
+        stack.stop()
+        say("stopped; nothing is left running")
+
+
+async def _attend(stack: DevStack, *, is_demo: bool, say: Say) -> int:
+    """Wait for a signal (0) or for a child that ends by itself (1)."""
+    stop = asyncio.Event()
+    for number in _STOP_SIGNALS:
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    traffic = post_until_cancelled(stack.gateway_url, random.Random()) if is_demo else None
+    async with asyncio.TaskGroup() as tasks:
+        demo = tasks.create_task(traffic) if traffic else None
+        ended = await _first_end(stack, stop)
+        if demo:
+            demo.cancel()
+    if ended:
+        say(f"{ended.name} ended by itself with {ended.exit_code}\n{ended.log_tail()}")
+    return 1 if ended else 0
+
+
+async def _first_end(stack: DevStack, stop: asyncio.Event) -> Child | None:
+    while not stop.is_set():
+        if ended := stack.ended_child():
+            return ended
+        try:
+            await asyncio.wait_for(stop.wait(), _WATCH_INTERVAL_S)
+        except TimeoutError:
+            continue
+    return None
+
+
+@contextmanager
+def _only_session(state: Path) -> Iterator[None]:
+    state.mkdir(parents=True, exist_ok=True)
+    with (state / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise StateInUseError(
+                f"another `headgate dev` runs on {state}: stop it, or use --state DIR"
+            ) from error
+        yield
+
+
+def _delete_data(state: Path) -> None:
+    # By name: the folder is the user's choice and may hold other things.
+    for name in _DATA:
+        path = state / name
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _choose_ports(say: Say) -> Ports:
+    chosen: list[int] = []
+    for name, port in PREFERRED._asdict().items():
+        chosen.append(prefer(port, chosen))
+        if chosen[-1] != port:
+            say(f"port {port} is taken: {name} uses {chosen[-1]}")
+    return Ports(*chosen)

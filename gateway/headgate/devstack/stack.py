@@ -1,0 +1,149 @@
+"""The whole local stack of `headgate dev`: two Kafka tiers, Redis and the gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from headgate.devstack.broker import (
+    STOP_GRACE_S,
+    KafkaInstallation,
+    start_node,
+    wait_for_node,
+)
+from headgate.devstack.child import Child
+from headgate.devstack.installation import single_node
+from headgate.devstack.ledger import Ledger
+from headgate.devstack.ports import LOOPBACK
+from headgate.devstack.redis import RedisPlan, start_redis, wait_for_redis
+from headgate.devstack.sample import Table, effective_config, to_toml, topics_to_create
+from headgate.devstack.topics import create_missing
+
+GATEWAY_DEADLINE_S = 30.0
+GATEWAY_GRACE_S = 30.0  # above the default drain_timeout_ms
+REDIS_GRACE_S = 5.0
+
+
+class Ports(NamedTuple):
+    """Where everything listens."""
+
+    gateway: int
+    management: int
+    ingest: int
+    backfill: int
+    redis: int
+
+
+class DevStack:
+    """Starts and stops the children; `state` keeps data, logs and the effective configuration."""
+
+    def __init__(self, installation: KafkaInstallation, state: Path, ports: Ports) -> None:
+        self.state = state
+        self.ports = ports
+        self.installation = installation
+        self.ledger = Ledger(state / "children.json")
+        self.children: dict[str, Child] = {}
+        self.ingest = single_node(state / "ingest", ports.ingest)
+        self.backfill = single_node(state / "backfill", ports.backfill)
+        self.redis = RedisPlan(state / "redis", ports.redis)
+
+    @property
+    def config_file(self) -> Path:
+        """The effective configuration, for everything that takes --config."""
+        return self.state / "headgate.toml"
+
+    @property
+    def gateway_url(self) -> str:
+        """The data plane."""
+        return f"http://{LOOPBACK}:{self.ports.gateway}"
+
+    @property
+    def management_url(self) -> str:
+        """Metrics and the control plane."""
+        return f"http://{LOOPBACK}:{self.ports.management}"
+
+    def start_backends(self, say: Callable[[str], None]) -> None:
+        """Start brokers and Redis together and wait for them. Raises StartError."""
+        for name, plan in (("ingest", self.ingest), ("backfill", self.backfill)):
+            child = start_node(self.installation, plan)
+            self._keep(name, child, STOP_GRACE_S)
+        self._keep("redis", start_redis(self.redis), REDIS_GRACE_S)
+        wait_for_redis(self.children["redis"], self.redis)
+        say(f"  redis     {self.redis.url}")
+        for name, plan in (("ingest", self.ingest), ("backfill", self.backfill)):
+            wait_for_node(self.children[name], plan)
+            say(f"  {name:<9} {plan.bootstrap}")
+
+    def configure(self, overlay: Table) -> list[str]:
+        """Write the effective configuration and create its topics; return the new topics."""
+        config = effective_config(overlay, self._addresses())
+        self.config_file.write_text(to_toml(config))
+        return asyncio.run(create_missing(self.ingest.bootstrap, topics_to_create(config)))
+
+    def start_gateway(self) -> None:
+        """Start `headgate serve` and wait until it is ready. Raises StartError."""
+        command = [sys.executable, "-m", "headgate", "serve", "--config", str(self.config_file)]
+        child = Child("gateway", command, self.state / "gateway.log")
+        # Started again only after it is ended: it must not publish beside its successor.
+        self._keep("gateway", child, 0.0)
+        child.wait_until(lambda: _is_ready(self.ports.gateway), GATEWAY_DEADLINE_S)
+
+    def stop(self) -> None:
+        """End all children, the gateway first so that it can hand over what it has."""
+        grace = {"gateway": GATEWAY_GRACE_S, "redis": REDIS_GRACE_S}
+        with _signals_ignored():
+            for name in ("gateway", "redis", "ingest", "backfill"):
+                if name in self.children:
+                    self.children.pop(name).stop(grace.get(name, STOP_GRACE_S))
+            self.ledger.clear()
+
+    def ended_child(self) -> Child | None:
+        """Return a child that has ended by itself, if any."""
+        return next((one for one in self.children.values() if one.exit_code is not None), None)
+
+    def _keep(self, name: str, child: Child, grace_s: float) -> None:
+        self.children[name] = child
+        self.ledger.add(child.name, child.pid, grace_s)
+
+    def _addresses(self) -> dict[str, Any]:
+        return {
+            "http": {
+                "host": LOOPBACK,
+                "port": self.ports.gateway,
+                "management_port": self.ports.management,
+            },
+            "clusters": {
+                "main": {"bootstrap_servers": [self.ingest.bootstrap]},
+                "main-backfill": {"bootstrap_servers": [self.backfill.bootstrap]},
+            },
+            "redis": {"url": self.redis.url},
+        }
+
+
+@contextmanager
+def _signals_ignored() -> Iterator[None]:
+    # A second Ctrl-C must not leave half of the children running; each stop has its deadline.
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.signal(number, signal.SIG_IGN) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+
+
+def _is_ready(port: int) -> bool:
+    connection = HTTPConnection(LOOPBACK, port, timeout=2.0)
+    try:
+        connection.request("GET", "/ready")
+        return connection.getresponse().status == 200
+    except (OSError, HTTPException):
+        return False
+    finally:
+        connection.close()
