@@ -182,7 +182,8 @@ TRAITS: Mapping[Reason, Traits] = {
         True,
         "WARNING",
         "Redis is not available",
-        'This topic refuses to publish without Redis (redis_loss = "refuse"); nothing was written; try again.',
+        "Nothing was written: this topic does not publish without Redis. Wait for Retry-After "
+        "seconds, then send again.",
     ),
     Reason.UNKNOWN: Traits(
         504,
@@ -208,7 +209,11 @@ class Failure(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How one event ended. partition and offset are -1 where there is none (or Kafka gave none)."""
+    """How one event ended.
+
+    partition and offset are -1 where there is none (or Kafka gave none).  records: how many
+    records were written for it; 0 for one that is answered with an equal event's record.
+    """
 
     name: Name
     partition: int = -1
@@ -216,3 +221,4 @@ class Outcome(NamedTuple):
     key: bytes | None = None
     event_id: str | None = None
     failure: Failure | None = None
+    records: int = 0

@@ -1,0 +1,40 @@
+"""Events as a client sent them, before anything is decided about them."""
+
+from typing import NamedTuple
+
+from headgate.core.outcome import Failure
+
+
+class RawEvent(NamedTuple):
+    """One decoded event.
+
+    value: the exact bytes for Kafka; None is a tombstone.  document: the JSON text in which the
+    topic's key pointers look, or None (opaque bytes).  key: a key given outside the document.
+    headers: record headers that belong to this event alone.
+    """
+
+    value: bytes | None
+    document: bytes | None = None
+    key: bytes | None = None
+    event_id: str | None = None
+    timestamp_ms: int | None = None
+    content_type: bytes | None = None
+    headers: tuple[tuple[str, bytes], ...] = ()
+
+
+class Decoded(NamedTuple):
+    """A request's events in their order; a Failure stands where one could not be decoded.
+
+    is_batch: whether the answer is a batch answer.
+    """
+
+    events: list[RawEvent | Failure]
+    is_batch: bool
+
+
+class Refused(Exception):
+    """Ends the decoding of one event, or of the whole request, with a Failure."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.detail)
+        self.failure = failure

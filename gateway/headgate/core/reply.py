@@ -1,0 +1,143 @@
+"""From outcomes to an HTTP answer. Pure: knows statuses and JSON, but no HTTP library."""
+
+import base64
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import orjson
+
+from headgate.core.outcome import TRAITS, Failure, Name, Outcome, Reason
+
+JSON = "application/json"
+PROBLEM = "application/problem+json"
+
+
+class Reply(NamedTuple):
+    """An answer: status, content type, extra headers, body bytes."""
+
+    status: int
+    content_type: str
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+
+
+_ENDED_WELL = {Name.PUBLISHED: 201, Name.UNCHANGED: 200}
+
+
+def reply(
+    topic: str, outcomes: Sequence[Outcome], is_batch: bool, minimal: bool, request_id: str
+) -> Reply:
+    """The answer to a request whose events all ended.
+
+    minimal: `Prefer: return=minimal`, only the summary and the failed events of a batch.
+    """
+    if is_batch:
+        return _batch(topic, outcomes, minimal)
+    outcome = outcomes[0]
+    if outcome.failure is not None:
+        return problem(outcome.failure, request_id, _event(outcome))
+    body = orjson.dumps(_shown(topic, outcome))
+    return Reply(_ENDED_WELL[outcome.name], JSON, (), body)
+
+
+def problem(failure: Failure, request_id: str, extra: dict[str, Any] | None = None) -> Reply:
+    """A problem document (RFC 9457) for a request that failed as a whole."""
+    traits = TRAITS[failure.reason]
+    document: dict[str, Any] = {
+        "type": f"/problems/{failure.reason}",
+        "title": traits.title,
+        "status": traits.status,
+        "detail": failure.detail,
+        "instance": request_id,
+        "reason": failure.reason,
+        "retryable": traits.retryable,
+        **(failure.figures or {}),
+        **(extra or {}),
+    }
+    headers = (*_retry_after([failure]), *_rate_limit(failure))
+    return Reply(traits.status, PROBLEM, headers, orjson.dumps(document))
+
+
+def _rate_limit(failure: Failure) -> tuple[tuple[str, str], ...]:
+    """RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10)."""
+    if failure.reason is not Reason.QUOTA_EXCEEDED or failure.figures is None:
+        return ()
+    name, per_second = failure.figures["quota"], failure.figures["limit_per_s"]
+    return (
+        ("RateLimit", f'"{name}";r={failure.figures["remaining"]};t={failure.retry_after_s}'),
+        ("RateLimit-Policy", f'"{name}";q={per_second:g};w=1'),
+    )
+
+
+def _retry_after(failures: Sequence[Failure]) -> tuple[tuple[str, str], ...]:
+    waits = [failure.retry_after_s for failure in failures if failure.retry_after_s is not None]
+    return (("Retry-After", str(max(waits))),) if waits else ()
+
+
+def _event(outcome: Outcome) -> dict[str, Any]:
+    """What identifies a failed event to its producer."""
+    shown: dict[str, Any] = {}
+    if outcome.key is not None:
+        _put_key(shown, outcome.key)
+    if outcome.event_id is not None:
+        shown["event_id"] = outcome.event_id
+    return shown
+
+
+def _put_key(shown: dict[str, Any], key: bytes) -> None:
+    try:
+        shown["key"] = key.decode()
+    except UnicodeDecodeError:
+        shown["key_base64"] = base64.b64encode(key).decode()
+
+
+def _shown(topic: str, outcome: Outcome) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "outcome": outcome.name,
+        "topic": topic,
+        "partition": outcome.partition,
+        "offset": outcome.offset,
+    }
+    if outcome.key is not None:
+        _put_key(shown, outcome.key)
+    shown["event_id"] = outcome.event_id
+    shown["records"] = outcome.records
+    return shown
+
+
+def _failed(outcome: Outcome, failure: Failure) -> dict[str, Any]:
+    traits = TRAITS[failure.reason]
+    return {
+        "outcome": outcome.name,
+        "reason": failure.reason,
+        "status": traits.status,
+        "detail": failure.detail,
+        "retryable": traits.retryable,
+        **(failure.figures or {}),
+        **_event(outcome),
+    }
+
+
+def _batch(topic: str, outcomes: Sequence[Outcome], minimal: bool) -> Reply:
+    summary: dict[Name, int] = {}
+    failures: list[Failure] = []
+    shown: list[dict[str, Any]] = []
+    for index, outcome in enumerate(outcomes):
+        summary[outcome.name] = summary.get(outcome.name, 0) + 1
+        if outcome.failure is not None:
+            failures.append(outcome.failure)
+            one = _failed(outcome, outcome.failure)
+            shown.append({"index": index, **one} if minimal else one)
+        elif not minimal:
+            shown.append(_shown(topic, outcome))
+    body = orjson.dumps({"summary": summary, "outcomes": shown})
+    return Reply(_batch_status(len(outcomes), failures), JSON, _retry_after(failures), body)
+
+
+def _batch_status(events: int, failures: Sequence[Failure]) -> int:
+    """200 if every event ended well, 207 if some did; else the highest of the reasons' own."""
+    if not failures:
+        return 200
+    if len(failures) < events:
+        return 207
+    return max(TRAITS[failure.reason].status for failure in failures)

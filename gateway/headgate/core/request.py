@@ -1,0 +1,100 @@
+"""What a request's headers ask for, beside what its body says."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from headgate.core.event import Refused
+from headgate.core.jsontext import malformed
+from headgate.core.outcome import Failure, Reason
+from headgate.core.record import RESERVED_PREFIX
+
+_RECORD_HEADER = b"headgate-header-"
+_TRUE = (b"true", b"1")
+_SINGLE = (b"headgate-key", b"headgate-event-id", b"headgate-timestamp", b"headgate-tombstone")
+_EVENT_ID_MAX = 256
+
+
+class Wishes(NamedTuple):
+    """Request headers, read and checked.
+
+    single_event_header: the name of a header that means one event, if there is one.
+    record_headers: record headers for every event, `hg-` ones dropped.
+    """
+
+    key: bytes | None = None
+    event_id: str | None = None
+    timestamp_ms: int | None = None
+    tombstone: bool = False
+    force: bool = False
+    minimal: bool = False
+    single_event_header: str | None = None
+    record_headers: tuple[tuple[str, bytes], ...] = ()
+
+
+NO_WISHES = Wishes()
+
+
+def read_wishes(headers: Mapping[bytes, bytes]) -> Wishes:
+    """Raises Refused (malformed, invalid_key) naming the header."""
+    ours = {
+        name: value
+        for name, value in headers.items()
+        if name.startswith(b"headgate-") or name in (b"prefer", b"traceparent")
+    }
+    if not ours:
+        return NO_WISHES
+    single = next((name for name in _SINGLE if name in ours), None)
+    return Wishes(
+        key=_key(ours.get(b"headgate-key")),
+        event_id=_event_id(ours.get(b"headgate-event-id")),
+        timestamp_ms=_timestamp(ours.get(b"headgate-timestamp")),
+        tombstone=ours.get(b"headgate-tombstone", b"").lower() in _TRUE,
+        force=ours.get(b"headgate-force", b"").lower() in _TRUE,
+        minimal=b"return=minimal" in ours.get(b"prefer", b"").replace(b" ", b"").lower(),
+        single_event_header=single.decode().title() if single else None,
+        record_headers=_record_headers(ours),
+    )
+
+
+def _key(value: bytes | None) -> bytes | None:
+    if value is None:
+        return None
+    if not value:
+        raise Refused(Failure(Reason.MISSING_KEY, "Headgate-Key is empty"))
+    _text("Headgate-Key", value)
+    return value
+
+
+def _text(name: str, value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise Refused(malformed(f"{name} is not UTF-8")) from None
+
+
+def _event_id(value: bytes | None) -> str | None:
+    if value is None:
+        return None
+    if not 0 < len(value) <= _EVENT_ID_MAX:
+        raise Refused(malformed(f"Headgate-Event-Id has 1 to {_EVENT_ID_MAX} bytes"))
+    return _text("Headgate-Event-Id", value)
+
+
+def _timestamp(value: bytes | None) -> int | None:
+    if value is None:
+        return None
+    if not (value.isdigit() and len(value) <= 15):
+        raise Refused(malformed("Headgate-Timestamp is a whole number of milliseconds since 1970"))
+    return int(value)
+
+
+def _record_headers(ours: Mapping[bytes, bytes]) -> tuple[tuple[str, bytes], ...]:
+    found: list[tuple[str, bytes]] = []
+    if b"traceparent" in ours:
+        found.append(("traceparent", ours[b"traceparent"]))
+    for name, value in ours.items():
+        if name.startswith(_RECORD_HEADER):
+            shown = name[len(_RECORD_HEADER) :].decode("ascii", "replace")
+            if shown and not shown.startswith(RESERVED_PREFIX):
+                found.append((shown, value))
+    return tuple(found)

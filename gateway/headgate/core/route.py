@@ -1,0 +1,146 @@
+"""A topic as events meet it: its policy and its state in Kafka, compiled once.
+
+A route decides everything about one event that needs neither Redis nor the lanes: key, partition,
+timestamp, size. It is built anew when the policy or the topic's state changes.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from headgate.core.event import RawEvent, Refused
+from headgate.core.jsontext import KeyReader, is_too_deep, malformed
+from headgate.core.keys import KeyRule, Partitioner
+from headgate.core.outcome import Failure, Reason
+from headgate.core.policy import TopicPolicy
+from headgate.core.record import BATCH_OVERHEAD, Record, size_of
+from headgate.core.suppression import Scope
+from headgate.core.topic import TopicState
+
+Digest = Callable[[bytes | None, bytes | None], bytes]
+
+
+class Common(NamedTuple):
+    """What the events of one request share.
+
+    key: of the request (one event only).  sticky: the partition of keyless events.
+    headers: record headers that every event gets.  now_ms: arrival.
+    """
+
+    key: bytes | None
+    timestamp_ms: int | None
+    tombstone: bool
+    sticky: int
+    headers: list[tuple[str, bytes]]
+    now_ms: int
+
+
+class Route:
+    """One topic's rules in force.
+
+    digest: (value, content type) -> 16 bytes, and scope: its suppression namespace; None where
+    the topic does not suppress.
+    """
+
+    __slots__ = ("_depth", "_partition", "_read_key", "digest", "policy", "scope", "state", "topic")
+
+    def __init__(
+        self,
+        policy: TopicPolicy,
+        state: TopicState,
+        json_max_depth: int,
+        digest: Digest | None = None,
+        scope: Scope | None = None,
+    ) -> None:
+        self.topic = state.name
+        self.policy = policy
+        self.state = state
+        self._depth = json_max_depth
+        self.digest = digest
+        self.scope = scope
+        self._read_key = KeyReader(KeyRule.parse(policy.key))
+        self._partition = Partitioner(state.partitions)
+
+    def record(self, raw: RawEvent, common: Common, event_id: bytes) -> Record:
+        """The record of an event. Raises Refused with the reason why it cannot be one."""
+        key = self._key(raw, common.key)
+        partition = self._keyless(common.sticky) if key is None else self._partition(key)
+        headers = [("hg-event-id", event_id), *common.headers]
+        if raw.content_type is not None:
+            headers.append(("content-type", raw.content_type))
+        if raw.headers:
+            headers.extend(raw.headers)
+        value = None if common.tombstone else raw.value
+        timestamp = self._timestamp(raw, common)
+        return Record(self.topic, partition, key, value, headers, timestamp)
+
+    def _key(self, raw: RawEvent, given: bytes | None) -> bytes | None:
+        document = raw.document
+        found = None
+        if document is not None:
+            if is_too_deep(document, self._depth):
+                raise Refused(malformed(f"the JSON nests deeper than {self._depth}"))
+            try:
+                found = self._read_key(document)
+            except Refused as refused:
+                if refused.failure.reason is Reason.MALFORMED:
+                    raise
+                if given is None and raw.key is None and not self._may_lack_key(refused):
+                    raise
+        return given or raw.key or found
+
+    def _may_lack_key(self, refused: Refused) -> bool:
+        """A pointer found nothing: that is fine only where order was waived."""
+        return refused.failure.reason is Reason.MISSING_KEY and self.policy.keyless == "spread"
+
+    def _keyless(self, sticky: int) -> int:
+        if self.policy.keyless == "spread":
+            return sticky % self.state.partitions
+        detail = (
+            "the event has no key, and this topic has no key rule that applies to it: "
+            "send Headgate-Key"
+        )
+        raise Refused(Failure(Reason.MISSING_KEY, detail))
+
+    def _timestamp(self, raw: RawEvent, common: Common) -> int:
+        if self.policy.timestamp == "arrival":
+            return common.now_ms
+        given = common.timestamp_ms if common.timestamp_ms is not None else raw.timestamp_ms
+        if given is None:
+            return common.now_ms
+        state = self.state
+        oldest = common.now_ms - state.timestamp_before_max_ms
+        if state.retention_ms >= 0:
+            oldest = max(oldest, common.now_ms - state.retention_ms)
+        newest = common.now_ms + state.timestamp_after_max_ms
+        if not max(oldest, 0) <= given <= newest:
+            detail = f"timestamp {given} ms lies outside what the topic keeps"
+            figures = {"oldest_ms": max(oldest, 0), "newest_ms": newest}
+            raise Refused(Failure(Reason.TIMESTAMP_OUT_OF_RANGE, detail, figures))
+        return given
+
+    def oversize(self, record: Record, size: int) -> Failure | None:
+        """Why the record is too large, if it is; size: `record.size_of` of it.
+
+        Kafka's limit is per batch after compression: what fits uncompressed surely passes.
+        """
+        value_bytes = len(record.value or b"")
+        most = self.policy.max_bytes
+        if most is not None and value_bytes > most:
+            return too_large(value_bytes, most, "max_bytes")
+        if size + BATCH_OVERHEAD > self.state.batch_limit_bytes:
+            limit = self.state.batch_limit_bytes - BATCH_OVERHEAD
+            return too_large(size, limit, "max.message.bytes")
+        return None
+
+
+def too_large(size: int, limit: int, name: str) -> Failure:
+    """size and limit in bytes; name: which limit (`max_bytes`, `max.message.bytes`, ...)."""
+    detail = f"{size} bytes are more than the limit of {limit} bytes ({name})"
+    return Failure(
+        Reason.TOO_LARGE, detail, {"size_bytes": size, "limit_bytes": limit, "limit": name}
+    )
+
+
+def estimate(record: Record) -> int:
+    """Upper bound of the record's bytes in a batch."""
+    return size_of(record.key, record.value, record.headers)

@@ -1,0 +1,79 @@
+"""Who is asking: producers by name, or by bearer token; tokens are known by their hash alone."""
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from ipaddress import ip_address
+from typing import NamedTuple
+
+from headgate.config.settings import AuthSettings, ProducerSettings
+from headgate.core.outcome import Failure, Reason
+from headgate.core.policy import glob_matches
+
+ANONYMOUS = "anonymous"
+_NAME_MAX = 100
+_BEARER = b"bearer "
+
+
+class Identity(NamedTuple):
+    """A caller. topics: globs of what it may post to; None = all."""
+
+    name: str
+    roles: frozenset[str]
+    topics: tuple[str, ...] | None = None
+
+    def may_post(self, topic: str) -> bool:
+        if self.topics is None:
+            return True
+        return "produce" in self.roles and any(glob_matches(glob, topic) for glob in self.topics)
+
+
+class Authenticator:
+    """Answers who a request comes from."""
+
+    def __init__(self, auth: AuthSettings, producers: Mapping[str, ProducerSettings]) -> None:
+        self._open = auth.mode == "none"
+        self._by_hash = {
+            digest.lower(): Identity(name, frozenset(producer.roles), tuple(producer.topics))
+            for name, producer in producers.items()
+            for digest in producer.token_sha256
+        }
+
+    def identify(self, headers: Mapping[bytes, bytes], remote: str | None) -> Identity | Failure:
+        """headers: names in lower case.  remote: the peer's address, None where unknown."""
+        if self._open:
+            return self._named(headers.get(b"headgate-producer"), remote)
+        given = headers.get(b"authorization", b"")
+        if given[: len(_BEARER)].lower() != _BEARER:
+            detail = "this gateway wants `Authorization: Bearer <token>`"
+            return Failure(Reason.UNAUTHENTICATED, detail)
+        digest = hashlib.sha256(given[len(_BEARER) :].strip()).hexdigest()
+        for known, identity in self._by_hash.items():
+            if hmac.compare_digest(known, digest):
+                return identity
+        return Failure(Reason.UNAUTHENTICATED, "the token is not known here")
+
+    def _named(self, name: bytes | None, remote: str | None) -> Identity | Failure:
+        roles = {"produce", "view"}
+        if is_loopback(remote):  # without authentication only this machine may change anything
+            roles.add("operate")
+        if name is None:
+            return Identity(ANONYMOUS, frozenset(roles))
+        try:
+            shown = name.decode()
+        except UnicodeDecodeError:
+            return Failure(Reason.MALFORMED, "Headgate-Producer is not UTF-8")
+        if not (0 < len(shown) <= _NAME_MAX and shown.isprintable()):
+            detail = f"Headgate-Producer has 1 to {_NAME_MAX} printable characters"
+            return Failure(Reason.MALFORMED, detail)
+        return Identity(shown, frozenset(roles))
+
+
+def is_loopback(remote: str | None) -> bool:
+    """A unix socket's peer has no address: whoever opens it is on this machine."""
+    if not remote:
+        return True
+    try:
+        return ip_address(remote).is_loopback
+    except ValueError:
+        return False

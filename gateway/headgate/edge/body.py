@@ -1,0 +1,154 @@
+"""Request bodies: read with a cap and a deadline, decompressed with the same cap."""
+
+import asyncio
+import sys
+import zlib
+from collections.abc import Callable
+from typing import Protocol
+
+from aiohttp import ClientPayloadError, web
+from aiohttp.web_exceptions import HTTPException
+
+from headgate.core.event import Refused
+from headgate.core.jsontext import malformed
+from headgate.core.outcome import Failure, Reason
+from headgate.core.route import too_large
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+_IN_THREAD_BYTES = 4096  # 4 kB may unfold to 4 MB: from here on inflate off the event loop
+_STEP_BYTES = 262_144
+_GZIP = 31  # zlib's window bits for a gzip header
+_ZLIB = 15
+_RAW = -15
+
+
+class Budget(Protocol):
+    """The in-flight bytes (`core.admission`)."""
+
+    def take_bytes(self, size: int) -> Failure | None: ...
+
+    def give(self, size: int, events: int) -> None: ...
+
+
+class Inflater(Protocol):
+    """What zlib's and zstd's decompressors share."""
+
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: bytes, max_length: int) -> bytes: ...
+
+
+async def read_body(
+    request: web.BaseRequest, encoding: bytes, cap: int, timeout_s: float, budget: Budget
+) -> bytes:
+    """The decompressed body; its bytes stay taken from the budget. Raises Refused.
+
+    cap: bytes, for the body as sent and as decompressed.
+    """
+    declared = request.content_length or 0
+    if declared > cap:
+        raise Refused(too_large(declared, cap, "http.body_max_bytes"))
+    _take(budget, declared)
+    taken = [declared]
+    try:
+        body = await _received(request, cap, timeout_s, budget, taken)
+        if encoding and encoding != b"identity":
+            body = await _decompressed(body, encoding, cap)
+            _take(budget, len(body) - taken[0])
+            taken[0] = len(body)
+    except BaseException:
+        budget.give(taken[0], 0)
+        raise
+    budget.give(taken[0] - len(body), 0)
+    return body
+
+
+def _take(budget: Budget, size: int) -> None:
+    failure = budget.take_bytes(size) if size > 0 else None
+    if failure is not None:
+        raise Refused(failure)
+
+
+async def _received(
+    request: web.BaseRequest, cap: int, timeout_s: float, budget: Budget, taken: list[int]
+) -> bytes:
+    content = request.content
+    if content.is_eof():
+        return content.read_nowait(-1)
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await _collected(request, cap, budget, taken)
+    except TimeoutError:
+        detail = f"the body did not arrive within {timeout_s:g} s"
+        raise Refused(Failure(Reason.REQUEST_TIMEOUT, detail)) from None
+    except (ClientPayloadError, HTTPException, ConnectionError) as error:
+        raise Refused(malformed(f"the body is broken: {error}")) from None
+
+
+async def _collected(request: web.BaseRequest, cap: int, budget: Budget, taken: list[int]) -> bytes:
+    chunks: list[bytes] = []
+    size = 0
+    while chunk := await request.content.readany():
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > cap:
+            raise Refused(too_large(size, cap, "http.body_max_bytes"))
+        if size > taken[0]:  # chunked: nobody said how much would come
+            _take(budget, size - taken[0])
+            taken[0] = size
+    return b"".join(chunks)
+
+
+async def _decompressed(body: bytes, encoding: bytes, cap: int) -> bytes:
+    if len(body) < _IN_THREAD_BYTES:
+        return decompress(body, encoding, cap)
+    return await asyncio.to_thread(decompress, body, encoding, cap)
+
+
+def decompress(body: bytes, encoding: bytes, cap: int) -> bytes:
+    """Undo a Content-Encoding, never unfolding more than cap bytes. Raises Refused."""
+    start = _inflaters(encoding.strip().lower(), body)
+    chunks: list[bytes] = []
+    size = 0
+    rest = body
+    while rest:
+        inflater = start()
+        while not inflater.eof:
+            try:
+                chunk = inflater.decompress(rest, min(_STEP_BYTES, cap + 1 - size))
+            except (zlib.error, zstd.ZstdError) as error:
+                raise Refused(malformed(f"the body does not decompress: {error}")) from None
+            rest = _unread(inflater)
+            size += len(chunk)
+            if size > cap:
+                raise Refused(too_large(size, cap, "http.body_max_bytes, decompressed"))
+            chunks.append(chunk)
+            if not chunk and not rest and not inflater.eof:
+                raise Refused(malformed("the compressed body ends too early"))
+        rest = inflater.unused_data  # a further gzip member or zstd frame may follow
+    return b"".join(chunks)
+
+
+def _unread(inflater: Inflater) -> bytes:
+    """What zlib hands back for the next call; zstd keeps it to itself."""
+    return getattr(inflater, "unconsumed_tail", b"")
+
+
+def _inflaters(encoding: bytes, body: bytes) -> Callable[[], Inflater]:
+    if encoding in (b"gzip", b"x-gzip"):
+        return lambda: zlib.decompressobj(_GZIP)
+    if encoding == b"deflate":  # RFC 9110 means zlib's format; some clients send it raw
+        window = _ZLIB if body[:1] and body[0] & 0x0F == 8 else _RAW
+        return lambda: zlib.decompressobj(window)
+    if encoding == b"zstd":
+        return zstd.ZstdDecompressor
+    detail = f"Content-Encoding {encoding.decode('latin-1')!r}: use gzip, deflate or zstd"
+    raise Refused(Failure(Reason.UNSUPPORTED_ENCODING, detail))

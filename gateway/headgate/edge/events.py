@@ -1,0 +1,156 @@
+"""POST /v1/topics/{topic}/events: the one route that must be cheap."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from aiohttp import web
+
+from headgate.core.event import Refused
+from headgate.core.outcome import Failure, Outcome, Reason
+from headgate.core.reply import Reply, problem
+from headgate.core.weigh import Weight
+from headgate.deadlines import Deadlines
+from headgate.edge.auth import ANONYMOUS, Identity
+from headgate.edge.body import Budget, read_body
+from headgate.edge.problems import response
+from headgate.ingest import Inbound, Ingest, answer
+from headgate.ticket import Ticket, rejected
+
+ROUTE = "/v1/topics/{topic}/events"
+_DRAINING = Failure(Reason.DRAINING, "this instance takes no more events", None, 1)
+_REQUEST_ID_MAX = 128
+
+
+class Weigher(Protocol):
+    """Finds the heaviest paths of documents, without holding up the event loop."""
+
+    async def weigh(self, document: bytes) -> list[Weight]: ...
+
+
+class Requests(Protocol):
+    """What the front reports of each request."""
+
+    def request(self, route: str, status: int, seconds: float) -> None: ...
+
+    def account(
+        self, producer: str, topic: str, outcomes: Sequence[Outcome], sizes: Sequence[int]
+    ) -> None: ...
+
+
+class Callers(Protocol):
+    """Who is asking (`edge.auth`)."""
+
+    def identify(
+        self, headers: Mapping[bytes, bytes], remote: str | None
+    ) -> Identity | Failure: ...
+
+
+class EventsFront:
+    """aiohttp's requests to ingest's tickets and back."""
+
+    def __init__(
+        self,
+        ingest: Ingest,
+        callers: Callers,
+        budget: Budget,
+        deadlines: Deadlines,
+        weigher: Weigher,
+        requests: Requests,
+        request_ids: Callable[[], str],
+        body_max_bytes: int,
+        body_timeout_s: float,
+    ) -> None:
+        self._ingest = ingest
+        self.callers = callers  # replaced as a whole on reload
+        self._budget = budget
+        self._deadlines = deadlines
+        self._weigher = weigher
+        self._requests = requests
+        self._request_ids = request_ids
+        self._body_max_bytes = body_max_bytes
+        self._body_timeout_s = body_timeout_s
+        self._loop = asyncio.get_running_loop()
+
+    async def post(self, request: web.BaseRequest, topic: str) -> web.StreamResponse:
+        """Answer once every event of the request has ended, or its time is up."""
+        arrived = self._loop.time()
+        headers = {name.lower(): value for name, value in request.raw_headers}
+        request_id = self._request_id(headers)
+        try:
+            reply = await self._reply(request, topic, headers, request_id, arrived)
+        except Refused as refused:
+            reply = problem(refused.failure, request_id)
+        self._requests.request(ROUTE, reply.status, self._loop.time() - arrived)
+        return response(reply, request_id)
+
+    async def _reply(
+        self,
+        request: web.BaseRequest,
+        topic: str,
+        headers: Mapping[bytes, bytes],
+        request_id: str,
+        arrived: float,
+    ) -> Reply:
+        if self._ingest.draining:
+            raise Refused(_DRAINING)
+        producer = self._producer(headers, request, topic)
+        try:
+            body = await self._body(request, headers)
+        except Refused as refused:
+            self._count(producer, topic, refused.failure)
+            raise
+        inbound = Inbound(topic, producer, headers, body, request_id, arrived)
+        ticket = self._ingest.handle(inbound)
+        if not ticket.done:
+            waiter = ticket.waiter = self._loop.create_future()
+            self._deadlines.watch(ticket)
+            await waiter
+        if ticket.weighing is not None:
+            await self._weigh(ticket)
+        return answer(ticket)
+
+    async def _body(self, request: web.BaseRequest, headers: Mapping[bytes, bytes]) -> bytes:
+        encoding = headers.get(b"content-encoding", b"")
+        most, seconds = self._body_max_bytes, self._body_timeout_s
+        return await read_body(request, encoding, most, seconds, self._budget)
+
+    def _count(self, producer: str, topic: str, failure: Failure) -> None:
+        """A request that ended before ingest saw it is one rejected event."""
+        self._requests.account(producer, topic, [rejected(failure)], [0])
+
+    def _producer(
+        self, headers: Mapping[bytes, bytes], request: web.BaseRequest, topic: str
+    ) -> str:
+        caller = self.callers.identify(headers, request.remote)
+        if isinstance(caller, Failure):
+            self._count(ANONYMOUS, topic, caller)
+            raise Refused(caller)
+        if not caller.may_post(topic):
+            detail = f"producer {caller.name!r} may not post to topic {topic!r}"
+            failure = Failure(Reason.FORBIDDEN, detail)
+            self._count(caller.name, topic, failure)
+            raise Refused(failure)
+        return caller.name
+
+    async def _weigh(self, ticket: Ticket) -> None:
+        """Tell the producer where the bytes of its oversize events are."""
+        for index, document in ticket.weighing or ():
+            outcome = ticket.outcomes[index]
+            if outcome is None or outcome.failure is None:
+                continue
+            weights = await self._weigher.weigh(document)
+            figures = {
+                **(outcome.failure.figures or {}),
+                "largest_paths": [weight._asdict() for weight in weights],
+            }
+            failure = outcome.failure._replace(figures=figures)
+            ticket.outcomes[index] = outcome._replace(failure=failure)
+
+    def _request_id(self, headers: Mapping[bytes, bytes]) -> str:
+        given = headers.get(b"x-request-id")
+        if given is not None and 0 < len(given) <= _REQUEST_ID_MAX:
+            shown = given.decode("latin-1")
+            if shown.isascii() and shown.isprintable():
+                return shown
+        return self._request_ids()

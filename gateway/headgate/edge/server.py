@@ -1,0 +1,73 @@
+"""The HTTP server below the routes: aiohttp's low-level server with our answers to bad requests.
+
+`web.Server` instead of an Application: 25-30 us less for a request (7-hot-path). It keeps
+aiohttp's limits on request line, headers and idle connections.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
+from aiohttp.web_protocol import RequestHandler
+
+from headgate.core.outcome import Failure, Reason
+from headgate.edge.problems import problem_response
+
+# A client may hold an idle connection so long; it also bounds how long request headers may take.
+KEEP_ALIVE_S = 75.0
+_LINGER_S = 2.0  # reads on after an early refusal, so that the client sees the answer
+
+Handle = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+_NO_ACCESS_LOG = logging.Logger("access", logging.CRITICAL)  # a line a request costs too much
+log = logging.getLogger(__name__)
+
+
+class Connection(RequestHandler):
+    """One connection; answers what aiohttp refuses with a problem document."""
+
+    __slots__ = ()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        if request.writer.output_size > 0:
+            raise ConnectionError("the answer was under way already")
+        if isinstance(exc, HttpProcessingError):
+            answer = problem_response(_refused(exc), "")
+        else:
+            log.error("request failed", exc_info=exc, extra={"path": request.path})
+            answer = problem_response(Failure(Reason.INTERNAL, "an internal error"), "")
+        answer.force_close()  # where the next request begins cannot be told any more
+        return answer
+
+
+def _refused(error: HttpProcessingError) -> Failure:
+    detail = error.message or "bad request"
+    if isinstance(error, LineTooLong):
+        return Failure(Reason.HEADERS_TOO_LARGE, detail)
+    return Failure(Reason.MALFORMED, detail)
+
+
+class HttpServer(web.Server):
+    """Makes a `Connection` for each client."""
+
+    def __init__(self, handle: Handle, header_max_bytes: int) -> None:
+        self._header_max_bytes = header_max_bytes
+        super().__init__(handle)
+
+    def __call__(self) -> RequestHandler:
+        return Connection(
+            self,
+            loop=self._loop,
+            access_log=_NO_ACCESS_LOG,
+            auto_decompress=False,  # `edge.body` undoes encodings with a cap
+            keepalive_timeout=KEEP_ALIVE_S,
+            lingering_time=_LINGER_S,
+            max_field_size=self._header_max_bytes,
+            max_line_size=self._header_max_bytes,
+        )

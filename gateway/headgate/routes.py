@@ -1,0 +1,46 @@
+"""Finds the route of a topic, compiled once for each policy and state."""
+
+from collections.abc import Callable
+
+from headgate.backends.base import Topics
+from headgate.core.event import Refused
+from headgate.core.outcome import Failure, Reason
+from headgate.core.policy import PolicyTable, TopicPolicy
+from headgate.core.route import Route
+from headgate.core.topic import TopicState
+
+Compile = Callable[[TopicPolicy, TopicState], Route]
+
+
+class Routes:
+    """The routes in force; only topics that exist are remembered, so clients cannot grow it."""
+
+    def __init__(self, policies: PolicyTable, topics: Topics, compile_route: Compile) -> None:
+        self._policies = policies
+        self._topics = topics
+        self._compile = compile_route
+        self._routes: dict[str, Route] = {}
+
+    def find(self, topic: str) -> Route:
+        """Raises Refused (unknown_topic)."""
+        state = self._topics.get(topic)
+        route = self._routes.get(topic)
+        if route is not None and route.state is state:
+            return route
+        policy = self._policies.match(topic)
+        if policy is None or state is None or state.cluster != policy.cluster:
+            self._routes.pop(topic, None)
+            raise Refused(Failure(Reason.UNKNOWN_TOPIC, self._why(topic, policy)))
+        route = self._routes[topic] = self._compile(policy, state)
+        return route
+
+    def replace(self, policies: PolicyTable) -> None:
+        """Put a reloaded configuration in force, for all topics at once."""
+        self._policies = policies
+        self._routes = {}
+
+    @staticmethod
+    def _why(topic: str, policy: TopicPolicy | None) -> str:
+        if policy is None:
+            return f"no topic pattern of the configuration matches {topic!r}"
+        return f"cluster {policy.cluster!r} has no topic {topic!r}, and this gateway creates none"
