@@ -103,12 +103,12 @@ class Meter:
         """Note how long the event loop was held up."""
         self._stalls.note(self._clock(), seconds)
 
-    def snapshot(self) -> bytes:
+    def snapshot(self, with_details: bool = True) -> bytes:
         """Everything counted so far, as MessagePack."""
-        return snapshot.encode(self.collect())
+        return snapshot.encode(self.collect(with_details))
 
-    def collect(self) -> Snapshot:
-        """Everything counted so far."""
+    def collect(self, with_details: bool = True) -> Snapshot:
+        """Everything counted so far. with_details: also sketches and rejects, which are larger."""
         collected = Snapshot(
             counters={name: dict(values) for name, values in self._counters.items()},
             gauges=self._gauges(),
@@ -118,6 +118,8 @@ class Meter:
         for pair, series in self._series.items():
             series.fold()
             _put_series(collected, pair, series)
+            if with_details:
+                collected.details[pair] = series.detail()
         return collected
 
     def _find(self, producer: str, topic: str) -> Series:
@@ -188,7 +190,5 @@ def _put_series(into: Snapshot, pair: Pair, series: Series) -> None:
     if unknown:
         by_topic = into.counters.setdefault("headgate_unknown_outcome_total", {})
         by_topic[(pair.topic,)] = by_topic.get((pair.topic,), 0) + unknown
-    into.histograms["headgate_event_bytes"][pair] = Buckets(
-        list(series.bucket_counts), series.bytes
-    )
-    into.details[pair] = series.detail()
+    sizes = Buckets(list(series.bucket_counts), series.bytes)
+    into.histograms["headgate_event_bytes"][pair] = sizes

@@ -53,6 +53,7 @@ class Series:
     """The public figures are right after `fold`."""
 
     __slots__ = (
+        "_detail",
         "_hours",
         "_pending",
         "_pending_events",
@@ -69,6 +70,7 @@ class Series:
         self._pending: list[tuple[float, Sequence[Outcome], Sequence[int]]] = []
         self._pending_events = 0
         self._hours: dict[int, _Hour] = {}
+        self._detail: Detail | None = None  # until the next fold: most pairs are quiet
         self._rejects: deque[tuple[float, Outcome, int]] = deque(maxlen=REJECTS_KEPT)
         self.last_seen = 0.0
         self.ended: dict[tuple[str, str], int] = {}  # (outcome, reason or "") -> events
@@ -98,6 +100,7 @@ class Series:
         self._pending = []
         self._pending_events = 0
         self.last_seen = pending[-1][0]
+        self._detail = None
         tally = _Tally()
         for now, outcomes, sizes in pending:
             self._count(tally, now, outcomes, sizes)
@@ -107,9 +110,11 @@ class Series:
 
     def detail(self) -> Detail:
         """What goes beyond counters, as plain data."""
-        rejects = [_reject(*row) for row in self._rejects]
-        windows = {number: hour.frozen() for number, hour in self._hours.items()}
-        return Detail(self.last_seen, rejects, windows)
+        if self._detail is None:
+            rejects = [_reject(*row) for row in self._rejects]
+            windows = {number: hour.frozen() for number, hour in self._hours.items()}
+            self._detail = Detail(self.last_seen, rejects, windows)
+        return self._detail
 
     def _count(
         self, tally: _Tally, now: float, outcomes: Sequence[Outcome], sizes: Sequence[int]
