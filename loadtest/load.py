@@ -63,9 +63,8 @@ class Load:
     def __init__(self, plan: Plan, requests: Iterator[Request], tally: Tally) -> None:
         self.plan = plan
         self.tally = tally
-        self.finished = asyncio.Event()
+        self.finished = asyncio.Event()  # posts nothing more, and nothing is under way
         self.unsent = 0
-        self._quiet = asyncio.Event()
         self._requests = requests
         self._open_loop = plan.rate > 0
         self._connections: set[Connection] = set()
@@ -107,14 +106,14 @@ class Load:
         self.unsent = len(self._due)
         self._due.clear()
         self._note_quiet()
-        await self._quiet.wait()  # `pump` ends the late ones, so this always comes
+        await self.finished.wait()  # `pump` ends the late ones, so this always comes
         self._closed = True
         for connection in list(self._connections):
             connection.drop()
 
     def _note_quiet(self) -> None:
         if not any(connection.request for connection in self._connections):
-            self._quiet.set()
+            self.finished.set()
 
     async def connect(self) -> None:
         """Opens what is missing. Raises OSError where nobody listens."""
@@ -181,8 +180,8 @@ class Load:
         request = next(self._requests, None)
         if request is None:
             self._running = False
-            self.finished.set()
             self._idle.append(connection)
+            self._note_quiet()
             return
         now = time.monotonic()
         connection.send(request, due_s, now)

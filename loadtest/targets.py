@@ -59,20 +59,20 @@ def stand(directory: Path, config: Path, arguments: tuple[str, ...], null: bool)
         redis = RunningRedis(RedisPlan(directory / "redis", free_port()))
         ending.callback(redis.kill)
         yardstick = start_yardstick(directory, broker.bootstrap, YARDSTICK_TOPIC, ending)
-        metrics_port = 0
         if null:
-            gateway = start_yardstick(directory, broker.bootstrap, GATEWAY_TOPIC, ending)
-            large = gateway
+            gateway, large = (
+                start_yardstick(directory, broker.bootstrap, topic, ending)
+                for topic in (GATEWAY_TOPIC, LARGE_TOPIC)
+            )
+            metrics_port = 0
         else:
             text = config.read_text().replace("BOOTSTRAP", broker.bootstrap)
-            served = Gateway(directory / "gateway", text.replace("REDIS", redis.url), arguments, {})
+            text = text.replace("REDIS", redis.url)
+            served = Gateway(directory / "gateway", text, arguments, {})
             ending.callback(served.stop)
             served.wait()
-            gateway, large = (
-                gateway_target(served, GATEWAY_TOPIC),
-                gateway_target(served, LARGE_TOPIC),
-            )
             until_suppressing(served.port, GATEWAY_TOPIC)
+            gateway, large = (gateway_target(served, one) for one in (GATEWAY_TOPIC, LARGE_TOPIC))
             metrics_port = served.management_port
         watch = (f"redis={redis.pid}", f"kafka={broker.pid}")
         yield Stand(broker.bootstrap, watch, yardstick, gateway, large, metrics_port)
