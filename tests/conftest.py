@@ -16,6 +16,8 @@ from headgate.devstack.ports import LOOPBACK, free_port
 from headgate.devstack.redis import RedisPlan
 from stack import Gateway, RunningBroker, RunningCluster, RunningRedis
 
+pytest_plugins = ["ci_rules"]
+
 
 @pytest.fixture(scope="session")
 def kafka_installation() -> KafkaInstallation:

@@ -1,0 +1,56 @@
+# `make run` and `make test` are all that a fresh clone needs: Python 3.11+ and Java 17+.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+BIN := .venv/bin
+# One stamp per content of what is installed, so that a changed lock is noticed and an interrupted
+# installation is done again.
+STAMP := .venv/.installed-$(shell cat requirements.lock pyproject.toml | sha256sum | cut -c1-16)
+PIP := $(BIN)/python -m pip install --disable-pip-version-check
+# Two at a time: a test with brokers of its own keeps a core busy.
+PYTEST := $(BIN)/pytest -n 2 --dist worksteal
+
+.PHONY: help setup run test test-full check lint bench
+
+help: ## say what there is
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+setup: ## install everything into .venv and .cache
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo 'setup: Headgate needs Python 3.11 or newer (Debian: apt-get install python3), or PYTHON=/path/to/it' >&2; exit 1; }
+	@$(PYTHON) gateway/headgate/devstack/java.py
+	@test -e $(STAMP) || $(MAKE) --no-print-directory $(STAMP)
+	@$(BIN)/python -m headgate.devstack
+
+$(STAMP):
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv \
+	  || { echo 'setup: no venv module (Debian: apt-get install python3-venv)' >&2; exit 1; }
+	# The build backend comes first and from the lock too: a source package (pyspark) would
+	# otherwise be built with whatever version is newest.
+	awk '/^[a-zA-Z0-9]/ { wanted = /^setuptools==/ } wanted' requirements.lock > .venv/build.lock
+	$(PIP) --require-hashes -r .venv/build.lock
+	$(PIP) --require-hashes --no-build-isolation -r requirements.lock
+	$(PIP) --no-deps --no-build-isolation --editable .
+	@rm -f .venv/.installed-* && touch $@
+
+run: setup ## start Kafka, Redis and the gateway with sample traffic
+	@$(BIN)/headgate dev --demo
+
+test: setup lint ## every kind of test, scenarios scaled down
+	$(PYTEST) -m "not full" $(ARGS)
+
+test-full: setup lint ## the full figures of the issues
+	$(PYTEST) --timeout 3600 $(ARGS)
+
+check: setup lint ## format, lint, types and unit tests: under a minute
+	$(PYTEST) tests/unit $(ARGS)
+
+lint:
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: setup ## speed and memory against the yardstick
+	$(BIN)/python loadtest/run.py $(or $(ARGS),pairs)
