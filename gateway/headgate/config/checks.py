@@ -10,6 +10,7 @@ from headgate.config.check_clusters import cluster_contradictions
 from headgate.config.check_topics import producer_contradictions, topic_contradictions
 from headgate.config.errors import Problem, shown
 from headgate.config.names import dotted
+from headgate.config.origins import DEFAULT, derived
 from headgate.config.settings import Settings
 
 _REDIS_SCHEMES = ("redis", "rediss", "unix")
@@ -21,8 +22,8 @@ def settle_derived(settings: Settings, origins: dict[str, str]) -> Settings:
     A topic's cluster stays empty when there is not exactly one candidate.
     """
     largest = max((each.delivery_timeout_ms for each in settings.clusters.values()), default=0)
-    if largest and origins["redis.quarantine_ms"] == "default":
-        origins["redis.quarantine_ms"] = "derived: 2 x the largest delivery_timeout_ms"
+    if largest and origins["redis.quarantine_ms"] == DEFAULT:
+        origins["redis.quarantine_ms"] = derived("2 x the largest delivery_timeout_ms")
         redis = dataclasses.replace(settings.redis, quarantine_ms=2 * largest)
         settings = dataclasses.replace(settings, redis=redis)
     ingest = [name for name, each in settings.clusters.items() if each.tier == "ingest"]
@@ -31,7 +32,9 @@ def settle_derived(settings: Settings, origins: dict[str, str]) -> Settings:
     topics = []
     for policy in settings.topics:
         if not policy.cluster:
-            origins[dotted(("topics", policy.pattern, "cluster"))] = "derived: the only ingest one"
+            origins[dotted(("topics", policy.pattern, "cluster"))] = derived(
+                "the only cluster of tier ingest"
+            )
             policy = dataclasses.replace(policy, cluster=ingest[0])
         topics.append(policy)
     return dataclasses.replace(settings, topics=tuple(topics))

@@ -8,11 +8,11 @@ from headgate.config.checks import contradictions, settle_derived
 from headgate.config.convert import BadValueError, convert, expected
 from headgate.config.errors import ConfigError, Problem, shown
 from headgate.config.names import NAMED, SECTIONS, closest, dotted
+from headgate.config.origins import DEFAULT
 from headgate.config.settings import Settings
 from headgate.config.sources import Given, Paths, from_environment, from_toml, read_file
 from headgate.core.option import Option, options_of
 
-DEFAULT = "default"
 _FILE_SUFFIX = "_file"
 
 

@@ -28,7 +28,12 @@ class TopicPolicy:
 
     pattern: str
     cluster: Annotated[
-        str, about("The cluster that holds the topic.", derived="the only cluster of tier ingest")
+        str,
+        about(
+            "The cluster that holds the topic.",
+            derived="the only cluster of tier ingest",
+            example='"main"',
+        ),
     ] = ""
     key: Annotated[
         tuple[str, ...],

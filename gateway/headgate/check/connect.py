@@ -1,0 +1,114 @@
+"""Reads what a check judges: topics of every cluster, settings of Redis."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import NoPermissionError, RedisError, ResponseError
+
+from headgate.backends.topic_reader import READ_ERRORS, TopicReader
+from headgate.check.finding import Finding, error, ok
+from headgate.check.redis import judge_redis
+from headgate.check.topics import judge_missing, judge_topic, judge_unmatched
+from headgate.cluster_options import cluster_options
+from headgate.config.settings import ClusterSettings, RedisSettings, Settings
+from headgate.core.policy import PolicyTable
+from headgate.core.topic import TopicState
+
+_ANSWER_S = 10.0  # aiokafka tries its bootstrap servers one after the other
+_REDIS_LEAST_S = 2.0  # a check may wait longer than a request does
+
+
+class _Cluster(NamedTuple):
+    """What one cluster said. topics: None when it did not answer."""
+
+    name: str
+    topics: Mapping[str, TopicState] | None
+    findings: list[Finding]
+
+
+async def check_connections(settings: Settings) -> list[Finding]:
+    """Ask all clusters and Redis at once, and judge the answers."""
+    redis = asyncio.ensure_future(_check_redis(settings.redis))
+    clusters = await asyncio.gather(
+        *(_read_cluster(name, cluster) for name, cluster in settings.clusters.items())
+    )
+    findings = [finding for cluster in clusters for finding in cluster.findings]
+    return findings + _judge_clusters(clusters, settings) + await redis
+
+
+def _judge_clusters(clusters: list[_Cluster], settings: Settings) -> list[Finding]:
+    table = PolicyTable(settings.topics)
+    findings: list[Finding] = []
+    existing: set[str] = set()
+    is_complete = True
+    for cluster in clusters:
+        if settings.clusters[cluster.name].tier != "ingest":
+            continue
+        if cluster.topics is None:
+            is_complete = False  # what is missing there is not known to be missing
+            continue
+        for name, state in sorted(cluster.topics.items()):
+            policy = table.match(name)
+            if policy is not None and policy.cluster == cluster.name:
+                existing.add(name)
+                findings += judge_topic(state, policy, settings)
+        findings += judge_unmatched(cluster.topics, table)
+    if is_complete:
+        findings += judge_missing(settings, existing)
+    return findings
+
+
+async def _read_cluster(name: str, cluster: ClusterSettings) -> _Cluster:
+    subject = f"cluster {name}"
+    servers = ",".join(cluster.bootstrap_servers)
+    reader = TopicReader(name, cluster_options(cluster))
+    try:
+        async with asyncio.timeout(_ANSWER_S):
+            topics = await reader.read(lambda topic: True, {})
+    except READ_ERRORS as failure:
+        text = f"no answer from {servers}: {_said(failure)}"
+        fix = "Check bootstrap_servers, security_protocol and the network."
+        return _Cluster(name, None, [error(subject, text, fix)])
+    finally:
+        await reader.close()
+    return _Cluster(name, topics, [ok(subject, f"{servers} answers, {len(topics)} topics")])
+
+
+async def _check_redis(redis: RedisSettings) -> list[Finding]:
+    if redis.url is None:
+        return [ok("redis", "not configured, and no topic suppresses")]
+    timeout_s = max(redis.timeout_ms / 1000, _REDIS_LEAST_S)
+    client = Redis.from_url(
+        redis.url,
+        socket_timeout=timeout_s,
+        socket_connect_timeout=timeout_s,
+        retry=Retry(NoBackoff(), 0),
+        decode_responses=True,
+    )
+    try:
+        info = await client.info()
+        findings = list(judge_redis(info, await _redis_config(client)))
+    except (RedisError, OSError, TimeoutError) as failure:
+        fix = "Check redis.url; until it answers nothing is suppressed."
+        return [error("redis", f"no answer: {_said(failure)}", fix)]
+    finally:
+        await client.aclose()
+    return [ok("redis", f"answers, version {info.get('redis_version', 'unknown')}"), *findings]
+
+
+async def _redis_config(client: Any) -> Mapping[str, str] | None:
+    """CONFIG GET of what is judged; None where it is forbidden, as managed Redis does."""
+    try:
+        answer: Mapping[str, str] = await client.config_get("maxmemory-policy", "save")
+    except (NoPermissionError, ResponseError):
+        return None
+    return answer
+
+
+def _said(failure: BaseException) -> str:
+    """A time-out, for one, says nothing but its name."""
+    return str(failure) or repr(failure)

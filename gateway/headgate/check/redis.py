@@ -1,0 +1,40 @@
+"""Whether a Redis suits the suppression state: nothing in it may come back from the past."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from headgate.check.finding import Finding, error, warn
+
+_SUBJECT = "redis"
+
+
+def judge_redis(info: Mapping[str, Any], config: Mapping[str, str] | None) -> Iterator[Finding]:
+    """info: the answer of INFO.  config: of CONFIG GET, None where that is forbidden."""
+    yield from _eviction(info, config)
+    yield from _persistence(info, config)
+    if info.get("role") not in (None, "master"):
+        yield error(_SUBJECT, f"it is a {info['role']}: no writes", "Name the master in redis.url.")
+    if str(info.get("cluster_enabled", "0")) == "1":
+        text = "Redis Cluster: scripts with keys of several slots are refused"
+        yield error(_SUBJECT, text, "Use a single Redis (with a replica, if you like).")
+
+
+def _eviction(info: Mapping[str, Any], config: Mapping[str, str] | None) -> Iterator[Finding]:
+    policy = (config or {}).get("maxmemory-policy") or info.get("maxmemory_policy")
+    if policy is None:
+        yield warn(_SUBJECT, "maxmemory-policy cannot be read", "Make sure it is noeviction.")
+    elif policy != "noeviction":
+        text = f"maxmemory-policy {policy}: an evicted entry forgets publishes under way"
+        yield warn(_SUBJECT, text, "Set maxmemory-policy noeviction.")
+
+
+def _persistence(info: Mapping[str, Any], config: Mapping[str, str] | None) -> Iterator[Finding]:
+    if str(info.get("aof_enabled", "0")) == "1":
+        text = "appendonly is on: it costs disk writes, and a restart brings old states back"
+        yield warn(_SUBJECT, text, "Set appendonly no; nothing in it is worth keeping.")
+    if config is None:
+        text = "the snapshot rule (save) cannot be read: CONFIG is forbidden"
+        yield warn(_SUBJECT, text, 'Make sure that it is off: save "".')
+    elif config.get("save"):
+        text = f'snapshots are on (save "{config["save"]}"): a restart brings old states back'
+        yield warn(_SUBJECT, text, 'Set save ""; nothing in it is worth keeping.')

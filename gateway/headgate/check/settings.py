@@ -1,0 +1,121 @@
+"""What can be said of a valid configuration without asking Kafka or Redis."""
+
+from collections.abc import Iterator, Mapping
+from ipaddress import ip_address
+
+from headgate.check.finding import Finding, warn
+from headgate.config.names import dotted
+from headgate.config.origins import is_file_line
+from headgate.config.settings import ClusterSettings, ProducerSettings, Settings
+from headgate.core.policy import TopicPolicy, overlap
+
+
+def judge_settings(settings: Settings, origins: Mapping[str, str]) -> Iterator[Finding]:
+    """Warnings about the configuration itself. origins: as `load_with_origins` gives them."""
+    yield from _http(settings)
+    yield from _budget(settings)
+    for name, cluster in settings.clusters.items():
+        yield from _cluster(name, cluster, origins)
+    yield from _redis(settings)
+    for policy in settings.topics:
+        yield from _topic(policy, settings)
+    if not settings.topics:
+        yield warn("topics", "none: every post is answered unknown_topic", "Add [topics.NAME].")
+    yield from _producers(settings)
+
+
+def _http(settings: Settings) -> Iterator[Finding]:
+    if settings.auth.mode == "none" and not _is_loopback(settings.http.host):
+        text = f"anybody who reaches {settings.http.host} may post: auth.mode is none"
+        yield warn("auth.mode", text, 'Set auth.mode = "token", or http.host = "127.0.0.1".')
+    sends_tokens = settings.auth.mode == "token" and settings.http.tls_cert_file is None
+    if sends_tokens and not _is_loopback(settings.http.host):
+        fix = "Set http.tls_cert_file and tls_key_file, or end TLS in front of the gateway."
+        yield warn("http", "tokens travel in clear text: no TLS here", fix)
+
+
+def _budget(settings: Settings) -> Iterator[Finding]:
+    http, admission = settings.http, settings.admission
+    pairs = (
+        ("bytes", admission.in_flight_max_bytes, "http.body_max_bytes", http.body_max_bytes),
+        ("events", admission.in_flight_max_events, "http.batch_max_events", http.batch_max_events),
+    )
+    for unit, budget, option, largest in pairs:
+        if budget // http.workers < largest:
+            text = f"{budget} over {http.workers} worker(s) is less than {option} = {largest}"
+            fix = f"Set at least {largest * http.workers}; large requests get in only when idle."
+            yield warn(f"admission.in_flight_max_{unit}", text, fix)
+
+
+def _cluster(name: str, cluster: ClusterSettings, origins: Mapping[str, str]) -> Iterator[Finding]:
+    path = ("clusters", name)
+    if cluster.security_protocol == "SASL_PLAINTEXT":
+        option = dotted((*path, "security_protocol"))
+        yield warn(option, "the password travels in clear text", 'Use "SASL_SSL".')
+    password = dotted((*path, "sasl_password"))
+    if cluster.sasl_password is not None and is_file_line(origins[password]):
+        fix = "Use sasl_password_file or the environment."
+        yield warn(password, "a password in the configuration file", fix)
+    if cluster.compression in ("gzip", "lz4", "snappy"):
+        text = f"{cluster.compression} takes 2-5 times the processor time of zstd"
+        yield warn(dotted((*path, "compression")), text, 'Use "zstd".')
+
+
+def _redis(settings: Settings) -> Iterator[Finding]:
+    suppressing = any(policy.suppress != "off" for policy in settings.topics)
+    clusters = settings.clusters.values()
+    needed = 2 * max(each.delivery_timeout_ms for each in clusters if each.tier == "ingest")
+    if suppressing and settings.redis.quarantine_ms < needed:
+        text = (
+            f"{settings.redis.quarantine_ms} ms is less than 2 x delivery_timeout_ms: a record of "
+            "a dead gateway may land after the quarantine, and a change may be taken for unchanged"
+        )
+        yield warn("redis.quarantine_ms", text, f"Set at least {needed} in production.")
+
+
+def _topic(policy: TopicPolicy, settings: Settings) -> Iterator[Finding]:
+    path = ("topics", policy.pattern)
+    if policy.suppress != "off" and policy.kind == "event":
+        text = "an event that repeats the key's last one is dropped, even if it happened again"
+        fix = 'Set kind = "state" if records are states, else suppress = "off".'
+        yield warn(dotted((*path, "suppress")), text, fix)
+    if policy.redis_loss == "refuse" and policy.suppress == "off":
+        fix = "Remove it, or set suppress."
+        yield warn(dotted((*path, "redis_loss")), "without suppress it has no effect", fix)
+    if policy.max_bytes is not None and policy.max_bytes > settings.http.body_max_bytes:
+        text = f"{policy.max_bytes} is more than http.body_max_bytes: no such body is read"
+        fix = "Raise http.body_max_bytes or lower this."
+        yield warn(dotted((*path, "max_bytes")), text, fix)
+
+
+def _producers(settings: Settings) -> Iterator[Finding]:
+    for name, producer in settings.producers.items():
+        yield from _producer(name, producer, settings)
+    has_token = any(each.token_sha256 for each in settings.producers.values())
+    if settings.auth.mode == "token" and not has_token:
+        fix = "Make one with `headgate token NAME`."
+        yield warn("producers", "no producer has a token: every post is answered 401", fix)
+
+
+def _producer(name: str, producer: ProducerSettings, settings: Settings) -> Iterator[Finding]:
+    option = dotted(("producers", name, "topics"))
+    patterns = [policy.pattern for policy in settings.topics]
+    for glob in producer.topics:
+        if not any(overlap(glob, pattern) for pattern in patterns):
+            text = f'"{glob}" matches nothing that a [topics] pattern allows'
+            yield warn(option, text, f"One of: {', '.join(patterns) or 'none'}.")
+    if settings.auth.mode == "none":
+        return
+    if "produce" in producer.roles and not producer.topics:
+        yield warn(option, "it may produce, but to no topic", 'Set topics, e.g. ["orders.*"].')
+    if not producer.token_sha256:
+        option = dotted(("producers", name, "token_sha256"))
+        fix = f"Make one with `headgate token {name}`."
+        yield warn(option, "it has no token and can never authenticate", fix)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,35 @@
+"""From a cluster's section of the configuration to what the Kafka backend is told."""
+
+from collections.abc import Iterable
+
+from headgate.backends.options import ClusterOptions, LaneLimits
+from headgate.config.settings import ClusterSettings
+
+_UNUSED_MECHANISM = "PLAIN"  # aiokafka wants one even where the protocol has no SASL
+
+
+def cluster_options(cluster: ClusterSettings) -> ClusterOptions:
+    """The options of the Kafka backend for this cluster."""
+    return ClusterOptions(
+        bootstrap_servers=",".join(cluster.bootstrap_servers),
+        delivery_timeout_ms=cluster.delivery_timeout_ms,
+        linger_ms=cluster.linger_ms,
+        compression=cluster.compression,
+        security_protocol=cluster.security_protocol,
+        sasl_mechanism=cluster.sasl_mechanism or _UNUSED_MECHANISM,
+        sasl_username=cluster.sasl_username,
+        sasl_password=cluster.sasl_password,
+        ssl_cafile=cluster.ssl_cafile,
+        ssl_certfile=cluster.ssl_certfile,
+        ssl_keyfile=cluster.ssl_keyfile,
+    )
+
+
+def lane_limits(clusters: Iterable[ClusterSettings]) -> LaneLimits:
+    """The bounds of the lanes; of several clusters the tightest."""
+    every = list(clusters)
+    return LaneLimits(
+        max_bytes=min(one.lane_max_bytes for one in every),
+        election_ms=min(one.lane_stall_ms for one in every),
+        stall_ms=min(LaneLimits().stall_ms, *(one.lane_stall_ms for one in every)),
+    )

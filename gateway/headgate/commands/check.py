@@ -1,0 +1,83 @@
+"""`headgate check`: is the configuration right, and what will bite in Kafka and Redis."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headgate.check.finding import Finding, Level, error, ok
+from headgate.check.settings import judge_settings
+from headgate.commands import FAILED, OK, USAGE, add_command
+from headgate.config import ConfigError, Problem, load_with_origins
+
+if TYPE_CHECKING:
+    from headgate.commands import Subparsers
+
+_EXAMPLES = """  headgate check --config headgate.toml
+  headgate check --config headgate.toml --connect
+  headgate check --config headgate.toml --connect --strict --json
+
+exit codes: 0 nothing wrong (warnings are allowed, unless --strict), 1 an error or, with --strict,
+a warning, 2 the configuration cannot be used"""
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add `check` to the commands."""
+    purpose = "validate the configuration, and with --connect the topics and Redis it relies on"
+    parser = add_command(subparsers, "check", purpose, _EXAMPLES)
+    parser.add_argument("--config", required=True, type=Path, metavar="F", help="the TOML file")
+    parser.add_argument("--connect", action="store_true", help="ask Kafka and Redis, too")
+    parser.add_argument("--strict", action="store_true", help="warnings count as errors")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of lines")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Check, report, and return the exit code."""
+    try:
+        findings = _check(args.config, connect=args.connect)
+    except ConfigError as wrong:
+        _report(args, [_finding(problem) for problem in wrong.problems])
+        return USAGE
+    _report(args, findings)
+    failing = {Level.ERROR, Level.WARN} if args.strict else {Level.ERROR}
+    return FAILED if any(finding.level in failing for finding in findings) else OK
+
+
+def _check(file: Path, *, connect: bool) -> list[Finding]:
+    settings, origins = load_with_origins(file, os.environ)
+    found = f"{len(settings.clusters)} cluster(s), {len(settings.topics)} topic pattern(s)"
+    findings = [ok("configuration", f"{file} is valid: {found}")]
+    findings += judge_settings(settings, origins)
+    if connect:
+        from headgate.check.connect import check_connections  # slow to import
+
+        # what aiokafka would write to standard error is a finding already
+        logging.getLogger("aiokafka").addHandler(logging.NullHandler())
+        findings += asyncio.run(check_connections(settings))
+    return findings
+
+
+def _finding(problem: Problem) -> Finding:
+    where = f" ({problem.origin})" if problem.origin else ""
+    text = f"{problem.found}{where}; expected {problem.expected}"
+    return error(problem.option, text, problem.fix)
+
+
+def _report(args: argparse.Namespace, findings: Sequence[Finding]) -> None:
+    if args.json:
+        failed = any(finding.level is Level.ERROR for finding in findings)
+        shown = [finding._asdict() for finding in findings]
+        report = {"config": str(args.config), "ok": not failed, "findings": shown}
+        sys.stdout.write(json.dumps(report, indent=2) + "\n")
+        return
+    for finding in findings:
+        sys.stdout.write(f"{finding.level.upper():5} {finding.subject}: {finding.text}\n")
+        if finding.fix:
+            sys.stdout.write(f"      fix: {finding.fix}\n")

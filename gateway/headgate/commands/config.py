@@ -1,0 +1,99 @@
+"""`headgate config`: every option's effective value, and where it is from."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from headgate.commands import OK, add_command
+from headgate.config import Loaded, load_with_origins
+from headgate.config.errors import toml_text
+from headgate.config.names import NAMED, SECTIONS, dotted
+from headgate.config.reference import reference_toml
+from headgate.config.secrets import masked
+from headgate.core.option import options_of
+
+if TYPE_CHECKING:
+    from headgate.commands import Subparsers
+
+_EXAMPLES = """  headgate config --config headgate.toml
+  HEADGATE_HTTP__PORT=8081 headgate config --config headgate.toml
+  headgate config --config headgate.toml --json
+  headgate config --reference          every option with its default, as TOML"""
+
+
+class Effective(NamedTuple):
+    """One option in force. value: None = not set; secrets are masked."""
+
+    section: str
+    name: str
+    value: Any
+    origin: str
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add `config` to the commands."""
+    purpose = "show every option in force and where its value is from; secrets are masked"
+    parser = add_command(subparsers, "config", purpose, _EXAMPLES)
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--config", type=Path, metavar="F", help="the TOML file")
+    source.add_argument("--reference", action="store_true", help="print all options and defaults")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of TOML")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print, and return the exit code. Raises ConfigError."""
+    if args.reference:
+        sys.stdout.write(reference_toml())
+        return OK
+    loaded = load_with_origins(args.config, os.environ)
+    sys.stdout.write(_as_json(loaded) if args.json else _as_toml(loaded))
+    return OK
+
+
+def effective(loaded: Loaded) -> Iterator[Effective]:
+    """Every option in force, section by section."""
+    settings, origins = loaded
+    for name in SECTIONS:
+        yield from _of_section((name,), getattr(settings, name), origins)
+    for name in NAMED:
+        tables = getattr(settings, name)
+        if name == "topics":
+            tables = {policy.pattern: policy for policy in tables}
+        for table, values in tables.items():
+            yield from _of_section((name, table), values, origins)
+
+
+def _of_section(path: tuple[str, ...], values: Any, origins: Any) -> Iterator[Effective]:
+    for option in options_of(type(values)).values():
+        value = getattr(values, option.name)
+        if option.about.secret and value is not None:
+            value = masked(value)
+        name = dotted((*path, option.name))
+        yield Effective(dotted(path), option.name, value, origins[name])
+
+
+def _as_json(loaded: Loaded) -> str:
+    options = {
+        f"{each.section}.{each.name}": {"value": each.value, "origin": each.origin}
+        for each in effective(loaded)
+    }
+    return json.dumps(options, indent=2) + "\n"
+
+
+def _as_toml(loaded: Loaded) -> str:
+    lines: list[str] = []
+    section = ""
+    for each in effective(loaded):
+        if each.section != section:
+            section = each.section
+            lines += ["", f"[{section}]"] if lines else [f"[{section}]"]
+        unset = each.value is None
+        text = f"# {each.name} is not set" if unset else f"{each.name} = {toml_text(each.value)}"
+        lines.append(f"{text:<48} # {each.origin}")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,52 @@
+"""`headgate token`: a new random token for a producer, and the line that makes it known."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import re
+import secrets
+import sys
+from typing import TYPE_CHECKING
+
+from headgate.commands import OK, USAGE, add_command
+from headgate.config.names import dotted
+
+if TYPE_CHECKING:
+    from headgate.commands import Subparsers
+
+_RANDOM_BYTES = 32  # 256 bits: cannot be guessed, so an unsalted hash is enough
+_PREFIX = "hg_"  # lets secret scanners and people recognise one
+_NAME = r"[A-Za-z0-9][\w.\-]{0,99}"
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add `token` to the commands."""
+    purpose = "make a token for a producer; only its hash is kept, so note the token down"
+    parser = add_command(subparsers, "token", purpose, "  headgate token checkout")
+    parser.add_argument("name", metavar="NAME", help="the producer's name")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print a token and its hash."""
+    if not re.fullmatch(_NAME, args.name):
+        sys.stderr.write(
+            f'"{args.name}" is not a producer\'s name: letters, digits, ".", "-" and "_", '
+            "at most 100\n"
+        )
+        return USAGE
+    token = _PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
+    sys.stdout.write(
+        f"# give this to {args.name}, which sends it as `Authorization: Bearer <token>`:\n"
+        f"# {token}\n"
+        "# paste this into the configuration (two hashes are allowed while one replaces the "
+        "other):\n"
+        f"[{dotted(('producers', args.name))}]\n"
+        f'token_sha256 = ["{token_sha256(token)}"]\n'
+    )
+    return OK
+
+
+def token_sha256(token: str) -> str:
+    """The hash under which the gateway knows a token."""
+    return hashlib.sha256(token.encode()).hexdigest()

@@ -1,0 +1,123 @@
+"""Every option, written out: as deploy/config/reference.toml and as tables for deploy/README.md.
+
+Both are made from the declarations and compared with the files by a test, so neither can rot.
+"""
+
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+
+from headgate.config.convert import allowed, expected
+from headgate.config.errors import toml_text
+from headgate.config.names import NAMED, SECTIONS, dotted
+from headgate.core.option import Option, options_of
+
+EXAMPLE_NAMES = {"clusters": "main", "producers": "checkout", "topics": "orders.*"}
+_WIDTH = 100
+_UNITS = {
+    "_events_per_s": "Events a second",
+    "_bytes_per_s": "Bytes a second",
+    "_ms": "Milliseconds",
+    "_bytes": "Bytes",
+    "_events": "Events",
+    "_depth": "Levels",
+    "port": "Port number",
+    "workers": "Processes",
+}
+_HEAD = """\
+# Every option of Headgate with its default. Made by `headgate config --reference`.
+#
+# An option that is commented out has no default, or one that follows from others; the value is
+# then an example.
+# The environment goes over this file: HEADGATE_<SECTION>__<OPTION>, such as HEADGATE_HTTP__PORT,
+# and HEADGATE_<SECTION>__<NAME>__<OPTION>, such as HEADGATE_CLUSTERS__MAIN__BOOTSTRAP_SERVERS
+# (dashes of a name become underscores; lists are separated by commas; topics: in the file only).
+# A secret may be in a file of its own: `<option>_file` names it, here or in the environment.
+# SIGHUP reloads [producers] and [topics]; everything else needs a restart.
+"""
+_NOTES = {
+    "clusters": "One section for each cluster; at least one of tier ingest.",
+    "producers": "One section for each producer.",
+    "topics": "One section for each topic, or glob of topics (* = anything, ? = one character): "
+    "the exact name goes first, then the glob with the longest text before its first wildcard. "
+    "What no section matches is answered unknown_topic.",
+}
+
+
+def reference_toml() -> str:
+    """The text of reference.toml."""
+    parts = [_HEAD]
+    for path, section, options in _sections():
+        note = _NOTES.get(path[0]) or first_line(section)
+        parts.append("\n".join([*_comment(note), f"[{dotted(path)}]", *_lines(options)]) + "\n")
+    return "\n".join(parts)
+
+
+def reference_markdown() -> str:
+    """One table for each section, with option, default, allowed values and meaning."""
+    parts = []
+    for path, section, options in _sections():
+        title = path[0] if len(path) == 1 else f"{path[0]}.NAME"
+        rows = [f"### [{title}]", "", _NOTES.get(path[0]) or first_line(section), ""]
+        rows += ["| option | default | allowed | meaning |", "|---|---|---|---|"]
+        rows += [_row(option) for option in options]
+        parts.append("\n".join(rows) + "\n")
+    return "\n".join(parts)
+
+
+def first_line(section: type[Any]) -> str:
+    """The first line of a section's docstring."""
+    return (section.__doc__ or "").strip().splitlines()[0]
+
+
+def _sections() -> Iterator[tuple[tuple[str, ...], type[Any], list[Option]]]:
+    for name, section in SECTIONS.items():
+        yield (name,), section, list(options_of(section).values())
+    for name, section in NAMED.items():
+        yield (name, EXAMPLE_NAMES[name]), section, list(options_of(section).values())
+
+
+def _lines(options: list[Option]) -> Iterator[str]:
+    for option in options:
+        yield from _comment(f"{option.about.sentence}{_range(option)}{_derived(option)}")
+        if option.required:
+            yield f"{option.name} = {option.about.example}  # required"
+        elif option.default is None or option.about.derived:
+            yield f"# {option.name} = {option.about.example or toml_text(option.default)}"
+        else:
+            yield f"{option.name} = {toml_text(option.default)}"
+        if option.about.secret:
+            yield f'# {option.name}_file = "/run/secrets/{option.name}"'
+
+
+def _range(option: Option) -> str:
+    if option.about.least is not None:
+        return f" {unit(option)}, {option.about.least} to {option.about.most}."
+    return f" Allowed: {expected(option)}." if allowed(option) else ""
+
+
+def _derived(option: Option) -> str:
+    return f" Default: {option.about.derived}." if option.about.derived else ""
+
+
+def unit(option: Option) -> str:
+    """The unit of a number, which the end of its name tells."""
+    ends = (end for end in _UNITS if option.name.endswith(end))
+    return next((_UNITS[end] for end in ends), "Number")
+
+
+def _comment(text: str) -> list[str]:
+    return textwrap.wrap(text, _WIDTH, initial_indent="# ", subsequent_indent="# ")
+
+
+def _row(option: Option) -> str:
+    name = f"`{option.name}`"
+    if option.about.secret:
+        name += f", `{option.name}_file`"
+    default = "required" if option.required else option.about.derived
+    default = default or ("none" if option.default is None else f"`{toml_text(option.default)}`")
+    if option.about.least is None:
+        taken = expected(option)
+    else:
+        taken = f"{unit(option).lower()}, {option.about.least} to {option.about.most}"
+    return f"| {name} | {default} | {taken} | {option.about.sentence} |"
