@@ -1,0 +1,50 @@
+"""Ending aiokafka clients for good, also while Kafka does not answer.
+
+`stop()` and `close()` of aiokafka flush first, and hang as long as a broker is away
+(aio-libs/aiokafka #1101).
+"""
+
+import asyncio
+import socket
+import struct
+from contextlib import suppress
+
+from aiokafka.client import AIOKafkaClient
+
+# l_onoff = 1, l_linger = 0: close with RST and forget what the kernel has not sent yet.
+_NO_LINGER = struct.pack("ii", 1, 0)
+_END_S = 2.0
+
+
+async def drop_client(client: AIOKafkaClient) -> None:
+    """Close all sockets at once. Not one byte that is still on this machine is sent."""
+    connections = list(client._conns.values())
+    for connection in connections:
+        if connection._writer is not None:
+            abort(connection._writer.transport)
+        connection.close()
+    if client._sync_task is not None:
+        await end_task(client._sync_task)
+        client._sync_task = None
+    for connection in list(client._conns.values()):  # one that was being opened meanwhile
+        connection.close()
+    client._conns.clear()
+
+
+def abort(transport: asyncio.WriteTransport) -> None:
+    """Reset a connection."""
+    peer = transport.get_extra_info("socket")
+    if peer is not None:
+        with suppress(OSError):  # it is closed already
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+    transport.abort()
+
+
+async def end_task(task: asyncio.Task[None]) -> None:
+    """Cancel a task until it ends, for a bounded time: aiokafka's tasks finish work first."""
+    end = asyncio.get_running_loop().time() + _END_S
+    while not task.done() and asyncio.get_running_loop().time() < end:
+        task.cancel()
+        await asyncio.wait([task], timeout=0.05)
+    if task.done() and not task.cancelled():
+        task.exception()  # seen: its end was asked for

@@ -1,0 +1,262 @@
+"""One topic-partition's way into Kafka: ordered, bounded, one batch outstanding."""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from aiokafka.errors import KafkaError
+
+from headgate.backends.base import Deliveries
+from headgate.backends.halving import Halving
+from headgate.backends.line import Line
+from headgate.backends.producer import Handed, Producer
+from headgate.backends.refusals import Fate, Verdict, classify, refusal
+from headgate.core.outcome import Failure, Reason
+from headgate.core.publish import Publish, Stage
+from headgate.core.record import BATCH_OVERHEAD
+
+log = logging.getLogger(__name__)
+
+UNKNOWN = Failure(Reason.UNKNOWN, "handed to Kafka, which has not said how it ended")
+_BAD_RECORD = Failure(Reason.INTERNAL, "the record could not be encoded")
+# A sequence that is still broken with the third producer is not repaired by a fourth.
+_MAX_RESENDS = 3
+
+
+class Batch(NamedTuple):
+    """Publishes that were put into one builder; size: the sum of their sizes in bytes."""
+
+    publishes: list[Publish]
+    builder: Any
+    size: int
+
+
+class Lane:
+    """A queue and at most one batch in flight. Its task is `run`; the owner calls the rest.
+
+    bytes: of everything queued or in flight.  moved_at: monotonic seconds of the last sign of
+    progress while it was not empty.  handed_at: the same of the last hand-over.
+    refusing: why it takes nothing now (kept by the cluster).
+    """
+
+    def __init__(
+        self, topic: str, partition: int, batch_limit: int, line: Line, deliveries: Deliveries
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.batch_limit = batch_limit
+        self.bytes = 0
+        self.moved_at = 0.0
+        self.handed_at = 0.0
+        self.refusing: Failure | None = None
+        self._line = line
+        self._deliveries = deliveries
+        self._queue: deque[Publish] = deque()
+        self._batch: Batch | None = None
+        self._producer: Producer | None = None
+        self._handed: Handed | None = None
+        self._sleeper: asyncio.Future[None] | None = None
+        self._closing: Failure | None = None
+        self._halving = Halving()
+        self._resends = 0
+
+    @property
+    def events(self) -> int:
+        """How many events are queued or in flight."""
+        return len(self._queue) + (len(self._batch.publishes) if self._batch else 0)
+
+    @property
+    def is_in_flight(self) -> bool:
+        """Tell whether a batch is with the producer."""
+        return self._batch is not None
+
+    @property
+    def is_closed(self) -> bool:
+        """Tell whether it takes no more."""
+        return self._closing is not None
+
+    def put(self, publish: Publish) -> None:
+        """Queue it."""
+        if self._batch is None:
+            if not self._queue:
+                self.moved_at = time.monotonic()
+            self._wake()
+        publish.stage = Stage.LANE
+        self._queue.append(publish)
+        self.bytes += publish.size
+
+    async def run(self) -> None:
+        """Hand over batch after batch, until it is closed."""
+        if self._batch is not None:  # this task failed right after a hand-over
+            await self._sleep()
+        while self._closing is None:
+            if not self._queue:
+                await self._sleep()
+                if self._line.linger_s > 0:
+                    await asyncio.sleep(self._line.linger_s)
+            producer = self._line.producer or await self._line.opened()
+            if not producer.knows(self.topic, self.partition):
+                await producer.learn(self.topic)
+                continue
+            batch = self._fill(producer)
+            if batch is not None and await self._hand_over(producer, batch):
+                await self._sleep()
+
+    def abandon(self) -> None:
+        """The producer was dropped: what it has not ended will never be known."""
+        handed, self._handed = self._handed, None
+        if handed is None:
+            return
+        if handed.attempts == 0:  # not one byte has left, and now none ever will
+            self._put_back()
+        else:
+            self._fail(UNKNOWN)
+        self._wake()
+
+    def close(self, failure: Failure) -> None:
+        """Take no more and end what is queued with `failure`; a batch in flight may still end."""
+        self._closing = failure
+        queued = list(self._queue)
+        self._queue.clear()
+        self._end(queued, failure)
+        self._wake()
+
+    async def _sleep(self) -> None:
+        # Until something arrives in an empty lane, or until the batch in flight has ended.
+        self._sleeper = asyncio.get_running_loop().create_future()
+        try:
+            await self._sleeper
+        finally:
+            self._sleeper = None
+
+    def _wake(self) -> None:
+        if self._sleeper is not None and not self._sleeper.done():
+            self._sleeper.set_result(None)
+
+    def _fill(self, producer: Producer) -> Batch | None:
+        queue, publishes, size = self._queue, list[Publish](), 0
+        limit, cap = self.batch_limit - BATCH_OVERHEAD, self._halving.cap
+        builder = producer.create_batch()
+        append = builder.append
+        try:
+            while queue and len(publishes) < cap:
+                publish = queue[0]
+                if publish.dropped:
+                    self.bytes -= queue.popleft().size
+                    continue
+                if publishes and size + publish.size > limit:
+                    break
+                _, _, key, value, headers, timestamp = publish.record
+                if append(timestamp=timestamp, key=key, value=value, headers=headers) is None:
+                    break  # the builder is full; an empty one takes its first record whatever size
+                publishes.append(queue.popleft())
+                publish.stage = Stage.HANDED
+                size += publish.size
+        except (TypeError, ValueError, AttributeError):
+            log.exception("a record of %s-%s cannot be encoded", self.topic, self.partition)
+            self._end([queue.popleft()], _BAD_RECORD)
+            self._requeue(publishes)
+            return None
+        return Batch(publishes, builder, size) if publishes else None
+
+    async def _hand_over(self, producer: Producer, batch: Batch) -> bool:
+        self._batch = batch
+        self.handed_at = time.monotonic()
+        try:
+            handed = await producer.send(batch.builder, self.topic, self.partition)
+        except (KafkaError, AssertionError) as error:
+            # Not handed over. aiokafka asserts that the partition is in its metadata.
+            self._put_back()
+            self._line.fail(producer, type(error).__name__)
+            return False
+        self._producer, self._handed = producer, handed
+        handed.future.add_done_callback(self._on_end)
+        self._deliveries.handed_over(batch.publishes)
+        return True
+
+    def _on_end(self, future: asyncio.Future[Any]) -> None:
+        error = None if future.cancelled() else future.exception()
+        if self._handed is None or self._handed.future is not future:
+            return  # abandoned
+        handed, self._handed = self._handed, None
+        try:
+            if error is None:
+                self._acknowledge(future.result().offset)
+            else:
+                self._judge(error, handed)
+        finally:
+            self._wake()
+
+    def _acknowledge(self, base_offset: int) -> None:
+        batch, self._batch = self._batch, None
+        if batch is None:
+            return
+        now = time.monotonic()
+        self.moved_at = self._line.acked_at = now
+        self.refusing = None
+        self.bytes -= batch.size
+        self._resends = 0
+        self._halving.accepted(len(batch.publishes))
+        for publish in batch.publishes:
+            publish.stage = Stage.ENDED
+        self._deliveries.acknowledged(batch.publishes, base_offset)
+        self._line.measured(self.topic, now - self.handed_at, len(batch.publishes))
+
+    def _judge(self, error: BaseException, handed: Handed) -> None:
+        verdict = classify(error, handed.attempts)
+        log.warning("batch of %s-%s failed: %r, %s", self.topic, self.partition, error, verdict)
+        if self._producer is None or self._batch is None:
+            return
+        self.moved_at = time.monotonic()
+        if verdict.fate is Fate.REFUSED:
+            self._producer.rewind(handed)
+            self._refused(self._batch, verdict)
+            return
+        self._line.fail(self._producer, verdict.label)
+        self._resends += 1
+        if verdict.fate is Fate.RESEND and self._resends <= _MAX_RESENDS:
+            self._put_back()
+        elif verdict.fate is Fate.RESEND:
+            self._fail(refusal(verdict, self._batch.size, self.batch_limit))
+        else:
+            self._fail(UNKNOWN)
+
+    def _refused(self, batch: Batch, verdict: Verdict) -> None:
+        if verdict.reason is Reason.TOO_LARGE:
+            self._line.limit_lowered()
+        if self._halving.refused(len(batch.publishes)):
+            self._fail(refusal(verdict, batch.size, self.batch_limit))
+        else:
+            self._put_back()
+
+    def _put_back(self) -> None:
+        batch, self._batch = self._batch, None
+        if batch is None:
+            return
+        if self._closing is not None:
+            self._end(batch.publishes, self._closing)
+        else:
+            self._requeue(batch.publishes)
+
+    def _requeue(self, publishes: list[Publish]) -> None:
+        for publish in publishes:
+            publish.stage = Stage.LANE
+        self._queue.extendleft(reversed(publishes))
+
+    def _fail(self, failure: Failure) -> None:
+        batch, self._batch = self._batch, None
+        if batch is not None:
+            self._end(batch.publishes, failure)
+
+    def _end(self, publishes: Iterable[Publish], failure: Failure) -> None:
+        ended = []
+        for publish in publishes:
+            self.bytes -= publish.size
+            if not publish.dropped:
+                publish.stage = Stage.ENDED
+                ended.append(publish)
+        if ended:
+            self._deliveries.failed(ended, failure)

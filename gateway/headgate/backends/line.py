@@ -1,0 +1,33 @@
+"""What a lane needs of the cluster that it leads to."""
+
+from typing import Protocol
+
+from headgate.backends.producer import Producer
+
+
+class Line(Protocol):
+    """The producer that all lanes of a cluster share, and what they tell about it.
+
+    producer: None while lanes are held.  acked_at: monotonic seconds of the last acknowledgement.
+    linger_s: how long a lane that wakes from empty gathers records.
+    """
+
+    producer: Producer | None
+    acked_at: float
+    linger_s: float
+
+    async def opened(self) -> Producer:
+        """Wait until records may be handed over."""
+        ...
+
+    def fail(self, producer: Producer, reason: str) -> None:
+        """Hold all lanes and replace this producer."""
+        ...
+
+    def limit_lowered(self) -> None:
+        """The broker found a batch too large, so the known limits are old."""
+        ...
+
+    def measured(self, topic: str, seconds: float, records: int) -> None:
+        """A batch was acknowledged."""
+        ...

@@ -1,0 +1,56 @@
+"""Tasks with an owner: whoever spawns them ends them."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+_RESTART_S = 1.0
+
+
+class OwnedTasks:
+    """The tasks of one backend object, from its `start()` to its `close()`.
+
+    A TaskGroup would do, were it not bound to the task that entered it: backends are started and
+    closed by whatever task runs the composition root's cleanup.
+    """
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Run `work` until it ends or the owner does. Its failure is logged, never silent."""
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def keep(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> asyncio.Task[None]:
+        """Run `work()` to its end; an error is logged and costs a second, then it begins again."""
+        return self.spawn(_kept(work, name), name)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("task %s ended by an error", task.get_name(), exc_info=error)
+
+    async def end(self, deadline_s: float) -> None:
+        """Cancel all and wait for them, at most `deadline_s` seconds."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=deadline_s)
+
+
+async def _kept(work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+    while True:
+        try:
+            await work()
+        except Exception:
+            log.exception("task %s goes on after an error", name)
+            await asyncio.sleep(_RESTART_S)
+        else:
+            return

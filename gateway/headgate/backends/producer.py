@@ -1,0 +1,144 @@
+"""An idempotent aiokafka producer as lanes need it; the only file that touches its inside.
+
+Public: `start`, `create_batch`, `send_batch`. Private, and why (aiokafka is pinned to 0.14):
+- `_txn_manager._sequence_numbers`: a refused batch consumes its sequence numbers and nothing ever
+  gives them back (aio-libs/aiokafka #1017); `rewind` does.
+- `_txn_manager._pid_and_epoch`: the successor keeps the producer id and raises the epoch, as
+  Java's producer does (KIP-360). Brokers then refuse what may still be on its way from before.
+- `_sender`, `client._sync_task`: a dead one leaves a producer that accepts and never sends (#1039).
+- `_message_accumulator`: how often a batch was attempted, and that it never expires by itself.
+"""
+
+import asyncio
+from typing import Any, NamedTuple
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.producer.message_accumulator import MessageBatch
+from aiokafka.producer.transaction_manager import PidAndEpoch
+from aiokafka.structs import RecordMetadata, TopicPartition
+
+from headgate.backends.connections import drop_client, end_task
+from headgate.backends.metadata import never_create_topics
+from headgate.backends.options import ClusterOptions, client_arguments
+from headgate.backends.refusals import learn_error_codes
+
+START_TIMEOUT_S = 10.0
+_MAX_EPOCH = 32_000  # an int16 in the protocol
+_FENCED = ("ProducerFenced", "InvalidProducerEpoch", "UnknownProducerId")
+
+
+class Handed(NamedTuple):
+    """A batch that is with the producer. base_sequence: what `rewind` goes back to."""
+
+    future: asyncio.Future[RecordMetadata]
+    inside: MessageBatch
+    base_sequence: int
+
+    @property
+    def attempts(self) -> int:
+        """How often the batch was given to a connection; 0 = not one byte has left."""
+        return int(self.inside.retry_count)
+
+
+class Producer:
+    """One connected producer, from `start` to `drop`. `broken` is set once with the reason."""
+
+    def __init__(self, options: ClusterOptions, max_batch_bytes: int) -> None:
+        learn_error_codes()
+        self._inner = AIOKafkaProducer(
+            **client_arguments(options),
+            enable_idempotence=True,
+            acks="all",
+            max_batch_size=max_batch_bytes,
+            compression_type=None if options.compression == "none" else options.compression,
+            request_timeout_ms=options.request_timeout_ms,
+            linger_ms=0,
+        )
+        # A batch without a leader would expire after request_timeout_ms and poison its partition.
+        # The lane's own deadline ends it instead.
+        self._inner._message_accumulator._batch_ttl = float("inf")
+        never_create_topics(self._inner.client)
+        self._requests: set[asyncio.Task[None]] = set()
+        self._own_requests()
+        self.broken: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.create_batch = self._inner.create_batch
+
+    async def start(self, before: "Producer | None" = None) -> None:
+        """Connect, as the successor of `before`. Raises KafkaError, OSError or TimeoutError."""
+        if before is not None:
+            self._follow(before)
+        async with asyncio.timeout(START_TIMEOUT_S):
+            await self._inner.start()
+        self._inner._sender.sender_task.add_done_callback(self._died)
+        self._inner.client._sync_task.add_done_callback(self._died)
+
+    def knows(self, topic: str, partition: int) -> bool:
+        """Tell whether the partition is in this client's metadata, so that `send` never waits."""
+        found = self._inner.client.cluster._partitions.get(topic)
+        return found is not None and partition in found
+
+    async def learn(self, topic: str) -> None:
+        """Ask for a topic's metadata once."""
+        client = self._inner.client
+        client.add_topic(topic)
+        await client.force_metadata_update()
+
+    def forget(self, topic: str) -> None:
+        """Ask for a deleted topic's metadata no more."""
+        self._inner.client._topics.discard(topic)
+
+    async def send(self, builder: Any, topic: str, partition: int) -> Handed:
+        """Hand a batch over; it does not wait when `knows` and no other batch is outstanding."""
+        tp = TopicPartition(topic, partition)
+        sequence = self._inner._txn_manager.sequence_number(tp)
+        builder.close()
+        future = await self._inner.send_batch(builder, topic, partition=partition)
+        return Handed(future, self._inner._message_accumulator._batches[tp][-1], sequence)
+
+    def rewind(self, handed: Handed) -> None:
+        """Take back the sequence numbers of a batch that was refused at its only attempt.
+
+        Exact because the lane has no other batch outstanding.
+        """
+        self._inner._txn_manager._sequence_numbers[handed.inside.tp] = handed.base_sequence
+
+    def fail(self, reason: str) -> None:
+        """Ask for a successor."""
+        if not self.broken.done():
+            self.broken.set_result(reason)
+
+    async def drop(self) -> None:
+        """End it for good, at once: nothing that has not left this machine is sent any more."""
+        self._inner._closed = True  # what stop() would set; stop() itself can hang
+        for request in self._requests:
+            request.cancel()
+        sender = self._inner._sender.sender_task
+        if sender is not None:
+            sender.cancel()
+        await drop_client(self._inner.client)
+        for task in [sender, *self._requests]:
+            if task is not None:
+                await end_task(task)
+
+    def _follow(self, before: "Producer") -> None:
+        pid, epoch = before._inner._txn_manager._pid_and_epoch
+        fenced = before.broken.done() and before.broken.result() in _FENCED
+        if pid >= 0 and epoch < _MAX_EPOCH and not fenced:
+            self._inner._txn_manager._pid_and_epoch = PidAndEpoch(pid, epoch + 1)
+
+    def _own_requests(self) -> None:
+        # The sender keeps its request tasks in a local variable; cancelling it could leave some.
+        inner = self._inner._sender._send_produce_req
+
+        async def send_owned(node: int, batches: dict[TopicPartition, MessageBatch]) -> None:
+            task = asyncio.current_task()
+            if task is not None:
+                self._requests.add(task)
+                task.add_done_callback(self._requests.discard)
+            await inner(node, batches)
+
+        self._inner._sender._send_produce_req = send_owned
+
+    def _died(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        self.fail(type(error).__name__ if error is not None else "sender_ended")

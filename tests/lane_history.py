@@ -1,0 +1,110 @@
+"""What lanes told about the records they took, and whether the log agrees."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from headgate.core.outcome import Failure, Reason
+from headgate.core.publish import Publish, Stage
+from headgate.core.record import Record, size_of
+from kafka_log import LogRecord
+
+
+class History:
+    """Listens as `Deliveries`; makes publishes whose value is their number."""
+
+    def __init__(self) -> None:
+        self.made: list[Publish] = []
+        self.offsets: dict[Publish, int] = {}
+        self.failures: dict[Publish, Failure] = {}
+        self.handed: Counter[Publish] = Counter()
+        self.rebuilds: list[str] = []
+        self.batches: list[int] = []
+        self._numbers = itertools.count()
+
+    def publish(
+        self, topic: str, partition: int, *, size: int = 0, timestamp_ms: int | None = None
+    ) -> Publish:
+        """Make a publish; its value begins with its number and has at least `size` bytes."""
+        number = next(self._numbers)
+        value = b"%d " % number
+        value += b"x" * (size - len(value))
+        headers = [("hg-event-id", b"%d" % number)]
+        at_ms = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
+        record = Record(topic, partition, b"key", value, headers, at_ms)
+        made = Publish(record, size_of(b"key", value, headers), None, number, str(number))
+        self.made.append(made)
+        return made
+
+    def handed_over(self, batch: Sequence[Publish]) -> None:
+        self.handed.update(batch)
+        assert all(one.stage is Stage.HANDED for one in batch)
+
+    def acknowledged(self, batch: Sequence[Publish], base_offset: int) -> None:
+        self.batches.append(len(batch))
+        for index, one in enumerate(batch):
+            self._must_be_new(one)
+            self.offsets[one] = base_offset + index
+
+    def failed(self, batch: Sequence[Publish], failure: Failure) -> None:
+        for one in batch:
+            self._must_be_new(one)
+            self.failures[one] = failure
+
+    def all_ended(self, publishes: Iterable[Publish] | None = None) -> bool:
+        """Tell whether every publish that was not dropped has ended."""
+        wanted = self.made if publishes is None else publishes
+        return all(one in self.offsets or one in self.failures or one.dropped for one in wanted)
+
+    def reasons(self) -> Counter[Reason]:
+        """Count the failures by reason."""
+        return Counter(failure.reason for failure in self.failures.values())
+
+    def check(self, log: Iterable[LogRecord]) -> None:
+        """Compare with what an independent client reads.
+
+        Every acknowledged record is in the log exactly once, at its offset; nothing that certainly
+        was not written is there; `unknown` is there at most once; and the records of a partition
+        are in the order in which they were put.
+        """
+        found: dict[int, LogRecord] = {}
+        order: dict[int, list[int]] = {}
+        for record in log:
+            number = int((record.value or b"").split(b" ")[0])
+            assert number not in found, f"record {number} is in the log twice"
+            found[number] = record
+            order.setdefault(record.partition, []).append(number)
+        for numbers in order.values():
+            assert numbers == sorted(numbers), "records changed places"
+        for one, offset in self.offsets.items():
+            assert one.index in found, f"acknowledged record {one.index} is not in the log"
+            at = found[one.index]
+            assert (at.partition, at.offset) == (one.record.partition, offset)
+            assert (at.value, at.key) == (one.record.value, one.record.key)
+            assert (at.headers, at.timestamp_ms) == (one.record.headers, one.record.timestamp_ms)
+        for one, failure in self.failures.items():
+            if failure.reason is not Reason.UNKNOWN:
+                assert one.index not in found, f"record {one.index}: {failure}, but it is there"
+
+    def _must_be_new(self, one: Publish) -> None:
+        assert one.stage is Stage.ENDED
+        assert one not in self.offsets, "a publish ended twice"
+        assert one not in self.failures, "a publish ended twice"
+
+
+class LaneCounts:
+    """A `LaneMeter` that keeps nothing but the rebuilds, in its history."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.records = 0
+
+    def acknowledged(self, topic: str, seconds: float, records: int) -> None:
+        assert seconds >= 0
+        self.records += records
+
+    def rebuilt(self, cluster: str, reason: str) -> None:
+        self.history.rebuilds.append(reason)
