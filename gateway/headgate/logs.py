@@ -123,7 +123,8 @@ class JsonLine(logging.Formatter):
         try:
             return orjson.dumps(line, default=str).decode()
         except orjson.JSONEncodeError:  # lone surrogates, huge integers: rare, but never lost
-            return json.dumps(line, default=str)
+            text = json.dumps(line, default=str, ensure_ascii=False)
+            return text.encode("utf-8", "replace").decode()
 
 
 class TextLine(logging.Formatter):

@@ -1,0 +1,176 @@
+"""Between parent and workers: HTTP over unix sockets in a private folder.
+
+Each worker serves its figures and state to the parent; the parent serves the management pages to
+workers, for the case that data plane and management share one port.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Protocol
+
+import aiohttp
+import msgspec
+from aiohttp import web
+
+from headgate.core.outcome import Failure, Reason
+from headgate.core.topic import TopicState
+from headgate.edge.problems import problem_response
+from headgate.health import Readiness
+from headgate.stats.snapshot import Snapshot, decode
+
+PARENT_SOCKET = "parent.sock"
+REMOTE_HEADER = "X-Headgate-Remote"  # the client behind a forwarded request; from workers only
+_CALL_TIMEOUT = aiohttp.ClientTimeout(total=10)
+_HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "te", "upgrade"})
+_OURS = frozenset({"content-length", "date", "server"})  # aiohttp sets them anew
+
+
+class WorkerState(msgspec.Struct, frozen=True):
+    """What a worker sees. topics: those of its clusters that a policy matches."""
+
+    readiness: Readiness
+    topics: tuple[TopicState, ...]
+
+
+class Forget(msgspec.Struct, frozen=True):
+    """Drop the published state of a key (None: of the whole topic)."""
+
+    topic: str
+    key: bytes | None
+
+
+class Controlled(Protocol):
+    """What a worker lets the parent see and do."""
+
+    def snapshot(self, with_details: bool) -> bytes:
+        """The meter's figures."""
+        ...
+
+    def state(self) -> WorkerState:
+        """Dependencies and topics as they are now."""
+        ...
+
+    async def forget(self, topic: str, key: bytes | None) -> Failure | None:
+        """Drop suppression state in Redis; the failure when that did not work."""
+        ...
+
+
+def worker_socket(folder: Path, index: int) -> Path:
+    """Where the worker with this index listens."""
+    return folder / f"worker-{index}.sock"
+
+
+@asynccontextmanager
+async def control_socket(path: Path, controlled: Controlled) -> AsyncIterator[None]:
+    """Answer the parent on this unix socket while the context lasts."""
+
+    async def snapshot(request: web.Request) -> web.Response:
+        return web.Response(body=controlled.snapshot("details" in request.query))
+
+    async def state(_request: web.Request) -> web.Response:
+        return web.Response(body=msgspec.msgpack.encode(controlled.state()))
+
+    async def forget(request: web.Request) -> web.Response:
+        wanted = msgspec.msgpack.decode(await request.read(), type=Forget)
+        failed = await controlled.forget(wanted.topic, wanted.key)
+        return web.Response(body=msgspec.msgpack.encode(failed))
+
+    app = web.Application()
+    app.router.add_get("/snapshot", snapshot)
+    app.router.add_get("/state", state)
+    app.router.add_post("/forget", forget)
+    async with unix_site(app, path):
+        yield
+
+
+@asynccontextmanager
+async def unix_site(app: web.Application, path: Path) -> AsyncIterator[None]:
+    """Serve an application on a unix socket while the context lasts."""
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        path.unlink(missing_ok=True)  # a worker that was killed leaves its socket behind
+        await web.UnixSite(runner, str(path)).start()
+        yield
+    finally:
+        await runner.cleanup()
+
+
+class WorkerUnreachableError(Exception):
+    """The worker does not answer: it starts, ends, or is busy."""
+
+
+class WorkerClient:
+    """The parent's way to one worker."""
+
+    def __init__(self, path: Path) -> None:
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.UnixConnector(str(path)), timeout=_CALL_TIMEOUT
+        )
+
+    async def snapshot(self, with_details: bool) -> Snapshot:
+        """The worker's figures. Raises WorkerUnreachableError, as all calls here do."""
+        return decode(await self._call("GET", "/snapshot?details" if with_details else "/snapshot"))
+
+    async def state(self) -> WorkerState:
+        """What the worker sees."""
+        return msgspec.msgpack.decode(await self._call("GET", "/state"), type=WorkerState)
+
+    async def forget(self, topic: str, key: bytes | None) -> Failure | None:
+        """Have the worker drop suppression state."""
+        body = msgspec.msgpack.encode(Forget(topic, key))
+        answer = await self._call("POST", "/forget", body)
+        return msgspec.msgpack.decode(answer, type=Failure | None)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._session.close()
+
+    async def _call(self, method: str, path: str, body: bytes | None = None) -> bytes:
+        try:
+            async with self._session.request(method, f"http://worker{path}", data=body) as answer:
+                answer.raise_for_status()
+                return await answer.read()
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise WorkerUnreachableError(repr(error)) from error
+
+
+class Forward:
+    """Hands a worker's request on to the parent's management pages (one port for both)."""
+
+    def __init__(self, folder: Path) -> None:
+        connector = aiohttp.UnixConnector(str(folder / PARENT_SOCKET))
+        self._session = aiohttp.ClientSession(connector=connector, auto_decompress=False)
+
+    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+        """The parent's answer; a problem document when the parent does not answer."""
+        headers = request.headers.copy()
+        for name in (*_HOP_BY_HOP, REMOTE_HEADER, "Host"):
+            headers.popall(name, None)
+        headers[REMOTE_HEADER] = request.remote or "unknown"
+        body = await request.read() if request.can_read_body else None
+        try:
+            async with self._session.request(
+                request.method,
+                f"http://parent{request.rel_url}",
+                headers=headers,
+                data=body,
+                allow_redirects=False,
+            ) as answer:
+                return await _pass_on(answer)
+        except (aiohttp.ClientError, OSError) as error:
+            detail = f"the management process does not answer: {type(error).__name__}"
+            return problem_response(Failure(Reason.INTERNAL, detail), "")
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._session.close()
+
+
+async def _pass_on(answer: aiohttp.ClientResponse) -> web.Response:
+    built = web.Response(status=answer.status, body=await answer.read())
+    for name, value in answer.headers.items():
+        if name.lower() not in _HOP_BY_HOP and name.lower() not in _OURS:
+            built.headers[name] = value
+    return built
