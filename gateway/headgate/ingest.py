@@ -6,6 +6,7 @@ everything over at once, and each part's answer comes back through a listener on
 It knows no HTTP library, so that another front can be put before it.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
@@ -83,12 +84,23 @@ class Ingest:
         self._clock_ms = clock_ms
         self._sticky = 0
         self._common_headers: dict[str, tuple[str, bytes]] = {}
-        self.draining = False
+        self._idle: asyncio.Event | None = None
 
     def connect(self, lanes: Lanes, suppression: Suppression) -> None:
         """Close the circle: lanes and suppression are built with this object as their listener."""
         self._lanes = lanes
         self._suppression = suppression
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether new requests are refused."""
+        return self._idle is not None
+
+    async def drain(self) -> None:
+        """Take nothing more and wait until everything under way has ended."""
+        self._idle = asyncio.Event()
+        if self._admission.events:
+            await self._idle.wait()
 
     # ---- a request comes in
 
@@ -227,6 +239,8 @@ class Ingest:
 
     def _release(self, ticket: Ticket) -> None:
         self._admission.give(ticket.body_bytes, len(ticket.outcomes))
+        if self._idle is not None and not self._admission.events:
+            self._idle.set()
 
     def _finish(self, publish: Publish, name: Name, offset: int, failure: Failure | None) -> None:
         """A publish and its followers have ended; followers have no record of their own."""
@@ -273,10 +287,12 @@ class Ingest:
             self._lanes.put(publish)
 
     def unchanged(self, publish: Publish, offset: int) -> None:
-        self._finish(publish, Name.UNCHANGED, offset, None)
+        if not publish.dropped:
+            self._finish(publish, Name.UNCHANGED, offset, None)
 
     def refused(self, publish: Publish, failure: Failure) -> None:
-        self._finish(publish, Name.REJECTED, -1, failure)
+        if not publish.dropped:
+            self._finish(publish, Name.REJECTED, -1, failure)
 
     # ---- Deliveries
 

@@ -3,13 +3,49 @@
 from collections.abc import Callable
 
 from headgate.backends.base import Topics
+from headgate.core.digest import Digester
 from headgate.core.event import Refused
 from headgate.core.outcome import Failure, Reason
-from headgate.core.policy import PolicyTable, TopicPolicy
+from headgate.core.policy import PolicyTable, TopicPolicy, fingerprint
 from headgate.core.route import Route
+from headgate.core.suppression import Scope
 from headgate.core.topic import TopicState
 
 Compile = Callable[[TopicPolicy, TopicState], Route]
+ScopeChange = Callable[[Scope, Scope], None]
+
+
+class Compiler:
+    """Makes routes; a topic keeps its scope as long as what it says stays the same, so that
+    changing a limit forgets nothing of what was published.
+
+    on_scope_change: told (old, new) when a topic's id, partition count or rules changed.
+    """
+
+    def __init__(self, json_max_depth: int, namespace: str) -> None:
+        self._json_max_depth = json_max_depth
+        self._namespace = namespace
+        self._scopes: dict[str, Scope] = {}
+        self.on_scope_change: ScopeChange = lambda old, new: None
+
+    def __call__(self, policy: TopicPolicy, state: TopicState) -> Route:
+        depth = self._json_max_depth
+        if policy.suppress == "off":
+            return Route(policy, state, depth)
+        rules = bytes.fromhex(fingerprint(policy))
+        scope = self._scope(
+            Scope(state.name, state.topic_id, state.partitions, rules, self._namespace)
+        )
+        return Route(policy, state, depth, Digester(rules).digest, scope)
+
+    def _scope(self, new: Scope) -> Scope:
+        old = self._scopes.get(new.topic)
+        if old is not None and old.namespace == new.namespace:
+            return old
+        self._scopes[new.topic] = new
+        if old is not None:
+            self.on_scope_change(old, new)
+        return new
 
 
 class Routes:

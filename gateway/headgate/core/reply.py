@@ -119,11 +119,12 @@ def _failed(outcome: Outcome, failure: Failure) -> dict[str, Any]:
 
 
 def _batch(topic: str, outcomes: Sequence[Outcome], minimal: bool) -> Reply:
-    summary: dict[Name, int] = {}
+    summary: dict[str, int] = {}
     failures: list[Failure] = []
     shown: list[dict[str, Any]] = []
     for index, outcome in enumerate(outcomes):
-        summary[outcome.name] = summary.get(outcome.name, 0) + 1
+        name = outcome.name.value
+        summary[name] = summary.get(name, 0) + 1
         if outcome.failure is not None:
             failures.append(outcome.failure)
             one = _failed(outcome, outcome.failure)

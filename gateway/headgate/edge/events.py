@@ -92,7 +92,7 @@ class EventsFront:
         request_id: str,
         arrived: float,
     ) -> Reply:
-        if self._ingest.draining:
+        if self._ingest.is_draining:
             raise Refused(_DRAINING)
         producer = self._producer(headers, request, topic)
         try:

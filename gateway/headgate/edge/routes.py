@@ -30,7 +30,7 @@ class DataPlane(NamedTuple):
     readiness: Callable[[], Readiness]
     others: Page | None = None
 
-    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         path = request.rel_url.raw_path
         found = _EVENTS.fullmatch(path)
         if found is not None:

@@ -1,0 +1,209 @@
+"""The composition root: one worker of the gateway, wired from settings and real backends."""
+
+import asyncio
+import os
+import time
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack, suppress
+from functools import partial
+from typing import Any
+
+from aiohttp import web
+
+from headgate.backends.lanes import KafkaLanes
+from headgate.backends.redis import RedisStore
+from headgate.backends.topics import KafkaTopics
+from headgate.cluster_options import cluster_options, lane_limits
+from headgate.config import Settings
+from headgate.core.admission import Admission
+from headgate.core.ids import EventIds
+from headgate.core.policy import PolicyTable
+from headgate.deadlines import Deadlines
+from headgate.edge.auth import Authenticator
+from headgate.edge.events import EventsFront
+from headgate.edge.routes import DataPlane, Page
+from headgate.edge.server import HttpServer
+from headgate.edge.tls import server_context
+from headgate.health import Dependency, Readiness
+from headgate.ingest import Ingest, Limits
+from headgate.orphans import end_with_parent
+from headgate.quotas import ProducerQuotas
+from headgate.routes import Compiler, Routes
+from headgate.stats import Labels, Meter, watch_loop
+from headgate.suppression.none import Unsuppressed
+from headgate.suppression.options import SuppressOptions
+from headgate.suppression.suppressor import Suppressor
+from headgate.weigher import PoolWeigher
+
+_BACKLOG = 4096  # at 512 connections aiohttp's default of 128 costs seconds (peers-measured)
+_LINGER_S = 2.0  # for connections that are still open once everything is answered
+
+
+class Worker:
+    """One process of the gateway. Built inside a running event loop; `start` opens the port.
+
+    workers: how many share the instance's budgets.  others: who answers the paths that the data
+    plane does not know, when both ports are one.
+    """
+
+    def __init__(self, settings: Settings, workers: int, others: Page | None = None) -> None:
+        self.settings = settings
+        self._others = others
+        self._ids = EventIds(os.urandom(6))
+        self._weigher = PoolWeigher(end_with_parent)
+        self._exit = AsyncExitStack()
+        ingest_tier = {name: one for name, one in settings.clusters.items() if one.tier == "ingest"}
+        options = {name: cluster_options(one) for name, one in ingest_tier.items()}
+        refresh_ms = min(one.metadata_refresh_ms for one in ingest_tier.values())
+        self.topics = KafkaTopics(options, refresh_ms)
+        self.policies = PolicyTable(settings.topics)
+        self.meter = Meter(self._labels(), time.time)
+        self.admission = Admission(
+            settings.admission.in_flight_max_bytes // workers,
+            settings.admission.in_flight_max_events // workers,
+        )
+        self._quotas = ProducerQuotas(workers, time.monotonic, self.meter)
+        self._quotas.replace(settings.producers)
+        self._compiler = Compiler(settings.http.json_max_depth, settings.redis.namespace)
+        self.routes = Routes(self.policies, self.topics, self._compiler)
+        self.ingest = Ingest(
+            self.routes,
+            self.admission,
+            self._quotas,
+            self.meter,
+            self._ids,
+            Limits(settings.http.batch_max_events, settings.http.request_timeout_ms),
+            _now_ms,
+        )
+        limits = lane_limits(ingest_tier.values())
+        self.lanes = KafkaLanes(options, self.topics, self.ingest, limits, self.meter)
+        self.suppressor = self._suppressor()
+        self.ingest.connect(self.lanes, self.suppressor or Unsuppressed(self.ingest))
+
+    def _labels(self) -> Labels:
+        return Labels(self.settings.producers, lambda topic: self.topics.get(topic) is not None)
+
+    def _suppressor(self) -> Suppressor | None:
+        redis = self.settings.redis
+        if redis.url is None:
+            return None
+        longest = max(one.delivery_timeout_ms for one in self.settings.clusters.values())
+        options = SuppressOptions(
+            life_ms=2 * longest,
+            quarantine_ms=redis.quarantine_ms,
+            max_suppress_age_ms=redis.max_suppress_age_ms,
+            timeout_ms=redis.timeout_ms,
+        )
+        store = RedisStore(redis.url, options.timeout_ms)
+        suppressor = Suppressor(store, self.ingest, options, time.monotonic, os.urandom, self.meter)
+        self._compiler.on_scope_change = suppressor.scope_changed
+        return suppressor
+
+    # ---- start and stop
+
+    async def start(self) -> None:
+        """Connect and listen. Kafka or Redis may be down: then events are answered 503."""
+        await self.topics.start(self._cluster_of)
+        self._exit.push_async_callback(self.topics.close)
+        await self.lanes.start()
+        self._exit.push_async_callback(self.lanes.close)
+        if self.suppressor is not None:
+            await self.suppressor.start()
+            self._exit.push_async_callback(self.suppressor.close)
+        self._exit.callback(self._weigher.close)
+        self.meter.watch(self.lanes.depths, self._in_flight)
+        loop = asyncio.get_running_loop()
+        http = self.settings.http
+        deadlines = Deadlines(self.ingest.expire, http.request_timeout_ms / 1000, loop.time)
+        self._own(deadlines.run())
+        self._own(watch_loop(self.meter.loop_stall))
+        self._front = EventsFront(
+            self.ingest,
+            self._authenticator(),
+            self.admission,
+            deadlines,
+            self._weigher,
+            self.meter,
+            lambda: self._ids.take(_now_ms()),
+            http.body_max_bytes,
+            http.body_timeout_ms / 1000,
+        )
+        await self._listen()
+
+    def _own(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._exit.push_async_callback(partial(_end, task))
+
+    async def _listen(self) -> None:
+        http = self.settings.http
+        plane = DataPlane(self._front.post, self.readiness, self._others)
+        runner = web.ServerRunner(
+            HttpServer(plane.answer, http.header_max_bytes), shutdown_timeout=_LINGER_S
+        )
+        await runner.setup()
+        self._exit.push_async_callback(runner.cleanup)
+        site = web.TCPSite(
+            runner,
+            http.host,
+            http.port,
+            reuse_port=True,
+            backlog=_BACKLOG,
+            ssl_context=server_context(http),
+        )
+        await site.start()
+
+    async def drain(self) -> None:
+        """Take nothing more, wait for what is under way (bounded), then stop."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self.settings.http.drain_timeout_ms / 1000
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(end):
+                await self.ingest.drain()
+        await self.lanes.drain(max(0.0, end - loop.time()))
+        await self._exit.aclose()
+
+    # ---- while it runs
+
+    def reload(self, settings: Settings) -> None:
+        """Put another configuration's topics and producers in force, all at once.
+
+        The rest of the settings must be equal (`config.reloadable`).
+        """
+        self.settings = settings
+        self.policies = PolicyTable(settings.topics)
+        self.meter.relabel(self._labels())
+        self._quotas.replace(settings.producers)
+        self._front.callers = self._authenticator()
+        self.routes.replace(self.policies)
+        self.topics.refresh_soon()
+
+    def readiness(self) -> Readiness:
+        """What /ready answers."""
+        found = []
+        for name, cluster in self.settings.clusters.items():
+            if cluster.tier == "ingest":
+                ok, detail = self.lanes.health(name)
+                found.append(Dependency(f"kafka {name}", ok, True, detail))
+        if self.suppressor is not None:  # without Redis events are published all the same
+            ok, detail = self.suppressor.health()
+            found.append(Dependency("redis", ok, False, detail))
+        return Readiness(self.ingest.is_draining, tuple(found))
+
+    def _authenticator(self) -> Authenticator:
+        return Authenticator(self.settings.auth, self.settings.producers)
+
+    def _cluster_of(self, topic: str) -> str | None:
+        policy = self.policies.match(topic)
+        return policy.cluster if policy is not None else None
+
+    def _in_flight(self) -> tuple[int, int]:
+        return self.admission.events, self.admission.bytes
+
+
+async def _end(task: "asyncio.Future[None]") -> None:
+    task.cancel()
+    await asyncio.wait([task])
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
