@@ -1,0 +1,170 @@
+"""Carries claims and settlements to Redis, and keeps the connection.
+
+One call is on its way at a time; what arrives meanwhile goes with the next. No timer: an event
+that finds the connection idle is sent in the next turn of the event loop.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from headgate.backends.base import Verdicts
+from headgate.backends.suppression_store import StoreError, SuppressionStore
+from headgate.core.breaker import Breaker, State
+from headgate.core.publish import Publish
+from headgate.core.suppression import Scope
+from headgate.suppression.claims import Claims, Mode
+from headgate.suppression.options import SuppressionMeter, SuppressOptions
+
+_log = logging.getLogger(__name__)
+_FIRST_DELAY_S, _LONGEST_DELAY_S, _PROVEN_S = 0.05, 5.0, 10.0
+_CLOSE_S = 2.0  # how long `close` waits for the last settlements
+
+
+class Suppressor:
+    """`base.Suppression`.
+
+    clock: seconds, never jumping.  random_bytes: as `os.urandom`.
+    """
+
+    def __init__(
+        self,
+        store: SuppressionStore,
+        verdicts: Verdicts,
+        options: SuppressOptions,
+        clock: Callable[[], float],
+        random_bytes: Callable[[int], bytes],
+        meter: SuppressionMeter,
+    ) -> None:
+        self._store = store
+        self._options = options
+        self._clock = clock
+        new_token = _unique(random_bytes(6), 6)
+        new_nonce = _unique(random_bytes(10), 6)
+        self._claims = Claims(verdicts, options, meter, new_token, new_nonce)
+        # Every process has to be back well within the quarantine.
+        longest_s = min(_LONGEST_DELAY_S, options.quarantine_ms / 4000)
+        self._breaker = Breaker(min(_FIRST_DELAY_S, longest_s), longest_s, _PROVEN_S)
+        self._wake = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._closing = False
+        self._trouble = "not connected yet"
+
+    async def start(self) -> None:
+        """Begin to connect. Does not wait: until it has connected, events go past Redis."""
+        self._tasks = [asyncio.create_task(self._run()), asyncio.create_task(self._tick())]
+
+    async def close(self) -> None:
+        """Send the last settlements if Redis takes them in time, and disconnect."""
+        self._closing = True
+        self._wake.set()
+        if self._tasks and self._claims.mode is not Mode.AWAY:
+            await asyncio.wait(self._tasks[:1], timeout=_CLOSE_S)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+        await self._store.close()
+
+    def reserve(self, publish: Publish) -> None:
+        """Ask whether the event must be published. While Redis is away the answer comes at once."""
+        self._claims.reserve(publish)
+        self._wake.set()
+
+    def acknowledged(self, batch: Sequence[Publish], base_offset: int) -> None:
+        """Settle a lane's batch."""
+        self._claims.acknowledged(batch, base_offset, self._clock())
+        self._wake.set()
+
+    def ended(self, publish: Publish, certain: bool) -> None:
+        """It ended without acknowledgement. certain: no record of it can be in the log."""
+        self._claims.ended(publish, certain, self._clock())
+        self._wake.set()
+
+    def scope_changed(self, old: Scope, new: Scope) -> None:
+        """A topic has another id, partition count or policy from now on."""
+        self._claims.scope_changed(old, new)
+        self._wake.set()
+
+    async def forget(self, scope: Scope, key: bytes | None = None) -> None:
+        """Let the next event of the key (None: of every key) be published.
+
+        Deletes no entry: it holds the tokens of others. Raises StoreError if Redis is away.
+        """
+        if self._claims.mode is not Mode.READY:
+            raise StoreError("breaker_open", self._trouble)
+        done = asyncio.get_running_loop().create_future()
+        self._claims.forget((scope, None if key is None else scope.entry(key), done))
+        self._wake.set()
+        await done
+
+    def health(self) -> tuple[bool, str]:
+        """Tell whether events are reserved now, and in words why not."""
+        if self._claims.mode is Mode.READY:
+            return True, "connected"
+        return False, f"events go past Redis: {self._trouble}"
+
+    async def _run(self) -> None:
+        while not self._closing:
+            try:
+                await asyncio.sleep(self._breaker.wait_s(self._clock()))
+                await self._connect()
+                await self._serve()
+            except StoreError as error:
+                self._lost(error.reason, str(error))
+            except Exception:  # the task's outermost frame: events must not wait for ever
+                _log.exception("suppression failed")
+                self._lost("internal", "internal error")
+
+    async def _connect(self) -> None:
+        self._breaker.probing()
+        await self._store.connect()
+        self._claims.catching_up()
+        while self._claims.is_behind:
+            await self._exchange()
+        self._claims.mode = Mode.READY
+        self._breaker.succeeded(self._clock())
+        _log.info("suppression: connected to Redis")
+
+    async def _serve(self) -> None:
+        while True:
+            if not await self._exchange():
+                if self._closing:
+                    return
+                self._wake.clear()
+                await self._wake.wait()
+
+    async def _exchange(self) -> bool:
+        """Make one call if there is anything to say."""
+        flight = self._claims.next_flight(self._clock())
+        if flight is None:
+            return False
+        call = self._claims.call(flight)
+        reply = await self._store.run(call)
+        self._claims.answered(flight, call, reply, self._clock())
+        return True
+
+    def _lost(self, reason: str, detail: str) -> None:
+        if self._breaker.state is State.CLOSED or self._trouble != detail:
+            _log.warning("suppression: Redis is away: %s", detail)
+        self._trouble = detail
+        self._breaker.failed(self._clock())
+        self._claims.lost(reason)
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(self._options.tick_s)
+            if self._claims.tick(self._clock()):
+                self._wake.set()
+
+
+def _unique(prefix: bytes, width: int) -> Callable[[], bytes]:
+    """Return a source of bytes that no other source, here or elsewhere, has given or will give."""
+    count = 0
+
+    def unique() -> bytes:
+        nonlocal count
+        count += 1
+        return prefix + count.to_bytes(width, "big")
+
+    return unique
