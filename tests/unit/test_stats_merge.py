@@ -67,7 +67,7 @@ def test_three_workers_merged_equal_one_that_saw_everything(
             assert merged.histograms[name][labels].sum == pytest.approx(buckets.sum)
     for pair, detail in expected.details.items():
         ours, theirs = recent(merged.details[pair], NOW), recent(detail, NOW)
-        assert (ours.outcomes, ours.bytes) == (theirs.outcomes, theirs.bytes)
+        assert (ours.ends, ours.bytes) == (theirs.ends, theirs.bytes)
         # with so few keys and events the sketches are exact
         assert sketches.cardinality(ours.sketched) == sketches.cardinality(theirs.sketched)
         assert sketches.top_events(ours.sketched, 50) == sketches.top_events(theirs.sketched, 50)
@@ -163,7 +163,7 @@ def test_counters_stay_when_a_worker_dies_and_its_gauges_go() -> None:
     fleet.update(102, second.collect())
     assert total_events(fleet) == 16
     window = recent(fleet.total().details[PAIR], NOW)
-    assert window.outcomes == {"published": 16}
+    assert window.ends == {("published", ""): 16}
 
 
 def test_a_reading_without_details_keeps_the_last_ones() -> None:
@@ -173,7 +173,7 @@ def test_a_reading_without_details_keeps_the_last_ones() -> None:
     published(meter, 3)
     fleet.update(1, meter.collect(with_details=False), has_details=False)
     assert total_events(fleet) == 6
-    assert recent(fleet.total().details[PAIR], NOW).outcomes == {"published": 3}
+    assert recent(fleet.total().details[PAIR], NOW).ends == {("published", ""): 3}
 
 
 def test_rates_are_over_the_last_minute() -> None:

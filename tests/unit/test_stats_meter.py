@@ -118,7 +118,7 @@ def test_folding_between_snapshots_loses_nothing(meter: Meter) -> None:
         ("shop", "orders", "published", ""): requests * 7
     }
     window = recent(collected.details[Pair("shop", "orders")], NOW)
-    assert window.outcomes == {"published": requests * 7}
+    assert window.ends == {("published", ""): requests * 7}
     assert window.bytes == requests * 700
 
 
@@ -152,7 +152,7 @@ def test_windows_show_the_last_hour_or_two_only(meter: Meter, clock: Clock) -> N
     assert [hot.key for hot in sketches.top_events(recent(detail, clock.now).sketched, 5)] == [
         "new"
     ]
-    assert recent(detail, clock.now + 2 * WINDOW_S).outcomes == {}
+    assert recent(detail, clock.now + 2 * WINDOW_S).ends == {}
 
 
 def test_requests_acknowledgements_and_rebuilds(meter: Meter) -> None:

@@ -25,16 +25,16 @@ _BOUNDS = np.array(METRICS["headgate_event_bytes"].buckets)
 class _Hour:
     """The live form of `Window`."""
 
-    __slots__ = ("bytes", "outcomes", "sketches")
+    __slots__ = ("bytes", "ends", "sketches")
 
     def __init__(self) -> None:
-        self.outcomes: dict[str, int] = {}
+        self.ends: dict[tuple[str, str], int] = {}
         self.bytes = 0
         self.sketches = Sketches()
 
     def frozen(self) -> Window:
         """As plain data."""
-        return Window(dict(self.outcomes), self.bytes, self.sketches.serialise())
+        return Window(dict(self.ends), self.bytes, self.sketches.serialise())
 
 
 class _Tally:
@@ -143,7 +143,7 @@ class Series:
     def _keep(self, tally: _Tally, hour: _Hour) -> None:
         for end, count in tally.ended.items():
             self.ended[end] = self.ended.get(end, 0) + count
-            hour.outcomes[end[0]] = hour.outcomes.get(end[0], 0) + count
+            hour.ends[end] = hour.ends.get(end, 0) + count
         self.keyless += tally.keyless
         self.suppressed_bytes += tally.suppressed_bytes
         hour.sketches.add_keys({_shown(key): (row[0], row[1]) for key, row in tally.keys.items()})

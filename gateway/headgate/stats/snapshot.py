@@ -44,9 +44,9 @@ class Reject(msgspec.Struct, frozen=True, order=True):
 
 
 class Window(msgspec.Struct):
-    """What one producer sent to one topic in one hour. outcomes: events by outcome name."""
+    """What one producer sent to one topic in one hour. ends: events by (outcome, reason or "")."""
 
-    outcomes: dict[str, int]
+    ends: dict[tuple[str, str], int]
     bytes: int
     sketched: Sketched
 
@@ -143,7 +143,7 @@ def _merge_detail(one: Detail, other: Detail) -> Detail:
     windows = dict(one.windows)
     for hour, window in other.windows.items():
         before = windows.get(hour)
-        windows[hour] = window if before is None else _merge_window(before, window)
+        windows[hour] = window if before is None else merge_windows(before, window)
     newest = max(windows, default=0)
     return Detail(
         last_seen=max(one.last_seen, other.last_seen),
@@ -152,11 +152,12 @@ def _merge_detail(one: Detail, other: Detail) -> Detail:
     )
 
 
-def _merge_window(one: Window, other: Window) -> Window:
-    outcomes = dict(one.outcomes)
-    for name, count in other.outcomes.items():
-        outcomes[name] = outcomes.get(name, 0) + count
-    return Window(outcomes, one.bytes + other.bytes, sketches.merge(one.sketched, other.sketched))
+def merge_windows(one: Window, other: Window) -> Window:
+    """Both together, also of two producers or topics."""
+    ends = dict(one.ends)
+    for end, count in other.ends.items():
+        ends[end] = ends.get(end, 0) + count
+    return Window(ends, one.bytes + other.bytes, sketches.merge(one.sketched, other.sketched))
 
 
 def recent(detail: Detail, now: float) -> Window:
@@ -165,5 +166,5 @@ def recent(detail: Detail, now: float) -> Window:
     merged = Window({}, 0, sketches.EMPTY)
     for hour, window in detail.windows.items():
         if hour >= this_hour - 1:
-            merged = _merge_window(merged, window)
+            merged = merge_windows(merged, window)
     return merged
