@@ -103,10 +103,12 @@ def memory_table(report: Report) -> str:
     rows = [(f"{events:,}", f"{size / MIB:.1f}") for events, size in summary(report)]
     largest = max(largest_process(sample) for sample in report["samples"])
     verdict = "met" if largest < LIMIT_BYTES else "MISSED"
+    growth = summary(report)[-1][1] - summary(report)[len(rows) // 2][1]
     return (
         table(("events so far", "RSS of the largest process, MiB"), rows)
         + f"\nLargest ever: {largest / MIB:.1f} MiB (goal: under {LIMIT_BYTES / MIB:.0f}, "
-        + f"{verdict}); {report['events_per_s']:,} events/s, {cpu(report):.1f} us/event, "
+        + f"{verdict}). Growth over the second half: {growth / MIB:+.1f} MiB. "
+        + f"{report['events_per_s']:,} events/s, {cpu(report):.1f} us/event, "
         + f"log {report['log']}.\n"
     )
 

@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "loadtest"))
 
 from cases.memory import summary
 from cases.pairs import CASES, Pair
+from headgate.config.load import load
 from procfs import cpu_seconds, family, machine_busy_seconds, rss_bytes, rss_of
 from report import ends_table, pairs_table, ratios, spread, table
 from tally import Mark, foreign_cores, microseconds_per_event, processes_changed, quantiles
@@ -103,6 +104,16 @@ def test_memory_is_read_at_each_quarter() -> None:
     assert summary({"samples": samples}) == [
         (0, 50), (2000, 52), (4000, 54), (6000, 56), (8000, 58),
     ]  # fmt: skip
+
+
+def test_the_benchmark_configuration_is_valid(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "loadtest" / "bench.toml").read_text()
+    file = tmp_path / "headgate.toml"
+    text = text.replace("BOOTSTRAP", "127.0.0.1:9092").replace("REDIS", "redis://127.0.0.1:6379")
+    file.write_text(text)
+    settings = load(file, {})
+    assert {topic.suppress for topic in settings.topics} == {"raw"}
+    assert {topic.pattern for topic in settings.topics} == {"bench-gateway", "bench-large"}
 
 
 def test_tables_are_markdown() -> None:

@@ -1,0 +1,85 @@
+"""Processor time of the pure pieces of the hot path, one at a time.
+
+    python loadtest/micro/pieces.py
+
+Microseconds an event, best of several rounds, hot caches: for comparing two versions of a piece,
+not for adding up. Prints Markdown.
+"""
+
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+import orjson
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from headgate.core.decode import decode
+from headgate.core.digest import Digester
+from headgate.core.jsontext import KeyReader
+from headgate.core.keys import KeyRule, Partitioner, partition_for
+from wire import CONTENT_TYPES, encode
+from workload import Shape, events
+
+EVENTS = 50
+ROUNDS = 7
+ROUND_S = 0.05
+
+
+def microseconds(call: Callable[[], object], per_call: int) -> float:
+    """The best round's processor time per event."""
+    best = float("inf")
+    for _ in range(ROUNDS):
+        calls, begin = 0, time.process_time()
+        while (spent := time.process_time() - begin) < ROUND_S:
+            for _ in range(20):
+                call()
+            calls += 20
+        best = min(best, spent / calls)
+    return best * 1e6 / per_call
+
+
+def each(work: Callable[[bytes], object], values: list[bytes]) -> Callable[[], object]:
+    def call() -> None:
+        for value in values:
+            work(value)
+
+    return call
+
+
+def pieces() -> list[tuple[str, Callable[[], object], int]]:
+    """(name, what is called, events a call)."""
+    values = list(islice(events(Shape()), EVENTS))
+    keys = [orjson.loads(value)["id"].encode() for value in values]
+    partitioner, digester = Partitioner(6), Digester(b"fingerprint")
+    reader = KeyReader(KeyRule.parse(["/id"]))
+    bodies = {
+        "one JSON event": (values[0], "single", 1),
+        "NDJSON of 50": (encode(values, "ndjson"), "ndjson", EVENTS),
+        "JSON array of 50": (encode(values, "array"), "array", EVENTS),
+    }
+    cut = [
+        (f"cut {name}", partial(decode, body, {b"content-type": CONTENT_TYPES[kind]}), count)
+        for name, (body, kind, count) in bodies.items()
+    ]
+    return [
+        *cut,
+        ("validate and read the key", each(reader, values), EVENTS),
+        ("partition, key seen before", each(partitioner, keys), EVENTS),
+        ("partition, murmur2", each(lambda key: partition_for(key, 6), keys), EVENTS),
+        ("digest", each(digester.digest, values), EVENTS),
+        ("(orjson.loads, for scale)", each(orjson.loads, values), EVENTS),
+    ]
+
+
+def main() -> None:
+    sys.stdout.write("| piece | us/event |\n| --- | --- |\n")
+    for name, call, per_call in pieces():
+        sys.stdout.write(f"| {name} | {microseconds(call, per_call):.2f} |\n")
+
+
+if __name__ == "__main__":
+    main()
