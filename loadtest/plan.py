@@ -4,7 +4,7 @@ from argparse import ArgumentDefaultsHelpFormatter, ArgumentParser
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from itertools import islice
-from typing import Self
+from typing import Any, Self
 from urllib.parse import SplitResult, urlsplit
 
 from wire import ENCODINGS, Encoding, Request, requests
@@ -100,9 +100,13 @@ class Plan:
             values = islice(values, self.events)
         return requests(values, self.encoding, self.batch, self.address.netloc, self.address.path)
 
+    def with_(self, **changes: Any) -> Self:
+        """The same plan but for these options."""
+        return replace(self, **changes)
+
     def primer(self) -> Self:
         """The plan by which `priming` is posted."""
-        return replace(self, rate=0.0, events=0)
+        return self.with_(rate=0.0, events=0)
 
     def priming(self) -> Iterator[Request]:
         """Every key once, before an unchanged run: posted, checked, not measured."""
