@@ -5,12 +5,19 @@ from __future__ import annotations
 import itertools
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
 
+from headgate.backends.lanes import KafkaLanes
+from headgate.backends.options import ClusterOptions, LaneLimits
+from headgate.backends.topics import KafkaTopics
 from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Publish, Stage
 from headgate.core.record import Record, size_of
+from headgate.core.topic import TopicState
 from kafka_log import LogRecord
+from stack import eventually
 
 
 class History:
@@ -108,3 +115,52 @@ class LaneCounts:
 
     def rebuilt(self, cluster: str, reason: str) -> None:
         self.history.rebuilds.append(reason)
+
+
+class RunningLanes(NamedTuple):
+    """Lanes with their topics and what they told."""
+
+    topics: KafkaTopics
+    lanes: KafkaLanes
+    history: History
+    counts: LaneCounts
+
+    def put(self, *args: Any, **options: Any) -> Publish:
+        """Make a publish (see `History.publish`) and put it."""
+        made = self.history.publish(*args, **options)
+        self.lanes.put(made)
+        return made
+
+    def state(self, topic: str) -> TopicState:
+        """Return the topic's state; the topic must be known."""
+        found = self.topics.get(topic)
+        assert found is not None
+        return found
+
+    async def all_ended(self, deadline_s: float = 30.0) -> None:
+        """Wait until everything that was put has ended."""
+        await eventually(self.history.all_ended, deadline_s, 0.01)
+
+
+@asynccontextmanager
+async def running_lanes(
+    bootstrap: str,
+    topic: str,
+    *,
+    limits: LaneLimits | None = None,
+    refresh_ms: int = 10_000,
+    **options: Any,
+) -> AsyncIterator[RunningLanes]:
+    """Start lanes for one topic; close them at the end, whatever happened."""
+    clusters = {"main": ClusterOptions(bootstrap, **options)}
+    topics = KafkaTopics(clusters, refresh_ms)
+    history = History()
+    counts = LaneCounts(history)
+    lanes = KafkaLanes(clusters, topics, history, limits or LaneLimits(), counts)
+    try:
+        await topics.start(lambda name: "main" if name == topic else None)
+        await lanes.start()
+        yield RunningLanes(topics, lanes, history, counts)
+    finally:
+        await lanes.close()
+        await topics.close()
