@@ -49,7 +49,8 @@ def contradictions(settings: Settings, origins: Mapping[str, str]) -> list[Probl
         *topic_contradictions(settings),
         *producer_contradictions(settings),
     ]
-    return [problem._replace(origin=origins.get(problem.option, "")) for problem in found]
+    written = {option: origin for option, origin in origins.items() if origin != DEFAULT}
+    return [problem._replace(origin=written.get(problem.option, "")) for problem in found]
 
 
 def missing_files(paths: Mapping[str, str | None]) -> Iterator[Problem]:

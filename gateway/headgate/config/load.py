@@ -74,33 +74,27 @@ def _section(
         if name not in options and not _is_secret_file(name, options):
             draft.problems.append(_unknown_option(path, name, written[name], options))
     for option in options.values():
-        found = _value(option, path, written, draft)
-        if found is not None:
-            values[option.name] = found[0]
-        elif option.required:
-            values[option.name] = None  # never seen: the problem below ends the load
-            missing = Problem(dotted((*path, option.name)), "missing", expected(option))
-            draft.problems.append(
-                missing._replace(fix=f"Example: {option.name} = {option.about.example}")
-            )
+        values[option.name] = _value(option, path, written, draft)
     return kind(**values)
 
 
-def _value(
-    option: Option, path: Paths, written: Mapping[str, Given], draft: _Draft
-) -> tuple[Any] | None:
+def _value(option: Option, path: Paths, written: Mapping[str, Given], draft: _Draft) -> Any:
+    """The option's value; after a problem its default, which nobody sees: the load ends."""
     name = dotted((*path, option.name))
     draft.origins[name] = DEFAULT
     given = _given(option, path, written, draft)
-    if given is None or (given.value is None and not option.required):
-        return None
+    if given is None:
+        if option.required:
+            example = f"Example: {option.name} = {option.about.example}"
+            draft.problems.append(Problem(name, "missing", expected(option), example))
+        return option.default
     draft.origins[name] = given.origin
     try:
-        return (convert(option, given.value, is_text=given.is_text),)
+        return convert(option, given.value, is_text=given.is_text)
     except BadValueError as error:
         found = shown(given.value, secret=option.about.secret)
         draft.problems.append(Problem(name, found, error.expected, origin=given.origin))
-        return None
+        return option.default
 
 
 def _given(

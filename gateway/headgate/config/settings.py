@@ -95,9 +95,9 @@ class ClusterSettings:
     bootstrap_servers: Annotated[
         tuple[str, ...], about("Brokers to ask first, as host:port.", example='["127.0.0.1:9092"]')
     ]
-    tier: Annotated[Tier, about("ingest takes events; backfill holds the mirror for replays.")] = (
-        "ingest"
-    )
+    tier: Annotated[
+        Tier, about("Whether it takes events (ingest) or holds the mirror for replays (backfill).")
+    ] = "ingest"
     backfill: Annotated[
         str | None, about("The backfill cluster of this ingest cluster.", example='"main-backfill"')
     ] = None
@@ -202,9 +202,12 @@ class RedisSettings:
 class AuthSettings:
     """Who may post."""
 
-    mode: Annotated[AuthMode, about("none = producers name themselves; token = bearer tokens.")] = (
-        "none"
-    )
+    mode: Annotated[
+        AuthMode,
+        about(
+            "Who may post: whoever names itself a producer (none), or holders of tokens (token)."
+        ),
+    ] = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +241,7 @@ class ProducerSettings:
     ] = None
     roles: Annotated[
         tuple[Role, ...],
-        about("produce = post events; view = read the control plane; operate = change it."),
+        about("What it may do: post events, read the control plane (view), change it (operate)."),
     ] = ("produce",)
 
 

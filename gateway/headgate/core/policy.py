@@ -49,7 +49,10 @@ class TopicPolicy:
         about("Whether each record is something that happened, or the newest state of its key."),
     ] = "event"
     suppress: Annotated[
-        Suppress, about("raw = do not publish an event whose bytes equal the key's newest record.")
+        Suppress,
+        about(
+            "Whether an event whose bytes equal those of its key's newest record is left out (raw)."
+        ),
     ] = "off"
     redis_loss: Annotated[
         RedisLoss, about("While Redis is away: publish without comparing, or refuse (503).")

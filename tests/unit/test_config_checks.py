@@ -1,0 +1,131 @@
+"""Contradictions between options, and what a reload may change."""
+
+from pathlib import Path
+
+import pytest
+
+from headgate.config import ConfigError, Settings, load, reloadable
+
+CLUSTER = '[clusters.main]\nbootstrap_servers = "a:1"\n'
+BACKFILL = '[clusters.old]\nbootstrap_servers = "b:1"\ntier = "backfill"\n'
+DIGEST = "ab" * 32
+
+
+def settings(folder: Path, text: str) -> Settings:
+    file = folder / "headgate.toml"
+    file.write_text(text)
+    return load(file, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "named", "said"),
+    [
+        ("", "clusters", "at least one cluster"),
+        (BACKFILL, "clusters", "at least one cluster"),
+        ('[clusters.main]\nbootstrap_servers = "a"\n', "clusters.main.boot", "host:port"),
+        ('[clusters.main]\nbootstrap_servers = "a:99999"\n', "clusters.main.boot", "host:port"),
+        ("[clusters.main]\nbootstrap_servers = []\n", "clusters.main.boot", "no server"),
+        (CLUSTER + 'backfill = "old"\n', "clusters.main.backfill", "[clusters.old]"),
+        (CLUSTER + 'backfill = "main"\n', "clusters.main.backfill", "no cluster of tier"),
+        (CLUSTER + BACKFILL + 'backfill = "old"\n', "clusters.old.backfill", "only an ingest"),
+        (CLUSTER + "delivery_timeout_ms = 5000\n", "clusters.main.delivery", "at least 30000"),
+        (
+            "[http]\nrequest_timeout_ms = 100\n"
+            + CLUSTER
+            + "delivery_timeout_ms = 1000\nlane_stall_ms = 1001\n",
+            "clusters.main.lane_stall_ms",
+            "at most 1000",
+        ),
+        (CLUSTER + 'security_protocol = "SASL_SSL"\n', "clusters.main.sasl_password", "missing"),
+        (CLUSTER + 'sasl_username = "u"\n', "clusters.main.sasl_username", "SASL_SSL"),
+        (CLUSTER + 'ssl_cafile = "/x"\n', "clusters.main.ssl_cafile", "SSL"),
+        (
+            CLUSTER + 'security_protocol = "SSL"\nssl_cafile = "/nowhere"\n',
+            "clusters.main.ssl_cafile",
+            "is not a file",
+        ),
+        (CLUSTER + 'ssl_certfile = "/x"\n', "clusters.main.ssl_keyfile", "together"),
+        (CLUSTER + '[http]\ntls_cert_file = "/nowhere"\n', "http.tls_key_file", "together"),
+        (CLUSTER + '[http]\ntls_cert_file = "/nowhere"\n', "http.tls_cert_file", "is not a file"),
+        (CLUSTER + '[http]\nhost = ""\n', "http.host", "an address"),
+        (CLUSTER + '[redis]\nnamespace = "a b"\n', "redis.namespace", "letters"),
+        (CLUSTER + "[topics.a]\nsuppress = 'raw'\n", "topics.a.suppress", "redis.url"),
+        (CLUSTER + "[topics.a]\nkey = 'id'\n", "topics.a.key", 'Did you mean "/id"?'),
+        (CLUSTER + "[topics.a]\nkey = '/~2'\n", "topics.a.key", "RFC 6901"),
+        (CLUSTER + "[topics.a]\nkey = ['']\n", "topics.a.key", "pointers into"),
+        (CLUSTER + "[topics.a]\ncluster = 'b'\n", "topics.a.cluster", '"main"'),
+        (CLUSTER + BACKFILL + "[topics.a]\ncluster = 'old'\n", "topics.a.cluster", '"main"'),
+        (CLUSTER + "[topics.a]\noversize = []\n", "topics.a.oversize", 'ends in "reject"'),
+        (
+            CLUSTER + "[topics.a]\noversize = ['reject', 'reject']\n",
+            "topics.a.oversize",
+            "once each",
+        ),
+        (
+            CLUSTER + "[topics.a]\nkind = 'state'\nkeyless = 'spread'\n",
+            "topics.a.keyless",
+            '"reject"',
+        ),
+        (CLUSTER + '[topics."a b"]\n', 'topics."a b"', "a topic name"),
+        (CLUSTER + '[topics."[ab]"]\n', 'topics."[ab]"', "a topic name"),
+        (CLUSTER + "[topics.__a]\n", "topics.__a", "internal"),
+        (CLUSTER + '[topics."headgate.x"]\n', 'topics."headgate.x"', "internal"),
+        (CLUSTER + '[topics."a*"]\n[topics."a?"]\n', 'topics."a*"', "ties with"),
+        (CLUSTER + '[producers.a]\ntoken_sha256 = "hg_x"\n', "producers.a.token", "64 hex"),
+        (CLUSTER + '[producers.a]\ntopics = "a b"\n', "producers.a.topics", "topic names"),
+        (CLUSTER + "[producers.other]\n", "producers.other", '"other"'),
+        (
+            CLUSTER
+            + f'[producers.a]\ntoken_sha256 = "{DIGEST}"\n'
+            + f'[producers.b]\ntoken_sha256 = "{DIGEST.upper()}"\n',
+            "producers.b.token_sha256",
+            'the token of "a"',
+        ),
+    ],
+)
+def test_contradictions_are_refused(tmp_path: Path, text: str, named: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        settings(tmp_path, text)
+    found = [str(each) for each in caught.value.problems if each.option.startswith(named)]
+    assert any(said in each for each in found), str(caught.value)
+
+
+def test_several_ingest_clusters_leave_no_default_for_a_topic(tmp_path: Path) -> None:
+    text = CLUSTER + '[clusters.second]\nbootstrap_servers = "b:1"\n[topics.a]\n'
+    with pytest.raises(ConfigError, match=r'topics\.a\.cluster: missing.*"main" or "second"'):
+        settings(tmp_path, text)
+
+
+def test_no_two_contradictions_hide_each_other(tmp_path: Path) -> None:
+    text = CLUSTER + "[topics.a]\nkey = 'id'\nsuppress = 'raw'\n[redis]\nnamespace = ' '\n"
+    with pytest.raises(ConfigError) as caught:
+        settings(tmp_path, text)
+    assert len(caught.value.problems) == 3
+
+
+def test_everything_allowed_together(tmp_path: Path) -> None:
+    text = (
+        CLUSTER
+        + 'backfill = "old"\n'
+        + BACKFILL
+        + '[http]\nport = 8080\nmanagement_port = 8080\n[redis]\nurl = "unix:///r.sock"\n'
+        + '[topics.deals]\nkind = "event"\nsuppress = "raw"\nkeyless = "spread"\n'
+        + '[topics."*.eu"]\n[topics."*.us"]\n'
+        + f'[producers.a]\ntoken_sha256 = ["{DIGEST}", "{"cd" * 32}"]\nroles = ["view"]\n'
+    )
+    found = settings(tmp_path, text)
+    assert [policy.pattern for policy in found.topics] == ["deals", "*.eu", "*.us"]
+    assert found.producers["a"].roles == ("view",)
+
+
+def test_reload_takes_topics_and_producers_and_names_the_rest(tmp_path: Path) -> None:
+    old = settings(tmp_path, CLUSTER + "[topics.a]\n[producers.p]\n")
+    more = settings(tmp_path, CLUSTER + "[topics.b]\nmax_bytes = 5\n[producers.q]\n")
+    assert reloadable(old, more) == []
+    changed = CLUSTER.replace("a:1", "b:1") + BACKFILL + "[http]\nport = 1\n[auth]\nmode='token'\n"
+    assert reloadable(old, settings(tmp_path, changed)) == [
+        "http.port",
+        "auth.mode",
+        "clusters.main.bootstrap_servers",
+        "clusters.old",
+    ]
