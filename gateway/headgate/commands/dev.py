@@ -20,7 +20,7 @@ _EXAMPLES = """\
   headgate dev --fresh --state /tmp/headgate
                                      empty, data and logs in a folder of your choice
   headgate dev --config mine.toml    your sections over the sample configuration
-  headgate dev --json | head -1      one line for programs when all is ready
+  headgate dev --json > ready.json    one line for programs when all is ready
 """
 
 

@@ -15,8 +15,8 @@ def cache_directory(environment: Mapping[str, str]) -> Path:
     """Return the folder of this Kafka version: below $HEADGATE_CACHE, else the checkout's .cache,
     else (installed without a checkout) the user's cache."""
     name = f"kafka-{KAFKA_VERSION}"
-    if "HEADGATE_CACHE" in environment:
-        return Path(environment["HEADGATE_CACHE"]).absolute() / name
+    if chosen := environment.get("HEADGATE_CACHE"):
+        return Path(chosen).absolute() / name
     checkout = Path(__file__).resolve().parents[3]
     if (checkout / "pyproject.toml").exists():
         return checkout / ".cache" / name

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from headgate.devstack.processes import kill_session
+
 _LAUNCHER = Path(__file__).with_name("launch.py")
 
 
@@ -19,7 +21,7 @@ class StartError(Exception):
 
 
 class Child:
-    """A started process. Its session id is its pid, so that `kill` reaches what it started.
+    """A started process. Its session id is its pid: `kill` also reaches what it started.
 
     Start it from the main thread: the kernel's parent-death signal belongs to the thread that
     forked, not to the process.
@@ -74,10 +76,11 @@ class Child:
         self.kill()
 
     def kill(self) -> None:
-        """SIGKILL the whole process group and reap the process."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
-        self._process.wait()
+        """SIGKILL the whole session, the process first, and reap it."""
+        if self.exit_code is None:
+            self.signal(signal.SIGKILL)
+            self._process.wait()
+        kill_session(self.pid)
 
     def wait_until(self, ready: Callable[[], bool], deadline_s: float) -> None:
         """Poll `ready` until true. Raises StartError when the child ends or the time is over."""
