@@ -13,7 +13,8 @@ _MOST_TYPES = 64  # content types whose prepared state is kept; clients choose t
 class Digester:
     """Digests values of one policy.
 
-    fingerprint: of the policy, up to 64 bytes; it is the hash's key, so digests made under different policies never meet.
+    fingerprint: of the policy, up to 64 bytes; it is the hash's key, so digests made under
+    different policies never meet.
     """
 
     __slots__ = ("_key", "_states")

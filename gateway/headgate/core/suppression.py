@@ -36,8 +36,8 @@ class Scope:
     """The namespace of one topic in force: what was published under other rules says nothing.
 
     Compared by identity (one object for each topic in force), so that it is a cheap dict key.
-    fingerprint: changes when the
-    meaning of "the same content" changes (`policy.fingerprint`).  prefix: the option redis.namespace.
+    fingerprint: changes when the meaning of "the same content" does (`policy.fingerprint`).
+    prefix: the option redis.namespace.
     """
 
     topic: str

@@ -19,7 +19,7 @@ class Flight:
     settled: what must be sent again if no reply comes.  reserved: in order of arrival.
     """
 
-    __slots__ = ("_dropped", "_most", "_operations", "_places", "forgets", "reserved", "settled")
+    __slots__ = ("_dropped", "_forgets", "_most", "_operations", "_places", "reserved", "settled")
 
     def __init__(self, most_keys: int) -> None:
         self._most = most_keys
@@ -28,7 +28,7 @@ class Flight:
         self._operations: dict[bytes, bytes] = {}
         self.settled: list[tuple[Scope, bytes, bytes]] = []
         self.reserved: list[Waiting] = []
-        self.forgets: list[asyncio.Future[None]] = []
+        self._forgets: list[asyncio.Future[None]] = []
 
     def __bool__(self) -> bool:
         return bool(self._places)
@@ -57,6 +57,13 @@ class Flight:
         self.talk_to(scope)
         self._dropped.add(scope)
 
+    def address(self, to_drop: set[Scope], to_talk: set[Scope]) -> None:
+        """Take the namespaces to drop, and those to talk to, as far as there is room."""
+        while to_drop and self.room > 0:
+            self.drop(to_drop.pop())
+        while to_talk and self.room > 0:
+            self.talk_to(to_talk.pop())
+
     def add(self, scope: Scope, entry: bytes, operation: bytes) -> None:
         """Do this to the entry, after what was added for it before."""
         known = self._operations.get(entry)
@@ -75,7 +82,17 @@ class Flight:
             self.drop(scope)
         else:
             self.add(scope, entry, suppression.CLEAR)
-        self.forgets.append(done)
+        self._forgets.append(done)
+
+    def finish_forgets(self, error: Exception | None) -> None:
+        """Tell those who asked to forget that it is done, or why not."""
+        for done in self._forgets:
+            if done.done():
+                continue  # whoever asked waits no longer
+            if error is None:
+                done.set_result(None)
+            else:
+                done.set_exception(error)
 
     def reserve(self, queue: deque[Waiting], settlements: Settlements) -> None:
         """Take reservations in order of arrival, each behind the settlements of its key."""
@@ -84,8 +101,6 @@ class Flight:
         while queue and number < most and len(operations) < self._most:
             waiting = queue.popleft()
             entry, publish = waiting
-            if publish.dropped:
-                continue  # it ended for its client before its turn
             scope = publish.scope
             known = operations.get(entry)
             if known is None:

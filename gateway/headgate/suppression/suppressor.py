@@ -111,10 +111,10 @@ class Suppressor:
                 await self._connect()
                 await self._serve()
             except StoreError as error:
-                self._lost(error.reason, str(error))
+                self._lost(error)
             except Exception:  # the task's outermost frame: events must not wait for ever
                 _log.exception("suppression failed")
-                self._lost("internal", "internal error")
+                self._lost(StoreError("internal", "internal error"))
 
     async def _connect(self) -> None:
         self._breaker.probing()
@@ -144,12 +144,13 @@ class Suppressor:
         self._claims.answered(flight, call, reply, self._clock())
         return True
 
-    def _lost(self, reason: str, detail: str) -> None:
+    def _lost(self, error: StoreError) -> None:
+        detail = str(error)
         if self._breaker.state is State.CLOSED or self._trouble != detail:
             _log.warning("suppression: Redis is away: %s", detail)
         self._trouble = detail
         self._breaker.failed(self._clock())
-        self._claims.lost(reason)
+        self._claims.lost(error)
 
     async def _tick(self) -> None:
         while True:

@@ -37,10 +37,6 @@ class UnderWay:
         """It has a token and goes to its lane now."""
         self._young[publish.token] = publish
 
-    def add_unregistered(self, publish: Publish) -> None:
-        """It goes to its lane without Redis knowing."""
-        self._young[publish.token] = self.unregistered[publish.token] = publish
-
     def remove(self, token: bytes) -> None:
         """Its end is known (or it never began)."""
         if self._young.pop(token, None) is None and self._old.pop(token, None) is None:
