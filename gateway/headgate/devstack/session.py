@@ -62,6 +62,7 @@ def run_session(
         find_redis()  # fails before the downloads
         installation = prepare_kafka(environment, say)
         stack = DevStack(installation, options.state, _choose_ports(say))
+        stack.write_config(options.overlay, environment)
         return _run(stack, options, out, say)
 
 
@@ -71,7 +72,7 @@ def _run(stack: DevStack, options: Options, out: TextIO, say: Say) -> int:
     try:
         say("starting")
         stack.start_backends(say)
-        created = stack.configure(options.overlay)
+        created = stack.create_topics()
         say(f"  topics    {'created ' + ', '.join(created) if created else 'kept'}")
         stack.start_gateway()
         out.write(ready_line(stack) if options.is_json else ready_text(stack))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from headgate.config import load
 from headgate.devstack.broker import (
     STOP_GRACE_S,
     KafkaInstallation,
@@ -52,6 +53,7 @@ class DevStack:
         self.ingest = single_node(state / "ingest", ports.ingest)
         self.backfill = single_node(state / "backfill", ports.backfill)
         self.redis = RedisPlan(state / "redis", ports.redis)
+        self.config: Table = {}
 
     @property
     def config_file(self) -> Path:
@@ -68,6 +70,12 @@ class DevStack:
         """Metrics and the control plane."""
         return f"http://{LOOPBACK}:{self.ports.management}"
 
+    def write_config(self, overlay: Table, environment: Mapping[str, str]) -> None:
+        """Write the effective configuration. Raises ConfigError before anything is started."""
+        self.config = effective_config(overlay, self._addresses())
+        self.config_file.write_text(to_toml(self.config))
+        load(self.config_file, environment)
+
     def start_backends(self, say: Callable[[str], None]) -> None:
         """Start brokers and Redis together and wait for them. Raises StartError."""
         for name, plan in (("ingest", self.ingest), ("backfill", self.backfill)):
@@ -80,11 +88,10 @@ class DevStack:
             wait_for_node(self.children[name], plan)
             say(f"  {name:<9} {plan.bootstrap}")
 
-    def configure(self, overlay: Table) -> list[str]:
-        """Write the effective configuration and create its topics; return the new topics."""
-        config = effective_config(overlay, self._addresses())
-        self.config_file.write_text(to_toml(config))
-        return asyncio.run(create_missing(self.ingest.bootstrap, topics_to_create(config)))
+    def create_topics(self) -> list[str]:
+        """Create the topics of the configuration that are missing; return their names."""
+        topics = topics_to_create(self.config)
+        return asyncio.run(create_missing(self.ingest.bootstrap, topics))
 
     def start_gateway(self) -> None:
         """Start `headgate serve` and wait until it is ready. Raises StartError."""

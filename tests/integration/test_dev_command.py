@@ -1,0 +1,210 @@
+"""`headgate dev` as a real process: start, stop, kill -9, taken ports, own configuration."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from headgate.devstack.ports import LOOPBACK
+from kafka_log import end_offsets, read_log
+from stack import eventually
+
+pytestmark = pytest.mark.kafka
+
+FIELDS = {"gateway", "management", "ingest", "backfill", "redis", "config", "state", "pids"}
+DEAL = b'{"id": "2342565", "price": 199}'
+
+
+class Dev:
+    """A running `headgate dev --json`."""
+
+    def __init__(self, state: Path, *options: str) -> None:
+        self.progress = state.with_name(f"{state.name}.err")
+        command = [sys.executable, "-m", "headgate", "dev", "--json", "--state", str(state)]
+        with self.progress.open("ab") as errors:
+            self.process = subprocess.Popen(
+                [*command, *options], stdout=subprocess.PIPE, stderr=errors, cwd=state.parent
+            )
+
+    def ready(self) -> dict[str, Any]:
+        """Wait for the one line of JSON."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, self.progress.read_text()
+        parsed: dict[str, Any] = json.loads(line)
+        return parsed
+
+    def end(self, number: signal.Signals) -> int:
+        """Send a signal and wait for the exit code."""
+        self.process.send_signal(number)
+        code = self.process.wait(60)
+        assert self.process.stdout is not None
+        assert self.process.stdout.read() == b""
+        return code
+
+    def force_end(self) -> None:
+        """End it however it is."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(60)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+
+@pytest.fixture
+def start_dev(tmp_path: Path) -> Iterator[Callable[..., Dev]]:
+    """Start `headgate dev --json` on the test's state folder."""
+    with ExitStack() as ending:
+
+        def start(*options: str) -> Dev:
+            dev = Dev(tmp_path / "state", *options)
+            ending.callback(dev.force_end)
+            return dev
+
+        yield start
+
+
+def all_pids(ready: dict[str, Any]) -> list[int]:
+    return [pid for pids in ready["pids"].values() for pid in pids]
+
+
+def is_alive(pid: int) -> bool:
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+
+
+def post(gateway: str, topic: str, body: bytes) -> dict[str, Any]:
+    request = urllib.request.Request(f"{gateway}/v1/topics/{topic}/events", body)
+    request.add_header("Content-Type", "application/json")
+    request.add_header("Headgate-Producer", "tester")
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        outcome: dict[str, Any] = json.load(answer)
+        return outcome
+
+
+async def unchanged_deal(gateway: str) -> dict[str, Any]:
+    """Post the deal until it is answered `unchanged` (the quarantine is 1 s)."""
+
+    async def outcome() -> dict[str, Any] | None:
+        answered = await asyncio.to_thread(post, gateway, "deals", DEAL)
+        return answered if answered["outcome"] == "unchanged" else None
+
+    found = await eventually(outcome, 20)
+    assert found
+    return found
+
+
+async def test_start_post_stop_and_start_again(start_dev: Callable[..., Dev]) -> None:
+    dev = start_dev()
+    ready = dev.ready()
+    assert ready.keys() == FIELDS
+    assert ready["pids"].keys() == {"gateway", "ingest", "backfill", "redis"}
+    partitions = {name: len(end_offsets(ready["ingest"], name)) for name in ("deals", "clicks")}
+    assert partitions == {"deals": 12, "clicks": 6}
+    first = post(ready["gateway"], "deals", DEAL)
+    assert first["outcome"] == "published"
+    again = await unchanged_deal(ready["gateway"])
+    assert again["partition"] == first["partition"]
+    log = read_log(ready["ingest"], "deals")
+    assert (again["partition"], again["offset"]) == log[-1][:2]
+    assert {(one.key, one.value) for one in log} == {(b"2342565", DEAL)}
+
+    assert dev.end(signal.SIGTERM) == 0
+    assert not [pid for pid in all_pids(ready) if is_alive(pid)]
+
+    second = start_dev().ready()
+    assert read_log(second["ingest"], "deals") == log
+
+
+async def test_nothing_of_a_killed_run_is_left_after_the_next_start(
+    start_dev: Callable[..., Dev],
+) -> None:
+    dev = start_dev()
+    killed = dev.ready()
+    post(killed["gateway"], "deals", DEAL)
+    dev.end(signal.SIGKILL)
+    restarted = start_dev()
+    ready = restarted.ready()
+    assert not [pid for pid in all_pids(killed) if is_alive(pid)]
+    assert [one.value for one in read_log(ready["ingest"], "deals")] == [DEAL]
+    assert restarted.end(signal.SIGINT) == 0
+    assert not [pid for pid in all_pids(ready) if is_alive(pid)]
+
+    fresh = start_dev("--fresh").ready()
+    assert read_log(fresh["ingest"], "deals") == []
+
+
+@contextmanager
+def port_8080_taken() -> Iterator[None]:
+    """Listen on 8080, unless something else does already: the same to `headgate dev`."""
+    try:
+        server = socket.create_server((LOOPBACK, 8080))
+    except OSError:
+        yield
+        return
+    with server:
+        yield
+
+
+async def test_taken_ports_own_topics_and_demo(
+    start_dev: Callable[..., Dev], tmp_path: Path
+) -> None:
+    overlay = tmp_path / "mine.toml"
+    overlay.write_text('[topics.extra]\nkey = ["/id"]\nkind = "state"\n')
+    with port_8080_taken():
+        dev = start_dev("--config", str(overlay), "--demo")
+        ready = dev.ready()
+    assert ready["gateway"] != f"http://{LOOPBACK}:8080"
+    assert "port 8080 is taken" in dev.progress.read_text()
+    assert len(end_offsets(ready["ingest"], "extra")) == 6
+
+    def demo_producers() -> bool:
+        topics = ("orders", "deals", "clicks", "documents")
+        logs = (read_log(ready["ingest"], topic) for topic in topics)
+        found = {one.header("hg-producer") for log in logs for one in log}
+        return found == {b"checkout", b"deal-admin", b"web", b"archive"}
+
+    await eventually(demo_producers, 30)
+
+
+def test_second_run_on_a_state_folder_is_refused(start_dev: Callable[..., Dev]) -> None:
+    ready = start_dev().ready()
+    second = start_dev()
+    assert second.process.wait(30) == 1
+    assert "another `headgate dev` runs" in second.progress.read_text()
+    assert all(is_alive(pid) for pid in all_pids(ready))
+
+
+def test_end_of_a_child_ends_everything(start_dev: Callable[..., Dev]) -> None:
+    dev = start_dev()
+    ready = dev.ready()
+    psutil.Process(ready["pids"]["ingest"][0]).kill()
+    assert dev.process.wait(90) == 1
+    assert "ended by itself" in dev.progress.read_text()
+    assert not [pid for pid in all_pids(ready) if is_alive(pid)]
+
+
+def test_bad_configuration_is_refused_before_anything_starts(
+    start_dev: Callable[..., Dev], tmp_path: Path
+) -> None:
+    overlay = tmp_path / "bad.toml"
+    overlay.write_text('[topics.extra]\nkind = "sate"\n')
+    dev = start_dev("--config", str(overlay))
+    assert dev.process.wait(60) == 2
+    shown = dev.progress.read_text()
+    assert "topics.extra.kind" in shown
+    assert "starting" not in shown
