@@ -102,11 +102,13 @@ async def _check_redis(redis: RedisSettings) -> list[Finding]:
 
 async def _redis_config(client: Any) -> Mapping[str, str] | None:
     """CONFIG GET of what is judged; None where it is forbidden, as managed Redis does."""
+    found: dict[str, str] = {}
     try:
-        answer: Mapping[str, str] = await client.config_get("maxmemory-policy", "save")
+        for setting in ("maxmemory-policy", "save"):  # Redis before 7 takes one a call
+            found |= await client.config_get(setting)
     except (NoPermissionError, ResponseError):
         return None
-    return answer
+    return found
 
 
 def _said(failure: BaseException) -> str:

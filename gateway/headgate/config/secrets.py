@@ -1,19 +1,14 @@
 """Secrets are shown as stars; of a URL, only the password is one."""
 
-from urllib.parse import urlsplit, urlunsplit
+import re
 
 _STARS = "***"
 
 
 def masked(value: str) -> str:
     """The value as it may be shown."""
-    parts = urlsplit(value)
-    if not parts.scheme or not (parts.netloc or parts.path):
+    if "://" not in value:
         return _STARS
-    if "password=" in parts.query:
-        return urlunsplit(parts._replace(query=_STARS))
-    user, at, host = parts.netloc.rpartition("@")
-    if not at:
-        return value
-    name, colon, _password = user.partition(":")
-    return urlunsplit(parts._replace(netloc=f"{name}{colon}{_STARS if colon else ''}@{host}"))
+    # greedy up to the last @: a password may have one, and a / too, if it was not encoded
+    hidden = re.sub(r"://([^:/@]*):.*@", rf"://\1:{_STARS}@", value)
+    return re.sub(r"(password=)[^&]*", rf"\1{_STARS}", hidden)

@@ -1,0 +1,137 @@
+"""`headgate check`, `config` and `token`, called as the command line does."""
+
+import hashlib
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from headgate.cli import main
+from headgate.config import load
+from headgate.config.secrets import masked
+
+CONFIG = """
+[clusters.main]
+bootstrap_servers = "127.0.0.1:9"
+security_protocol = "SASL_SSL"
+sasl_mechanism = "PLAIN"
+sasl_username = "u"
+
+[redis]
+url = "redis://user:hush@127.0.0.1:9/0"
+
+[topics."orders.*"]
+key = ["/id"]
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HEADGATE_CLUSTERS__MAIN__SASL_PASSWORD", "hush")
+    file = tmp_path / "headgate.toml"
+    file.write_text(CONFIG)
+    return file
+
+
+def test_config_shows_values_origins_and_no_secret(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["config", "--config", str(config)]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r'^key = \["/id"\] +# headgate.toml:12$', shown, re.MULTILINE)
+    assert re.search(r"^port = 8080 +# default$", shown, re.MULTILINE)
+    assert re.search(r'^sasl_password = "\*\*\*" +# HEADGATE_CLUSTERS__MAIN__', shown, re.MULTILINE)
+    assert 'url = "redis://user:***@127.0.0.1:9/0"' in shown
+    assert "hush" not in shown
+
+
+def test_the_reference_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "--reference"]) == 0
+    assert "body_max_bytes = " in capsys.readouterr().out
+
+
+def test_what_config_prints_loads_to_the_same(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["config", "--config", str(config)])
+    copy = config.with_name("copy.toml")
+    copy.write_text(capsys.readouterr().out)
+    secrets = {
+        "HEADGATE_REDIS__URL": "redis://user:hush@127.0.0.1:9/0",
+        "HEADGATE_CLUSTERS__MAIN__SASL_PASSWORD": "hush",
+    }
+    assert load(copy, secrets) == load(config, secrets)
+
+
+def test_config_as_json(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "--config", str(config), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown['topics."orders.*".key'] == {"value": ["/id"], "origin": "headgate.toml:12"}
+    assert shown["http.tls_cert_file"] == {"value": None, "origin": "default"}
+
+
+def test_a_wrong_configuration_is_exit_code_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "headgate.toml"
+    file.write_text("[http]\nprot = 1\n")
+    assert main(["config", "--config", str(file)]) == 2
+    assert "http.prot" in capsys.readouterr().err
+    assert main(["check", "--config", str(file)]) == 2
+    assert "ERROR http.prot" in capsys.readouterr().out
+    assert main(["check", "--config", str(file), "--json"]) == 2
+    report = json.loads(capsys.readouterr().out)
+    assert report["ok"] is False
+    assert {each["subject"] for each in report["findings"]} >= {"http.prot"}
+
+
+def test_check_without_connections(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--config", str(config)]) == 0
+    assert capsys.readouterr().out.startswith("OK    configuration: ")
+
+
+def test_strict_makes_warnings_count(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HEADGATE_HTTP__HOST", "0.0.0.0")
+    assert main(["check", "--config", str(config)]) == 0
+    assert main(["check", "--config", str(config), "--strict"]) == 1
+    shown = capsys.readouterr().out
+    assert "WARN  auth.mode: " in shown
+    assert "      fix: Set auth.mode" in shown
+
+
+def test_a_token_fits_the_line_that_is_printed_with_it(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["token", "checkout.eu"]) == 0
+    shown = capsys.readouterr().out
+    (token,) = re.findall(r"^# (hg_\S{43})$", shown, re.MULTILINE)
+    config.write_text(CONFIG + shown)
+    producer = load(config, {"HEADGATE_CLUSTERS__MAIN__SASL_PASSWORD": "p"}).producers[
+        "checkout.eu"
+    ]
+    assert producer.token_sha256 == (hashlib.sha256(token.encode()).hexdigest(),)
+    main(["token", "checkout.eu"])
+    assert token not in capsys.readouterr().out
+
+
+def test_a_bad_producer_name_is_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["token", "a b"]) == 2
+    assert '"a b"' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("hush", "***"),
+        ("redis://h:1/0", "redis://h:1/0"),
+        ("redis://:hush@h:1", "redis://:***@h:1"),
+        ("rediss://u:hu@sh@h:1", "rediss://u:***@h:1"),
+        ("unix:///r.sock?password=hush", "unix:///r.sock?password=***"),
+        ("p:ss", "***"),
+    ],
+)
+def test_masking(value: str, shown: str) -> None:
+    assert masked(value) == shown
