@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from headgate.backends.options import LaneLimits
 from headgate.core.outcome import Reason
@@ -31,6 +32,11 @@ async def load(
             if world.lanes.refusal(world.state(topic), partition) is None:
                 world.put(topic, partition, size=300)
         await asyncio.sleep(0.01)
+
+
+def delete_topic(bootstrap: str, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})  # must outlive the call
+    admin.delete_topics([topic])[topic].result(30)
 
 
 async def check_log(world: RunningLanes, bootstrap: str, topic: str) -> None:
@@ -253,7 +259,7 @@ async def test_deleted_and_recreated_topic(kafka: RunningBroker, topic_name: str
         old = world.state(topic_name)
         world.put(topic_name, 0)
         await world.all_ended()
-        await asyncio.to_thread(kafka.delete_topic, topic_name)
+        await asyncio.to_thread(delete_topic, kafka.bootstrap, topic_name)
         orphans = [world.put(topic_name, partition) for partition in (0, 0, 1, 2)]
         await eventually(lambda: world.topics.get(topic_name) is None, 15)
         await eventually(lambda: world.history.all_ended(orphans), 15)
@@ -262,11 +268,13 @@ async def test_deleted_and_recreated_topic(kafka: RunningBroker, topic_name: str
         await world.all_ended()
         assert world.history.failures[late].reason is Reason.UNKNOWN_TOPIC
         await asyncio.to_thread(kafka.create_topic, topic_name, 2)
-        await eventually(lambda: world.topics.get(topic_name) is not None, 15)
+        assert world.topics.why_missing(topic_name).reason is Reason.UNKNOWN_TOPIC
+        await eventually(lambda: world.topics.get(topic_name) is not None, 5)
         new = world.state(topic_name)
         assert (new.partitions, new.topic_id != old.topic_id) == (2, True)
         assert changes == [(old, None), (None, new)]
-        world.history.offsets.clear()  # they went with the old topic
+        world.history.made.clear()  # they went with the old topic
+        world.history.offsets.clear()
         again = [world.put(topic_name, partition) for partition in (0, 1, 0)]
         await world.all_ended()
         assert all(one in world.history.offsets for one in again)

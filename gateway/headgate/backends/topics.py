@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 REFRESH_MS = 10_000
 _RETRY_S = 1.0  # while a cluster does not answer
-_PAUSE_S = 0.2  # between two refreshes that were asked for
+_PAUSE_S = 0.5  # between two refreshes that were asked for
 _START_S = 5.0
 _END_S = 3.0
 RETRY_AFTER_S = 2
@@ -66,8 +66,13 @@ class KafkaTopics:
         return [self._states[name] for name in sorted(self._states)]
 
     def why_missing(self, topic: str) -> Failure:
-        """Say why `get` knows no such topic: it is unknown, or its cluster has not answered yet."""
+        """Say why `get` knows no such topic: it is unknown, or its cluster has not answered yet.
+
+        A topic that was just created is read soon after somebody asked for it.
+        """
         cluster = self._wanted(topic)
+        if cluster is not None:
+            self.refresh_soon(cluster)
         if cluster in self._readings and not self._readings[cluster].was_read:
             detail = f"cluster {cluster} has not answered since the start"
             return Failure(Reason.KAFKA_UNAVAILABLE, detail, retry_after_s=RETRY_AFTER_S)
@@ -82,7 +87,7 @@ class KafkaTopics:
         return self._readings[cluster].detail
 
     def refresh_soon(self, cluster: str | None = None) -> None:
-        """Read again now (at most every 0.2 s), from one cluster or all."""
+        """Read again now (at most every 0.5 s), from one cluster or all."""
         for name, reading in self._readings.items():
             if cluster in (None, name):
                 reading.asked.set()

@@ -1,0 +1,118 @@
+"""The small decisions of lanes: what an error means, who is guilty, which codec, which topics."""
+
+from __future__ import annotations
+
+import random
+from io import BytesIO
+
+import pytest
+from aiokafka import errors
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.backends.halving import Halving
+from headgate.backends.metadata import TopicFacts, TopicsAnswer
+from headgate.backends.options import ClusterOptions, check_codec
+from headgate.backends.refusals import INVALID_RECORD, Fate, classify, learn_error_codes, refusal
+from headgate.backends.wire import Reader
+from headgate.core.outcome import Reason
+
+
+@pytest.mark.parametrize(
+    ("error", "attempts", "fate", "reason"),
+    [
+        (errors.MessageSizeTooLargeError(), 1, Fate.REFUSED, Reason.TOO_LARGE),
+        (errors.InvalidTimestampError(), 1, Fate.REFUSED, Reason.TIMESTAMP_OUT_OF_RANGE),
+        (errors.TopicAuthorizationFailedError("t"), 1, Fate.REFUSED, Reason.BROKER_REFUSED),
+        # The first attempt's answer was lost, so the second one's says nothing about it.
+        (errors.MessageSizeTooLargeError(), 2, Fate.UNDECIDED, Reason.UNKNOWN),
+        (errors.OutOfOrderSequenceNumber(), 2, Fate.UNDECIDED, Reason.UNKNOWN),
+        (errors.OutOfOrderSequenceNumber(), 1, Fate.RESEND, Reason.BROKER_REFUSED),
+        (errors.ProducerFenced(), 1, Fate.RESEND, Reason.BROKER_REFUSED),
+        # The broker reports it when something broke inside, also after an append.
+        (errors.UnknownError(), 1, Fate.UNDECIDED, Reason.UNKNOWN),
+        (errors.KafkaError(), 1, Fate.UNDECIDED, Reason.UNKNOWN),
+        (errors.KafkaError(), 0, Fate.RESEND, Reason.KAFKA_UNAVAILABLE),
+    ],
+)
+def test_classify(error: BaseException, attempts: int, fate: Fate, reason: Reason) -> None:
+    verdict = classify(error, attempts)
+    assert (verdict.fate, verdict.reason) == (fate, reason)
+    assert verdict.label == type(error).__name__
+
+
+def test_invalid_record_is_told_from_an_unknown_error() -> None:
+    learn_error_codes()
+    verdict = classify(errors.for_code(INVALID_RECORD)(), 1)
+    assert (verdict.fate, verdict.label) == (Fate.REFUSED, "InvalidRecordError")
+    assert "InvalidRecordError" in refusal(verdict, 1, 2).detail
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=300), st.randoms(use_true_random=False))
+def test_halving_finds_exactly_the_guilty(guilty: list[bool], dice: random.Random) -> None:
+    queue, published, refused, batches = list(enumerate(guilty)), [], [], 0
+    halving = Halving()
+    while queue:
+        batches += 1
+        batch = queue[: min(halving.cap, dice.randrange(1, 400))]
+        if not any(is_guilty for _, is_guilty in batch):
+            published += [number for number, _ in batch]
+            del queue[: len(batch)]
+            halving.accepted(len(batch))
+        elif halving.refused(len(batch)):
+            refused.append(queue.pop(0)[0])
+    assert published == [number for number, is_guilty in enumerate(guilty) if not is_guilty]
+    assert refused == [number for number, is_guilty in enumerate(guilty) if is_guilty]
+
+
+def test_halving_is_cheap_for_one_guilty_record_of_many() -> None:
+    queue, batches, halving = [False] * 700 + [True] + [False] * 1300, 0, Halving()
+    while queue:
+        batches += 1
+        count = min(halving.cap, len(queue))
+        if not any(queue[:count]):
+            del queue[:count]
+            halving.accepted(count)
+        elif halving.refused(count):
+            del queue[0]
+    assert batches < 50
+    assert halving.cap > 10**9
+
+
+def test_unusable_codec_is_named_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_codec("main", "zstd")
+    check_codec("main", "none")
+    with pytest.raises(ValueError, match=r"clusters\.main\.compression must be one of none"):
+        check_codec("main", "brotli")
+    monkeypatch.setattr("aiokafka.codec.has_zstd", lambda: False)  # cramjam is not installed
+    with pytest.raises(ValueError, match="needs the package cramjam"):
+        check_codec("main", "zstd")
+
+
+@pytest.mark.parametrize(
+    ("delivery_ms", "request_ms"), [(120_000, 30_000), (20_000, 10_000), (500, 1_000)]
+)
+def test_two_requests_fit_into_the_delivery_timeout(delivery_ms: int, request_ms: int) -> None:
+    assert ClusterOptions("x", delivery_timeout_ms=delivery_ms).request_timeout_ms == request_ms
+
+
+def test_topics_answer_is_decoded() -> None:
+    # Built by hand from MetadataResponse.json, version 12.
+    partition = b"\0\0" + b"\0\0\0\1" + b"\0\0\0\2" + b"\0\0\0\3"
+    partition += b"\3" + b"\0\0\0\1\0\0\0\2" + b"\2" + b"\0\0\0\1" + b"\1" + b"\0"
+    topic = b"\0\5" + b"\3ab" + b"0123456789abcdef" + b"\0" + b"\2" + partition
+    topic += b"\x80\0\0\0" + b"\0"
+    broker = b"\0\0\0\1" + b"\2h" + b"\0\0\x23\x84" + b"\0" + b"\1\7\2xy"
+    body = b"\0\0\0\0" + b"\2" + broker + b"\2c" + b"\0\0\0\1" + b"\2" + topic + b"\0"
+    expected = TopicFacts(5, b"0123456789abcdef", 1, 2)
+    assert TopicsAnswer.decode(BytesIO(body)).topics == {"ab": expected}
+
+
+@given(st.integers(min_value=0, max_value=2**35))
+def test_varint(number: int) -> None:
+    encoded, rest = bytearray(), number
+    while rest > 0x7F:
+        encoded.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    encoded.append(rest)
+    assert Reader(bytes(encoded)).varint() == number
