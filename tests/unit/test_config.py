@@ -207,3 +207,16 @@ def test_origins_tell_the_line_in_every_spelling(tmp_path: Path) -> None:
     assert origins["http.port"] == "headgate.toml:2"
     assert origins["clusters.main.bootstrap_servers"] == "headgate.toml:4"
     assert origins['topics."orders.*".key'] == "headgate.toml:6"
+
+
+def test_a_value_with_line_ends_stays_on_its_line(tmp_path: Path) -> None:
+    (problem,) = problems(tmp_path, MINIMAL + '[http]\nport = "a\\nb"\n')
+    assert '"a\\nb"; expected' in problem
+
+
+def test_a_secret_file_may_end_in_a_line_end_only(tmp_path: Path) -> None:
+    secret = tmp_path / "password"
+    secret.write_text(" a b \n")
+    sasl = 'security_protocol = "SASL_SSL"\nsasl_mechanism = "PLAIN"\nsasl_username = "u"\n'
+    text = MINIMAL + sasl + f'sasl_password_file = "{secret}"\n'
+    assert settings(tmp_path, text).clusters["main"].sasl_password == " a b "

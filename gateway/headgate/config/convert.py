@@ -55,7 +55,7 @@ def _words(option: Option, kind: Any) -> str:
         return " or ".join(shown(each) for each in get_args(kind))
     if kind is int:
         return f"an integer from {option.about.least} to {option.about.most}"
-    return "true or false" if kind is bool else "text"
+    return "text"
 
 
 def _list(option: Option, kind: Any, value: Any, *, is_text: bool) -> tuple[Any, ...]:
@@ -80,8 +80,6 @@ def _listed(text: str) -> list[Any]:
 def _single(option: Option, kind: Any, value: Any, *, is_text: bool) -> Any:
     if kind is int:
         return _integer(option, value, is_text=is_text)
-    if kind is bool:
-        return _boolean(option, value, is_text=is_text)
     if not isinstance(value, str) or (get_origin(kind) is Literal and value not in get_args(kind)):
         raise BadValueError(expected(option))
     return value
@@ -104,11 +102,3 @@ def _parsed_integer(text: str) -> Any:
         return int(text)  # like TOML, takes 10_000
     except ValueError:
         return text
-
-
-def _boolean(option: Option, value: Any, *, is_text: bool) -> bool:
-    if is_text and isinstance(value, str):
-        value = {"true": True, "false": False}.get(value.lower(), value)
-    if not isinstance(value, bool):
-        raise BadValueError(expected(option))
-    return value

@@ -1,5 +1,6 @@
 """What is wrong with a configuration, said so that it can be put right without the source."""
 
+import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -40,7 +41,7 @@ def shown(value: Any, *, secret: bool = False) -> str:
     """A value as it appears in an error: quoted text, shortened, secrets hidden."""
     if secret:
         return "a hidden value"
-    text = f'"{value}"' if isinstance(value, str) else toml_text(value)
+    text = toml_text(value)
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
 
 
@@ -49,8 +50,7 @@ def toml_text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return f'"{escaped}"'
+        return json.dumps(value, ensure_ascii=False)  # its escapes are TOML's, too
     if isinstance(value, list | tuple):
         return f"[{', '.join(toml_text(each) for each in value)}]"
     if isinstance(value, dict):

@@ -149,12 +149,12 @@ class ClusterSettings:
     lane_stall_ms: Annotated[
         int,
         about(
-            "A lane without acknowledgement for so long, of a cluster that answers nothing, "
-            "answers 503 at once.",
+            "A lane without acknowledgement for so long answers 503 at once; "
+            "5 s are enough where the whole cluster is silent.",
             least=100,
             most=_DAY_MS,
         ),
-    ] = 5000
+    ] = 15_000  # losing a leader stalls acknowledgements for 4-11 s and then goes on
     metadata_refresh_ms: Annotated[
         int, about("How often topics and their limits are read again.", least=100, most=_DAY_MS)
     ] = 10_000
