@@ -10,7 +10,7 @@ from importlib import import_module
 from headgate.commands import USAGE, CommandError
 from headgate.config.errors import ConfigError
 
-COMMANDS = ("dev", "check", "config", "token")  # modules of headgate.commands
+COMMANDS = ("dev", "serve", "check", "config", "token", "worker")  # modules of headgate.commands
 
 _EXAMPLES = """examples:
   headgate dev                            Kafka, Redis and the gateway on this machine

@@ -15,12 +15,12 @@ from aiohttp import web
 
 from headgate.core.outcome import Failure, Reason
 from headgate.core.topic import TopicState
+from headgate.edge.admin import REMOTE_HEADER
 from headgate.edge.problems import problem_response
 from headgate.health import Readiness
 from headgate.stats.snapshot import Snapshot, decode
 
 PARENT_SOCKET = "parent.sock"
-REMOTE_HEADER = "X-Headgate-Remote"  # the client behind a forwarded request; from workers only
 _CALL_TIMEOUT = aiohttp.ClientTimeout(total=10)
 _HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "te", "upgrade"})
 _OURS = frozenset({"content-length", "date", "server"})  # aiohttp sets them anew
@@ -90,7 +90,6 @@ async def unix_site(app: web.Application, path: Path) -> AsyncIterator[None]:
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:
-        path.unlink(missing_ok=True)  # a worker that was killed leaves its socket behind
         await web.UnixSite(runner, str(path)).start()
         yield
     finally:

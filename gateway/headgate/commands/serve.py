@@ -1,0 +1,43 @@
+"""`headgate serve`: the gateway."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+from pathlib import Path
+
+from headgate.commands import FAILED, CommandError, Subparsers, add_command
+
+_EXAMPLES = """  headgate serve --config headgate.toml
+  headgate serve --config headgate.toml --workers 3
+
+signals: TERM and INT drain and end it (twice: at once), HUP reloads topics and producers
+exit codes: 0 drained, 1 failed, 2 the configuration cannot be used"""
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add `serve` to the commands."""
+    purpose = "take events over HTTP and publish them to Kafka"
+    parser = add_command(subparsers, "serve", purpose, _EXAMPLES)
+    parser.add_argument("--config", required=True, type=Path, metavar="F", help="the TOML file")
+    parser.add_argument(
+        "--workers", metavar="N", help="processes that share the port (over http.workers)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until a signal ends it; return the exit code. Raises ConfigError."""
+    from headgate import logs  # slow to import
+    from headgate.config import load
+    from headgate.ports import PortTakenError
+    from headgate.workers import Start, serve
+
+    environ = dict(os.environ)
+    if args.workers is not None:
+        environ["HEADGATE_HTTP__WORKERS"] = args.workers
+    logs.configure(load(args.config, environ).logs)
+    try:
+        return asyncio.run(serve(Start(args.config, environ)))
+    except PortTakenError as error:
+        raise CommandError(str(error), FAILED) from error

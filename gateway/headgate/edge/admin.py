@@ -1,0 +1,191 @@
+"""The management port: metrics, health, and the control plane's pages (2-contract, section 6)."""
+
+import base64
+import binascii
+import logging
+import socket
+import time
+from collections import deque
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from headgate.core.outcome import Failure, Reason
+from headgate.core.policy import PolicyTable
+from headgate.core.topic import TopicState
+from headgate.edge import views
+from headgate.edge.auth import Authenticator, Identity
+from headgate.edge.instance import Instance
+from headgate.edge.problems import problem_response
+from headgate.edge.shown import iso
+from headgate.stats.exposition import CONTENT_TYPE, render
+
+log = logging.getLogger("headgate.changes")
+
+REMOTE_HEADER = "X-Headgate-Remote"  # the client behind a worker's request; from the socket only
+_CHANGES_KEPT = 200
+
+
+class RefusedError(Exception):
+    """Ends a request with a problem document."""
+
+    def __init__(self, reason: Reason, detail: str) -> None:
+        super().__init__(detail)
+        self.failure = Failure(reason, detail)
+
+
+class Admin:
+    """The pages. callers: who may do what; replaced at a reload."""
+
+    def __init__(self, instance: Instance, callers: Authenticator) -> None:
+        self._instance = instance
+        self.callers = callers
+        self._changes: deque[dict[str, Any]] = deque(maxlen=_CHANGES_KEPT)
+
+    # ---- health and metrics: for probes and scrapers, without credentials
+
+    async def live(self, _request: web.Request) -> web.Response:
+        """200 while the parent runs."""
+        return web.json_response({"status": "live"})
+
+    async def ready(self, request: web.Request) -> web.Response:
+        """200 or 503, with the worst state of each dependency that any worker sees."""
+        health = self._instance.health()
+        page = {
+            "status": health.status,
+            "dependencies": health.dependencies,
+            "workers": health.workers,
+        }
+        return _json(request, page, 200 if health.is_ready else 503)
+
+    async def metrics(self, _request: web.Request) -> web.Response:
+        """Prometheus text of all workers together."""
+        await self._instance.refresh()
+        text = render(self._instance.figures.total(), time.time())
+        return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
+
+    # ---- producers and topics
+
+    async def producers(self, request: web.Request) -> web.Response:
+        """All producers."""
+        self._identify(request, "view")
+        await self._instance.refresh()
+        figures, rates = self._instance.figures.total(), self._instance.rates
+        configured = self._instance.settings.producers
+        rows = views.producers(figures, rates, configured, time.time())
+        return _json(request, {"producers": rows})
+
+    async def producer(self, request: web.Request) -> web.Response:
+        """One producer."""
+        self._identify(request, "view")
+        await self._instance.refresh()
+        name = request.match_info["name"]
+        figures = self._instance.figures.total()
+        seen = {pair.producer for pair in figures.details}
+        if name not in seen and name not in self._instance.settings.producers:
+            raise RefusedError(Reason.NOT_FOUND, f"no producer {name!r} is configured or was seen")
+        return _json(request, views.producer(name, figures, self._instance.rates, time.time()))
+
+    async def topics(self, request: web.Request) -> web.Response:
+        """All topics that exist and that a policy matches."""
+        self._identify(request, "view")
+        await self._instance.refresh()
+        states = self._instance.topics()
+        table = PolicyTable(self._instance.settings.topics)
+        policies = {name: policy for name in states if (policy := table.match(name)) is not None}
+        figures = self._instance.figures.total()
+        rows = views.topics(states, policies, figures, self._instance.rates, time.time())
+        return _json(request, {"topics": rows})
+
+    async def topic(self, request: web.Request) -> web.Response:
+        """One topic."""
+        self._identify(request, "view")
+        await self._instance.refresh()
+        name = request.match_info["topic"]
+        state, policy = self._topic(name)
+        figures = self._instance.figures.total()
+        return _json(
+            request, views.topic(state, policy, figures, self._instance.rates, time.time())
+        )
+
+    # ---- changes
+
+    async def forget(self, request: web.Request) -> web.Response:
+        """Drop suppression state, so that the next event of the key (or of all) is published."""
+        caller = self._identify(request, "operate")
+        name = request.match_info["topic"]
+        _, policy = self._topic(name)
+        if policy.suppress == "off":
+            raise RefusedError(Reason.MALFORMED, f"topic {name!r} does not suppress")
+        key = _key(request)
+        failed = await self._instance.forget(name, key)
+        if failed is not None:
+            return problem_response(failed, request_id_of(request))
+        shown = None if key is None else key.decode("utf-8", "backslashreplace")
+        self._changed(request, caller, "forget", {"topic": name, "key": shown})
+        return _json(request, {"forgotten": {"topic": name, "key": shown}})
+
+    async def changes(self, request: web.Request) -> web.Response:
+        """The newest changes made here since the start, newest first."""
+        self._identify(request, "view")
+        return _json(request, {"changes": list(reversed(self._changes))})
+
+    def _changed(
+        self, request: web.Request, caller: Identity, what: str, fields: dict[str, Any]
+    ) -> None:
+        remote = _remote(request) or "unix socket"
+        change = {"at": iso(time.time()), "who": caller.name, "remote": remote, "what": what}
+        self._changes.append(change | fields)
+        log.info("change: %s by %s", what, caller.name, extra={"remote": remote, **fields})
+
+    def _topic(self, name: str) -> tuple[TopicState, Any]:
+        state = self._instance.topics().get(name)
+        policy = PolicyTable(self._instance.settings.topics).match(name)
+        if state is None or policy is None:
+            raise RefusedError(Reason.UNKNOWN_TOPIC, f"no topic {name!r} is served here")
+        return state, policy
+
+    def _identify(self, request: web.Request, role: str) -> Identity:
+        headers = {name.lower(): value for name, value in request.raw_headers}
+        found = self.callers.identify(headers, _remote(request))
+        if isinstance(found, Failure):
+            raise RefusedError(found.reason, found.detail)
+        if role not in found.roles:
+            detail = f"this needs the role {role!r}"
+            if self._instance.settings.auth.mode == "none":
+                detail += '; with auth.mode = "none" changes are allowed from loopback only'
+            raise RefusedError(Reason.FORBIDDEN, detail)
+        return found
+
+
+def request_id_of(request: web.Request) -> str:
+    """The client's X-Request-Id where it is fit to be sent back, else nothing."""
+    given = request.headers.get("X-Request-Id", "")
+    return given if 0 < len(given) <= 128 and given.isascii() and given.isprintable() else ""
+
+
+def _remote(request: web.Request) -> str | None:
+    """The client's address; behind a worker (on the unix socket) the one that the worker saw."""
+    connection = request.transport.get_extra_info("socket") if request.transport else None
+    if connection is not None and connection.family == socket.AF_UNIX:
+        return request.headers.get(REMOTE_HEADER)
+    return request.remote or "unknown"
+
+
+def _key(request: web.Request) -> bytes | None:
+    """?key= as UTF-8 text, or ?key_base64=; None when neither is given."""
+    encoded = request.query.get("key_base64")
+    if encoded is not None:
+        try:
+            return base64.b64decode(encoded, validate=True)
+        except binascii.Error as error:
+            raise RefusedError(Reason.MALFORMED, f"key_base64: {error}") from error
+    text = request.query.get("key")
+    return None if text is None else text.encode()
+
+
+def _json(request: web.Request, page: object, status: int = 200) -> web.Response:
+    pretty = orjson.OPT_INDENT_2 if "pretty" in request.query else 0
+    body = orjson.dumps(page, option=pretty) + b"\n"
+    return web.Response(body=body, status=status, content_type="application/json")

@@ -1,0 +1,119 @@
+"""What the control plane shows of producers and topics: plain functions from figures to JSON."""
+
+from collections.abc import Iterable, Mapping
+
+from headgate.core.policy import TopicPolicy
+from headgate.core.topic import TopicState
+from headgate.edge import shown
+from headgate.edge.shown import TOP_KEYS, Json
+from headgate.stats.fleet import Rates
+from headgate.stats.snapshot import Pair, Snapshot, recent
+
+_TOP_KEYS_LISTED = 3
+
+
+def producers(figures: Snapshot, rates: Rates, configured: Iterable[str], now: float) -> list[Json]:
+    """All producers that are configured or were seen, by name. now: seconds since 1970."""
+    names = sorted({*configured, *(pair.producer for pair in figures.details)})
+    return [_producer(name, figures, rates, now, _TOP_KEYS_LISTED) for name in names]
+
+
+def producer(name: str, figures: Snapshot, rates: Rates, now: float) -> Json:
+    """One producer with its topics, top keys and recent rejects."""
+    page = _producer(name, figures, rates, now, TOP_KEYS)
+    for topic_page in page["topics"]:
+        detail = figures.details[Pair(name, topic_page["topic"])]
+        topic_page["recent_rejects"] = [shown.reject(each) for each in reversed(detail.rejects)]
+    return page
+
+
+def _producer(name: str, figures: Snapshot, rates: Rates, now: float, keys: int) -> Json:
+    pairs = sorted(pair for pair in figures.details if pair.producer == name)
+    last = shown.last_seen(figures.details[pair] for pair in pairs)
+    rate = shown.total_rate(rates.rate(pair) for pair in pairs)
+    window = shown.windows((figures.details[pair] for pair in pairs), now)
+    return {
+        "producer": name,
+        "events_per_s": round(rate.events, 3),
+        "bytes_per_s": round(rate.bytes, 1),
+        "last_seen": shown.iso(last),
+        "ratios": shown.ratios(window),
+        "topics": [
+            {"topic": pair.topic} | _pair(pair, figures, rates, now, keys) for pair in pairs
+        ],
+    }
+
+
+def _pair(pair: Pair, figures: Snapshot, rates: Rates, now: float, keys: int) -> Json:
+    detail = figures.details[pair]
+    rate = rates.rate(pair)
+    window = recent(detail, now)
+    return {
+        "events_per_s": round(rate.events, 3),
+        "bytes_per_s": round(rate.bytes, 1),
+        "last_seen": shown.iso(detail.last_seen),
+        "events_total": _totals(figures, pair),
+        "window": shown.window_of(window, now),
+        "size_bytes": shown.sizes(window.sketched),
+        "ratios": shown.ratios(window),
+        "keys": shown.keys(window.sketched, keys),
+    }
+
+
+def topics(
+    states: Mapping[str, TopicState],
+    policies: Mapping[str, TopicPolicy],
+    figures: Snapshot,
+    rates: Rates,
+    now: float,
+) -> list[Json]:
+    """All topics that a policy matches, by name. policies: by topic name."""
+    return [
+        topic(states[name], policies[name], figures, rates, now, _TOP_KEYS_LISTED)
+        for name in sorted(states)
+        if name in policies
+    ]
+
+
+def topic(
+    state: TopicState,
+    policy: TopicPolicy,
+    figures: Snapshot,
+    rates: Rates,
+    now: float,
+    keys: int = TOP_KEYS,
+) -> Json:
+    """One topic: policy in force, what Kafka says, rates, sizes, keys and skew."""
+    pairs = sorted(pair for pair in figures.details if pair.topic == state.name)
+    window = shown.windows((figures.details[pair] for pair in pairs), now)
+    rate = shown.total_rate(rates.rate(pair) for pair in pairs)
+    return {
+        "topic": state.name,
+        "policy": {name: getattr(policy, name) for name in policy.__slots__},
+        "partitions": state.partitions,
+        "kafka": {
+            "cluster": state.cluster,
+            "max_message_bytes": state.max_message_bytes,
+            "cleanup_policy": state.cleanup_policy,
+            "retention_ms": state.retention_ms,
+            "replication_factor": state.replication_factor,
+            "min_insync_replicas": state.min_insync_replicas,
+        },
+        "events_per_s": round(rate.events, 3),
+        "bytes_per_s": round(rate.bytes, 1),
+        "producers": [pair.producer for pair in pairs],
+        "window": shown.window_of(window, now),
+        "size_bytes": shown.sizes(window.sketched),
+        "ratios": shown.ratios(window),
+        "keys": shown.keys(window.sketched, keys),
+        "skew": shown.skew(window.sketched, state.partitions),
+    }
+
+
+def _totals(figures: Snapshot, pair: Pair) -> Json:
+    totals: dict[str, int] = {}
+    for labels, count in figures.counters.get("headgate_events_total", {}).items():
+        if labels[:2] == pair:
+            name = f"{labels[2]}:{labels[3]}" if labels[3] else labels[2]
+            totals[name] = int(count)
+    return totals

@@ -1,0 +1,140 @@
+"""What the parent knows of all workers: figures, rates, readiness; read from them every second."""
+
+import asyncio
+import itertools
+import logging
+import platform
+import signal
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from headgate import __version__
+from headgate.config import Settings
+from headgate.control import WorkerState, WorkerUnreachableError
+from headgate.core.outcome import Failure, Reason
+from headgate.core.topic import TopicState
+from headgate.stats.fleet import Fleet, Rates
+from headgate.worker_process import WorkerProcess
+
+log = logging.getLogger(__name__)
+
+_POLL_S = 1.0
+_DETAILS_EVERY = 5  # polls: sketches are some 20 KiB a producer and topic
+
+
+class Health(NamedTuple):
+    """The whole instance's readiness, as /ready shows it."""
+
+    is_ready: bool
+    status: str
+    dependencies: dict[str, dict[str, object]]
+    workers: dict[str, int]
+
+
+class Overview:
+    """Implements `edge.instance.Instance`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.workers: Sequence[WorkerProcess] = ()
+        self.figures = Fleet()
+        self.rates = Rates()
+        self.is_draining = False
+        self.reloaded = 0.0  # monotonic seconds of the last reload
+        self._states: dict[int, WorkerState] = {}
+        self._reading = asyncio.Lock()
+        self._details_read = 0.0
+        build = (__version__, platform.python_version())
+        self.figures.set("headgate_build_info", build, 1)
+        self.figures.count("headgate_worker_restarts_total", by=0)
+
+    async def poll(self) -> None:
+        """Read all workers again and again, until cancelled."""
+        for number in itertools.count():
+            try:
+                await self._read(with_details=number % _DETAILS_EVERY == 0)
+            except Exception:
+                log.exception("reading the workers failed")
+            await asyncio.sleep(_POLL_S)
+
+    async def refresh(self) -> None:
+        """Have figures that are not older than a second, details included."""
+        if time.monotonic() - self._details_read > _POLL_S:
+            await self._read(with_details=True)
+
+    def worker_died(self, pid: int) -> None:
+        """A worker's process has ended: keep its last figures."""
+        self.figures.retire(pid)
+        self._states.pop(pid, None)
+
+    def worker_restarted(self) -> None:
+        """Another process took its place."""
+        self.figures.count("headgate_worker_restarts_total")
+
+    def topics(self) -> dict[str, TopicState]:
+        """The topics that the workers see, by name."""
+        return {topic.name: topic for state in self._states.values() for topic in state.topics}
+
+    def health(self) -> Health:
+        """Ready when every worker that runs is; a worker that starts takes no requests yet."""
+        states = list(self._states.values())
+        up, wanted = len(states), len(self.workers)
+        ready = bool(states) and all(state.readiness.is_ready for state in states)
+        draining = self.is_draining or any(state.readiness.draining for state in states)
+        dependencies: dict[str, dict[str, object]] = {}
+        for state in states:
+            for one in state.readiness.dependencies:
+                if one.name not in dependencies or not one.ok:  # the worst that any worker sees
+                    shown = {"ok": one.ok, "required": one.required, "detail": one.detail}
+                    dependencies[one.name] = shown
+        well = up == wanted and all(each["ok"] for each in dependencies.values())
+        status = "ready" if well else "degraded"
+        if draining or not ready:
+            status = "draining" if draining else "not ready"
+        is_ready = ready and not draining
+        return Health(is_ready, status, dependencies, {"up": up, "wanted": wanted})
+
+    async def forget(self, topic: str, key: bytes | None) -> Failure | None:
+        """Have one worker drop the suppression state: it is in Redis, shared by all."""
+        for worker in self.workers:
+            client = worker.client
+            if client is None:
+                continue
+            try:
+                return await client.forget(topic, key)
+            except WorkerUnreachableError:
+                continue  # forgetting twice does no harm: ask the next one
+        return Failure(Reason.INTERNAL, "no worker answers", retry_after_s=1)
+
+    async def _read(self, with_details: bool) -> None:
+        async with self._reading:
+            await asyncio.gather(*(self._read_one(each, with_details) for each in self.workers))
+            now = time.monotonic()
+            if with_details:
+                self._details_read = now
+            self.rates.note(now, self.figures.volumes())
+            self.figures.set("headgate_workers", ("up",), len(self._states))
+            self.figures.set("headgate_workers", ("wanted",), len(self.workers))
+
+    async def _read_one(self, worker: WorkerProcess, with_details: bool) -> None:
+        pid, client = worker.pid, worker.client
+        if pid is None or client is None:
+            return
+        try:
+            figures = await client.snapshot(with_details)
+            state = await client.state()
+        except WorkerUnreachableError as error:
+            if worker.pid == pid and worker.answered and not self.is_draining:
+                self._states.pop(pid, None)
+                log.warning("worker %d does not answer: %s", worker.index, error)
+            return
+        if worker.pid != pid:
+            return  # it died meanwhile and is retired: its figures must not come back to life
+        self.figures.update(pid, figures, with_details)
+        self._states[pid] = state
+        if not worker.answered:
+            worker.answered = True
+            log.info("worker %d is up", worker.index, extra={"worker": worker.index, "pid": pid})
+            if worker.started < self.reloaded:  # it may have read the file of before
+                worker.signal(signal.SIGHUP)

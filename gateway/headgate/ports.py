@@ -1,0 +1,93 @@
+"""The parent's ports: the data port kept for the workers, and the management pages."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from headgate.config.settings import HttpSettings
+from headgate.edge.tls import server_context
+
+log = logging.getLogger(__name__)
+
+_Address = tuple[int, int, int, str, tuple[Any, ...]]
+
+# Workers whose parent was killed need a moment to drain and leave the port.
+_PATIENCE_S = 3.0
+_LOOK_AGAIN_S = 0.1
+
+
+class PortTakenError(Exception):
+    """A port cannot be listened on; the text says which and why."""
+
+
+@asynccontextmanager
+async def reserved(host: str, port: int) -> AsyncIterator[None]:
+    """Hold the data port for workers, which share it (SO_REUSEPORT), so that nobody else takes it.
+
+    The sockets are bound and never listen, so they get no connection. Raises PortTakenError.
+    """
+    deadline = asyncio.get_running_loop().time() + _PATIENCE_S
+    with ExitStack() as holding:
+        for family, kind, protocol, _, address in await _addresses(host, port):
+            while (error := _taken(family, address)) is not None:
+                if asyncio.get_running_loop().time() > deadline:
+                    raise PortTakenError(f"http.port: {host}:{port}: {error.strerror}") from error
+                await asyncio.sleep(_LOOK_AGAIN_S)
+            held = holding.enter_context(socket.socket(family, kind, protocol))
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            held.bind(address)
+        yield
+
+
+async def _addresses(host: str, port: int) -> Sequence[_Address]:
+    loop = asyncio.get_running_loop()
+    try:
+        return await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except socket.gaierror as error:
+        raise PortTakenError(f"http.host: {host}: {error.strerror}") from error
+
+
+def _taken(family: int, address: tuple[Any, ...]) -> OSError | None:
+    """Why nobody can listen there alone: with SO_REUSEPORT another gateway would just share it."""
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(address)
+        except OSError as error:
+            return error
+    return None
+
+
+@asynccontextmanager
+async def management_sites(
+    app: web.Application, http: HttpSettings, path: Path
+) -> AsyncIterator[None]:
+    """Serve the management pages on their port and, for workers, on the unix socket `path`.
+
+    With equal port numbers only the socket: the workers, which own the port, hand requests on.
+    Raises PortTakenError.
+    """
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        await web.UnixSite(runner, str(path)).start()
+        if http.management_port != http.port:
+            await _listen(runner, http)
+        yield
+    finally:
+        await runner.cleanup()
+
+
+async def _listen(runner: web.AppRunner, http: HttpSettings) -> None:
+    host, port = http.host, http.management_port
+    try:
+        await web.TCPSite(runner, host, port, ssl_context=server_context(http)).start()
+    except OSError as error:
+        raise PortTakenError(f"http.management_port: {host}:{port}: {error.strerror}") from error

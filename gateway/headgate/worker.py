@@ -1,0 +1,106 @@
+"""A worker's shell: one `app.Worker` under the parent, from its start to the end of its drain."""
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import uvloop
+
+from headgate import lifeline, logs
+from headgate.app import Worker
+from headgate.backends.suppression_store import StoreError
+from headgate.config import ConfigError, Settings, load, reloadable
+from headgate.control import Forward, WorkerState, control_socket, worker_socket
+from headgate.core.event import Refused
+from headgate.core.outcome import Failure, Reason
+
+log = logging.getLogger(__name__)
+
+_RETRY_AFTER_S = 2  # a breaker tries Redis again about every second
+
+
+class Place(NamedTuple):
+    """Where a worker works. config: the file in force.  folder: the parent's private folder."""
+
+    config: Path
+    environ: Mapping[str, str]
+    folder: Path
+    number: int
+
+
+def run_worker(place: Place) -> int:
+    """Run until a signal, or the end of the parent, drains it; return the exit code.
+
+    Raises ConfigError.
+    """
+    settings = load(place.config, place.environ)
+    logs.configure(settings.logs)
+    lifeline.hold(settings.http.drain_timeout_ms / 1000)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_run(place, settings))
+    return 0
+
+
+async def _run(place: Place, settings: Settings) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    # SIGINT from a terminal is the parent's business; the worker's own group is not told.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    forward = Forward(place.folder) if settings.http.port == settings.http.management_port else None
+    worker = Worker(settings, settings.http.workers, forward)
+    loop.add_signal_handler(signal.SIGHUP, _reload, worker, place)
+    try:
+        await worker.start()
+        async with control_socket(worker_socket(place.folder, place.number), _Controlled(worker)):
+            log.info("worker %d started", place.number, extra={"pid": os.getpid()})
+            await stop.wait()
+            await worker.drain()
+    finally:
+        if forward is not None:
+            await forward.close()
+
+
+def _reload(worker: Worker, place: Place) -> None:
+    """The parent has checked the file; checked again because it may be gone or half written."""
+    try:
+        settings = load(place.config, place.environ)
+    except ConfigError as error:
+        log.error("reload refused, the old configuration stays: %s", error)  # noqa: TRY400
+        return
+    if fixed := reloadable(worker.settings, settings):
+        log.error("reload refused, these options need a restart: %s", ", ".join(fixed))
+        return
+    worker.reload(settings)
+
+
+class _Controlled:
+    """Implements `control.Controlled` for a worker."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+
+    def snapshot(self, with_details: bool) -> bytes:
+        return self._worker.meter.snapshot(with_details)
+
+    def state(self) -> WorkerState:
+        states = self._worker.topics.states()
+        served = (each for each in states if self._worker.policies.match(each.name) is not None)
+        return WorkerState(self._worker.readiness(), tuple(served))
+
+    async def forget(self, topic: str, key: bytes | None) -> Failure | None:
+        suppressor = self._worker.suppressor
+        try:
+            scope = self._worker.routes.find(topic).scope
+            if suppressor is None or scope is None:
+                return Failure(Reason.MALFORMED, f"topic {topic!r} does not suppress")
+            await suppressor.forget(scope, key)
+        except Refused as refused:
+            return refused.failure
+        except StoreError as error:
+            return Failure(Reason.REDIS_UNAVAILABLE, str(error), retry_after_s=_RETRY_AFTER_S)
+        return None

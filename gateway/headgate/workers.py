@@ -1,0 +1,183 @@
+"""The parent of `headgate serve`: keeps the workers, aggregates, owns the management port.
+
+Life: take the ports -> start workers -> serve -> SIGTERM: workers drain -> end. Signals: SIGTERM
+and SIGINT drain (a second one ends at once), SIGHUP reloads topics and producers.
+"""
+
+import asyncio
+import logging
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from headgate.config import ConfigError, Settings, load, reloadable
+from headgate.control import PARENT_SOCKET
+from headgate.edge.admin import Admin
+from headgate.edge.auth import Authenticator
+from headgate.edge.management import management_app
+from headgate.overview import Overview
+from headgate.ports import management_sites, reserved
+from headgate.worker_process import HopelessWorkerError, Launch, Watchers, WorkerProcess
+
+log = logging.getLogger(__name__)
+
+OK, FAILED, CONFIGURATION = 0, 1, 2  # the command's exit codes
+WORKER_COMMAND = (sys.executable, "-m", "headgate", "worker")
+_DRAIN_MARGIN_S = 5.0  # a worker ends itself within drain_timeout_ms; this is for the rest
+
+
+class Start(NamedTuple):
+    """What a parent is started with.
+
+    config: the file.  environ: goes over the file, here and in the workers.  command: runs a
+    worker; `--config F --folder DIR --index N` follow.
+    """
+
+    config: Path
+    environ: Mapping[str, str]
+    command: Sequence[str] = WORKER_COMMAND
+
+
+async def serve(start: Start) -> int:
+    """Run until a signal ends it; return the exit code. Raises ConfigError, PortTakenError."""
+    settings = load(start.config, start.environ)
+    with tempfile.TemporaryDirectory(prefix="headgate-") as folder:  # mode 0700
+        return await Parent(start, settings, Path(folder)).run()
+
+
+class Parent:
+    """folder: private; holds the sockets and the configuration in force.
+
+    Workers read that copy, so that a file that is being edited cannot keep a worker that died
+    from coming back, and all workers reload the same text.
+    """
+
+    def __init__(self, start: Start, settings: Settings, folder: Path) -> None:
+        self._start = start
+        self._folder = folder
+        self._in_force = folder / "headgate.toml"
+        self._accept(start.config.read_bytes())
+        self._overview = Overview(settings)
+        self._overview.workers = self._workers = self._places(settings.http.workers)
+        self._admin = Admin(self._overview, Authenticator(settings.auth, settings.producers))
+        self._stop = asyncio.Event()
+
+    async def run(self) -> int:
+        """Serve; return the exit code."""
+        http = self._overview.settings.http
+        app = management_app(self._admin)
+        async with (
+            reserved(http.host, http.port),
+            management_sites(app, http, self._folder / PARENT_SOCKET),
+        ):
+            with self._signals():
+                return await self._run_workers()
+
+    def _places(self, count: int) -> list[WorkerProcess]:
+        folder = str(self._folder)
+        command = (*self._start.command, "--config", str(self._in_force), "--folder", folder)
+        launch = Launch(command, self._start.environ, self._folder)
+        watchers = Watchers(self._overview.worker_died, self._overview.worker_restarted)
+        return [WorkerProcess(index, launch, watchers) for index in range(count)]
+
+    async def _run_workers(self) -> int:
+        polling = asyncio.create_task(self._overview.poll(), name="poll")
+        stopping = asyncio.create_task(self._stop.wait(), name="stop")
+        running = [asyncio.create_task(each.run(), name="worker") for each in self._workers]
+        is_clean = False
+        try:
+            await asyncio.wait([stopping, *running], return_when=asyncio.FIRST_COMPLETED)
+            is_clean = await self._drain(running)
+        finally:
+            for each in self._workers:
+                each.kill()
+            polling.cancel()
+            stopping.cancel()
+            ended = await asyncio.gather(*running, return_exceptions=True)
+            await asyncio.wait([polling, stopping])
+        return _exit_code(ended, is_clean)
+
+    async def _drain(self, running: Sequence["asyncio.Task[None]"]) -> bool:
+        """End the workers within their time; False when one had to be killed."""
+        self._overview.is_draining = True
+        for each in self._workers:
+            each.end()
+        bound_s = self._overview.settings.http.drain_timeout_ms / 1000 + _DRAIN_MARGIN_S
+        log.info("draining", extra={"bound_s": bound_s})
+        _, late = await asyncio.wait(running, timeout=bound_s)
+        if late:
+            log.error("%d workers did not end within %g s and are killed", len(late), bound_s)
+        return not late
+
+    # ---- signals
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        handlers = {
+            signal.SIGTERM: self._ask_to_stop,
+            signal.SIGINT: self._ask_to_stop,
+            signal.SIGHUP: self._reload,
+        }
+        for number, handler in handlers.items():
+            loop.add_signal_handler(number, handler)
+        try:
+            yield
+        finally:
+            for number in handlers:
+                loop.remove_signal_handler(number)
+
+    def _ask_to_stop(self) -> None:
+        if self._stop.is_set():  # asked twice: somebody does not want to wait
+            for each in self._workers:
+                each.kill()
+        self._stop.set()
+
+    def _reload(self) -> None:
+        """Put the file's topics and producers in force everywhere, or nothing of it."""
+        try:
+            settings = load(self._start.config, self._start.environ)
+        except ConfigError as error:
+            self._refuse(str(error), [problem.option for problem in error.problems])
+            return
+        fixed = reloadable(self._overview.settings, settings)
+        if fixed:
+            self._refuse(f"these options need a restart: {', '.join(fixed)}", fixed)
+            return
+        self._accept(self._start.config.read_bytes())
+        self._overview.settings = settings
+        self._overview.reloaded = time.monotonic()
+        self._admin.callers = Authenticator(settings.auth, settings.producers)
+        for each in self._workers:
+            if each.answered:  # the others read the new file anyway, or are told once they answer
+                each.signal(signal.SIGHUP)
+        self._overview.figures.count("headgate_config_reloads_total", ("applied",))
+        log.info("configuration reloaded", extra={"file": str(self._start.config)})
+
+    def _refuse(self, why: str, options: Sequence[str]) -> None:
+        self._overview.figures.count("headgate_config_reloads_total", ("refused",))
+        log.error(
+            "reload refused, the old configuration stays: %s", why, extra={"options": options}
+        )
+
+    def _accept(self, text: bytes) -> None:
+        fresh = self._folder / "headgate.toml.new"
+        fresh.touch(mode=0o600)
+        fresh.write_bytes(text)
+        fresh.replace(self._in_force)
+
+
+def _exit_code(ended: Sequence[BaseException | None], is_clean: bool) -> int:
+    for error in ended:
+        if isinstance(error, HopelessWorkerError):
+            log.error("%s", error)
+            return CONFIGURATION
+        if isinstance(error, BaseException):
+            log.error("a worker could not be kept running", exc_info=error)
+            return FAILED
+    return OK if is_clean else FAILED

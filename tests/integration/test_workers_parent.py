@@ -1,0 +1,303 @@
+"""The parent with real processes: restarts, figures that never go back, reload, drain, no orphans.
+
+The workers are stand-ins without Kafka (tests/fake_worker.py); test_workers_serve.py has real ones.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from headgate.devstack.ports import LOOPBACK, free_port
+
+SCRIPT = Path(__file__).parent.parent / "fake_worker.py"
+CONFIG = """
+[http]
+port = {port}
+management_port = {management_port}
+workers = {workers}
+drain_timeout_ms = 1000
+[clusters.main]
+bootstrap_servers = ["127.0.0.1:1"]
+[redis]
+url = "redis://127.0.0.1:1/0"
+[producers.shop]
+[topics.orders]
+kind = "state"
+key = ["/id"]
+suppress = "raw"
+"""
+
+
+class Running:
+    """A parent with its workers."""
+
+    def __init__(self, folder: Path, workers: int, environ: Mapping[str, str]) -> None:
+        self.port, self.management_port = free_port(), free_port()
+        self.config = folder / "headgate.toml"
+        self.text = CONFIG.format(
+            port=self.port, management_port=self.management_port, workers=workers
+        )
+        self.config.write_text(self.text)
+        self.folder = folder / "run"
+        self.folder.mkdir()
+        self._log = folder / "log"
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, str(SCRIPT), "parent", str(self.config)],
+                stderr=log,
+                env={**os.environ, "TMPDIR": str(self.folder), **environ},
+            )
+        self._seen: dict[int, psutil.Process] = {}
+
+    def get(self, path: str, method: str = "GET") -> tuple[int, str]:
+        connection = HTTPConnection(LOOPBACK, self.management_port, timeout=5)
+        try:
+            connection.request(method, path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()
+
+    def json(self, path: str) -> Any:
+        return json.loads(self.get(path)[1])
+
+    def until(self, look: Callable[[], Any], deadline_s: float = 20.0) -> Any:
+        """Ask until the answer is true."""
+        end = time.monotonic() + deadline_s
+        while True:
+            try:
+                found = look()
+            except OSError:
+                found = None
+            if found:
+                return found
+            assert time.monotonic() < end, self.log
+            time.sleep(0.02)
+
+    def ready(self) -> bool:
+        return bool(self.json("/ready")["status"] == "ready")
+
+    def workers(self) -> dict[int, psutil.Process]:
+        """The workers that run, by process id."""
+        found = psutil.Process(self.process.pid).children()
+        alive = {one.pid: one for one in found if one.status() != psutil.STATUS_ZOMBIE}
+        self._seen |= alive
+        return alive
+
+    def events(self) -> float:
+        _, text = self.get("/metrics")
+        found = re.search(r'^headgate_events_total\{outcome="published".*\} (\S+)$', text, re.M)
+        return float(found.group(1)) if found else 0.0
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def orphans(self) -> list[psutil.Process]:
+        return [one for one in self._seen.values() if one.is_running() and _alive(one)]
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            self.workers()
+            self.process.kill()
+        self.process.wait()
+        for one in self.orphans():
+            one.kill()
+
+
+def _alive(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Running]]:
+    started: list[Running] = []
+
+    def start(workers: int = 2, environ: Mapping[str, str] | None = None) -> Running:
+        folder = tmp_path / str(len(started))
+        folder.mkdir()
+        started.append(Running(folder, workers, environ or {}))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.kill()
+
+
+def test_figures_of_all_workers_add_up_and_survive_kills(start: Callable[..., Running]) -> None:
+    running = start(workers=2)
+    running.until(running.ready)
+    readings = [running.events()]
+    for _ in range(3):
+        victim = next(iter(running.workers().values()))
+        victim.kill()
+        running.until(lambda victim=victim: victim.pid not in running.workers())
+        end = time.monotonic() + 1.0
+        while time.monotonic() < end:
+            readings.append(running.events())
+        running.until(running.ready)
+    readings.append(running.events())
+    assert readings == sorted(readings)
+    assert readings[-1] > readings[0] > 0
+    _, text = running.get("/metrics")
+    assert "headgate_worker_restarts_total 3.0" in text
+    assert 'headgate_workers{state="up"} 2.0' in text
+    assert running.log.count("was ended by SIGKILL") == 3
+
+
+def test_rates_and_pages(start: Callable[..., Running]) -> None:
+    running = start(workers=2)
+    running.until(lambda: running.ready() and running.json("/v1/producers/shop")["events_per_s"])
+    shop = running.json("/v1/producers/shop?pretty")
+    (orders,) = shop["topics"]
+    assert orders["topic"] == "orders"
+    assert orders["size_bytes"]["p50"] == 100
+    assert orders["keys"]["top_by_events"] == [
+        {"key": "k", "events": orders["window"]["events"], "share": 1.0}
+    ]
+    status, _ = running.get("/v1/suppression/orders?key=a", "DELETE")
+    assert status == 200
+    (change,) = running.json("/v1/changes")["changes"]
+    assert (change["what"], change["topic"], change["key"]) == ("forget", "orders", "a")
+    assert "forgot orders b'a'" in running.until(
+        lambda: (text := running.get("/metrics")[1]) and "forgot" in text and text
+    )
+
+
+def test_reload_puts_a_good_file_in_force_everywhere(start: Callable[..., Running]) -> None:
+    running = start(workers=2)
+    running.until(running.ready)
+    running.config.write_text(running.text + "[producers.till]\n")
+    running.process.send_signal(signal.SIGHUP)
+    running.until(lambda: _producers(running) == "shop,till")
+    assert running.get("/v1/producers/till")[0] == 200
+    for worker in running.workers().values():  # one that is born later reads the new one, too
+        worker.kill()
+    running.until(lambda: running.json("/ready")["workers"]["up"] == 0)
+    running.until(running.ready)
+    assert _producers(running) == "shop,till"
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (("kind =", "kinds ="), "kinds"),
+        (('suppress = "raw"', 'suppress = "maybe"'), "topics.orders.suppress"),
+        (("drain_timeout_ms = 1000", "drain_timeout_ms = 2000"), "http.drain_timeout_ms"),
+        (("[topics.orders]", "[topics.orders"), "headgate.toml"),
+    ],
+)
+def test_reload_refuses_a_bad_file_and_names_what_is_wrong(
+    start: Callable[..., Running], change: tuple[str, str], named: str
+) -> None:
+    running = start(workers=1)
+    running.until(running.ready)
+    running.config.write_text((running.text + "[producers.till]\n").replace(*change))
+    running.process.send_signal(signal.SIGHUP)
+    running.until(lambda: "reload refused" in running.log)
+    assert named in running.log
+    assert running.get("/v1/producers/till")[0] == 404
+    assert 'headgate_config_reloads_total{result="refused"} 1.0' in running.get("/metrics")[1]
+    before = set(running.workers())
+    next(iter(running.workers().values())).kill()  # the file in force is kept for restarts
+    running.until(lambda: set(running.workers()) - before)
+    running.until(running.ready)
+    assert _producers(running) == "shop"
+
+
+def _producers(running: Running) -> str:
+    return str(running.json("/ready")["dependencies"]["producers"]["detail"])
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_everything(start: Callable[..., Running], number: signal.Signals) -> None:
+    running = start(workers=2)
+    running.until(running.ready)
+    assert len(running.workers()) == 2
+    running.process.send_signal(number)
+    assert running.process.wait(10) == 0
+    assert running.orphans() == []
+    assert list(running.folder.iterdir()) == []
+
+
+def test_a_stubborn_worker_is_killed_when_asked_twice(start: Callable[..., Running]) -> None:
+    running = start(workers=1, environ={"FAKE_WORKER": "stubborn"})
+    running.until(running.ready)
+    running.workers()
+    running.process.terminate()
+    running.until(lambda: "draining" in running.log)
+    assert running.get("/ready")[0] == 503
+    running.process.terminate()
+    assert running.process.wait(5) == 0
+    assert running.orphans() == []
+
+
+def test_a_stubborn_worker_is_killed_after_the_time_for_draining(
+    start: Callable[..., Running],
+) -> None:
+    running = start(workers=1, environ={"FAKE_WORKER": "stubborn"})
+    running.until(running.ready)
+    running.workers()
+    running.process.terminate()
+    assert running.process.wait(20) == 1
+    assert running.orphans() == []
+    assert "are killed" in running.log
+
+
+@pytest.mark.parametrize("mode", ["", "stubborn"])
+def test_no_worker_outlives_a_killed_parent(start: Callable[..., Running], mode: str) -> None:
+    running = start(workers=2, environ={"FAKE_WORKER": mode})
+    running.until(running.ready)
+    assert len(running.workers()) == 2
+    running.process.kill()
+    running.process.wait()
+    running.until(lambda: not running.orphans())
+
+
+def test_a_configuration_that_workers_refuse_ends_the_parent(
+    start: Callable[..., Running],
+) -> None:
+    running = start(workers=2, environ={"FAKE_WORKER": "hopeless"})
+    assert running.process.wait(20) == 2
+    assert "refused to start" in running.log
+
+
+def test_a_worker_that_cannot_start_is_tried_again_more_slowly(
+    start: Callable[..., Running],
+) -> None:
+    running = start(workers=1, environ={"FAKE_WORKER": "broken"})
+    running.until(lambda: running.log.count("ended with code 1") >= 3)
+    assert running.get("/ready")[0] == 503
+    assert running.get("/live")[0] == 200
+    pauses = re.findall(r"started again in (\S+) s", running.log)
+    assert pauses[:3] == ["0.1", "0.2", "0.4"]
+
+
+def test_a_taken_port_is_named(start: Callable[..., Running]) -> None:
+    first = start(workers=1)
+    first.until(first.ready)
+    text = first.text.replace(f"\nport = {first.port}", f"\nport = {free_port()}")
+    first.config.write_text(text)
+    second = subprocess.run(
+        [sys.executable, str(SCRIPT), "parent", str(first.config)],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert second.returncode == 1
+    assert "http.management_port" in second.stderr
