@@ -7,7 +7,9 @@ msgspec refuses: such texts take the slower way through the standard library.
 """
 
 import json
+import re
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Any, NoReturn
 
 import msgspec
@@ -17,6 +19,10 @@ from headgate.core.keys import KeyRule, join_parts
 from headgate.core.outcome import Failure, Reason
 
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")  # as signed bytes: 1 down, -1 up
+_BLANKS = re.compile(r"[ \t\r\n]*")
+_INDEX = re.compile(r"0|[1-9][0-9]{0,17}")  # RFC 6901: no leading zeros
+_UNFIT_NAME = re.compile(r'[\\"\x00-\x1f]')  # msgspec takes no such name for a field
 _EMPTY = msgspec.Raw(b"")
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -33,15 +39,8 @@ def is_too_deep(document: bytes, limit: int) -> bool:
     if document.count(b"[") + document.count(b"{") <= limit:
         return False
     outside = document.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2]
-    depth = 0
-    for bracket in b"".join(outside).translate(None, _NOT_BRACKETS):
-        if bracket in b"[{":
-            depth += 1
-            if depth > limit:
-                return True
-        else:
-            depth -= 1
-    return False
+    steps = b"".join(outside).translate(_STEPS, _NOT_BRACKETS)
+    return max(accumulate(memoryview(steps).cast("b")), default=0) > limit
 
 
 def elements(document: bytes) -> list[bytes]:
@@ -67,7 +66,7 @@ def members(document: bytes) -> dict[str, bytes]:
         return {name: bytes(value) for name, value in _MEMBERS.decode(document).items()}
     except RecursionError:
         raise Refused(malformed("the JSON nests too deep")) from None
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeDecodeError) as error:
         raise Refused(malformed(str(error))) from None
     except msgspec.DecodeError as error:
         if _has_surrogates(document):
@@ -78,12 +77,14 @@ def members(document: bytes) -> dict[str, bytes]:
 def _children_slowly(document: bytes, opening: str, closing: str) -> list[tuple[str, bytes]]:
     """The (name, slice) of each child of an array or object, where msgspec stumbles over a
     lone-surrogate escape: the standard library finds where each ends, so slices stay exact."""
-    text = document.decode()
+    text = _decoded(document)
     found: list[tuple[str, bytes]] = []
     at = _expect(text, _skip_blanks(text, 0), opening)
     while not (not found and text[at : at + 1] == closing):
         name = ""
         if opening == "{":
+            if text[at : at + 1] != '"':
+                raise Refused(malformed(f"expected a name at character {at}"))
             name, at = _scan(text, at)
             at = _expect(text, _skip_blanks(text, at), ":")
         end = _scan(text, at)[1]
@@ -105,9 +106,15 @@ def _expect(text: str, at: int, sign: str) -> int:
 
 
 def _skip_blanks(text: str, at: int) -> int:
-    while at < len(text) and text[at] in " \t\r\n":
-        at += 1
-    return at
+    found = _BLANKS.match(text, at)
+    return found.end() if found else at
+
+
+def _decoded(document: bytes) -> str:
+    try:
+        return document.decode()
+    except UnicodeDecodeError as error:
+        raise Refused(malformed(f"invalid UTF-8 at byte {error.start}")) from None
 
 
 class _Digits(str):
@@ -140,7 +147,7 @@ def _scan(text: str, at: int) -> tuple[Any, int]:
 
 def parse_slowly(document: bytes) -> Any:
     """The parsed document by the standard library, numbers as their source text."""
-    text = document.decode()
+    text = _decoded(document)
     found, end = _scan(text, _skip_blanks(text, 0))
     if _skip_blanks(text, end) != len(text):
         raise Refused(malformed(f"trailing characters (character {end})"))
@@ -156,15 +163,16 @@ class KeyReader:
 
     def __init__(self, rule: KeyRule) -> None:
         self._pointers = rule.pointers
-        first = dict.fromkeys(pointer[0] for pointer in rule.pointers if pointer)
+        tokens = [pointer[0] for pointer in rule.pointers if pointer]
+        first = dict.fromkeys(token for token in tokens if not _UNFIT_NAME.search(token))
         names = {token: f"f{i}" for i, token in enumerate(first)}
         fields = [(name, msgspec.Raw, _EMPTY) for name in names.values()]
         root = msgspec.defstruct(
             "Root", fields, rename={name: token for token, name in names.items()}
         )
         self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(root).decode
-        self._only = "f0" if [len(p) for p in rule.pointers] == [1] else None
-        self._names = [names[pointer[0]] if pointer else "" for pointer in rule.pointers]
+        self._only = "f0" if names and [len(p) for p in rule.pointers] == [1] else None
+        self._names = [names.get(pointer[0], "") if pointer else "" for pointer in rule.pointers]
 
     def __call__(self, document: bytes) -> bytes | None:
         try:
@@ -181,13 +189,18 @@ class KeyReader:
             return _scalar(bytes(getattr(root, self._only)), self._pointers[0])
         return self._join(
             [
-                self._walk(bytes(getattr(root, name)) if name else document.strip(), pointer)
+                self._walk(bytes(getattr(root, name)), pointer)
+                if name
+                else self._enter(document.strip(), pointer)
                 for name, pointer in zip(self._names, self._pointers, strict=True)
             ]
         )
 
     def _join(self, parts: Sequence[bytes]) -> bytes | None:
         return join_parts(parts) if parts else None
+
+    def _enter(self, raw: bytes, pointer: tuple[str, ...]) -> bytes:
+        return self._walk(_step(raw, pointer[0]) if pointer else raw, pointer)
 
     def _walk(self, raw: bytes, pointer: tuple[str, ...]) -> bytes:
         for token in pointer[1:]:
@@ -198,15 +211,10 @@ class KeyReader:
         """The document is no object: validate it whole, then look for pointers like `/0`."""
         try:
             _ANY.decode(document)
-        except (msgspec.DecodeError, RecursionError):
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             return self._read_slowly(document)
         raw = document.strip()
-        return self._join(
-            [
-                self._walk(_step(raw, pointer[0]) if pointer else raw, pointer)
-                for pointer in self._pointers
-            ]
-        )
+        return self._join([self._enter(raw, pointer) for pointer in self._pointers])
 
     def _read_slowly(self, document: bytes) -> bytes | None:
         parsed = parse_slowly(document)
@@ -217,7 +225,7 @@ def _step(raw: bytes, token: str) -> bytes:
     """The member or element that one reference token names, b"" where there is none."""
     if raw[:1] == b"{":
         return members(raw).get(token, b"")
-    if raw[:1] == b"[" and token.isascii() and token.isdigit() and str(int(token)) == token:
+    if raw[:1] == b"[" and _INDEX.fullmatch(token):
         found = elements(raw)
         return found[int(token)] if int(token) < len(found) else b""
     return b""
@@ -258,8 +266,8 @@ def _scalar_of(parsed: Any, pointer: tuple[str, ...]) -> bytes:
     for token in pointer:
         if isinstance(parsed, dict):
             parsed = parsed.get(token)
-        elif isinstance(parsed, list) and token.isdigit() and int(token) < len(parsed):
-            parsed = parsed[int(token)]
+        elif isinstance(parsed, list) and _INDEX.fullmatch(token):
+            parsed = parsed[int(token)] if int(token) < len(parsed) else None
         else:
             parsed = None
     if parsed is None or parsed == "":

@@ -1,0 +1,51 @@
+"""The reason table against the contract's."""
+
+import pytest
+
+from headgate.core.outcome import TRAITS, Failure, Name, Outcome, Reason
+
+# 2-contract section 1, "Answers": the reasons that exist so far, status and retryable.
+CONTRACT = {
+    "malformed": (400, False),
+    "unauthenticated": (401, False),
+    "forbidden": (403, False),
+    "unknown_topic": (404, False),
+    "too_large": (413, False),
+    "unsupported_encoding": (415, False),
+    "missing_key": (422, False),
+    "invalid_key": (422, False),
+    "timestamp_out_of_range": (422, False),
+    "too_many_events": (422, False),
+    "quota_exceeded": (429, True),
+    "headers_too_large": (431, False),
+    "internal": (500, True),
+    "overloaded": (503, True),
+    "draining": (503, True),
+    "kafka_unavailable": (503, True),
+    "unknown": (504, True),
+}
+
+
+@pytest.mark.parametrize(("reason", "expected"), CONTRACT.items())
+def test_status_and_retryable_are_the_contract_s(reason: str, expected: tuple[int, bool]) -> None:
+    traits = TRAITS[Reason(reason)]
+    assert (traits.status, traits.retryable) == expected
+
+
+def test_every_reason_has_its_row_with_words_for_people() -> None:
+    assert set(TRAITS) == set(Reason)
+    for traits in TRAITS.values():
+        assert traits.title
+        assert traits.advice.endswith(".")
+        assert traits.log_level in ("INFO", "WARNING", "ERROR")
+        assert 400 <= traits.status < 600
+
+
+def test_only_the_gateway_s_own_faults_alarm() -> None:
+    alarming = {reason for reason, traits in TRAITS.items() if traits.log_level == "ERROR"}
+    assert alarming == {Reason.INTERNAL, Reason.BROKER_REFUSED}
+
+
+def test_outcomes_without_a_record_say_so() -> None:
+    outcome = Outcome(Name.REJECTED, failure=Failure(Reason.MALFORMED, "why"))
+    assert (outcome.partition, outcome.offset, outcome.records) == (-1, -1, 0)

@@ -1,0 +1,69 @@
+"""Finding a topic's route."""
+
+import pytest
+
+from headgate.core.event import Refused
+from headgate.core.outcome import Reason
+from headgate.core.policy import PolicyTable, TopicPolicy
+from headgate.core.route import Route
+from headgate.core.topic import TopicState
+from headgate.routes import Routes
+from unit.fakes import FakeTopics, policy, topic_state
+
+
+class Compiled:
+    """Counts what is compiled."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, chosen: TopicPolicy, state: TopicState) -> Route:
+        self.count += 1
+        return Route(chosen, state, 128)
+
+
+def test_a_route_is_compiled_once_until_the_topic_changes() -> None:
+    topics, compiled = FakeTopics(topic_state()), Compiled()
+    routes = Routes(PolicyTable([policy()]), topics, compiled)
+    first = routes.find("orders")
+    assert routes.find("orders") is first
+    topics.states["orders"] = topic_state(partitions=6)
+    assert routes.find("orders").state.partitions == 6
+    assert compiled.count == 2
+
+
+def test_a_reload_is_in_force_for_all_topics_at_once() -> None:
+    routes = Routes(PolicyTable([policy()]), FakeTopics(topic_state()), Compiled())
+    assert routes.find("orders").policy.key == ()
+    routes.replace(PolicyTable([policy(key=("/id",))]))
+    assert routes.find("orders").policy.key == ("/id",)
+
+
+@pytest.mark.parametrize(
+    ("topic", "detail"),
+    [
+        ("other", "no topic pattern of the configuration matches 'other'"),
+        ("gone", "cluster 'main' has no topic 'gone'"),
+        ("elsewhere", "cluster 'main' has no topic 'elsewhere'"),
+    ],
+)
+def test_a_topic_must_match_the_configuration_and_exist(topic: str, detail: str) -> None:
+    policies = PolicyTable([policy(), policy(pattern="gone"), policy(pattern="elsewhere")])
+    elsewhere = topic_state("elsewhere", cluster="second")
+    topics = FakeTopics(topic_state(), topic_state("other"), elsewhere)
+    routes = Routes(policies, topics, Compiled())
+    with pytest.raises(Refused) as caught:
+        routes.find(topic)
+    assert caught.value.failure.reason is Reason.UNKNOWN_TOPIC
+    assert detail in caught.value.failure.detail
+
+
+def test_a_deleted_topic_is_unknown_again_and_forgotten() -> None:
+    topics = FakeTopics(topic_state())
+    routes = Routes(PolicyTable([policy()]), topics, Compiled())
+    routes.find("orders")
+    del topics.states["orders"]
+    for _ in range(2):
+        with pytest.raises(Refused):
+            routes.find("orders")
+    assert routes._routes == {}
