@@ -20,6 +20,10 @@ class Topics(Protocol):
         """The topic's newest known state, or None when its cluster does not have it."""
         ...
 
+    def why_missing(self, topic: str) -> Failure:
+        """Why `get` has nothing: `unknown_topic`, or the cluster has not answered yet."""
+        ...
+
 
 class Deliveries(Protocol):
     """Who hears from the lanes. Lists are one lane's batch, in the order of its records."""

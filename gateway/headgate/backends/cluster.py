@@ -17,8 +17,10 @@ log = logging.getLogger(__name__)
 _TICK_S = 0.2
 _QUIESCE_S = 2.0  # other lanes' batches may end before the producer is replaced
 _QUIESCE_STEP_S = 0.01
+_FULL_STEP_S = 0.005
 _PROBE_S = 1.0  # a lane without progress for so long asks whether the cluster still answers
-_RETRY_S = 0.5  # between attempts to connect
+_RETRY_S = 0.5  # between attempts to connect; it doubles
+_MAX_RETRY_S = 2.0
 _LIVED_S = 30.0  # a producer that lived longer is replaced without a pause
 _MAX_PAUSE_S = 10.0
 
@@ -50,6 +52,7 @@ class Cluster:
         self.producer: Producer | None = None
         self.lanes: set[Lane] = set()
         self.acked_at = 0.0
+        self.handed_bytes = 0
         self.linger_s = options.linger_ms / 1000
         self.refusing: Failure | None = _unavailable(f"not connected to cluster {name} yet")
         self.tried = asyncio.Event()
@@ -64,11 +67,15 @@ class Cluster:
         self._probed_at = 0.0
         self._detail = "not connected yet"
 
-    async def opened(self) -> Producer:
-        """Wait until records may be handed over."""
-        while self.producer is None:
-            await self._gate.wait()
-        return self.producer
+    async def ready(self) -> Producer:
+        """Wait until a batch may be handed over."""
+        while True:
+            if self.producer is None:
+                await self._gate.wait()
+            elif self.handed_bytes >= self._limits.max_handed_bytes:
+                await asyncio.sleep(_FULL_STEP_S)
+            else:
+                return self.producer
 
     def fail(self, producer: Producer, reason: str) -> None:
         """Hold all lanes and replace this producer."""
@@ -138,6 +145,7 @@ class Cluster:
         await self._drop()
 
     async def _connect(self, before: Producer | None) -> Producer:
+        retry_s = _RETRY_S
         while True:
             producer = self._current = Producer(self._options, self._limits.max_batch_bytes)
             try:
@@ -146,7 +154,8 @@ class Cluster:
                 self._detail = f"cannot connect: {error!r}"
                 await producer.drop()
                 self.tried.set()
-                await asyncio.sleep(_RETRY_S)
+                await asyncio.sleep(retry_s)
+                retry_s = min(_MAX_RETRY_S, 2 * retry_s)
             else:
                 return producer
 
@@ -205,6 +214,7 @@ class Cluster:
         return self._silent_since is not None and now - self._silent_since > seconds
 
     def _look_at(self, lane: Lane, now: float) -> None:
+        lane.prune()
         age_s = now - lane.moved_at if lane.events else 0.0
         if age_s > _PROBE_S and now - self._probed_at > _PROBE_S:
             self._probed_at = now

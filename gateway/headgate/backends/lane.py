@@ -97,13 +97,19 @@ class Lane:
                 await self._sleep()
                 if self._line.linger_s > 0:
                     await asyncio.sleep(self._line.linger_s)
-            producer = self._line.producer or await self._line.opened()
+            producer = await self._line.ready()
             if not producer.knows(self.topic, self.partition):
                 await producer.learn(self.topic)
                 continue
             batch = self._fill(producer)
             if batch is not None and await self._hand_over(producer, batch):
                 await self._sleep()
+
+    def prune(self) -> None:
+        """Let go of records at the front that ended for their clients while they waited."""
+        queue = self._queue
+        while queue and queue[0].dropped:
+            self.bytes -= queue.popleft().size
 
     def abandon(self) -> None:
         """The producer was dropped: what it has not ended will never be known."""
@@ -164,6 +170,7 @@ class Lane:
 
     async def _hand_over(self, producer: Producer, batch: Batch) -> bool:
         self._batch = batch
+        self._line.handed_bytes += batch.size
         self.handed_at = time.monotonic()
         try:
             handed = await producer.send(batch.builder, self.topic, self.partition)
@@ -191,7 +198,7 @@ class Lane:
             self._wake()
 
     def _acknowledge(self, base_offset: int) -> None:
-        batch, self._batch = self._batch, None
+        batch = self._take_batch()
         if batch is None:
             return
         now = time.monotonic()
@@ -232,8 +239,14 @@ class Lane:
         else:
             self._put_back()
 
-    def _put_back(self) -> None:
+    def _take_batch(self) -> Batch | None:
         batch, self._batch = self._batch, None
+        if batch is not None:
+            self._line.handed_bytes -= batch.size
+        return batch
+
+    def _put_back(self) -> None:
+        batch = self._take_batch()
         if batch is None:
             return
         if self._closing is not None:
@@ -247,7 +260,7 @@ class Lane:
         self._queue.extendleft(reversed(publishes))
 
     def _fail(self, failure: Failure) -> None:
-        batch, self._batch = self._batch, None
+        batch = self._take_batch()
         if batch is not None:
             self._end(batch.publishes, failure)
 

@@ -99,6 +99,8 @@ class KafkaLanes:
                 await self.close()
                 return
             await asyncio.sleep(_DRAIN_STEP_S)
+            for lane in self._lanes.values():
+                lane.prune()
 
     async def close(self) -> None:
         """End all at once, in bounded time, whatever Kafka does."""

@@ -48,6 +48,9 @@ class LaneLimits:
 
     max_bytes, max_events: of one lane; beyond them `overloaded`. 32 MiB is 15-25 s (the longest
     ordinary stall that was measured) of 2,000 records/s of 650 bytes on one partition.
+    max_handed_bytes: of all batches in flight on a cluster. One request carries the batches of all
+    partitions that a broker leads; one over its `socket.request.max.bytes` (100 MiB by default) is
+    answered by closing the connection, and no batch in it would ever arrive.
     stall_ms: without an acknowledgement for this long *and* with a cluster that answers nothing,
     a lane refuses (`kafka_unavailable`).
     election_ms: the same while the cluster still answers metadata requests. An ordinary leader
@@ -58,6 +61,7 @@ class LaneLimits:
     max_bytes: int = 32 * 1024 * 1024
     max_events: int = 50_000
     max_batch_bytes: int = 256 * 1024
+    max_handed_bytes: int = 32 * 1024 * 1024
     stall_ms: int = 5_000
     election_ms: int = 15_000
 

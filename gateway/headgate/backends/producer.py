@@ -23,6 +23,7 @@ from headgate.backends.options import ClusterOptions, client_arguments
 from headgate.backends.refusals import learn_error_codes
 
 START_TIMEOUT_S = 10.0
+_LEARN_S = 1.0
 _MAX_EPOCH = 32_000  # an int16 in the protocol
 _FENCED = ("ProducerFenced", "InvalidProducerEpoch", "UnknownProducerId")
 
@@ -78,10 +79,10 @@ class Producer:
         return found is not None and partition in found
 
     async def learn(self, topic: str) -> None:
-        """Ask for a topic's metadata once."""
+        """Ask for a topic's metadata once; give up after a while, the producer may be dropped."""
         client = self._inner.client
         client.add_topic(topic)
-        await client.force_metadata_update()
+        await asyncio.wait([client.force_metadata_update()], timeout=_LEARN_S)
 
     def forget(self, topic: str) -> None:
         """Ask for a deleted topic's metadata no more."""
