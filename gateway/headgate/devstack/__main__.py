@@ -19,6 +19,9 @@ def main() -> int:
     except (JavaMissingError, JarsError, RedisMissingError) as missing:
         say(f"error: {missing}")
         return 1
+    except KeyboardInterrupt:
+        say("interrupted: the next `make setup` goes on")
+        return 1
     say(f"ready: {len(installation.jars)} Kafka jars, {redis}")
     return 0
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 KAFKA_VERSION = "4.3.1"
+PARTIAL_PREFIX = "partial-"
 
 
 def cache_directory(environment: Mapping[str, str]) -> Path:
@@ -25,11 +28,23 @@ def cache_directory(environment: Mapping[str, str]) -> Path:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock; the kernel drops it when the process dies, however it dies."""
+    """Hold the folder's lock; the kernel drops it when the process dies, however it dies.
+
+    Removes what a holder that was killed has left half done: folders named PARTIAL_PREFIX...
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        for partial in folder.glob(f"{PARTIAL_PREFIX}*"):
+            shutil.rmtree(partial, ignore_errors=True)
         yield
+
+
+@contextmanager
+def partial_folder(folder: Path) -> Iterator[Path]:
+    """Make a folder beside the goal, on the same file system, for work that ends in one rename."""
+    with tempfile.TemporaryDirectory(prefix=PARTIAL_PREFIX, dir=folder) as temporary:
+        yield Path(temporary)
 
 
 def short_digest(text: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from headgate.devstack.broker import (
     start_node,
     wait_for_node,
 )
-from headgate.devstack.cache import cache_directory, locked, short_digest
+from headgate.devstack.cache import cache_directory, locked, partial_folder, short_digest
 from headgate.devstack.jars import JarsError, ensure_jars
 from headgate.devstack.java import find_java, java_identity
 from headgate.devstack.ports import LOOPBACK, free_port
@@ -45,8 +44,8 @@ def prepare_kafka(environment: Mapping[str, str], say: Callable[[str], None]) ->
 
 def _make_checkpoint(bare: KafkaInstallation) -> None:
     goal = bare.bootstrap_checkpoint
-    with tempfile.TemporaryDirectory(prefix="format-", dir=goal.parent) as temporary:
-        settings = Path(temporary) / "server.properties"
+    with partial_folder(goal.parent) as temporary:
+        settings = temporary / "server.properties"
         settings.write_text(
             "process.roles=broker,controller\nnode.id=1\ncontroller.listener.names=CONTROLLER\n"
             f"controller.quorum.voters=1@{LOOPBACK}:9093\nlog.dirs={temporary}/data\n"
@@ -55,16 +54,16 @@ def _make_checkpoint(bare: KafkaInstallation) -> None:
         command = bare.command("kafka.tools.StorageTool")
         command += ["format", "-t", new_id(), "-c", str(settings)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        made = Path(temporary) / "data" / goal.name
+        made = temporary / "data" / goal.name
         if done.returncode != 0 or not made.exists():
             raise JarsError(f"Kafka's StorageTool failed: {done.stdout}{done.stderr}")
         made.rename(goal)
 
 
 def _make_archive(bare: KafkaInstallation, goal: Path) -> None:
-    with tempfile.TemporaryDirectory(prefix="archive-", dir=goal.parent) as temporary:
-        made = Path(temporary) / goal.name
-        plan = single_node(Path(temporary) / "node", free_port())
+    with partial_folder(goal.parent) as temporary:
+        made = temporary / goal.name
+        plan = single_node(temporary / "node", free_port())
         child = start_node(bare, plan, f"-XX:ArchiveClassesAtExit={made}")
         try:
             wait_for_node(child, plan)

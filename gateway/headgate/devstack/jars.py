@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import subprocess
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from headgate.devstack.cache import KAFKA_VERSION, locked
+from headgate.devstack.cache import KAFKA_VERSION, locked, partial_folder
 
 # The slf4j 1.7 binding in the version of the log4j-core that comes with Kafka: with it SLF4J is
 # silent and log4j prints errors only.
@@ -47,13 +46,13 @@ def ensure_jars(cache: Path, java: Path, say: Callable[[str], None]) -> list[Pat
 def _download_into(folder: Path, java: Path, say: Callable[[str], None]) -> None:
     # Everything happens beside the goal and one rename ends it, so that an interrupted download
     # leaves nothing that looks complete.
-    with tempfile.TemporaryDirectory(prefix="download-", dir=folder.parent) as temporary:
-        partial = Path(temporary) / "jars"
+    with partial_folder(folder.parent) as temporary:
+        partial = temporary / "jars"
         partial.mkdir()
-        _run_ivy(Path(temporary), partial, java, say)
+        _run_ivy(temporary, partial, java, say)
         _verify(partial)
         if folder.exists():  # an older set, or one that someone has damaged
-            folder.rename(Path(temporary) / "replaced")
+            folder.rename(temporary / "replaced")
         partial.rename(folder)
 
 
