@@ -6,8 +6,12 @@ import argparse
 import asyncio
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from headgate.commands import FAILED, CommandError, Subparsers, add_command
+from headgate.commands import FAILED, CommandError, add_command
+
+if TYPE_CHECKING:
+    from headgate.commands import Subparsers
 
 _EXAMPLES = """  headgate serve --config headgate.toml
   headgate serve --config headgate.toml --workers 3

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from headgate.commands import Subparsers
+if TYPE_CHECKING:
+    from headgate.commands import Subparsers
 
 
 def register(subparsers: Subparsers) -> None:
