@@ -7,10 +7,10 @@ stay quick.
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+# argparse has no public name for what `add_subparsers` returns.
+Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 OK, FAILED, USAGE = 0, 1, 2
 

@@ -7,12 +7,9 @@ import os
 import sys
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from headgate.commands import FAILED, USAGE, CommandError, add_command
-
-if TYPE_CHECKING:
-    from headgate.commands import Subparsers
+from headgate.commands import FAILED, USAGE, CommandError, Subparsers, add_command
 
 _EXAMPLES = """\
   headgate dev                       start; Ctrl-C stops everything, the data stays
