@@ -143,6 +143,7 @@ def test_every_problem_is_told_at_once(tmp_path: Path) -> None:
     [
         ("[http]\nport = true\n", "http.port", "an integer"),
         ("[http]\nport = 8080.5\n", "http.port", "an integer"),
+        ("[http]\nport = 65536\n", "http.port", "an integer from 1 to 65535"),
         ("[http]\nhost = 1\n", "http.host", "text"),
         ("http = 1\n", "http", "[http]"),
         ("clusters.main = 1\n", "clusters.main", "[clusters.NAME]"),
