@@ -11,9 +11,10 @@ TRACEPARENT = "traceparent"
 
 # Kafka's own worst case: a record batch of one record (61 bytes of batch header), and a record's
 # length, attributes, timestamp and offset deltas, key and value lengths and header count as
-# varints of at most 5 or 10 bytes (org.apache.kafka.common.record.DefaultRecord).
+# varints of at most 5 or 10 bytes (org.apache.kafka.common.record.DefaultRecord). Not aiokafka's
+# and Kafka's MAX_RECORD_OVERHEAD of 21: it leaves out the lengths.
 BATCH_OVERHEAD = 61
-RECORD_OVERHEAD = 21
+RECORD_OVERHEAD = 5 + 1 + 10 + 5 + 5 + 5 + 5
 HEADER_OVERHEAD = 10
 
 
