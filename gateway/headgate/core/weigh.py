@@ -35,7 +35,9 @@ def heaviest(document: bytes, count: int = 5) -> list[Weight]:
             for child in children:
                 heapq.heappush(heap, child)
         else:
-            found.append(Weight(path, -size))
+            # A name may hold a lone surrogate, which no answer can carry: shown as its escape.
+            shown = path.encode("utf-8", "backslashreplace").decode()
+            found.append(Weight(shown, -size))
     return found
 
 
