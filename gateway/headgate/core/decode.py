@@ -7,6 +7,7 @@ from headgate.core import cloudevents
 from headgate.core.event import Decoded, RawEvent, Refused
 from headgate.core.jsontext import elements, malformed
 from headgate.core.outcome import Failure
+from headgate.core.request import is_tombstone
 
 Headers = Mapping[bytes, bytes]  # a request's headers, names in lower case
 
@@ -59,6 +60,8 @@ def decode(body: bytes, headers: Headers, structured: bool = False) -> Decoded:
     validated: the topic's KeyReader does that together with reading the key.
     """
     content_type = headers.get(b"content-type", b"application/octet-stream")
+    if b"headgate-tombstone" in headers and is_tombstone(headers):
+        return Decoded([_tombstone(body, headers)], False)
     if b"ce-specversion" in headers:
         return Decoded([cloudevents.from_headers(body, headers, structured)], False)
     kind = kind_of(content_type)
@@ -79,6 +82,14 @@ def decode(body: bytes, headers: Headers, structured: bool = False) -> Decoded:
     if kind is Kind.CLOUDEVENTS:
         return Decoded(cloudevents.batch(_utf8(body), structured), True)
     return Decoded([_document(body, JSON if kind is Kind.JSON else content_type)], False)
+
+
+def _tombstone(body: bytes, headers: Headers) -> RawEvent:
+    if body:
+        raise Refused(malformed("a tombstone has an empty body: nothing of this one would be kept"))
+    if b"ce-specversion" in headers:
+        return cloudevents.from_headers(body, headers, False)._replace(value=None)
+    return RawEvent(None, None, content_type=headers.get(b"content-type"))
 
 
 def _utf8(text: bytes) -> bytes:

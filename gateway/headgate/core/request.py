@@ -48,12 +48,17 @@ def read_wishes(headers: Mapping[bytes, bytes]) -> Wishes:
         key=_key(ours.get(b"headgate-key")),
         event_id=_event_id(ours.get(b"headgate-event-id")),
         timestamp_ms=_timestamp(ours.get(b"headgate-timestamp")),
-        tombstone=ours.get(b"headgate-tombstone", b"").lower() in _TRUE,
+        tombstone=is_tombstone(ours),
         force=ours.get(b"headgate-force", b"").lower() in _TRUE,
         minimal=b"return=minimal" in ours.get(b"prefer", b"").replace(b" ", b"").lower(),
         single_event_header=single.decode().title() if single else None,
         record_headers=_record_headers(ours),
     )
+
+
+def is_tombstone(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether the request asks for a tombstone."""
+    return headers.get(b"headgate-tombstone", b"").lower() in _TRUE
 
 
 def _key(value: bytes | None) -> bytes | None:

@@ -1,0 +1,234 @@
+"""From a body to events: the table of content types, exact slices, and what is refused."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headgate.core.decode import Kind, decode, kind_of
+from headgate.core.event import Decoded, RawEvent, Refused
+from headgate.core.outcome import Failure, Reason
+from unit.fakes import common, route
+from unit.json_texts import BAD_UTF8, NO, YES
+
+JSON, NDJSON = b"application/json", b"application/x-ndjson"
+
+
+def post(body: bytes, content_type: bytes | None = JSON, **headers: bytes) -> Decoded:
+    """Decode with these headers; underscores in names stand for dashes."""
+    named = {name.replace("_", "-").encode(): value for name, value in headers.items()}
+    if content_type is not None:
+        named[b"content-type"] = content_type
+    return decode(body, named)
+
+
+def values(decoded: Decoded) -> list[bytes | Reason | None]:
+    return [event.reason if isinstance(event, Failure) else event.value for event in decoded.events]
+
+
+def endings(decoded: Decoded) -> list[bytes | Reason | None]:
+    """Values of what the topic takes; it has no key rule and validates everything."""
+    anything, found = route(keyless="spread"), list[bytes | Reason | None]()
+    for event in decoded.events:
+        if isinstance(event, Failure):
+            found.append(event.reason)
+            continue
+        try:
+            found.append(anything.record(event, common(), b"id").value)
+        except Refused as refused:
+            found.append(refused.failure.reason)
+    return found
+
+
+def refusal(body: bytes, content_type: bytes | None = JSON, **headers: bytes) -> Reason:
+    with pytest.raises(Refused) as caught:
+        post(body, content_type, **headers)
+    return caught.value.failure.reason
+
+
+@pytest.mark.parametrize(
+    ("content_type", "kind"),
+    [
+        (b"application/json", Kind.JSON),
+        (b"Application/JSON ; charset=utf-8", Kind.JSON),
+        (b"application/x-ndjson", Kind.NDJSON),
+        (b"application/cloudevents+json; charset=UTF-8", Kind.CLOUDEVENT),
+        (b"application/cloudevents-batch+json", Kind.CLOUDEVENTS),
+        (b"application/problem+json", Kind.JSON_ONE),
+        (b"application/vnd.acme.v2+json;x=y", Kind.JSON_ONE),
+        (b"application/octet-stream", Kind.OPAQUE),
+        (b"text/plain", Kind.OPAQUE),
+        (b"application/avro", Kind.OPAQUE),
+        (b"application/jsonp", Kind.OPAQUE),
+        (b"", Kind.OPAQUE),
+    ],
+)
+def test_the_content_type_says_how_a_body_is_cut(content_type: bytes, kind: Kind) -> None:
+    assert kind_of(content_type) is kind
+
+
+@pytest.mark.parametrize("text", YES)
+@pytest.mark.parametrize("blanks", [(b"", b""), (b" \r\n", b"\t\n")])
+def test_one_document_is_published_byte_by_byte(text: bytes, blanks: tuple[bytes, bytes]) -> None:
+    body = blanks[0] + text + blanks[1]
+    decoded = post(body, headgate_batch=b"false")
+    assert decoded.is_batch is False
+    assert endings(decoded) == [body]
+    assert endings(post(body, b"application/vnd.acme+json")) == [body]
+
+
+@pytest.mark.parametrize("text", NO + BAD_UTF8)
+def test_what_is_not_json_is_malformed(text: bytes) -> None:
+    for headers in ({}, {"headgate_batch": b"false"}):
+        try:
+            found = endings(post(text, **headers))
+        except Refused as refused:
+            found = [refused.failure.reason]
+        assert Reason.MALFORMED in found
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(YES), st.sampled_from([b"", b" ", b"\n\t"])), max_size=8))
+def test_array_elements_are_exact_slices(parts: list[tuple[bytes, bytes]]) -> None:
+    body = b" [" + b",".join(blank + text + blank for text, blank in parts) + b"]\n"
+    decoded = post(body)
+    assert decoded.is_batch is True
+    assert endings(decoded) == [text.strip(b" \t\r\n") for text, _ in parts]
+
+
+def test_an_array_as_one_event_if_asked() -> None:
+    assert post(b"[1, 2]", headgate_batch=b"false").is_batch is False
+    assert values(post(b"[1, 2]", headgate_batch=b"FALSE")) == [b"[1, 2]"]
+    assert values(post(b"[1, 2]", headgate_batch=b"true")) == [b"1", b"2"]
+    assert values(post(b"[1, 2]", b"application/x+json")) == [b"[1, 2]"]
+
+
+def test_a_batch_of_nothing_is_no_error_and_an_empty_body_is() -> None:
+    assert post(b"[]") == Decoded([], True)
+    assert post(b" [ ] ") == Decoded([], True)
+    assert post(b"\n \r\n\n", NDJSON) == Decoded([], True)
+    assert post(b"[]", b"application/cloudevents-batch+json") == Decoded([], True)
+    for content_type in (JSON, NDJSON, b"application/x+json", b"application/cloudevents+json"):
+        assert refusal(b"", content_type) is Reason.MALFORMED
+    assert values(post(b"", b"text/plain")) == [b""]
+
+
+def test_opaque_bytes_are_one_event_with_their_content_type() -> None:
+    body = b'\x00\xff[1,2]\n\xef\xbb\xbf{"id":1}'
+    decoded = post(body, b"application/avro; x=1")
+    assert decoded == Decoded([RawEvent(body, content_type=b"application/avro; x=1")], False)
+    assert post(body, None).events == [RawEvent(body, content_type=b"application/octet-stream")]
+
+
+# ---- lines
+
+
+def test_each_line_is_an_event_and_blank_lines_are_not() -> None:
+    body = b'{"a":1}\n\n  \t\n {"b": 2 } \n"x"\n[1, 2]'
+    assert endings(post(body, NDJSON)) == [b'{"a":1}', b' {"b": 2 } ', b'"x"', b"[1, 2]"]
+    assert post(body, NDJSON).is_batch is True
+    assert post(b"1", NDJSON).is_batch is True
+
+
+def test_crlf_ends_a_line_too() -> None:
+    assert endings(post(b'{"a":1}\r\n\r\n{"b":2}\r\n1\n2\r', NDJSON)) == [
+        b'{"a":1}', b'{"b":2}', b"1", b"2",
+    ]  # fmt: skip
+
+
+def test_a_bad_line_fails_alone() -> None:
+    lines = [b'{"a":1}', b"{} {}", b"{", b'{"a":"\xff"}', b'{"a":"\\ud800"}', b"NaN", b"7"]
+    bad = Reason.MALFORMED
+    assert endings(post(b"\n".join(lines), NDJSON)) == [
+        lines[0], bad, bad, bad, lines[4], bad, lines[6],
+    ]  # fmt: skip
+
+
+def test_ten_thousand_lines_with_three_bad_ones() -> None:
+    lines = [b'{"id":%d}' % number for number in range(10_000)]
+    for number in (0, 5_000, 9_999):
+        lines[number] = b'{"id":'
+    found = endings(post(b"\n".join(lines), NDJSON))
+    assert [number for number, one in enumerate(found) if one is Reason.MALFORMED] == [
+        0, 5_000, 9_999,
+    ]  # fmt: skip
+    assert found[1:5_000] == lines[1:5_000]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.sampled_from(YES + NO + BAD_UTF8).filter(lambda text: b"\n" not in text)),
+    st.sampled_from([b"\n", b"\r\n"]),
+)
+def test_lines_are_judged_one_by_one(lines: list[bytes], end: bytes) -> None:
+    if end.join(lines).startswith(b"\xef\xbb\xbf") or not lines or not end.join(lines):
+        return
+    good = set(YES)
+    expected = [
+        line if line in good else Reason.MALFORMED
+        for line in lines
+        if line.strip(b" \t\r\n")
+    ]  # fmt: skip
+    assert endings(post(end.join(lines), NDJSON)) == expected
+
+
+# ---- refused as a whole
+
+
+@pytest.mark.parametrize("content_type", [JSON, NDJSON, b"application/x+json"])
+def test_a_byte_order_mark_is_malformed(content_type: bytes) -> None:
+    assert refusal(b"\xef\xbb\xbf{}", content_type) is Reason.MALFORMED
+
+
+@pytest.mark.parametrize("body", [b'["\xff"]', b'["\\ud800","\xff"]', b'[1, "\xff\\ud800", 2]'])
+def test_bad_utf8_in_an_array_is_refused(body: bytes) -> None:
+    try:
+        found = values(post(body))
+    except Refused as refused:
+        found = [refused.failure.reason]
+    assert Reason.MALFORMED in found
+
+
+def test_a_hundred_thousand_brackets_are_malformed_everywhere() -> None:
+    deep = b"[" * 100_000
+    assert refusal(deep) is Reason.MALFORMED
+    assert endings(post(deep, headgate_batch=b"false")) == [Reason.MALFORMED]
+    assert endings(post(deep + b"\n1", NDJSON)) == [Reason.MALFORMED, b"1"]
+    assert endings(post(b'{"a":' * 100_000)) == [Reason.MALFORMED]
+
+
+def test_the_depth_is_counted_for_each_event() -> None:
+    at, over = b"[" * 128 + b"]" * 128, b"[" * 129 + b"]" * 129
+    assert endings(post(at + b"\n" + over, NDJSON)) == [at, Reason.MALFORMED]
+    assert endings(post(b"[" + at + b"," + over + b"]")) == [at, Reason.MALFORMED]
+    assert endings(post(at, headgate_batch=b"false")) == [at]
+    assert endings(post(over, headgate_batch=b"false")) == [Reason.MALFORMED]
+
+
+# ---- tombstones
+
+
+@pytest.mark.parametrize("content_type", [None, JSON, b"text/plain", b"application/x+json"])
+def test_a_tombstone_has_an_empty_body_of_any_type(content_type: bytes | None) -> None:
+    decoded = post(b"", content_type, headgate_tombstone=b"true")
+    assert decoded.is_batch is False
+    assert values(decoded) == [None]
+
+
+@pytest.mark.parametrize("content_type", [None, JSON, b"text/plain"])
+def test_a_tombstone_with_a_body_is_refused_not_thrown_away(content_type: bytes | None) -> None:
+    assert refusal(b"{}", content_type, headgate_tombstone=b"true") is Reason.MALFORMED
+
+
+def test_no_tombstone_without_the_flag() -> None:
+    assert values(post(b"null")) == [b"null"]
+    assert values(post(b"{}", headgate_tombstone=b"false")) == [b"{}"]
+    assert refusal(b"", headgate_tombstone=b"false") is Reason.MALFORMED
+
+
+def test_a_tombstone_of_a_cloudevent_keeps_its_attributes() -> None:
+    attributes = {"ce_specversion": b"1.0", "ce_id": b"7", "ce_source": b"s", "ce_type": b"t"}
+    (event,) = post(b"", None, headgate_tombstone=b"true", **attributes).events
+    assert isinstance(event, RawEvent)
+    assert event.value is None
+    assert event.event_id == "7"
+    assert refusal(b"x", None, headgate_tombstone=b"true", **attributes) is Reason.MALFORMED
