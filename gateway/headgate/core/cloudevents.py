@@ -7,8 +7,9 @@ an event without data becomes a zero-length value: a tombstone is only written w
 
 import base64
 import binascii
+import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from urllib.parse import unquote_to_bytes
 
 import msgspec
@@ -21,6 +22,14 @@ _REQUIRED = ("id", "source", "specversion", "type")
 _STRUCTURED = b"application/cloudevents+json"
 _JSON = b"application/json"
 _TEXT = msgspec.json.Decoder(str)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MS = timedelta(milliseconds=1)
+_TIME = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-9]{2}:)([0-9]{2})"
+    r"(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})"
+)
+_QUOTED = re.compile(rb'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+_ESCAPE = re.compile(rb"\\(.)", re.DOTALL)
 
 
 def from_headers(body: bytes, headers: Mapping[bytes, bytes], structured: bool) -> RawEvent:
@@ -72,22 +81,29 @@ def batch(text: bytes, structured: bool) -> list[RawEvent | Failure]:
 
 def time_ms(time: str) -> int:
     """An RFC 3339 time as milliseconds since 1970. Raises Refused."""
+    wrong = Refused(malformed(f"the CloudEvents time {time!r} is not RFC 3339"))
+    found = _TIME.fullmatch(time.upper())
+    if found is None:
+        raise wrong
+    minute, second, fraction, zone = found.groups(default="")
+    second = "59" if second == "60" else second  # Unix time has no leap seconds
     try:
-        moment = datetime.fromisoformat(time)
+        moment = datetime.fromisoformat(minute + second + fraction + zone)
     except ValueError:
-        raise Refused(malformed(f"the CloudEvents time {time!r} is not RFC 3339")) from None
-    if moment.tzinfo is None:
-        raise Refused(malformed(f"the CloudEvents time {time!r} has no time zone"))
-    return int((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000)
+        raise wrong from None
+    return (moment - _EPOCH) // _MS
 
 
 def _binary(content: bytes, attributes: Mapping[str, str]) -> RawEvent:
     key = attributes.get("partitionkey") or attributes.get("subject")
     content_type = attributes.get("datacontenttype")
     time = attributes.get("time")
+    document = content if content and _is_json(content_type) else None
+    if document is not None:
+        _check_utf8(document)
     return RawEvent(
         value=content,
-        document=content if content and _is_json(content_type) else None,
+        document=document,
         key=key.encode() if key else None,
         event_id=attributes["id"],
         timestamp_ms=time_ms(time) if time else None,
@@ -98,6 +114,14 @@ def _binary(content: bytes, attributes: Mapping[str, str]) -> RawEvent:
             if name != "datacontenttype"
         ),
     )
+
+
+def _check_utf8(document: bytes) -> None:
+    """The rest of the gateway presumes that documents are UTF-8."""
+    try:
+        document.decode()
+    except UnicodeDecodeError as error:
+        raise Refused(malformed(f"invalid UTF-8 at byte {error.start} of the data")) from None
 
 
 def _structured_from(body: bytes, attributes: dict[str, str]) -> RawEvent:
@@ -158,7 +182,8 @@ def _attribute(name: str, value: bytes) -> str:
     """An attribute's canonical text: a string, an integer or a boolean."""
     if value[:1] == b'"':
         return _string(name, value)
-    if value[:1] in (b"{", b"[") or b"." in value or b"e" in value.removesuffix(b"e"):
+    is_word = value in (b"true", b"false")
+    if not is_word and not value.removeprefix(b"-").isdigit():
         raise Refused(
             malformed(f"the CloudEvents attribute {name!r} is no string, integer or boolean")
         )
@@ -166,6 +191,10 @@ def _attribute(name: str, value: bytes) -> str:
 
 
 def _percent_decoded(value: bytes) -> str:
+    # Earlier versions of the binding quoted instead of percent-encoding (1.0.2, section 3.1.3.2).
+    quoted = _QUOTED.fullmatch(value)
+    if quoted is not None:
+        value = _ESCAPE.sub(rb"\1", quoted[1])
     try:
         return unquote_to_bytes(value).decode()
     except UnicodeDecodeError:
