@@ -21,7 +21,8 @@ from headgate.health import Readiness
 from headgate.stats.snapshot import Snapshot, decode
 
 PARENT_SOCKET = "parent.sock"
-_CALL_TIMEOUT = aiohttp.ClientTimeout(total=10)
+_READ_TIMEOUT = aiohttp.ClientTimeout(total=3)  # a loop that is held up longer is not healthy
+_CHANGE_TIMEOUT = aiohttp.ClientTimeout(total=10)
 _HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "te", "upgrade"})
 _OURS = frozenset({"content-length", "date", "server"})  # aiohttp sets them anew
 
@@ -105,7 +106,7 @@ class WorkerClient:
 
     def __init__(self, path: Path) -> None:
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.UnixConnector(str(path)), timeout=_CALL_TIMEOUT
+            connector=aiohttp.UnixConnector(str(path)), timeout=_READ_TIMEOUT
         )
 
     async def snapshot(self, with_details: bool) -> Snapshot:
@@ -119,16 +120,23 @@ class WorkerClient:
     async def forget(self, topic: str, key: bytes | None) -> Failure | None:
         """Have the worker drop suppression state."""
         body = msgspec.msgpack.encode(Forget(topic, key))
-        answer = await self._call("POST", "/forget", body)
+        answer = await self._call("POST", "/forget", body, _CHANGE_TIMEOUT)
         return msgspec.msgpack.decode(answer, type=Failure | None)
 
     async def close(self) -> None:
         """Close the connections."""
         await self._session.close()
 
-    async def _call(self, method: str, path: str, body: bytes | None = None) -> bytes:
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        within: aiohttp.ClientTimeout = _READ_TIMEOUT,
+    ) -> bytes:
+        url = f"http://worker{path}"
         try:
-            async with self._session.request(method, f"http://worker{path}", data=body) as answer:
+            async with self._session.request(method, url, data=body, timeout=within) as answer:
                 answer.raise_for_status()
                 return await answer.read()
         except (aiohttp.ClientError, OSError, TimeoutError) as error:

@@ -20,6 +20,7 @@ from headgate.worker_process import WorkerProcess
 log = logging.getLogger(__name__)
 
 _POLL_S = 1.0
+_HUNG_S = 60.0
 _DETAILS_EVERY = 5  # polls: sketches are some 20 KiB a producer and topic
 
 
@@ -128,13 +129,23 @@ class Overview:
             if worker.pid == pid and worker.answered and not self.is_draining:
                 self._states.pop(pid, None)
                 log.warning("worker %d does not answer: %s", worker.index, error)
+                self._end_if_hung(worker)
             return
         if worker.pid != pid:
             return  # it died meanwhile and is retired: its figures must not come back to life
         self.figures.update(pid, figures, with_details)
         self._states[pid] = state
+        worker.last_answer = time.monotonic()
         if not worker.answered:
             worker.answered = True
             log.info("worker %d is up", worker.index, extra={"worker": worker.index, "pid": pid})
             if worker.started < self.reloaded:  # it may have read the file of before
                 worker.signal(signal.SIGHUP)
+
+    @staticmethod
+    def _end_if_hung(worker: WorkerProcess) -> None:
+        silent_s = time.monotonic() - worker.last_answer
+        if silent_s > _HUNG_S:
+            # The kernel goes on giving it its share of new connections.
+            log.error("worker %d has been silent for %.0f s and is killed", worker.index, silent_s)
+            worker.signal(signal.SIGKILL)

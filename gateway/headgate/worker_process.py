@@ -40,8 +40,8 @@ class HopelessWorkerError(Exception):
 class WorkerProcess:
     """The worker with one index; at most one process at a time.
 
-    answered: whether the running process has answered on its socket.  started: when it was
-    started (monotonic seconds).
+    answered: whether the running process has answered on its socket.  started, last_answer:
+    monotonic seconds.
     """
 
     def __init__(self, index: int, launch: Launch, watchers: Watchers) -> None:
@@ -55,6 +55,7 @@ class WorkerProcess:
         self.client: WorkerClient | None = None
         self.answered = False
         self.started = 0.0
+        self.last_answer = 0.0
 
     @property
     def pid(self) -> int | None:

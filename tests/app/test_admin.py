@@ -1,0 +1,293 @@
+"""The management pages, without processes: a meter's figures behind the real application."""
+
+import hashlib
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp.test_utils import RawTestServer, TestClient, TestServer
+
+from headgate.config.settings import AuthSettings, ProducerSettings, Settings
+from headgate.control import Forward
+from headgate.core.outcome import Failure, Name, Outcome, Reason
+from headgate.core.policy import TopicPolicy
+from headgate.core.topic import TopicState
+from headgate.edge.admin import Admin
+from headgate.edge.auth import Authenticator
+from headgate.edge.management import management_app
+from headgate.overview import Health
+from headgate.ports import management_sites
+from headgate.stats import Labels, Meter
+from headgate.stats.fleet import Fleet, Rates
+
+TOPICS = (
+    TopicPolicy("orders", "main", key=("/id",)),
+    TopicPolicy("deals", "main", key=("/id",), kind="state", suppress="raw"),
+)
+TOKENS = {
+    name: ProducerSettings(
+        token_sha256=(hashlib.sha256(f"{name}-token".encode()).hexdigest(),),
+        topics=("*",),
+        roles=roles,
+    )
+    for name, roles in {
+        "shop": ("produce",),
+        "viewer": ("view",),
+        "operator": ("view", "operate"),
+    }.items()
+}
+
+
+@dataclass
+class FakeInstance:
+    """Implements `edge.instance.Instance` over one meter."""
+
+    settings: Settings
+    figures: Fleet = field(default_factory=Fleet)
+    rates: Rates = field(default_factory=Rates)
+    forgotten: list[tuple[str, bytes | None]] = field(default_factory=list)
+    failure: Failure | None = None
+    is_ready: bool = True
+
+    def __post_init__(self) -> None:
+        names = {policy.pattern for policy in self.settings.topics}
+        self.meter = Meter(Labels(self.settings.producers, names.__contains__), time.time)
+        self.refreshed = 0.0
+
+    async def refresh(self) -> None:
+        self.figures.update(1, self.meter.collect())
+        self.refreshed += 10.0
+        self.rates.note(self.refreshed, self.figures.volumes())
+
+    def topics(self) -> dict[str, TopicState]:
+        names = [policy.pattern for policy in self.settings.topics]
+        return {name: TopicState(name, "main", b"\0" * 16, 12) for name in names}
+
+    def health(self) -> Health:
+        kafka = {"ok": self.is_ready, "required": True, "detail": "3 brokers"}
+        status = "ready" if self.is_ready else "not ready"
+        return Health(self.is_ready, status, {"kafka main": kafka}, {"up": 2, "wanted": 2})
+
+    async def forget(self, topic: str, key: bytes | None) -> Failure | None:
+        self.forgotten.append((topic, key))
+        return self.failure
+
+
+def admin_of(instance: FakeInstance) -> Admin:
+    return Admin(instance, Authenticator(instance.settings.auth, instance.settings.producers))
+
+
+@pytest.fixture
+def instance() -> FakeInstance:
+    producers = {"shop": ProducerSettings(), "quiet": ProducerSettings()}
+    return FakeInstance(Settings(producers=producers, topics=TOPICS))
+
+
+@pytest.fixture
+async def client(instance: FakeInstance) -> AsyncIterator[TestClient[Any, Any]]:
+    async with TestClient(TestServer(management_app(admin_of(instance)))) as client:
+        yield client
+
+
+@pytest.fixture
+async def guarded() -> AsyncIterator[TestClient[Any, Any]]:
+    settings = Settings(auth=AuthSettings(mode="token"), producers=TOKENS, topics=TOPICS)
+    async with TestClient(TestServer(management_app(admin_of(FakeInstance(settings))))) as client:
+        yield client
+
+
+def post(instance: FakeInstance, name: Name, key: bytes, size: int, times: int = 1) -> None:
+    outcomes = [Outcome(name, 0, 0, key)] * times
+    instance.meter.account("shop", "deals", outcomes, [size] * times)
+
+
+async def test_the_producer_page_shows_a_data_bomb_at_once(
+    instance: FakeInstance, client: TestClient[Any, Any]
+) -> None:
+    """Incident A: one key, huge, again and again; who, what and how much must be on one page."""
+    await instance.refresh()
+    post(instance, Name.PUBLISHED, b"2342565", 800_000, 50)
+    post(instance, Name.UNCHANGED, b"2342565", 800_000, 40)
+    for number in range(10):
+        post(instance, Name.PUBLISHED, b"%d" % number, 600)
+    too_large = Failure(Reason.TOO_LARGE, "900000 bytes are over max_bytes")
+    outcome = Outcome(Name.REJECTED, key=b"2342565", failure=too_large)
+    instance.meter.account("shop", "deals", [outcome], [900_000])
+    page = await (await client.get("/v1/producers/shop")).json()
+    (deals,) = page["topics"]
+    assert deals["events_per_s"] == pytest.approx(10.1)
+    assert deals["bytes_per_s"] == pytest.approx(7_290_600)
+    assert deals["events_total"] == {"published": 60, "unchanged": 40, "rejected:too_large": 1}
+    assert deals["ratios"]["unchanged"] == pytest.approx(40 / 101, abs=1e-4)
+    assert deals["ratios"]["oversize"] == pytest.approx(1 / 101, abs=1e-4)
+    assert deals["size_bytes"] == {"p50": 800_000, "p90": 800_000, "p99": 800_000, "max": 900_000}
+    assert deals["keys"]["cardinality"] == 11
+    heaviest = deals["keys"]["top_by_bytes"][0]
+    assert (heaviest["key"], heaviest["share"]) == ("2342565", pytest.approx(0.9999, abs=1e-4))
+    (reject,) = deals["recent_rejects"]
+    assert (reject["reason"], reject["size_bytes"]) == ("too_large", 900_000)
+    topic = await (await client.get("/v1/topics/deals")).json()
+    assert topic["skew"]["useful_partitions_at_most"] == 1
+    assert topic["skew"]["hottest_partition_share"] > 0.99
+    assert topic["producers"] == ["shop"]
+
+
+async def test_lists_name_everyone_who_is_configured(
+    instance: FakeInstance, client: TestClient[Any, Any]
+) -> None:
+    instance.meter.account("stranger", "deals", [Outcome(Name.PUBLISHED, 0, 0, b"k")], [1])
+    rows = (await (await client.get("/v1/producers")).json())["producers"]
+    assert [row["producer"] for row in rows] == ["other", "quiet", "shop"]
+    assert rows[1]["topics"] == []
+    assert rows[1]["last_seen"] is None
+    rows = (await (await client.get("/v1/topics")).json())["topics"]
+    assert [row["topic"] for row in rows] == ["deals", "orders"]
+    assert rows[0]["policy"]["suppress"] == "raw"
+    assert rows[1]["skew"] == {"judged": False}
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("/v1/producers/nobody", "not_found"),
+        ("/v1/topics/nothing", "unknown_topic"),
+        ("/v1/elsewhere", "not_found"),
+        ("/problems/nonsense", "not_found"),
+    ],
+)
+async def test_what_is_not_there_is_a_problem_document(
+    client: TestClient[Any, Any], path: str, reason: str
+) -> None:
+    answer = await client.get(path, headers={"X-Request-Id": "r-17"})
+    problem = await answer.json(content_type="application/problem+json")
+    assert (answer.status, problem["reason"], problem["instance"]) == (404, reason, "r-17")
+
+
+async def test_a_wrong_method_names_the_right_ones(client: TestClient[Any, Any]) -> None:
+    answer = await client.post("/v1/producers")
+    assert answer.status == 405
+    assert answer.headers["Allow"] == "GET, HEAD"
+    assert (await client.head("/v1/producers")).status == 200
+
+
+async def test_pages_for_probes_and_people(
+    instance: FakeInstance, client: TestClient[Any, Any]
+) -> None:
+    assert (await client.get("/live")).status == 200
+    assert (await client.get("/ready")).status == 200
+    instance.is_ready = False
+    answer = await client.get("/ready")
+    assert answer.status == 503
+    assert (await answer.json())["dependencies"]["kafka main"]["ok"] is False
+    answer = await client.get("/metrics")
+    assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    assert (await client.get("/problems/too_large")).status == 200
+    assert "\n  " in await (await client.get("/v1/producers?pretty")).text()
+
+
+async def test_forgetting_is_done_and_written_down(
+    instance: FakeInstance, client: TestClient[Any, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    assert (await client.delete("/v1/suppression/deals?key=a%2Fb%20c")).status == 200
+    assert (await client.delete("/v1/suppression/deals?key_base64=/w==")).status == 200
+    answer = await client.delete("/v1/suppression/deals", headers={"Headgate-Producer": "till"})
+    assert await answer.json() == {"forgotten": {"topic": "deals", "key": None}}
+    assert instance.forgotten == [("deals", b"a/b c"), ("deals", b"\xff"), ("deals", None)]
+    newest, *_ = (await (await client.get("/v1/changes")).json())["changes"]
+    assert (newest["who"], newest["what"], newest["topic"]) == ("till", "forget", "deals")
+    assert "change: forget by till" in caplog.messages
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/v1/suppression/nothing", 404),
+        ("/v1/suppression/orders", 400),
+        ("/v1/suppression/deals?key_base64=!", 400),
+    ],
+)
+async def test_what_cannot_be_forgotten_is_refused(
+    instance: FakeInstance, client: TestClient[Any, Any], path: str, status: int
+) -> None:
+    assert (await client.delete(path)).status == status
+    assert instance.forgotten == []
+
+
+async def test_a_failed_change_is_not_in_the_change_log(
+    instance: FakeInstance, client: TestClient[Any, Any]
+) -> None:
+    instance.failure = Failure(Reason.REDIS_UNAVAILABLE, "away", retry_after_s=2)
+    answer = await client.delete("/v1/suppression/deals")
+    assert (answer.status, answer.headers["Retry-After"]) == (503, "2")
+    assert (await (await client.get("/v1/changes")).json())["changes"] == []
+
+
+@pytest.mark.parametrize(
+    ("token", "read", "change"),
+    [(None, 401, 401), ("wrong", 401, 401), ("shop-token", 403, 403), ("viewer-token", 200, 403),
+     ("operator-token", 200, 200)],
+)  # fmt: skip
+async def test_tokens_and_roles(
+    guarded: TestClient[Any, Any], token: str | None, read: int, change: int
+) -> None:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    for path in ("/v1/producers", "/v1/producers/shop", "/v1/topics", "/v1/topics/deals"):
+        assert (await guarded.get(path, headers=headers)).status == read
+    assert (await guarded.get("/v1/changes", headers=headers)).status == read
+    answer = await guarded.delete("/v1/suppression/deals", headers=headers)
+    assert answer.status == change
+    assert (await guarded.get("/ready")).status == 200
+
+
+async def test_without_authentication_others_may_look_but_not_change(
+    instance: FakeInstance, tmp_path: Path
+) -> None:
+    """A worker hands the request on and says who asked; the same for loopback and for others."""
+    http = Settings().http
+    app = management_app(admin_of(instance))
+    same_port = type(http)(port=1, management_port=1)
+    async with management_sites(app, same_port, tmp_path / "parent.sock"):
+        connector = aiohttp.UnixConnector(str(tmp_path / "parent.sock"))
+        async with aiohttp.ClientSession(connector=connector) as session:
+            for remote, status in (("192.0.2.7", 403), ("127.0.0.1", 200), ("::1", 200)):
+                headers = {"X-Headgate-Remote": remote}
+                url = "http://parent/v1/suppression/deals"
+                async with session.delete(url, headers=headers) as answer:
+                    assert answer.status == status
+                async with session.get("http://parent/v1/topics", headers=headers) as answer:
+                    assert answer.status == 200
+
+
+async def test_a_client_cannot_claim_to_be_somewhere_else(
+    instance: FakeInstance, client: TestClient[Any, Any]
+) -> None:
+    headers = {"X-Headgate-Remote": "192.0.2.7"}
+    assert (await client.delete("/v1/suppression/deals", headers=headers)).status == 200
+
+
+async def test_a_forwarded_request_arrives_as_it_was_sent(
+    instance: FakeInstance, tmp_path: Path
+) -> None:
+    """Through a worker's data port: path, query, status and headers; the claimed address not."""
+    forward = Forward(tmp_path)
+    async with RawTestServer(forward) as front, aiohttp.ClientSession() as session:
+        url = front.make_url("/v1/suppression/deals?key=a%2Fb")
+        async with session.delete(url) as answer:
+            assert answer.status == 500  # no parent there
+        app = management_app(admin_of(instance))
+        same_port = type(instance.settings.http)(port=1, management_port=1)
+        async with management_sites(app, same_port, tmp_path / "parent.sock"):
+            headers = {"X-Headgate-Remote": "192.0.2.7", "X-Request-Id": "r-1"}
+            async with session.delete(url, headers=headers) as answer:
+                assert answer.status == 200
+            assert instance.forgotten == [("deals", b"a/b")]
+            async with session.get(front.make_url("/v1/none"), headers=headers) as answer:
+                assert answer.status == 404
+                assert answer.headers["X-Request-Id"] == "r-1"
+                assert answer.content_type == "application/problem+json"
+    await forward.close()
