@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import psutil
 import pytest
 from confluent_kafka import Producer
 
 from headgate.devstack.ports import accepts
 from headgate.devstack.redis import answers_ping
 from kafka_log import end_offsets, read_log
-from stack import RunningBroker, RunningCluster, RunningRedis, eventually
+from stack import Gateway, RunningBroker, RunningCluster, RunningRedis, eventually
 
 pytestmark = pytest.mark.kafka
 
@@ -60,6 +61,26 @@ async def test_paused_redis_answers_after_resume(start_redis: Callable[..., Runn
     assert not answers_ping(server.port)
     server.resume()
     await eventually(lambda: answers_ping(server.port))
+
+
+def test_gateway_fixture_runs_a_real_process_tree(
+    kafka: RunningBroker, start_gateway: Callable[..., Gateway], topic_name: str
+) -> None:
+    kafka.create_topic(topic_name)
+    gateway = start_gateway(
+        f'[clusters.main]\nbootstrap_servers = ["{kafka.bootstrap}"]\n'
+        f'[topics."{topic_name}"]\nkey = ["/id"]\n'
+    )
+    assert gateway.is_ready()
+    pids = gateway.pids
+    assert len(pids) >= 2  # the parent and a worker
+    gateway.stop()
+    assert gateway.exit_code == 0, gateway.log()
+    assert not [pid for pid in pids if psutil.pid_exists(pid)]
+    gateway.restart()
+    gateway.kill()
+    assert gateway.exit_code == -9
+    assert not gateway.is_ready()
 
 
 def test_cluster_replicates(start_cluster: Callable[..., RunningCluster], topic_name: str) -> None:

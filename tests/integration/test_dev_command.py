@@ -90,10 +90,19 @@ def is_alive(pid: int) -> bool:
 def post(gateway: str, topic: str, body: bytes) -> dict[str, Any]:
     request = urllib.request.Request(f"{gateway}/v1/topics/{topic}/events", body)
     request.add_header("Content-Type", "application/json")
-    request.add_header("Headgate-Producer", "tester")
+    request.add_header("Headgate-Producer", "me")
     with urllib.request.urlopen(request, timeout=30) as answer:
         outcome: dict[str, Any] = json.load(answer)
         return outcome
+
+
+def first_shown(viewer: Path, topic: str) -> str:
+    """Run the printed command until it has shown one record."""
+    with subprocess.Popen([str(viewer), topic], stdout=subprocess.PIPE, text=True) as consumer:
+        assert consumer.stdout is not None
+        line = consumer.stdout.readline().rstrip("\n")
+        consumer.kill()
+    return line
 
 
 async def unchanged_deal(gateway: str) -> dict[str, Any]:
@@ -122,6 +131,11 @@ async def test_start_post_stop_and_start_again(start_dev: Callable[..., Dev]) ->
     log = read_log(ready["ingest"], "deals")
     assert (again["partition"], again["offset"]) == log[-1][:2]
     assert {(one.key, one.value) for one in log} == {(b"2342565", DEAL)}
+
+    shown = await asyncio.to_thread(first_shown, Path(ready["state"]) / "show-topic", "deals")
+    assert f"Partition:{first['partition']}\tOffset:0" in shown
+    assert "hg-producer:me" in shown
+    assert shown.endswith("\t2342565\t" + DEAL.decode())
 
     assert dev.end(signal.SIGTERM) == 0
     assert not [pid for pid in all_pids(ready) if is_alive(pid)]

@@ -20,7 +20,7 @@ from headgate.devstack.ledger import Ledger
 from headgate.devstack.ports import prefer
 from headgate.devstack.redis import find_redis
 from headgate.devstack.sample import Table
-from headgate.devstack.show import ready_line, ready_text
+from headgate.devstack.show import ready_line, ready_text, write_topic_viewer
 from headgate.devstack.stack import DevStack, Ports
 
 Say = Callable[[str], None]
@@ -75,7 +75,8 @@ def _run(stack: DevStack, options: Options, out: TextIO, say: Say) -> int:
         created = stack.create_topics()
         say(f"  topics    {'created ' + ', '.join(created) if created else 'kept'}")
         stack.start_gateway()
-        out.write(ready_line(stack) if options.is_json else ready_text(stack))
+        viewer = write_topic_viewer(stack)
+        out.write(ready_line(stack) if options.is_json else ready_text(stack, viewer))
         out.flush()
         if options.is_demo:
             say(f"demo: posting {POSTS_PER_S:g} sample requests a second until stopped")

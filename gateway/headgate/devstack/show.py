@@ -31,8 +31,8 @@ def ready_line(stack: DevStack) -> str:
     return json.dumps(described) + "\n"
 
 
-def ready_text(stack: DevStack) -> str:
-    """Return what runs, where, and two commands to try."""
+def ready_text(stack: DevStack, viewer: Path) -> str:
+    """Return what runs, where, and two commands to try. viewer: see `write_topic_viewer`."""
     curl = f"curl -i {stack.gateway_url}/v1/topics/deals/events"
     curl += f" -H 'Content-Type: application/json' -H 'Headgate-Producer: me' -d '{_EVENT}'"
     return f"""
@@ -49,7 +49,7 @@ Headgate is running. Ctrl-C stops everything.
 Post an event (the second time it is answered "unchanged"):
   {curl}
 See it in Kafka, with partition, offset, key and headers (Ctrl-C ends it):
-  {write_topic_viewer(stack)} deals
+  {viewer} deals
 """
 
 
