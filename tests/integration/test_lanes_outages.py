@@ -281,6 +281,51 @@ async def test_deleted_and_recreated_topic(kafka: RunningBroker, topic_name: str
         await check_log(world, kafka.bootstrap, topic_name)
 
 
+async def test_deleted_topic_is_not_brought_back(
+    start_broker: StartBroker, topic_name: str
+) -> None:
+    """Kafka creates topics for clients that ask for them, unless the client says no."""
+    broker = start_broker({"auto.create.topics.enable": "true"})
+    broker.create_topic(topic_name, 2)
+    async with running_lanes(broker.bootstrap, topic_name, refresh_ms=3_000) as world:
+        world.put(topic_name, 0)
+        await world.all_ended()
+        old = world.state(topic_name)
+        await asyncio.to_thread(delete_topic, broker.bootstrap, topic_name)
+        orphans = [world.put(topic_name, partition) for partition in (0, 1)]
+        await eventually(lambda: world.topics.get(topic_name) != old, 15)
+        assert world.topics.get(topic_name) is None
+        await eventually(lambda: world.history.all_ended(orphans), 15)
+        await eventually(lambda: world.lanes.health("main")[0])
+        world.topics.refresh_soon()
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        assert topic_name not in (await asyncio.to_thread(admin.list_topics, timeout=10)).topics
+
+
+async def test_stopped_kafka_is_refused_early_and_then_goes_on(
+    start_broker: StartBroker, topic_name: str
+) -> None:
+    """SIGSTOP: connections stay open and nothing answers."""
+    broker = start_broker()
+    broker.create_topic(topic_name, 2)
+    limits = LaneLimits(stall_ms=1_000)
+    async with running_lanes(broker.bootstrap, topic_name, limits=limits) as world:
+        world.put(topic_name, 0)
+        await world.all_ended()
+        state = world.state(topic_name)
+        broker.pause()
+        for _ in range(3):
+            world.put(topic_name, 0)
+        refusal = await eventually(lambda: world.lanes.refusal(state, 0), 10)
+        assert refusal.reason is Reason.KAFKA_UNAVAILABLE
+        broker.resume()
+        await eventually(lambda: world.lanes.refusal(state, 0) is None, 10)
+        await world.all_ended()
+        assert not world.history.failures
+        assert world.history.rebuilds == []
+        await check_log(world, broker.bootstrap, topic_name)
+
+
 async def test_leader_changes_under_load(
     start_cluster: Callable[..., RunningCluster], topic_name: str
 ) -> None:
