@@ -165,3 +165,15 @@ _DECLARED = (
 )
 
 METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _DECLARED}
+
+_SHOWN = {Kind.SUM: "gauge, sum of the workers", Kind.MAX: "gauge, largest of the workers"}
+
+
+def markdown() -> str:
+    """The table of deploy/README.md."""
+    rows = ["| metric | labels | kind | meaning |", "|---|---|---|---|"]
+    for metric in _DECLARED:
+        labels = ", ".join(f"`{label}`" for label in metric.labels) or "-"
+        kind = _SHOWN.get(metric.kind, str(metric.kind))
+        rows.append(f"| `{metric.name}` | {labels} | {kind} | {metric.text} |")
+    return "\n".join(rows) + "\n"
