@@ -21,6 +21,7 @@ else:
 
 _IN_THREAD_BYTES = 4096  # 4 kB may unfold to 4 MB: from here on inflate off the event loop
 _STEP_BYTES = 262_144
+_MOST_MEMBERS = 1000  # each one copies what is behind it; bgzip makes one for 64 kB
 _GZIP = 31  # zlib's window bits for a gzip header
 _ZLIB = 15
 _RAW = -15
@@ -62,6 +63,7 @@ async def read_body(
         body = await _received(request, cap, timeout_s, budget, taken)
         if encoding and encoding != b"identity":
             body = await _decompressed(body, encoding, cap)
+        if len(body) > taken[0]:
             _take(budget, len(body) - taken[0])
             taken[0] = len(body)
     except BaseException:
@@ -82,7 +84,7 @@ async def _received(
 ) -> bytes:
     content = request.content
     if content.is_eof():
-        return content.read_nowait(-1)
+        return _capped(content.read_nowait(-1), cap)
     try:
         async with asyncio.timeout(timeout_s):
             return await _collected(request, cap, budget, taken)
@@ -91,6 +93,12 @@ async def _received(
         raise Refused(Failure(Reason.REQUEST_TIMEOUT, detail)) from None
     except (ClientPayloadError, HTTPException, ConnectionError) as error:
         raise Refused(malformed(f"the body is broken: {error}")) from None
+
+
+def _capped(body: bytes, cap: int) -> bytes:
+    if len(body) > cap:
+        raise Refused(too_large(len(body), cap, "http.body_max_bytes"))
+    return body
 
 
 async def _collected(request: web.BaseRequest, cap: int, budget: Budget, taken: list[int]) -> bytes:
@@ -119,8 +127,12 @@ def decompress(body: bytes, encoding: bytes, cap: int) -> bytes:
     chunks: list[bytes] = []
     size = 0
     rest = body
+    members = 0
     while rest:
         inflater = start()
+        members += 1
+        if members > _MOST_MEMBERS:
+            raise Refused(malformed(f"more than {_MOST_MEMBERS} compressed parts in one body"))
         while not inflater.eof:
             try:
                 chunk = inflater.decompress(rest, min(_STEP_BYTES, cap + 1 - size))
