@@ -54,7 +54,7 @@ def problem(failure: Failure, request_id: str, extra: dict[str, Any] | None = No
         **(failure.figures or {}),
         **(extra or {}),
     }
-    headers = (*_retry_after([failure]), *_rate_limit(failure))
+    headers = (*_retry_after([failure]), *_rate_limit(failure), *_challenge(failure))
     return Reply(traits.status, PROBLEM, headers, orjson.dumps(document))
 
 
@@ -65,8 +65,15 @@ def _rate_limit(failure: Failure) -> tuple[tuple[str, str], ...]:
     name, per_second = failure.figures["quota"], failure.figures["limit_per_s"]
     return (
         ("RateLimit", f'"{name}";r={failure.figures["remaining"]};t={failure.retry_after_s}'),
-        ("RateLimit-Policy", f'"{name}";q={per_second:g};w=1'),
+        ("RateLimit-Policy", f'"{name}";q={max(1, int(per_second))};w=1'),
     )
+
+
+def _challenge(failure: Failure) -> tuple[tuple[str, str], ...]:
+    """RFC 9110, 15.5.2: a 401 must say how to authenticate."""
+    if failure.reason is not Reason.UNAUTHENTICATED:
+        return ()
+    return (("WWW-Authenticate", 'Bearer realm="headgate"'),)
 
 
 def _retry_after(failures: Sequence[Failure]) -> tuple[tuple[str, str], ...]:
