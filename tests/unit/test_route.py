@@ -1,0 +1,178 @@
+"""From a raw event to a record: key, partition, timestamp, headers, size."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headgate.core.event import RawEvent, Refused
+from headgate.core.keys import partition_for
+from headgate.core.outcome import Reason
+from headgate.core.record import BATCH_OVERHEAD, Record
+from headgate.core.route import Route, estimate, too_large
+from unit.fakes import NOW_MS, common, route, topic_state
+
+DAY_MS = 86_400_000
+
+
+def document(text: bytes, **changes: object) -> RawEvent:
+    return RawEvent(text, text, content_type=b"application/json")._replace(**changes)
+
+
+def record(rules: Route, event: RawEvent, **changes: object) -> Record:
+    return rules.record(event, common(**changes), b"e-1")
+
+
+def refusal(rules: Route, event: RawEvent, **changes: object) -> Reason:
+    with pytest.raises(Refused) as caught:
+        record(rules, event, **changes)
+    return caught.value.failure.reason
+
+
+# ---- keys
+
+
+def test_the_key_is_the_requests_else_the_events_else_the_pointers() -> None:
+    rules = route(key=("/id",))
+    assert record(rules, document(b'{"id":5}')).key == b"5"
+    assert record(rules, document(b'{"id":5}', key=b"own")).key == b"own"
+    assert record(rules, document(b'{"id":5}', key=b"own"), key=b"given").key == b"given"
+    assert record(rules, document(b'{"id":1.5}'), key=b"given").key == b"given"
+    assert record(rules, document(b"{}", key=b"own")).key == b"own"
+
+
+def test_a_key_does_not_excuse_malformed_json() -> None:
+    assert refusal(route(), document(b"{"), key=b"given") is Reason.MALFORMED
+    assert refusal(route(depth=2), document(b"[[[]]]"), key=b"given") is Reason.MALFORMED
+
+
+def test_without_a_key_the_topic_rejects_or_spreads() -> None:
+    reject, spread = route(key=("/id",)), route(key=("/id",), keyless="spread")
+    for event in (document(b"{}"), document(b'{"id":null}'), document(b'{"id":""}')):
+        assert refusal(reject, event) is Reason.MISSING_KEY
+        assert record(spread, event).key is None
+    assert refusal(spread, document(b'{"id":1.5}')) is Reason.INVALID_KEY
+    assert refusal(route(), document(b"{}")) is Reason.MISSING_KEY
+    assert refusal(reject, RawEvent(b"x")) is Reason.MISSING_KEY
+    assert record(spread, RawEvent(b"x")).key is None
+
+
+def test_the_partition_is_kafkas_and_keyless_events_of_a_request_share_one() -> None:
+    rules = route(topic_state(partitions=7), key=("/id",), keyless="spread")
+    for number in range(50):
+        made = record(rules, document(b'{"id":"k%d"}' % number))
+        assert made.partition == partition_for(b"k%d" % number, 7)
+    assert {record(rules, document(b"{}"), sticky=n).partition for n in range(7)} == set(range(7))
+    assert record(rules, document(b"{}"), sticky=10).partition == 3
+
+
+# ---- headers and values
+
+
+def test_headers_and_value() -> None:
+    event = document(b' {"id": 1.0}\n', key=b"k", headers=(("ce_id", b"7"),))
+    made = record(route(), event, headers=[("hg-producer", b"p"), ("tenant", b"t")])
+    assert made.value == b' {"id": 1.0}\n'
+    assert made.headers == [
+        ("hg-event-id", b"e-1"), ("hg-producer", b"p"), ("tenant", b"t"),
+        ("content-type", b"application/json"), ("ce_id", b"7"),
+    ]  # fmt: skip
+    assert (made.topic, made.timestamp_ms) == ("orders", NOW_MS)
+
+
+def test_events_of_one_request_do_not_share_their_list_of_headers() -> None:
+    shared = common(headers=[("hg-producer", b"p")])
+    rules = route(keyless="spread")
+    rules.record(document(b"{}", headers=(("ce_id", b"7"),)), shared, b"e")
+    assert rules.record(RawEvent(b""), shared, b"e").headers == [
+        ("hg-event-id", b"e"), ("hg-producer", b"p"),
+    ]  # fmt: skip
+
+
+def test_null_is_four_bytes_and_a_tombstone_is_none() -> None:
+    assert record(route(), document(b"null"), key=b"k").value == b"null"
+    assert record(route(), RawEvent(None), key=b"k", tombstone=True).value is None
+    assert record(route(), RawEvent(b""), key=b"k").value == b""
+
+
+# ---- timestamps
+
+
+def at(rules: Route, given: int | None, own: int | None = None) -> int | Reason:
+    event = document(b"{}", key=b"k", timestamp_ms=own)
+    try:
+        return record(rules, event, timestamp_ms=given).timestamp_ms
+    except Refused as refused:
+        return refused.failure.reason
+
+
+def test_by_default_the_timestamp_is_arrival_whatever_the_event_says() -> None:
+    assert at(route(), 5, 7) == NOW_MS
+
+
+OUT = Reason.TIMESTAMP_OUT_OF_RANGE
+
+
+def test_the_events_time_is_taken_inside_what_the_topic_keeps() -> None:
+    state = topic_state(retention_ms=7 * DAY_MS, timestamp_after_max_ms=3_600_000)
+    rules = route(state, timestamp="event")
+    assert at(rules, None) == NOW_MS
+    assert at(rules, None, NOW_MS - 5) == NOW_MS - 5
+    assert at(rules, NOW_MS - 9, NOW_MS - 5) == NOW_MS - 9
+    assert at(rules, NOW_MS - 7 * DAY_MS) == NOW_MS - 7 * DAY_MS
+    assert at(rules, NOW_MS - 7 * DAY_MS - 1) is OUT
+    assert at(rules, NOW_MS + 3_600_000) == NOW_MS + 3_600_000
+    assert at(rules, NOW_MS + 3_600_001) is OUT
+
+
+def test_the_narrower_of_retention_and_limit_counts_and_for_ever_is_for_ever() -> None:
+    narrow = topic_state(retention_ms=7 * DAY_MS, timestamp_before_max_ms=DAY_MS)
+    assert at(route(narrow, timestamp="event"), NOW_MS - DAY_MS) == NOW_MS - DAY_MS
+    assert at(route(narrow, timestamp="event"), NOW_MS - DAY_MS - 1) is OUT
+    forever = topic_state(retention_ms=-1)
+    assert at(route(forever, timestamp="event"), 0) == 0
+    assert at(route(forever, timestamp="event"), None, -1) is OUT
+
+
+def test_the_refusal_tells_the_window() -> None:
+    rules = route(topic_state(retention_ms=DAY_MS), timestamp="event")
+    with pytest.raises(Refused) as caught:
+        record(rules, document(b"{}", key=b"k"), timestamp_ms=1)
+    assert caught.value.failure.figures == {
+        "oldest_ms": NOW_MS - DAY_MS, "newest_ms": NOW_MS + 3_600_000,
+    }  # fmt: skip
+
+
+# ---- size
+
+
+def test_max_bytes_limits_the_value() -> None:
+    rules = route(max_bytes=10)
+    fits = record(rules, RawEvent(b"x" * 10), key=b"k" * 100)
+    assert rules.oversize(fits, estimate(fits)) is None
+    over = record(rules, RawEvent(b"x" * 11), key=b"k")
+    failure = rules.oversize(over, estimate(over))
+    assert failure is not None
+    assert failure == too_large(11, 10, "max_bytes")
+    assert failure.figures == {"size_bytes": 11, "limit_bytes": 10, "limit": "max_bytes"}
+    tombstone = record(rules, RawEvent(None), key=b"k")
+    assert rules.oversize(tombstone, estimate(tombstone)) is None
+
+
+sizes = st.integers(0, 40_000).map(bytes)
+
+
+@settings(max_examples=100, deadline=None)
+@given(sizes, sizes, st.integers(2_000, 60_000))
+def test_what_is_let_through_fits_the_topics_real_limit(
+    key: bytes, value: bytes, limit: int
+) -> None:
+    rules = route(topic_state(max_message_bytes=limit))
+    made = record(rules, RawEvent(value), key=b"k" + key)
+    failure = rules.oversize(made, estimate(made))
+    if failure is None:
+        assert estimate(made) + BATCH_OVERHEAD <= limit
+    else:
+        assert failure.figures is not None
+        assert failure.figures["limit"] == "max.message.bytes"
+        assert failure.figures["size_bytes"] > failure.figures["limit_bytes"]
+        assert len(key) + len(value) + 1200 > limit * 0.99 - 1024  # nothing small is refused
