@@ -49,7 +49,7 @@ check: setup lint ## format, lint, types and unit tests: under a minute
 
 lint:
 	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
+	$(BIN)/ruff check --no-cache .
 	$(BIN)/mypy
 
 bench: setup ## speed and memory against the yardstick
