@@ -1,0 +1,128 @@
+"""Imports point down only (house style, "The tree").
+
+A room is a package of `headgate` or a module beside them. Rooms that are not in the table stand
+above all of it: they may import what they like, but no room of the table may import them.
+"""
+
+import ast
+import sys
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+GATEWAY, SPARK = ROOT / "gateway" / "headgate", ROOT / "spark" / "headgate_spark"
+
+# What the files of a room may import of headgate: whole rooms, or single modules.
+ALLOWED = {
+    "core": {"core"},
+    "backends": {"backends", "core"},
+    "suppression": {"suppression", "core", "backends.base", "backends.suppression_store"},
+    "config": {"config", "core"},
+    "stats": {"stats", "core", "metrics"},
+    "metrics": {"core"},
+    "health": {"core"},
+    "logs": {"config", "core"},
+    "ticket": {"core"},
+    "routes": {"core", "backends.base"},
+    "ingest": {"core", "backends.base", "routes", "ticket"},
+    "deadlines": {"ticket"},
+    "quotas": {"core", "config.settings"},
+    "weigher": {"core"},
+    "edge": {"edge", "core", "config", "ingest", "ticket", "deadlines", "health", "stats"},
+    "cluster_options": {"backends", "config"},
+    "check": {"check", "backends", "cluster_options", "config", "core"},
+    "devstack": {"devstack", "config", "core"},
+}
+# Where a foreign package may be imported; any other room of the table knows nothing of it.
+FOREIGN = {
+    "core": {"msgspec", "orjson"},
+    "backends": {"aiokafka", "redis", "hiredis"},
+    "check": {"aiokafka", "redis"},
+    "edge": {"aiohttp", "backports", "compression", "orjson"},
+    "stats": {"datasketches", "msgspec", "numpy", "prometheus_client"},
+    "health": {"orjson"},
+    "logs": {"orjson"},
+    "devstack": {"aiohttp", "aiokafka"},
+}
+# Inside core: who reads and writes JSON, and what Spark's executors import without a dependency.
+JSON_MODULES = {"core.cloudevents", "core.jsontext", "core.reply", "core.decode", "core.weigh"}
+ALONE = {"core.keys", "core.record", "core.segments"}
+# Time, randomness, the environment and the world are arguments of the core.
+WORLDLY = {"asyncio", "os", "pathlib", "random", "secrets", "socket", "subprocess", "threading",
+           "time", "uuid", "logging", "urllib.request", "http", "multiprocessing"}  # fmt: skip
+
+
+def imported(path: Path) -> Iterator[str]:
+    """The modules that a file imports, as far as the text says."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} has a relative import"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def modules(root: Path) -> list[tuple[str, set[str]]]:
+    """(name below the package, what it imports) of every file."""
+    found = []
+    for path in sorted(root.rglob("*.py")):
+        parts = path.relative_to(root).with_suffix("").parts
+        name = ".".join(part for part in parts if part != "__init__") or "__init__"
+        found.append((name, set(imported(path))))
+    return found
+
+
+def is_foreign(name: str) -> bool:
+    return name.partition(".")[0] not in {*sys.stdlib_module_names, "headgate", "headgate_spark"}
+
+
+def ours(names: set[str]) -> set[str]:
+    return {name.removeprefix("headgate.") for name in names if name.startswith("headgate.")}
+
+
+def within(name: str, allowed: set[str]) -> bool:
+    return any(name == one or name.startswith(one + ".") for one in allowed)
+
+
+MODULES = modules(GATEWAY)
+RULED = [(name, names) for name, names in MODULES if name.partition(".")[0] in ALLOWED]
+
+
+@pytest.mark.parametrize(("name", "names"), RULED, ids=[name for name, _ in RULED])
+def test_a_room_imports_only_what_lies_below_it(name: str, names: set[str]) -> None:
+    room = name.partition(".")[0]
+    assert {one for one in ours(names) if not within(one, ALLOWED[room])} == set()
+    foreign = {one.partition(".")[0] for one in names if is_foreign(one)}
+    assert foreign <= FOREIGN.get(room, set())
+
+
+def test_the_core_is_pure() -> None:
+    for name, names in MODULES:
+        if name.startswith("core."):
+            assert not {one for one in names if within(one, WORLDLY)}, name
+            assert name in JSON_MODULES or not any(map(is_foreign, names)), name
+            assert name not in ALONE or not ours(names), name
+
+
+def test_no_two_rooms_import_each_other() -> None:
+    graph: dict[str, set[str]] = {}
+    for name, names in MODULES:
+        room = name.partition(".")[0]
+        graph.setdefault(room, set()).update(
+            one.partition(".")[0] for one in ours(names) if one.partition(".")[0] != room
+        )
+    TopologicalSorter(graph).prepare()  # raises CycleError
+
+
+def test_the_spark_jobs_import_the_core_alone() -> None:
+    for name, names in modules(SPARK):
+        assert all(within(one, {"core"}) for one in ours(names)), name
+
+
+def test_the_table_is_about_rooms_that_exist() -> None:
+    rooms = {name.partition(".")[0] for name, _ in MODULES}
+    assert rooms >= set(ALLOWED)
+    assert set(ALLOWED) >= set(FOREIGN)
