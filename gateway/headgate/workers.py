@@ -71,11 +71,11 @@ class Parent:
         """Serve; return the exit code."""
         http = self._overview.settings.http
         app = management_app(self._admin)
-        async with (
-            reserved(http.host, http.port),
-            management_sites(app, http, self._folder / PARENT_SOCKET),
-        ):
-            with self._signals():
+        with self._signals():
+            async with (
+                reserved(http.host, http.port),
+                management_sites(app, http, self._folder / PARENT_SOCKET),
+            ):
                 return await self._run_workers()
 
     def _places(self, count: int) -> list[WorkerProcess]:

@@ -159,6 +159,22 @@ def test_figures_of_all_workers_add_up_and_survive_kills(start: Callable[..., Ru
     assert running.log.count("was ended by SIGKILL") == 3
 
 
+def test_a_worker_that_hangs_is_seen_and_holds_nobody_up(start: Callable[..., Running]) -> None:
+    running = start(workers=2)
+    running.until(running.ready)
+    before = running.events()
+    frozen = next(iter(running.workers().values()))
+    frozen.suspend()
+    try:
+        running.until(lambda: running.json("/ready")["workers"] == {"up": 1, "wanted": 2})
+        assert running.json("/ready")["status"] == "degraded"
+        assert running.events() > before
+    finally:
+        frozen.resume()
+    running.until(running.ready)
+    assert "does not answer" in running.log
+
+
 def test_rates_and_pages(start: Callable[..., Running]) -> None:
     running = start(workers=2)
     running.until(lambda: running.ready() and running.json("/v1/producers/shop")["events_per_s"])

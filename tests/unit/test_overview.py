@@ -1,0 +1,142 @@
+"""What the parent makes of its workers' answers, with workers that only exist here."""
+
+import time
+from typing import Any, cast
+
+from headgate.config.settings import Settings
+from headgate.control import WorkerState, WorkerUnreachableError
+from headgate.core.outcome import Failure, Name, Outcome, Reason
+from headgate.health import Dependency, Readiness
+from headgate.overview import Overview
+from headgate.stats import Labels, Meter
+from headgate.stats.snapshot import Snapshot
+from headgate.worker_process import WorkerProcess
+
+READY = Readiness(False, (Dependency("kafka main", True, True, "connected"),))
+
+
+class StandIn:
+    """A `WorkerProcess` and its client in one. gone: it ends while it is being read."""
+
+    def __init__(self, index: int, readiness: Readiness = READY) -> None:
+        self.index, self.pid = index, 100 + index
+        self.client: StandIn | None = self
+        self.answered, self.started, self.last_answer = False, 1.0, 0.0
+        self.signals: list[int] = []
+        self.meter = Meter(Labels({"shop"}, {"orders"}.__contains__), time.time)
+        self.readiness = readiness
+        self.is_silent = self.ends_meanwhile = False
+        self.failure: Failure | None = None
+
+    def signal(self, number: int) -> None:
+        self.signals.append(number)
+
+    async def snapshot(self, with_details: bool) -> Snapshot:
+        if self.is_silent:
+            raise WorkerUnreachableError("silent")
+        if self.ends_meanwhile:
+            self.pid = None  # type: ignore[assignment]
+        return self.meter.collect(with_details)
+
+    async def state(self) -> WorkerState:
+        return WorkerState(self.readiness, ())
+
+    async def forget(self, topic: str, key: bytes | None) -> Failure | None:
+        if self.is_silent:
+            raise WorkerUnreachableError("silent")
+        return self.failure
+
+
+def overview(*workers: StandIn) -> Overview:
+    built = Overview(Settings())
+    built.workers = [cast("WorkerProcess", each) for each in workers]
+    return built
+
+
+def events(seen: Overview) -> float:
+    return sum(seen.figures.total().counters.get("headgate_events_total", {}).values())
+
+
+def posted(worker: StandIn) -> StandIn:
+    worker.meter.account("shop", "orders", [Outcome(Name.PUBLISHED, 0, 0, b"k")], [1])
+    return worker
+
+
+async def test_nothing_is_ready_before_a_worker_answers() -> None:
+    seen = overview(StandIn(0))
+    assert not seen.health().is_ready
+    await seen.refresh()
+    assert seen.health().is_ready
+    assert seen.health().status == "ready"
+
+
+async def test_the_worst_state_that_any_worker_sees_is_shown() -> None:
+    redis_away = Dependency("redis", False, False, "refused")
+    seen = overview(StandIn(0), StandIn(1, READY._replace(dependencies=(redis_away,))))
+    await seen.refresh()
+    health = seen.health()
+    assert (health.is_ready, health.status) == (True, "degraded")
+    assert health.dependencies["redis"]["ok"] is False
+
+
+async def test_a_worker_that_cannot_work_or_drains_makes_all_not_ready() -> None:
+    down = Dependency("kafka main", False, True, "away")
+    seen = overview(StandIn(0), StandIn(1, READY._replace(dependencies=(down,))))
+    await seen.refresh()
+    assert (seen.health().is_ready, seen.health().status) == (False, "not ready")
+    seen = overview(StandIn(0, READY._replace(draining=True)))
+    await seen.refresh()
+    assert (seen.health().is_ready, seen.health().status) == (False, "draining")
+
+
+async def test_a_worker_that_ends_while_it_is_read_is_not_counted_twice() -> None:
+    worker: Any = posted(StandIn(0))
+    seen = overview(worker)
+    await seen.refresh()
+    worker.ends_meanwhile = True
+    seen.worker_died(100)
+    await seen._read(with_details=True)
+    assert events(seen) == 1
+
+
+async def test_a_silent_worker_is_killed_after_a_while_only() -> None:
+    worker = StandIn(0)
+    seen = overview(worker)
+    await seen.refresh()
+    worker.is_silent = True
+    await seen._read(with_details=False)
+    assert worker.signals == []
+    assert not seen.health().is_ready
+    worker.last_answer -= 61
+    await seen._read(with_details=False)
+    assert worker.signals == [9]
+
+
+async def test_a_worker_that_starts_may_take_its_time() -> None:
+    worker = StandIn(0)
+    worker.is_silent = True
+    seen = overview(worker)
+    await seen.refresh()
+    assert worker.signals == []
+
+
+async def test_a_worker_that_started_before_a_reload_is_told_once_it_answers() -> None:
+    worker = StandIn(0)
+    seen = overview(worker)
+    seen.reloaded = worker.started + 1
+    await seen.refresh()
+    await seen._read(with_details=False)
+    assert worker.signals == [1]
+
+
+async def test_forgetting_asks_the_next_worker_when_one_is_silent() -> None:
+    silent, answering = StandIn(0), StandIn(1)
+    silent.is_silent = True
+    seen = overview(silent, answering)
+    assert await seen.forget("deals", b"k") is None
+    answering.failure = Failure(Reason.REDIS_UNAVAILABLE, "away")
+    assert await seen.forget("deals", b"k") == answering.failure
+    answering.is_silent = True
+    failed = await seen.forget("deals", b"k")
+    assert failed is not None
+    assert failed.reason is Reason.INTERNAL
