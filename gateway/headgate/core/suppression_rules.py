@@ -123,9 +123,9 @@ def _open(
     nonce, known, born, renewed = (
         _INCARNATION.unpack(held) if held is not None else (b"", b"", 0.0, 0.0)
     )
-    if known != redis:
-        nonce, born, renewed = call.candidate, float(now), 0.0
     retain = call.limits.retain
+    if known != redis:
+        nonce, born, renewed = call.candidate, float(now), now - retain
     if now - renewed > retain / 4:
         value = _INCARNATION.pack(nonce, redis, born, float(now))
         store[name] = Held(value, now + retain)

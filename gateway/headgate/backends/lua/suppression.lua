@@ -19,7 +19,7 @@ for i = 1, namespaces do
   if held and byte(header, flags + i - 1) == 0 then
     nonce, known, born, renewed = unpack_bytes('>c16c16dd', held)
   end
-  if known ~= R then nonce, born, renewed = fresh, now, 0 end
+  if known ~= R then nonce, born, renewed = fresh, now, now - retain end
   if now - renewed > retain / 4 then
     redis.call('SET', KEYS[i], pack('>c16c16dd', nonce, R, born, now), 'PX', format('%.0f', retain))
   end
