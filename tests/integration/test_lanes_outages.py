@@ -356,3 +356,45 @@ async def test_unreachable_bootstrap_ends_quickly(topic_name: str) -> None:
         assert world.topics.get(topic_name) is None
         assert not world.topics.healthy("main")
     assert time.monotonic() - began < 15
+
+
+async def test_leaderless_partition_is_refused_alone_and_not_poisoned(
+    start_cluster: Callable[..., RunningCluster], topic_name: str
+) -> None:
+    """A batch that waits longer than the request timeout for a leader must not expire."""
+    cluster = start_cluster(3)
+    cluster.nodes[0].create_topic(topic_name, 3, replication_factor=1)
+    limits = LaneLimits(election_ms=2_000)
+    async with running_lanes(
+        cluster.bootstrap, topic_name, limits=limits, delivery_timeout_ms=20_000
+    ) as world:
+        for partition in range(3):
+            world.put(topic_name, partition)
+        await world.all_ended()
+        state = world.state(topic_name)
+        lost = await asyncio.to_thread(leader_of, cluster.bootstrap, topic_name, 0)
+        cluster.nodes[lost - 1].kill()
+        killed_at = time.monotonic()
+        world.put(topic_name, 0)
+        await eventually(lambda: world.lanes.refusal(state, 0), 20)
+        refusal = world.lanes.refusal(state, 0)
+        assert refusal is not None
+        assert refusal.reason is Reason.KAFKA_UNAVAILABLE
+        assert world.lanes.refusal(state, 1) is None
+        others = [world.put(topic_name, partition) for partition in (1, 2)]
+        await eventually(lambda: world.history.all_ended(others), 20)
+        await eventually(lambda: time.monotonic() - killed_at > 13, 20)
+        await asyncio.to_thread(cluster.nodes[lost - 1].restart)
+        await world.all_ended()
+        await eventually(lambda: world.lanes.refusal(state, 0) is None)
+        world.put(topic_name, 0)
+        await world.all_ended()
+        assert not world.history.failures
+        assert world.history.rebuilds == []
+        await check_log(world, cluster.bootstrap, topic_name)
+
+
+def leader_of(bootstrap: str, topic: str, partition: int) -> int:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    found: int = admin.list_topics(topic, timeout=10).topics[topic].partitions[partition].leader
+    return found

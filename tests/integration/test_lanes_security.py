@@ -9,7 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
 
+from headgate.core.outcome import Reason
 from headgate.devstack.broker import KafkaInstallation
 from headgate.devstack.installation import single_node
 from headgate.devstack.ports import LOOPBACK, free_port
@@ -30,7 +39,7 @@ class SecuredBroker:
         store, self.authority = make_certificate(installation, directory)
         self.bootstrap = f"{LOOPBACK}:{free_port()}"
         plan = single_node(directory / "node", free_port())
-        users = f'user_gate="{SECRET}"'
+        users = f'user_gate="{SECRET}" user_guest="{SECRET}"'
         module = "org.apache.kafka.common.security.plain.PlainLoginModule"
         plain = f"PLAINTEXT://{plan.bootstrap}"
         secured = f"SECURED://{self.bootstrap}"
@@ -40,6 +49,8 @@ class SecuredBroker:
             "advertised.listeners": f"{plain},{secured}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,"
             "SECURED:SASL_SSL",
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS;User:gate",
             "listener.name.secured.sasl.enabled.mechanisms": "PLAIN",
             "listener.name.secured.plain.sasl.jaas.config": f"{module} required {users};",
             "listener.name.secured.ssl.keystore.location": str(store),
@@ -99,6 +110,51 @@ async def test_lanes_over_tls_and_sasl(broker: SecuredBroker, topic_name: str) -
         await world.all_ended()
         assert world.history.rebuilds == ["delivery_timeout"]
         world.history.check(await asyncio.to_thread(read_log, broker.node.bootstrap, topic_name))
+
+
+def allow_guest(bootstrap: str, topic: str, *operations: AclOperation) -> None:
+    allow = AclPermissionType.ALLOW
+    literal = ResourcePatternType.LITERAL
+    rules = [
+        AclBinding(ResourceType.TOPIC, topic, literal, "User:guest", "*", operation, allow)
+        for operation in operations
+    ]
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for done in admin.create_acls(rules).values():
+        done.result(30)
+
+
+async def test_topic_that_may_not_be_written_is_refused_at_once(
+    broker: SecuredBroker, topic_name: str
+) -> None:
+    plain = broker.node.bootstrap
+    broker.node.create_topic(topic_name)
+    allow_guest(plain, topic_name, AclOperation.DESCRIBE)
+    # Kafka gives a producer id to whoever may write some topic.
+    allow_guest(plain, f"{topic_name}-other", AclOperation.WRITE)
+    async with running_lanes(
+        broker.bootstrap,
+        topic_name,
+        security_protocol="SASL_SSL",
+        sasl_username="guest",
+        sasl_password=SECRET,
+        ssl_cafile=str(broker.authority),
+    ) as world:
+        await eventually(lambda: world.lanes.health("main")[0], 15)
+        await eventually(
+            lambda: world.topics.why_missing(topic_name) and world.topics.get(topic_name)
+        )
+        for _ in range(100):
+            world.put(topic_name, 0)
+        await world.all_ended()
+        assert world.history.reasons() == {Reason.BROKER_REFUSED: 100}
+        assert set(world.history.handed.values()) == {1}, "no record is tried twice"
+        allow_guest(plain, topic_name, AclOperation.WRITE)
+        # The broker takes a moment to apply the rule; until then it refuses.
+        await eventually(lambda: world.put(topic_name, 0) and world.history.offsets, 15)
+        await world.all_ended()
+        assert world.history.rebuilds == []
+        world.history.check(await asyncio.to_thread(read_log, plain, topic_name))
 
 
 @pytest.mark.parametrize(

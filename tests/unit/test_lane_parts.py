@@ -41,6 +41,19 @@ def test_classify(error: BaseException, attempts: int, fate: Fate, reason: Reaso
     assert verdict.label == type(error).__name__
 
 
+@pytest.mark.parametrize(
+    ("error", "one_is_guilty"),
+    [
+        (errors.MessageSizeTooLargeError(), True),
+        (errors.InvalidTimestampError(), True),
+        (errors.TopicAuthorizationFailedError("t"), False),
+        (errors.PolicyViolationError(), False),
+    ],
+)
+def test_guilt_of_one_or_of_all(error: BaseException, one_is_guilty: bool) -> None:
+    assert classify(error, 1).one_is_guilty is one_is_guilty
+
+
 def test_invalid_record_is_told_from_an_unknown_error() -> None:
     learn_error_codes()
     verdict = classify(errors.for_code(INVALID_RECORD)(), 1)

@@ -234,7 +234,7 @@ class Lane:
     def _refused(self, batch: Batch, verdict: Verdict) -> None:
         if verdict.reason is Reason.TOO_LARGE:
             self._line.limit_lowered()
-        if self._halving.refused(len(batch.publishes)):
+        if not verdict.one_is_guilty or self._halving.refused(len(batch.publishes)):
             self._fail(refusal(verdict, batch.size, self.batch_limit))
         else:
             self._put_back()

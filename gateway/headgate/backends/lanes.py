@@ -105,12 +105,12 @@ class KafkaLanes:
     async def close(self) -> None:
         """End all at once, in bounded time, whatever Kafka does."""
         self._is_closed = True
-        for lane in self._lanes.values():
+        lanes, self._lanes = self._lanes, {}
+        for lane in lanes.values():
             lane.close(_NOT_SENT)
         await self._tasks.end(_END_S)
         for cluster in self._clusters.values():
             await cluster.close()
-        self._lanes.clear()
 
     def _open(self, topic: str, partition: int) -> Lane | None:
         state = self._topics.get(topic)

@@ -32,11 +32,15 @@ class Fate(IntEnum):
 
 
 class Verdict(NamedTuple):
-    """A fate, the reason for the client, and the metric label of a producer rebuild."""
+    """A fate, the reason for the client, and the metric label of a producer rebuild.
+
+    one_is_guilty: the batch was refused for some of its records; the others may be innocent.
+    """
 
     fate: Fate
     reason: Reason
     label: str
+    one_is_guilty: bool = False
 
 
 # The broker checks these before it appends (ReplicaManager.appendRecords, LogValidator,
@@ -57,6 +61,7 @@ _REFUSALS: dict[int, Reason] = {
     UNSUPPORTED_COMPRESSION_TYPE: Reason.BROKER_REFUSED,
     INVALID_RECORD: Reason.BROKER_REFUSED,
 }
+_ONE_IS_GUILTY = (2, 10, 18, 32, INVALID_RECORD)
 _BROKEN_SEQUENCE = (
     errors.OutOfOrderSequenceNumber,
     errors.InvalidProducerEpoch,
@@ -75,9 +80,9 @@ def classify(error: BaseException, attempts: int) -> Verdict:
     if attempts == 0:
         return Verdict(Fate.RESEND, Reason.KAFKA_UNAVAILABLE, label)
     if attempts == 1:
-        refused = _REFUSALS.get(getattr(error, "errno", -1))
-        if refused is not None:
-            return Verdict(Fate.REFUSED, refused, label)
+        code = getattr(error, "errno", -1)
+        if code in _REFUSALS:
+            return Verdict(Fate.REFUSED, _REFUSALS[code], label, code in _ONE_IS_GUILTY)
         if isinstance(error, _BROKEN_SEQUENCE):
             return Verdict(Fate.RESEND, Reason.BROKER_REFUSED, label)
     return Verdict(Fate.UNDECIDED, Reason.UNKNOWN, label)
