@@ -238,6 +238,7 @@ class Ingest:
             self._release(ticket)
 
     def _release(self, ticket: Ticket) -> None:
+        ticket.publishes = []  # the sweep may keep the ticket behind an older one that is open
         self._admission.give(ticket.body_bytes, len(ticket.outcomes))
         if self._idle is not None and not self._admission.events:
             self._idle.set()
