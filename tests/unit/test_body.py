@@ -83,6 +83,26 @@ def test_a_truncated_or_damaged_body_is_malformed(encoding: bytes) -> None:
     assert refusal(packed + b"garbage", encoding, 10_000) is Reason.MALFORMED
 
 
+def test_never_much_more_than_the_cap_is_unfolded(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    class Watched:
+        """A decompressor that remembers how much it was asked for."""
+
+        def __init__(self) -> None:
+            self._inner = zlib.decompressobj(31)
+            self.eof = False
+            self.unused_data = b""
+
+        def decompress(self, data: bytes, max_length: int) -> bytes:
+            asked.append(max_length)
+            return self._inner.decompress(data, max_length)
+
+    monkeypatch.setattr(zstd, "ZstdDecompressor", Watched)
+    assert refusal(gzip.compress(bytes(5000)), b"zstd", 999) is Reason.TOO_LARGE
+    assert asked == [1000]
+
+
 def test_a_bomb_is_stopped_at_the_cap() -> None:
     packer = zlib.compressobj(wbits=31, level=9)
     bomb = b"".join(packer.compress(bytes(1_000_000)) for _ in range(300)) + packer.flush()

@@ -27,6 +27,13 @@ def test_a_value_is_opened_while_one_child_holds_half_of_it() -> None:
     ]  # fmt: skip
 
 
+def test_a_child_with_just_half_is_opened_and_less_is_not() -> None:
+    half = b'{"a":["' + b"x" * 48 + b'","' + b"y" * 44 + b'"]}'
+    assert [weight.path for weight in heaviest(half)] == ["/a/0", "/a/1"]
+    less = b'{"a":["' + b"x" * 30 + b'","' + b"y" * 30 + b'","' + b"z" * 30 + b'"]}'
+    assert [weight.path for weight in heaviest(less)] == ["/a"]
+
+
 def test_at_most_as_many_as_asked_for() -> None:
     document = json.dumps({f"k{n}": "x" * n for n in range(20)}).encode()
     assert [weight.path for weight in heaviest(document)] == [f"/k{n}" for n in range(19, 14, -1)]
