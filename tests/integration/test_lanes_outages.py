@@ -358,6 +358,40 @@ async def test_unreachable_bootstrap_ends_quickly(topic_name: str) -> None:
     assert time.monotonic() - began < 15
 
 
+@pytest.mark.full
+async def test_hanging_leader_under_load(
+    start_cluster: Callable[..., RunningCluster], topic_name: str
+) -> None:
+    """A leader that hangs with open sockets holds the producer for one request timeout."""
+    cluster = start_cluster(3)
+    cluster.create_topic(topic_name, 6)
+    async with running_lanes(cluster.bootstrap, topic_name, delivery_timeout_ms=20_000) as world:
+        ending = asyncio.Event()
+        loading = asyncio.create_task(load(world, topic_name, 6, ending, 500))
+        await eventually(lambda: len(world.history.offsets) > 1_000)
+        state = world.state(topic_name)
+        for node in cluster.nodes:
+            node.pause()
+            for partition in range(6):
+                before = world.history.made[-1].index
+                await eventually(lambda p=partition, n=before: acked(world, p, n), 60)
+            node.resume()
+            await eventually(
+                lambda: all(world.lanes.refusal(state, one) is None for one in range(6)), 30
+            )
+        ending.set()
+        await loading
+        await world.all_ended(60)
+        assert set(world.history.reasons()) <= {Reason.UNKNOWN}
+        await check_log(world, cluster.bootstrap, topic_name)
+
+
+def acked(world: RunningLanes, partition: int, after: int) -> bool:
+    """Tell whether a record of the partition that was made after that number is acknowledged."""
+    newest = reversed(world.history.made[after + 1 :])
+    return any(one in world.history.offsets for one in newest if one.record.partition == partition)
+
+
 async def test_leaderless_partition_is_refused_alone_and_not_poisoned(
     start_cluster: Callable[..., RunningCluster], topic_name: str
 ) -> None:
