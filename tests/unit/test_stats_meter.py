@@ -4,6 +4,7 @@ import pytest
 
 from headgate.core.outcome import Failure, Name, Outcome, Reason
 from headgate.metrics import METRICS, Kind
+from headgate.stats.meter import MAX_KNOWN
 from headgate.stats import Labels, Meter, sketches, snapshot
 from headgate.stats.exposition import render
 from headgate.stats.labels import MAX_PAIRS
@@ -76,16 +77,16 @@ def test_unknown_ends_are_counted_by_topic(meter: Meter) -> None:
 
 
 def test_producers_and_topics_outside_the_configuration_are_other(meter: Meter) -> None:
-    for number in range(1000):
+    for number in range(5000):
         meter.account(f"p{number}", f"t{number}", [published()], [1])
         meter.quota_rejected(f"p{number}", 1)
     collected = meter.collect()
     assert collected.counters["headgate_events_total"] == {
-        ("other", "other", "published", ""): 1000
+        ("other", "other", "published", ""): 5000
     }
-    assert collected.counters["headgate_quota_rejected_total"] == {("other",): 1000}
+    assert collected.counters["headgate_quota_rejected_total"] == {("other",): 5000}
     assert list(collected.details) == [Pair("other", "other")]
-    assert not meter._known
+    assert len(meter._known) <= MAX_KNOWN
 
 
 def test_pairs_are_bounded_even_when_the_configuration_is_not(clock: Clock) -> None:
@@ -120,6 +121,20 @@ def test_folding_between_snapshots_loses_nothing(meter: Meter) -> None:
     window = recent(collected.details[Pair("shop", "orders")], NOW)
     assert window.ends == {("published", ""): requests * 7}
     assert window.bytes == requests * 700
+
+
+def test_what_waits_to_be_folded_is_bounded_without_snapshots(meter: Meter) -> None:
+    for _ in range(FOLD_EVENTS * 3):
+        meter.account("shop", "orders", [published()], [1])
+    (series,) = meter._series.values()
+    assert sum(series.ended.values()) == FOLD_EVENTS * 3
+    assert series._pending == []
+
+
+def test_outcomes_and_sizes_of_different_length_are_refused_at_once(meter: Meter) -> None:
+    with pytest.raises(ValueError, match="2 outcomes, but 1 sizes"):
+        meter.account("shop", "orders", [published()] * 2, [1])
+    assert meter.collect().counters["headgate_events_total"] == {}
 
 
 def test_the_newest_rejects_are_kept_with_what_helps(meter: Meter, clock: Clock) -> None:
