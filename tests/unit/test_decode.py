@@ -1,5 +1,7 @@
 """From a body to events: the table of content types, exact slices, and what is refused."""
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 from headgate.core.decode import Kind, decode, kind_of
 from headgate.core.event import Decoded, RawEvent, Refused
 from headgate.core.outcome import Failure, Reason
+from headgate.core.route import Route
 from unit.fakes import common, route
 from unit.json_texts import BAD_UTF8, NO, YES
 
@@ -232,3 +235,53 @@ def test_a_tombstone_of_a_cloudevent_keeps_its_attributes() -> None:
     assert event.value is None
     assert event.event_id == "7"
     assert refusal(b"x", None, headgate_tombstone=b"true", **attributes) is Reason.MALFORMED
+
+
+# ---- whatever comes
+
+pieces = st.sampled_from([*YES, *NO, *BAD_UTF8, b"\n", b"\r\n", b",", b"[", b"]", b"{", b"}"])
+ATTRIBUTES = b'"specversion":"1.0","id":"7","source":"/s","type":"t","time":"2024-01-01T00:00:00Z"'
+bodies = st.lists(pieces | st.binary(max_size=8), max_size=6).map(b"".join) | st.lists(
+    st.tuples(st.sampled_from(["data", "data_base64", "subject", "x", "datacontenttype"]), pieces),
+    max_size=3,
+).map(
+    lambda more: (
+        b"{%s}"
+        % b",".join([ATTRIBUTES, *(b'"%s":%s' % (name.encode(), text) for name, text in more)])
+    )
+)
+TYPES = [
+    JSON, NDJSON, b"application/x+json", b"application/cloudevents+json", b"text/plain", b"",
+    b"application/cloudevents-batch+json",
+]  # fmt: skip
+RULES = [
+    route(keyless="spread", key=key, timestamp=timestamp)
+    for key in ((), ("/id",), ("/0",), ("/data/a", "/x~0~1"), ("",))
+    for timestamp in ("arrival", "event")
+]
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    bodies, st.sampled_from(TYPES), st.booleans(), st.sampled_from(RULES),
+    st.dictionaries(st.sampled_from([b"ce-id", b"ce-time", b"ce-subject", b"ce-x"]), st.binary()),
+    st.booleans(),
+)  # fmt: skip
+def test_any_body_ends_in_events_or_in_a_refusal(
+    body: bytes, content_type: bytes, structured: bool, rules: Route,
+    more: dict[bytes, bytes], is_binary: bool,
+) -> None:  # fmt: skip
+    headers = {b"content-type": content_type, **more}
+    if is_binary:
+        attributes = {b"ce-specversion": b"1.0", b"ce-source": b"/s", b"ce-type": b"t"}
+        headers = {**attributes, b"ce-id": b"7", **headers}
+    try:
+        events = decode(body, headers, structured).events
+    except Refused:
+        return
+    for event in events:
+        if isinstance(event, RawEvent):
+            with suppress(Refused):
+                made = rules.record(event, common(), b"id")
+                assert isinstance(made.value, bytes)
+                assert all(isinstance(content, bytes) for _, content in made.headers)

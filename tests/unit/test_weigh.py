@@ -10,6 +10,7 @@ from headgate.core.keys import KeyRule, parse_pointer
 from headgate.core.outcome import Failure, Reason
 from headgate.core.reply import problem
 from headgate.core.weigh import Weight, heaviest
+from unit.json_texts import BAD_UTF8, NO, YES
 
 
 def test_of_a_deal_with_many_options_it_is_the_options() -> None:
@@ -80,3 +81,11 @@ def test_each_path_leads_to_a_value_of_that_size_and_none_is_inside_another(valu
         KeyReader(KeyRule.parse([]))(part)
     paths = [weight.path + "/" for weight in found]
     assert not any(a != b and a.startswith(b) for a in paths for b in paths)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from([*YES, *NO, *BAD_UTF8, b",", b"[", b"]", b'{"a":']), max_size=6))
+def test_any_bytes_can_be_weighed(pieces: list[bytes]) -> None:
+    for weight in heaviest(b"".join(pieces)):
+        assert weight.bytes >= 0
+        assert weight.path.encode()

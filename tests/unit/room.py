@@ -1,0 +1,91 @@
+"""An ingest with fakes around it."""
+
+from __future__ import annotations
+
+import json
+from hashlib import blake2b
+
+from headgate.core.admission import Admission
+from headgate.core.ids import EventIds
+from headgate.core.outcome import Failure, Reason
+from headgate.core.policy import PolicyTable, TopicPolicy
+from headgate.core.route import Route
+from headgate.core.suppression import Scope
+from headgate.core.topic import TopicState
+from headgate.ingest import Inbound, Ingest, Limits, answer
+from headgate.routes import Routes
+from headgate.ticket import Ticket
+from unit.fakes import (
+    NOW_MS,
+    FakeAccounts,
+    FakeLanes,
+    FakeSuppression,
+    FakeTopics,
+    NoQuotas,
+    policy,
+    topic_state,
+)
+
+UNKNOWN = Failure(Reason.UNKNOWN, "no answer")
+REFUSED = Failure(Reason.BROKER_REFUSED, "not allowed")
+AWAY = Failure(Reason.KAFKA_UNAVAILABLE, "no broker", None, 1)
+NO_REDIS = Failure(Reason.REDIS_UNAVAILABLE, "no Redis", None, 1)
+
+
+def digest(value: bytes | None, content_type: bytes | None) -> bytes:
+    return blake2b((value or b"") + b"|" + (content_type or b""), digest_size=16).digest()
+
+
+class Room:
+    """An ingest with everything around it. `orders` is plain, `deals` suppresses."""
+
+    def __init__(self, max_events: int = 10_000, max_bytes: int = 10_000_000) -> None:
+        self.admission = Admission(max_bytes, max_events)
+        self.accounts, self.quotas = FakeAccounts(), NoQuotas()
+        policies = [
+            policy(key=("/id",), max_bytes=200),
+            policy(pattern="deals", key=("/id",), suppress="raw"),
+            policy(pattern="clicks", keyless="spread"),
+        ]
+        states = [topic_state(name) for name in ("orders", "deals", "clicks")]
+        scope = Scope("deals", b"\1" * 16, 3, b"f")
+
+        def compile_route(chosen: TopicPolicy, state: TopicState) -> Route:
+            if chosen.suppress == "off":
+                return Route(chosen, state, 128)
+            return Route(chosen, state, 128, digest, scope)
+
+        self.ingest = Ingest(
+            Routes(PolicyTable(policies), FakeTopics(*states), compile_route),
+            self.admission,
+            self.quotas,
+            self.accounts,
+            EventIds(b"\1" * 6),
+            Limits(50, 30_000),
+            lambda: NOW_MS,
+        )
+        self.lanes = FakeLanes(self.ingest)
+        self.suppression = FakeSuppression(self.ingest)
+        self.ingest.connect(self.lanes, self.suppression)
+
+    def post(self, topic: str, body: bytes, **headers: bytes) -> Ticket:
+        """As a front does it: the bytes are taken before."""
+        assert self.admission.take_bytes(len(body)) is None
+        named = {name.replace("_", "-").encode(): value for name, value in headers.items()}
+        named.setdefault(b"content-type", b"application/json")
+        return self.ingest.handle(Inbound(topic, "p", named, body, "req-1", 0.0))
+
+    def run(self) -> None:
+        """Let everything under way be published."""
+        while self.suppression.queue:
+            self.suppression.decide()
+        for partition in list(self.lanes.queues):
+            while self.lanes.queues[partition] or self.lanes.handed.get(partition):
+                self.lanes.hand_over(partition, 100)
+                self.lanes.acknowledge(partition)
+
+
+def shown(ticket: Ticket) -> tuple[int, dict[str, object]]:
+    assert ticket.done
+    reply = answer(ticket)
+    return reply.status, json.loads(reply.body)
