@@ -43,8 +43,8 @@ class Suppressor:
         new_nonce = _unique(random_bytes(10), 6)
         self._claims = Claims(verdicts, options, meter, new_token, new_nonce)
         # Every process has to be back well within the quarantine.
-        longest_s = min(_LONGEST_DELAY_S, options.quarantine_ms / 4000)
-        self._breaker = Breaker(min(_FIRST_DELAY_S, longest_s), longest_s, _PROVEN_S)
+        longest_s = max(_FIRST_DELAY_S, min(_LONGEST_DELAY_S, options.quarantine_ms / 4000))
+        self._breaker = Breaker(_FIRST_DELAY_S, longest_s, _PROVEN_S)
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._closing = False

@@ -1,0 +1,163 @@
+"""No outage, race or death makes the gateway drop a change: real Kafka, real Redis, 2 gateways."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from chaos.suppression.history import Attempt, lost_events, savings, wrong_answers
+from chaos.suppression.stand import QUARANTINE_S, EpochGateway, Stand, stand
+from chaos.suppression.writers import Writers
+from stack import Gateway, RunningBroker, RunningRedis
+
+pytestmark = [pytest.mark.kafka, pytest.mark.redis, pytest.mark.timeout(1200)]
+DELAYS_S = (0.0, 0.06)
+
+
+def describe(attempts: list[Attempt]) -> str:
+    return "\n".join(map(str, attempts[:10]))
+
+
+async def write_while(writers: Writers, fault: Callable[[], object]) -> None:
+    """Write while the fault's coroutine runs."""
+    stop = asyncio.Event()
+
+    async def then_stop() -> None:
+        try:
+            await fault()  # type: ignore[misc]
+        finally:
+            stop.set()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(writers.run(stop))
+        group.create_task(then_stop())
+
+
+async def faults(it: Stand, kills: int, seed: int) -> None:
+    """Redis dies `kills` times, half of them with snapshots; around it other things happen."""
+    chance = random.Random(seed)
+    await asyncio.sleep(QUARANTINE_S + 1.0)
+    for number in range(kills):
+        # With snapshots in the second half: an empty start must not clean up after them.
+        kill = it.kill_redis(chance.random() * 0.4, snapshot=number >= kills // 2)
+        if number % 4 == 1:
+            await asyncio.gather(kill, it.stop_broker(0.2 + chance.random() * 0.5))
+        elif number % 4 == 3:
+            await asyncio.gather(kill, it.kill_gateway(number // 4 % 2))
+        else:
+            await kill
+        if number % 4 == 2:
+            await it.stop_broker(0.2 + chance.random() * 0.5)
+        await asyncio.sleep(QUARANTINE_S + 0.5 + chance.random())
+
+
+async def check_history(it: Stand, writers: Writers, note: Callable[[str, object], None]) -> None:
+    log = await it.log()
+    outcomes = Counter(str(attempt.outcome) for attempt in writers.attempts)
+    wrong = wrong_answers(writers.attempts, log)
+    note("suppression", {"kills": it.kills, "outcomes": dict(outcomes), "wrong": len(wrong)})
+    assert not wrong, describe(wrong)
+    assert not lost_events(writers.attempts, log)
+    assert outcomes["unchanged"] > 100, outcomes  # else there was nothing to be wrong
+    assert outcomes["published"] > 100, outcomes
+
+
+async def run_faults(
+    kills: int,
+    seed: int,
+    start_broker: Callable[..., RunningBroker],
+    redis: RunningRedis,
+    start: Callable[[str], Gateway],
+    topic: str,
+    note: Callable[[str, object], None],
+) -> None:
+    async with stand(start_broker, redis, start, topic, DELAYS_S, seed) as it:
+        writers = Writers(it.urls, topic, seed)
+        await write_while(writers, lambda: faults(it, kills, seed))
+        assert it.kills == kills
+        await check_history(it, writers, note)
+
+
+async def test_no_change_is_dropped_in_8_kills(
+    start_broker: Callable[..., RunningBroker],
+    start_redis: Callable[..., RunningRedis],
+    start_gateway: Callable[..., Gateway],
+    topic_name: str,
+    record_property: Callable[[str, object], None],
+) -> None:
+    start = lambda text: start_gateway(text, wait=False)  # noqa: E731
+    await run_faults(8, 8, start_broker, start_redis(), start, topic_name, record_property)
+
+
+@pytest.mark.full
+async def test_no_change_is_dropped_in_50_kills(
+    start_broker: Callable[..., RunningBroker],
+    start_redis: Callable[..., RunningRedis],
+    start_gateway: Callable[..., Gateway],
+    topic_name: str,
+    record_property: Callable[[str, object], None],
+) -> None:
+    start = lambda text: start_gateway(text, wait=False)  # noqa: E731
+    await run_faults(50, 50, start_broker, start_redis(), start, topic_name, record_property)
+
+
+async def test_possible_savings_are_made_without_faults(
+    start_broker: Callable[..., RunningBroker],
+    start_redis: Callable[..., RunningRedis],
+    start_gateway: Callable[..., Gateway],
+    topic_name: str,
+    record_property: Callable[[str, object], None],
+) -> None:
+    start = lambda text: start_gateway(text, wait=False)  # noqa: E731
+    redis = start_redis()
+    async with stand(start_broker, redis, start, topic_name, (0.0, 0.005), 1) as it:
+        writers = Writers(it.urls, topic_name, 1)
+        await write_while(writers, lambda: asyncio.sleep(QUARANTINE_S + 1.0))
+        since = time.monotonic()
+        await write_while(writers, lambda: asyncio.sleep(10.0))
+        saved, possible = savings(writers.sequential, since)
+        record_property("savings", {"saved": saved, "possible": possible})
+        await check_history(it, writers, record_property)
+        assert possible > 500
+        assert saved >= 0.9 * possible, (saved, possible)
+
+
+@pytest.fixture
+def start_epoch_gateway(tmp_path: Path) -> Iterator[Callable[[str], Gateway]]:
+    numbers = count(1)
+    with ExitStack() as ending:
+
+        def start(text: str) -> Gateway:
+            gateway = EpochGateway(tmp_path / f"epoch-{next(numbers)}", text)
+            ending.callback(gateway.kill)
+            return gateway
+
+        yield start
+
+
+async def test_the_harness_sees_what_an_epoch_counter_does_wrong(
+    start_broker: Callable[..., RunningBroker],
+    start_redis: Callable[..., RunningRedis],
+    start_epoch_gateway: Callable[[str], Gateway],
+    topic_name: str,
+    record_property: Callable[[str, object], None],
+) -> None:
+    redis = start_redis()
+    async with stand(start_broker, redis, start_epoch_gateway, topic_name, DELAYS_S, 2) as it:
+        writers = Writers(it.urls, topic_name, 2)
+        wrong: list[Attempt] = []
+        for _ in range(6):
+            await write_while(writers, lambda: asyncio.sleep(5.0))
+            wrong = wrong_answers(writers.attempts, await it.log())
+            if wrong:
+                break
+        record_property("epoch", {"unchanged": writers.count("unchanged"), "wrong": len(wrong)})
+        assert wrong

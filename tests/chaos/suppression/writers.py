@@ -1,0 +1,84 @@
+"""Racing and sequential writers over HTTP, each with its own idea of the newest content."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Sequence
+from itertools import count
+
+import aiohttp
+
+from chaos.suppression.history import Attempt
+
+HOT_KEYS, WRITERS_OF_A_HOT_KEY, SEQUENTIAL_KEYS, CONTENTS = 5, 4, 30, "ABC"
+_GIVE_UP_S = 15.0
+
+
+class Writers:
+    """Posts until told to stop. urls: of the gateways; each post goes to any of them."""
+
+    def __init__(self, urls: Sequence[str], topic: str, seed: int) -> None:
+        self._urls = [f"{url}/v1/topics/{topic}/events" for url in urls]
+        self._random = random.Random(seed)
+        self._numbers = count()
+        self._stopping = False
+        self.hot: list[Attempt] = []
+        self.sequential: list[Attempt] = []
+
+    @property
+    def attempts(self) -> list[Attempt]:
+        return [*self.hot, *self.sequential]
+
+    def count(self, outcome: str) -> int:
+        return sum(attempt.outcome == outcome for attempt in self.attempts)
+
+    async def run(self, until: asyncio.Event) -> None:
+        """Write until the event is set; every event has its answer when this returns."""
+        self._stopping = False
+        connector = aiohttp.TCPConnector(limit=0)
+        timeout = aiohttp.ClientTimeout(total=_GIVE_UP_S)
+        async with (
+            aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
+            asyncio.TaskGroup() as group,
+        ):
+            for number in range(HOT_KEYS * WRITERS_OF_A_HOT_KEY):
+                key = f"hot-{number % HOT_KEYS}"
+                group.create_task(self._write(session, key, self.hot, number % 2))
+            for number in range(SEQUENTIAL_KEYS):
+                group.create_task(self._write(session, f"one-{number}", self.sequential, None))
+            await until.wait()
+            self._stopping = True
+
+    async def _write(
+        self, session: aiohttp.ClientSession, key: str, attempts: list[Attempt], place: int | None
+    ) -> None:
+        # A racing writer stays with one gateway, so that each hot key is raced through both.
+        content = self._random.choice(CONTENTS)
+        while not self._stopping:
+            if self._random.random() < 0.5:
+                content = self._random.choice(CONTENTS)
+            url = self._urls[place] if place is not None else self._random.choice(self._urls)
+            attempt = Attempt(f"event-{next(self._numbers)}", key, content, time.monotonic())
+            attempts.append(attempt)
+            await self._post(session, url, attempt)
+            pause = 0.0 if attempt.outcome in ("published", "unchanged") else 0.1
+            await asyncio.sleep(pause + self._random.random() * 0.03)
+
+    async def _post(self, session: aiohttp.ClientSession, url: str, attempt: Attempt) -> None:
+        body = b'{"id":"%s","content":"%s"}' % (attempt.key.encode(), attempt.content.encode())
+        headers = {
+            "Content-Type": "application/json",
+            "Headgate-Event-Id": attempt.event_id,
+            "Headgate-Producer": "shop",
+        }
+        try:
+            async with session.post(url, data=body, headers=headers) as answer:
+                told = await answer.json(content_type=None)
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
+            attempt.told = time.monotonic()
+            return
+        attempt.told = time.monotonic()
+        attempt.outcome = told.get("outcome") or told.get("reason") or "refused"
+        attempt.offset = told.get("offset", -1)
