@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import random
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -16,7 +18,7 @@ from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Publish, Stage
 from headgate.core.record import Record, size_of
 from headgate.core.topic import TopicState
-from kafka_log import LogRecord
+from kafka_log import LogRecord, read_log
 from stack import eventually
 
 
@@ -140,6 +142,21 @@ class RunningLanes(NamedTuple):
     async def all_ended(self, deadline_s: float = 30.0) -> None:
         """Wait until everything that was put has ended."""
         await eventually(self.history.all_ended, deadline_s, 0.01)
+
+    async def load(
+        self, topic: str, partitions: int, until: asyncio.Event, per_second: int = 1000
+    ) -> None:
+        """Put records as long as lanes take them, at most so many a second."""
+        while not until.is_set():
+            for _ in range(per_second // 100):
+                partition = random.randrange(partitions)
+                if self.lanes.refusal(self.state(topic), partition) is None:
+                    self.put(topic, partition, size=300)
+            await asyncio.sleep(0.01)
+
+    async def check_log(self, bootstrap: str, topic: str) -> None:
+        """Compare with what an independent client reads (see `History.check`)."""
+        self.history.check(await asyncio.to_thread(read_log, bootstrap, topic, 60.0))
 
 
 @asynccontextmanager

@@ -8,39 +8,16 @@ import time
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka.admin import AdminClient
 
 from headgate.backends.options import LaneLimits
 from headgate.core.outcome import Reason
 from headgate.devstack.ports import LOOPBACK, free_port
-from kafka_log import read_log
-from lane_history import RunningLanes, running_lanes
-from stack import RunningBroker, RunningCluster, eventually
+from lane_history import running_lanes
+from stack import RunningBroker, eventually
 
 pytestmark = pytest.mark.kafka
 
 StartBroker = Callable[..., RunningBroker]
-
-
-async def load(
-    world: RunningLanes, topic: str, partitions: int, until: asyncio.Event, per_second: int = 1000
-) -> None:
-    """Put records as long as lanes take them, at most so many a second."""
-    while not until.is_set():
-        for _ in range(per_second // 100):
-            partition = random.randrange(partitions)
-            if world.lanes.refusal(world.state(topic), partition) is None:
-                world.put(topic, partition, size=300)
-        await asyncio.sleep(0.01)
-
-
-def delete_topic(bootstrap: str, topic: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})  # must outlive the call
-    admin.delete_topics([topic])[topic].result(30)
-
-
-async def check_log(world: RunningLanes, bootstrap: str, topic: str) -> None:
-    world.history.check(await asyncio.to_thread(read_log, bootstrap, topic, 60.0))
 
 
 async def test_order_holds_under_concurrent_puts(kafka: RunningBroker, topic_name: str) -> None:
@@ -62,7 +39,7 @@ async def test_order_holds_under_concurrent_puts(kafka: RunningBroker, topic_nam
         assert len(world.history.offsets) == len(world.history.made) == world.counts.records
         assert set(world.history.handed.values()) == {1}
         assert sum(events + size for _, _, events, size in world.lanes.depths()) == 0
-        await check_log(world, kafka.bootstrap, topic_name)
+        await world.check_log(kafka.bootstrap, topic_name)
 
 
 async def test_killed_kafka_loses_nothing_and_is_refused_early(
@@ -73,7 +50,7 @@ async def test_killed_kafka_loses_nothing_and_is_refused_early(
     limits = LaneLimits(stall_ms=2_000)
     async with running_lanes(broker.bootstrap, topic_name, limits=limits) as world:
         ending = asyncio.Event()
-        loading = asyncio.create_task(load(world, topic_name, 6, ending))
+        loading = asyncio.create_task(world.load(topic_name, 6, ending))
         await eventually(lambda: len(world.history.offsets) > 2_000)
         broker.kill()
         state = world.state(topic_name)
@@ -95,7 +72,7 @@ async def test_killed_kafka_loses_nothing_and_is_refused_early(
         await world.all_ended()
         assert not world.history.failures
         assert world.history.rebuilds == []
-        await check_log(world, broker.bootstrap, topic_name)
+        await world.check_log(broker.bootstrap, topic_name)
 
 
 async def test_batch_of_a_stopped_broker_ends_unknown_and_nothing_lands_out_of_turn(
@@ -118,7 +95,7 @@ async def test_batch_of_a_stopped_broker_ends_unknown_and_nothing_lands_out_of_t
         last = [world.put(topic_name, 0) for _ in range(5)]
         await world.all_ended()
         assert all(one in world.history.offsets for one in queued + last)
-        await check_log(world, broker.bootstrap, topic_name)
+        await world.check_log(broker.bootstrap, topic_name)
 
 
 async def test_fenced_batch_is_refused_after_its_successor(
@@ -149,7 +126,7 @@ async def test_fenced_batch_is_refused_after_its_successor(
         await world.all_ended()
         assert world.history.rebuilds[1] in ("InvalidProducerEpoch", "ProducerFenced")
         assert late in world.history.offsets, "it was certainly not written, so it is sent again"
-        await check_log(world, broker.bootstrap, topic_name)
+        await world.check_log(broker.bootstrap, topic_name)
 
 
 async def test_gateway_starts_without_kafka_and_recovers(
@@ -170,7 +147,7 @@ async def test_gateway_starts_without_kafka_and_recovers(
         assert world.lanes.refusal(world.state(topic_name), 0) is None
         world.put(topic_name, 0)
         await world.all_ended()
-        await check_log(world, broker.bootstrap, topic_name)
+        await world.check_log(broker.bootstrap, topic_name)
 
 
 async def test_empty_lanes_refuse_while_kafka_is_away_and_open_by_themselves(
@@ -202,7 +179,7 @@ async def test_drain_waits_for_the_acknowledgements(kafka: RunningBroker, topic_
         late = world.put(topic_name, 0)
         await world.all_ended()
         assert world.history.failures[late].reason is Reason.DRAINING
-        await check_log(world, kafka.bootstrap, topic_name)
+        await world.check_log(kafka.bootstrap, topic_name)
 
 
 async def test_drain_is_bounded_while_kafka_is_stopped(
@@ -229,7 +206,7 @@ async def test_drain_is_bounded_while_kafka_is_stopped(
         assert reasons[Reason.UNKNOWN] == len(world.history.handed) - 1
         assert dropped not in world.history.failures
         broker.resume()
-        await check_log(world, broker.bootstrap, topic_name)
+        await world.check_log(broker.bootstrap, topic_name)
 
 
 async def test_full_lane_is_overloaded(start_broker: StartBroker, topic_name: str) -> None:
@@ -249,57 +226,6 @@ async def test_full_lane_is_overloaded(start_broker: StartBroker, topic_name: st
         broker.resume()
         await world.all_ended()
         assert world.lanes.refusal(state, 0) is None
-
-
-async def test_deleted_and_recreated_topic(kafka: RunningBroker, topic_name: str) -> None:
-    kafka.create_topic(topic_name, 3)
-    changes = []
-    async with running_lanes(kafka.bootstrap, topic_name) as world:
-        world.topics.on_change(lambda old, new: changes.append((old, new)))
-        old = world.state(topic_name)
-        world.put(topic_name, 0)
-        await world.all_ended()
-        await asyncio.to_thread(delete_topic, kafka.bootstrap, topic_name)
-        orphans = [world.put(topic_name, partition) for partition in (0, 0, 1, 2)]
-        await eventually(lambda: world.topics.get(topic_name) is None, 15)
-        await eventually(lambda: world.history.all_ended(orphans), 15)
-        assert set(world.history.reasons()) <= {Reason.UNKNOWN_TOPIC, Reason.UNKNOWN}
-        late = world.put(topic_name, 0)
-        await world.all_ended()
-        assert world.history.failures[late].reason is Reason.UNKNOWN_TOPIC
-        await asyncio.to_thread(kafka.create_topic, topic_name, 2)
-        assert world.topics.why_missing(topic_name).reason is Reason.UNKNOWN_TOPIC
-        await eventually(lambda: world.topics.get(topic_name) is not None, 5)
-        new = world.state(topic_name)
-        assert (new.partitions, new.topic_id != old.topic_id) == (2, True)
-        assert changes == [(old, None), (None, new)]
-        world.history.made.clear()  # they went with the old topic
-        world.history.offsets.clear()
-        again = [world.put(topic_name, partition) for partition in (0, 1, 0)]
-        await world.all_ended()
-        assert all(one in world.history.offsets for one in again)
-        await check_log(world, kafka.bootstrap, topic_name)
-
-
-async def test_deleted_topic_is_not_brought_back(
-    start_broker: StartBroker, topic_name: str
-) -> None:
-    """Kafka creates topics for clients that ask for them, unless the client says no."""
-    broker = start_broker({"auto.create.topics.enable": "true"})
-    broker.create_topic(topic_name, 2)
-    async with running_lanes(broker.bootstrap, topic_name, refresh_ms=3_000) as world:
-        world.put(topic_name, 0)
-        await world.all_ended()
-        old = world.state(topic_name)
-        await asyncio.to_thread(delete_topic, broker.bootstrap, topic_name)
-        orphans = [world.put(topic_name, partition) for partition in (0, 1)]
-        await eventually(lambda: world.topics.get(topic_name) != old, 15)
-        assert world.topics.get(topic_name) is None
-        await eventually(lambda: world.history.all_ended(orphans), 15)
-        await eventually(lambda: world.lanes.health("main")[0])
-        world.topics.refresh_soon()
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        assert topic_name not in (await asyncio.to_thread(admin.list_topics, timeout=10)).topics
 
 
 async def test_stopped_kafka_is_refused_early_and_then_goes_on(
@@ -323,30 +249,7 @@ async def test_stopped_kafka_is_refused_early_and_then_goes_on(
         await world.all_ended()
         assert not world.history.failures
         assert world.history.rebuilds == []
-        await check_log(world, broker.bootstrap, topic_name)
-
-
-async def test_leader_changes_under_load(
-    start_cluster: Callable[..., RunningCluster], topic_name: str
-) -> None:
-    cluster = start_cluster(3)
-    cluster.create_topic(topic_name, 6)
-    async with running_lanes(cluster.bootstrap, topic_name) as world:
-        ending = asyncio.Event()
-        loading = asyncio.create_task(load(world, topic_name, 6, ending))
-        for node in cluster.nodes[:2]:
-            before = len(world.history.offsets)
-            await eventually(lambda n=before: len(world.history.offsets) > n + 1_000, 60)
-            node.kill()
-            before = len(world.history.offsets)
-            await eventually(lambda n=before: len(world.history.offsets) > n + 2_000, 60)
-            await asyncio.to_thread(node.restart)
-        ending.set()
-        await loading
-        await world.all_ended(60)
-        assert not world.history.failures
-        assert world.history.rebuilds == []
-        await check_log(world, cluster.bootstrap, topic_name)
+        await world.check_log(broker.bootstrap, topic_name)
 
 
 async def test_unreachable_bootstrap_ends_quickly(topic_name: str) -> None:
@@ -356,79 +259,3 @@ async def test_unreachable_bootstrap_ends_quickly(topic_name: str) -> None:
         assert world.topics.get(topic_name) is None
         assert not world.topics.healthy("main")
     assert time.monotonic() - began < 15
-
-
-@pytest.mark.full
-async def test_hanging_leader_under_load(
-    start_cluster: Callable[..., RunningCluster], topic_name: str
-) -> None:
-    """A leader that hangs with open sockets holds the producer for one request timeout."""
-    cluster = start_cluster(3)
-    cluster.create_topic(topic_name, 6)
-    async with running_lanes(cluster.bootstrap, topic_name, delivery_timeout_ms=20_000) as world:
-        ending = asyncio.Event()
-        loading = asyncio.create_task(load(world, topic_name, 6, ending, 500))
-        await eventually(lambda: len(world.history.offsets) > 1_000)
-        state = world.state(topic_name)
-        for node in cluster.nodes:
-            node.pause()
-            for partition in range(6):
-                before = world.history.made[-1].index
-                await eventually(lambda p=partition, n=before: acked(world, p, n), 60)
-            node.resume()
-            await eventually(
-                lambda: all(world.lanes.refusal(state, one) is None for one in range(6)), 30
-            )
-        ending.set()
-        await loading
-        await world.all_ended(60)
-        assert set(world.history.reasons()) <= {Reason.UNKNOWN}
-        await check_log(world, cluster.bootstrap, topic_name)
-
-
-def acked(world: RunningLanes, partition: int, after: int) -> bool:
-    """Tell whether a record of the partition that was made after that number is acknowledged."""
-    newest = reversed(world.history.made[after + 1 :])
-    return any(one in world.history.offsets for one in newest if one.record.partition == partition)
-
-
-async def test_leaderless_partition_is_refused_alone_and_not_poisoned(
-    start_cluster: Callable[..., RunningCluster], topic_name: str
-) -> None:
-    """A batch that waits longer than the request timeout for a leader must not expire."""
-    cluster = start_cluster(3)
-    cluster.nodes[0].create_topic(topic_name, 3, replication_factor=1)
-    limits = LaneLimits(election_ms=2_000)
-    async with running_lanes(
-        cluster.bootstrap, topic_name, limits=limits, delivery_timeout_ms=20_000
-    ) as world:
-        for partition in range(3):
-            world.put(topic_name, partition)
-        await world.all_ended()
-        state = world.state(topic_name)
-        lost = await asyncio.to_thread(leader_of, cluster.bootstrap, topic_name, 0)
-        cluster.nodes[lost - 1].kill()
-        killed_at = time.monotonic()
-        world.put(topic_name, 0)
-        await eventually(lambda: world.lanes.refusal(state, 0), 20)
-        refusal = world.lanes.refusal(state, 0)
-        assert refusal is not None
-        assert refusal.reason is Reason.KAFKA_UNAVAILABLE
-        assert world.lanes.refusal(state, 1) is None
-        others = [world.put(topic_name, partition) for partition in (1, 2)]
-        await eventually(lambda: world.history.all_ended(others), 20)
-        await eventually(lambda: time.monotonic() - killed_at > 13, 20)
-        await asyncio.to_thread(cluster.nodes[lost - 1].restart)
-        await world.all_ended()
-        await eventually(lambda: world.lanes.refusal(state, 0) is None)
-        world.put(topic_name, 0)
-        await world.all_ended()
-        assert not world.history.failures
-        assert world.history.rebuilds == []
-        await check_log(world, cluster.bootstrap, topic_name)
-
-
-def leader_of(bootstrap: str, topic: str, partition: int) -> int:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    found: int = admin.list_topics(topic, timeout=10).topics[topic].partitions[partition].leader
-    return found
