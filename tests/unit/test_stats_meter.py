@@ -4,10 +4,10 @@ import pytest
 
 from headgate.core.outcome import Failure, Name, Outcome, Reason
 from headgate.metrics import METRICS, Kind
-from headgate.stats.meter import MAX_KNOWN
 from headgate.stats import Labels, Meter, sketches, snapshot
 from headgate.stats.exposition import render
 from headgate.stats.labels import MAX_PAIRS
+from headgate.stats.meter import MAX_KNOWN
 from headgate.stats.series import FOLD_EVENTS
 from headgate.stats.snapshot import REJECTS_KEPT, WINDOW_S, Pair, recent
 from headgate.stats.stall import Peaks

@@ -38,6 +38,9 @@ _KINDS = {
 
 def kind_of(content_type: bytes) -> Kind:
     """The kind of body that a Content-Type header names; parameters such as charset are ignored."""
+    known = _KINDS.get(content_type)  # as most producers write it
+    if known is not None:
+        return known
     media_type = content_type.partition(b";")[0].strip().lower()
     known = _KINDS.get(media_type)
     if known is not None:

@@ -35,24 +35,19 @@ class Publish:
     this one takes.
     """
 
-    __slots__ = (
-        "blind",
-        "digest",
-        "dropped",
-        "event_id",
-        "floor",
-        "followers",
-        "force",
-        "index",
-        "leader",
-        "record",
-        "refuse",
-        "scope",
-        "size",
-        "stage",
-        "ticket",
-        "token",
-    )
+    # Class defaults instead of slots: most of these stay as they are, and setting all of them for
+    # every event would cost more than the rest of its construction.
+    stage: Stage = Stage.NEW
+    digest: bytes | None = None
+    scope: Any = None
+    force: bool = False
+    refuse: bool = False
+    token: bytes = b""
+    floor: int = -1
+    blind: bool = False
+    dropped: bool = False
+    followers: "list[Publish] | None" = None
+    leader: "Publish | None" = None
 
     def __init__(self, record: Record, size: int, ticket: Any, index: int, event_id: str) -> None:
         self.record = record
@@ -60,14 +55,3 @@ class Publish:
         self.ticket = ticket
         self.index = index
         self.event_id = event_id
-        self.stage = Stage.NEW
-        self.digest: bytes | None = None
-        self.scope: Any = None
-        self.force = False
-        self.refuse = False
-        self.token = b""
-        self.floor = -1
-        self.blind = False
-        self.dropped = False
-        self.followers: list[Publish] | None = None
-        self.leader: Publish | None = None

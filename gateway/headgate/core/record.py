@@ -31,7 +31,6 @@ class Record(NamedTuple):
 
 def size_of(key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes]]) -> int:
     """Upper bound of a record's bytes inside an uncompressed batch, without the batch header."""
-    size = RECORD_OVERHEAD + (len(key) if key else 0) + (len(value) if value else 0)
-    for name, content in headers:
-        size += HEADER_OVERHEAD + len(name) + len(content)
-    return size
+    size = RECORD_OVERHEAD + HEADER_OVERHEAD * len(headers)
+    size += (len(key) if key else 0) + (len(value) if value else 0)
+    return size + sum([len(name) + len(content) for name, content in headers])

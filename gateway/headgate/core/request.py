@@ -12,6 +12,7 @@ _RECORD_HEADER = b"headgate-header-"
 _TRUE = (b"true", b"1")
 _SINGLE = (b"headgate-key", b"headgate-event-id", b"headgate-timestamp", b"headgate-tombstone")
 _EVENT_ID_MAX = 256
+_OURS = frozenset((b"headgate-", b"prefer", b"tracepare"))  # the first nine bytes of our names
 
 
 class Wishes(NamedTuple):
@@ -36,11 +37,7 @@ NO_WISHES = Wishes()
 
 def read_wishes(headers: Mapping[bytes, bytes]) -> Wishes:
     """Raises Refused (malformed, invalid_key) naming the header."""
-    ours = {
-        name: value
-        for name, value in headers.items()
-        if name.startswith(b"headgate-") or name in (b"prefer", b"traceparent")
-    }
+    ours = {name: headers[name] for name in headers if name[:9] in _OURS}
     if not ours:
         return NO_WISHES
     single = next((name for name in _SINGLE if name in ours), None)

@@ -13,6 +13,7 @@ from headgate.core.policy import glob_matches
 ANONYMOUS = "anonymous"
 _NAME_MAX = 100
 _BEARER = b"bearer "
+_REMEMBERED = 4096  # names come from clients: the memory for them must be bounded
 
 
 class Identity(NamedTuple):
@@ -33,6 +34,7 @@ class Authenticator:
 
     def __init__(self, auth: AuthSettings, producers: Mapping[str, ProducerSettings]) -> None:
         self._open = auth.mode == "none"
+        self._named_before: dict[tuple[bytes | None, str | None], Identity | Failure] = {}
         self._by_hash = {
             digest.lower(): Identity(name, frozenset(producer.roles), tuple(producer.topics))
             for name, producer in producers.items()
@@ -42,7 +44,7 @@ class Authenticator:
     def identify(self, headers: Mapping[bytes, bytes], remote: str | None) -> Identity | Failure:
         """headers: names in lower case.  remote: the peer's address, None where unknown."""
         if self._open:
-            return self._named(headers.get(b"headgate-producer"), remote)
+            return self._remembered(headers.get(b"headgate-producer"), remote)
         given = headers.get(b"authorization", b"")
         if given[: len(_BEARER)].lower() != _BEARER:
             detail = "this gateway wants `Authorization: Bearer <token>`"
@@ -52,6 +54,15 @@ class Authenticator:
             if hmac.compare_digest(known, digest):
                 return identity
         return Failure(Reason.UNAUTHENTICATED, "the token is not known here")
+
+    def _remembered(self, name: bytes | None, remote: str | None) -> Identity | Failure:
+        known = self._named_before.get((name, remote))
+        if known is None:
+            known = self._named(name, remote)
+            if len(self._named_before) >= _REMEMBERED:
+                self._named_before.clear()
+            self._named_before[name, remote] = known
+        return known
 
     def _named(self, name: bytes | None, remote: str | None) -> Identity | Failure:
         roles = {"produce", "view"}

@@ -8,12 +8,12 @@ from aiohttp import web
 
 from headgate.core.event import Refused
 from headgate.core.outcome import Failure, Outcome, Reason
-from headgate.core.reply import Reply, problem
+from headgate.core.reply import problem
 from headgate.core.weigh import Weight
 from headgate.deadlines import Deadlines
+from headgate.edge.answer import answered
 from headgate.edge.auth import ANONYMOUS, Identity
-from headgate.edge.body import Budget, read_body
-from headgate.edge.problems import response
+from headgate.edge.body import Budget, read_body, received_body
 from headgate.ingest import Inbound, Ingest, answer
 from headgate.ticket import Ticket, rejected
 
@@ -78,42 +78,42 @@ class EventsFront:
         headers = {name.lower(): value for name, value in request.raw_headers}
         request_id = self._request_id(headers)
         try:
-            reply = await self._reply(request, topic, headers, request_id, arrived)
+            producer = self._producer(headers, request, topic)
+            body = await self._body(request, headers, producer, topic)
+            inbound = Inbound(topic, producer, headers, body, request_id, arrived)
+            ticket = self._ingest.handle(inbound)
+            if not ticket.done:
+                await self._ended(ticket)
+            if ticket.weighing is not None:
+                await self._weigh(ticket)
+            reply = answer(ticket)
         except Refused as refused:
             reply = problem(refused.failure, request_id)
         self._requests.request(ROUTE, reply.status, self._loop.time() - arrived)
-        return response(reply, request_id)
+        return answered(request, reply, request_id)
 
-    async def _reply(
+    def _ended(self, ticket: Ticket) -> asyncio.Future[None]:
+        """Done when every event of the ticket has ended; the deadline sees to that."""
+        waiter = ticket.waiter = self._loop.create_future()
+        self._deadlines.watch(ticket)
+        return waiter
+
+    async def _body(
         self,
         request: web.BaseRequest,
-        topic: str,
         headers: Mapping[bytes, bytes],
-        request_id: str,
-        arrived: float,
-    ) -> Reply:
-        if self._ingest.is_draining:
-            raise Refused(_DRAINING)
-        producer = self._producer(headers, request, topic)
+        producer: str,
+        topic: str,
+    ) -> bytes:
+        encoding = headers.get(b"content-encoding", b"")
+        most, seconds = self._body_max_bytes, self._body_timeout_s
         try:
-            body = await self._body(request, headers)
+            if not encoding and request.content.is_eof():
+                return received_body(request, most, self._budget)
+            return await read_body(request, encoding, most, seconds, self._budget)
         except Refused as refused:
             self._count(producer, topic, refused.failure)
             raise
-        inbound = Inbound(topic, producer, headers, body, request_id, arrived)
-        ticket = self._ingest.handle(inbound)
-        if not ticket.done:
-            waiter = ticket.waiter = self._loop.create_future()
-            self._deadlines.watch(ticket)
-            await waiter
-        if ticket.weighing is not None:
-            await self._weigh(ticket)
-        return answer(ticket)
-
-    async def _body(self, request: web.BaseRequest, headers: Mapping[bytes, bytes]) -> bytes:
-        encoding = headers.get(b"content-encoding", b"")
-        most, seconds = self._body_max_bytes, self._body_timeout_s
-        return await read_body(request, encoding, most, seconds, self._budget)
 
     def _count(self, producer: str, topic: str, failure: Failure) -> None:
         """A request that ended before ingest saw it is one rejected event."""
@@ -122,6 +122,8 @@ class EventsFront:
     def _producer(
         self, headers: Mapping[bytes, bytes], request: web.BaseRequest, topic: str
     ) -> str:
+        if self._ingest.is_draining:
+            raise Refused(_DRAINING)
         caller = self.callers.identify(headers, request.remote)
         if isinstance(caller, Failure):
             self._count(ANONYMOUS, topic, caller)

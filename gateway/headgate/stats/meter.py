@@ -15,6 +15,8 @@ from headgate.stats.series import Series
 from headgate.stats.snapshot import Buckets, Pair, Snapshot
 from headgate.stats.stall import Peaks
 
+MAX_KNOWN = 4 * MAX_PAIRS
+
 Label = TypeVar("Label")
 Clock = Callable[[], float]  # seconds since 1970
 
@@ -129,8 +131,9 @@ class Meter:
             if len(self._series) >= MAX_PAIRS:
                 pair = Pair(OTHER, OTHER)
             series = self._series.setdefault(pair, Series())
-        if pair == (producer, topic):  # others are not remembered: clients choose their names
-            self._known[pair] = series
+        if len(self._known) >= MAX_KNOWN:  # clients choose their names
+            self._known.clear()
+        self._known[producer, topic] = series
         return series
 
     def _add(self, name: str, labels: tuple[str, ...], count: float) -> None:
