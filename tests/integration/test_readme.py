@@ -1,0 +1,104 @@
+"""Every example of README.md, with the real curl against a real gateway, Kafka and Redis."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import urllib.request
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from headgate.core.keys import partition_for
+from headgate.devstack.sample import effective_config, to_toml, topics_to_create
+from headgate.devstack.topics import create_missing
+from kafka_log import read_log
+from readme import Example, differences, examples, read_answer
+from stack import Gateway, RunningBroker, RunningRedis, eventually
+
+pytestmark = [pytest.mark.kafka, pytest.mark.redis]
+
+OTHER_DEAL = b'{"id": "warm-up", "price": 1}'
+
+
+@pytest_asyncio.fixture
+async def gateway(
+    start_broker: Callable[..., RunningBroker],
+    start_redis: Callable[..., RunningRedis],
+    start_gateway: Callable[..., Gateway],
+) -> AsyncIterator[tuple[Gateway, RunningBroker]]:
+    """A gateway with the sample configuration of `headgate dev` and empty sample topics."""
+    broker, redis = start_broker(), start_redis()
+    addresses = {
+        "clusters": {
+            "main": {"bootstrap_servers": [broker.bootstrap]},
+            "main-backfill": {"bootstrap_servers": [broker.bootstrap]},
+        },
+        "redis": {"url": redis.url},
+    }
+    config = effective_config({}, addresses)
+    await create_missing(broker.bootstrap, topics_to_create(config))
+    started = start_gateway(to_toml(config))
+    await eventually(lambda: _is_suppressing(started), 20)
+    yield started, broker
+
+
+def _is_suppressing(gateway: Gateway) -> bool:
+    """Post another deal until it is unchanged: the quarantine of a new topic is over."""
+    url = f"{gateway.url}/v1/topics/deals/events"
+    post = urllib.request.Request(url, OTHER_DEAL, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(post, timeout=10) as answer:
+        return bool(json.load(answer)["outcome"] == "unchanged")
+
+
+def _run(example: Example, gateway: Gateway) -> list[str]:
+    """Run the command as it stands; return how its answer differs from the text's."""
+    script = example.command.replace("http://127.0.0.1:8080", gateway.url)
+    script = script.replace("http://127.0.0.1:9090", gateway.management_url)
+    run = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script], capture_output=True, timeout=60, check=False
+    )
+    assert run.returncode == 0, run.stderr.decode()
+    found = read_answer(run.stdout.decode())
+    named = {name: found.headers.get(name) for name in example.expected.headers}
+    return [
+        *differences(example.expected.status, found.status, "status"),
+        *differences(dict(example.expected.headers), named, "headers"),
+        *differences(example.expected.body, found.body, "body"),
+    ]
+
+
+async def test_every_example_of_the_readme_answers_what_it_says(
+    gateway: tuple[Gateway, RunningBroker],
+) -> None:
+    assert shutil.which("curl"), "this test needs curl"
+    started, broker = gateway
+    run = list(examples())
+    assert len(run) >= 14
+    wrong = [f"{one.heading}: {text}" for one in run for text in _run(one, started)]
+    assert not wrong, "\n".join(wrong)
+    _the_log_has_it(broker)
+
+
+def _the_log_has_it(broker: RunningBroker) -> None:
+    """What an independent client reads of the README's events: bytes, key, partition, headers."""
+    deals: list[Any] = [one for one in read_log(broker.bootstrap, "deals") if one.key == b"2342565"]
+    value = b'{"id": "2342565", "title": "City break", "price": 199}'
+    assert [one.value for one in deals] == [value, value, None]
+    assert [one.offset for one in deals] == [0, 1, 2]
+    assert {one.partition for one in deals} == {partition_for(b"2342565", 12)}
+    assert deals[0].header("hg-producer") == b"me"
+    assert deals[0].header("content-type") == b"application/json"
+    orders = read_log(broker.bootstrap, "orders")
+    assert {one.value for one in orders if one.key == b"2"} == {
+        b'{"order_id": 2, "total": 35.50}',  # the zero is still there
+        b'{"paid": true}',
+    }
+    paid = next(one for one in orders if one.value == b'{"order_id": 1, "paid": true}')
+    assert (paid.header("ce_id"), paid.header("ce_type")) == (b"e-1", b"order.paid")
+    (logo,) = read_log(broker.bootstrap, "documents")
+    assert (logo.key, logo.value) == (b"logo", b"\x89PNG\r\n")
+    assert logo.header("author") == b"Ada"
