@@ -38,15 +38,13 @@ def test_01_a_process_dies_between_append_and_settle() -> None:
 
 def test_02_one_expired_token_is_not_purged_while_another_lives() -> None:
     world = World()
-    b, a = world.g0.claim("B"), world.g1.claim("A")
+    b = world.g0.claim("B")
+    world.later(LIFE_MS / 2)
+    a = world.g1.claim("A")
     offset_of_a = world.g1.append(a)
     world.g0.append(b)
     world.g0.die()
-    world.later(LIFE_MS / 2)
-    world.g1.claims.tick(world.g1.seconds)
-    world.g1.claims.tick(world.g1.seconds + LIFE_MS)  # renews what is two rotations old
-    world.g1.exchange()  # only the token of A lives on
-    world.later(LIFE_MS / 2 + 1)
+    world.later(LIFE_MS / 2 + 1)  # the token of B has expired, that of A has not
     c = world.g1.claim("C")
     world.g1.acknowledge(a, offset_of_a)
     world.g1.exchange()
@@ -93,14 +91,14 @@ def test_04_redis_restarts_empty_and_a_late_settlement_finds_no_token() -> None:
     world = World()
     b = world.g0.claim("B")
     offset = world.g0.append(b)
+    world.g0.acknowledge(b, offset)  # the settlement waits
     world.restart_redis()
-    c = world.g0.arrive("C")  # blind
+    world.g1.reconnect()
+    c = world.g0.arrive("C")
     assert c.blind
     world.g0.acknowledge(c, world.g0.append(c))
-    world.g0.reconnect()
-    world.g1.reconnect()
     world.later(QUARANTINE_MS + 1)
-    world.g0.acknowledge(b, offset)
+    world.g0.reconnect()  # settles B and C, in no order that matters
     assert world.text == "ABC"
     assert_published(world.g0, "B")
 
@@ -127,8 +125,8 @@ def test_05_tokens_registered_again_are_not_trusted() -> None:
     world.restart_redis()
     world.g1.reconnect()  # registers A
     world.g1.acknowledge(a, offset_of_a)
-    world.later(QUARANTINE_MS + 1)
     world.g1.exchange()
+    world.later(QUARANTINE_MS + 1)
     assert world.text == "AAB"
     assert_published(world.g1, "A")
 
@@ -171,23 +169,31 @@ def test_06_a_blind_publish_under_way_at_the_reconnect_blocks() -> None:
     assert_published(world.g0, "A")
 
 
+def test_06_a_blind_publish_that_was_acknowledged_is_settled() -> None:
+    world = World()
+    world.g1.cut()
+    c = world.g1.arrive("C")
+    world.g1.acknowledge(c, world.g1.append(c))
+    world.g1.reconnect()
+    assert world.text == "AC"
+    assert_published(world.g0, "A")
+
+
 def test_07_a_flush_makes_a_new_nonce_and_a_quarantine() -> None:
     world = World()
-    b = world.g1.claim("B")
-    offset_of_b = world.g1.append(b)
     c = world.g0.claim("C")
     world.g0.hand_over(c)
     world.values.clear()  # FLUSHALL
-    world.g1.acknowledge(b, offset_of_b)
-    world.g1.exchange()
-    assert_published(world.g1, "B")  # in quarantine
-    # g0 talks to the namespace within the quarantine, as the tick makes it, and registers C.
+    assert world.g1.publish_all("B") == "published"
+    assert world.g1.publish_all("B") == "published"  # in quarantine
+    # Meanwhile g0 talks to the namespace in use, as its tick makes it, and registers C.
     world.later(QUARANTINE_MS / 2)
     assert world.g0.claims.tick(world.g0.seconds)
     world.g0.exchange()
-    for publish in list(world.g1.lane):
-        world.g1.fail(publish, certain=True)
-    world.later(QUARANTINE_MS)
+    world.later(QUARANTINE_MS / 2 + 1)
+    assert world.g1.publish_all("B") == "published"
+    world.g0.append(c)
+    assert world.text == "ABBBC"
     assert_published(world.g1, "B")
 
 
@@ -202,16 +208,17 @@ def test_09_a_set_refused_in_the_middle_is_unknown() -> None:
 
 def test_10_an_acknowledgement_without_an_offset_leaves_the_token() -> None:
     world = World()
-    b = world.g0.claim("B")
+    a, b = world.g1.claim("A"), world.g0.claim("B")
+    offset_of_a = world.g1.append(a)
     world.g0.append(b)
     world.g0.acknowledge(b, -1)
     world.g0.exchange()
-    assert_published(world.g1, "A")
-    for publish in list(world.g1.lane):
-        world.g1.fail(publish, certain=True)
+    world.g1.acknowledge(a, offset_of_a)
     world.g1.exchange()
-    world.later(LIFE_MS + 1)
+    assert world.text == "AAB"
     assert_published(world.g1, "A")
+    world.later(LIFE_MS + 1)
+    assert_published(world.g1.die(), "A")
 
 
 def test_11_a_publish_of_the_old_topic_is_registered_in_the_new_namespace() -> None:
@@ -224,12 +231,10 @@ def test_11_a_publish_of_the_old_topic_is_registered_in_the_new_namespace() -> N
     for process in (world.g0, world.g1):
         process.claims.scope_changed(old, new)
         process.exchange()
-    a = world.g1.claim("A")
-    offset_of_a = world.g1.append(a)
-    world.g0.append(b)
-    world.g1.acknowledge(a, offset_of_a)
-    world.g1.exchange()
+    world.g1.talk(new)
     world.later(QUARANTINE_MS + 1)
+    assert world.g1.publish_all("A") == "published"
+    world.g0.append(b)
     assert world.text == "AB"
     assert_published(world.g1, "A")
 
@@ -241,12 +246,10 @@ def test_12_a_publish_that_outlives_the_quarantine_was_registered() -> None:
     world.restart_redis()
     world.g0.reconnect()
     world.g1.reconnect()
+    world.g1.talk(world.scope)
     world.later(QUARANTINE_MS + 1)
-    a = world.g1.claim("A")
-    offset_of_a = world.g1.append(a)
+    assert world.g1.publish_all("A") == "published"
     world.g0.append(b)
-    world.g1.acknowledge(a, offset_of_a)
-    world.g1.exchange()
     assert world.text == "AAB"
     assert_published(world.g1, "A")
 
