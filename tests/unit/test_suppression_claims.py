@@ -1,0 +1,242 @@
+"""What the claims of one process send, keep, and answer; the faults are played by hand."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from headgate.backends.suppression_store import StoreError
+from headgate.core.publish import Stage
+from headgate.core.suppression_rules import Entry, run
+from headgate.suppression import SuppressOptions
+from headgate.suppression.claims import Mode
+from suppression_world import LIFE_MS, LOST, QUARANTINE_MS, Process, World, contents
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def small(world: World, **options: float) -> Process:
+    """A process with other bounds."""
+    spans = {"life_ms": LIFE_MS, "quarantine_ms": QUARANTINE_MS}
+    return Process(world, SuppressOptions(**{**spans, **options}))  # type: ignore[arg-type]
+
+
+def test_one_call_takes_all_that_waits_in_order_of_arrival(world: World) -> None:
+    for content, key in [("1", "x"), ("2", "k"), ("3", "x"), ("4", "y"), ("5", "k")]:
+        world.g0.arrive(content, key=key)
+    world.g0.execute()
+    world.g0.reply()
+    assert contents(world.g0.lane) == "12345"
+
+
+def test_order_of_a_key_survives_calls_and_the_loss_of_redis(world: World) -> None:
+    world.g0.arrive("1")
+    world.g0.execute()
+    world.g0.arrive("2")
+    world.g0.cut()
+    world.g0.arrive("3")
+    world.g0.reconnect(exchange=False)
+    world.g0.arrive("4")
+    world.g0.exchange()
+    assert contents(world.g0.lane) == "1234"
+    assert [publish.blind for publish in world.g0.lane] == [True, True, True, False]
+
+
+def test_keys_of_a_call_are_bounded(world: World) -> None:
+    process = small(world, max_keys_per_call=10)
+    for number in range(25):
+        process.arrive("A", key=f"key-{number}")
+    sizes = []
+    while (flight := process.claims.next_flight(process.seconds)) is not None:
+        call = process.claims.call(flight)
+        sizes.append(len(call.entries))
+        process._on_its_way = None
+        identity = world.redis_process.to_bytes(16, "big")
+        reply = run(world.values, call, identity, int(world.now))
+        process.claims.answered(flight, call, reply, process.seconds)
+    assert sizes == [10, 10, 5]
+
+
+def test_registrations_come_before_any_claim(world: World) -> None:
+    process = small(world, max_keys_per_call=10)
+    under_way = [process.arrive("A", key=f"key-{number}") for number in range(15)]
+    process.exchange()
+    assert all(publish.stage is Stage.LANE for publish in under_way)
+    process.cut()
+    process.reconnect(exchange=False)
+    process.arrive("B", key="new")
+    first = process.claims.next_flight(process.seconds)
+    assert first is not None
+    assert (len(first.call(process.claims._limits, b"").entries), first.reserved) == (10, [])
+
+
+def test_a_claim_takes_the_settlement_of_its_key_along(world: World) -> None:
+    process = small(world, max_keys_per_call=4)
+    publishes = [process.arrive("B", key=f"key-{number}") for number in range(8)]
+    process.exchange()
+    for publish in publishes:
+        process.acknowledge(publish, process.append(publish))
+    again = process.arrive("B", key="key-7")  # its settlement is the last in the queue
+    process.execute()
+    process.reply()
+    assert process.outcome(again) == "unchanged@8"
+
+
+def test_settlements_wait_for_nobody_and_are_sent_again_when_their_call_is_lost(
+    world: World,
+) -> None:
+    publish = world.g0.claim("B")
+    world.g0.acknowledge(publish, world.g0.append(publish))
+    world.g0.execute()
+    world.values.clear()  # as if the call had never come
+    world.g0.cut()
+    world.g0.reconnect()
+    assert world.g0.claims.figures == {"waiting": 0, "under_way": 0, "unsettled": 0}
+
+
+def test_forced_events_are_published_and_join_nobody(world: World) -> None:
+    first = world.g0.arrive("A", force=True)
+    second = world.g0.arrive("A", force=True)
+    world.g0.exchange()
+    assert [first.stage, second.stage] == [Stage.LANE, Stage.LANE]
+    for publish in (first, second):
+        world.g0.acknowledge(publish, world.g0.append(publish))
+    world.g0.exchange()
+    assert world.g0.publish_all("A") == "unchanged@2"
+
+
+def test_nobody_joins_a_dropped_event(world: World) -> None:
+    first = world.g0.claim("B")
+    first.dropped = True
+    second = world.g0.claim("B")
+    assert second.leader is None
+    assert second.stage is Stage.LANE
+
+
+def test_an_event_dropped_while_redis_was_asked_leaves_nothing_behind(world: World) -> None:
+    first = world.g0.arrive("B")
+    world.g0.execute()
+    first.dropped = True
+    world.g0.reply()
+    world.g0.exchange()
+    assert world.g0.lane == []
+    assert world.g1.publish_all("A") == "unchanged@0"
+    assert not world.g0.claims._arrivals._latest
+
+
+def test_refuse_answers_without_publishing() -> None:
+    world = World(redis_loss="refuse")
+    waiting = world.g0.arrive("B")
+    asked_alone = world.g0.execute()
+    world.g0.cut()
+    late = world.g0.arrive("B")
+    assert asked_alone
+    assert [world.g0.outcome(one) for one in (waiting, late)] == ["refused", "refused"]
+    assert world.g0.bypassed_count == 0
+    world.g0.reconnect()
+    assert world.g1.publish_all("A") == "unchanged@0"  # the lost claim's token is gone
+
+
+def test_bypassed_events_are_counted(world: World) -> None:
+    world.g0.arrive("1")
+    world.g0.arrive("2", key="other")
+    world.g0.cut()
+    world.g0.arrive("3")
+    assert world.g0.bypassed_count == 3
+
+
+def test_too_many_blind_publishes_drop_the_namespace(world: World) -> None:
+    process = small(world, blind_max=3)
+    process.talk(world.scope)
+    process.cut()
+    for number in range(5):
+        publish = process.arrive("B", key=f"key-{number}")
+        process.acknowledge(publish, process.append(publish))
+    process.claims.tick(process.seconds)
+    process.reconnect()
+    assert world.g1.publish_all("A") == "published"  # a new incarnation, in quarantine
+
+
+def test_tokens_are_renewed_before_half_their_life_is_over(world: World) -> None:
+    publish = world.g0.claim("B")
+    entry = world.scope.entry(b"k")
+    tick_ms = SuppressOptions(life_ms=LIFE_MS, quarantine_ms=QUARANTINE_MS).tick_s * 1000
+    for _ in range(int(3 * LIFE_MS / tick_ms)):
+        world.later(tick_ms)
+        if world.g0.claims.tick(world.g0.seconds):
+            world.g0.exchange()
+        nonce = world.values[world.scope.incarnation].value[:16]
+        (deadline, trusted) = Entry(world.values[entry].value, nonce).tokens[publish.token]
+        assert deadline - world.now >= LIFE_MS / 2
+        assert trusted
+
+
+def test_namespaces_in_use_are_talked_to_within_a_third_of_the_quarantine(world: World) -> None:
+    world.g0.claim("B")
+    tick_ms = SuppressOptions(life_ms=LIFE_MS, quarantine_ms=QUARANTINE_MS).tick_s * 1000
+    last = world.now
+    for _ in range(60):
+        world.later(tick_ms)
+        world.g0.claims.tick(world.g0.seconds)
+        flight = world.g0.claims.next_flight(world.g0.seconds)
+        if flight is not None:
+            world.g0.claims.lost(LOST)  # whatever it carried
+            world.g0.claims.mode = Mode.READY
+            last, gap = world.now, world.now - last
+            assert gap <= QUARANTINE_MS / 3
+
+
+def test_an_unknown_end_blocks_for_a_life_and_is_then_forgotten(world: World) -> None:
+    publish = world.g0.claim("B")
+    world.g0.hand_over(publish)
+    world.later(LIFE_MS / 2)
+    world.g0.fail(publish, certain=False)
+    world.g0.exchange()
+    world.later(LIFE_MS * 0.9)  # its token was renewed when it ended
+    assert world.g1.publish_all("A") == "published"
+    world.later(LIFE_MS)
+    world.g0.claims.tick(world.g0.seconds)
+    assert world.g0.claims.figures["under_way"] == 0
+
+
+async def test_forget_clears_the_key_and_ends_with_the_call(world: World) -> None:
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    world.g0.claims.forget((world.scope, world.scope.entry(b"k"), done))
+    world.g0.exchange()
+    assert done.done()
+    assert world.g1.publish_all("A") == "published"
+    assert world.g1.publish_all("A") == "unchanged@1"
+
+
+async def test_forget_fails_when_redis_goes_away(world: World) -> None:
+    loop = asyncio.get_running_loop()
+    waiting: asyncio.Future[None] = loop.create_future()
+    on_its_way: asyncio.Future[None] = loop.create_future()
+    world.g0.claims.forget((world.scope, None, on_its_way))
+    world.g0.execute()
+    world.g0.claims.forget((world.scope, None, waiting))
+    world.g0.cut()
+    for one in (waiting, on_its_way):
+        with pytest.raises(StoreError):
+            await one
+
+
+def test_followers_share_the_leaders_unchanged(world: World) -> None:
+    leader, follower = world.g0.arrive("A"), world.g0.arrive("A")
+    assert follower.leader is leader
+    world.g0.exchange()
+    assert world.g0.outcome(follower) == "unchanged@0"
+
+
+def test_nothing_is_left_behind_by_a_busy_day(world: World) -> None:
+    for number in range(300):
+        world.g0.publish_all("ABBC"[number % 4])
+    claims = world.g0.claims
+    assert not claims._arrivals._latest
+    assert not claims._arrivals._behind
+    assert not claims._under_way.unregistered
+    assert claims.figures == {"waiting": 0, "under_way": 0, "unsettled": 0}
