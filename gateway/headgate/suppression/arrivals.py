@@ -46,6 +46,12 @@ class Arrivals:
         _follow(publish, leader)
         return True
 
+    def rename_token(self, old: bytes, new: bytes) -> None:
+        """An event has another token now."""
+        latest = self._behind.pop(old, None)
+        if latest is not None:
+            self._behind[new] = latest
+
     def leave(self, entry: bytes, publish: Publish) -> None:
         """It has ended: nothing can follow it any more."""
         if self._latest.get(entry) is publish:

@@ -193,7 +193,8 @@ class Claims:
             self._namespaces.to_drop |= flight.dropped
             self._queue.extendleft(reversed(flight.reserved))
         for _, _, done in self._forgets:
-            done.set_exception(error)
+            if not done.done():
+                done.set_exception(error)
         self._forgets.clear()
         self._bypass_all(error.reason)
         self._shed()
@@ -216,6 +217,7 @@ class Claims:
             self._under_way.rotate(now_s)
         overdue_s = now_s - self._options.quarantine_ms / 6000
         self._namespaces.talk_to(self._under_way.scopes(), overdue_s)
+        self._namespaces.stay_in_touch(now_s)
         if self.mode is Mode.AWAY:
             self._shed()
         return bool(self._namespaces.to_talk or self._under_way.unregistered)
@@ -264,14 +266,20 @@ class Claims:
     def _bypass(self, publish: Publish) -> bool:
         """Publish without Redis, or refuse if the topic says so; tells whether it published.
 
-        The claim may have been executed without our hearing of it: then SETTLE or the refusal
-        finds its token, and until then it only keeps others from being suppressed.
+        The claim may have been executed without our hearing of it. So its token is refused with
+        the next settlements, behind the registration or settlement of a new one: else it would
+        keep the key from being suppressed for a life.
         """
         if publish.refuse:
             self._drop_reserved(publish)
             publish.stage = Stage.ENDED
             self._verdicts.refused(publish, _REFUSED)
             return False
+        if publish.stage is Stage.RESERVING:
+            self._refuse(publish)
+            token = self._new_token()
+            self._arrivals.rename_token(publish.token, token)
+            publish.token = token
         publish.blind = True
         self._under_way.unregistered[publish.token] = publish
         self._enter_lane(_entry(publish), publish)

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Sequence
 
 from headgate.core.suppression import Scope
 
+_SILENCE_S = 1.0
+
 
 class Namespaces:
     """Remembered nonces, when each namespace was last talked to, and which must be dropped.
@@ -38,6 +40,11 @@ class Namespaces:
         for scope in scopes:
             if self._talked.get(scope, since_s) <= since_s:
                 self.to_talk.add(scope)
+
+    def stay_in_touch(self, now_s: float) -> None:
+        """Plan to talk to any namespace, so that even an idle process notices a dead Redis."""
+        if self._talked and now_s - max(self._talked.values()) >= _SILENCE_S:
+            self.to_talk.add(next(iter(self._talked)))
 
     def forget(self, scope: Scope) -> None:
         """No topic has it any more."""

@@ -35,7 +35,7 @@ class SuppressOptions:
     @property
     def tick_s(self) -> float:
         """How often the suppressor looks for tokens to renew and namespaces to talk to."""
-        return max(0.01, min(self.quarantine_ms / 6, self.life_ms / 16) / 1000)
+        return max(0.01, min(self.quarantine_ms / 6, self.life_ms / 16, 1000.0) / 1000)
 
 
 class SuppressionMeter(Protocol):
