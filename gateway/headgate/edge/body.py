@@ -22,6 +22,7 @@ else:
 _IN_THREAD_BYTES = 4096  # 4 kB may unfold to 4 MB: from here on inflate off the event loop
 _STEP_BYTES = 262_144
 _MOST_MEMBERS = 1000  # each one copies what is behind it; bgzip makes one for 64 kB
+_ENCODINGS = (b"gzip", b"x-gzip", b"deflate", b"zstd")
 _GZIP = 31  # zlib's window bits for a gzip header
 _ZLIB = 15
 _RAW = -15
@@ -65,11 +66,14 @@ async def read_body(
     declared = request.content_length or 0
     if declared > cap:
         raise Refused(too_large(declared, cap, "http.body_max_bytes"))
+    is_encoded = bool(encoding) and encoding != b"identity"
+    if is_encoded:
+        encoding = _known(encoding)
     _take(budget, declared)
     taken = [declared]
     try:
         body = await _received(request, cap, timeout_s, budget, taken)
-        if encoding and encoding != b"identity":
+        if is_encoded:
             body = await _decompressed(body, encoding, cap)
         if len(body) > taken[0]:
             _take(budget, len(body) - taken[0])
@@ -95,12 +99,24 @@ async def _received(
         return _capped(content.read_nowait(-1), cap)
     try:
         async with asyncio.timeout(timeout_s):
+            await _continue(request)
             return await _collected(request, cap, budget, taken)
     except TimeoutError:
         detail = f"the body did not arrive within {timeout_s:g} s"
         raise Refused(Failure(Reason.REQUEST_TIMEOUT, detail)) from None
     except (ClientPayloadError, HTTPException, ConnectionError) as error:
         raise Refused(malformed(f"the body is broken: {error}")) from None
+
+
+async def _continue(request: web.BaseRequest) -> None:
+    """Ask for the body if the client waits for that (RFC 9110, 10.1.1), as curl does over 1 MB.
+
+    aiohttp's low-level server leaves it to us, and here all that can refuse the request by its
+    headers alone has been asked.
+    """
+    if request.headers.get("Expect", "").lower() == "100-continue":
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0  # the answer itself has not begun
 
 
 def _capped(body: bytes, cap: int) -> bytes:
@@ -131,7 +147,7 @@ async def _decompressed(body: bytes, encoding: bytes, cap: int) -> bytes:
 
 def decompress(body: bytes, encoding: bytes, cap: int) -> bytes:
     """Undo a Content-Encoding, never unfolding more than cap bytes. Raises Refused."""
-    start = _inflaters(encoding.strip().lower(), body)
+    start = _inflaters(_known(encoding), body)
     chunks: list[bytes] = []
     size = 0
     rest = body
@@ -162,13 +178,19 @@ def _unread(inflater: Inflater) -> bytes:
     return getattr(inflater, "unconsumed_tail", b"")
 
 
+def _known(encoding: bytes) -> bytes:
+    """The encoding's name as we know it. Raises Refused."""
+    name = encoding.strip().lower()
+    if name not in _ENCODINGS:
+        detail = f"Content-Encoding {encoding.decode('latin-1')!r}: use gzip, deflate or zstd"
+        raise Refused(Failure(Reason.UNSUPPORTED_ENCODING, detail))
+    return name
+
+
 def _inflaters(encoding: bytes, body: bytes) -> Callable[[], Inflater]:
-    if encoding in (b"gzip", b"x-gzip"):
-        return lambda: zlib.decompressobj(_GZIP)
+    if encoding == b"zstd":
+        return zstd.ZstdDecompressor
     if encoding == b"deflate":  # RFC 9110 means zlib's format; some clients send it raw
         window = _ZLIB if body[:1] and body[0] & 0x0F == 8 else _RAW
         return lambda: zlib.decompressobj(window)
-    if encoding == b"zstd":
-        return zstd.ZstdDecompressor
-    detail = f"Content-Encoding {encoding.decode('latin-1')!r}: use gzip, deflate or zstd"
-    raise Refused(Failure(Reason.UNSUPPORTED_ENCODING, detail))
+    return lambda: zlib.decompressobj(_GZIP)

@@ -19,6 +19,7 @@ KEEP_ALIVE_S = 75.0
 _LINGER_S = 2.0  # reads on after an early refusal, so that the client sees the answer
 
 Handle = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+Connect = Callable[..., RequestHandler]
 _NO_ACCESS_LOG = logging.Logger("access", logging.CRITICAL)  # a line a request costs too much
 log = logging.getLogger(__name__)
 
@@ -27,6 +28,27 @@ class Connection(RequestHandler):
     """One connection; answers what aiohttp refuses with a problem document."""
 
     __slots__ = ()
+
+    def data_received(self, data: bytes) -> None:
+        """As aiohttp, but a body that breaks off in nonsense fails at once, not at its deadline."""
+        super().data_received(data)
+        if self._messages and self._current_request is not None:
+            error = getattr(self._messages[-1][0], "exc", None)  # what the parser could not read
+            content = self._current_request.content
+            if error is not None and not content.is_eof():
+                content.set_exception(error)
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """As aiohttp, but say so where the connection cannot go on.
+
+        An answer that came before the whole body (refused, timed out, `Expect`) leaves open where
+        the next request begins: the client may send the rest or not.
+        """
+        if not request.content.is_eof():
+            resp.force_close()
+        return await super().finish_response(request, resp, start_time)
 
     def handle_error(
         self,
@@ -54,14 +76,20 @@ def _refused(error: HttpProcessingError) -> Failure:
 
 
 class HttpServer(web.Server):
-    """Makes a `Connection` for each client."""
+    """Makes a connection for each client.
 
-    def __init__(self, handle: Handle, header_max_bytes: int) -> None:
+    connection: called with this server and aiohttp's options for a connection.
+    """
+
+    def __init__(
+        self, handle: Handle, header_max_bytes: int, connection: Connect = Connection
+    ) -> None:
         self._header_max_bytes = header_max_bytes
+        self._connection = connection
         super().__init__(handle)
 
     def __call__(self) -> RequestHandler:
-        return Connection(
+        return self._connection(
             self,
             loop=self._loop,
             access_log=_NO_ACCESS_LOG,
