@@ -80,14 +80,17 @@ class Connection:
         """Close this side only (FIN)."""
         self._socket.shutdown(socket.SHUT_WR)
 
-    def answer(self) -> Answer:
-        """Read the next answer, interim ones (1xx) too. Raises ClosedError, TimeoutError."""
+    def answer(self, *, has_body: bool = True) -> Answer:
+        """Read the next answer, interim ones (1xx) too. Raises ClosedError, TimeoutError.
+
+        has_body: False for the answer to HEAD.
+        """
         head = self._until(b"\r\n\r\n")
         first, *lines = head.decode("latin-1").split("\r\n")
         fields = (line.partition(":") for line in lines)
         headers = {name.strip().lower(): value.strip() for name, _, value in fields}
         status = int(first.split(" ")[1])
-        size = 0 if status < 200 else int(headers.get("content-length", "0"))
+        size = 0 if status < 200 or not has_body else int(headers.get("content-length", "0"))
         return Answer(status, headers, self._exactly(size))
 
     def is_closed(self) -> bool:

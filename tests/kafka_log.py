@@ -54,7 +54,8 @@ def _has_leaders(admin: AdminClient, name: str, partitions: int) -> bool:
 
 def delete_topic(bootstrap: str, name: str) -> None:
     """Delete a topic."""
-    AdminClient({"bootstrap.servers": bootstrap}).delete_topics([name])[name].result(DEADLINE_S)
+    admin = AdminClient({"bootstrap.servers": bootstrap})  # a name: it must outlive its call
+    admin.delete_topics([name])[name].result(DEADLINE_S)
 
 
 def set_topic_configs(bootstrap: str, name: str, configs: Mapping[str, str]) -> None:

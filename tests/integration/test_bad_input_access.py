@@ -1,0 +1,341 @@
+"""Who may not, what is not there, and what is too much at once, against real gateways."""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from bad_input_world import World, assert_problem, reason, running_world
+from headgate.core.outcome import TRAITS, Reason
+from http_client import JSON, Answer, Connection, events_path, exchange, post, request_bytes
+from kafka_log import read_log
+from stack import Gateway, RunningBroker, RunningRedis, eventually
+
+pytestmark = [pytest.mark.kafka, pytest.mark.redis]
+
+EVENT = b'{"id":1}'
+KEYED = {**JSON, "Headgate-Key": "k"}
+OPAQUE = {"Content-Type": "text/plain", "Headgate-Key": "k"}
+
+
+@pytest.fixture(scope="module")
+def world(
+    kafka: RunningBroker, redis_server: RunningRedis, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[World]:
+    with running_world(kafka, redis_server, tmp_path_factory.mktemp("gateway")) as running:
+        yield running
+
+
+# ---- paths and methods
+
+
+def ask(world: World, method: str, path: str) -> Answer:
+    """HEAD has no body, whatever its Content-Length says."""
+    with Connection(world.port) as connection:
+        connection.send(request_bytes(method, path, {}, b""))
+        return connection.answer(has_body=method != "HEAD")
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "OPTIONS"])
+def test_methods_that_a_path_does_not_take(world: World, method: str) -> None:
+    answer = ask(world, method, events_path(world.topic("events")))
+    assert reason(answer) == (405, "method_not_allowed")
+    assert answer.headers["allow"] == "POST"
+    assert_problem(answer)
+    if method != "GET":
+        answer = ask(world, method, "/ready")
+        assert reason(answer) == (405, "method_not_allowed")
+        assert answer.headers["allow"] == "GET, HEAD"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/", "/v1", "/v1/topics/a", "/v1/topics//events", "/v1/topics/a/b/events", "/v2/topics",
+        "/v1/topics/a/events/", "/V1/topics/a/events", "/problems/", "/problems/nothing",
+        "/problems/../ready", "//ready", "/metrics",
+    ],
+)  # fmt: skip
+def test_unknown_paths(world: World, path: str) -> None:
+    answer = ask(world, "GET", path)
+    assert reason(answer) == (404, "not_found")
+    assert_problem(answer)
+    assert reason(exchange(world.port, "POST", path, JSON, EVENT)) == (404, "not_found")
+
+
+def test_every_reason_has_a_page(world: World) -> None:
+    index = ask(world, "GET", "/problems").body.decode()
+    for one in Reason:
+        page = ask(world, "GET", f"/problems/{one}")
+        assert page.status == 200
+        assert page.headers["content-type"].startswith("text/html")
+        text = page.body.decode()
+        assert TRAITS[one].title in text
+        assert str(TRAITS[one].status) in text
+        assert f"/problems/{one}" in index
+        head = ask(world, "HEAD", f"/problems/{one}")
+        assert (head.status, head.body) == (200, b"")
+
+
+# ---- topics
+
+
+@pytest.mark.parametrize(
+    "topic", ["nobody-configured-this", "a" * 250, "..", "%00", "%FF", "a%2Fb"]
+)
+def test_topics_that_no_policy_matches(world: World, topic: str) -> None:
+    answer = post(world.port, topic, EVENT)
+    assert reason(answer) == (404, "unknown_topic")
+    assert_problem(answer)
+
+
+def test_configured_topic_that_kafka_does_not_have(world: World, kafka: RunningBroker) -> None:
+    answer = world.post("missing", EVENT)
+    assert reason(answer) == (404, "unknown_topic")
+    assert_problem(answer)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    assert world.topic("missing") not in admin.list_topics(timeout=10).topics, "none was made"
+
+
+async def test_topic_deleted_and_made_again_while_running(
+    world: World, kafka: RunningBroker
+) -> None:
+    kafka.create_topic(world.topic("missing"), 1)
+    await eventually(lambda: world.post("missing", EVENT, KEYED).status == 201)
+    with world.written("events") as others:
+        kafka.delete_topic(world.topic("missing"))
+        answers: list[Answer] = []
+        beside = 0
+
+        def is_gone() -> bool:
+            nonlocal beside
+            beside += world.post("events", EVENT).status == 201
+            answers.append(world.post("missing", EVENT, KEYED))
+            return answers[-1].status == 404
+
+        await eventually(is_gone)
+    assert {answer.status for answer in answers} <= {201, 404, 503, 504}
+    assert_problem(answers[-1])
+    assert reason(answers[-1]) == (404, "unknown_topic")
+    assert beside == len(answers) == len(others), "other topics go on"
+
+    kafka.create_topic(world.topic("missing"), 2)
+    await eventually(lambda: world.post("missing", b"again", OPAQUE).status == 201)
+    records = read_log(kafka.bootstrap, world.topic("missing"))
+    assert [one.value for one in records] == [b"again"]
+
+
+# ---- many at once
+
+
+def test_512_connections_at_once(world: World) -> None:
+    """All are open before the first asks, and each asks twice."""
+    connections = [Connection(world.port, 60) for _ in range(512)]
+    topic = world.topic("events")
+    with world.written("events") as records:
+        for turn in range(2):
+            for number, connection in enumerate(connections):
+                body = b'{"id":%d,"turn":%d}' % (number, turn)
+                connection.send(request_bytes("POST", events_path(topic), JSON, body))
+            answers = [connection.answer() for connection in connections]
+            assert {answer.status for answer in answers} == {201}
+    for connection in connections:
+        connection.reset()
+    assert len(records) == 1024
+    assert len({one.value for one in records}) == 1024
+    per_key = [[one.value for one in records if one.key == b"%d" % n] for n in range(512)]
+    assert all(both == sorted(both, key=lambda one: one or b"") for both in per_key)
+
+
+# ---- a client that leaves
+
+
+async def test_client_that_leaves_before_the_answer(world: World) -> None:
+    """Its event is in Kafka, counted once and settled: the same again is unchanged."""
+    topic = world.topic("state")
+    warm = b'{"id":"warm"}'
+    world.post("state", warm)
+    await eventually(lambda: world.post("state", warm).document["outcome"] == "unchanged")
+    before = counted(world, topic)
+    body = b'{"id":"left","n":1}'
+    with world.written("state") as records:
+        with Connection(world.port) as connection:
+            connection.send(request_bytes("POST", events_path(topic), JSON, body))
+            connection.reset()
+        await eventually(lambda: counted(world, topic) == before + 1)
+        await eventually(lambda: world.post("state", body).document["outcome"] == "unchanged")
+    (record,) = records
+    assert (record.value, record.key) == (body, b"left")
+    answer = world.post("state", body).document
+    assert (answer["partition"], answer["offset"]) == (record.partition, record.offset)
+    assert in_flight(world) == 0
+
+
+def metrics(gateway: Gateway) -> str:
+    return exchange(gateway.management_port, "GET", "/metrics").body.decode()
+
+
+def counted(world: World, topic: str) -> float:
+    """Events published to a topic, as /metrics says."""
+    lines = [line for line in metrics(world.gateway).splitlines() if f'topic="{topic}"' in line]
+    found = (line for line in lines if line.startswith("headgate_events_total"))
+    return sum(float(line.rpartition(" ")[2]) for line in found if 'outcome="published"' in line)
+
+
+def in_flight(world: World) -> float:
+    (value,) = re.findall(r"^headgate_in_flight_events (\S+)", metrics(world.gateway), re.MULTILINE)
+    return float(value)
+
+
+# ---- tokens, quotas, budgets
+
+TOKENS = """
+[admission]
+in_flight_max_bytes = 100000
+[clusters.main]
+bootstrap_servers = ["{bootstrap}"]
+metadata_refresh_ms = 250
+[auth]
+mode = "token"
+[producers.shop]
+token_sha256 = ["{shop}"]
+topics = ["{topic}"]
+[producers.slow]
+token_sha256 = ["{slow}"]
+topics = ["{topic}"]
+quota_events_per_s = 5
+[producers.viewer]
+token_sha256 = ["{viewer}"]
+roles = ["view"]
+topics = ["{topic}"]
+[producers.operator]
+token_sha256 = ["{operator}"]
+roles = ["produce", "view", "operate"]
+topics = ["nothing"]
+[topics."{topic}"]
+key = ["/id"]
+"""
+
+
+@pytest.fixture
+def guarded(
+    kafka: RunningBroker, topic_name: str, start_gateway: Callable[..., Gateway]
+) -> Gateway:
+    kafka.create_topic(topic_name, 1)
+    names = ("shop", "slow", "viewer", "operator")
+    hashes = {name: hashlib.sha256(name.encode()).hexdigest() for name in names}
+    return start_gateway(TOKENS.format(bootstrap=kafka.bootstrap, topic=topic_name, **hashes))
+
+
+def bearer(token: str) -> dict[str, str | bytes]:
+    return {**JSON, "Authorization": f"Bearer {token}"}
+
+
+def test_tokens_roles_quotas_and_budgets(
+    guarded: Gateway, kafka: RunningBroker, topic_name: str
+) -> None:
+    port, written = guarded.port, list[bytes]()
+    no_one(port, topic_name)
+    allowed_and_forbidden(guarded, topic_name, written)
+    quota(port, topic_name, written)
+    budget(port, topic_name, written)
+    records = read_log(kafka.bootstrap, topic_name)
+    assert [one.value for one in records] == written
+    assert {one.header("hg-producer") for one in records} == {b"shop", b"slow"}
+
+
+def no_one(port: int, topic: str) -> None:
+    for headers in (
+        JSON,
+        {**JSON, "Headgate-Producer": "shop"},
+        {**JSON, "Authorization": "shop"},
+        {**JSON, "Authorization": "Basic c2hvcA=="},
+        bearer("wrong"),
+        bearer(""),
+        bearer(hashlib.sha256(b"shop").hexdigest()),
+        {**JSON, "Authorization": b"Bearer \xff\xfe"},
+    ):
+        answer = post(port, topic, EVENT, headers)
+        assert reason(answer) == (401, "unauthenticated")
+        assert answer.headers["www-authenticate"].startswith("Bearer")
+        assert_problem(answer)
+    # The name of a topic is not for strangers: known or not, the answer is the same.
+    assert reason(post(port, "no-such-topic", EVENT)) == (401, "unauthenticated")
+
+
+def allowed_and_forbidden(gateway: Gateway, topic: str, written: list[bytes]) -> None:
+    port, management = gateway.port, gateway.management_port
+    for token in ("viewer", "operator"):
+        answer = post(port, topic, EVENT, bearer(token))
+        assert reason(answer) == (403, "forbidden")
+        assert_problem(answer)
+    assert reason(post(port, "elsewhere", EVENT, bearer("shop"))) == (403, "forbidden")
+    named = {**bearer("shop"), "Headgate-Producer": "operator"}
+    assert post(port, topic, EVENT, named).status == 201
+    written.append(EVENT)
+    path = "/v1/producers"
+    assert exchange(management, "GET", path).status == 401
+    assert exchange(management, "GET", path, bearer("shop")).status == 403
+    assert exchange(management, "GET", path, bearer("viewer")).status == 200
+    forget = f"/v1/suppression/{topic}"
+    assert exchange(management, "DELETE", forget, bearer("viewer")).status == 403
+    assert exchange(management, "DELETE", forget, bearer("operator")).status != 403
+
+
+def quota(port: int, topic: str, written: list[bytes]) -> None:
+    answers = []
+    while not answers or answers[-1].status == 201:
+        body = b'{"id":2,"n":%d}' % len(answers)
+        answers.append(post(port, topic, body, bearer("slow")))
+        if answers[-1].status == 201:
+            written.append(body)
+        assert len(answers) < 200
+    refused = answers[-1]
+    assert reason(refused) == (429, "quota_exceeded")
+    assert_problem(refused)
+    assert refused.document["retryable"] is True
+    assert int(refused.headers["retry-after"]) >= 1
+    assert refused.headers["ratelimit-policy"] == '"events";q=5;w=1'
+    assert re.fullmatch(r'"events";r=\d+;t=\d+', refused.headers["ratelimit"])
+    assert post(port, topic, EVENT, bearer("shop")).status == 201, "others are not slowed down"
+    written.append(EVENT)
+
+
+def budget(port: int, topic: str, written: list[bytes]) -> None:
+    """A body that does not come fills the budget; the next one is refused before it is read."""
+    with Connection(port) as slow, Connection(port) as second:
+        slow.send(request_bytes("POST", events_path(topic), bearer("shop"), b"{", length="99999"))
+        assert slow.silence(0.2)
+        started = request_bytes("POST", events_path(topic), bearer("shop"), b"", length="5000")
+        second.send(started)
+        answer = second.answer()
+        assert reason(answer) == (503, "overloaded")
+        assert_problem(answer)
+        assert answer.headers["retry-after"] == "1"
+        assert answer.document["limit"] == "in_flight_max_bytes"
+        slow.send(b'"id":3' + b" " * (99_999 - 8) + b"}")
+        assert slow.answer().status == 201
+        written.append(b'{"id":3' + b" " * (99_999 - 8) + b"}")
+    body = json.dumps({"id": 4, "text": "x" * 5000}).encode()
+    assert post(port, topic, body, bearer("shop")).status == 201, "and it is free again"
+    written.append(body)
+
+
+def test_many_threads_on_one_key_keep_their_own_order(world: World) -> None:
+    """Events of a key that were answered one after another are in the log in that order."""
+    topic = world.topic("events")
+
+    def writer(number: int) -> list[int]:
+        bodies = (b'{"id":"hot","w":%d,"n":%d}' % (number, n) for n in range(25))
+        answers = [post(world.port, topic, body) for body in bodies]
+        return [answer.document["offset"] for answer in answers]
+
+    with world.written("events") as records, ThreadPoolExecutor(8) as pool:
+        offsets = [each.result() for each in [pool.submit(writer, n) for n in range(8)]]
+    assert all(one == sorted(one) for one in offsets)
+    assert sorted(chain.from_iterable(offsets)) == [one.offset for one in records]
