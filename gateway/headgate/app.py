@@ -23,6 +23,7 @@ from headgate.edge.auth import Authenticator
 from headgate.edge.events import EventsFront
 from headgate.edge.routes import DataPlane, Page
 from headgate.edge.server import HttpServer
+from headgate.edge.shortcut import ShortConnection
 from headgate.edge.tls import server_context
 from headgate.health import Dependency, Readiness
 from headgate.ingest import Ingest, Limits
@@ -138,7 +139,8 @@ class Worker:
         http = self.settings.http
         plane = DataPlane(self._front.post, self.readiness, self._others)
         runner = web.ServerRunner(
-            HttpServer(plane.answer, http.header_max_bytes), shutdown_timeout=_LINGER_S
+            HttpServer(plane.answer, http.header_max_bytes, partial(ShortConnection, self._front)),
+            shutdown_timeout=_LINGER_S,
         )
         await runner.setup()
         self._exit.push_async_callback(runner.cleanup)

@@ -65,10 +65,19 @@ class ProducerQuotas:
             wait = bucket.wait(amount, now)
             if wait > 0:
                 self._meter.quota_rejected(producer, events)
-                return _exceeded(producer, name, bucket, wait)
+                return self._exceeded(producer, name, bucket, wait)
         for _, bucket, amount in spent:
             bucket.take(amount)
         return None
+
+    def _exceeded(self, producer: str, name: str, bucket: Bucket, wait: float) -> Failure:
+        detail = f"producer {producer!r} has used up its quota of {name}; nothing was written"
+        figures = {
+            "quota": name,
+            "limit_per_s": round(bucket.per_second * self._workers),
+            "remaining": bucket.remaining(),
+        }
+        return Failure(Reason.QUOTA_EXCEEDED, detail, figures, max(1, math.ceil(wait)))
 
 
 def _same(old: ProducerSettings | None, new: ProducerSettings) -> bool:
@@ -76,13 +85,3 @@ def _same(old: ProducerSettings | None, new: ProducerSettings) -> bool:
         (old.quota_events_per_s, old.quota_bytes_per_s)
         == (new.quota_events_per_s, new.quota_bytes_per_s)
     )
-
-
-def _exceeded(producer: str, name: str, bucket: Bucket, wait: float) -> Failure:
-    detail = f"producer {producer!r} has used up its quota of {name}; nothing was written"
-    figures = {
-        "quota": name,
-        "limit_per_s": bucket.per_second,
-        "remaining": bucket.remaining(),
-    }
-    return Failure(Reason.QUOTA_EXCEEDED, detail, figures, max(1, math.ceil(wait)))

@@ -64,9 +64,13 @@ class Routes:
         if route is not None and route.state is state:
             return route
         policy = self._policies.match(topic)
-        if policy is None or state is None or state.cluster != policy.cluster:
+        if policy is None:
             self._routes.pop(topic, None)
-            raise Refused(Failure(Reason.UNKNOWN_TOPIC, self._why(topic, policy)))
+            detail = f"no topic pattern of the configuration matches {topic!r}"
+            raise Refused(Failure(Reason.UNKNOWN_TOPIC, detail))
+        if state is None or state.cluster != policy.cluster:
+            self._routes.pop(topic, None)
+            raise Refused(self._topics.why_missing(topic))
         route = self._routes[topic] = self._compile(policy, state)
         return route
 
@@ -74,9 +78,3 @@ class Routes:
         """Put a reloaded configuration in force, for all topics at once."""
         self._policies = policies
         self._routes = {}
-
-    @staticmethod
-    def _why(topic: str, policy: TopicPolicy | None) -> str:
-        if policy is None:
-            return f"no topic pattern of the configuration matches {topic!r}"
-        return f"cluster {policy.cluster!r} has no topic {topic!r}, and this gateway creates none"

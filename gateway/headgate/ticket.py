@@ -1,16 +1,16 @@
 """A request's ticket: which of its events have ended, and who waits for the rest."""
 
-import asyncio
+from collections.abc import Callable
 
 from headgate.core.outcome import Failure, Name, Outcome, Reason
 from headgate.core.publish import Publish
 
 
 class Ticket:
-    """One request's events on their way: one future and one countdown, however many events.
+    """One request's events on their way: one countdown, however many events.
 
     outcomes: in request order, None while open.  publishes: those that left ingest, for the
-    deadline.  sizes: value bytes of each event, for the metrics.
+    deadline.  sizes: value bytes of each event, for the metrics.  waiter: told when all ended.
     """
 
     __slots__ = (
@@ -45,13 +45,19 @@ class Ticket:
         self.remaining = 0
         self.open_publishes = 0
         self.done = False
-        self.waiter: asyncio.Future[None] | None = None
+        self.waiter: Callable[[Ticket], None] | None = None
         self.weighing: list[tuple[int, bytes]] | None = None
 
     def expect(self, events: int) -> None:
         self.outcomes = [None] * events
         self.sizes = [0] * events
         self.remaining = events
+
+    def weigh(self, index: int, document: bytes) -> None:
+        """Note a document that is too large: the front finds out where its bytes are."""
+        if self.weighing is None:
+            self.weighing = []
+        self.weighing.append((index, document))
 
     def put(self, index: int, outcome: Outcome) -> bool:
         """Record an outcome. True when it was the last one; a second one for an event is void."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headgate.backends.base import Deliveries, Verdicts
-from headgate.core.outcome import Failure, Outcome
+from headgate.core.outcome import Failure, Outcome, Reason
 from headgate.core.policy import TopicPolicy
 from headgate.core.publish import Publish, Stage
 from headgate.core.route import Common, Route
@@ -35,13 +35,20 @@ def common(**changes: object) -> Common:
 
 
 class FakeTopics:
-    """Topics that a test puts there."""
+    """Topics that a test puts there; `away` is why nothing is known of the others."""
 
     def __init__(self, *states: TopicState) -> None:
         self.states = {state.name: state for state in states}
+        self.away: Failure | None = None
+        self.missed: list[str] = []
 
     def get(self, topic: str) -> TopicState | None:
         return self.states.get(topic)
+
+    def why_missing(self, topic: str) -> Failure:
+        self.missed.append(topic)
+        unknown = Failure(Reason.UNKNOWN_TOPIC, f"there is no topic {topic!r} here")
+        return self.away or unknown
 
 
 class FakeAccounts:

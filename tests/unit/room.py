@@ -39,7 +39,10 @@ def digest(value: bytes | None, content_type: bytes | None) -> bytes:
 class Room:
     """An ingest with everything around it. `orders` is plain, `deals` suppresses."""
 
-    def __init__(self, max_events: int = 10_000, max_bytes: int = 10_000_000) -> None:
+    def __init__(
+        self, max_events: int = 10_000, max_bytes: int = 10_000_000, **changes: object
+    ) -> None:
+        """changes: of the topics' states."""
         self.admission = Admission(max_bytes, max_events)
         self.accounts, self.quotas = FakeAccounts(), NoQuotas()
         policies = [
@@ -47,7 +50,8 @@ class Room:
             policy(pattern="deals", key=("/id",), suppress="raw"),
             policy(pattern="clicks", keyless="spread"),
         ]
-        states = [topic_state(name) for name in ("orders", "deals", "clicks")]
+        states = [topic_state(name, **changes) for name in ("orders", "deals", "clicks")]
+        self.topics = FakeTopics(*states)
         scope = Scope("deals", b"\1" * 16, 3, b"f")
 
         def compile_route(chosen: TopicPolicy, state: TopicState) -> Route:
@@ -56,7 +60,7 @@ class Room:
             return Route(chosen, state, 128, digest, scope)
 
         self.ingest = Ingest(
-            Routes(PolicyTable(policies), FakeTopics(*states), compile_route),
+            Routes(PolicyTable(policies), self.topics, compile_route),
             self.admission,
             self.quotas,
             self.accounts,

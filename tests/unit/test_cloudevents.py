@@ -63,7 +63,7 @@ def test_pointers_look_into_json_data_only(content_type: bytes, is_document: boo
 def test_data_that_claims_to_be_json_must_be_it() -> None:
     def publish(body: bytes) -> None:
         event = binary(body, content_type=b"application/json")
-        route(keyless="spread").record(event, common(), b"id")
+        route(keyless="spread").record(event, common())
 
     publish(b'{"a":"\\ud800"}')
     for body in (b"{", b'{"a":"\xff"}', b'["\\ud800\xff"]'):
@@ -210,10 +210,10 @@ def test_partitionkey_comes_before_subject(more: bytes, key: bytes | None) -> No
 def test_the_key_precedence_is_request_then_attributes_then_pointers() -> None:
     orders = route(key=("/id",))
     event = structured(b',"data":{"id":"doc"},"subject":"s"')
-    assert orders.record(event, common(), b"i").key == b"s"
-    assert orders.record(event, common(key=b"r"), b"i").key == b"r"
+    assert orders.record(event, common()).key == b"s"
+    assert orders.record(event, common(key=b"r")).key == b"r"
     plain = structured(b',"data":{"id":"doc"}')
-    assert orders.record(plain, common(), b"i").key == b"doc"
+    assert orders.record(plain, common()).key == b"doc"
 
 
 # ---- structured in Kafka

@@ -24,8 +24,14 @@ def post(body: bytes, content_type: bytes | None = JSON, **headers: bytes) -> De
     return decode(body, named)
 
 
+def value(event: bytes | RawEvent | Failure) -> bytes | Reason | None:
+    if isinstance(event, bytes):
+        return event
+    return event.reason if isinstance(event, Failure) else event.value
+
+
 def values(decoded: Decoded) -> list[bytes | Reason | None]:
-    return [event.reason if isinstance(event, Failure) else event.value for event in decoded.events]
+    return [value(event) for event in decoded.events]
 
 
 def endings(decoded: Decoded) -> list[bytes | Reason | None]:
@@ -36,7 +42,7 @@ def endings(decoded: Decoded) -> list[bytes | Reason | None]:
             found.append(event.reason)
             continue
         try:
-            found.append(anything.record(event, common(), b"id").value)
+            found.append(anything.record(event, common()).value)
         except Refused as refused:
             found.append(refused.failure.reason)
     return found
@@ -69,14 +75,35 @@ def test_the_content_type_says_how_a_body_is_cut(content_type: bytes, kind: Kind
     assert kind_of(content_type) is kind
 
 
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        b"application/vnd.headgate.batch+json",
+        b"Application/Vnd.Headgate.Batch+JSON ; charset=utf-8",
+    ],
+)
+@pytest.mark.parametrize(
+    "body", [b'{"events":[{"key":"k","value":1}]}', b'{"events":[]}', b"", b"["]
+)
+def test_the_envelope_is_never_taken_for_one_document(content_type: bytes, body: bytes) -> None:
+    with pytest.raises(Refused) as caught:
+        post(body, content_type)
+    assert caught.value.failure.reason is Reason.MALFORMED
+    assert "not available in this version" in caught.value.failure.detail
+
+
 @pytest.mark.parametrize("text", YES)
 @pytest.mark.parametrize("blanks", [(b"", b""), (b" \r\n", b"\t\n")])
 def test_one_document_is_published_byte_by_byte(text: bytes, blanks: tuple[bytes, bytes]) -> None:
     body = blanks[0] + text + blanks[1]
     decoded = post(body, headgate_batch=b"false")
     assert decoded.is_batch is False
-    assert endings(decoded) == [body]
-    assert endings(post(body, b"application/vnd.acme+json")) == [body]
+    assert decoded.events == endings(decoded) == [body]
+    other = post(body, b"application/vnd.acme+json")
+    assert endings(other) == [body]
+    assert other == Decoded(
+        [RawEvent(body, body, content_type=b"application/vnd.acme+json")], False
+    )
 
 
 @pytest.mark.parametrize("text", NO + BAD_UTF8)
@@ -95,6 +122,7 @@ def test_array_elements_are_exact_slices(parts: list[tuple[bytes, bytes]]) -> No
     body = b" [" + b",".join(blank + text + blank for text, blank in parts) + b"]\n"
     decoded = post(body)
     assert decoded.is_batch is True
+    assert all(isinstance(event, bytes) for event in decoded.events)
     assert endings(decoded) == [text.strip(b" \t\r\n") for text, _ in parts]
 
 
@@ -280,8 +308,8 @@ def test_any_body_ends_in_events_or_in_a_refusal(
     except Refused:
         return
     for event in events:
-        if isinstance(event, RawEvent):
+        if not isinstance(event, Failure):
             with suppress(Refused):
-                made = rules.record(event, common(), b"id")
+                made = rules.record(event, common())
                 assert isinstance(made.value, bytes)
                 assert all(isinstance(content, bytes) for _, content in made.headers)

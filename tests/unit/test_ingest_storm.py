@@ -105,6 +105,7 @@ class Storm(RuleBasedStateMachine):
         self.each_ended_request_is_accounted_once()
         assert not any(self.room.suppression.under_way.values())  # each reservation has an end
         self.what_was_answered_is_true()
+        self.records_are_finished()
         self.order_is_kept()
 
     def what_was_answered_is_true(self) -> None:
@@ -120,6 +121,18 @@ class Storm(RuleBasedStateMachine):
                 assert (found.key, found.value) == (publish.record.key, publish.record.value)
                 assert outcome.records == (id(publish) in logged)
             assert publish.stage is Stage.ENDED or publish.dropped
+
+    def records_are_finished(self) -> None:
+        """Each has its own id, once, and the answer of its own event tells that id."""
+        found: list[bytes] = []
+        for publish in (publish for log in self.room.lanes.logs.values() for publish in log):
+            names = [name for name, _ in publish.record.headers]
+            assert names == ["content-type", "hg-event-id", "hg-producer", "hg-received-at"]
+            found.append(publish.record.headers[1][1])
+            outcome = publish.ticket.outcomes[publish.index]
+            if outcome.name is Name.PUBLISHED:
+                assert outcome.event_id.encode() == found[-1]
+        assert len(found) == len(set(found))
 
     def order_is_kept(self) -> None:
         places = {id(publish): place for place, publish in enumerate(self.arrived)}

@@ -1,5 +1,7 @@
 """Producers' quotas on one worker."""
 
+import pytest
+
 from headgate.config.settings import ProducerSettings
 from headgate.core.outcome import Reason
 from headgate.quotas import ProducerQuotas
@@ -46,7 +48,7 @@ def test_a_used_up_quota_says_when_to_come_back() -> None:
     failure = made.check("p", 5, 1)
     assert failure is not None
     assert (failure.reason, failure.retry_after_s) == (Reason.QUOTA_EXCEEDED, 1)
-    assert failure.figures == {"quota": "events", "limit_per_s": 10.0, "remaining": 0}
+    assert failure.figures == {"quota": "events", "limit_per_s": 10, "remaining": 0}
     assert meter.rejected == [("p", 5)]
     clock.now += 0.5
     assert made.check("p", 5, 1) is None
@@ -68,6 +70,16 @@ def test_a_quota_is_split_over_the_workers() -> None:
     made, _, _ = quotas(p=quota(events=10), workers=2)
     assert made.check("p", 5, 1) is None
     assert made.check("p", 1, 1) is not None
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 7])
+def test_a_producer_is_told_the_limit_of_the_instance_not_of_a_worker(workers: int) -> None:
+    for events, size, name, limit in ((100, 0, "events", 100), (0, 10**6, "bytes", 10**6)):
+        made, _, _ = quotas(p=quota(events=100, size=10**6), workers=workers)
+        assert made.check("p", events, size) is None  # what a bucket cannot hold is lent
+        failure = made.check("p", events, size)
+        assert failure is not None
+        assert failure.figures == {"quota": name, "limit_per_s": limit, "remaining": 0}
 
 
 def test_a_reload_keeps_the_level_unless_the_quota_changed() -> None:

@@ -13,6 +13,7 @@ GOLDEN = Path(__file__).parent.parent / "golden"
 PUBLISHED = Outcome(Name.PUBLISHED, 4, 1729, b"2342565", "0190-1", None, 1)
 FOLLOWED = Outcome(Name.PUBLISHED, 4, 1729, b"2342565", "0190-2", None, 0)
 UNCHANGED = Outcome(Name.UNCHANGED, 4, 1729, b"2342565", "0190-3")
+UNNAMED = Outcome(Name.UNCHANGED, 4, 1729, b"2342565")
 KEYLESS = Outcome(Name.PUBLISHED, 0, 7, None, "0190-4", None, 1)
 BINARY_KEY = Outcome(Name.PUBLISHED, 0, 7, b"\xff\x00", "0190-5", None, 1)
 MALFORMED = Outcome(Name.REJECTED, failure=Failure(Reason.MALFORMED, "trailing characters"))
@@ -52,6 +53,7 @@ ANSWERS = {
     "single-published-keyless": one(KEYLESS),
     "single-published-binary-key": one(BINARY_KEY),
     "single-unchanged": one(UNCHANGED),
+    "single-unchanged-without-id": one(UNNAMED),
     "single-too-large": one(TOO_LARGE),
     "single-malformed": one(MALFORMED),
     "single-unavailable": one(UNAVAILABLE),

@@ -3,7 +3,7 @@
 import pytest
 
 from headgate.core.event import Refused
-from headgate.core.outcome import Reason
+from headgate.core.outcome import Failure, Reason
 from headgate.core.policy import PolicyTable, TopicPolicy
 from headgate.core.route import Route
 from headgate.core.topic import TopicState
@@ -43,8 +43,8 @@ def test_a_reload_is_in_force_for_all_topics_at_once() -> None:
     ("topic", "detail"),
     [
         ("other", "no topic pattern of the configuration matches 'other'"),
-        ("gone", "cluster 'main' has no topic 'gone'"),
-        ("elsewhere", "cluster 'main' has no topic 'elsewhere'"),
+        ("gone", "there is no topic 'gone' here"),
+        ("elsewhere", "there is no topic 'elsewhere' here"),
     ],
 )
 def test_a_topic_must_match_the_configuration_and_exist(topic: str, detail: str) -> None:
@@ -56,6 +56,21 @@ def test_a_topic_must_match_the_configuration_and_exist(topic: str, detail: str)
         routes.find(topic)
     assert caught.value.failure.reason is Reason.UNKNOWN_TOPIC
     assert detail in caught.value.failure.detail
+
+
+def test_a_cluster_that_has_not_answered_yet_does_not_make_its_topics_unknown() -> None:
+    topics = FakeTopics()
+    topics.away = Failure(Reason.KAFKA_UNAVAILABLE, "not yet", retry_after_s=1)
+    routes = Routes(PolicyTable([policy()]), topics, Compiled())
+    with pytest.raises(Refused) as caught:
+        routes.find("orders")
+    assert caught.value.failure is topics.away
+    with pytest.raises(Refused) as caught:
+        routes.find("of-no-policy")
+    assert caught.value.failure.reason is Reason.UNKNOWN_TOPIC
+    assert topics.missed == ["orders"]  # names that match nothing must not make it read Kafka
+    topics.states["orders"] = topic_state()
+    assert routes.find("orders").topic == "orders"
 
 
 def test_a_deleted_topic_is_unknown_again_and_forgotten() -> None:

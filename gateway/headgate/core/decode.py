@@ -26,6 +26,7 @@ class Kind(Enum):
     OPAQUE = "opaque"
 
 
+_ENVELOPE = b"application/vnd.headgate.batch+json"  # reserved: never one opaque JSON document
 _KINDS = {
     b"application/json": Kind.JSON,
     b"text/json": Kind.JSON,
@@ -45,6 +46,8 @@ def kind_of(content_type: bytes) -> Kind:
     known = _KINDS.get(media_type)
     if known is not None:
         return known
+    if media_type == _ENVELOPE:
+        raise Refused(malformed(f"{_ENVELOPE.decode()} is not available in this version"))
     return Kind.JSON_ONE if media_type.endswith(b"+json") else Kind.OPAQUE
 
 
@@ -79,12 +82,14 @@ def decode(body: bytes, headers: Headers, structured: bool = False) -> Decoded:
     if kind is Kind.JSON and headers.get(b"headgate-batch", b"").lower() != b"false":
         if body.lstrip(b" \t\r\n").startswith(b"["):
             return Decoded(_elements(body), True)
-        return Decoded([_document(body, JSON)], False)
+        return Decoded([_utf8(body)], False)
     if kind is Kind.CLOUDEVENT:
         return Decoded([cloudevents.from_json(_utf8(body), structured)], False)
     if kind is Kind.CLOUDEVENTS:
-        return Decoded(cloudevents.batch(_utf8(body), structured), True)
-    return Decoded([_document(body, JSON if kind is Kind.JSON else content_type)], False)
+        return Decoded([*cloudevents.batch(_utf8(body), structured)], True)
+    if kind is Kind.JSON:
+        return Decoded([_utf8(body)], False)
+    return Decoded([RawEvent(_utf8(body), body, content_type=content_type)], False)
 
 
 def _tombstone(body: bytes, headers: Headers) -> RawEvent:
@@ -103,11 +108,6 @@ def _utf8(text: bytes) -> bytes:
     return text
 
 
-def _document(text: bytes, content_type: bytes) -> RawEvent:
-    _utf8(text)
-    return RawEvent(text, text, content_type=content_type)
-
-
 def _is_utf8(text: bytes) -> bool:
     try:
         text.decode()
@@ -116,25 +116,25 @@ def _is_utf8(text: bytes) -> bool:
     return True
 
 
-def _lines(body: bytes) -> list[RawEvent | Failure]:
+def _lines(body: bytes) -> list[bytes | RawEvent | Failure]:
     texts = [line for line in body.split(b"\n") if line and not line.isspace()]
     if b"\r" in body:
         texts = [line.removesuffix(b"\r") for line in texts]
     return _documents(texts, _is_utf8(body))
 
 
-def _elements(body: bytes) -> list[RawEvent | Failure]:
+def _elements(body: bytes) -> list[bytes | RawEvent | Failure]:
     return _documents(elements(body), _is_utf8(body))
 
 
-def _documents(texts: list[bytes], checked: bool) -> list[RawEvent | Failure]:
+def _documents(texts: list[bytes], checked: bool) -> list[bytes | RawEvent | Failure]:
     """checked: the whole body is known to be UTF-8, so its slices at ASCII signs are, too."""
     if checked:
-        return [RawEvent(text, text, None, None, None, JSON) for text in texts]
-    found: list[RawEvent | Failure] = []
+        return [*texts]
+    found: list[bytes | RawEvent | Failure] = []
     for text in texts:
         try:
-            found.append(_document(text, JSON))
+            found.append(_utf8(text))
         except Refused as refused:
             found.append(refused.failure)
     return found

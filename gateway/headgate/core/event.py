@@ -23,12 +23,13 @@ class RawEvent(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """A request's events in their order; a Failure stands where one could not be decoded.
+    """A request's events in their order; a Failure stands where one could not be decoded, and
+    plain bytes for a JSON document that is an event all by itself: the case that must be cheap.
 
     is_batch: whether the answer is a batch answer.
     """
 
-    events: list[RawEvent | Failure]
+    events: list[bytes | RawEvent | Failure]
     is_batch: bool
 
 

@@ -171,7 +171,7 @@ class KeyReader:
             "Root", fields, rename={name: token for token, name in names.items()}
         )
         self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(root).decode
-        self._only = "f0" if names and [len(p) for p in rule.pointers] == [1] else None
+        self._is_single = bool(names) and [len(p) for p in rule.pointers] == [1]
         self._names = [names.get(pointer[0], "") if pointer else "" for pointer in rule.pointers]
 
     def __call__(self, document: bytes) -> bytes | None:
@@ -185,8 +185,11 @@ class KeyReader:
             if _has_surrogates(document):
                 return self._read_slowly(document)
             raise Refused(malformed(str(error))) from None
-        if self._only is not None:
-            return _scalar(bytes(getattr(root, self._only)), self._pointers[0])
+        if self._is_single:
+            raw = bytes(root.f0)
+            if raw[:1] == b'"' and len(raw) > 2 and b"\\" not in raw:
+                return raw[1:-1]  # as `_scalar` would, for what most keys are
+            return _scalar(raw, self._pointers[0])
         return self._join(
             [
                 self._walk(bytes(getattr(root, name)), pointer)

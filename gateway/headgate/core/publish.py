@@ -24,7 +24,9 @@ class Stage(IntEnum):
 class Publish:
     """An event on its way.
 
-    record: what Kafka gets.  size: upper bound of the record's bytes (`record.size_of`).
+    record: what Kafka gets; its headers are filled in once it is certain that it will be handed
+    over, for most events of a state topic are unchanged.  common: what its request's events share.
+    size: upper bound of the record's bytes (`record.size_of`).
     ticket, index: the request, and the event's place in it, that wait for the outcome.
     digest: 16 bytes when the topic suppresses, else None.  scope: the suppression namespace.
     force: publish even if unchanged.  refuse: the topic's redis_loss = "refuse".
@@ -48,8 +50,11 @@ class Publish:
     dropped: bool = False
     followers: "list[Publish] | None" = None
     leader: "Publish | None" = None
+    common: Any = None
 
-    def __init__(self, record: Record, size: int, ticket: Any, index: int, event_id: str) -> None:
+    def __init__(
+        self, record: Record, size: int, ticket: Any, index: int, event_id: str | None
+    ) -> None:
         self.record = record
         self.size = size
         self.ticket = ticket

@@ -34,3 +34,9 @@ def size_of(key: bytes | None, value: bytes | None, headers: list[tuple[str, byt
     size = RECORD_OVERHEAD + HEADER_OVERHEAD * len(headers)
     size += (len(key) if key else 0) + (len(value) if value else 0)
     return size + sum([len(name) + len(content) for name, content in headers])
+
+
+def content_type_of(record: Record) -> bytes | None:
+    """The record's own content type; a record that has one has it as its first header."""
+    headers = record.headers
+    return headers[0][1] if headers and headers[0][0] == CONTENT_TYPE else None

@@ -12,11 +12,14 @@ from headgate.core.jsontext import KeyReader, is_too_deep, malformed
 from headgate.core.keys import KeyRule, Partitioner
 from headgate.core.outcome import Failure, Reason
 from headgate.core.policy import TopicPolicy
-from headgate.core.record import BATCH_OVERHEAD, Record, size_of
+from headgate.core.record import BATCH_OVERHEAD, CONTENT_TYPE, Record
 from headgate.core.suppression import Scope
 from headgate.core.topic import TopicState
 
 Digest = Callable[[bytes | None, bytes | None], bytes]
+
+
+_JSON_TYPE = (CONTENT_TYPE, b"application/json")
 
 
 class Common(NamedTuple):
@@ -41,7 +44,18 @@ class Route:
     the topic does not suppress.
     """
 
-    __slots__ = ("_depth", "_partition", "_read_key", "digest", "policy", "scope", "state", "topic")
+    __slots__ = (
+        "_depth",
+        "_most_bytes",
+        "_partition",
+        "_read_key",
+        "_takes_timestamps",
+        "digest",
+        "policy",
+        "scope",
+        "state",
+        "topic",
+    )
 
     def __init__(
         self,
@@ -55,38 +69,49 @@ class Route:
         self.policy = policy
         self.state = state
         self._depth = json_max_depth
+        self._takes_timestamps = policy.timestamp == "event"
+        self._most_bytes = state.batch_limit_bytes - BATCH_OVERHEAD
         self.digest = digest
         self.scope = scope
         self._read_key = KeyReader(KeyRule.parse(policy.key))
         self._partition = Partitioner(state.partitions)
 
-    def record(self, raw: RawEvent, common: Common, event_id: bytes) -> Record:
-        """The record of an event. Raises Refused with the reason why it cannot be one."""
-        key = self._key(raw, common.key)
-        partition = self._keyless(common.sticky) if key is None else self._partition(key)
-        headers = [("hg-event-id", event_id), *common.headers]
-        if raw.content_type is not None:
-            headers.append(("content-type", raw.content_type))
-        if raw.headers:
-            headers.extend(raw.headers)
-        value = None if common.tombstone else raw.value
-        timestamp = self._timestamp(raw, common)
-        return Record(self.topic, partition, key, value, headers, timestamp)
+    def record(self, event: bytes | RawEvent, common: Common) -> Record:
+        """The record of an event, so far with the headers that are its own; `dress` adds the rest.
 
-    def _key(self, raw: RawEvent, given: bytes | None) -> bytes | None:
-        document = raw.document
-        found = None
-        if document is not None:
-            if is_too_deep(document, self._depth):
-                raise Refused(malformed(f"the JSON nests deeper than {self._depth}"))
-            try:
-                found = self._read_key(document)
-            except Refused as refused:
-                if refused.failure.reason is Reason.MALFORMED:
-                    raise
-                if given is None and raw.key is None and not self._may_lack_key(refused):
-                    raise
-        return given or raw.key or found
+        Raises Refused with the reason why it cannot be a record.
+        """
+        if type(event) is bytes:
+            document: bytes | None = event
+            value: bytes | None = event
+            given = common.key
+            headers = [_JSON_TYPE]
+            timestamp = self._timestamp(None, common) if self._takes_timestamps else common.now_ms
+        else:
+            assert isinstance(event, RawEvent)
+            document, value = event.document, event.value
+            given = common.key or event.key
+            headers = _own_headers(event)
+            timestamp = self._timestamp(event.timestamp_ms, common)
+        key = given if document is None else self._key(document, given)
+        partition = self._keyless(common.sticky) if key is None else self._partition(key)
+        if common.tombstone:
+            value = None
+        return Record._make((self.topic, partition, key, value, headers, timestamp))
+
+    def _key(self, document: bytes, given: bytes | None) -> bytes | None:
+        depth = self._depth
+        if document.count(b"{") + document.count(b"[") > depth and is_too_deep(document, depth):
+            raise Refused(malformed(f"the JSON nests deeper than {depth}"))
+        try:
+            found = self._read_key(document)
+        except Refused as refused:
+            if refused.failure.reason is Reason.MALFORMED:
+                raise
+            if given is None and not self._may_lack_key(refused):
+                raise
+            return given
+        return given or found
 
     def _may_lack_key(self, refused: Refused) -> bool:
         """A pointer found nothing: that is fine only where order was waived."""
@@ -101,10 +126,10 @@ class Route:
         )
         raise Refused(Failure(Reason.MISSING_KEY, detail))
 
-    def _timestamp(self, raw: RawEvent, common: Common) -> int:
-        if self.policy.timestamp == "arrival":
+    def _timestamp(self, own_ms: int | None, common: Common) -> int:
+        if not self._takes_timestamps:
             return common.now_ms
-        given = common.timestamp_ms if common.timestamp_ms is not None else raw.timestamp_ms
+        given = common.timestamp_ms if common.timestamp_ms is not None else own_ms
         if given is None:
             return common.now_ms
         state = self.state
@@ -118,19 +143,23 @@ class Route:
             raise Refused(Failure(Reason.TIMESTAMP_OUT_OF_RANGE, detail, figures))
         return given
 
-    def oversize(self, record: Record, size: int) -> Failure | None:
-        """Why the record is too large, if it is; size: `record.size_of` of it.
+    def oversize(self, value: bytes | None, size: int) -> Failure | None:
+        """Why the event is too large, if it is; size: upper bound of its record's bytes in a batch.
 
         Kafka's limit is per batch after compression: what fits uncompressed surely passes.
         """
-        value_bytes = len(record.value or b"")
         most = self.policy.max_bytes
-        if most is not None and value_bytes > most:
-            return too_large(value_bytes, most, "max_bytes")
-        if size + BATCH_OVERHEAD > self.state.batch_limit_bytes:
-            limit = self.state.batch_limit_bytes - BATCH_OVERHEAD
-            return too_large(size, limit, "max.message.bytes")
+        if most is not None and value is not None and len(value) > most:
+            return too_large(len(value), most, "max_bytes")
+        if size > self._most_bytes:
+            return too_large(size, self._most_bytes, "max.message.bytes")
         return None
+
+
+def _own_headers(event: RawEvent) -> list[tuple[str, bytes]]:
+    if event.content_type is None:
+        return [*event.headers]
+    return [(CONTENT_TYPE, event.content_type), *event.headers]
 
 
 def too_large(size: int, limit: int, name: str) -> Failure:
@@ -139,8 +168,3 @@ def too_large(size: int, limit: int, name: str) -> Failure:
     return Failure(
         Reason.TOO_LARGE, detail, {"size_bytes": size, "limit_bytes": limit, "limit": name}
     )
-
-
-def estimate(record: Record) -> int:
-    """Upper bound of the record's bytes in a batch."""
-    return size_of(record.key, record.value, record.headers)

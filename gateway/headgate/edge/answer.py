@@ -15,11 +15,21 @@ from aiohttp.http import HttpVersion11
 from headgate.core.reply import Reply
 from headgate.edge.problems import response
 
-_AT_ONCE_BYTES = 65_536  # more may have to wait for a slow reader, which aiohttp's writer does
+AT_ONCE_BYTES = 65_536  # more may have to wait for a slow reader, which aiohttp's writer does
 _LINES = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: "
     for status in HTTPStatus
 }
+
+
+def on_the_wire(reply: Reply, request_id: str) -> bytes:
+    """The whole HTTP/1.1 response, for a connection that stays open."""
+    more = "".join([f"{name}: {value}\r\n" for name, value in reply.headers])
+    head = (
+        f"{_LINES[reply.status]}{reply.content_type}\r\nContent-Length: {len(reply.body)}\r\n"
+        f"Date: {rfc822_formatted_time()}\r\nX-Request-Id: {request_id}\r\n{more}\r\n"
+    )
+    return head.encode("latin-1") + reply.body
 
 
 class Answer(web.StreamResponse):
@@ -29,12 +39,7 @@ class Answer(web.StreamResponse):
     """
 
     def __init__(self, reply: Reply, request_id: str) -> None:
-        more = "".join([f"{name}: {value}\r\n" for name, value in reply.headers])
-        head = (
-            f"{_LINES[reply.status]}{reply.content_type}\r\nContent-Length: {len(reply.body)}\r\n"
-            f"Date: {rfc822_formatted_time()}\r\nX-Request-Id: {request_id}\r\n{more}\r\n"
-        )
-        self._bytes = head.encode("latin-1") + reply.body
+        self._bytes = on_the_wire(reply, request_id)
         self._writer: AbstractStreamWriter | None = None
 
     @property
@@ -47,9 +52,11 @@ class Answer(web.StreamResponse):
 
     async def write_eof(self, data: bytes = b"") -> None:
         transport = getattr(self._writer, "transport", None)
-        if transport is None or transport.is_closing():
+        if self._writer is None or transport is None or transport.is_closing():
             raise ConnectionResetError("the client has left")
         transport.write(self._bytes)
+        if transport.get_write_buffer_size() > AT_ONCE_BYTES:
+            await self._writer.drain()
 
 
 def answered(request: web.BaseRequest, reply: Reply, request_id: str) -> web.StreamResponse:
@@ -57,7 +64,8 @@ def answered(request: web.BaseRequest, reply: Reply, request_id: str) -> web.Str
     if (
         request.version == HttpVersion11
         and request.keep_alive
-        and len(reply.body) <= _AT_ONCE_BYTES
+        and request.content.is_eof()
+        and request.content.is_eof()  # else the connection ends (`Connection.finish_response`)
     ):
         return Answer(reply, request_id)
     return response(reply, request_id)

@@ -2,23 +2,23 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from aiohttp import web
 
 from headgate.core.event import Refused
-from headgate.core.outcome import Failure, Outcome, Reason
+from headgate.core.outcome import TRAITS, Failure, Outcome, Reason
 from headgate.core.reply import problem
-from headgate.core.weigh import Weight
+from headgate.core.weigh import Weight, heaviest
 from headgate.deadlines import Deadlines
-from headgate.edge.answer import answered
+from headgate.edge.answer import answered, on_the_wire
 from headgate.edge.auth import ANONYMOUS, Identity
 from headgate.edge.body import Budget, read_body, received_body
+from headgate.endings import DRAINING
 from headgate.ingest import Inbound, Ingest, answer
 from headgate.ticket import Ticket, rejected
 
 ROUTE = "/v1/topics/{topic}/events"
-_DRAINING = Failure(Reason.DRAINING, "this instance takes no more events", None, 1)
 _REQUEST_ID_MAX = 128
 
 
@@ -44,6 +44,14 @@ class Callers(Protocol):
     def identify(
         self, headers: Mapping[bytes, bytes], remote: str | None
     ) -> Identity | Failure: ...
+
+
+class Shortcut(NamedTuple):
+    """A request that is there as a whole.  respond: takes the response's bytes."""
+
+    topic: str
+    body: bytes
+    respond: Callable[[bytes], None]
 
 
 class EventsFront:
@@ -78,9 +86,10 @@ class EventsFront:
         headers = {name.lower(): value for name, value in request.raw_headers}
         request_id = self._request_id(headers)
         try:
-            producer = self._producer(headers, request, topic)
+            producer = self._producer(headers, request.remote, topic)
             body = await self._body(request, headers, producer, topic)
-            inbound = Inbound(topic, producer, headers, body, request_id, arrived)
+            whole = self._loop.time()  # waiting for Kafka begins here
+            inbound = Inbound(topic, producer, headers, body, request_id, whole)
             ticket = self._ingest.handle(inbound)
             if not ticket.done:
                 await self._ended(ticket)
@@ -92,11 +101,50 @@ class EventsFront:
         self._requests.request(ROUTE, reply.status, self._loop.time() - arrived)
         return answered(request, reply, request_id)
 
+    def begin(
+        self, shortcut: Shortcut, headers: Mapping[bytes, bytes], remote: str | None
+    ) -> Ticket | None:
+        """As `post`, for a request that is there as a whole: no task, no future.
+
+        None: it was refused and answered. Otherwise `finish` answers once the ticket is done.
+        """
+        topic, body = shortcut.topic, shortcut.body
+        arrived = self._loop.time()
+        request_id = self._request_id(headers)
+        try:
+            producer = self._producer(headers, remote, topic)
+            self._take(producer, topic, len(body))
+        except Refused as refused:
+            self._requests.request(ROUTE, TRAITS[refused.failure.reason].status, 0.0)
+            shortcut.respond(on_the_wire(problem(refused.failure, request_id), request_id))
+            return None
+        inbound = Inbound(topic, producer, headers, body, request_id, arrived)
+        ticket = self._ingest.handle(inbound)
+        if not ticket.done:
+            self._deadlines.watch(ticket)
+        return ticket
+
+    def finish(self, ticket: Ticket) -> bytes:
+        """The answer to a ticket of `begin` that is done."""
+        for index, document in ticket.weighing or ():
+            self._put_weights(ticket, index, heaviest(document))
+        reply = answer(ticket)
+        seconds = self._loop.time() - ticket.arrived
+        self._requests.request(ROUTE, reply.status, seconds)
+        return on_the_wire(reply, ticket.request_id)
+
+    def _take(self, producer: str, topic: str, size: int) -> None:
+        failure = self._budget.take_bytes(size)
+        if failure is not None:
+            self._count(producer, topic, failure)
+            raise Refused(failure)
+
     def _ended(self, ticket: Ticket) -> asyncio.Future[None]:
         """Done when every event of the ticket has ended; the deadline sees to that."""
-        waiter = ticket.waiter = self._loop.create_future()
+        future: asyncio.Future[None] = self._loop.create_future()
+        ticket.waiter = lambda _: None if future.done() else future.set_result(None)
         self._deadlines.watch(ticket)
-        return waiter
+        return future
 
     async def _body(
         self,
@@ -119,12 +167,10 @@ class EventsFront:
         """A request that ended before ingest saw it is one rejected event."""
         self._requests.account(producer, topic, [rejected(failure)], [0])
 
-    def _producer(
-        self, headers: Mapping[bytes, bytes], request: web.BaseRequest, topic: str
-    ) -> str:
+    def _producer(self, headers: Mapping[bytes, bytes], remote: str | None, topic: str) -> str:
         if self._ingest.is_draining:
-            raise Refused(_DRAINING)
-        caller = self.callers.identify(headers, request.remote)
+            raise Refused(DRAINING)
+        caller = self.callers.identify(headers, remote)
         if isinstance(caller, Failure):
             self._count(ANONYMOUS, topic, caller)
             raise Refused(caller)
@@ -138,16 +184,17 @@ class EventsFront:
     async def _weigh(self, ticket: Ticket) -> None:
         """Tell the producer where the bytes of its oversize events are."""
         for index, document in ticket.weighing or ():
-            outcome = ticket.outcomes[index]
-            if outcome is None or outcome.failure is None:
-                continue
-            weights = await self._weigher.weigh(document)
-            figures = {
-                **(outcome.failure.figures or {}),
-                "largest_paths": [weight._asdict() for weight in weights],
-            }
-            failure = outcome.failure._replace(figures=figures)
-            ticket.outcomes[index] = outcome._replace(failure=failure)
+            self._put_weights(ticket, index, await self._weigher.weigh(document))
+
+    @staticmethod
+    def _put_weights(ticket: Ticket, index: int, weights: Sequence[Weight]) -> None:
+        outcome = ticket.outcomes[index]
+        if outcome is None or outcome.failure is None:
+            return
+        paths = [weight._asdict() for weight in weights]
+        figures = {**(outcome.failure.figures or {}), "largest_paths": paths}
+        failure = outcome.failure._replace(figures=figures)
+        ticket.outcomes[index] = outcome._replace(failure=failure)
 
     def _request_id(self, headers: Mapping[bytes, bytes]) -> str:
         given = headers.get(b"x-request-id")

@@ -1,0 +1,147 @@
+"""The short way of a request through aiohttp: parsed by it, answered without it.
+
+aiohttp makes a task, a request and a response for each request: about two thirds of what a single
+event costs. A POST of events that is there as a whole needs none of them: when its connection is
+idle it goes to ingest at once, and its answer to the transport when its ticket is done. Whatever is
+unusual (another path, a body still on its way or compressed, `Expect`, HTTP/1.0, a request behind
+one that is not answered yet and was not taken here) takes aiohttp's own way, with the same limits.
+
+It builds on how aiohttp 3.14 keeps its messages (`RequestHandler.data_received` and `start`);
+tests/app/test_shortcut.py would show a change.
+"""
+
+import logging
+import re
+from collections.abc import Mapping
+from urllib.parse import unquote
+
+from aiohttp import StreamReader, web
+from aiohttp.http import HttpVersion11, RawRequestMessage
+
+from headgate.edge.events import EventsFront, Shortcut
+from headgate.edge.server import KEEP_ALIVE_S, Connection
+from headgate.ticket import Ticket
+
+# Larger ones are few, and their JSON would be weighed or digested on the event loop here.
+MOST_BYTES = 262_144
+_UNREAD_BYTES = 65_536  # a client that does not read its answers waits in aiohttp's writer
+_EVENTS = re.compile(r"/v1/topics/([^/?#]+)/events")
+_UNUSUAL = frozenset((b"content-encoding", b"expect", b"transfer-encoding", b"upgrade"))
+
+log = logging.getLogger(__name__)
+
+
+class ShortConnection(Connection):
+    """A connection whose events take the short way.
+
+    At most one request of the short way is open; what arrives meanwhile waits in aiohttp's queue,
+    so that answers leave in the order of their requests.
+    """
+
+    __slots__ = ("_front", "_open", "_remote")
+
+    def __init__(self, front: EventsFront, manager: web.Server, **options: object) -> None:
+        super().__init__(manager, **options)  # type: ignore[arg-type]
+        self._front = front
+        self._open: Ticket | None = None
+        self._remote: str | None = None
+
+    def data_received(self, data: bytes) -> None:
+        waiter, self._waiter = self._waiter, None  # what arrives must not wake aiohttp's loop yet
+        try:
+            super().data_received(data)
+        finally:
+            self._waiter = waiter
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Start what has arrived, as long as it takes the short way."""
+        while self._messages and self._open is None and self._is_idle():
+            message, payload = self._messages[0]
+            found = self._shortcut(message, payload)
+            if found is None:
+                if self._waiter is not None:
+                    self._waiter.set_result(None)
+                return
+            topic, headers = found
+            self._messages.popleft()
+            self._consumed()
+            body = payload.read_nowait(-1)  # may resume reading, and so come back to this object
+            self._next_keepalive_close_time = self._loop.time() + KEEP_ALIVE_S
+            self._begin(Shortcut(topic, body, self._respond), headers)
+
+    def _is_idle(self) -> bool:
+        """Whether aiohttp's loop waits for a message, and has not been woken for one."""
+        return self._waiter is not None and not self._waiter.done()
+
+    def _consumed(self) -> None:
+        if self._parser is not None:
+            self._parser.message_consumed()
+        if self._buffer_paused and len(self._messages) <= self._msg_queue_resume_size:
+            self._resume_reading_if_drained()
+
+    def _shortcut(
+        self, message: object, payload: StreamReader
+    ) -> tuple[str, Mapping[bytes, bytes]] | None:
+        """Topic and headers of a request that may take the short way."""
+        transport = self.transport
+        if (
+            not isinstance(message, RawRequestMessage)
+            or transport is None
+            or message.method != "POST"
+            or message.version != HttpVersion11
+            or message.should_close
+            or not payload.is_eof()
+            or transport.get_write_buffer_size() > _UNREAD_BYTES
+        ):
+            return None
+        found = _EVENTS.fullmatch(message.path)
+        if found is None:
+            return None
+        headers = {name.lower(): value for name, value in message.raw_headers}
+        if not _UNUSUAL.isdisjoint(headers) or int(headers.get(b"content-length", 0)) > MOST_BYTES:
+            return None
+        topic = found.group(1)
+        return unquote(topic) if "%" in topic else topic, headers
+
+    def _begin(self, shortcut: Shortcut, headers: Mapping[bytes, bytes]) -> None:
+        try:
+            ticket = self._front.begin(shortcut, headers, self._peer())
+        except Exception:  # the outermost frame of this request
+            log.exception("request failed")
+            self.force_close()
+            return
+        if ticket is None:
+            return
+        if ticket.done:
+            self._answer(ticket)
+        else:
+            self._open = ticket
+            # Not at once: the lane that reports this has others to report.
+            ticket.waiter = self._soon
+
+    def _soon(self, ticket: Ticket) -> None:
+        self._loop.call_soon(self._answer, ticket)
+
+    def _answer(self, ticket: Ticket) -> None:
+        self._open = None
+        try:
+            self._respond(self._front.finish(ticket))
+        except Exception:  # the outermost frame of this request
+            log.exception("request failed")
+            self.force_close()
+            return
+        if self._messages:
+            self._go_on()
+
+    def _respond(self, response: bytes) -> None:
+        transport = self.transport
+        if transport is not None and not transport.is_closing():
+            transport.write(response)
+            self._next_keepalive_close_time = self._loop.time() + KEEP_ALIVE_S
+
+    def _peer(self) -> str | None:
+        if self._remote is None:
+            peer = self.peername
+            self._remote = str(peer[0]) if isinstance(peer, tuple) else ""
+        return self._remote
