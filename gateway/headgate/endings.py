@@ -103,33 +103,22 @@ class Endings:
     def _finish(self, publish: Publish, name: Name, offset: int, failure: Failure | None) -> None:
         """A publish and its followers have ended; followers have no record of their own."""
         partition = publish.record.partition
-        self._finish_one(publish, name, partition, offset, failure, 1)
+        event_id = publish.event_id
+        records = 1 if name is _PUBLISHED else 0
+        outcome = Outcome._make(
+            (name, partition, offset, publish.record.key, event_id, failure, records)
+        )
+        self._settle(publish, outcome)
         followers = publish.followers
         if followers is not None:
             publish.followers = None
             for follower in followers:
-                self._finish_one(follower, name, partition, offset, failure, 0)
+                own_id = follower.event_id or event_id
+                self._settle(follower, outcome._replace(event_id=own_id, records=0))
 
-    def _finish_one(
-        self,
-        publish: Publish,
-        name: Name,
-        partition: int,
-        offset: int,
-        failure: Failure | None,
-        records: int,
-    ) -> None:
+    def _settle(self, publish: Publish, outcome: Outcome) -> None:
         ticket: Ticket = publish.ticket
         publish.stage = _ENDED
-        outcome = Outcome(
-            name,
-            partition,
-            offset,
-            publish.record.key,
-            publish.event_id,
-            failure,
-            records if name is _PUBLISHED else 0,
-        )
         ticket.open_publishes -= 1
         if ticket.put(publish.index, outcome):
             self._close(ticket)
@@ -187,6 +176,7 @@ class Endings:
         seconds = self._timeout_s
         if leader.stage >= _HANDED or publish.followers:
             # With followers the record goes on for their sake, and it carries this event's id.
+            publish.event_id = publish.event_id or self._ids.take(publish.common.now_ms)
             detail = f"Kafka did not acknowledge within {seconds:g} s; the event may yet arrive"
             failure = Failure(Reason.UNKNOWN, detail, None, RETRY_AFTER_S)
             self._end(ticket, publish.index, self._open(publish, failure))

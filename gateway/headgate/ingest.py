@@ -25,7 +25,7 @@ from headgate.core.record import (
 )
 from headgate.core.reply import Reply, reply
 from headgate.core.request import Wishes, read_wishes
-from headgate.core.route import Common, Route
+from headgate.core.route import PLAIN_BYTES, Common, Route
 from headgate.endings import DRAINING, Accounts, Endings
 from headgate.routes import Routes
 from headgate.ticket import Ticket, rejected
@@ -94,15 +94,16 @@ class Ingest(Endings):
             events, ticket.is_batch = decode(inbound.body, inbound.headers, structured)
             ticket.minimal = wishes.minimal
             self._admit(ticket, wishes, len(events))
+            started = self._place(ticket, route, wishes, events)
         except Refused as refused:
             self._refuse(ticket, refused.failure)
             return ticket
         except BaseException:  # a bug of ours must not eat the budget
             self._admission.give(ticket.body_bytes, len(ticket.outcomes))
             raise
-        if events:
-            self._start(ticket, route, wishes, events)
-        else:
+        if started:
+            self._reserve(ticket, route, wishes.force, started)
+        elif not ticket.remaining:
             self._close(ticket)
         return ticket
 
@@ -143,37 +144,54 @@ class Ingest(Endings):
             known = self._producer_headers[producer] = (PRODUCER, producer.encode())
         return known
 
-    def _start(
+    def _place(
         self,
         ticket: Ticket,
         route: Route,
         wishes: Wishes,
         events: Sequence[bytes | RawEvent | Failure],
-    ) -> None:
+    ) -> list[Publish]:
+        """What is fit to be published, in order; the other events have their outcome."""
         common = self._common(ticket, wishes)
         id_header = (EVENT_ID, (wishes.event_id or _SOME_EVENT_ID).encode())
         shared_bytes = size_of(None, None, [*common.headers, id_header]) - RECORD_OVERHEAD
+        plain_bytes = shared_bytes + PLAIN_BYTES
+        limits = (route.most_value_bytes, route.most_record_bytes)
         refusals: dict[int, Failure | None] = {}
+        sizes, event_id = ticket.sizes, wishes.event_id
         started: list[Publish] = []
         for index, event in enumerate(events):
             if isinstance(event, Failure):
-                self._end(ticket, index, rejected(event))
+                ticket.put(index, rejected(event))
                 continue
             try:
                 record = route.record(event, common)
             except Refused as refused:
                 value = event if isinstance(event, bytes) else event.value
-                ticket.sizes[index] = len(value) if value else 0
-                self._end(ticket, index, rejected(refused.failure, None, wishes.event_id))
+                sizes[index] = len(value) if value else 0
+                ticket.put(index, rejected(refused.failure, None, event_id))
                 continue
-            size = shared_bytes + size_of(record.key, record.value, record.headers)
-            publish = Publish(record, size, ticket, index, wishes.event_id)
-            if type(event) is not bytes:
+            _, partition, key, value, headers, _ = record
+            length = sizes[index] = len(value) if value else 0
+            if type(event) is bytes:
+                size = plain_bytes + length + (len(key) if key else 0)
+                publish = Publish(record, size, ticket, index, event_id)
+            else:
+                size = shared_bytes + size_of(key, value, headers)
+                publish = Publish(record, size, ticket, index, event_id)
                 self._take_own_id(publish, event)
-            if self._is_fit(publish, route, refusals):
-                publish.common = common
+            publish.common = common
+            if length > limits[0] or publish.size > limits[1]:
+                self._too_large(publish, route)
+                continue
+            if partition not in refusals:
+                refusals[partition] = self._lanes.refusal(route.state, partition)
+            failure = refusals[partition]
+            if failure is None:
                 started.append(publish)
-        self._reserve(ticket, route, wishes.force, started)
+            else:
+                ticket.put(index, rejected(failure, key, publish.event_id))
+        return started
 
     @staticmethod
     def _take_own_id(publish: Publish, event: bytes | RawEvent) -> None:
@@ -181,24 +199,14 @@ class Ingest(Endings):
             publish.event_id = publish.event_id or event.event_id
             publish.size += len(publish.event_id.encode())
 
-    def _is_fit(self, publish: Publish, route: Route, refusals: dict[int, Failure | None]) -> bool:
-        """Whether it may go on; else it has ended. refusals: of the lanes asked so far."""
-        record = publish.record
+    @staticmethod
+    def _too_large(publish: Publish, route: Route) -> None:
         ticket: Ticket = publish.ticket
-        value, partition = record.value, record.partition
-        ticket.sizes[publish.index] = len(value) if value else 0
-        failure = route.oversize(value, publish.size)
-        if failure is not None:
-            if value is not None:
-                ticket.weigh(publish.index, value)
-        elif partition in refusals:
-            failure = refusals[partition]
-        else:
-            failure = refusals[partition] = self._lanes.refusal(route.state, partition)
-        if failure is None:
-            return True
-        self._end(ticket, publish.index, rejected(failure, record.key, publish.event_id))
-        return False
+        value = publish.record.value
+        failure = route.oversize(len(value or b""), publish.size)
+        ticket.put(publish.index, rejected(failure, publish.record.key, publish.event_id))
+        if value is not None:
+            ticket.weigh(publish.index, value)
 
     def _reserve(self, ticket: Ticket, route: Route, force: bool, started: list[Publish]) -> None:
         ticket.publishes = started
@@ -209,13 +217,14 @@ class Ingest(Endings):
                 self.hand_over(publish)
             return
         reserve, refuse = self._suppression.reserve, route.policy.redis_loss == "refuse"
+        scope = route.scope
         for publish in started:
             record = publish.record
             if record.key is None:
                 self.hand_over(publish)
                 continue
             publish.digest = digest(record.value, content_type_of(record))
-            publish.scope = route.scope
+            publish.scope = scope
             if force:
                 publish.force = True
             if refuse:

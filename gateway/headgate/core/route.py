@@ -4,6 +4,7 @@ A route decides everything about one event that needs neither Redis nor the lane
 timestamp, size. It is built anew when the policy or the topic's state changes.
 """
 
+import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ from headgate.core.jsontext import KeyReader, is_too_deep, malformed
 from headgate.core.keys import KeyRule, Partitioner
 from headgate.core.outcome import Failure, Reason
 from headgate.core.policy import TopicPolicy
-from headgate.core.record import BATCH_OVERHEAD, CONTENT_TYPE, Record
+from headgate.core.record import BATCH_OVERHEAD, CONTENT_TYPE, Record, size_of
 from headgate.core.suppression import Scope
 from headgate.core.topic import TopicState
 
@@ -20,6 +21,7 @@ Digest = Callable[[bytes | None, bytes | None], bytes]
 
 
 _JSON_TYPE = (CONTENT_TYPE, b"application/json")
+PLAIN_BYTES = size_of(None, None, [_JSON_TYPE])  # a plain document's record beside key and value
 
 
 class Common(NamedTuple):
@@ -40,17 +42,20 @@ class Common(NamedTuple):
 class Route:
     """One topic's rules in force.
 
+    most_value_bytes, most_record_bytes: the limits of an event's value, and of its record as
+    `size_of` bounds it.
     digest: (value, content type) -> 16 bytes, and scope: its suppression namespace; None where
     the topic does not suppress.
     """
 
     __slots__ = (
         "_depth",
-        "_most_bytes",
         "_partition",
         "_read_key",
         "_takes_timestamps",
         "digest",
+        "most_record_bytes",
+        "most_value_bytes",
         "policy",
         "scope",
         "state",
@@ -70,16 +75,17 @@ class Route:
         self.state = state
         self._depth = json_max_depth
         self._takes_timestamps = policy.timestamp == "event"
-        self._most_bytes = state.batch_limit_bytes - BATCH_OVERHEAD
+        self.most_value_bytes = sys.maxsize if policy.max_bytes is None else policy.max_bytes
+        self.most_record_bytes = state.batch_limit_bytes - BATCH_OVERHEAD
         self.digest = digest
         self.scope = scope
         self._read_key = KeyReader(KeyRule.parse(policy.key))
         self._partition = Partitioner(state.partitions)
 
     def record(self, event: bytes | RawEvent, common: Common) -> Record:
-        """The record of an event, so far with the headers that are its own; `dress` adds the rest.
+        """The record of an event, so far with the headers that are its own alone.
 
-        Raises Refused with the reason why it cannot be a record.
+        `Endings.hand_over` adds the others. Raises Refused with the reason why it cannot be one.
         """
         if type(event) is bytes:
             document: bytes | None = event
@@ -143,17 +149,14 @@ class Route:
             raise Refused(Failure(Reason.TIMESTAMP_OUT_OF_RANGE, detail, figures))
         return given
 
-    def oversize(self, value: bytes | None, size: int) -> Failure | None:
-        """Why the event is too large, if it is; size: upper bound of its record's bytes in a batch.
+    def oversize(self, value_bytes: int, record_bytes: int) -> Failure:
+        """Which limit an event exceeds; one of the two must be over its limit.
 
         Kafka's limit is per batch after compression: what fits uncompressed surely passes.
         """
-        most = self.policy.max_bytes
-        if most is not None and value is not None and len(value) > most:
-            return too_large(len(value), most, "max_bytes")
-        if size > self._most_bytes:
-            return too_large(size, self._most_bytes, "max.message.bytes")
-        return None
+        if value_bytes > self.most_value_bytes:
+            return too_large(value_bytes, self.most_value_bytes, "max_bytes")
+        return too_large(record_bytes, self.most_record_bytes, "max.message.bytes")
 
 
 def _own_headers(event: RawEvent) -> list[tuple[str, bytes]]:
