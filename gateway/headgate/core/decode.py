@@ -1,17 +1,20 @@
 """From a request's bytes to its events, by content type. Nothing here knows a topic."""
 
+import re
 from collections.abc import Mapping
 from enum import Enum
 
 from headgate.core import cloudevents
 from headgate.core.event import Decoded, RawEvent, Refused
-from headgate.core.jsontext import elements, malformed
-from headgate.core.outcome import Failure
+from headgate.core.jsontext import elements, is_crowd, malformed
+from headgate.core.outcome import Failure, Reason
 from headgate.core.request import is_tombstone
 
 Headers = Mapping[bytes, bytes]  # a request's headers, names in lower case
 
 JSON = b"application/json"
+_MOST_EVENTS = 1_000_000  # the largest http.batch_max_events
+_LINE = re.compile(rb"\S[^\n]*")  # from a line's first sign to its end
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -58,10 +61,14 @@ def is_json(content_type: bytes | None) -> bool:
     return kind_of(content_type) in (Kind.JSON, Kind.JSON_ONE)
 
 
-def decode(body: bytes, headers: Headers, structured: bool = False) -> Decoded:
+def decode(
+    body: bytes, headers: Headers, structured: bool = False, most: int = _MOST_EVENTS
+) -> Decoded:
     """Cut a body into events, each value the exact slice that the producer sent.
 
     structured: keep CloudEvents as JSON documents instead of Kafka's binary mode.
+    most: events that the caller will take; a body with very many more is refused before it is
+    cut, because each slice costs some 100 bytes of memory and the body may hold one in two bytes.
     Raises Refused when the request as a whole is malformed. JSON documents are cut, not yet
     validated: the topic's KeyReader does that together with reading the key.
     """
@@ -78,14 +85,15 @@ def decode(body: bytes, headers: Headers, structured: bool = False) -> Decoded:
     if body.startswith(_BOM):
         raise Refused(malformed("the body begins with a byte order mark"))
     if kind is Kind.NDJSON:
-        return Decoded(_lines(body), True)
+        return Decoded(_lines(body, most), True)
     if kind is Kind.JSON and headers.get(b"headgate-batch", b"").lower() != b"false":
         if body.lstrip(b" \t\r\n").startswith(b"["):
-            return Decoded(_elements(body), True)
+            return Decoded(_elements(body, most), True)
         return Decoded([_utf8(body)], False)
     if kind is Kind.CLOUDEVENT:
         return Decoded([cloudevents.from_json(_utf8(body), structured)], False)
     if kind is Kind.CLOUDEVENTS:
+        _refuse_crowd(body, most)
         return Decoded([*cloudevents.batch(_utf8(body), structured)], True)
     if kind is Kind.JSON:
         return Decoded([_utf8(body)], False)
@@ -116,14 +124,38 @@ def _is_utf8(text: bytes) -> bool:
     return True
 
 
-def _lines(body: bytes) -> list[bytes | RawEvent | Failure]:
-    texts = [line for line in body.split(b"\n") if line and not line.isspace()]
+def _lines(body: bytes, most: int) -> list[bytes | RawEvent | Failure]:
+    if body.count(b"\n") > most:
+        texts = _few_lines(body, most)
+    else:
+        texts = [line for line in body.split(b"\n") if line and not line.isspace()]
     if b"\r" in body:
         texts = [line.removesuffix(b"\r") for line in texts]
     return _documents(texts, _is_utf8(body))
 
 
-def _elements(body: bytes) -> list[bytes | RawEvent | Failure]:
+def _few_lines(body: bytes, most: int) -> list[bytes]:
+    """The lines that are not blank, without a slice for each blank one. Raises Refused."""
+    texts: list[bytes] = []
+    for found in _LINE.finditer(body):
+        if len(texts) == most:
+            raise _too_many(most)
+        texts.append(body[body.rfind(b"\n", 0, found.start()) + 1 : found.end()])
+    return texts
+
+
+def _refuse_crowd(body: bytes, most: int) -> None:
+    if is_crowd(body, most):
+        raise _too_many(most)
+
+
+def _too_many(most: int) -> Refused:
+    detail = f"more than http.batch_max_events = {most} events in one request"
+    return Refused(Failure(Reason.TOO_MANY_EVENTS, detail, {"limit": most}))
+
+
+def _elements(body: bytes, most: int) -> list[bytes | RawEvent | Failure]:
+    _refuse_crowd(body, most)
     return _documents(elements(body), _is_utf8(body))
 
 
