@@ -149,6 +149,23 @@ def test_client_that_never_reads_its_answers(world: World, connection: Connectio
     world.published("events", EVENT)
 
 
+def test_each_pipelined_request_gets_its_own_answer(world: World, connection: Connection) -> None:
+    """Good and bad ones in turn, more than any queue holds at a time."""
+    bodies = [b'{"id":"q","n":%d}' % n if n % 2 else b"{" for n in range(400)]
+    named = [{**JSON, "X-Request-Id": f"r{n}"} for n in range(400)]
+    with world.written("events") as records:
+        connection.send(
+            b"".join(
+                event_request(world, headers, body)
+                for headers, body in zip(named, bodies, strict=True)
+            )
+        )
+        answers = [connection.answer() for _ in bodies]
+    assert [answer.headers["x-request-id"] for answer in answers] == [f"r{n}" for n in range(400)]
+    assert [answer.status for answer in answers] == [400, 201] * 200
+    assert [one.value for one in records] == bodies[1::2]
+
+
 # ---- chunks and time
 
 
