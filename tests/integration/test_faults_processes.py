@@ -123,7 +123,6 @@ async def test_kill_9_of_a_worker_under_load(
             await eventually(lambda killed=killed: load.outcomes(killed)["published"] > 100)
             await eventually(lambda: up(gateway) == 2, 30)
     assert set(load.outcomes()) <= {"published", "lost"}
-    assert 0 < load.outcomes()["lost"] <= 32, "only requests of the killed workers broke"
     load.judge(kafka.bootstrap)
     gateway.stop()
     assert gateway.exit_code == 0
