@@ -16,7 +16,7 @@ from headgate.backends.topics import KafkaTopics
 from headgate.cluster_options import cluster_options, lane_limits
 from headgate.config import Settings
 from headgate.core.admission import Admission
-from headgate.core.ids import EventIds
+from headgate.core.ids import EventIds, RequestIds
 from headgate.core.policy import PolicyTable
 from headgate.deadlines import Deadlines
 from headgate.edge.auth import Authenticator
@@ -51,6 +51,7 @@ class Worker:
         self.settings = settings
         self._others = others
         self._ids = EventIds(os.urandom(6))
+        self._request_ids = RequestIds(os.urandom(6))
         self._weigher = PoolWeigher(end_with_parent)
         self._exit = AsyncExitStack()
         ingest_tier = {name: one for name, one in settings.clusters.items() if one.tier == "ingest"}
@@ -125,7 +126,7 @@ class Worker:
             deadlines,
             self._weigher,
             self.meter,
-            lambda: self._ids.take(_now_ms()),
+            self._request_ids,
             http.body_max_bytes,
             http.body_timeout_ms / 1000,
         )
@@ -137,9 +138,14 @@ class Worker:
 
     async def _listen(self) -> None:
         http = self.settings.http
-        plane = DataPlane(self._front.post, self.readiness, self._others)
+        plane = DataPlane(self._front.post, self.readiness, self._request_ids, self._others)
         runner = web.ServerRunner(
-            HttpServer(plane.answer, http.header_max_bytes, partial(ShortConnection, self._front)),
+            HttpServer(
+                plane.answer,
+                http.header_max_bytes,
+                self._request_ids,
+                partial(ShortConnection, self._front),
+            ),
             shutdown_timeout=_LINGER_S,
         )
         await runner.setup()

@@ -5,6 +5,23 @@ random bits for each event would cost four times as much (7-hot-path, "uuid").
 """
 
 
+class RequestIds:
+    """Makes request ids: unique among processes, and short enough to be read out.
+
+    node: 48 random bits of this process.
+    """
+
+    __slots__ = ("_count", "_node")
+
+    def __init__(self, node: bytes) -> None:
+        self._node = node.hex()
+        self._count = 0
+
+    def __call__(self) -> str:
+        self._count += 1
+        return f"{self._node}-{self._count:x}"
+
+
 class EventIds:
     """Makes event ids. node: 48 random bits of this process."""
 

@@ -84,7 +84,9 @@ TRAITS: Mapping[Reason, Traits] = {
         "Not allowed",
         "Ask the operators to add the topic or role to this producer.",
     ),
-    Reason.NOT_FOUND: Traits(404, False, "INFO", "No such page", "Check the path against /docs."),
+    Reason.NOT_FOUND: Traits(
+        404, False, "INFO", "No such page", "Check the path; the README lists them all."
+    ),
     Reason.UNKNOWN_TOPIC: Traits(
         404,
         False,

@@ -24,7 +24,8 @@ def response(reply: Reply, request_id: str) -> web.Response:
     built = web.Response(body=reply.body, status=reply.status, content_type=reply.content_type)
     for name, value in reply.headers:
         built.headers[name] = value
-    built.headers["X-Request-Id"] = request_id
+    if request_id:  # pages have none
+        built.headers["X-Request-Id"] = request_id
     return built
 
 

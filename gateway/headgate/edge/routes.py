@@ -28,6 +28,7 @@ class DataPlane(NamedTuple):
 
     post_events: PostEvents
     readiness: Callable[[], Readiness]
+    request_ids: Callable[[], str]
     others: Page | None = None
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -36,14 +37,15 @@ class DataPlane(NamedTuple):
         if found is not None:
             if request.method == "POST":
                 return await self.post_events(request, unquote(found.group(1)))
-            return not_allowed(request, "POST")
+            return self._not_allowed(request, "POST")
         page = self._page(path)
         if page is None:
             if self.others is not None:
                 return await self.others(request)
-            return problem_response(Failure(Reason.NOT_FOUND, f"no page at {path}"), "")
+            failure = Failure(Reason.NOT_FOUND, f"no page at {path}")
+            return problem_response(failure, self.request_ids())
         if request.method not in ("GET", "HEAD"):
-            return not_allowed(request, "GET, HEAD")
+            return self._not_allowed(request, "GET, HEAD")
         return page()
 
     def _page(self, path: str) -> Callable[[], web.Response] | None:
@@ -59,10 +61,11 @@ class DataPlane(NamedTuple):
             return lambda: problem_page(reason)
         return None
 
-
-def not_allowed(request: web.BaseRequest, allowed: str) -> web.Response:
-    """405 with the methods that the path takes."""
-    detail = f"{request.method} is not for this path; use {allowed}"
-    answer = problem_response(Failure(Reason.METHOD_NOT_ALLOWED, detail), "")
-    answer.headers["Allow"] = allowed
-    return answer
+    def _not_allowed(self, request: web.BaseRequest, allowed: str) -> web.Response:
+        """405 with the methods that the path takes."""
+        failure = Failure(
+            Reason.METHOD_NOT_ALLOWED, f"{request.method} is not for this path; use {allowed}"
+        )
+        answer = problem_response(failure, self.request_ids())
+        answer.headers["Allow"] = allowed
+        return answer

@@ -60,12 +60,18 @@ class Connection(RequestHandler):
         if request.writer.output_size > 0:
             raise ConnectionError("the answer was under way already")
         if isinstance(exc, HttpProcessingError):
-            answer = problem_response(_refused(exc), "")
+            answer = problem_response(_refused(exc), self._request_id())
         else:
             log.error("request failed", exc_info=exc, extra={"path": request.path})
-            answer = problem_response(Failure(Reason.INTERNAL, "an internal error"), "")
+            answer = problem_response(
+                Failure(Reason.INTERNAL, "an internal error"), self._request_id()
+            )
         answer.force_close()  # where the next request begins cannot be told any more
         return answer
+
+    def _request_id(self) -> str:
+        server = self._manager
+        return server.request_ids() if isinstance(server, HttpServer) else ""
 
 
 def _refused(error: HttpProcessingError) -> Failure:
@@ -82,8 +88,13 @@ class HttpServer(web.Server):
     """
 
     def __init__(
-        self, handle: Handle, header_max_bytes: int, connection: Connect = Connection
+        self,
+        handle: Handle,
+        header_max_bytes: int,
+        request_ids: Callable[[], str],
+        connection: Connect = Connection,
     ) -> None:
+        self.request_ids = request_ids
         self._header_max_bytes = header_max_bytes
         self._connection = connection
         super().__init__(handle)
