@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from headgate.devstack.broker import new_id
-from http_client import JSON, Answer, post
+from http_client import JSON, Answer, events_path, post, request_bytes
 from kafka_log import LogRecord
 from log_tail import LogTail
 from stack import Gateway, RunningBroker, RunningRedis
@@ -44,6 +44,7 @@ PARTITIONS = 3
 SMALL_LIMIT = 20_000  # max.message.bytes of the topic `small`
 LIMITS = {"small": {"max.message.bytes": str(SMALL_LIMIT)}}
 EXISTING = ("events", "nested", "spread", "small", "state")
+EVENT = b'{"id":1}'
 PROBLEM = "application/problem+json"
 
 
@@ -112,6 +113,13 @@ class World:
 def _peak_bytes(process: Path) -> int:
     (line,) = (one for one in (process / "status").read_text().splitlines() if "VmHWM" in one)
     return int(line.split()[1]) * 1024
+
+
+def event_request(
+    world: World, headers: Mapping[str, str | bytes], body: bytes = EVENT, length: str | None = None
+) -> bytes:
+    """A post to the topic `events` as it goes over the wire; see `request_bytes`."""
+    return request_bytes("POST", events_path(world.topic("events")), headers, body, length)
 
 
 def assert_problem(answer: Answer) -> None:

@@ -16,6 +16,7 @@ __all__ = [
     "Answer",
     "ClosedError",
     "Connection",
+    "chunks",
     "events_path",
     "exchange",
     "post",
@@ -167,6 +168,11 @@ def request_bytes(
     if length:
         lines.append(b"Content-Length: " + length.encode())
     return b"\r\n".join(lines) + b"\r\n\r\n" + body
+
+
+def chunks(*parts: bytes) -> bytes:
+    """A whole chunked body."""
+    return b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (*parts, b""))
 
 
 def exchange(

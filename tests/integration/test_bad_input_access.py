@@ -1,10 +1,8 @@
 """Who may not, what is not there, and what is too much at once, against real gateways."""
 
-import hashlib
-import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 
@@ -153,6 +151,21 @@ def test_512_connections_at_once(world: World) -> None:
     assert all(both == sorted(both, key=lambda one: one or b"") for both in per_key)
 
 
+def test_many_threads_on_one_key_keep_their_own_order(world: World) -> None:
+    """Events of a key that were answered one after another are in the log in that order."""
+    topic = world.topic("events")
+
+    def writer(number: int) -> list[int]:
+        bodies = (b'{"id":"hot","w":%d,"n":%d}' % (number, n) for n in range(25))
+        answers = [post(world.port, topic, body) for body in bodies]
+        return [answer.document["offset"] for answer in answers]
+
+    with world.written("events") as records, ThreadPoolExecutor(8) as pool:
+        offsets = [each.result() for each in [pool.submit(writer, n) for n in range(8)]]
+    assert all(one == sorted(one) for one in offsets)
+    assert sorted(chain.from_iterable(offsets)) == [one.offset for one in records]
+
+
 # ---- a client that leaves
 
 
@@ -194,152 +207,3 @@ def counted(world: World, topic: str) -> float:
 def in_flight(world: World) -> float:
     (value,) = re.findall(r"^headgate_in_flight_events (\S+)", metrics(world.gateway), re.MULTILINE)
     return float(value)
-
-
-# ---- tokens, quotas, budgets
-
-TOKENS = """
-[admission]
-in_flight_max_bytes = 100000
-[clusters.main]
-bootstrap_servers = ["{bootstrap}"]
-metadata_refresh_ms = 250
-[auth]
-mode = "token"
-[producers.shop]
-token_sha256 = ["{shop}"]
-topics = ["{topic}"]
-[producers.slow]
-token_sha256 = ["{slow}"]
-topics = ["{topic}"]
-quota_events_per_s = 5
-[producers.viewer]
-token_sha256 = ["{viewer}"]
-roles = ["view"]
-topics = ["{topic}"]
-[producers.operator]
-token_sha256 = ["{operator}"]
-roles = ["produce", "view", "operate"]
-topics = ["nothing"]
-[topics."{topic}"]
-key = ["/id"]
-"""
-
-
-@pytest.fixture
-def guarded(
-    kafka: RunningBroker, topic_name: str, start_gateway: Callable[..., Gateway]
-) -> Gateway:
-    kafka.create_topic(topic_name, 1)
-    names = ("shop", "slow", "viewer", "operator")
-    hashes = {name: hashlib.sha256(name.encode()).hexdigest() for name in names}
-    return start_gateway(TOKENS.format(bootstrap=kafka.bootstrap, topic=topic_name, **hashes))
-
-
-def bearer(token: str) -> dict[str, str | bytes]:
-    return {**JSON, "Authorization": f"Bearer {token}"}
-
-
-def test_tokens_roles_quotas_and_budgets(
-    guarded: Gateway, kafka: RunningBroker, topic_name: str
-) -> None:
-    port, written = guarded.port, list[bytes]()
-    no_one(port, topic_name)
-    allowed_and_forbidden(guarded, topic_name, written)
-    quota(port, topic_name, written)
-    budget(port, topic_name, written)
-    records = read_log(kafka.bootstrap, topic_name)
-    assert [one.value for one in records] == written
-    assert {one.header("hg-producer") for one in records} == {b"shop", b"slow"}
-
-
-def no_one(port: int, topic: str) -> None:
-    for headers in (
-        JSON,
-        {**JSON, "Headgate-Producer": "shop"},
-        {**JSON, "Authorization": "shop"},
-        {**JSON, "Authorization": "Basic c2hvcA=="},
-        bearer("wrong"),
-        bearer(""),
-        bearer(hashlib.sha256(b"shop").hexdigest()),
-        {**JSON, "Authorization": b"Bearer \xff\xfe"},
-    ):
-        answer = post(port, topic, EVENT, headers)
-        assert reason(answer) == (401, "unauthenticated")
-        assert answer.headers["www-authenticate"].startswith("Bearer")
-        assert_problem(answer)
-    # The name of a topic is not for strangers: known or not, the answer is the same.
-    assert reason(post(port, "no-such-topic", EVENT)) == (401, "unauthenticated")
-
-
-def allowed_and_forbidden(gateway: Gateway, topic: str, written: list[bytes]) -> None:
-    port, management = gateway.port, gateway.management_port
-    for token in ("viewer", "operator"):
-        answer = post(port, topic, EVENT, bearer(token))
-        assert reason(answer) == (403, "forbidden")
-        assert_problem(answer)
-    assert reason(post(port, "elsewhere", EVENT, bearer("shop"))) == (403, "forbidden")
-    named = {**bearer("shop"), "Headgate-Producer": "operator"}
-    assert post(port, topic, EVENT, named).status == 201
-    written.append(EVENT)
-    path = "/v1/producers"
-    assert exchange(management, "GET", path).status == 401
-    assert exchange(management, "GET", path, bearer("shop")).status == 403
-    assert exchange(management, "GET", path, bearer("viewer")).status == 200
-    forget = f"/v1/suppression/{topic}"
-    assert exchange(management, "DELETE", forget, bearer("viewer")).status == 403
-    assert exchange(management, "DELETE", forget, bearer("operator")).status != 403
-
-
-def quota(port: int, topic: str, written: list[bytes]) -> None:
-    answers = []
-    while not answers or answers[-1].status == 201:
-        body = b'{"id":2,"n":%d}' % len(answers)
-        answers.append(post(port, topic, body, bearer("slow")))
-        if answers[-1].status == 201:
-            written.append(body)
-        assert len(answers) < 200
-    refused = answers[-1]
-    assert reason(refused) == (429, "quota_exceeded")
-    assert_problem(refused)
-    assert refused.document["retryable"] is True
-    assert int(refused.headers["retry-after"]) >= 1
-    assert refused.headers["ratelimit-policy"] == '"events";q=5;w=1'
-    assert re.fullmatch(r'"events";r=\d+;t=\d+', refused.headers["ratelimit"])
-    assert post(port, topic, EVENT, bearer("shop")).status == 201, "others are not slowed down"
-    written.append(EVENT)
-
-
-def budget(port: int, topic: str, written: list[bytes]) -> None:
-    """A body that does not come fills the budget; the next one is refused before it is read."""
-    with Connection(port) as slow, Connection(port) as second:
-        slow.send(request_bytes("POST", events_path(topic), bearer("shop"), b"{", length="99999"))
-        assert slow.silence(0.2)
-        started = request_bytes("POST", events_path(topic), bearer("shop"), b"", length="5000")
-        second.send(started)
-        answer = second.answer()
-        assert reason(answer) == (503, "overloaded")
-        assert_problem(answer)
-        assert answer.headers["retry-after"] == "1"
-        assert answer.document["limit"] == "in_flight_max_bytes"
-        slow.send(b'"id":3' + b" " * (99_999 - 8) + b"}")
-        assert slow.answer().status == 201
-        written.append(b'{"id":3' + b" " * (99_999 - 8) + b"}")
-    body = json.dumps({"id": 4, "text": "x" * 5000}).encode()
-    assert post(port, topic, body, bearer("shop")).status == 201, "and it is free again"
-    written.append(body)
-
-
-def test_many_threads_on_one_key_keep_their_own_order(world: World) -> None:
-    """Events of a key that were answered one after another are in the log in that order."""
-    topic = world.topic("events")
-
-    def writer(number: int) -> list[int]:
-        bodies = (b'{"id":"hot","w":%d,"n":%d}' % (number, n) for n in range(25))
-        answers = [post(world.port, topic, body) for body in bodies]
-        return [answer.document["offset"] for answer in answers]
-
-    with world.written("events") as records, ThreadPoolExecutor(8) as pool:
-        offsets = [each.result() for each in [pool.submit(writer, n) for n in range(8)]]
-    assert all(one == sorted(one) for one in offsets)
-    assert sorted(chain.from_iterable(offsets)) == [one.offset for one in records]
