@@ -38,12 +38,13 @@ class ShortConnection(Connection):
     so that answers leave in the order of their requests.
     """
 
-    __slots__ = ("_front", "_open", "_remote")
+    __slots__ = ("_front", "_is_starting", "_open", "_remote")
 
     def __init__(self, front: EventsFront, manager: web.Server, **options: object) -> None:
         super().__init__(manager, **options)  # type: ignore[arg-type]
         self._front = front
         self._open: Ticket | None = None
+        self._is_starting = False
         self._remote: str | None = None
 
     def data_received(self, data: bytes) -> None:
@@ -56,6 +57,15 @@ class ShortConnection(Connection):
 
     def _go_on(self) -> None:
         """Start what has arrived, as long as it takes the short way."""
+        if self._is_starting:  # taking a body may read on, and so come back here
+            return
+        self._is_starting = True
+        try:
+            self._start_in_turn()
+        finally:
+            self._is_starting = False
+
+    def _start_in_turn(self) -> None:
         while self._messages and self._open is None and self._is_idle():
             message, payload = self._messages[0]
             found = self._shortcut(message, payload)
@@ -66,13 +76,20 @@ class ShortConnection(Connection):
             topic, headers = found
             self._messages.popleft()
             self._consumed()
-            body = payload.read_nowait(-1)  # may resume reading, and so come back to this object
+            body = self._take(payload)
             self._next_keepalive_close_time = self._loop.time() + KEEP_ALIVE_S
             self._begin(Shortcut(topic, body, self._respond), headers)
 
     def _is_idle(self) -> bool:
         """Whether aiohttp's loop waits for a message, and has not been woken for one."""
         return self._waiter is not None and not self._waiter.done()
+
+    def _take(self, payload: StreamReader) -> bytes:
+        """The whole body. `read_nowait` would ask for more reading at each call, which costs as
+        much as parsing the request; that is needed only where reading was held up."""
+        if self._reading_paused:
+            return payload.read_nowait(-1)
+        return b"".join(payload._buffer)
 
     def _consumed(self) -> None:
         if self._parser is not None:
