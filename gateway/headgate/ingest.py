@@ -91,7 +91,9 @@ class Ingest(Endings):
             route = self._routes.find(inbound.topic)
             wishes = read_wishes(inbound.headers)
             structured = route.policy.cloudevents == "structured"
-            events, ticket.is_batch = decode(inbound.body, inbound.headers, structured)
+            events, ticket.is_batch = decode(
+                inbound.body, inbound.headers, structured, self._most_events
+            )
             ticket.minimal = wishes.minimal
             self._admit(ticket, wishes, len(events))
             started = self._place(ticket, route, wishes, events)

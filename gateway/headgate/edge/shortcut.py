@@ -17,6 +17,7 @@ from urllib.parse import unquote
 
 from aiohttp import StreamReader, web
 from aiohttp.http import HttpVersion11, RawRequestMessage
+from aiohttp.streams import EMPTY_PAYLOAD
 
 from headgate.edge.events import EventsFront, Shortcut
 from headgate.edge.server import KEEP_ALIVE_S, Connection
@@ -87,7 +88,7 @@ class ShortConnection(Connection):
     def _take(self, payload: StreamReader) -> bytes:
         """The whole body. `read_nowait` would ask for more reading at each call, which costs as
         much as parsing the request; that is needed only where reading was held up."""
-        if self._reading_paused:
+        if self._reading_paused or payload is EMPTY_PAYLOAD:
             return payload.read_nowait(-1)
         return b"".join(payload._buffer)
 
