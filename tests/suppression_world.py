@@ -17,7 +17,8 @@ from headgate.core.record import Record
 from headgate.core.suppression import Call, Reply, Scope
 from headgate.core.suppression_rules import Held, run
 from headgate.suppression import SuppressOptions
-from headgate.suppression.claims import Claims, Mode
+from headgate.suppression.bypass import Mode
+from headgate.suppression.claims import Claims
 from headgate.suppression.outgoing import Flight
 
 LIFE_MS, QUARANTINE_MS, AGE_MS = 10_000.0, 5_000.0, 100_000.0
@@ -81,7 +82,7 @@ class Process:
         options = options or SuppressOptions(
             life_ms=LIFE_MS, quarantine_ms=QUARANTINE_MS, max_suppress_age_ms=AGE_MS
         )
-        self.claims = Claims(self, options, self, self._unique(12), self._unique(16))
+        self.claims = Claims(self, options, self, self._unique(10), self._unique(16))
         self.reconnect()
 
     def _unique(self, width: int):  # type: ignore[no-untyped-def]

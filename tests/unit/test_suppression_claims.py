@@ -127,7 +127,7 @@ def test_an_event_dropped_while_redis_was_asked_leaves_nothing_behind(
     assert world.g0.lane == []
     assert world.g0.outcome(first) is None
     assert world.g1.publish_all("A") == "unchanged@0"
-    assert not world.g0.claims._arrivals._latest
+    assert not world.g0.claims._arrivals.latest
 
 
 def test_refuse_answers_without_publishing() -> None:
@@ -240,7 +240,7 @@ def test_nothing_is_left_behind_by_a_busy_day(world: World) -> None:
     for number in range(300):
         world.g0.publish_all("ABBC"[number % 4])
     claims = world.g0.claims
-    assert not claims._arrivals._latest
-    assert not claims._arrivals._behind
+    assert not claims._arrivals.latest
+    assert not claims._arrivals.behind
     assert not claims._under_way.unregistered
     assert claims.figures == {"waiting": 0, "under_way": 0, "unsettled": 0}

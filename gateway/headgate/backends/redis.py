@@ -74,14 +74,19 @@ class RedisStore:
             await connection.disconnect(nowait=True)
 
     async def _evaluate(self, connection: AbstractConnection, call: Call) -> Any:
-        keys = [scope.incarnation for scope in call.scopes]
-        keys += call.entries
-        arguments = (len(keys), *keys, call.header(self._identity), *call.operations)
+        arguments = arguments_of(call, self._identity)
         try:
             return await _ask(connection, "EVALSHA", self._sha, *arguments)
         except NoScriptError:  # SCRIPT FLUSH; nothing ran
             await _ask(connection, "SCRIPT", "LOAD", self._script)
             return await _ask(connection, "EVALSHA", self._sha, *arguments)
+
+
+def arguments_of(call: Call, identity: bytes) -> list[int | bytes]:
+    """Return what follows the script's name in an EVALSHA. identity: R of the connection."""
+    keys = [scope.incarnation for scope in call.scopes]
+    keys += call.entries
+    return [len(keys), *keys, call.header(identity), *call.operations]
 
 
 def _connection(url: str) -> AbstractConnection:

@@ -30,7 +30,8 @@ class Publish:
     ticket, index: the request, and the event's place in it, that wait for the outcome.
     digest: 16 bytes when the topic suppresses, else None.  scope: the suppression namespace.
     force: publish even if unchanged.  refuse: the topic's redis_loss = "refuse".
-    token: this publish's token in Redis.  floor: the key's highest offset when it was reserved.
+    entry: the name of its key's entry in Redis.  token: this publish's token in it.
+    floor: the key's highest offset when it was reserved.
     blind: it goes to Kafka without a reservation.  dropped: its deadline passed before it was
     handed over, so no lane may hand it over any more.
     followers: equal events of the same key that take this one's outcome.  leader: whose outcome
@@ -44,6 +45,7 @@ class Publish:
     scope: Any = None
     force: bool = False
     refuse: bool = False
+    entry: bytes = b""
     token: bytes = b""
     floor: int = -1
     blind: bool = False

@@ -27,8 +27,8 @@ LONGEST_PLAIN_KEY = 64  # bytes; longer keys are hashed, so that names in Redis 
 RESERVE, FORCE, REGISTER, SETTLE, KEEP, REFUSED, CLEAR = b"r", b"p", b"g", b"s", b"k", b"x", b"c"
 
 _HEADER = struct.Struct(">16s16sdddd")
-_OFFSET = struct.Struct(">d")  # a double: Lua has no other number, exact to 2**53
-pack_offset = _OFFSET.pack
+# letter, token, digest, offset. A double: Lua has no other number, exact to 2**53.
+pack_settlement = struct.Struct(">c12s16sd").pack
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -145,7 +145,7 @@ def register(token: bytes) -> bytes:
 
 def settle(token: bytes, digest: bytes, offset: int, *, keep: bool = False) -> bytes:
     """Acknowledged at this offset. keep: leave the token, a copy may still land."""
-    return (KEEP if keep else SETTLE) + token + digest + pack_offset(offset)
+    return pack_settlement(KEEP if keep else SETTLE, token, digest, offset)
 
 
 def refused(token: bytes) -> bytes:

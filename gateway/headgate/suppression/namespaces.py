@@ -13,10 +13,11 @@ class Namespaces:
     to_talk: ask for their nonces with the next call.  to_drop: delete their incarnations.
     """
 
-    __slots__ = ("_nonces", "_talked", "to_drop", "to_talk")
+    __slots__ = ("_nonces", "_opened", "_talked", "to_drop", "to_talk")
 
     def __init__(self) -> None:
         self._nonces: dict[Scope, bytes] = {}
+        self._opened: set[Scope] = set()
         self._talked: dict[Scope, float] = {}
         self.to_talk: set[Scope] = set()
         self.to_drop: set[Scope] = set()
@@ -46,8 +47,19 @@ class Namespaces:
         if self._talked and now_s - max(self._talked.values()) >= _SILENCE_S:
             self.to_talk.add(next(iter(self._talked)))
 
+    def open(self, scope: Scope) -> None:
+        """Talk to a namespace that is in force from now on."""
+        if scope not in self._opened:
+            self._opened.add(scope)
+            self.to_talk.add(scope)
+
+    def open_again(self) -> None:
+        """Redis may have lost them: talk to all at once, so that no event has to be the first."""
+        self.to_talk |= self._opened
+
     def forget(self, scope: Scope) -> None:
         """No topic has it any more."""
+        self._opened.discard(scope)
         self._nonces.pop(scope, None)
         self._talked.pop(scope, None)
         self.to_talk.discard(scope)

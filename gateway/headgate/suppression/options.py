@@ -14,6 +14,8 @@ class SuppressOptions:
     that a record in its lane always has the time left that its delivery may take.
     quarantine_ms, max_suppress_age_ms: see `core.suppression.Limits`.
     timeout_ms: how long an event waits for Redis before it is published without it.
+    linger_ms: calls begin so far apart, so that more events share one; an event that finds the
+    connection idle for longer does not wait.
     max_keys_per_call: a larger call blocks Redis for milliseconds (500 keys: 9-14 ms, measured).
     blind_max: settlements kept while Redis is away; beyond it the namespace is dropped whole.
     unknown_max: publishes of unknown end that are registered again when Redis lost its state.
@@ -23,6 +25,7 @@ class SuppressOptions:
     quarantine_ms: float = 240_000.0
     max_suppress_age_ms: float = 3_600_000.0
     timeout_ms: float = 100.0
+    linger_ms: float = 1.0
     max_keys_per_call: int = 150
     blind_max: int = 100_000
     unknown_max: int = 100_000

@@ -1,6 +1,7 @@
 """Ends of publishes that Redis has not been told yet."""
 
 from collections.abc import Iterator
+from itertools import islice
 
 from headgate.core.publish import Publish
 from headgate.core.suppression import Scope, settle
@@ -27,7 +28,7 @@ class Settlements:
         return sum(map(len, self._pending.values()))
 
     def of(self, scope: Scope) -> dict[bytes, bytes]:
-        """Return the namespace's pending operations, to add to or to take from."""
+        """Return the namespace's pending operations, to add to."""
         pending = self._pending.get(scope)
         if pending is None:
             pending = self._pending[scope] = {}
@@ -38,9 +39,10 @@ class Settlements:
         pending = self.of(scope)
         pending[entry] = pending.get(entry, b"") + operation
 
-    def add_blind(self, entry: bytes, publish: Publish, offset: int) -> None:
+    def add_blind(self, publish: Publish, offset: int) -> None:
         """An acknowledgement while Redis is away, of a publish it need not know."""
         known = self._blind.setdefault(publish.scope, {})
+        entry = publish.entry
         if entry not in known or known[entry][0] < offset:
             digest = publish.digest or b""
             known[entry] = (offset, settle(publish.token, digest, offset))
@@ -64,14 +66,19 @@ class Settlements:
                 self.add(scope, entry, operation)
         self._blind.clear()
 
-    def take(self, most: int) -> Iterator[tuple[Scope, bytes, bytes]]:
-        """Remove and yield up to `most` entries with their operations."""
+    def take(self, most: int) -> Iterator[tuple[Scope, dict[bytes, bytes]]]:
+        """Remove and yield up to `most` entries with their operations, by namespace."""
         while self._pending and most > 0:
-            scope = next(iter(self._pending))
-            pending = self._pending[scope]
-            while pending and most > 0:
-                entry = next(iter(pending))
-                yield scope, entry, pending.pop(entry)
-                most -= 1
-            if not pending:
+            scope, pending = next(iter(self._pending.items()))
+            if len(pending) <= most:
                 del self._pending[scope]
+                taken = pending
+            else:
+                taken = {entry: pending.pop(entry) for entry in list(islice(pending, most))}
+            most -= len(taken)
+            yield scope, taken
+
+    def take_one(self, scope: Scope, entry: bytes) -> bytes:
+        """Remove and return one entry's operations, empty if there are none."""
+        pending = self._pending.get(scope)
+        return pending.pop(entry, b"") if pending is not None else b""

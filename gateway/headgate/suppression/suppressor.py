@@ -1,7 +1,8 @@
 """Carries claims and settlements to Redis, and keeps the connection.
 
-One call is on its way at a time; what arrives meanwhile goes with the next. No timer: an event
-that finds the connection idle is sent in the next turn of the event loop.
+One call is on its way at a time; what arrives meanwhile goes with the next. An event that finds
+the connection idle is sent in the next turn of the event loop, but calls that carry events begin
+`linger_ms` apart, and settlements wait that long for an event to ride with.
 """
 
 import asyncio
@@ -13,7 +14,8 @@ from headgate.backends.suppression_store import StoreError, SuppressionStore
 from headgate.core.breaker import Breaker, State
 from headgate.core.publish import Publish
 from headgate.core.suppression import Scope
-from headgate.suppression.claims import Claims, Mode
+from headgate.suppression.bypass import Mode
+from headgate.suppression.claims import Claims
 from headgate.suppression.options import SuppressionMeter, SuppressOptions
 
 _log = logging.getLogger(__name__)
@@ -39,13 +41,16 @@ class Suppressor:
         self._store = store
         self._options = options
         self._clock = clock
-        new_token = _unique(random_bytes(6), 6)
+        new_stem = _unique(random_bytes(5), 5)
         new_nonce = _unique(random_bytes(10), 6)
-        self._claims = Claims(verdicts, options, meter, new_token, new_nonce)
+        self._claims = Claims(verdicts, options, meter, new_stem, new_nonce)
+        self._linger_s = options.linger_ms / 1000
+        self._asked_s = clock() - self._linger_s  # when the last call that carried events began
         # Every process has to be back well within the quarantine.
         longest_s = max(_FIRST_DELAY_S, min(_LONGEST_DELAY_S, options.quarantine_ms / 4000))
         self._breaker = Breaker(_FIRST_DELAY_S, longest_s, _PROVEN_S)
-        self._wake = asyncio.Event()
+        self._sleeper: asyncio.Future[None] | None = None
+        self._sleeps_for_events = False
         self._tasks: list[asyncio.Task[None]] = []
         self._closing = False
         self._trouble = "not connected yet"
@@ -57,7 +62,7 @@ class Suppressor:
     async def close(self) -> None:
         """Send the last settlements if Redis takes them in time, and disconnect."""
         self._closing = True
-        self._wake.set()
+        self._wake()
         if self._tasks and self._claims.mode is not Mode.AWAY:
             await asyncio.wait(self._tasks[:1], timeout=_CLOSE_S)
         for task in self._tasks:
@@ -69,22 +74,31 @@ class Suppressor:
     def reserve(self, publish: Publish) -> None:
         """Ask whether the event must be published. While Redis is away the answer comes at once."""
         self._claims.reserve(publish)
-        self._wake.set()
+        if self._sleeper is not None:
+            self._wake()
 
     def acknowledged(self, batch: Sequence[Publish], base_offset: int) -> None:
         """Settle a lane's batch."""
         self._claims.acknowledged(batch, base_offset, self._clock())
-        self._wake.set()
+        self._news()
 
     def ended(self, publish: Publish, certain: bool) -> None:
         """It ended without acknowledgement. certain: no record of it can be in the log."""
         self._claims.ended(publish, certain, self._clock())
-        self._wake.set()
+        self._news()
 
     def scope_changed(self, old: Scope, new: Scope) -> None:
         """A topic has another id, partition count or policy from now on."""
         self._claims.scope_changed(old, new)
-        self._wake.set()
+        self._news()
+
+    def open(self, scope: Scope) -> None:
+        """A topic suppresses: talk to its namespace now, or as soon as Redis is there.
+
+        Its quarantine begins with its birth, so that it is over when the first events come.
+        """
+        self._claims.open(scope)
+        self._news()
 
     async def forget(self, scope: Scope, key: bytes | None = None) -> None:
         """Let the next event of the key (None: of every key) be published.
@@ -95,7 +109,7 @@ class Suppressor:
             raise StoreError("breaker_open", self._trouble)
         done = asyncio.get_running_loop().create_future()
         self._claims.forget((scope, None if key is None else scope.entry(key), done))
-        self._wake.set()
+        self._news()
         await done
 
     def health(self) -> tuple[bool, str]:
@@ -128,17 +142,51 @@ class Suppressor:
 
     async def _serve(self) -> None:
         while True:
-            if not await self._exchange():
-                if self._closing:
-                    return
-                self._wake.clear()
-                await self._wake.wait()
+            await self._until_due()
+            if not await self._exchange() and self._closing:
+                return
+
+    async def _until_due(self) -> None:
+        """Wait until there is something to say, and then for what should go with it."""
+        claims = self._claims
+        if not claims.has_news:
+            await self._sleep()
+        if not claims.waiting:
+            await self._sleep(self._linger_s, for_events=True)
+        pause_s = self._asked_s + self._linger_s - self._clock()
+        if pause_s > 0 and claims.waiting and not self._closing:
+            await asyncio.sleep(pause_s)
+
+    async def _sleep(self, seconds: float | None = None, *, for_events: bool = False) -> None:
+        """Until there are news (an event, if only that counts), or so long."""
+        if self._closing or seconds == 0:
+            return
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(seconds, self._wake) if seconds is not None else None
+        self._sleeps_for_events = for_events
+        self._sleeper = loop.create_future()
+        try:
+            await self._sleeper
+        finally:
+            self._sleeper = None
+            if timer is not None:
+                timer.cancel()
+
+    def _news(self) -> None:
+        if not self._sleeps_for_events:
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._sleeper is not None and not self._sleeper.done():
+            self._sleeper.set_result(None)
 
     async def _exchange(self) -> bool:
         """Make one call if there is anything to say."""
         flight = self._claims.next_flight(self._clock())
         if flight is None:
             return False
+        if flight.reserved:
+            self._asked_s = self._clock()
         call = self._claims.call(flight)
         reply = await self._store.run(call)
         self._claims.answered(flight, call, reply, self._clock())
@@ -156,7 +204,7 @@ class Suppressor:
         while True:
             await asyncio.sleep(self._options.tick_s)
             if self._claims.tick(self._clock()):
-                self._wake.set()
+                self._news()
 
 
 def _unique(prefix: bytes, width: int) -> Callable[[], bytes]:

@@ -2,47 +2,44 @@
 
 from collections.abc import Iterable, Iterator
 
-from headgate.core.publish import Publish
+from headgate.core.publish import Publish, Stage
 from headgate.core.suppression import Scope
+from headgate.suppression.arrivals import Arrivals
 
 
 class UnderWay:
-    """Every publish from its verdict to its settlement, by token.
+    """Every publish from its verdict to its settlement.
 
-    Two generations make renewal cheap: a publish enters the young one, and each `rotate` renews
-    what is left of the one before, so nothing is done for the many that end in between.
-    unregistered: those that Redis may not know; they are REGISTERed before the next claim.
-    unknown: ended for their client, but they may yet land; kept until their token has expired.
+    Costs nothing for the many that end soon: they are those of the arrivals that are in a lane or
+    handed over, and only what `rotate` finds twice is renewed.
+    unregistered: by token, those that Redis may not know; REGISTERed before the next claim.
+    unknown: by token; ended for their client, but they may yet land; kept until their token has
+    expired.
     """
 
-    __slots__ = ("_old", "_unknown", "_unknown_max", "_young", "unregistered")
+    __slots__ = ("_arrivals", "_seen", "_unknown_max", "unknown", "unregistered")
 
-    def __init__(self, unknown_max: int) -> None:
-        self._young: dict[bytes, Publish] = {}
-        self._old: dict[bytes, Publish] = {}
-        self._unknown: dict[bytes, tuple[Publish, float]] = {}
+    def __init__(self, arrivals: Arrivals, unknown_max: int) -> None:
+        self._arrivals = arrivals
+        self._seen: set[bytes] = set()  # tokens of those that were here at the last rotation
         self._unknown_max = unknown_max
+        self.unknown: dict[bytes, tuple[Publish, float]] = {}
         self.unregistered: dict[bytes, Publish] = {}
 
-    def __len__(self) -> int:
-        return len(self._young) + len(self._old) + len(self._unknown)
-
     def __iter__(self) -> Iterator[Publish]:
-        yield from self._old.values()
-        yield from self._young.values()
-        for publish, _ in self._unknown.values():
+        yield from self._on_their_way()
+        for publish, _ in self.unknown.values():
             yield publish
 
-    def add(self, publish: Publish) -> None:
-        """It has a token and goes to its lane now."""
-        self._young[publish.token] = publish
+    def _on_their_way(self) -> Iterator[Publish]:
+        for publish in self._arrivals:
+            if publish.stage in (Stage.LANE, Stage.HANDED):
+                yield publish
 
     def remove(self, token: bytes) -> None:
         """Its end is known (or it never began)."""
-        if self._young.pop(token, None) is None and self._old.pop(token, None) is None:
-            self._unknown.pop(token, None)
-        if self.unregistered:
-            self.unregistered.pop(token, None)
+        self.unknown.pop(token, None)
+        self.unregistered.pop(token, None)
 
     def leave_unknown(self, publish: Publish, until_s: float) -> None:
         """It may land until then (s). Registered once more, so that its token lives as long.
@@ -51,17 +48,18 @@ class UnderWay:
         with what a dead process left on the wire, the quarantine has to outlast it.
         """
         self.remove(publish.token)
-        if len(self._unknown) >= self._unknown_max:
-            self._unknown.pop(next(iter(self._unknown)))
-        self._unknown[publish.token] = (publish, until_s)
+        if len(self.unknown) >= self._unknown_max:
+            self.unknown.pop(next(iter(self.unknown)))
+        self.unknown[publish.token] = (publish, until_s)
         self.unregistered[publish.token] = publish
 
     def rotate(self, now_s: float) -> None:
         """Renew what was here at the last rotation already; forget unknown ones that expired."""
-        self.unregistered.update(self._old)
-        self._young.update(self._old)
-        self._old, self._young = self._young, {}
-        gone = [token for token, (_, until_s) in self._unknown.items() if until_s <= now_s]
+        here = {publish.token: publish for publish in self._on_their_way()}
+        for token in self._seen & here.keys():
+            self.unregistered[token] = here[token]
+        self._seen = set(here)
+        gone = [token for token, (_, until_s) in self.unknown.items() if until_s <= now_s]
         for token in gone:
             self.remove(token)
 
