@@ -18,6 +18,7 @@ from headgate.config import Settings
 from headgate.core.admission import Admission
 from headgate.core.ids import EventIds, RequestIds
 from headgate.core.policy import PolicyTable
+from headgate.core.topic import TopicState
 from headgate.deadlines import Deadlines
 from headgate.edge.auth import Authenticator
 from headgate.edge.events import EventsFront
@@ -98,7 +99,9 @@ class Worker:
         )
         store = RedisStore(redis.url, options.timeout_ms)
         suppressor = Suppressor(store, self.ingest, options, time.monotonic, os.urandom, self.meter)
+        self._compiler.on_scope = suppressor.open
         self._compiler.on_scope_change = suppressor.scope_changed
+        self.topics.on_change(self._topic_changed)
         return suppressor
 
     # ---- start and stop
@@ -183,6 +186,7 @@ class Worker:
         self._quotas.replace(settings.producers)
         self._front.callers = self._authenticator()
         self.routes.replace(self.policies)
+        self.routes.prepare(state.name for state in self.topics.states())
         self.topics.refresh_soon()
 
     def readiness(self) -> Readiness:
@@ -203,6 +207,10 @@ class Worker:
     def _cluster_of(self, topic: str) -> str | None:
         policy = self.policies.match(topic)
         return policy.cluster if policy is not None else None
+
+    def _topic_changed(self, before: TopicState | None, after: TopicState | None) -> None:
+        if after is not None:
+            self.routes.prepare((after.name,))
 
     def _in_flight(self) -> tuple[int, int]:
         return self.admission.events, self.admission.bytes

@@ -1,6 +1,7 @@
 """Finds the route of a topic, compiled once for each policy and state."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from headgate.backends.base import Topics
 from headgate.core.digest import Digester
@@ -19,6 +20,7 @@ class Compiler:
     """Makes routes; a topic keeps its scope as long as what it says stays the same, so that
     changing a limit forgets nothing of what was published.
 
+    on_scope: told the scope of a topic that was not compiled before.
     on_scope_change: told (old, new) when a topic's id, partition count or rules changed.
     """
 
@@ -26,6 +28,7 @@ class Compiler:
         self._json_max_depth = json_max_depth
         self._namespace = namespace
         self._scopes: dict[str, Scope] = {}
+        self.on_scope: Callable[[Scope], None] = lambda scope: None
         self.on_scope_change: ScopeChange = lambda old, new: None
 
     def __call__(self, policy: TopicPolicy, state: TopicState) -> Route:
@@ -43,7 +46,9 @@ class Compiler:
         if old is not None and old.namespace == new.namespace:
             return old
         self._scopes[new.topic] = new
-        if old is not None:
+        if old is None:
+            self.on_scope(new)
+        else:
             self.on_scope_change(old, new)
         return new
 
@@ -73,6 +78,12 @@ class Routes:
             raise Refused(self._topics.why_missing(topic))
         route = self._routes[topic] = self._compile(policy, state)
         return route
+
+    def prepare(self, topics: Iterable[str]) -> None:
+        """Compile what there is now, so that scopes are known before the first event comes."""
+        for topic in topics:
+            with suppress(Refused):
+                self.find(topic)
 
     def replace(self, policies: PolicyTable) -> None:
         """Put a reloaded configuration in force, for all topics at once."""

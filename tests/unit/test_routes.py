@@ -6,8 +6,9 @@ from headgate.core.event import Refused
 from headgate.core.outcome import Failure, Reason
 from headgate.core.policy import PolicyTable, TopicPolicy
 from headgate.core.route import Route
+from headgate.core.suppression import Scope
 from headgate.core.topic import TopicState
-from headgate.routes import Routes
+from headgate.routes import Compiler, Routes
 from unit.fakes import FakeTopics, policy, topic_state
 
 
@@ -82,3 +83,22 @@ def test_a_deleted_topic_is_unknown_again_and_forgotten() -> None:
         with pytest.raises(Refused):
             routes.find("orders")
     assert routes._routes == {}
+
+
+def test_scopes_are_told_when_topics_are_prepared_and_once() -> None:
+    found: list[Scope] = []
+    changed: list[tuple[Scope, Scope]] = []
+    compiler = Compiler(128, "headgate")
+    compiler.on_scope = found.append
+    compiler.on_scope_change = lambda old, new: changed.append((old, new))
+    topics = FakeTopics(topic_state(), topic_state("plain"), topic_state("of-no-policy"))
+    policies = PolicyTable([policy(suppress="raw"), policy(pattern="plain", suppress="off")])
+    routes = Routes(policies, topics, compiler)
+    for _ in range(2):
+        routes.prepare(["orders", "plain", "of-no-policy", "gone"])
+    assert [scope.topic for scope in found] == ["orders"]
+    routes.replace(policies)
+    topics.states["orders"] = topic_state(partitions=6)
+    routes.prepare(["orders"])
+    assert changed == [(found[0], routes.find("orders").scope)]
+    assert len(found) == 1
