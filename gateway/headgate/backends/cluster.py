@@ -53,7 +53,6 @@ class Cluster:
         self.lanes: set[Lane] = set()
         self.acked_at = 0.0
         self.handed_bytes = 0
-        self.linger_s = options.linger_ms / 1000
         self.refusing: Failure | None = _unavailable(f"not connected to cluster {name} yet")
         self.tried = asyncio.Event()
         self._options = options

@@ -8,13 +8,12 @@ from headgate.backends.producer import Producer
 class Line(Protocol):
     """The producer that all lanes of a cluster share, and what they tell about it.
 
-    handed_bytes: of all batches in flight.  acked_at: monotonic seconds of the last acknowledgement
-    linger_s: how long a lane that wakes from empty gathers records.
+    handed_bytes: of all batches in flight.
+    acked_at: monotonic seconds of the last acknowledgement.
     """
 
     handed_bytes: int
     acked_at: float
-    linger_s: float
 
     async def ready(self) -> Producer:
         """Wait until a batch may be handed over."""

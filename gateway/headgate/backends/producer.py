@@ -7,12 +7,18 @@ Public: `start`, `create_batch`, `send_batch`. Private, and why (aiokafka is pin
   Java's producer does (KIP-360). Brokers then refuse what may still be on its way from before.
 - `_sender`, `client._sync_task`: a dead one leaves a producer that accepts and never sends (#1039).
 - `_message_accumulator`: how often a batch was attempted, and that it never expires by itself.
+  `_append_batch` is what `send_batch` ends in; before it come checks that the lane has made, and
+  after it a shield around a future that nobody here ever cancels. Without that shield a lane also
+  hears of its batch before the sender looks for the next request's batches, not after.
+- `_sender._in_flight`: the brokers that have a request under way.
 """
 
 import asyncio
+import copy
 from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaProducer
+from aiokafka.errors import ProducerClosed
 from aiokafka.producer.message_accumulator import MessageBatch
 from aiokafka.producer.transaction_manager import PidAndEpoch
 from aiokafka.structs import RecordMetadata, TopicPartition
@@ -21,6 +27,7 @@ from headgate.backends.connections import drop_client, end_task
 from headgate.backends.metadata import never_create_topics
 from headgate.backends.options import ClusterOptions, client_arguments
 from headgate.backends.refusals import learn_error_codes
+from headgate.backends.rounds import Rounds
 
 START_TIMEOUT_S = 10.0
 _LEARN_S = 1.0
@@ -57,12 +64,16 @@ class Producer:
         )
         # A batch without a leader would expire after request_timeout_ms and poison its partition.
         # The lane's own deadline ends it instead.
-        self._inner._message_accumulator._batch_ttl = float("inf")
+        self._accumulator = self._inner._message_accumulator
+        self._accumulator._batch_ttl = float("inf")
         never_create_topics(self._inner.client)
         self._requests: set[asyncio.Task[None]] = set()
+        self._rounds = Rounds(options.linger_ms / 1000, self._inner._sender._in_flight)
         self._own_requests()
         self.broken: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.create_batch = self._inner.create_batch
+        self._cluster = self._inner.client.cluster
+        self._cluster.add_listener(self._metadata_changed)
 
     async def start(self, before: "Producer | None" = None) -> None:
         """Connect, as the successor of `before`. Raises KafkaError, OSError or TimeoutError."""
@@ -73,10 +84,21 @@ class Producer:
         self._inner._sender.sender_task.add_done_callback(self._died)
         self._inner.client._sync_task.add_done_callback(self._died)
 
-    def knows(self, topic: str, partition: int) -> bool:
-        """Tell whether the partition is in this client's metadata, so that `send` never waits."""
-        found = self._inner.client.cluster._partitions.get(topic)
-        return found is not None and partition in found
+    def knows(self, tp: TopicPartition) -> bool:
+        """Tell whether the partition is in this client's metadata, which `send` relies on."""
+        found = self._cluster._partitions.get(tp.topic)
+        return found is not None and tp.partition in found
+
+    def turn(
+        self, tp: TopicPartition, is_first: bool, is_full: bool
+    ) -> asyncio.Future[None] | None:
+        """Return what to wait for before `send`, or None (see `Rounds.turn`).
+
+        Nobody waits for a partition without leader: aiokafka looks for it, and does so only for
+        batches that it has.
+        """
+        leader = self._cluster._partitions[tp.topic][tp.partition].leader
+        return self._rounds.turn(leader, is_first, is_full) if leader >= 0 else None
 
     async def learn(self, topic: str) -> None:
         """Ask for a topic's metadata once; give up after a while, the producer may be dropped."""
@@ -88,13 +110,20 @@ class Producer:
         """Ask for a deleted topic's metadata no more."""
         self._inner.client._topics.discard(topic)
 
-    async def send(self, builder: Any, topic: str, partition: int) -> Handed:
-        """Hand a batch over; it does not wait when `knows` and no other batch is outstanding."""
-        tp = TopicPartition(topic, partition)
+    def send(self, builder: Any, tp: TopicPartition) -> Handed:
+        """Hand a batch over, of a partition that it `knows` and that has no other outstanding.
+
+        Raises KafkaError when the sender has died.
+        """
+        accumulator = self._accumulator
+        if accumulator._exception is not None:
+            raise copy.copy(accumulator._exception)
+        if accumulator._closed or self._inner._closed or tp in accumulator._batches:
+            raise ProducerClosed
         sequence = self._inner._txn_manager.sequence_number(tp)
         builder.close()
-        future = await self._inner.send_batch(builder, topic, partition=partition)
-        return Handed(future, self._inner._message_accumulator._batches[tp][-1], sequence)
+        batch = accumulator._append_batch(builder, tp)
+        return Handed(batch.future, batch, sequence)
 
     def rewind(self, handed: Handed) -> None:
         """Take back the sequence numbers of a batch that was refused at its only attempt.
@@ -116,6 +145,7 @@ class Producer:
         sender = self._inner._sender.sender_task
         if sender is not None:
             sender.cancel()
+        self._rounds.go()
         await drop_client(self._inner.client)
         for task in [sender, *self._requests]:
             if task is not None:
@@ -136,9 +166,15 @@ class Producer:
             if task is not None:
                 self._requests.add(task)
                 task.add_done_callback(self._requests.discard)
-            await inner(node, batches)
+            try:
+                await inner(node, batches)
+            finally:
+                self._rounds.ended(node)
 
         self._inner._sender._send_produce_req = send_owned
+
+    def _metadata_changed(self, _: object) -> None:
+        self._rounds.go()
 
     def _died(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()

@@ -110,8 +110,9 @@ class ClusterSettings:
         ),
     ] = 120_000
     linger_ms: Annotated[
-        int, about("How long a lane that was empty waits for more records.", least=0, most=1000)
-    ] = 1
+        int,
+        about("How long records gather for the next request to a broker.", least=0, most=1000),
+    ] = 2
     compression: Annotated[
         Compression, about("Codec of the batches; zstd costs least, lz4 and gzip 2-5 times more.")
     ] = "zstd"

@@ -1,0 +1,102 @@
+"""When lanes hand over: many at a time, because every request to a broker costs the same.
+
+aiokafka sends one request at a time to each broker. A batch that is handed over meanwhile only
+waits inside, and takes no more records; a lane that waits here fills its batch at the last moment,
+and the next request carries the batches of all lanes. Brokers are independent of each other.
+"""
+
+import asyncio
+
+
+class Round:
+    """What one broker's next request will carry: it gathers from the end of the last request on.
+
+    Whoever joins has a future of its own: ending one lane must leave the others alone.
+    """
+
+    __slots__ = ("_sleepers", "_timer", "hurry")
+
+    def __init__(self) -> None:
+        self.hurry = False  # somebody in it has a full batch: it gathers no longer than it must
+        self._sleepers: list[asyncio.Future[None]] = []
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_gathering(self) -> bool:
+        """Tell whether a time is set at which it goes."""
+        return self._timer is not None
+
+    def gather(self, seconds: float) -> None:
+        """Go after so many seconds."""
+        self.stop()
+        self._timer = asyncio.get_running_loop().call_later(seconds, self.go)
+
+    def stop(self) -> None:
+        """Forget when to go."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def join(self) -> asyncio.Future[None]:
+        """Return what ends when it goes."""
+        sleeper = asyncio.get_running_loop().create_future()
+        self._sleepers.append(sleeper)
+        return sleeper
+
+    def go(self) -> None:
+        """Wake all that have joined; they run before whatever is scheduled later."""
+        self.stop()
+        self.hurry = False
+        sleepers, self._sleepers = self._sleepers, []
+        for sleeper in sleepers:
+            if not sleeper.done():  # cancelled with its lane
+                sleeper.set_result(None)
+
+
+class Rounds:
+    """The rounds of all brokers of one producer.
+
+    linger_s: for how long a round gathers, from the end of the request before it, or from its first
+    record when there was none for so long. 0: not at all.
+    busy: ids of the brokers with a request under way; aiokafka's sender keeps it.
+    """
+
+    def __init__(self, linger_s: float, busy: set[int]) -> None:
+        self._linger_s = linger_s
+        self._busy = busy
+        self._rounds: dict[int, Round] = {}
+
+    def turn(self, node: int, is_first: bool, is_full: bool) -> asyncio.Future[None] | None:
+        """Return what to wait for before handing over, or None to do it now.
+
+        is_first: the lane was empty.  is_full: more records would not fit into its batch anyway.
+        After the wait look again: leaders and producers change.
+        """
+        one = self._rounds.get(node)
+        if one is None:
+            one = self._rounds[node] = Round()
+        if node in self._busy:
+            one.hurry = one.hurry or is_full
+            return one.join()
+        if is_full:
+            if one.is_gathering:
+                one.go()  # the others come along
+            return None
+        if is_first and self._linger_s > 0 and not one.is_gathering:
+            one.gather(self._linger_s)
+        return one.join() if one.is_gathering else None
+
+    def ended(self, node: int) -> None:
+        """The request to this broker has ended."""
+        one = self._rounds.get(node)
+        if one is None:
+            return
+        if self._linger_s > 0 and not one.hurry:
+            one.gather(self._linger_s)
+        else:
+            one.go()
+
+    def go(self) -> None:
+        """Leaders may have moved, or no request will ever end: all look again."""
+        for one in self._rounds.values():
+            one.go()
