@@ -58,7 +58,8 @@ def start_redis(plan: RedisPlan) -> Child:
     plan.directory.mkdir(parents=True, exist_ok=True)
     command = [str(find_redis()), "--bind", LOOPBACK, "--port", str(plan.port)]
     command += ["--dir", str(plan.directory), "--daemonize", "no", "--appendonly", "no"]
-    command += ["--maxmemory-policy", "noeviction", "--save", plan.save]
+    # Redis 6 takes each number of a rule as an argument of its own, and ignores them in one.
+    command += ["--maxmemory-policy", "noeviction", "--save", *(plan.save.split() or [""])]
     if plan.unix_socket:
         command += ["--unixsocket", str(plan.unix_socket)]
     return Child(
