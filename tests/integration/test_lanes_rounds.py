@@ -78,3 +78,47 @@ async def test_waiting_lanes_go_on_with_the_next_producer(
         await world.all_ended()
         assert all(record in world.history.offsets for record in waiting)
         world.history.check(await asyncio.to_thread(read_log, broker.bootstrap, topic_name))
+
+
+async def test_waiting_lanes_look_again_when_leaders_have_moved(
+    start_broker: Callable[..., RunningBroker], topic_name: str
+) -> None:
+    broker = start_broker()
+    broker.create_topic(topic_name, PARTITIONS)
+    async with running_lanes(broker.bootstrap, topic_name) as world:
+        await put_one_by_one(world, topic_name, PARTITIONS)
+        await world.all_ended()
+        producer = world.lanes._clusters["main"].producer
+        assert producer is not None
+        cluster = producer._inner.client.cluster
+        partitions = cluster._partitions[topic_name]
+        broker.pause()
+        world.put(topic_name, 0)
+        await eventually(lambda: producer._inner._sender._in_flight)
+        other = world.put(topic_name, 1)
+        await eventually(lambda: producer._rounds._rounds[partitions[1].leader]._sleepers)
+        partitions[1] = partitions[1]._replace(leader=-1)  # as metadata tell during an election
+        for listener in cluster._listeners:
+            listener(cluster)
+        await eventually(lambda: other.stage is Stage.HANDED)
+        broker.resume()
+        await world.all_ended()
+        assert not world.history.failures
+
+
+async def test_lanes_of_a_request_that_never_ends_go_on_with_the_next_producer(
+    kafka: RunningBroker, topic_name: str
+) -> None:
+    kafka.create_topic(topic_name, 1)
+    async with running_lanes(kafka.bootstrap, topic_name) as world:
+        world.put(topic_name, 0)
+        await world.all_ended()
+        producer = world.lanes._clusters["main"].producer
+        assert producer is not None
+        leader = producer._inner.client.cluster._partitions[topic_name][0].leader
+        producer._inner._sender._in_flight.add(leader)  # cancelled before its first step
+        world.put(topic_name, 0)
+        await eventually(lambda: producer._rounds._rounds[leader]._sleepers)
+        producer.fail("test")
+        await world.all_ended()
+        assert not world.history.failures
