@@ -10,8 +10,6 @@ Not for Redis Cluster: a call's entries lie in many slots. `connect` refuses one
 
 import asyncio
 import math
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from hashlib import blake2b
 from importlib.resources import files
 from typing import Any
@@ -23,11 +21,11 @@ from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from headgate.backends.patience import Patience
 from headgate.backends.suppression_store import StoreError
 from headgate.core.suppression import Call, Reply, read_reply
 
 _CONNECT_TIMEOUT_S = 1.0  # a connection task waits for it, no request does
-_LATE_S = 0.01  # a timer later than this was held up by something on the loop
 _SCRIPT = files("headgate.backends").joinpath("lua/suppression.lua")
 
 
@@ -36,7 +34,7 @@ class RedisStore:
 
     def __init__(self, url: str, timeout_ms: float, script: str | None = None) -> None:
         self._url = url
-        self._timeout_s = timeout_ms / 1000
+        self._patience = Patience(timeout_ms / 1000)
         self._script = _SCRIPT.read_text() if script is None else script
         self._connection: AbstractConnection | None = None
         self._sha = b""
@@ -61,11 +59,15 @@ class RedisStore:
         if connection is None or not connection.is_connected:
             raise StoreError("redis_error", "not connected to Redis")
         try:
-            async with _patience(self._timeout_s):
-                return read_reply(call, await self._evaluate(connection, call))
+            async with asyncio.timeout(None) as scope:
+                self._patience.begins(scope)
+                answer = await self._evaluate(connection, call)
+            return read_reply(call, answer)
         except (TimeoutError, RedisError, OSError) as error:
             await self.close()
             raise _translate(error) from error
+        finally:
+            self._patience.ends()
 
     async def close(self) -> None:
         """Close without waiting for the peer, which may be stopped."""
@@ -96,30 +98,6 @@ def _connection(url: str) -> AbstractConnection:
     # handshake that an older server or a proxy might not know.
     options |= {"socket_timeout": None, "protocol": 2, "retry": Retry(NoBackoff(), 0)}
     return kind(socket_connect_timeout=_CONNECT_TIMEOUT_S, driver_info=None, **options)
-
-
-@asynccontextmanager
-async def _patience(seconds: float) -> AsyncIterator[None]:
-    """Raise TimeoutError after that time, unless it was our own event loop that was late.
-
-    A loop that is held up for longer finds the answer and the timer at once, and would run the
-    timer first; it gets one more turn to read what is there already.
-    """
-    loop = asyncio.get_running_loop()
-    due = loop.time() + seconds
-
-    def expire() -> None:
-        if loop.time() - due > _LATE_S:
-            scope.reschedule(loop.time() + _LATE_S)
-        else:
-            scope.reschedule(0)
-
-    timer = loop.call_later(seconds, expire)
-    try:
-        async with asyncio.timeout(None) as scope:
-            yield
-    finally:
-        timer.cancel()
 
 
 async def _ask(connection: AbstractConnection, *command: Any) -> Any:

@@ -15,8 +15,8 @@ _QUEUED, _RESERVING, _LANE = Stage.QUEUED, Stage.RESERVING, Stage.LANE
 class Arrivals:
     """latest: the newest event of each key that is under way here, by the name of its entry.
 
-    Public for the loops over many events: `latest.setdefault` for `arrive`, and `latest.pop` with
-    `was_not_latest` for `leave`.  behind: an event, and the equal one right before it.
+    Public for the loops over many events: `latest.setdefault` before `arrive`, and `latest.pop`
+    with `left` for `leave`.  behind: an event, and the equal one right before it.
     """
 
     __slots__ = ("_earlier", "behind", "latest")
@@ -67,17 +67,16 @@ class Arrivals:
 
     def leave(self, publish: Publish) -> None:
         """It has ended: nothing can follow it any more."""
-        latest = self.latest.pop(publish.entry, None)
+        self.left(publish, self.latest.pop(publish.entry, None))
+
+    def left(self, publish: Publish, latest: Publish | None) -> None:
+        """`latest` was taken out for an event that ends; put it back if it is another one."""
         if latest is not publish:
-            self.was_not_latest(publish, latest)
+            if latest is not None:
+                self.latest[publish.entry] = latest
+            self._earlier.discard(publish)
         if self.behind:
             self.behind.pop(publish, None)
-
-    def was_not_latest(self, publish: Publish, latest: Publish | None) -> None:
-        """`latest` was taken out for an event that ends, but it is not that one: put it back."""
-        if latest is not None:
-            self.latest[publish.entry] = latest
-        self._earlier.discard(publish)
 
     def rename(self) -> None:
         """Some events have other entries now."""

@@ -74,7 +74,7 @@ class Claims(Bypass):
             token, entry = publish.token, publish.entry
             latest = arrivals.latest.pop(entry, None)
             if latest is not publish:
-                arrivals.was_not_latest(publish, latest)
+                arrivals.left(publish, latest)
             if under_way.unregistered or under_way.unknown:
                 under_way.remove(token)
             if offset <= publish.floor:
@@ -153,20 +153,22 @@ class Claims(Bypass):
             self._namespaces.open_again()
         flight.finish_forgets(None)
         unchanged, publish_it = self._verdicts.unchanged, self._verdicts.publish
-        arrivals = self._arrivals
+        arrivals, valid = self._arrivals, set(call.scopes) - changed
         for publish, verdict in zip(flight.reserved, reply.verdicts, strict=True):
             if publish.dropped:  # it ended for its client while Redis was asked
                 self._drop_reserved(publish)
-            elif publish.scope in changed or publish.scope not in call.scopes:
+            elif publish.scope not in valid:
                 # Told under another incarnation than the one that knows what is under way here,
                 # or for a topic that is another now: good for nothing.
                 self._bypass(publish)
             elif verdict >= 0:
                 publish.stage = _ENDED
-                arrivals.leave(publish)
+                latest = arrivals.latest.pop(publish.entry, None)
+                if latest is not publish or arrivals.behind:
+                    arrivals.left(publish, latest)
                 unchanged(publish, verdict)
             else:
-                publish.floor = suppression.floor_of(verdict)
+                publish.floor = -2 - verdict  # suppression.floor_of, without the call
                 if arrivals.behind:
                     self._enter_lane(publish)
                 else:

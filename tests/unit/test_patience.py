@@ -1,0 +1,58 @@
+"""One timer for many calls."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from headgate.backends.patience import Patience
+from stack import eventually
+
+
+async def call(patience: Patience, work: asyncio.Future[None]) -> None:
+    async with asyncio.timeout(None) as scope:
+        patience.begins(scope)
+        try:
+            await work
+        finally:
+            patience.ends()
+
+
+async def test_a_call_that_takes_too_long_ends() -> None:
+    loop = asyncio.get_running_loop()
+    with pytest.raises(TimeoutError):
+        await call(Patience(0.01), loop.create_future())
+
+
+async def test_the_time_of_a_later_call_is_its_own() -> None:
+    loop, patience = asyncio.get_running_loop(), Patience(0.05)
+    began = loop.time()
+    for _ in range(8):  # together longer than the limit, each shorter
+        work: asyncio.Future[None] = loop.create_future()
+        loop.call_later(0.01, work.set_result, None)
+        await call(patience, work)
+    last = loop.time()
+    assert last - began >= 0.05
+    with pytest.raises(TimeoutError):
+        await call(patience, loop.create_future())
+    assert loop.time() - last >= 0.049
+
+
+async def test_a_loop_that_was_held_up_reads_before_it_gives_up() -> None:
+    loop, patience = asyncio.get_running_loop(), Patience(0.02)
+    work: asyncio.Future[None] = loop.create_future()
+    waiting = asyncio.ensure_future(call(patience, work))
+    await asyncio.sleep(0)
+    time.sleep(0.1)  # noqa: ASYNC251 - the loop is held up, the answer is there meanwhile
+    loop.call_soon(loop.call_soon, work.set_result, None)
+    await waiting
+
+
+async def test_no_timer_is_left_behind_when_nothing_is_called() -> None:
+    loop, patience = asyncio.get_running_loop(), Patience(0.01)
+    work: asyncio.Future[None] = loop.create_future()
+    work.set_result(None)
+    await call(patience, work)
+    await eventually(lambda: patience._timer is None)
