@@ -3,8 +3,10 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from http.client import HTTPConnection
@@ -44,8 +46,8 @@ class Running:
             port=self.port, management_port=self.management_port, workers=workers
         )
         self.config.write_text(self.text)
-        self.folder = folder / "run"
-        self.folder.mkdir()
+        # Short: it holds unix sockets, whose paths are bounded, and `folder` may be deep.
+        self.folder = Path(tempfile.mkdtemp(prefix="headgate-test-"))
         self._log = folder / "log"
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
@@ -109,6 +111,7 @@ class Running:
         self.process.wait()
         for one in self.orphans():
             one.kill()
+        shutil.rmtree(self.folder)
 
 
 def _alive(process: psutil.Process) -> bool:

@@ -72,7 +72,7 @@ def test_everything_that_will_bite_is_found(
         "unclean.leader.election.enable": "true",
     }
     kafka.create_topic(topic_name, 2, settings)
-    stray = kafka.create_topic(f"{topic_name}-stray")
+    stray = kafka.create_topic(f"0-{topic_name}")
     redis = start_redis()
     set_redis(redis, "save", "3600 1")
     text = _CONFIG.format(bootstrap=kafka.bootstrap, redis=redis.url, topic=topic_name)

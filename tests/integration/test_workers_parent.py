@@ -133,6 +133,15 @@ def _producers(running: Running) -> str:
     return str(running.json("/ready")["dependencies"]["producers"]["detail"])
 
 
+def test_a_long_temporary_folder_leaves_room_for_sockets(
+    start: Callable[..., Running], tmp_path: Path
+) -> None:
+    deep = tmp_path / ("x" * 100)
+    deep.mkdir()
+    running = start(workers=1, environ={"TMPDIR": str(deep)})
+    running.until(running.ready)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_everything(start: Callable[..., Running], number: signal.Signals) -> None:
     running = start(workers=2)
