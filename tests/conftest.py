@@ -87,7 +87,8 @@ def start_cluster(
 
 
 def _cluster_plans(directory: Path, size: int, options: Mapping[str, str]) -> list[BrokerPlan]:
-    ports = [(free_port(), free_port()) for _ in range(size)]
+    firsts = [free_port() for _ in range(size)]
+    ports = [(first, free_port(firsts)) for first in firsts]
     voters = ",".join(f"{n}@{LOOPBACK}:{ports[n - 1][1]}" for n in range(1, size + 1))
     cluster_id = new_id()
     return [

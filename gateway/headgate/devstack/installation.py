@@ -76,7 +76,7 @@ def _make_archive(bare: KafkaInstallation, goal: Path) -> None:
 
 def single_node(directory: Path, port: int, options: Mapping[str, str] | None = None) -> BrokerPlan:
     """Plan a cluster of one node; data that is already in `directory` keeps its cluster id."""
-    controller_port = free_port()
+    controller_port = free_port({port})
     return BrokerPlan(
         directory=directory,
         cluster_id=stored_cluster_id(directory) or new_id(),

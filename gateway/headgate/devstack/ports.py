@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import random
 import socket
 from collections.abc import Collection
 
 LOOPBACK = "127.0.0.1"
 
 
-def free_port() -> int:
-    """Return a port that nothing listens on now, chosen by the kernel."""
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        port: int = probe.getsockname()[1]
-        return port
+# Below the range that kernels take the ports of outgoing connections from: one that the kernel
+# chooses may be taken again before a server listens on it, or be given to two servers.
+_FIRST, _LAST = 15_000, 31_999
+
+
+def free_port(taken: Collection[int] = ()) -> int:
+    """Return a port that nothing listens on now and that is not in `taken`, chosen at random."""
+    while True:
+        port = random.randint(_FIRST, _LAST)
+        if port not in taken and is_free(port):
+            return port
 
 
 def is_free(port: int) -> bool:
@@ -31,9 +37,7 @@ def prefer(port: int, taken: Collection[int] = ()) -> int:
     """Return `port` if it is free and not in `taken`, else some other free port."""
     if port not in taken and is_free(port):
         return port
-    while (other := free_port()) in taken:
-        pass
-    return other
+    return free_port(taken)
 
 
 def accepts(port: int) -> bool:
