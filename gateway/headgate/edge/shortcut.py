@@ -7,7 +7,7 @@ unusual (another path, a body still on its way or compressed, `Expect`, HTTP/1.0
 one that is not answered yet and was not taken here) takes aiohttp's own way, with the same limits.
 
 It builds on how aiohttp 3.14 keeps its messages (`RequestHandler.data_received` and `start`);
-tests/app/test_shortcut.py would show a change.
+tests/integration/test_bad_input_http.py (pipelining, lengths, chunks, slow readers) shows a change.
 """
 
 import logging
