@@ -1,10 +1,11 @@
 """The short way of a request through aiohttp: parsed by it, answered without it.
 
 aiohttp makes a task, a request and a response for each request. Going without, and answering in
-one write, took a tenth off the CPU of a single event (loadtest/README.md). A POST of events that is there as a whole needs none of them: when its connection is
-idle it goes to ingest at once, and its answer to the transport when its ticket is done. Whatever is
-unusual (another path, a body still on its way or compressed, `Expect`, HTTP/1.0, a request behind
-one that is not answered yet and was not taken here) takes aiohttp's own way, with the same limits.
+one write, took a tenth off the CPU of a single event (loadtest/README.md). A POST of events that
+is there as a whole needs none of them: when its connection is idle it goes to ingest at once, and
+its answer to the transport when its ticket is done. Whatever is unusual (another path, a body
+still on its way or compressed, `Expect`, HTTP/1.0, a request behind one that is not answered yet
+and was not taken here) takes aiohttp's own way, with the same limits.
 
 It builds on how aiohttp 3.14 keeps its messages (`RequestHandler.data_received` and `start`);
 tests/integration/test_bad_input_http.py (pipelining, lengths, chunks, slow readers) shows a change.
