@@ -26,6 +26,7 @@ ALLOWED = {
     "health": {"core"},
     "logs": {"config", "core"},
     "ticket": {"core"},
+    "in_order": {"core"},
     "routes": {"core", "backends.base"},
     "endings": {"core", "backends.base", "ticket"},
     "ingest": {"core", "backends.base", "routes", "ticket", "endings"},
