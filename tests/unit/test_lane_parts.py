@@ -5,11 +5,14 @@ from __future__ import annotations
 import random
 from io import BytesIO
 
+import cramjam
 import pytest
 from aiokafka import errors
+from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate.backends.compression import keep_zstd
 from headgate.backends.halving import Halving
 from headgate.backends.metadata import TopicFacts, TopicsAnswer
 from headgate.backends.options import ClusterOptions, check_codec
@@ -129,3 +132,26 @@ def test_varint(number: int) -> None:
         rest >>= 7
     encoded.append(rest)
     assert Reader(bytes(encoded)).varint() == number
+
+
+def test_the_kept_compressor_writes_frames_that_anybody_reads() -> None:
+    keep_zstd()
+    rng = random.Random(1)
+    for records in (1, 2, 40, 1):  # each a frame of its own, whatever went before
+        builder = DefaultRecordBatchBuilder(
+            magic=2,
+            compression_type=4,  # zstd
+            is_transactional=0,
+            producer_id=1,
+            producer_epoch=0,
+            base_sequence=0,
+            batch_size=1 << 20,
+        )
+        values = [rng.randbytes(40).hex().encode() * 9 for _ in range(records)]
+        for at, value in enumerate(values):
+            assert builder.append(at, 1, b"k", value, []) is not None
+        batch = builder.build()
+        assert len(batch) < sum(map(len, values))
+        plain = bytes(cramjam.zstd.decompress(batch[61:]))  # a batch's header ends there (KIP-98)
+        assert all(value in plain for value in values)
+        assert [record.value for record in DefaultRecordBatch(batch)] == values

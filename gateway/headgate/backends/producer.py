@@ -23,6 +23,7 @@ from aiokafka.producer.message_accumulator import MessageBatch
 from aiokafka.producer.transaction_manager import PidAndEpoch
 from aiokafka.structs import RecordMetadata, TopicPartition
 
+from headgate.backends.compression import keep_zstd
 from headgate.backends.connections import drop_client, end_task
 from headgate.backends.metadata import never_create_topics
 from headgate.backends.options import ClusterOptions, client_arguments
@@ -53,6 +54,7 @@ class Producer:
 
     def __init__(self, options: ClusterOptions, max_batch_bytes: int) -> None:
         learn_error_codes()
+        keep_zstd()
         self._inner = AIOKafkaProducer(
             **client_arguments(options),
             enable_idempotence=True,
