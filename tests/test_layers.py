@@ -60,7 +60,8 @@ FOREIGN = {
     "devstack": {"aiohttp", "aiokafka"},
 }
 # Inside core: who reads and writes JSON, and what Spark's executors import without a dependency.
-JSON_MODULES = {"core.cloudevents", "core.jsontext", "core.reply", "core.decode", "core.weigh"}
+JSON_MODULES = {"core.canonical", "core.cloudevents", "core.jsontext", "core.reply", "core.decode",
+                "core.weigh"}  # fmt: skip
 ALONE = {"core.keys", "core.record", "core.segments"}
 # Time, randomness, the environment and the world are arguments of the core.
 WORLDLY = {"asyncio", "os", "pathlib", "random", "secrets", "socket", "subprocess", "threading",
