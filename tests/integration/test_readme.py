@@ -92,6 +92,11 @@ def _the_log_has_it(broker: RunningBroker) -> None:
     }
     paid = next(one for one in orders if one.value == b'{"order_id": 1, "paid": true}')
     assert (paid.header("ce_id"), paid.header("ce_type")) == (b"e-1", b"order.paid")
-    (logo,) = read_log(broker.bootstrap, "documents")
+    documents = {one.key: one for one in read_log(broker.bootstrap, "documents")}
+    assert documents.keys() == {b"terms", b"icon", b"old", b"logo"}
+    assert documents[b"terms"].value == '{"text": "…"}'.encode()
+    assert documents[b"old"].value is None
+    assert documents[b"icon"].header("content-type") == b"image/png"
+    logo = documents[b"logo"]
     assert (logo.key, logo.value) == (b"logo", b"\x89PNG\r\n")
     assert logo.header("author") == b"Ada"

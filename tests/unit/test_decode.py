@@ -68,28 +68,12 @@ def refusal(body: bytes, content_type: bytes | None = JSON, **headers: bytes) ->
         (b"text/plain", Kind.OPAQUE),
         (b"application/avro", Kind.OPAQUE),
         (b"application/jsonp", Kind.OPAQUE),
+        (b"Application/Vnd.Headgate.Batch+JSON ; charset=utf-8", Kind.ENVELOPE),
         (b"", Kind.OPAQUE),
     ],
 )
 def test_the_content_type_says_how_a_body_is_cut(content_type: bytes, kind: Kind) -> None:
     assert kind_of(content_type) is kind
-
-
-@pytest.mark.parametrize(
-    "content_type",
-    [
-        b"application/vnd.headgate.batch+json",
-        b"Application/Vnd.Headgate.Batch+JSON ; charset=utf-8",
-    ],
-)
-@pytest.mark.parametrize(
-    "body", [b'{"events":[{"key":"k","value":1}]}', b'{"events":[]}', b"", b"["]
-)
-def test_the_envelope_is_never_taken_for_one_document(content_type: bytes, body: bytes) -> None:
-    with pytest.raises(Refused) as caught:
-        post(body, content_type)
-    assert caught.value.failure.reason is Reason.MALFORMED
-    assert "not available in this version" in caught.value.failure.detail
 
 
 @pytest.mark.parametrize("text", YES)

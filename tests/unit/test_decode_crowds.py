@@ -11,6 +11,7 @@ from headgate.core.outcome import Reason
 JSON = {b"content-type": b"application/json"}
 NDJSON = {b"content-type": b"application/x-ndjson"}
 CLOUDEVENTS = {b"content-type": b"application/cloudevents-batch+json"}
+ENVELOPE = {b"content-type": b"application/vnd.headgate.batch+json"}
 MANY = 300_000
 
 
@@ -23,6 +24,7 @@ MANY = 300_000
         (b"[" + b"1," * MANY + b"1]", JSON),
         (b" [ " + b"1 , " * MANY, JSON),
         (b"[" + b"{}," * MANY + b"{}]", CLOUDEVENTS),
+        (b'{"events":[' + b"{}," * MANY + b"{}]}", ENVELOPE),
     ],
 )
 def test_more_than_the_limit(body: bytes, headers: dict[bytes, bytes]) -> None:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from enum import Enum
 
-from headgate.core import cloudevents
+from headgate.core import cloudevents, envelope
 from headgate.core.event import Decoded, RawEvent, Refused
 from headgate.core.jsontext import elements, is_crowd, malformed
 from headgate.core.outcome import Failure, Reason
@@ -26,10 +26,10 @@ class Kind(Enum):
     NDJSON = "ndjson"
     CLOUDEVENT = "cloudevent"
     CLOUDEVENTS = "cloudevents"
+    ENVELOPE = "envelope"
     OPAQUE = "opaque"
 
 
-_ENVELOPE = b"application/vnd.headgate.batch+json"  # reserved: never one opaque JSON document
 _KINDS = {
     b"application/json": Kind.JSON,
     b"text/json": Kind.JSON,
@@ -37,6 +37,7 @@ _KINDS = {
     b"application/ndjson": Kind.NDJSON,
     b"application/cloudevents+json": Kind.CLOUDEVENT,
     b"application/cloudevents-batch+json": Kind.CLOUDEVENTS,
+    envelope.TYPE: Kind.ENVELOPE,
 }
 
 
@@ -49,8 +50,6 @@ def kind_of(content_type: bytes) -> Kind:
     known = _KINDS.get(media_type)
     if known is not None:
         return known
-    if media_type == _ENVELOPE:
-        raise Refused(malformed(f"{_ENVELOPE.decode()} is not available in this version"))
     return Kind.JSON_ONE if media_type.endswith(b"+json") else Kind.OPAQUE
 
 
@@ -95,6 +94,8 @@ def decode(
     if kind is Kind.CLOUDEVENTS:
         _refuse_crowd(body, most)
         return Decoded([*cloudevents.batch(_utf8(body), structured)], True)
+    if kind is Kind.ENVELOPE:
+        return Decoded([*envelope.read_envelope(body, most)], True)
     if kind is Kind.JSON:
         return Decoded([_utf8(body)], False)
     return Decoded([RawEvent(_utf8(body), body, content_type=content_type)], False)
