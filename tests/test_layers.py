@@ -45,13 +45,15 @@ ALLOWED = {
         "stats",
     },
     "cluster_options": {"backends", "config"},
+    "consumer": {"consumer", "core", "backends"},
     "check": {"check", "backends", "cluster_options", "config", "core"},
     "devstack": {"devstack", "config", "core"},
 }
 # Where a foreign package may be imported; any other room of the table knows nothing of it.
 FOREIGN = {
     "core": {"msgspec", "orjson"},
-    "backends": {"aiokafka", "redis", "hiredis"},
+    "backends": {"aiokafka", "redis", "hiredis", "fsspec", "botocore"},
+    "consumer": {"aiokafka", "fsspec"},
     "check": {"aiokafka", "redis"},
     "edge": {"aiohttp", "backports", "compression", "orjson"},
     "stats": {"datasketches", "msgspec", "numpy", "prometheus_client"},
@@ -61,7 +63,7 @@ FOREIGN = {
 }
 # Inside core: who reads and writes JSON, and what Spark's executors import without a dependency.
 JSON_MODULES = {"core.canonical", "core.cloudevents", "core.jsontext", "core.reply", "core.decode",
-                "core.weigh", "core.envelope", "core.structs", "core.confluent",
+                "core.weigh", "core.split", "core.envelope", "core.structs", "core.confluent",
                 "core.confluent_v2", "core.confluent_v3"}  # fmt: skip
 ALONE = {"core.keys", "core.record", "core.segments"}
 # Time, randomness, the environment and the world are arguments of the core.

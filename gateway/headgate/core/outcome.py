@@ -42,6 +42,7 @@ class Reason(StrEnum):
     DRAINING = "draining"
     KAFKA_UNAVAILABLE = "kafka_unavailable"
     REDIS_UNAVAILABLE = "redis_unavailable"
+    BLOBS_UNAVAILABLE = "blobs_unavailable"
     UNKNOWN = "unknown"
 
 
@@ -185,6 +186,14 @@ TRAITS: Mapping[Reason, Traits] = {
         "WARNING",
         "Redis is not available",
         "Nothing was written: this topic does not publish without Redis. Wait for Retry-After "
+        "seconds, then send again.",
+    ),
+    Reason.BLOBS_UNAVAILABLE: Traits(
+        503,
+        True,
+        "WARNING",
+        "The blob store is not available",
+        "Nothing was written: the event is too large for Kafka alone. Wait for Retry-After "
         "seconds, then send again.",
     ),
     Reason.UNKNOWN: Traits(

@@ -9,6 +9,22 @@ EVENT_ID = "hg-event-id"
 CONTENT_TYPE = "content-type"
 TRACEPARENT = "traceparent"
 
+# What an oversized event became (core/oversize.py). Values are text: numbers in decimal, digests
+# in hexadecimal.
+OVERSIZE = "hg-oversize"  # `key-only`: the record says that its key changed, not to what
+KEY_ONLY = b"key-only"
+DATAREF = "ce_dataref"  # CloudEvents' claim check: where the value is
+VALUE_BYTES = "hg-value-bytes"  # size and SHA-256 of the value that such a record stands for
+VALUE_SHA256 = "hg-value-sha256"
+CHUNK_SET = "hg-chunk-set"
+CHUNK_INDEX = "hg-chunk-index"  # from 0
+CHUNK_COUNT = "hg-chunk-count"
+CHUNK_BYTES = "hg-chunk-bytes"  # of the whole value
+CHUNK_SHA256 = "hg-chunk-sha256"  # of the whole value
+SPLIT = "hg-split"  # `element` or `manifest`
+SPLIT_SET = "hg-split-set"  # the same on a manifest and its elements
+SPLIT_PARENT = "hg-split-parent"  # on an element: the key of its manifest
+
 # Kafka's own worst case: a record batch of one record (61 bytes of batch header), and a record's
 # length, attributes, timestamp and offset deltas, key and value lengths and header count as
 # varints of at most 5 or 10 bytes (org.apache.kafka.common.record.DefaultRecord). Not aiokafka's

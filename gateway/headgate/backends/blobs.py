@@ -1,0 +1,151 @@
+"""The blob store for the event loop: bounded in number, in threads of its own."""
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from headgate.backends.blob_files import FileBlobs
+from headgate.backends.blob_objects import ObjectBlobs
+from headgate.backends.blob_store import Pending, Store
+from headgate.core.blob_names import blob_name
+from headgate.core.event import Refused
+from headgate.core.outcome import Failure, Reason
+
+T = TypeVar("T")
+
+_RETRY_AFTER_S = 5
+_CLOSED = Failure(Reason.DRAINING, "this instance is shutting down", None, 1)
+
+
+class StoredBlob(NamedTuple):
+    """url: for `ce_dataref`.  sha256: hexadecimal."""
+
+    url: str
+    size: int
+    sha256: str
+
+
+def open_store(url: str) -> Store:
+    """The store that `blobs.url` names (checked: `core.blob_names.root_problem`).
+
+    Raises ImportError when it needs a package that is not there.
+    """
+    if url.startswith("s3://"):
+        return ObjectBlobs(url)
+    return FileBlobs(Path(url.removeprefix("file://")))
+
+
+class Blobs:
+    """uploads: how many threads, and so how many uploads at a time; others wait.
+
+    The store is opened by its first use: a bucket that is away must not keep the gateway from
+    starting.
+    """
+
+    def __init__(self, url: str, uploads: int, make: Callable[[str], Store] = open_store) -> None:
+        self._url = url.rstrip("/")
+        self._make = make
+        self._store: Store | None = None
+        self._pool = ThreadPoolExecutor(uploads, thread_name_prefix="blobs")
+        self._uploads = uploads
+        self._streams = 0
+
+    async def put(self, topic: str, value: bytes) -> StoredBlob:
+        """Have the value in the store, durably. Raises Refused (blobs_unavailable)."""
+        return await self.run(self._put, topic, value)
+
+    async def begin(self) -> "BlobStream":
+        """A blob whose content comes in pieces. Raises Refused (overloaded, blobs_unavailable)."""
+        if self._streams >= self._uploads:
+            detail = f"blobs.uploads = {self._uploads} bodies are being stored already"
+            raise Refused(Failure(Reason.OVERLOADED, detail, {"limit": "blobs.uploads"}, 1))
+        self._streams += 1
+        try:
+            return BlobStream(self, self._url, await self.run(self._begin))
+        except BaseException:
+            self._streams -= 1
+            raise
+
+    def close(self) -> None:
+        """Uploads under way end by themselves; nothing waits for them."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def run(self, work: "Callable[..., T]", *arguments: object) -> T:
+        """Blocking work of the store, in one of its threads. Raises Refused."""
+        loop = asyncio.get_running_loop()
+        try:
+            future = loop.run_in_executor(self._pool, self._translated, work, arguments)
+        except RuntimeError:  # the pool is shut down
+            raise Refused(_CLOSED) from None
+        return await future
+
+    def ended(self) -> None:
+        """A stream has ended."""
+        self._streams -= 1
+
+    def _translated(self, work: "Callable[..., T]", arguments: tuple[object, ...]) -> T:
+        try:
+            errors = self._opened().errors
+        except ImportError as error:
+            raise Refused(_unavailable(f"{error}; install headgate[s3]")) from error
+        try:
+            return work(*arguments)
+        except errors as error:
+            raise Refused(_unavailable(repr(error))) from error
+
+    def _opened(self) -> Store:
+        if self._store is None:  # two threads may do it: they are alike
+            self._store = self._make(self._url)
+        return self._store
+
+    def _put(self, topic: str, value: bytes) -> StoredBlob:
+        digest = hashlib.sha256(value).hexdigest()
+        name = blob_name(topic, digest)
+        self._opened().put(name, value)
+        return StoredBlob(f"{self._url}/{name.path}", len(value), digest)
+
+    def _begin(self) -> Pending:
+        return self._opened().begin()
+
+
+class BlobStream:
+    """One blob on its way. End it with `commit` or `abort`, always."""
+
+    def __init__(self, blobs: Blobs, url: str, pending: Pending) -> None:
+        self._blobs = blobs
+        self._url = url
+        self._pending = pending
+        self._sha256 = hashlib.sha256()
+        self.size = 0
+
+    async def write(self, data: bytes) -> None:
+        """Raises Refused (blobs_unavailable)."""
+        self.size += len(data)
+        await self._blobs.run(self._write, data)
+
+    async def commit(self, topic: str) -> StoredBlob:
+        """Give it the name that its content has. Raises Refused (blobs_unavailable)."""
+        name = blob_name(topic, self._sha256.hexdigest())
+        await self._blobs.run(self._pending.commit, name)
+        self._blobs.ended()
+        return StoredBlob(f"{self._url}/{name.path}", self.size, name.digest)
+
+    async def abort(self) -> None:
+        """Leave nothing behind; what cannot be removed now `blobs gc` removes."""
+        self._blobs.ended()
+        try:
+            await self._blobs.run(self._pending.abort)
+        except Refused:
+            return
+
+    def _write(self, data: bytes) -> None:
+        self._sha256.update(data)
+        self._pending.write(data)
+
+
+def _unavailable(why: str) -> Failure:
+    detail = f"the blob store does not take the value: {why}; nothing was published"
+    return Failure(Reason.BLOBS_UNAVAILABLE, detail, None, _RETRY_AFTER_S)

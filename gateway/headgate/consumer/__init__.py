@@ -1,0 +1,1 @@
+"""The library for consumers: ownership of partitions."""

@@ -1,0 +1,169 @@
+"""Puts chunked events together again (the oversize ladder's `chunk`).
+
+Give it every record that is read, in the order of each partition. It hands back what is whole:
+ordinary records as they are, and a chunked event when its last chunk is here. Commit `low_water`,
+never the position: it stays before the first chunk of whatever is incomplete, so that a consumer
+that starts again reads those sets from their beginning. What was complete behind such a set comes
+once more then (at-least-once, as everywhere in Kafka; `hg-event-id` tells repeats).
+
+    consumer = AIOKafkaConsumer("documents", group_id="archive", enable_auto_commit=False, ...)
+    await consumer.start()
+    assembler = Assembler()
+    claims = ClaimChecks("file:///var/lib/headgate/blobs")
+    while True:
+        for tp, records in (await consumer.getmany(timeout_ms=1000)).items():
+            for record in records:
+                event = assembler.add(record)
+                if event is not None:
+                    handle(event.key, await claims.value(event))
+        await consumer.commit(assembler.committable())
+
+When a partition is revoked call `assembler.revoked(topic, partition)` before anything is read from
+its next owner. The README has the whole program, and a test runs it.
+
+A set that stays incomplete (the gateway died between two chunks; the producer's retry is another
+set) is given up after `Bounds.max_age_s` or `Bounds.max_gap` offsets, counted in `dropped`, and
+logged: the event either was answered with an error, or comes again in whole.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from headgate.core.chunk_sets import DEFAULT_BOUNDS, Bounds, Chunk, ChunkSets, Dropped
+from headgate.core.chunks import BadChunkError, read_head
+from headgate.core.record import PRODUCER
+
+__all__ = ["Assembler", "Bounds", "Dropped", "Event", "ReadRecord"]
+
+log = logging.getLogger(__name__)
+
+_CHUNK_PREFIX = "hg-chunk-"
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+class ReadRecord(Protocol):
+    """A record as aiokafka and kafka-python hand it out (`ConsumerRecord`)."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def headers(self) -> Any: ...
+    @property
+    def timestamp(self) -> int: ...
+
+
+class Event(NamedTuple):
+    """A whole event.
+
+    offset: of the record, or of the chunk that made it whole.  timestamp: ms since 1970.
+    headers: without those of the chunks.  records: how many it was in Kafka.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp: int
+    records: int = 1
+
+    def header(self, name: str) -> bytes | None:
+        """The last header of that name."""
+        return dict(self.headers).get(name)
+
+
+class Assembler:
+    """See the module. bounds: of all incomplete sets; clock: seconds that only go forward.
+
+    Not safe for use from several threads.
+    """
+
+    def __init__(
+        self, bounds: Bounds = DEFAULT_BOUNDS, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._sets = ChunkSets(bounds)
+        self._clock = clock
+        self._places: set[tuple[str, int]] = set()
+        self._bad = 0
+        self._reported: dict[Dropped, int] = {}
+
+    @property
+    def dropped(self) -> Mapping[str, int]:
+        """Sets given up, by reason, and `malformed` chunks that were skipped."""
+        malformed = {"malformed": self._bad} if self._bad else {}
+        return {str(why): count for why, count in self._sets.dropped.items()} | malformed
+
+    @property
+    def incomplete(self) -> int:
+        """Sets of which chunks lack."""
+        return len(self._sets)
+
+    @property
+    def bytes(self) -> int:
+        """Held by incomplete sets."""
+        return self._sets.bytes
+
+    def add(self, record: ReadRecord) -> Event | None:
+        """Take the next record of its partition; the event if it is whole with it."""
+        now_s = self._clock()
+        place = (record.topic, record.partition)
+        self._places.add(place)
+        self._sets.passed(place, record.offset, now_s)
+        try:
+            head = read_head(record.headers)
+        except BadChunkError as error:
+            self._bad += 1
+            log.warning("%s-%s, offset %s is skipped: %s", *place, record.offset, error)
+            return None
+        if head is None:
+            self._report()
+            return _event(record, record.value, record.headers, 1)
+        owner = dict(record.headers).get(PRODUCER) or b""
+        chunk = Chunk(place, record.offset, record.key, head, record.value, owner)
+        complete = self._sets.add(chunk, now_s)
+        self._report()
+        if complete is None:
+            return None
+        headers = [each for each in record.headers if not each[0].startswith(_CHUNK_PREFIX)]
+        return _event(record, complete.value, headers, head.total)
+
+    def low_water(self, topic: str, partition: int) -> int | None:
+        """The offset that may be committed; None where nothing was read."""
+        self._sets.expire(self._clock())
+        self._report()
+        return self._sets.low_water((topic, partition))
+
+    def committable(self) -> dict[Any, int]:
+        """What `AIOKafkaConsumer.commit` takes: the low-water mark of every partition read."""
+        from aiokafka import TopicPartition  # the pure parts are of use without it
+
+        marks = {place: self.low_water(*place) for place in self._places}
+        return {TopicPartition(*place): mark for place, mark in marks.items() if mark is not None}
+
+    def revoked(self, topic: str, partition: int) -> None:
+        """The partition has another owner: its incomplete sets are his."""
+        self._places.discard((topic, partition))
+        self._sets.forget((topic, partition))
+
+    def _report(self) -> None:
+        for why, count in self._sets.dropped.items():
+            if count > self._reported.get(why, 0):
+                self._reported[why] = count
+                log.warning("an incomplete set of chunks is given up: %s (%d so far)", why, count)
+
+
+def _event(record: ReadRecord, value: "bytes | None", headers: Headers, records: int) -> Event:
+    place = (record.topic, record.partition, record.offset)
+    return Event(*place, record.key, value, headers, record.timestamp, records)

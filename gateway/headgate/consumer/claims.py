@@ -1,0 +1,100 @@
+"""Resolves claim checks: records whose value lies in a blob store (the ladder's `claim-check`).
+
+Such a record has an empty value, `ce_dataref` with the blob's URL, and `hg-value-bytes` and
+`hg-value-sha256` with what must be found there.
+
+    claims = ClaimChecks("s3://bucket/prefix")
+    value = await claims.value(event)       # of any event: others give their own value
+
+Only URLs below the roots given here are read: a header must not make a consumer read any file or
+ask any host. `ce_dataref` without `hg-value-sha256` is a producer's own CloudEvents attribute and
+is left alone.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from typing import Any, BinaryIO, Protocol
+
+import fsspec
+
+from headgate.core.blob_names import is_below
+from headgate.core.record import DATAREF, VALUE_BYTES, VALUE_SHA256
+
+__all__ = ["ClaimChecks", "ClaimError"]
+
+_STEP_BYTES = 1024 * 1024
+
+
+class ClaimError(Exception):
+    """The blob is not there, not readable, or not what the record says it is."""
+
+
+class WithHeaders(Protocol):
+    """A record of any client, or an `assembler.Event`."""
+
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def headers(self) -> Any: ...
+
+
+class ClaimChecks:
+    """roots: the `[blobs] url` of the gateways.  most_bytes: of one value in memory."""
+
+    def __init__(self, *roots: str, most_bytes: int = 256 * 1024 * 1024) -> None:
+        self._roots = roots
+        self._most_bytes = most_bytes
+
+    async def value(self, event: WithHeaders) -> bytes | None:
+        """The event's value, fetched and checked if it is a claim check. Raises ClaimError."""
+        claim = _claim(event.headers)
+        if claim is None:
+            return event.value
+        url, size, digest = self._allowed(*claim)
+        if size > self._most_bytes:
+            raise ClaimError(f"{url} has {size} bytes, more than most_bytes; use `copy`")
+        parts: list[bytes] = []
+        await asyncio.to_thread(_read, url, size, digest, parts.append)
+        return b"".join(parts)
+
+    async def copy(self, event: WithHeaders, into: BinaryIO) -> int:
+        """Write the value to a file, 1 MiB at a time; its bytes. Raises ClaimError (what was
+        written until then is worth nothing)."""
+        claim = _claim(event.headers)
+        if claim is None:
+            return into.write(event.value or b"")
+        url, size, digest = self._allowed(*claim)
+        await asyncio.to_thread(_read, url, size, digest, into.write)
+        return size
+
+    def _allowed(self, url: str, size: int, digest: str) -> tuple[str, int, str]:
+        if not any(is_below(url, root) for root in self._roots):
+            raise ClaimError(f"{url!r} lies below none of {', '.join(self._roots)}")
+        return url, size, digest
+
+
+def _claim(headers: Sequence[tuple[str, bytes | None]]) -> tuple[str, int, str] | None:
+    found = {name: (value or b"").decode("utf-8", "replace") for name, value in headers}
+    if DATAREF not in found or VALUE_SHA256 not in found:
+        return None
+    try:
+        return found[DATAREF], int(found.get(VALUE_BYTES, "")), found[VALUE_SHA256]
+    except ValueError:
+        raise ClaimError(f"{VALUE_BYTES} is missing or no number") from None
+
+
+def _read(url: str, size: int, digest: str, take: Any) -> None:
+    sha256, seen = hashlib.sha256(), 0
+    try:
+        with fsspec.open(url, "rb") as blob:
+            while step := blob.read(_STEP_BYTES):
+                seen += len(step)
+                if seen > size:
+                    break
+                sha256.update(step)
+                take(step)
+    except (OSError, ImportError, ValueError) as error:
+        raise ClaimError(f"{url} cannot be read: {error!r}") from error
+    if seen != size or sha256.hexdigest() != digest:
+        raise ClaimError(f"{url} is not the value that the record stands for")
