@@ -52,7 +52,7 @@ ALLOWED = {
 # Where a foreign package may be imported; any other room of the table knows nothing of it.
 FOREIGN = {
     "core": {"msgspec", "orjson"},
-    "backends": {"aiokafka", "redis", "hiredis", "fsspec", "botocore"},
+    "backends": {"aiokafka", "redis", "hiredis", "fsspec", "botocore", "backports", "compression"},
     "consumer": {"aiokafka", "fsspec"},
     "check": {"aiokafka", "redis"},
     "edge": {"aiohttp", "backports", "compression", "orjson"},
