@@ -4,13 +4,16 @@ from typing import NamedTuple
 
 from headgate.core.outcome import Failure
 
+SPREAD = -1  # as a partition: any one where there is no key, whatever the topic says of keyless
+
 
 class RawEvent(NamedTuple):
     """One decoded event.
 
     value: the exact bytes for Kafka; None is a tombstone.  document: the JSON text in which the
     topic's key pointers look, or None (opaque bytes).  key: a key given outside the document.
-    headers: record headers that belong to this event alone.
+    headers: record headers that belong to this event alone.  partition: the one that the client
+    chose, or SPREAD; None is the topic's rule.
     """
 
     value: bytes | None
@@ -20,6 +23,7 @@ class RawEvent(NamedTuple):
     timestamp_ms: int | None = None
     content_type: bytes | None = None
     headers: tuple[tuple[str, bytes], ...] = ()
+    partition: int | None = None
 
 
 class Decoded(NamedTuple):

@@ -26,6 +26,7 @@ class Reason(StrEnum):
     FORBIDDEN = "forbidden"
     NOT_FOUND = "not_found"
     UNKNOWN_TOPIC = "unknown_topic"
+    UNKNOWN_PARTITION = "unknown_partition"
     METHOD_NOT_ALLOWED = "method_not_allowed"
     REQUEST_TIMEOUT = "request_timeout"
     TOO_LARGE = "too_large"
@@ -94,6 +95,13 @@ TRAITS: Mapping[Reason, Traits] = {
         "INFO",
         "Unknown topic",
         "Check the name; a topic must match the configuration and exist in Kafka.",
+    ),
+    Reason.UNKNOWN_PARTITION: Traits(
+        404,
+        False,
+        "INFO",
+        "Unknown partition",
+        "Let the key choose the partition, or send one that the topic has.",
     ),
     Reason.METHOD_NOT_ALLOWED: Traits(
         405, False, "INFO", "Method not allowed", "Use one of the methods in the Allow header."

@@ -54,8 +54,12 @@ def problem(failure: Failure, request_id: str, extra: dict[str, Any] | None = No
         **(failure.figures or {}),
         **(extra or {}),
     }
-    headers = (*_retry_after([failure]), *_rate_limit(failure), *_challenge(failure))
-    return Reply(traits.status, PROBLEM, headers, orjson.dumps(document))
+    return Reply(traits.status, PROBLEM, advice_headers(failure), orjson.dumps(document))
+
+
+def advice_headers(failure: Failure) -> tuple[tuple[str, str], ...]:
+    """The headers that say when and how to try again."""
+    return (*retry_after([failure]), *_rate_limit(failure), *_challenge(failure))
 
 
 def _rate_limit(failure: Failure) -> tuple[tuple[str, str], ...]:
@@ -76,7 +80,8 @@ def _challenge(failure: Failure) -> tuple[tuple[str, str], ...]:
     return (("WWW-Authenticate", 'Bearer realm="headgate"'),)
 
 
-def _retry_after(failures: Sequence[Failure]) -> tuple[tuple[str, str], ...]:
+def retry_after(failures: Sequence[Failure]) -> tuple[tuple[str, str], ...]:
+    """The longest wait that any of them asks for."""
     waits = [failure.retry_after_s for failure in failures if failure.retry_after_s is not None]
     return (("Retry-After", str(max(waits))),) if waits else ()
 
@@ -139,7 +144,7 @@ def _batch(topic: str, outcomes: Sequence[Outcome], minimal: bool) -> Reply:
         elif not minimal:
             shown.append(_shown(topic, outcome))
     body = orjson.dumps({"summary": summary, "outcomes": shown})
-    return Reply(_batch_status(len(outcomes), failures), JSON, _retry_after(failures), body)
+    return Reply(_batch_status(len(outcomes), failures), JSON, retry_after(failures), body)
 
 
 def _batch_status(events: int, failures: Sequence[Failure]) -> int:

@@ -1,0 +1,111 @@
+"""Confluent REST v2, the producing half: a request's records, and the answer with their offsets.
+
+Source: confluentinc/kafka-rest, `resources/v2/ProduceToTopicAction.java` and
+`entities/v2/ProduceResponse.java`. `headers` and `timestamp` of a record are the Strimzi Kafka
+Bridge's (`src/main/resources/openapi.json`), which speaks the same paths and types.
+"""
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Annotated
+
+import msgspec
+import orjson
+
+from headgate.core.confluent import JsonKeys, base64_bytes, json_key, record_code_of, record_headers
+from headgate.core.event import SPREAD, RawEvent, Refused
+from headgate.core.jsontext import elements, is_crowd, malformed
+from headgate.core.outcome import Failure, Outcome, Reason
+from headgate.core.reply import Reply, retry_after
+from headgate.core.structs import ABSENT, StructReader
+
+TYPE = "application/vnd.kafka.v2+json"
+_JSON = b"application/json"
+
+
+class Format(Enum):
+    """How keys and values are written into the request's JSON."""
+
+    JSON = "application/vnd.kafka.json.v2+json"
+    BINARY = "application/vnd.kafka.binary.v2+json"
+
+
+class _Header(msgspec.Struct, forbid_unknown_fields=True):
+    key: str
+    value: str | None = None
+
+
+class _Record(msgspec.Struct, forbid_unknown_fields=True):
+    key: msgspec.Raw = ABSENT
+    value: msgspec.Raw = ABSENT
+    partition: Annotated[int, msgspec.Meta(ge=0, lt=2**31)] | None = None
+    timestamp: Annotated[int, msgspec.Meta(ge=0, lt=10**15)] | None = None
+    headers: list[_Header] | None = None
+
+
+class _Request(msgspec.Struct, forbid_unknown_fields=True):
+    records: msgspec.Raw
+    key_schema: msgspec.Raw = ABSENT
+    key_schema_id: msgspec.Raw = ABSENT
+    value_schema: msgspec.Raw = ABSENT
+    value_schema_id: msgspec.Raw = ABSENT
+
+
+_request = StructReader(_Request, "the request")
+_record = StructReader(_Record, "a record")
+
+
+def format_of(content_type: bytes) -> Format | None:
+    """The format that a Content-Type names, None for any other."""
+    media_type = content_type.partition(b";")[0].strip().lower().decode("latin-1")
+    return next((one for one in Format if one.value == media_type), None)
+
+
+def read_records(
+    body: bytes, form: Format, keys: JsonKeys, partition: int | None, most: int
+) -> list[RawEvent]:
+    """The records of a request; one that is wrong refuses the request, as it does there.
+
+    partition: of the path; a record's own goes before it.  most: events that the caller takes.
+    Raises Refused.
+    """
+    records = bytes(_request.read(body).records)
+    if records[:1] != b"[":
+        raise Refused(malformed("the request: `records` is not an array"))
+    if is_crowd(records, most):
+        detail = f"more than http.batch_max_events = {most} records in one request"
+        raise Refused(Failure(Reason.TOO_MANY_EVENTS, detail, {"limit": most}))
+    return [_event(_record.read(text), form, keys, partition) for text in elements(records)]
+
+
+def _event(record: _Record, form: Format, keys: JsonKeys, partition: int | None) -> RawEvent:
+    key, value = bytes(record.key) or b"null", bytes(record.value) or b"null"
+    headers = [(one.key, one.value) for one in record.headers or ()]
+    own = record.partition if record.partition is not None else partition
+    is_document = form is Format.JSON and value != b"null"
+    return RawEvent(
+        value=value if is_document else base64_bytes(value, "a record's value"),
+        document=value if is_document else None,
+        key=json_key(key, keys) if form is Format.JSON else base64_bytes(key, "a record's key"),
+        timestamp_ms=record.timestamp,
+        content_type=_JSON if is_document else None,
+        headers=record_headers(headers),
+        partition=SPREAD if own is None else own,
+    )
+
+
+def produced(outcomes: Sequence[Outcome]) -> Reply:
+    """The answer: 200 and an entry for each record in its place, also where records failed."""
+    entries = [_entry(outcome) for outcome in outcomes]
+    page = {"offsets": entries, "key_schema_id": None, "value_schema_id": None}
+    failures = [outcome.failure for outcome in outcomes if outcome.failure is not None]
+    return Reply(200, TYPE, retry_after(failures), orjson.dumps(page))
+
+
+def _entry(outcome: Outcome) -> dict[str, int | str | None]:
+    failure = outcome.failure
+    if failure is None:
+        found = {"partition": outcome.partition, "offset": outcome.offset}
+        return {**found, "error_code": None, "error": None}
+    code = record_code_of(failure)
+    return {"partition": None, "offset": None, "error_code": code, "error": failure.detail}
