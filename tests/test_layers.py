@@ -20,6 +20,13 @@ ALLOWED = {
     "core": {"core"},
     "backends": {"backends", "core"},
     "suppression": {"suppression", "core", "backends.base", "backends.suppression_store"},
+    "identity": {
+        "identity",
+        "core",
+        "backends.identity_store",
+        "backends.suppression_store",
+        "ticket",
+    },
     "config": {"config", "core"},
     "stats": {"stats", "core", "metrics"},
     "metrics": {"core"},
@@ -64,7 +71,7 @@ FOREIGN = {
 # Inside core: who reads and writes JSON, and what Spark's executors import without a dependency.
 JSON_MODULES = {"core.canonical", "core.cloudevents", "core.jsontext", "core.reply", "core.decode",
                 "core.weigh", "core.split", "core.envelope", "core.structs", "core.confluent",
-                "core.confluent_v2", "core.confluent_v3"}  # fmt: skip
+                "core.confluent_v2", "core.confluent_v3", "core.remembered"}  # fmt: skip
 ALONE = {"core.keys", "core.record", "core.segments"}
 # Time, randomness, the environment and the world are arguments of the core.
 WORLDLY = {"asyncio", "os", "pathlib", "random", "secrets", "socket", "subprocess", "threading",

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from headgate.core.attempt import Attempt
 from headgate.core.outcome import Failure, Name, Outcome, Reason
 from headgate.core.publish import Publish
 
@@ -11,10 +12,12 @@ class Ticket:
 
     outcomes: in request order, None while open.  publishes: those that left ingest, for the
     deadline.  sizes: value bytes of each event, for the metrics.  waiter: told when all ended.
+    attempt: what of it was claimed in Redis, None where nothing was.
     """
 
     __slots__ = (
         "arrived",
+        "attempt",
         "body_bytes",
         "done",
         "is_batch",
@@ -46,6 +49,7 @@ class Ticket:
         self.open_publishes = 0
         self.done = False
         self.waiter: Callable[[Ticket], None] | None = None
+        self.attempt: Attempt | None = None
         self.weighing: list[tuple[int, bytes]] | None = None
 
     def expect(self, events: int) -> None:

@@ -100,7 +100,7 @@ async def compare(url: str, calls: list) -> None:  # type: ignore[type-arg]
 
 
 async def _stored(store: RedisStore, name: bytes) -> tuple[bytes | None, int]:
-    connection = store._connection
+    connection = store._redis.connection
     assert connection is not None
     await connection.send_command("GET", name)
     value = await connection.read_response()

@@ -113,6 +113,7 @@ def _binary(content: bytes, attributes: Mapping[str, str]) -> RawEvent:
             for name, value in attributes.items()
             if name != "datacontenttype"
         ),
+        source=attributes["source"],
     )
 
 

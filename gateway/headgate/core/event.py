@@ -13,7 +13,7 @@ class RawEvent(NamedTuple):
     value: the exact bytes for Kafka; None is a tombstone.  document: the JSON text in which the
     topic's key pointers look, or None (opaque bytes).  key: a key given outside the document.
     headers: record headers that belong to this event alone.  partition: the one that the client
-    chose, or SPREAD; None is the topic's rule.
+    chose, or SPREAD; None is the topic's rule.  source: of a CloudEvent.
     """
 
     value: bytes | None
@@ -24,6 +24,7 @@ class RawEvent(NamedTuple):
     content_type: bytes | None = None
     headers: tuple[tuple[str, bytes], ...] = ()
     partition: int | None = None
+    source: str | None = None
 
 
 class Decoded(NamedTuple):

@@ -14,6 +14,7 @@ class Name(StrEnum):
 
     PUBLISHED = "published"
     UNCHANGED = "unchanged"
+    DUPLICATE = "duplicate"
     REJECTED = "rejected"
     UNKNOWN = "unknown"
 
@@ -29,8 +30,10 @@ class Reason(StrEnum):
     UNKNOWN_PARTITION = "unknown_partition"
     METHOD_NOT_ALLOWED = "method_not_allowed"
     REQUEST_TIMEOUT = "request_timeout"
+    IDEMPOTENCY_CONFLICT = "idempotency_conflict"
     TOO_LARGE = "too_large"
     UNSUPPORTED_ENCODING = "unsupported_encoding"
+    IDEMPOTENCY_MISMATCH = "idempotency_mismatch"
     MISSING_KEY = "missing_key"
     INVALID_KEY = "invalid_key"
     TIMESTAMP_OUT_OF_RANGE = "timestamp_out_of_range"
@@ -113,6 +116,13 @@ TRAITS: Mapping[Reason, Traits] = {
         "The request did not arrive in time",
         "Send the whole body at once; then try again.",
     ),
+    Reason.IDEMPOTENCY_CONFLICT: Traits(
+        409,
+        True,
+        "INFO",
+        "The same request or event is under way",
+        "Wait for Retry-After seconds, then send it again: it is answered as the first one ended.",
+    ),
     Reason.TOO_LARGE: Traits(
         413,
         False,
@@ -126,6 +136,13 @@ TRAITS: Mapping[Reason, Traits] = {
         "INFO",
         "Unsupported content encoding",
         "Use gzip, deflate, zstd or no Content-Encoding.",
+    ),
+    Reason.IDEMPOTENCY_MISMATCH: Traits(
+        422,
+        False,
+        "INFO",
+        "Known identity, other content",
+        "Use a new Idempotency-Key or event id for a new request or event.",
     ),
     Reason.MISSING_KEY: Traits(
         422,

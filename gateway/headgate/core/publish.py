@@ -34,6 +34,7 @@ class Publish:
     floor: the key's highest offset when it was reserved.
     blind: it goes to Kafka without a reservation.  dropped: its deadline passed before it was
     handed over, so no lane may hand it over any more.
+    source: of a CloudEvent whose id is event_id.
     followers: equal events of the same key that take this one's outcome.  leader: whose outcome
     this one takes.
     """
@@ -53,6 +54,7 @@ class Publish:
     followers: "list[Publish] | None" = None
     leader: "Publish | None" = None
     common: Any = None
+    source: str | None = None
 
     def __init__(
         self, record: Record, size: int, ticket: Any, index: int, event_id: str | None

@@ -21,7 +21,7 @@ class Reply(NamedTuple):
     body: bytes
 
 
-_ENDED_WELL = {Name.PUBLISHED: 201, Name.UNCHANGED: 200}
+_ENDED_WELL = {Name.PUBLISHED: 201, Name.UNCHANGED: 200, Name.DUPLICATE: 200}
 
 
 def reply(

@@ -1,0 +1,42 @@
+"""Options of request identity, and who counts what it could not do."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from headgate.core.outcome import Failure, Reason
+
+NO_REDIS = Failure(
+    Reason.REDIS_UNAVAILABLE,
+    "Redis is not available, and without it this topic publishes nothing",
+    retry_after_s=1,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdentityOptions:
+    """Spans in ms.
+
+    prefix: of every name in Redis (redis.namespace).  key_ms: how long what was done under an
+    Idempotency-Key is remembered.  claim_ms: how long the claim of a process that died stands;
+    living ones renew theirs.
+    most_steps, most_bytes: of one call. Redis runs nothing else meanwhile, and digesting the
+    events of a call holds up the event loop.
+    most_pending, most_pending_bytes: ends of attempts that are kept while Redis is away.
+    """
+
+    prefix: str = "headgate"
+    key_ms: float = 86_400_000.0
+    claim_ms: float = 15_000.0
+    most_steps: int = 250
+    most_bytes: int = 1_048_576
+    most_pending: int = 50_000
+    most_pending_bytes: int = 33_554_432
+
+
+class IdentityMeter(Protocol):
+    """Counts what went past identity (headgate_identity_bypassed_total)."""
+
+    def identity_bypassed(self, reason: str, count: int) -> None:
+        """reason: not_configured, redis_error, redis_timeout, breaker_open, internal; backlog
+        for ends that were not remembered."""
+        ...
