@@ -39,7 +39,9 @@ ALLOWED = {
     "ingest": {"core", "backends.base", "routes", "ticket", "endings"},
     "deadlines": {"ticket"},
     "quotas": {"core", "config.settings"},
-    "weigher": {"core"},
+    "aside": set(),
+    "weigher": {"core", "aside"},
+    "examining": {"core", "aside", "in_order"},
     "edge": {
         "edge",
         "core",
@@ -58,9 +60,9 @@ ALLOWED = {
 }
 # Where a foreign package may be imported; any other room of the table knows nothing of it.
 FOREIGN = {
-    "core": {"msgspec", "orjson"},
     "backends": {"aiokafka", "redis", "hiredis", "fsspec", "botocore", "backports", "compression"},
     "consumer": {"aiokafka", "fsspec"},
+    "core": {"jsonschema_rs", "msgspec", "orjson"},
     "check": {"aiokafka", "redis"},
     "edge": {"aiohttp", "backports", "compression", "orjson"},
     "stats": {"datasketches", "msgspec", "numpy", "prometheus_client"},
@@ -71,7 +73,7 @@ FOREIGN = {
 # Inside core: who reads and writes JSON, and what Spark's executors import without a dependency.
 JSON_MODULES = {"core.canonical", "core.cloudevents", "core.jsontext", "core.reply", "core.decode",
                 "core.weigh", "core.split", "core.envelope", "core.structs", "core.confluent",
-                "core.confluent_v2", "core.confluent_v3", "core.remembered"}  # fmt: skip
+                "core.confluent_v2", "core.confluent_v3", "core.remembered", "core.schema"}  # fmt: skip
 ALONE = {"core.keys", "core.record", "core.segments"}
 # Time, randomness, the environment and the world are arguments of the core.
 WORLDLY = {"asyncio", "os", "pathlib", "random", "secrets", "socket", "subprocess", "threading",

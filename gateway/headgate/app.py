@@ -10,6 +10,7 @@ from typing import Any
 
 from aiohttp import web
 
+from headgate.aside import Aside
 from headgate.backends.lanes import KafkaLanes
 from headgate.backends.redis import RedisStore
 from headgate.backends.topics import KafkaTopics
@@ -53,7 +54,7 @@ class Worker:
         self._others = others
         self._ids = EventIds(os.urandom(6))
         self._request_ids = RequestIds(os.urandom(6))
-        self._weigher = PoolWeigher(end_with_parent)
+        self._aside = Aside(end_with_parent)
         self._exit = AsyncExitStack()
         ingest_tier = {name: one for name, one in settings.clusters.items() if one.tier == "ingest"}
         options = {name: cluster_options(one) for name, one in ingest_tier.items()}
@@ -115,7 +116,7 @@ class Worker:
         if self.suppressor is not None:
             await self.suppressor.start()
             self._exit.push_async_callback(self.suppressor.close)
-        self._exit.callback(self._weigher.close)
+        self._exit.callback(self._aside.close)
         self.meter.watch(self.lanes.depths, self._in_flight)
         loop = asyncio.get_running_loop()
         http = self.settings.http
@@ -127,7 +128,7 @@ class Worker:
             self._authenticator(),
             self.admission,
             deadlines,
-            self._weigher,
+            PoolWeigher(self._aside),
             self.meter,
             self._request_ids,
             http.body_max_bytes,

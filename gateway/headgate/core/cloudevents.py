@@ -16,6 +16,7 @@ import msgspec
 
 from headgate.core.event import RawEvent, Refused
 from headgate.core.jsontext import elements, malformed, members
+from headgate.core.media_type import is_json
 from headgate.core.outcome import Failure, Reason
 
 _REQUIRED = ("id", "source", "specversion", "type")
@@ -150,10 +151,7 @@ def _content(data: bytes | None, encoded: str | None, attributes: Mapping[str, s
 
 
 def _is_json(content_type: str | None) -> bool:
-    if content_type is None:
-        return True
-    media_type = content_type.partition(";")[0].strip().lower()
-    return media_type in ("application/json", "text/json") or media_type.endswith("+json")
+    return content_type is None or is_json(content_type)
 
 
 def _check(attributes: Mapping[str, str]) -> None:

@@ -14,13 +14,15 @@ class Digester:
     """Digests values of one policy.
 
     fingerprint: of the policy, up to 64 bytes; it is the hash's key, so digests made under
-    different policies never meet.
+    different policies never meet.  kind: 5 bytes; what is digested under different kinds (bytes as
+    sent, canonical forms) never meets either.
     """
 
-    __slots__ = ("_key", "_states")
+    __slots__ = ("_key", "_kind", "_states")
 
-    def __init__(self, fingerprint: bytes) -> None:
+    def __init__(self, fingerprint: bytes, kind: bytes = b"value") -> None:
         self._key = fingerprint
+        self._kind = kind
         self._states: dict[bytes | None, blake2b] = {}
 
     def digest(self, value: bytes | None, content_type: bytes | None = None) -> bytes:
@@ -35,7 +37,7 @@ class Digester:
     def _prepare(self, content_type: bytes | None) -> blake2b:
         # The length before the type: no type and value together can equal another pair.
         name = content_type or b""
-        prefix = b"value" + len(name).to_bytes(4, "big") + name
+        prefix = self._kind + len(name).to_bytes(4, "big") + name
         state = blake2b(prefix, digest_size=_BYTES, key=self._key)
         if len(self._states) >= _MOST_TYPES:
             self._states.clear()

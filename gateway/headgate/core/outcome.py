@@ -36,6 +36,7 @@ class Reason(StrEnum):
     IDEMPOTENCY_MISMATCH = "idempotency_mismatch"
     MISSING_KEY = "missing_key"
     INVALID_KEY = "invalid_key"
+    SCHEMA_VIOLATION = "schema_violation"
     TIMESTAMP_OUT_OF_RANGE = "timestamp_out_of_range"
     TOO_MANY_EVENTS = "too_many_events"
     QUOTA_EXCEEDED = "quota_exceeded"
@@ -153,6 +154,13 @@ TRAITS: Mapping[Reason, Traits] = {
     ),
     Reason.INVALID_KEY: Traits(
         422, False, "INFO", "The key cannot be used", "A key is a string, an integer or a boolean."
+    ),
+    Reason.SCHEMA_VIOLATION: Traits(
+        422,
+        False,
+        "INFO",
+        "The event does not fit the topic's schema",
+        "Change what `violations` names; each has the JSON Pointer of the place.",
     ),
     Reason.TIMESTAMP_OUT_OF_RANGE: Traits(
         422,
