@@ -73,7 +73,8 @@ FOREIGN = {
 # Inside core: who reads and writes JSON, and what Spark's executors import without a dependency.
 JSON_MODULES = {"core.canonical", "core.cloudevents", "core.jsontext", "core.reply", "core.decode",
                 "core.weigh", "core.split", "core.envelope", "core.structs", "core.confluent",
-                "core.confluent_v2", "core.confluent_v3", "core.remembered", "core.schema"}  # fmt: skip
+                "core.confluent_v2", "core.confluent_v3", "core.remembered",
+                "core.schema"}  # fmt: skip
 ALONE = {"core.keys", "core.record", "core.segments"}
 # Time, randomness, the environment and the world are arguments of the core.
 WORLDLY = {"asyncio", "os", "pathlib", "random", "secrets", "socket", "subprocess", "threading",
