@@ -12,7 +12,11 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check
 # Two at a time: a test with brokers of its own keeps a core busy.
 PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 
-.PHONY: help setup run test test-full check lint bench
+# What the compiled modules are checked with: everything that reaches them in memory.
+COMPILED_TESTS := tests/unit tests/app
+CC ?= cc
+
+.PHONY: help setup run test test-full test-compiled check lint bench compiled
 
 help: ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -40,9 +44,21 @@ run: setup ## start Kafka, Redis and the gateway with sample traffic
 
 test: setup lint ## every kind of test, scenarios scaled down
 	$(PYTEST) -m "not full" $(ARGS)
+	@if command -v $(CC) >/dev/null; then $(MAKE) --no-print-directory test-compiled; \
+	  else echo 'test: no C compiler (Debian: apt-get install gcc libc6-dev): the compiled modules were not tested'; fi
 
 test-full: setup lint ## the full figures of the issues
 	$(PYTEST) --timeout 3600 $(ARGS)
+
+compiled: build/compiled/.done ## the hot path as C extensions in build/compiled (needs a C compiler)
+
+build/compiled/.done: setup.py pyproject.toml $(shell find gateway -name '*.py' -o -name '*.lua') | setup
+	rm -rf build/compiled build/mypyc build/lib* build/temp* build/bdist*
+	HEADGATE_COMPILE=1 $(PIP) --quiet --no-deps --no-build-isolation --target build/compiled .
+	@touch $@
+
+test-compiled: compiled ## the tests in memory, on the compiled modules
+	EXPECT_COMPILED=1 PYTHONPATH=build/compiled $(PYTEST) -m "not full" $(COMPILED_TESTS)
 
 check: setup lint ## format, lint, types and unit tests: under a minute
 	$(PYTEST) tests/unit $(ARGS)
@@ -52,5 +68,5 @@ lint:
 	$(BIN)/ruff check --no-cache .
 	$(BIN)/mypy
 
-bench: setup ## speed and memory against the yardstick
-	$(BIN)/python loadtest/run.py $(or $(ARGS),pairs)
+bench: compiled ## speed and memory against the yardstick
+	PYTHONPATH=build/compiled $(BIN)/python loadtest/run.py $(or $(ARGS),pairs)

@@ -74,7 +74,7 @@ class Process:
 
     def __init__(self, world: World, options: SuppressOptions | None = None) -> None:
         self.world = world
-        self.outcomes: dict[int, str] = {}
+        self.outcomes: dict[Publish, str] = {}  # not by id(): those are used again
         self.lane: list[Publish] = []
         self.bypassed_count = 0
         self._on_its_way: tuple[Flight, Call, Reply] | None = None
@@ -110,11 +110,11 @@ class Process:
     def _end(self, publish: Publish, outcome: str) -> None:
         publish.stage = Stage.ENDED
         for one in (publish, *(publish.followers or ())):
-            self.outcomes[id(one)] = outcome
+            self.outcomes[one] = outcome
         publish.followers = None
 
     def outcome(self, publish: Publish) -> str | None:
-        return self.outcomes.get(id(publish))
+        return self.outcomes.get(publish)
 
     # ---- steps
 

@@ -14,8 +14,8 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
-from headgate.core.event import RawEvent, Refused
-from headgate.core.jsontext import elements, malformed, members
+from headgate.core.event import RawEvent, Refused, malformed
+from headgate.core.jsontext import elements, members
 from headgate.core.media_type import is_json
 from headgate.core.outcome import Failure, Reason
 

@@ -6,8 +6,7 @@ valid JSON is its reader's business. Linear in the bytes, however they are split
 
 import re
 
-from headgate.core.event import Refused
-from headgate.core.jsontext import malformed
+from headgate.core.event import Refused, malformed
 from headgate.core.outcome import Failure, Reason
 
 _BLANKS = re.compile(rb"[ \t\r\n]*")

@@ -13,8 +13,7 @@ from typing import Literal
 import msgspec
 import orjson
 
-from headgate.core.event import Refused
-from headgate.core.jsontext import malformed
+from headgate.core.event import Refused, malformed
 from headgate.core.outcome import TRAITS, Failure, Reason
 from headgate.core.record import RESERVED_PREFIX
 from headgate.core.reply import Reply, advice_headers

@@ -13,8 +13,8 @@ import msgspec
 import orjson
 
 from headgate.core.confluent import JsonKeys, base64_bytes, json_key, record_code_of, record_headers
-from headgate.core.event import SPREAD, RawEvent, Refused
-from headgate.core.jsontext import elements, is_crowd, malformed
+from headgate.core.event import SPREAD, RawEvent, Refused, malformed
+from headgate.core.jsontext import elements, is_crowd
 from headgate.core.outcome import Failure, Outcome, Reason
 from headgate.core.reply import Reply, retry_after
 from headgate.core.structs import ABSENT, StructReader

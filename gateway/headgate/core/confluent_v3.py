@@ -12,8 +12,7 @@ import orjson
 
 from headgate.core.cloudevents import time_ms
 from headgate.core.confluent import JsonKeys, base64_bytes, codes_of, json_key, record_headers
-from headgate.core.event import SPREAD, RawEvent, Refused
-from headgate.core.jsontext import malformed
+from headgate.core.event import SPREAD, RawEvent, Refused, malformed
 from headgate.core.outcome import Failure, Outcome
 from headgate.core.structs import ABSENT, StructReader
 

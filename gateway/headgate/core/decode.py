@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from enum import Enum
 
 from headgate.core import cloudevents, envelope
-from headgate.core.event import Decoded, RawEvent, Refused
-from headgate.core.jsontext import elements, is_crowd, malformed
+from headgate.core.event import Decoded, RawEvent, Refused, malformed
+from headgate.core.jsontext import elements, is_crowd
 from headgate.core.outcome import Failure, Reason
 from headgate.core.request import is_tombstone
 

@@ -15,8 +15,8 @@ from typing import Annotated
 
 import msgspec
 
-from headgate.core.event import RawEvent, Refused
-from headgate.core.jsontext import elements, is_crowd, malformed
+from headgate.core.event import RawEvent, Refused, malformed
+from headgate.core.jsontext import elements, is_crowd
 from headgate.core.outcome import Failure, Reason
 from headgate.core.record import CONTENT_TYPE, RESERVED_PREFIX
 from headgate.core.structs import ABSENT, StructReader

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from headgate.core.outcome import Failure
+from headgate.core.outcome import Failure, Reason
 
 SPREAD = -1  # as a partition: any one where there is no key, whatever the topic says of keyless
 
@@ -44,3 +44,8 @@ class Refused(Exception):
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.detail)
         self.failure = failure
+
+
+def malformed(detail: str) -> Failure:
+    """What is said of a text or request that cannot be read."""
+    return Failure(Reason.MALFORMED, detail)

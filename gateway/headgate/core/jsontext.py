@@ -6,21 +6,20 @@ exceptions that are closed here: invalid UTF-8 in skipped strings (checked once 
 msgspec refuses: such texts take the slower way through the standard library.
 """
 
-import json
 import re
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import Any, NoReturn
+from typing import Any
 
 import msgspec
 
-from headgate.core.event import Refused
+from headgate.core.event import Refused, malformed
+from headgate.core.jsonslow import Fraction, children, decoded, parse_slowly, scan, skip_blanks
 from headgate.core.keys import KeyRule, join_parts
 from headgate.core.outcome import Failure, Reason
 
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")  # as signed bytes: 1 down, -1 up
-_BLANKS = re.compile(r"[ \t\r\n]*")
 _INDEX = re.compile(r"0|[1-9][0-9]{0,17}")  # RFC 6901: no leading zeros
 _UNFIT_NAME = re.compile(r'[\\"\x00-\x1f]')  # msgspec takes no such name for a field
 _CROWD = 250_000  # commas; so many elements cost about 25 MB
@@ -29,10 +28,6 @@ _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _TEXT = msgspec.json.Decoder(str)
 _ANY = msgspec.json.Decoder()
-
-
-def malformed(detail: str) -> Failure:
-    return Failure(Reason.MALFORMED, detail)
 
 
 def is_too_deep(document: bytes, limit: int) -> bool:
@@ -52,7 +47,7 @@ def elements(document: bytes) -> list[bytes]:
         raise Refused(malformed("the JSON nests too deep")) from None
     except msgspec.DecodeError as error:
         if _has_surrogates(document):
-            return [value for _, value in _children_slowly(document, "[", "]")]
+            return [value for _, value in children(document, "[", "]")]
         raise Refused(malformed(str(error))) from None
 
 
@@ -60,9 +55,9 @@ def is_crowd(document: bytes, most: int) -> bool:
     """Whether an array has more than `most` elements, asked only where cutting would cost much."""
     if document.count(b",") <= max(most, _CROWD) or document.lstrip()[:1] != b"[":
         return False
-    text, at = _decoded(document), document.index(b"[")
+    text, at = decoded(document), document.index(b"[")
     for _ in range(most):
-        at = _skip_blanks(text, _scan(text, _skip_blanks(text, at + 1))[1])
+        at = skip_blanks(text, scan(text, skip_blanks(text, at + 1))[1])
         if text[at : at + 1] != ",":
             return False
     return True
@@ -83,88 +78,8 @@ def members(document: bytes) -> dict[str, bytes]:
         raise Refused(malformed(str(error))) from None
     except msgspec.DecodeError as error:
         if _has_surrogates(document):
-            return dict(_children_slowly(document, "{", "}"))
+            return dict(children(document, "{", "}"))
         raise Refused(malformed(str(error))) from None
-
-
-def _children_slowly(document: bytes, opening: str, closing: str) -> list[tuple[str, bytes]]:
-    """The (name, slice) of each child of an array or object, where msgspec stumbles over a
-    lone-surrogate escape: the standard library finds where each ends, so slices stay exact."""
-    text = _decoded(document)
-    found: list[tuple[str, bytes]] = []
-    at = _expect(text, _skip_blanks(text, 0), opening)
-    while not (not found and text[at : at + 1] == closing):
-        name = ""
-        if opening == "{":
-            if text[at : at + 1] != '"':
-                raise Refused(malformed(f"expected a name at character {at}"))
-            name, at = _scan(text, at)
-            at = _expect(text, _skip_blanks(text, at), ":")
-        end = _scan(text, at)[1]
-        found.append((name, text[at:end].encode()))
-        at = _skip_blanks(text, end)
-        if text[at : at + 1] == closing:
-            break
-        at = _expect(text, at, ",")
-    if _skip_blanks(text, at + 1) != len(text):
-        raise Refused(malformed(f"trailing characters (character {at + 1})"))
-    return found
-
-
-def _expect(text: str, at: int, sign: str) -> int:
-    """The place of the next token after sign, which must stand at at."""
-    if text[at : at + 1] != sign:
-        raise Refused(malformed(f"expected {sign!r} at character {at}"))
-    return _skip_blanks(text, at + 1)
-
-
-def _skip_blanks(text: str, at: int) -> int:
-    found = _BLANKS.match(text, at)
-    return found.end() if found else at
-
-
-def _decoded(document: bytes) -> str:
-    try:
-        return document.decode()
-    except UnicodeDecodeError as error:
-        raise Refused(malformed(f"invalid UTF-8 at byte {error.start}")) from None
-
-
-class _Digits(str):
-    """An integer's source digits, so that a huge one stays as it was written."""
-
-    __slots__ = ()
-
-
-class _Fraction(str):
-    """A number with a fraction or an exponent."""
-
-    __slots__ = ()
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise Refused(malformed(f"{name} is not JSON"))
-
-
-_SLOW = json.JSONDecoder(parse_int=_Digits, parse_float=_Fraction, parse_constant=_refuse_constant)
-
-
-def _scan(text: str, at: int) -> tuple[Any, int]:
-    try:
-        return _SLOW.raw_decode(text, at)
-    except ValueError as error:
-        raise Refused(malformed(str(error))) from None
-    except RecursionError:
-        raise Refused(malformed("the JSON nests too deep")) from None
-
-
-def parse_slowly(document: bytes) -> Any:
-    """The parsed document by the standard library, numbers as their source text."""
-    text = _decoded(document)
-    found, end = _scan(text, _skip_blanks(text, 0))
-    if _skip_blanks(text, end) != len(text):
-        raise Refused(malformed(f"trailing characters (character {end})"))
-    return found
 
 
 class KeyReader:
@@ -290,7 +205,7 @@ def _scalar_of(parsed: Any, pointer: tuple[str, ...]) -> bytes:
         raise _missing(pointer)
     if isinstance(parsed, bool):
         return b"true" if parsed else b"false"
-    if isinstance(parsed, _Fraction):
+    if isinstance(parsed, Fraction):
         raise _invalid(pointer, "a number with a fraction or an exponent")
     if not isinstance(parsed, str):
         raise _invalid(pointer, "an object" if isinstance(parsed, dict) else "an array")

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from headgate.core.event import Refused
-from headgate.core.jsontext import malformed
+from headgate.core.event import Refused, malformed
 from headgate.core.outcome import Failure, Reason
 from headgate.core.record import RESERVED_PREFIX
 

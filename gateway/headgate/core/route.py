@@ -8,8 +8,8 @@ import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
-from headgate.core.event import RawEvent, Refused
-from headgate.core.jsontext import KeyReader, is_too_deep, malformed
+from headgate.core.event import RawEvent, Refused, malformed
+from headgate.core.jsontext import KeyReader, is_too_deep
 from headgate.core.keys import KeyRule, Partitioner
 from headgate.core.outcome import Failure, Reason
 from headgate.core.policy import TopicPolicy

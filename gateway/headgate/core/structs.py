@@ -9,8 +9,8 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from headgate.core.event import Refused
-from headgate.core.jsontext import malformed, members
+from headgate.core.event import Refused, malformed
+from headgate.core.jsontext import members
 
 S = TypeVar("S", bound=msgspec.Struct)
 ABSENT = msgspec.Raw(b"")  # the default of a Raw member that may be left out

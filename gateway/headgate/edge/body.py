@@ -9,8 +9,7 @@ from typing import Protocol
 from aiohttp import ClientPayloadError, web
 from aiohttp.web_exceptions import HTTPException
 
-from headgate.core.event import Refused
-from headgate.core.jsontext import malformed
+from headgate.core.event import Refused, malformed
 from headgate.core.outcome import Failure, Reason
 from headgate.core.route import too_large
 

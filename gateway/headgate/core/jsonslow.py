@@ -1,0 +1,92 @@
+"""JSON by the standard library: the slower way, for texts that msgspec refuses and RFC 8259 allows
+(lone-surrogate escapes). Its own module, because everything else in `jsontext` is compiled
+(setup.py) and subclasses of str cannot be.
+"""
+
+import json
+import re
+from typing import Any, NoReturn
+
+from headgate.core.event import Refused, malformed
+
+_BLANKS = re.compile(r"[ \t\r\n]*")
+
+
+class Digits(str):
+    """An integer's source digits, so that a huge one stays as it was written."""
+
+    __slots__ = ()
+
+
+class Fraction(str):
+    """A number with a fraction or an exponent."""
+
+    __slots__ = ()
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise Refused(malformed(f"{name} is not JSON"))
+
+
+_SLOW = json.JSONDecoder(parse_int=Digits, parse_float=Fraction, parse_constant=_refuse_constant)
+
+
+def scan(text: str, at: int) -> tuple[Any, int]:
+    try:
+        return _SLOW.raw_decode(text, at)
+    except ValueError as error:
+        raise Refused(malformed(str(error))) from None
+    except RecursionError:
+        raise Refused(malformed("the JSON nests too deep")) from None
+
+
+def parse_slowly(document: bytes) -> Any:
+    """The parsed document by the standard library, numbers as their source text."""
+    text = decoded(document)
+    found, end = scan(text, skip_blanks(text, 0))
+    if skip_blanks(text, end) != len(text):
+        raise Refused(malformed(f"trailing characters (character {end})"))
+    return found
+
+
+def children(document: bytes, opening: str, closing: str) -> list[tuple[str, bytes]]:
+    """The (name, slice) of each child of an array or object, where msgspec stumbles over a
+    lone-surrogate escape: the standard library finds where each ends, so slices stay exact."""
+    text = decoded(document)
+    found: list[tuple[str, bytes]] = []
+    at = _expect(text, skip_blanks(text, 0), opening)
+    while not (not found and text[at : at + 1] == closing):
+        name = ""
+        if opening == "{":
+            if text[at : at + 1] != '"':
+                raise Refused(malformed(f"expected a name at character {at}"))
+            name, at = scan(text, at)
+            at = _expect(text, skip_blanks(text, at), ":")
+        end = scan(text, at)[1]
+        found.append((name, text[at:end].encode()))
+        at = skip_blanks(text, end)
+        if text[at : at + 1] == closing:
+            break
+        at = _expect(text, at, ",")
+    if skip_blanks(text, at + 1) != len(text):
+        raise Refused(malformed(f"trailing characters (character {at + 1})"))
+    return found
+
+
+def _expect(text: str, at: int, sign: str) -> int:
+    """The place of the next token after sign, which must stand at at."""
+    if text[at : at + 1] != sign:
+        raise Refused(malformed(f"expected {sign!r} at character {at}"))
+    return skip_blanks(text, at + 1)
+
+
+def skip_blanks(text: str, at: int) -> int:
+    found = _BLANKS.match(text, at)
+    return found.end() if found else at
+
+
+def decoded(document: bytes) -> str:
+    try:
+        return document.decode()
+    except UnicodeDecodeError as error:
+        raise Refused(malformed(f"invalid UTF-8 at byte {error.start}")) from None
