@@ -58,7 +58,7 @@ build/compiled/.done: setup.py pyproject.toml $(shell find gateway -name '*.py' 
 	@touch $@
 
 test-compiled: compiled ## the tests in memory, on the compiled modules
-	EXPECT_COMPILED=1 PYTHONPATH=build/compiled $(PYTEST) -m "not full" $(COMPILED_TESTS)
+	EXPECT_COMPILED=1 PYTHONPATH=build/compiled $(PYTEST) -o "pythonpath=build/compiled spark tests loadtest" -m "not full" $(COMPILED_TESTS)
 
 check: setup lint ## format, lint, types and unit tests: under a minute
 	$(PYTEST) tests/unit $(ARGS)

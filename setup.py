@@ -7,6 +7,7 @@ Without it the very same files run as they are.
 """
 
 import os
+import sys
 
 from setuptools import setup
 
@@ -24,7 +25,8 @@ HOT = """
 
 
 def extensions() -> list[object]:
-    if os.environ.get("HEADGATE_COMPILE") != "1":
+    building = not {"bdist_wheel", "build_ext"}.isdisjoint(sys.argv)  # not asking for metadata
+    if os.environ.get("HEADGATE_COMPILE") != "1" or not building:
         return []
     from mypyc.build import mypycify
 

@@ -21,7 +21,7 @@ from headgate.core.outcome import Failure, Reason
 from headgate.core.record import CONTENT_TYPE, RESERVED_PREFIX
 from headgate.core.structs import ABSENT, StructReader
 
-TYPE = b"application/vnd.headgate.batch+json"
+TYPE: bytes = b"application/vnd.headgate.batch+json"
 
 _JSON = b"application/json"
 _CROWD = 250_000  # commas; below it, counting the events first gains nothing
