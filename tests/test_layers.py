@@ -43,6 +43,7 @@ ALLOWED = {
     "weigher": {"core", "aside"},
     "examining": {"core", "aside", "in_order"},
     "edge": {
+        "__version__",
         "edge",
         "core",
         "config",

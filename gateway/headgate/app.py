@@ -22,8 +22,14 @@ from headgate.core.policy import PolicyTable
 from headgate.core.topic import TopicState
 from headgate.deadlines import Deadlines
 from headgate.edge.auth import Authenticator
+from headgate.edge.confluent.desk import Desk
+from headgate.edge.confluent.looks import Looks
+from headgate.edge.confluent.produce import Produce
+from headgate.edge.confluent.records import Records
+from headgate.edge.cors import Cors
 from headgate.edge.events import EventsFront
-from headgate.edge.routes import DataPlane, Page
+from headgate.edge.openapi.document import document
+from headgate.edge.routes import Confluent, DataPlane, Page
 from headgate.edge.server import HttpServer
 from headgate.edge.shortcut import ShortConnection
 from headgate.edge.tls import server_context
@@ -142,7 +148,15 @@ class Worker:
 
     async def _listen(self) -> None:
         http = self.settings.http
-        plane = DataPlane(self._front.post, self.readiness, self._request_ids, self._others)
+        plane = DataPlane(
+            self._front,
+            self._confluent(),
+            self.readiness,
+            self._request_ids,
+            partial(document, http),
+            Cors(http.cors_origins),
+            self._others,
+        )
         runner = web.ServerRunner(
             HttpServer(
                 plane.answer,
@@ -163,6 +177,15 @@ class Worker:
             ssl_context=server_context(http),
         )
         await site.start()
+
+    def _confluent(self) -> Confluent:
+        http, desk = self.settings.http, Desk(self._front, self.topics)
+        return Confluent(
+            desk,
+            Produce(desk, http.batch_max_events),
+            Records(desk, http.batch_max_events, http.body_max_bytes, http.body_timeout_ms / 1000),
+            Looks(desk),
+        )
 
     async def drain(self) -> None:
         """Take nothing more, wait for what is under way (bounded), then stop."""

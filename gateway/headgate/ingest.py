@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 from headgate.core.admission import Admission
 from headgate.core.decode import Headers, decode
-from headgate.core.event import RawEvent, Refused
+from headgate.core.event import SPREAD, Decoded, RawEvent, Refused
 from headgate.core.ids import EventIds
 from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Publish
@@ -56,6 +56,9 @@ class Limits(NamedTuple):
     request_timeout_ms: int
 
 
+Decode = Callable[[Inbound, Route], Decoded]
+
+
 class Quotas(Protocol):
     """Whether a producer may send so much now."""
 
@@ -83,17 +86,27 @@ class Ingest(Endings):
         self._sticky = 0
         self._producer_headers: dict[str, tuple[str, bytes]] = {}
 
-    def handle(self, inbound: Inbound) -> Ticket:
-        """Start everything that the request asks for. The ticket is done once all has ended."""
+    def route(self, topic: str) -> Route:
+        """The topic's rules in force. Raises Refused (unknown_topic)."""
+        return self._routes.find(topic)
+
+    def handle(self, inbound: Inbound, decode_as: Decode | None = None) -> Ticket:
+        """Start everything that the request asks for. The ticket is done once all has ended.
+
+        decode_as: how a front of another protocol cuts the body into events; it may raise Refused.
+        """
         ticket = Ticket(inbound.topic, inbound.producer, inbound.request_id, inbound.arrived)
         ticket.body_bytes = len(inbound.body)
         try:
             route = self._routes.find(inbound.topic)
             wishes = read_wishes(inbound.headers)
-            structured = route.policy.cloudevents == "structured"
-            events, ticket.is_batch = decode(
-                inbound.body, inbound.headers, structured, self._most_events
-            )
+            if decode_as is None:
+                structured = route.policy.cloudevents == "structured"
+                events, ticket.is_batch = decode(
+                    inbound.body, inbound.headers, structured, self._most_events
+                )
+            else:
+                events, ticket.is_batch = decode_as(inbound, route)
             ticket.minimal = wishes.minimal
             self._admit(ticket, wishes, len(events))
             started = self._place(ticket, route, wishes, events)
@@ -197,7 +210,11 @@ class Ingest(Endings):
 
     @staticmethod
     def _take_own_id(publish: Publish, event: bytes | RawEvent) -> None:
-        if isinstance(event, RawEvent) and event.event_id is not None:
+        if not isinstance(event, RawEvent):
+            return
+        if event.partition is not None and event.partition != SPREAD:
+            publish.placed = publish.force = True
+        if event.event_id is not None:
             publish.event_id = publish.event_id or event.event_id
             publish.size += len(publish.event_id.encode())
 
@@ -225,7 +242,10 @@ class Ingest(Endings):
             if record.key is None:
                 self.hand_over(publish)
                 continue
-            publish.digest = digest(record.value, content_type_of(record))
+            if publish.placed:
+                publish.digest = b""
+            else:
+                publish.digest = digest(record.value, content_type_of(record))
             publish.scope = scope
             if force:
                 publish.force = True

@@ -37,12 +37,14 @@ def test_objects_come_out_as_they_went_in(
 ) -> None:
     texts = [json.dumps(one, ensure_ascii=plain).encode() for one, _, plain in sent]
     blanks = [blank.encode() for _, blank, _ in sent]
+    Documents(MOST).check()
     stream = b"".join(text + blank for text, blank in zip(texts, blanks, strict=True))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))
     documents = Documents(MOST)
     found = []
     for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
         found += documents.feed(stream[start:end])
+        documents.check()
     documents.end()
     assert found == texts
     assert documents.pending == 0
@@ -60,7 +62,8 @@ def test_anything_else_breaks_the_stream(text: bytes) -> None:
     assert refusal(Documents(MOST), text) is Reason.MALFORMED
     documents = Documents(MOST)
     assert documents.feed(b"{} {}" + text) == [b"{}", b"{}"]  # what was whole still counts
-    assert refusal(documents, b"{}") is Reason.MALFORMED
+    with pytest.raises(Refused):
+        documents.check()
     documents = Documents(MOST)
     documents.feed(b"{}" + text)
     assert refusal(documents) is Reason.MALFORMED

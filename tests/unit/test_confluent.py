@@ -5,10 +5,10 @@ import json
 import pytest
 
 from headgate.core import confluent, confluent_v2, confluent_v3
-from headgate.core.confluent import JsonKeys
 from headgate.core.confluent_v2 import Format
 from headgate.core.event import SPREAD, RawEvent, Refused
 from headgate.core.outcome import TRAITS, Failure, Name, Outcome, Reason
+from headgate.core.policy import CompatJsonKeys as JsonKeys
 
 UNAVAILABLE = Failure(Reason.KAFKA_UNAVAILABLE, "no broker", None, 2)
 

@@ -17,6 +17,7 @@ from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
 from aiokafka.protocol.metadata import MetadataRequest
 
 from headgate.backends.wire import Reader
+from headgate.core.topic import PartitionState
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +43,7 @@ class TopicsAnswer(NamedTuple):
     """A decoded MetadataResponse version 12, without what nobody here needs."""
 
     topics: dict[str, TopicFacts]
+    cluster_id: str | None = None
 
     @classmethod
     def decode(cls, data: BytesIO) -> "TopicsAnswer":
@@ -54,9 +56,9 @@ class TopicsAnswer(NamedTuple):
             reader.skip(4)  # port
             reader.text()  # rack
             reader.tags()
-        reader.text()  # cluster id
+        cluster_id = reader.text()
         reader.skip(4)  # controller
-        return cls(dict(_topic(reader) for _ in range(reader.count())))
+        return cls(dict(_topic(reader) for _ in range(reader.count())), cluster_id)
 
 
 class CorrelationHeader(NamedTuple):
@@ -129,10 +131,20 @@ def _replicas(reader: Reader) -> int:
     return replicas
 
 
-async def read_topics(client: AIOKafkaClient, node: int) -> dict[str, TopicFacts]:
+async def read_topics(client: AIOKafkaClient, node: int) -> TopicsAnswer:
     """Return all topics of the cluster as one of its nodes sees them. Raises KafkaError."""
     answer: TopicsAnswer = await client.send(node, AllTopicsRequest())
-    return answer.topics
+    return answer
+
+
+async def read_partitions(client: AIOKafkaClient, node: int, topic: str) -> list[PartitionState]:
+    """Return a topic's partitions with their replicas, by number. Raises KafkaError."""
+    answer = await client.send(node, MetadataRequest([topic], allow_auto_topic_creation=False))
+    return sorted(
+        PartitionState(number, leader, tuple(replicas), tuple(in_sync))
+        for _error, _name, _internal, partitions in answer.topics
+        for _, number, leader, replicas, in_sync, *_ in partitions
+    )
 
 
 class _Metadata:

@@ -10,9 +10,9 @@ from aiokafka.errors import KafkaError, NodeNotReadyError, for_code
 from aiokafka.protocol.admin import DescribeConfigsRequest
 
 from headgate.backends.connections import drop_client
-from headgate.backends.metadata import TopicFacts, never_create_topics, read_topics
+from headgate.backends.metadata import TopicFacts, never_create_topics, read_partitions, read_topics
 from headgate.backends.options import ClusterOptions, client_arguments
-from headgate.core.topic import TopicState
+from headgate.core.topic import PartitionState, TopicState
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +41,7 @@ class TopicReader:
     def __init__(self, cluster: str, options: ClusterOptions) -> None:
         self._cluster = cluster
         self._options = options
+        self.cluster_id: str | None = None
         self._client: AIOKafkaClient | None = None
         self._denied: set[str] = set()
 
@@ -61,6 +62,12 @@ class TopicReader:
         for name in sound:
             states[name] = self._state(name, facts[name], settings.get(name), states.get(name))
         return states
+
+    async def partitions(self, topic: str) -> list[PartitionState]:
+        """Return a topic's partitions with their replicas. Raises as `read`."""
+        if self._client is None:
+            raise NodeNotReadyError("not connected")
+        return await read_partitions(self._client, _nodes(self._client)[0], topic)
 
     async def close(self) -> None:
         """Drop the connection."""
@@ -83,11 +90,12 @@ class TopicReader:
         self, client: AIOKafkaClient, known: Mapping[str, TopicState]
     ) -> dict[str, TopicFacts]:
         first, *others = _nodes(client)
-        facts = await read_topics(client, first)
+        facts, self.cluster_id = await read_topics(client, first)
         if known.keys() <= facts.keys():
             return facts
         await asyncio.sleep(SECOND_LOOK_S)
-        return facts | await read_topics(client, others[0] if others else first)
+        again = await read_topics(client, others[0] if others else first)
+        return facts | again.topics
 
     async def _settings(
         self, client: AIOKafkaClient, names: Iterable[str]

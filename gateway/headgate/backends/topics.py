@@ -8,8 +8,9 @@ from functools import partial
 from headgate.backends.options import ClusterOptions
 from headgate.backends.owned import OwnedTasks
 from headgate.backends.topic_reader import READ_ERRORS, TopicReader
+from headgate.core.event import Refused
 from headgate.core.outcome import Failure, Reason
-from headgate.core.topic import TopicState
+from headgate.core.topic import PartitionState, TopicState
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +78,23 @@ class KafkaTopics:
             detail = f"cluster {cluster} has not answered since the start"
             return Failure(Reason.KAFKA_UNAVAILABLE, detail, retry_after_s=RETRY_AFTER_S)
         return Failure(Reason.UNKNOWN_TOPIC, f"there is no topic {topic!r} here")
+
+    def cluster_ids(self) -> dict[str, str]:
+        """Return Kafka's own ids of the clusters, by our names, as far as they have answered."""
+        found = {name: one.reader.cluster_id for name, one in self._readings.items()}
+        return {name: cluster_id for name, cluster_id in found.items() if cluster_id is not None}
+
+    async def partitions(self, topic: str) -> list[PartitionState]:
+        """Return a topic's partitions with their replicas. Raises Refused."""
+        state = self._states.get(topic)
+        if state is None:
+            raise Refused(self.why_missing(topic))
+        try:
+            return await self._readings[state.cluster].reader.partitions(topic)
+        except READ_ERRORS as error:
+            detail = f"cluster {state.cluster} does not answer: {error!r}"
+            failure = Failure(Reason.KAFKA_UNAVAILABLE, detail, None, RETRY_AFTER_S)
+            raise Refused(failure) from error
 
     def healthy(self, cluster: str) -> bool:
         """Tell whether the cluster answered the last time it was asked."""

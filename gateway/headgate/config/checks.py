@@ -44,6 +44,7 @@ def contradictions(settings: Settings, origins: Mapping[str, str]) -> list[Probl
     """Everything in which these settings, each allowed by itself, do not fit together."""
     found = [
         *_http(settings),
+        *_origins(settings),
         *cluster_contradictions(settings),
         *_redis(settings),
         *topic_contradictions(settings),
@@ -69,6 +70,13 @@ def _http(settings: Settings) -> Iterator[Problem]:
     yield from missing_files(files)
     if not http.host or re.search(r"[\s/]", http.host):
         yield Problem("http.host", shown(http.host), "an address or a host name")
+
+
+def _origins(settings: Settings) -> Iterator[Problem]:
+    for origin in settings.http.cors_origins:
+        if origin != "*" and not re.fullmatch(r"https?://[^/\s*]+", origin):
+            expected = 'an origin as browsers send it ("https://app.example"), or "*"'
+            yield Problem("http.cors_origins", shown(origin), expected)
 
 
 def _redis(settings: Settings) -> Iterator[Problem]:

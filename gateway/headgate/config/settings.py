@@ -67,6 +67,13 @@ class HttpSettings:
         int,
         about("How long a stopping gateway waits for what is under way.", least=0, most=_DAY_MS),
     ] = 25_000
+    cors_origins: Annotated[
+        tuple[str, ...],
+        about(
+            "Web origins whose pages may call the data plane; `*` = all. Empty = none (no CORS).",
+            example='["https://app.example"]',
+        ),
+    ] = ()
     tls_cert_file: Annotated[
         str | None,
         about("Certificate chain (PEM); set = HTTPS on both ports.", example='"/etc/tls/tls.crt"'),

@@ -36,7 +36,7 @@ class Documents:
     def feed(self, piece: bytes) -> list[bytes]:
         """The objects that end in this piece, each its exact slice of the stream.
 
-        What was found before the stream broke is returned first: the next call raises Refused.
+        What was found before the stream broke is returned first: `check` raises Refused then.
         """
         self._data += piece
         found: list[bytes] = []
@@ -59,6 +59,11 @@ class Documents:
         if not found and len(self._data) > self._most:
             raise Refused(self._too_large())
         return found
+
+    def check(self) -> None:
+        """Raises Refused when what follows the objects found so far cannot begin another one."""
+        if self._depth == 0 and self._data:
+            self.feed(b"")
 
     def end(self) -> None:
         """The stream is over. Raises Refused when an object is not."""

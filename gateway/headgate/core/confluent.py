@@ -8,17 +8,15 @@ nearest one whose meaning for a retry is the same.
 import base64
 import binascii
 from collections.abc import Sequence
-from typing import Literal
 
 import msgspec
 import orjson
 
 from headgate.core.event import Refused, malformed
 from headgate.core.outcome import TRAITS, Failure, Reason
+from headgate.core.policy import CompatJsonKeys
 from headgate.core.record import RESERVED_PREFIX
 from headgate.core.reply import Reply, advice_headers
-
-JsonKeys = Literal["quoted", "plain"]
 
 _TEXT = msgspec.json.Decoder(str)
 _UNKNOWN_TOPIC, _UNKNOWN_PARTITION, _UNFIT = 40401, 40402, 42206
@@ -79,7 +77,7 @@ def error(
 # ---- keys, values, headers
 
 
-def json_key(text: bytes, keys: JsonKeys) -> bytes | None:
+def json_key(text: bytes, keys: CompatJsonKeys) -> bytes | None:
     """The record key of a JSON key; None for null.
 
     quoted: the JSON text without blanks, as Confluent writes it. plain: a string's own text, an

@@ -12,10 +12,11 @@ from typing import Annotated
 import msgspec
 import orjson
 
-from headgate.core.confluent import JsonKeys, base64_bytes, json_key, record_code_of, record_headers
+from headgate.core.confluent import base64_bytes, json_key, record_code_of, record_headers
 from headgate.core.event import SPREAD, RawEvent, Refused, malformed
 from headgate.core.jsontext import elements, is_crowd
 from headgate.core.outcome import Failure, Outcome, Reason
+from headgate.core.policy import CompatJsonKeys
 from headgate.core.reply import Reply, retry_after
 from headgate.core.structs import ABSENT, StructReader
 
@@ -62,7 +63,7 @@ def format_of(content_type: bytes) -> Format | None:
 
 
 def read_records(
-    body: bytes, form: Format, keys: JsonKeys, partition: int | None, most: int
+    body: bytes, form: Format, keys: CompatJsonKeys, partition: int | None, most: int
 ) -> list[RawEvent]:
     """The records of a request; one that is wrong refuses the request, as it does there.
 
@@ -78,7 +79,7 @@ def read_records(
     return [_event(_record.read(text), form, keys, partition) for text in elements(records)]
 
 
-def _event(record: _Record, form: Format, keys: JsonKeys, partition: int | None) -> RawEvent:
+def _event(record: _Record, form: Format, keys: CompatJsonKeys, partition: int | None) -> RawEvent:
     key, value = bytes(record.key) or b"null", bytes(record.value) or b"null"
     headers = [(one.key, one.value) for one in record.headers or ()]
     own = record.partition if record.partition is not None else partition

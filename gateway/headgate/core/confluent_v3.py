@@ -11,9 +11,10 @@ import msgspec
 import orjson
 
 from headgate.core.cloudevents import time_ms
-from headgate.core.confluent import JsonKeys, base64_bytes, codes_of, json_key, record_headers
+from headgate.core.confluent import base64_bytes, codes_of, json_key, record_headers
 from headgate.core.event import SPREAD, RawEvent, Refused, malformed
 from headgate.core.outcome import Failure, Outcome
+from headgate.core.policy import CompatJsonKeys
 from headgate.core.structs import ABSENT, StructReader
 
 TYPE = "application/json"
@@ -60,7 +61,7 @@ class Sent(NamedTuple):
     value: tuple[str, int] | None
 
 
-def read_record(text: bytes, keys: JsonKeys) -> tuple[RawEvent, Sent]:
+def read_record(text: bytes, keys: CompatJsonKeys) -> tuple[RawEvent, Sent]:
     """One record of a request. Raises Refused."""
     record = _record.read(text)
     key_type, key = _datum("key", record.key, keys)
@@ -82,7 +83,7 @@ def _size(kind: str, data: bytes | None) -> tuple[str, int] | None:
     return None if data is None else (kind, len(data))
 
 
-def _datum(name: str, text: msgspec.Raw, keys: JsonKeys) -> tuple[str, bytes | None]:
+def _datum(name: str, text: msgspec.Raw, keys: CompatJsonKeys) -> tuple[str, bytes | None]:
     """The type of a key or value, and its bytes; None where there is none."""
     raw = bytes(text) or _NULL
     if raw == _NULL:

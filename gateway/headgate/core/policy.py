@@ -19,6 +19,7 @@ Suppress = Literal["off", "raw"]
 RedisLoss = Literal["publish", "refuse"]
 Oversize = Literal["reject"]
 Timestamp = Literal["arrival", "event"]
+CompatJsonKeys = Literal["quoted", "plain"]
 CloudEvents = Literal["binary", "structured"]
 
 
@@ -73,6 +74,12 @@ class TopicPolicy:
     timestamp: Annotated[
         Timestamp, about("The record's timestamp: arrival at the gateway, or what the event says.")
     ] = "arrival"
+    compat_json_keys: Annotated[
+        CompatJsonKeys,
+        about(
+            "JSON keys of Confluent's REST: their JSON text, as there (quoted), or the text itself."
+        ),
+    ] = "quoted"
     cloudevents: Annotated[
         CloudEvents,
         about("How CloudEvents are written: headers and the data's bytes, or the whole JSON."),

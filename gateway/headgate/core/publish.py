@@ -29,7 +29,8 @@ class Publish:
     size: upper bound of the record's bytes (`record.size_of`).
     ticket, index: the request, and the event's place in it, that wait for the outcome.
     digest: 16 bytes when the topic suppresses, else None.  scope: the suppression namespace.
-    force: publish even if unchanged.  refuse: the topic's redis_loss = "refuse".
+    force: publish even if unchanged.  placed: its client chose the partition, so its offset says
+    nothing about its key; its digest is empty.  refuse: the topic's redis_loss = "refuse".
     entry: the name of its key's entry in Redis.  token: this publish's token in it.
     floor: the key's highest offset when it was reserved.
     blind: it goes to Kafka without a reservation.  dropped: its deadline passed before it was
@@ -45,6 +46,7 @@ class Publish:
     digest: bytes | None = None
     scope: Any = None
     force: bool = False
+    placed: bool = False
     refuse: bool = False
     entry: bytes = b""
     token: bytes = b""

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
-from headgate.core.event import RawEvent, Refused, malformed
+from headgate.core.event import SPREAD, RawEvent, Refused, malformed
 from headgate.core.jsontext import KeyReader, is_too_deep
 from headgate.core.keys import KeyRule, Partitioner
 from headgate.core.outcome import Failure, Reason
@@ -99,13 +99,38 @@ class Route:
             given = common.key or event.key
             headers = _own_headers(event)
             timestamp = self._timestamp(event.timestamp_ms, common)
+            if event.partition is not None:
+                return self._placed(event, event.partition, common, headers, timestamp)
         key = given if document is None else self._key(document, given)
         partition = self._keyless(common.sticky) if key is None else self._partition(key)
         if common.tombstone:
             value = None
         return Record._make((self.topic, partition, key, value, headers, timestamp))
 
-    def _key(self, document: bytes, given: bytes | None) -> bytes | None:
+    def _placed(
+        self,
+        event: RawEvent,
+        partition: int,
+        common: Common,
+        headers: list[tuple[str, bytes]],
+        timestamp: int,
+    ) -> Record:
+        """The record of an event whose client may choose the partition, and need have no key."""
+        if not SPREAD <= partition < self.state.partitions:
+            detail = f"topic {self.topic!r} has no partition {partition}"
+            raise Refused(Failure(Reason.UNKNOWN_PARTITION, detail))
+        given = common.key or event.key
+        key = given
+        if event.document is not None:
+            key = self._key(event.document, given, may_lack=True)
+        if partition == SPREAD:
+            partition = (
+                common.sticky % self.state.partitions if key is None else self._partition(key)
+            )
+        value = None if common.tombstone else event.value
+        return Record(self.topic, partition, key, value, headers, timestamp)
+
+    def _key(self, document: bytes, given: bytes | None, *, may_lack: bool = False) -> bytes | None:
         depth = self._depth
         if document.count(b"{") + document.count(b"[") > depth and is_too_deep(document, depth):
             raise Refused(malformed(f"the JSON nests deeper than {depth}"))
@@ -114,14 +139,13 @@ class Route:
         except Refused as refused:
             if refused.failure.reason is Reason.MALFORMED:
                 raise
-            if given is None and not self._may_lack_key(refused):
-                raise
+            if given is None and not (
+                refused.failure.reason is Reason.MISSING_KEY
+                and (may_lack or self.policy.keyless == "spread")
+            ):
+                raise  # a pointer that finds nothing is fine only where order was waived
             return given
         return given or found
-
-    def _may_lack_key(self, refused: Refused) -> bool:
-        """A pointer found nothing: that is fine only where order was waived."""
-        return refused.failure.reason is Reason.MISSING_KEY and self.policy.keyless == "spread"
 
     def _keyless(self, sticky: int) -> int:
         if self.policy.keyless == "spread":

@@ -36,3 +36,13 @@ class TopicState(NamedTuple):
     def batch_limit_bytes(self) -> int:
         """The most bytes of records that a lane may put into one batch of this topic."""
         return max(1, int(self.max_message_bytes * (1 - SLACK_RATIO)) - SLACK_BYTES)
+
+
+class PartitionState(NamedTuple):
+    """One partition as its cluster describes it. leader, replicas, in_sync: node ids, leader -1 =
+    none."""
+
+    partition: int
+    leader: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]

@@ -17,7 +17,9 @@ from headgate.core.topic import TopicState
 from headgate.edge import views
 from headgate.edge.auth import Authenticator, Identity
 from headgate.edge.instance import Instance
-from headgate.edge.problems import problem_response
+from headgate.edge.openapi.document import document
+from headgate.edge.openapi.page import docs_page
+from headgate.edge.problems import html_page, problem_response
 from headgate.edge.shown import iso
 from headgate.stats.exposition import CONTENT_TYPE, render
 
@@ -64,6 +66,15 @@ class Admin:
         await self._instance.refresh()
         text = render(self._instance.figures.total(), time.time())
         return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
+
+    async def openapi(self, _request: web.Request) -> web.Response:
+        """The description of both ports."""
+        body = document(self._instance.settings.http)
+        return web.Response(body=body, content_type="application/json")
+
+    async def docs(self, _request: web.Request) -> web.Response:
+        """The same for people."""
+        return html_page(docs_page(document(self._instance.settings.http)))
 
     # ---- producers and topics
 

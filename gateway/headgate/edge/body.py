@@ -98,7 +98,7 @@ async def _received(
         return _capped(content.read_nowait(-1), cap)
     try:
         async with asyncio.timeout(timeout_s):
-            await _continue(request)
+            await continue_body(request)
             return await _collected(request, cap, budget, taken)
     except TimeoutError:
         detail = f"the body did not arrive within {timeout_s:g} s"
@@ -107,7 +107,7 @@ async def _received(
         raise Refused(malformed(f"the body is broken: {error}")) from None
 
 
-async def _continue(request: web.BaseRequest) -> None:
+async def continue_body(request: web.BaseRequest) -> None:
     """Ask for the body if the client waits for that (RFC 9110, 10.1.1), as curl does over 1 MB.
 
     aiohttp's low-level server leaves it to us, and here all that can refuse the request by its

@@ -69,12 +69,12 @@ class EventsFront:
         body_max_bytes: int,
         body_timeout_s: float,
     ) -> None:
-        self._ingest = ingest
+        self.ingest = ingest
         self.callers = callers  # replaced as a whole on reload
-        self._budget = budget
+        self.budget = budget
         self._deadlines = deadlines
         self._weigher = weigher
-        self._requests = requests
+        self.requests = requests
         self._request_ids = request_ids
         self._body_max_bytes = body_max_bytes
         self._body_timeout_s = body_timeout_s
@@ -84,21 +84,21 @@ class EventsFront:
         """Answer once every event of the request has ended, or its time is up."""
         arrived = self._loop.time()
         headers = {name.lower(): value for name, value in request.raw_headers}
-        request_id = self._request_id(headers)
+        request_id = self.request_id(headers)
         try:
-            producer = self._producer(headers, request.remote, topic)
-            body = await self._body(request, headers, producer, topic)
+            producer = self.producer(headers, request.remote, topic)
+            body = await self.body(request, headers, producer, topic)
             whole = self._loop.time()  # waiting for Kafka begins here
             inbound = Inbound(topic, producer, headers, body, request_id, whole)
-            ticket = self._ingest.handle(inbound)
+            ticket = self.ingest.handle(inbound)
             if not ticket.done:
-                await self._ended(ticket)
+                await self.ended(ticket)
             if ticket.weighing is not None:
                 await self._weigh(ticket)
             reply = answer(ticket)
         except Refused as refused:
             reply = problem(refused.failure, request_id)
-        self._requests.request(ROUTE, reply.status, self._loop.time() - arrived)
+        self.requests.request(ROUTE, reply.status, self._loop.time() - arrived)
         return answered(request, reply, request_id)
 
     def begin(
@@ -110,16 +110,16 @@ class EventsFront:
         """
         topic, body = shortcut.topic, shortcut.body
         arrived = self._loop.time()
-        request_id = self._request_id(headers)
+        request_id = self.request_id(headers)
         try:
-            producer = self._producer(headers, remote, topic)
+            producer = self.producer(headers, remote, topic)
             self._take(producer, topic, len(body))
         except Refused as refused:
-            self._requests.request(ROUTE, TRAITS[refused.failure.reason].status, 0.0)
+            self.requests.request(ROUTE, TRAITS[refused.failure.reason].status, 0.0)
             shortcut.respond(on_the_wire(problem(refused.failure, request_id), request_id))
             return None
         inbound = Inbound(topic, producer, headers, body, request_id, arrived)
-        ticket = self._ingest.handle(inbound)
+        ticket = self.ingest.handle(inbound)
         if not ticket.done:
             self._deadlines.watch(ticket)
         return ticket
@@ -130,45 +130,47 @@ class EventsFront:
             self._put_weights(ticket, index, heaviest(document))
         reply = answer(ticket)
         seconds = self._loop.time() - ticket.arrived
-        self._requests.request(ROUTE, reply.status, seconds)
+        self.requests.request(ROUTE, reply.status, seconds)
         return on_the_wire(reply, ticket.request_id)
 
     def _take(self, producer: str, topic: str, size: int) -> None:
-        failure = self._budget.take_bytes(size)
+        failure = self.budget.take_bytes(size)
         if failure is not None:
             self._count(producer, topic, failure)
             raise Refused(failure)
 
-    def _ended(self, ticket: Ticket) -> asyncio.Future[None]:
+    def ended(self, ticket: Ticket) -> asyncio.Future[None]:
         """Done when every event of the ticket has ended; the deadline sees to that."""
         future: asyncio.Future[None] = self._loop.create_future()
         ticket.waiter = lambda _: None if future.done() else future.set_result(None)
         self._deadlines.watch(ticket)
         return future
 
-    async def _body(
+    async def body(
         self,
         request: web.BaseRequest,
         headers: Mapping[bytes, bytes],
         producer: str,
         topic: str,
     ) -> bytes:
+        """The decompressed body, its bytes taken from the budget. Raises Refused."""
         encoding = headers.get(b"content-encoding", b"")
         most, seconds = self._body_max_bytes, self._body_timeout_s
         try:
             if not encoding and request.content.is_eof():
-                return received_body(request, most, self._budget)
-            return await read_body(request, encoding, most, seconds, self._budget)
+                return received_body(request, most, self.budget)
+            return await read_body(request, encoding, most, seconds, self.budget)
         except Refused as refused:
             self._count(producer, topic, refused.failure)
             raise
 
     def _count(self, producer: str, topic: str, failure: Failure) -> None:
         """A request that ended before ingest saw it is one rejected event."""
-        self._requests.account(producer, topic, [rejected(failure)], [0])
+        self.requests.account(producer, topic, [rejected(failure)], [0])
 
-    def _producer(self, headers: Mapping[bytes, bytes], remote: str | None, topic: str) -> str:
-        if self._ingest.is_draining:
+    def producer(self, headers: Mapping[bytes, bytes], remote: str | None, topic: str) -> str:
+        """The name of who asks, if it may post to the topic. Raises Refused."""
+        if self.ingest.is_draining:
             raise Refused(DRAINING)
         caller = self.callers.identify(headers, remote)
         if isinstance(caller, Failure):
@@ -196,7 +198,12 @@ class EventsFront:
         failure = outcome.failure._replace(figures=figures)
         ticket.outcomes[index] = outcome._replace(failure=failure)
 
-    def _request_id(self, headers: Mapping[bytes, bytes]) -> str:
+    def now(self) -> float:
+        """Monotonic seconds."""
+        return self._loop.time()
+
+    def request_id(self, headers: Mapping[bytes, bytes]) -> str:
+        """The client's own id of the request where it is fit, else a new one."""
         given = headers.get(b"x-request-id")
         if given is not None and 0 < len(given) <= _REQUEST_ID_MAX:
             shown = given.decode("latin-1")

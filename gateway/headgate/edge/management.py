@@ -29,6 +29,8 @@ def management_app(admin: Admin) -> web.Application:
         ("GET", "/v1/changes", admin.changes),
         ("GET", "/problems", _problem_index),
         ("GET", "/problems/{reason}", _problem),
+        ("GET", "/openapi.json", admin.openapi),
+        ("GET", "/docs", admin.docs),
     ]
     for method, path, page in routes:
         app.router.add_route(method, path, page)

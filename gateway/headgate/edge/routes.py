@@ -1,7 +1,10 @@
-"""The data plane's table of contents: method and path to who answers."""
+"""The data plane's table of contents: method and path to who answers.
+
+What stands here stands in the OpenAPI document as well (`edge/openapi`): a test compares the two.
+"""
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -9,63 +12,145 @@ from aiohttp import web
 
 from headgate.core.outcome import Failure, Reason
 from headgate.core.reply import JSON, Reply
-from headgate.edge.problems import index_page, problem_page, problem_response, response
+from headgate.edge.confluent.desk import Desk
+from headgate.edge.confluent.looks import Looks
+from headgate.edge.confluent.produce import Produce
+from headgate.edge.confluent.records import Records
+from headgate.edge.cors import Cors
+from headgate.edge.events import EventsFront
+from headgate.edge.openapi.page import docs_page
+from headgate.edge.problems import html_page, index_page, problem_page, problem_response, response
 from headgate.health import Readiness
 
-_EVENTS = re.compile(r"/v1/topics/([^/]+)/events")
-_PROBLEM = re.compile(r"/problems/([a-z_]+)")
-
 Page = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
-PostEvents = Callable[[web.BaseRequest, str], Awaitable[web.StreamResponse]]
+PathPage = Callable[..., Awaitable[web.StreamResponse]]  # the request, and the parts of its path
+
+_PART = re.compile(r"\\\{\w+\\\}")
 
 
-class DataPlane(NamedTuple):
-    """What the data plane needs.
+class Path(NamedTuple):
+    """One path. methods: who answers which; HEAD goes with GET."""
 
-    others: what is asked for every path not known here (the management pages when both ports are
-    one), or None.
-    """
+    template: str
+    pattern: re.Pattern[str]
+    methods: Mapping[str, PathPage]
 
-    post_events: PostEvents
-    readiness: Callable[[], Readiness]
-    request_ids: Callable[[], str]
-    others: Page | None = None
+    @property
+    def allowed(self) -> str:
+        """As the Allow header names them."""
+        return ", ".join(
+            shown for one in self.methods for shown in ((one, "HEAD") if one == "GET" else (one,))
+        )
+
+
+def path(template: str, **methods: PathPage) -> Path:
+    """`{name}` stands for one part of the path, handed on decoded."""
+    return Path(template, re.compile(_PART.sub("([^/]+)", re.escape(template))), methods)
+
+
+class Confluent(NamedTuple):
+    """Confluent's REST."""
+
+    desk: Desk
+    produce: Produce
+    records: Records
+    looks: Looks
+
+
+class DataPlane:
+    """openapi: the document.  others: what is asked for every path not known here (the management
+    pages when both ports are one), or None."""
+
+    def __init__(
+        self,
+        events: EventsFront,
+        confluent: Confluent,
+        readiness: Callable[[], Readiness],
+        request_ids: Callable[[], str],
+        openapi: Callable[[], bytes],
+        cors: Cors,
+        others: Page | None = None,
+    ) -> None:
+        self._readiness = readiness
+        self._request_ids = request_ids
+        self._openapi = openapi
+        self._cors = cors
+        self._others = others
+        self._confluent = confluent
+        produce, looks = confluent.produce.post, confluent.looks
+        self.paths: Sequence[Path] = (
+            path("/v1/topics/{topic}/events", POST=events.post),
+            path("/topics", GET=looks.topics),
+            path("/topics/{topic}", GET=looks.topic, POST=produce),
+            path("/topics/{topic}/partitions", GET=looks.partitions),
+            path("/topics/{topic}/partitions/{partition}", POST=produce),
+            path("/v3/clusters", GET=looks.clusters),
+            path("/v3/clusters/{cluster_id}", GET=looks.cluster),
+            path("/v3/clusters/{cluster_id}/topics/{topic}/records", POST=confluent.records.post),
+            path("/live", GET=self._live),
+            path("/ready", GET=self._ready),
+            path("/problems", GET=self._problems),
+            path("/problems/{reason}", GET=self._problem),
+            path("/openapi.json", GET=self._document),
+            path("/docs", GET=self._docs),
+        )
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        path = request.rel_url.raw_path
-        found = _EVENTS.fullmatch(path)
-        if found is not None:
-            if request.method == "POST":
-                return await self.post_events(request, unquote(found.group(1)))
-            return self._not_allowed(request, "POST")
-        page = self._page(path)
-        if page is None:
-            if self.others is not None:
-                return await self.others(request)
-            failure = Failure(Reason.NOT_FOUND, f"no page at {path}")
-            return problem_response(failure, self.request_ids())
-        if request.method not in ("GET", "HEAD"):
-            return self._not_allowed(request, "GET, HEAD")
-        return page()
+        """The answer to any request."""
+        if not self._cors.is_on or "Origin" not in request.headers:
+            return await self._answer(request)
+        headers = request["cors"] = self._cors.headers(request.headers)
+        answer = await self._answer(request)
+        if not answer.prepared:  # a stream has taken them itself
+            answer.headers.update(headers)
+        return answer
 
-    def _page(self, path: str) -> Callable[[], web.Response] | None:
-        if path == "/live":
-            return lambda: response(Reply(200, JSON, (), b'{"status":"live"}'), "")
-        if path == "/ready":
-            return lambda: response(self.readiness().reply(), "")
-        if path == "/problems":
-            return index_page
-        problem = _PROBLEM.fullmatch(path)
-        if problem is not None and problem.group(1) in frozenset(Reason):
-            reason = Reason(problem.group(1))
-            return lambda: problem_page(reason)
-        return None
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        raw = request.rel_url.raw_path
+        for one in self.paths:
+            found = one.pattern.fullmatch(raw)
+            if found is not None:
+                method = "GET" if request.method == "HEAD" else request.method
+                page = one.methods.get(method)
+                if page is None:
+                    return self._not_allowed(request, one.allowed)
+                return await page(request, *map(unquote, found.groups()))
+        return self._confluent.desk.not_offered(request) or await self._unknown(request)
 
     def _not_allowed(self, request: web.BaseRequest, allowed: str) -> web.Response:
-        """405 with the methods that the path takes."""
-        failure = Failure(
-            Reason.METHOD_NOT_ALLOWED, f"{request.method} is not for this path; use {allowed}"
-        )
-        answer = problem_response(failure, self.request_ids())
+        """405 with the methods that the path takes; with CORS on, OPTIONS is answered."""
+        if request.method == "OPTIONS" and self._cors.is_on:
+            headers = {"Allow": allowed, **self._cors.preflight(request.headers, allowed)}
+            return web.Response(status=204, headers=headers)
+        detail = f"{request.method} is not for this path; use {allowed}"
+        answer = problem_response(Failure(Reason.METHOD_NOT_ALLOWED, detail), self._request_ids())
         answer.headers["Allow"] = allowed
         return answer
+
+    async def _unknown(self, request: web.BaseRequest) -> web.StreamResponse:
+        if self._others is not None:
+            return await self._others(request)
+        failure = Failure(Reason.NOT_FOUND, f"no page at {request.rel_url.raw_path}")
+        return problem_response(failure, self._request_ids())
+
+    # ---- pages
+
+    async def _live(self, _request: web.BaseRequest) -> web.Response:
+        return response(Reply(200, JSON, (), b'{"status":"live"}'), "")
+
+    async def _ready(self, _request: web.BaseRequest) -> web.Response:
+        return response(self._readiness().reply(), "")
+
+    async def _problems(self, _request: web.BaseRequest) -> web.Response:
+        return index_page()
+
+    async def _problem(self, request: web.BaseRequest, reason: str) -> web.StreamResponse:
+        if reason not in frozenset(Reason):
+            return await self._unknown(request)
+        return problem_page(Reason(reason))
+
+    async def _document(self, _request: web.BaseRequest) -> web.Response:
+        return response(Reply(200, JSON, (), self._openapi()), "")
+
+    async def _docs(self, _request: web.BaseRequest) -> web.Response:
+        return html_page(docs_page(self._openapi()))

@@ -28,7 +28,7 @@ from headgate.ticket import Ticket
 MOST_BYTES = 262_144
 _UNREAD_BYTES = 65_536  # a client that does not read its answers waits in aiohttp's writer
 _EVENTS = re.compile(r"/v1/topics/([^/?#]+)/events")
-_UNUSUAL = frozenset((b"content-encoding", b"expect", b"transfer-encoding", b"upgrade"))
+_UNUSUAL = frozenset((b"content-encoding", b"expect", b"origin", b"transfer-encoding", b"upgrade"))
 
 log = logging.getLogger(__name__)
 

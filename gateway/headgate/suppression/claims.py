@@ -69,7 +69,9 @@ class Claims(Bypass):
         scope, pending = None, dict[bytes, bytes]()
         for offset, publish in enumerate(batch, base_offset):
             digest = publish.digest
-            if digest is None:
+            if not digest:
+                if digest is not None:
+                    self._settle_placed(publish)
                 continue
             token, entry = publish.token, publish.entry
             latest = arrivals.latest.pop(entry, None)
@@ -87,6 +89,17 @@ class Claims(Bypass):
                 pending = self._settlements.of(scope)
             operation = pack_settlement(SETTLE, token, digest, offset)
             pending[entry] = pending[entry] + operation if entry in pending else operation
+
+    def _settle_placed(self, publish: Publish) -> None:
+        """A record in a partition of its client's choice: its offset is none of the key's order.
+
+        Its token was there until now, so nothing of the key was unchanged meanwhile; CLEAR drops
+        the digest, and the trust in whatever was reserved before this record was in the log.
+        """
+        self._arrivals.leave(publish)
+        self._under_way.remove(publish.token)
+        operation = suppression.CLEAR + suppression.refused(publish.token)
+        self._settlements.add(publish.scope, publish.entry, operation)
 
     def ended(self, publish: Publish, certain: bool, now_s: float) -> None:
         """See `base.Suppression`."""

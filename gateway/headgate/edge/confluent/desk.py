@@ -1,0 +1,117 @@
+"""What all of Confluent's paths share: who asks, which topic, and errors in Confluent's shape.
+
+The way in is that of /v1: the same credentials, limits, budget, quotas, suppression and figures.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from aiohttp import web
+
+from headgate.core import confluent_v2, confluent_v3
+from headgate.core.confluent import error, failed
+from headgate.core.event import Refused
+from headgate.core.outcome import Failure, Reason
+from headgate.core.policy import TopicPolicy
+from headgate.core.reply import Reply
+from headgate.core.topic import PartitionState, TopicState
+from headgate.edge.auth import Identity
+from headgate.edge.events import EventsFront
+from headgate.edge.problems import response
+
+_PREFIXES = ("/topics", "/consumers", "/brokers", "/v3")
+
+
+class Topics(Protocol):
+    """What Kafka says of topics and clusters (`backends.topics`)."""
+
+    def states(self) -> Sequence[TopicState]:
+        """The topics that a policy matches, by name."""
+        ...
+
+    def cluster_ids(self) -> Mapping[str, str]:
+        """Kafka's ids of the clusters, by our names, as far as they have answered."""
+        ...
+
+    async def partitions(self, topic: str) -> Sequence[PartitionState]:
+        """The topic's partitions. Raises Refused."""
+        ...
+
+
+class Asked(NamedTuple):
+    """A request with its headers in lower case, its id, and when it came (monotonic seconds)."""
+
+    request: web.BaseRequest
+    headers: Mapping[bytes, bytes]
+    request_id: str
+    arrived: float
+
+
+Work = Callable[[Asked], Awaitable[Reply | web.StreamResponse]]
+
+
+class Desk:
+    """Where requests arrive: `answer` does the work and says in Confluent's words why not."""
+
+    def __init__(self, events: EventsFront, topics: Topics) -> None:
+        self.events = events
+        self.topics = topics
+        self._loop = asyncio.get_running_loop()
+
+    async def answer(
+        self, request: web.BaseRequest, path: str, content_type: str, work: Work
+    ) -> web.StreamResponse:
+        """path: as figures show it.  content_type: of an error."""
+        headers = {name.lower(): value for name, value in request.raw_headers}
+        request_id = self.events.request_id(headers)
+        asked = Asked(request, headers, request_id, self._loop.time())
+        try:
+            found = await work(asked)
+        except Refused as refused:
+            found = failed(refused.failure, content_type)
+        seconds = self._loop.time() - asked.arrived
+        if not isinstance(found, Reply):
+            self.events.requests.request(path, found.status, seconds)
+            return found
+        self.events.requests.request(path, found.status, seconds)
+        return response(found, request_id)
+
+    def caller(self, asked: Asked) -> Identity:
+        """Who asks. Raises Refused."""
+        found = self.events.callers.identify(asked.headers, asked.request.remote)
+        if isinstance(found, Failure):
+            raise Refused(found)
+        return found
+
+    def policy(self, topic: str) -> TopicPolicy:
+        """The policy of a topic that events may be produced to from here. Raises Refused."""
+        return self.events.ingest.route(topic).policy
+
+    def cluster_id(self, policy: TopicPolicy) -> str:
+        """Kafka's id of a topic's cluster. Raises Refused."""
+        found = self.topics.cluster_ids().get(policy.cluster)
+        if found is None:
+            detail = f"cluster {policy.cluster} has not answered since the start"
+            raise Refused(Failure(Reason.KAFKA_UNAVAILABLE, detail, None, 2))
+        return found
+
+    def not_offered(self, request: web.BaseRequest) -> web.Response | None:
+        """The answer to those of Confluent's paths that are not here, None for other paths."""
+        path = request.rel_url.raw_path
+        if not any(path == one or path.startswith(one + "/") for one in _PREFIXES):
+            return None
+        content_type = confluent_v3.TYPE if path.startswith("/v3") else confluent_v2.TYPE
+        text = (
+            f"{request.method} {path} is not offered: this gateway produces records "
+            "(POST /topics/NAME, POST /v3/clusters/ID/topics/NAME/records) and lists topics and "
+            "clusters; consume and administrate with a Kafka client"
+        )
+        request_id = self.events.request_id({})
+        return response(error(404, 404, text, content_type), request_id)
+
+
+def no_cluster(cluster_id: str) -> Reply:
+    """The answer where a path names a cluster that is not the one."""
+    text = f"Cluster {cluster_id} cannot be found; GET /v3/clusters lists those that there are"
+    return error(404, 404, text, confluent_v3.TYPE)

@@ -1,0 +1,140 @@
+"""GET /topics and /v3/clusters: what clients of Confluent's REST look up before they produce."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+from urllib.parse import quote
+
+import orjson
+from aiohttp import web
+
+from headgate.core import confluent_v2, confluent_v3
+from headgate.core.event import Refused
+from headgate.core.outcome import Failure, Reason
+from headgate.core.reply import Reply
+from headgate.core.topic import PartitionState, TopicState
+from headgate.edge.confluent.desk import Asked, Desk, no_cluster
+
+_RELATED = (
+    "controller",
+    "acls",
+    "brokers",
+    "broker_configs",
+    "consumer_groups",
+    "topics",
+    "partition_reassignments",
+)
+
+
+class Looks:
+    """Topics as far as the caller may post to them, and the clusters' ids."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._topics = desk.topics
+
+    async def topics(self, request: web.BaseRequest) -> web.StreamResponse:
+        """GET /topics."""
+        return await self._desk.answer(request, "/topics", confluent_v2.TYPE, self._names)
+
+    async def topic(self, request: web.BaseRequest, topic: str) -> web.StreamResponse:
+        """GET /topics/{topic}."""
+        work = partial(self._topic, topic)
+        return await self._desk.answer(request, "/topics/{topic}", confluent_v2.TYPE, work)
+
+    async def partitions(self, request: web.BaseRequest, topic: str) -> web.StreamResponse:
+        """GET /topics/{topic}/partitions."""
+        work, path = partial(self._partitions, topic), "/topics/{topic}/partitions"
+        return await self._desk.answer(request, path, confluent_v2.TYPE, work)
+
+    async def clusters(self, request: web.BaseRequest) -> web.StreamResponse:
+        """GET /v3/clusters."""
+        return await self._desk.answer(request, "/v3/clusters", confluent_v3.TYPE, self._clusters)
+
+    async def cluster(self, request: web.BaseRequest, cluster_id: str) -> web.StreamResponse:
+        """GET /v3/clusters/{cluster_id}."""
+        work, path = partial(self._cluster, cluster_id), "/v3/clusters/{cluster_id}"
+        return await self._desk.answer(request, path, confluent_v3.TYPE, work)
+
+    async def _names(self, asked: Asked) -> Reply:
+        caller = self._desk.caller(asked)
+        names = [one.name for one in self._topics.states() if caller.may_post(one.name)]
+        return _json(names, confluent_v2.TYPE)
+
+    async def _topic(self, topic: str, asked: Asked) -> Reply:
+        state = self._state(topic, asked)
+        rows = _rows(await self._topics.partitions(state.name))
+        page = {"name": topic, "configs": _configs(state), "partitions": rows}
+        return _json(page, confluent_v2.TYPE)
+
+    async def _partitions(self, topic: str, asked: Asked) -> Reply:
+        state = self._state(topic, asked)
+        return _json(_rows(await self._topics.partitions(state.name)), confluent_v2.TYPE)
+
+    def _state(self, topic: str, asked: Asked) -> TopicState:
+        caller = self._desk.caller(asked)
+        if not caller.may_post(topic):
+            detail = f"producer {caller.name!r} may not post to topic {topic!r}"
+            raise Refused(Failure(Reason.FORBIDDEN, detail))
+        return self._desk.events.ingest.route(topic).state
+
+    async def _clusters(self, asked: Asked) -> Reply:
+        self._desk.caller(asked)
+        base = _base(asked.request)
+        found = [_shown(base, one) for one in sorted(set(self._topics.cluster_ids().values()))]
+        page = {
+            "kind": "KafkaClusterList",
+            "metadata": {"self": base, "next": None},
+            "data": found,
+        }
+        return _json(page, confluent_v3.TYPE)
+
+    async def _cluster(self, cluster_id: str, asked: Asked) -> Reply:
+        self._desk.caller(asked)
+        if cluster_id not in self._topics.cluster_ids().values():
+            return no_cluster(cluster_id)
+        return _json(_shown(_base(asked.request), cluster_id), confluent_v3.TYPE)
+
+
+def _base(request: web.BaseRequest) -> str:
+    return f"{request.scheme}://{request.host}/v3/clusters"
+
+
+def _shown(base: str, cluster_id: str) -> dict[str, Any]:
+    """One cluster. The related addresses are part of the shape; nothing is behind them here."""
+    itself = f"{base}/{quote(cluster_id)}"
+    return {
+        "kind": "KafkaCluster",
+        "metadata": {"self": itself, "resource_name": f"crn:///kafka={cluster_id}"},
+        "cluster_id": cluster_id,
+        **{name: {"related": f"{itself}/{name.replace('_', '-')}"} for name in _RELATED},
+    }
+
+
+def _configs(state: TopicState) -> dict[str, str]:
+    return {
+        "cleanup.policy": state.cleanup_policy,
+        "compression.type": state.compression_type,
+        "max.message.bytes": str(state.max_message_bytes),
+        "message.timestamp.type": state.timestamp_type,
+        "min.insync.replicas": str(state.min_insync_replicas),
+        "retention.ms": str(state.retention_ms),
+    }
+
+
+def _rows(partitions: Sequence[PartitionState]) -> list[dict[str, Any]]:
+    return [
+        {
+            "partition": one.partition,
+            "leader": one.leader,
+            "replicas": [
+                {"broker": node, "leader": node == one.leader, "in_sync": node in one.in_sync}
+                for node in one.replicas
+            ],
+        }
+        for one in partitions
+    ]
+
+
+def _json(page: object, content_type: str) -> Reply:
+    return Reply(200, content_type, (), orjson.dumps(page))

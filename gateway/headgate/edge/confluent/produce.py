@@ -1,0 +1,83 @@
+"""POST /topics/{topic} and /topics/{topic}/partitions/{partition}: Confluent's REST v2."""
+
+from functools import partial
+
+from aiohttp import web
+
+from headgate.core import confluent_v2
+from headgate.core.confluent import error, failed
+from headgate.core.confluent_v2 import TYPE, Format
+from headgate.core.event import Decoded, Refused
+from headgate.core.outcome import Failure, Reason
+from headgate.core.reply import Reply
+from headgate.core.route import Route
+from headgate.edge.confluent.desk import Asked, Desk
+from headgate.ingest import Inbound
+
+_PATH = "/topics/{topic}"
+_PATH_OF_PARTITION = "/topics/{topic}/partitions/{partition}"
+_DIGITS = 10
+
+
+class Produce:
+    """most_events: http.batch_max_events."""
+
+    def __init__(self, desk: Desk, most_events: int) -> None:
+        self._desk = desk
+        self._events = desk.events
+        self._most_events = most_events
+
+    async def post(
+        self, request: web.BaseRequest, topic: str, partition: str | None = None
+    ) -> web.StreamResponse:
+        """Answer once every record of the request has ended."""
+        path = _PATH if partition is None else _PATH_OF_PARTITION
+        return await self._desk.answer(request, path, TYPE, partial(self._post, topic, partition))
+
+    async def _post(self, topic: str, partition: str | None, asked: Asked) -> Reply:
+        events = self._events
+        producer = events.producer(asked.headers, asked.request.remote, topic)
+        form = _format(asked.headers.get(b"content-type", b""))
+        if isinstance(form, Reply):
+            return form
+        self._desk.policy(topic)
+        number = None if partition is None else _number(topic, partition)
+        body = await events.body(asked.request, asked.headers, producer, topic)
+        inbound = Inbound(topic, producer, asked.headers, body, asked.request_id, events.now())
+        ticket = events.ingest.handle(inbound, partial(self._decode, form, number))
+        if not ticket.done:
+            await events.ended(ticket)
+        outcomes = ticket.answered()
+        if ticket.is_batch and outcomes:
+            return confluent_v2.produced(outcomes)
+        failure = outcomes[0].failure if outcomes else None
+        if failure is None:
+            return error(422, 42206, "records: at least one is needed", TYPE)
+        return failed(failure, TYPE)
+
+    def _decode(
+        self, form: Format, partition: int | None, inbound: Inbound, route: Route
+    ) -> Decoded:
+        records = confluent_v2.read_records(
+            inbound.body, form, route.policy.compat_json_keys, partition, self._most_events
+        )
+        return Decoded([*records], True)
+
+
+def _format(content_type: bytes) -> Format | Reply:
+    form = confluent_v2.format_of(content_type)
+    if form is not None:
+        return form
+    shown = content_type.decode("latin-1") or "none"
+    why = ""
+    if any(name in shown for name in ("avro", "protobuf", "jsonschema")):
+        why = "; formats with schemas need a schema registry, which this gateway has not"
+    text = f"Content-Type {shown}: use {Format.JSON.value} or {Format.BINARY.value}{why}"
+    return error(415, 415, text, TYPE)
+
+
+def _number(topic: str, partition: str) -> int:
+    if partition.isascii() and partition.isdigit() and len(partition) <= _DIGITS:
+        return int(partition)
+    detail = f"topic {topic!r} has no partition {partition!r}"
+    raise Refused(Failure(Reason.UNKNOWN_PARTITION, detail))

@@ -1,0 +1,92 @@
+"""POST /v3/clusters/{cluster_id}/topics/{topic}/records: Confluent's REST v3, single and streamed.
+
+A body of known length is one request. With `Transfer-Encoding: chunked` the connection is a
+stream: records are published as they arrive, and their reports are sent in their order.
+"""
+
+import asyncio
+from functools import partial
+
+from aiohttp import web
+
+from headgate.core.concatenated import Documents
+from headgate.core.confluent import error
+from headgate.core.confluent_v3 import TYPE
+from headgate.core.event import Refused
+from headgate.core.outcome import Failure
+from headgate.core.reply import Reply
+from headgate.edge.confluent.desk import Asked, Desk, no_cluster
+from headgate.edge.confluent.group import SEPARATOR, Group, Target, failure_line
+from headgate.edge.confluent.stream import Stream
+
+_PATH = "/v3/clusters/{cluster_id}/topics/{topic}/records"
+_PIECE_BYTES = 262_144  # cut about as fast as 5 ms; then the event loop takes its turn
+_FORMAT = b"application/json"
+
+
+class Records:
+    """most_events, most_bytes: http.batch_max_events and http.body_max_bytes.  idle_s: how long a
+    stream may keep silent within a record."""
+
+    def __init__(self, desk: Desk, most_events: int, most_bytes: int, idle_s: float) -> None:
+        self._desk = desk
+        self._most_events = most_events
+        self._most_bytes = most_bytes
+        self._idle_s = idle_s
+
+    async def post(
+        self, request: web.BaseRequest, cluster_id: str, topic: str
+    ) -> web.StreamResponse:
+        """Answer with the report of each record."""
+        work = partial(self._post, cluster_id, topic)
+        return await self._desk.answer(request, _PATH, TYPE, work)
+
+    async def _post(self, cluster_id: str, topic: str, asked: Asked) -> Reply | web.StreamResponse:
+        events = self._desk.events
+        producer = events.producer(asked.headers, asked.request.remote, topic)
+        if asked.headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != _FORMAT:
+            return error(415, 415, f"use Content-Type: {_FORMAT.decode()}", TYPE)
+        if self._desk.cluster_id(self._desk.policy(topic)) != cluster_id:
+            return no_cluster(cluster_id)
+        target = Target(events, topic, producer, asked.headers, asked.request_id, cluster_id)
+        chunked = b"chunked" in asked.headers.get(b"transfer-encoding", b"").lower()
+        if chunked and b"content-encoding" not in asked.headers:
+            stream = Stream(target, asked.request, self._most_bytes, self._idle_s)
+            return await stream.run()
+        return await self._whole(target, asked)
+
+    async def _whole(self, target: Target, asked: Asked) -> Reply:
+        events = target.events
+        body = await events.body(asked.request, asked.headers, target.producer, target.topic)
+        try:
+            texts, broken = await self._cut(body)
+        except BaseException:
+            events.budget.give(len(body), 0)
+            raise
+        if not texts:
+            events.budget.give(len(body), 0)
+            if broken is not None:
+                raise Refused(broken)
+            return error(422, 42206, "Payload error. A record is needed.", TYPE)
+        group = Group(target, texts, body)
+        await group.ended()
+        lines = group.lines()
+        if broken is not None and not group.is_broken:
+            lines.append(failure_line(broken))
+        status = group.status() if len(lines) == 1 else 200
+        return Reply(status, TYPE, group.advice(), SEPARATOR.join(lines))
+
+    async def _cut(self, body: bytes) -> tuple[list[bytes], Failure | None]:
+        """The records of a body, and what is wrong behind the last of them."""
+        documents, texts = Documents(self._most_bytes), list[bytes]()
+        try:
+            for at in range(0, len(body), _PIECE_BYTES):
+                texts += documents.feed(body[at : at + _PIECE_BYTES])
+                if len(texts) > self._most_events:
+                    return texts, None  # ingest says that they are too many
+                if at:
+                    await asyncio.sleep(0)
+            documents.end()
+        except Refused as refused:
+            return texts, refused.failure
+        return texts, None

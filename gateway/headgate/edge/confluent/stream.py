@@ -1,0 +1,130 @@
+"""A connection that streams records in and their reports out, with bounds on both.
+
+What is read and not answered yet is bounded: a client that does not read its reports is not read
+from either. Each side has one coroutine, and neither outlives the request.
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+from aiohttp import ClientPayloadError, web
+
+from headgate.core.concatenated import Documents
+from headgate.core.confluent_v3 import TYPE
+from headgate.core.event import Refused, malformed
+from headgate.core.outcome import Failure, Reason
+from headgate.edge.body import continue_body
+from headgate.edge.confluent.group import SEPARATOR, Group, Target, failure_line
+
+GROUP_RECORDS = 50  # start together, and are answered together
+GROUPS_AHEAD = 8  # started and not answered yet
+SILENCE_S = 300.0  # between two records; then the stream is ended, as idle connections are
+_GONE = (ConnectionError, ClientPayloadError)
+
+
+class Stream:
+    """most_bytes: of one record.  idle_s: how long silence may last within a record."""
+
+    def __init__(
+        self, target: Target, request: web.BaseRequest, most_bytes: int, idle_s: float
+    ) -> None:
+        self._target = target
+        self._request = request
+        self._documents = Documents(most_bytes)
+        self._idle_s = idle_s
+        self._held = 0  # bytes taken from the budget that no group has
+        self._queue: asyncio.Queue[Group | Failure | None] = asyncio.Queue(GROUPS_AHEAD)
+
+    async def run(self) -> web.StreamResponse:
+        """Answer 200 at once; what becomes of each record, its report says."""
+        response = web.StreamResponse(headers={"X-Request-Id": self._target.request_id})
+        response.headers.update(self._request.get("cors", {}))
+        response.content_type = TYPE
+        response.enable_chunked_encoding()
+        await continue_body(self._request)
+        await response.prepare(self._request)
+        with suppress(*_GONE):  # what was started goes on and is counted; nobody reads it
+            await self._both(response)
+        if not self._request.content.is_eof():
+            response.force_close()
+        return response
+
+    async def _both(self, response: web.StreamResponse) -> None:
+        writing = asyncio.ensure_future(self._write(response))
+        reading = asyncio.ensure_future(self._read())
+        try:
+            done, _ = await asyncio.wait({reading, writing}, return_when=asyncio.FIRST_EXCEPTION)
+            for one in done:
+                one.result()
+        finally:
+            for one in (reading, writing):
+                one.cancel()
+            await asyncio.gather(reading, writing, return_exceptions=True)
+            self._give(self._held)
+
+    # ---- in
+
+    async def _read(self) -> None:
+        try:
+            while piece := await self._piece():
+                self._take(len(piece))
+                if not await self._start(self._documents.feed(piece)):
+                    break
+                self._documents.check()
+            else:
+                self._documents.end()
+        except Refused as refused:  # where the next record would begin cannot be told
+            await self._queue.put(refused.failure)
+        await self._queue.put(None)
+
+    async def _piece(self) -> bytes:
+        within = self._documents.pending > 0
+        try:
+            async with asyncio.timeout(self._idle_s if within else SILENCE_S):
+                return await self._request.content.readany()
+        except TimeoutError:
+            detail = "the stream kept silent for too long" + (" within a record" if within else "")
+            raise Refused(Failure(Reason.REQUEST_TIMEOUT, detail)) from None
+        except ClientPayloadError as error:
+            raise Refused(malformed(f"the body is broken: {error}")) from None
+
+    async def _start(self, texts: Sequence[bytes]) -> bool:
+        """Start records; False = there is no going on, and the last report says why."""
+        for some in _groups(texts):
+            body = b"".join(some)
+            self._held -= len(body)
+            group = Group(self._target, some, body)
+            await self._queue.put(group)  # waits here while too much is not answered yet
+            refusal = group.refusal
+            if group.is_broken or (refusal is not None and refusal.reason is Reason.DRAINING):
+                return False
+        self._give(self._held - self._documents.pending)  # blanks between records
+        return True
+
+    def _take(self, size: int) -> None:
+        failure = self._target.events.budget.take_bytes(size)
+        if failure is not None:
+            raise Refused(failure)
+        self._held += size
+
+    def _give(self, size: int) -> None:
+        self._target.events.budget.give(size, 0)
+        self._held -= size
+
+    # ---- out
+
+    async def _write(self, response: web.StreamResponse) -> None:
+        while (found := await self._queue.get()) is not None:
+            if isinstance(found, Failure):
+                lines = [failure_line(found)]
+            else:
+                await found.ended()
+                lines = found.lines()
+            await response.write(b"".join(line + SEPARATOR for line in lines))
+        await response.write_eof()
+
+
+def _groups(texts: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    for at in range(0, len(texts), GROUP_RECORDS):
+        yield texts[at : at + GROUP_RECORDS]

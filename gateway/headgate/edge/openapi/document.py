@@ -1,0 +1,112 @@
+"""The OpenAPI document: every operation of both ports, with this configuration's limits."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import orjson
+
+from headgate import __version__
+from headgate.config.settings import HttpSettings
+from headgate.edge.openapi.compatible import COMPATIBLE
+from headgate.edge.openapi.compatible_schemas import COMPATIBLE_SCHEMAS
+from headgate.edge.openapi.management import MANAGEMENT
+from headgate.edge.openapi.native import PAGES, events_operation
+from headgate.edge.openapi.operation import Json, Operation
+from headgate.edge.openapi.schemas import SCHEMAS
+
+_TAGS = {
+    "Events": "Posting events: what services use.",
+    "Confluent REST": "The producing half of Confluent's REST v2 and v3, for clients that have it "
+    "already. There is no consumer here.",
+    "Pages": "Health, problems and this document, without credentials.",
+    "Control plane": "What operators ask, at the management port. `view` to read, `operate` to "
+    "change.",
+}
+_HEADERS: Json = {
+    "X-Request-Id": {
+        "description": "The request's id: yours, or one that was made.",
+        "schema": {"type": "string"},
+    },
+    "Retry-After": {
+        "description": "Seconds to wait before the next try.",
+        "schema": {"type": "integer", "minimum": 0},
+    },
+}
+_SECURITY: Json = {
+    "token": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A token of this gateway. With `auth.mode = none` nothing is asked.",
+    },
+    "basic": {
+        "type": "http",
+        "scheme": "basic",
+        "description": "For clients that know no other: any user name, the token as password.",
+    },
+}
+
+
+def operations(http: HttpSettings) -> Sequence[Operation]:
+    """Every operation of both ports. HEAD goes with each GET and is not listed."""
+    events = events_operation(http.batch_max_events, http.body_max_bytes)
+    return (events, *COMPATIBLE, *PAGES, *MANAGEMENT)
+
+
+@lru_cache(maxsize=2)
+def document(http: HttpSettings) -> bytes:
+    """The document as JSON."""
+    paths: dict[str, Json] = {}
+    for one in operations(http):
+        paths.setdefault(one.path, {})[one.method.lower()] = _shown(one, http)
+    page = {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Headgate",
+            "version": __version__,
+            "summary": "An HTTP gateway in front of Apache Kafka",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/", "description": "The port that this document came from."}],
+        "tags": [{"name": name, "description": text} for name, text in _TAGS.items()],
+        "paths": paths,
+        "components": {
+            "schemas": {**SCHEMAS, **COMPATIBLE_SCHEMAS},
+            "headers": _HEADERS,
+            "securitySchemes": _SECURITY,
+        },
+    }
+    return orjson.dumps(page)
+
+
+def _shown(one: Operation, http: HttpSettings) -> Json:
+    shown: Json = {
+        "tags": [one.tag],
+        "summary": one.summary,
+        "operationId": _name(one),
+        "responses": dict(sorted(one.answers.items())),
+        "security": [{}] if one.is_open else [{}, {"token": []}, {"basic": []}],
+        "x-headgate-port": one.port,
+    }
+    if one.description:
+        shown["description"] = one.description
+    if one.parameters:
+        shown["parameters"] = list(one.parameters)
+    if one.body is not None:
+        shown["requestBody"] = one.body
+    if one.port == "management" and http.management_port != http.port:
+        shown["servers"] = [_management(http.management_port)]
+    return shown
+
+
+def _management(port: int) -> Json:
+    return {
+        "url": "http://{host}:" + str(port),
+        "description": "The management port.",
+        "variables": {"host": {"default": "127.0.0.1"}},
+    }
+
+
+def _name(one: Operation) -> str:
+    """An id for generated clients: method and path in one word."""
+    words = one.path.replace("{", "").replace("}", "").replace(".", "_").strip("/").split("/")
+    return "_".join([one.method.lower(), *words])

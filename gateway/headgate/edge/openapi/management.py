@@ -1,0 +1,94 @@
+"""The management port's operations."""
+
+from headgate.core.outcome import Reason
+from headgate.edge.openapi.operation import (
+    ALWAYS,
+    PRETTY,
+    TOPIC,
+    Json,
+    Operation,
+    answer,
+    path,
+    problems,
+    query,
+    ref,
+)
+
+_ASKED = (*ALWAYS, Reason.UNAUTHENTICATED, Reason.FORBIDDEN)
+
+
+def _view(
+    target: str, summary: str, schema: Json, *reasons: Reason, parameters: tuple[Json, ...] = ()
+) -> Operation:
+    """A page for the role `view`."""
+    answers = {
+        "200": answer(summary, "application/json", schema),
+        **problems(*_ASKED, *reasons),
+    }
+    found = Operation("GET", target, "management", "Control plane", summary, answers)
+    return found._replace(parameters=(*parameters, PRETTY), description="Needs the role `view`.")
+
+
+def _listed(name: str, row: str) -> Json:
+    rows = {"type": "array", "items": ref(row)}
+    return {"type": "object", "required": [name], "properties": {name: rows}}
+
+
+_FORGET = Operation(
+    "DELETE",
+    "/v1/suppression/{topic}",
+    "management",
+    "Control plane",
+    "Forget the published state of a key, or of all keys",
+    {
+        "200": answer("Forgotten", "application/json", ref("Forgotten")),
+        **problems(
+            *_ASKED,
+            Reason.UNKNOWN_TOPIC,
+            Reason.REDIS_UNAVAILABLE,
+        ),
+    },
+    "The next event of the key (without `key` and `key_base64`: of every key) is published. Needs "
+    "the role `operate`.",
+    (
+        TOPIC,
+        query("key", "The key as text.", {"type": "string"}),
+        query("key_base64", "The key's bytes.", {"type": "string", "format": "byte"}),
+    ),
+)
+
+_METRICS = Operation(
+    "GET",
+    "/metrics",
+    "management",
+    "Pages",
+    "Figures of all workers in Prometheus' text format",
+    {
+        "200": answer("Metrics", "text/plain", {"type": "string"}),
+        **problems(*ALWAYS),
+    },
+    is_open=True,
+)
+
+MANAGEMENT = (
+    _METRICS,
+    _view("/v1/producers", "All producers", _listed("producers", "Producer")),
+    _view(
+        "/v1/producers/{name}",
+        "One producer: rates, sizes, ratios, keys, recent rejects",
+        ref("Producer"),
+        Reason.NOT_FOUND,
+        parameters=(path("name", "A producer's name.", example="checkout"),),
+    ),
+    _view("/v1/topics", "All topics that a policy matches", _listed("topics", "Topic")),
+    _view(
+        "/v1/topics/{topic}",
+        "One topic: policy in force, sizes, keys, skew",
+        ref("Topic"),
+        Reason.UNKNOWN_TOPIC,
+        Reason.NOT_FOUND,
+        parameters=(TOPIC,),
+    ),
+    _FORGET,
+    _view("/v1/changes", "The newest changes made here", _listed("changes", "Change")),
+)

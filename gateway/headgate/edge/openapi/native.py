@@ -1,0 +1,175 @@
+"""The data plane's own operations."""
+
+from typing import Any
+
+from headgate.core.outcome import TRAITS, Reason
+from headgate.edge.openapi.operation import (
+    ALWAYS,
+    REQUEST_ID_HEADER,
+    TOPIC,
+    Json,
+    Operation,
+    answer,
+    failed_answer,
+    header,
+    path,
+    problems,
+    ref,
+)
+
+_PAGES = (Reason.NOT_FOUND, Reason.REQUEST_TIMEOUT)
+_FLAG = {"type": "string", "enum": ["true", "false"]}
+_ANY = {"description": "Any JSON."}
+_HTML: Json = {"type": "string", "description": "A page for people."}
+_EVENT_EXAMPLE = {"order_id": 17, "total": 35.5}
+_CLOUDEVENT = {
+    "specversion": "1.0",
+    "type": "order.paid",
+    "source": "/shop",
+    "id": "e-1",
+    "data": {"order_id": 17},
+}
+_ENVELOPE_EXAMPLE = {
+    "events": [
+        {"key": "17", "value": {"total": 35.5}, "id": "e-1", "headers": {"author": "Ada"}},
+        {"key": "18", "value_base64": "iVBORw0KGgo="},
+        {"key": "19", "tombstone": True},
+    ]
+}
+_PUBLISHED = {
+    "outcome": "published",
+    "topic": "orders",
+    "partition": 4,
+    "offset": 1729,
+    "key": "17",
+    "event_id": "0192f0c1-7a3e-7c5a-9a52-2f4be1d3a001",
+    "records": 1,
+}
+
+_HEADERS = (
+    header("Headgate-Key", "The key, UTF-8 (one event only).", {"type": "string", "minLength": 1}),
+    header(
+        "Headgate-Event-Id",
+        "Your id of the event (one event only).",
+        {"type": "string", "minLength": 1, "maxLength": 256},
+    ),
+    header(
+        "Headgate-Timestamp",
+        "Milliseconds since 1970 (one event only).",
+        {"type": "integer", "minimum": 0, "maximum": 999_999_999_999_999},
+    ),
+    header("Headgate-Tombstone", "`true` = a null value; the body must be empty.", _FLAG),
+    header("Headgate-Force", "`true` = publish even if unchanged.", _FLAG),
+    header("Headgate-Batch", "`false` = an array is one event.", _FLAG),
+    header(
+        "Headgate-Producer",
+        "Who you are, where authentication is off.",
+        {"type": "string", "minLength": 1, "maxLength": 100},
+    ),
+    header(
+        "Prefer",
+        "`return=minimal` = of a batch the summary and the failed events only.",
+        {"type": "string", "examples": ["return=minimal"]},
+    ),
+    header(
+        "Content-Encoding",
+        "How the body is compressed.",
+        {"type": "string", "enum": ["gzip", "deflate", "zstd", "identity"]},
+    ),
+    header("traceparent", "Written to Kafka.", {"type": "string"}),
+    header("X-Request-Id", "Your id of the request.", {"type": "string", "maxLength": 128}),
+)
+
+
+def events_operation(batch_max_events: int, body_max_bytes: int) -> Operation:
+    """Posting events. The two limits are the configuration's."""
+    return Operation(
+        "POST",
+        "/v1/topics/{topic}/events",
+        "data",
+        "Events",
+        "Post events",
+        {**_good_answers(), **_failures()},
+        "The content type says how the body is cut into events. A batch is not atomic: each event "
+        "has its own outcome. Every header `Headgate-Header-NAME` is a record header. "
+        f"At most {batch_max_events} events (`http.batch_max_events`) and {body_max_bytes} bytes "
+        "(`http.body_max_bytes`, decompressed) in one request.",
+        (TOPIC, *_HEADERS),
+        {"content": _content(batch_max_events), "required": False},
+    )
+
+
+def _content(most: int) -> Json:
+    return {
+        "application/json": {"schema": _ANY, "example": _EVENT_EXAMPLE},
+        "application/x-ndjson": {
+            "schema": {"type": "string", "description": "One JSON document a line."},
+            "example": '{"order_id": 17}\n{"order_id": 18}\n',
+        },
+        "application/vnd.headgate.batch+json": {
+            "schema": ref("Envelope"),
+            "example": _ENVELOPE_EXAMPLE,
+        },
+        "application/cloudevents+json": {"schema": ref("CloudEvent"), "example": _CLOUDEVENT},
+        "application/cloudevents-batch+json": {
+            "schema": {"type": "array", "items": ref("CloudEvent"), "maxItems": most},
+            "example": [_CLOUDEVENT],
+        },
+        "application/octet-stream": {"schema": {"description": "Opaque bytes."}},
+    }
+
+
+def _good_answers() -> dict[str, Json]:
+    outcome, batch = ref("Outcome"), ref("BatchAnswer")
+    unchanged: Any = {**_PUBLISHED, "outcome": "unchanged", "event_id": None, "records": 0}
+    texts = {
+        "200": ("Unchanged, or a batch that ended well", {"anyOf": [outcome, batch]}, unchanged),
+        "201": ("Published", outcome, _PUBLISHED),
+        "202": ("Held or spooled: durable, published later", outcome, None),
+        "207": ("A batch of which some events failed", batch, None),
+    }
+    found = {}
+    for status, (text, schema, example) in texts.items():
+        found[status] = answer(text, "application/json", schema, example)
+        found[status]["headers"] = {"X-Request-Id": REQUEST_ID_HEADER}
+    return found
+
+
+def _failures() -> dict[str, Json]:
+    """Every reason; a batch of which no event ended well has the status of one of them, too."""
+    content = {
+        "application/problem+json": {"schema": ref("Problem")},
+        "application/json": {"schema": ref("BatchAnswer")},
+    }
+    found: dict[str, list[Reason]] = {}
+    for reason, traits in TRAITS.items():
+        if reason is not Reason.METHOD_NOT_ALLOWED:
+            found.setdefault(str(traits.status), []).append(reason)
+    return {
+        status: failed_answer(status, reasons, content) for status, reasons in sorted(found.items())
+    }
+
+
+def _page(target: str, summary: str, content_type: str, schema: Json, port: str) -> Operation:
+    answers = {"200": answer(summary, content_type, schema), **problems(*ALWAYS, *_PAGES)}
+    return Operation("GET", target, port, "Pages", summary, answers, is_open=True)
+
+
+def _ready() -> Operation:
+    found = _page("/ready", "Readiness", "application/json", ref("Readiness"), "both")
+    not_ready = answer("Not ready, or draining", "application/json", ref("Readiness"))
+    return found._replace(answers={**found.answers, "503": not_ready})
+
+
+PAGES = (
+    _page("/live", "Liveness", "application/json", ref("Liveness"), "both"),
+    _ready(),
+    _page("/problems", "All reasons for which an event may fail", "text/html", _HTML, "both"),
+    _page("/problems/{reason}", "One reason", "text/html", _HTML, "both")._replace(
+        parameters=(
+            path("reason", "As in `reason` of a problem.", {"enum": [*TRAITS]}, "too_large"),
+        )
+    ),
+    _page("/openapi.json", "This document", "application/json", {"type": "object"}, "both"),
+    _page("/docs", "This document for people", "text/html", _HTML, "both"),
+)

@@ -1,0 +1,142 @@
+"""The shapes of what is sent and answered (JSON Schema 2020-12)."""
+
+from headgate.core.outcome import Name, Reason
+from headgate.edge.openapi.operation import Json
+
+_TEXT: Json = {"type": "string"}
+_COUNT: Json = {"type": "integer", "minimum": 0}
+_NUMBER: Json = {"type": "number", "minimum": 0}
+_BASE64: Json = {"type": "string", "contentEncoding": "base64", "pattern": "^([A-Za-z0-9+/]{4})*$"}
+_TEXTS: Json = {"type": "object", "additionalProperties": _TEXT}
+
+
+def _object(required: list[str], **properties: Json) -> Json:
+    return {"type": "object", "required": required, "properties": properties}
+
+
+def _or_null(kind: str) -> Json:
+    return {"type": [kind, "null"]}
+
+
+_WEIGHT = _object(["path", "bytes"], path=_TEXT, bytes=_COUNT)
+_FIGURES: dict[str, Json] = {
+    "size_bytes": _COUNT,
+    "limit_bytes": _COUNT,
+    "limit": {"description": "Which limit, or its value."},
+    "largest_paths": {"type": "array", "items": _WEIGHT},
+    "key": _TEXT,
+    "key_base64": _BASE64,
+    "event_id": _or_null("string"),
+}
+
+_EVENT = {
+    **_object(
+        [],
+        key={**_or_null("string"), "minLength": 1},
+        key_base64={"type": ["string", "null"], "pattern": "^([A-Za-z0-9+/]{4})+$"},
+        value={"description": "Any JSON; its exact text is published."},
+        value_base64=_BASE64,
+        tombstone={"type": "boolean"},
+        id={**_or_null("string"), "minLength": 1, "maxLength": 256},
+        headers={**_TEXTS, "propertyNames": {"pattern": "^[!-~]{1,256}$"}},
+        timestamp_ms={"type": ["integer", "null"], "minimum": 0, "maximum": 999_999_999_999_999},
+    ),
+    "additionalProperties": False,
+    "description": "One of value, value_base64 and tombstone; key or key_base64, or neither.",
+}
+
+SCHEMAS: dict[str, Json] = {
+    "Problem": _object(
+        ["type", "title", "status", "detail", "instance", "reason", "retryable"],
+        type=_TEXT,
+        title=_TEXT,
+        status={"type": "integer"},
+        detail=_TEXT,
+        instance=_TEXT,
+        reason={"enum": [*map(str, Reason)]},
+        retryable={"type": "boolean"},
+        **_FIGURES,
+    ),
+    "Outcome": _object(
+        ["outcome", "topic", "partition", "offset", "event_id", "records"],
+        outcome={"enum": [name.value for name in Name if name not in ("rejected", "unknown")]},
+        topic=_TEXT,
+        partition={"type": "integer", "minimum": -1},
+        offset={"type": "integer", "minimum": -1},
+        key=_TEXT,
+        key_base64=_BASE64,
+        event_id=_or_null("string"),
+        records=_COUNT,
+    ),
+    "FailedOutcome": _object(
+        ["outcome", "reason", "status", "detail", "retryable"],
+        outcome={"enum": ["rejected", "unknown"]},
+        reason={"enum": [*map(str, Reason)]},
+        status={"type": "integer"},
+        detail=_TEXT,
+        retryable={"type": "boolean"},
+        index=_COUNT,
+        **_FIGURES,
+    ),
+    "BatchAnswer": _object(
+        ["summary", "outcomes"],
+        summary={"type": "object", "additionalProperties": _COUNT},
+        outcomes={
+            "type": "array",
+            "items": {
+                "anyOf": [
+                    {"$ref": "#/components/schemas/Outcome"},
+                    {"$ref": "#/components/schemas/FailedOutcome"},
+                ]
+            },
+        },
+    ),
+    "Envelope": {
+        **_object(["events"], events={"type": "array", "items": _EVENT}),
+        "additionalProperties": False,
+    },
+    "CloudEvent": _object(
+        ["specversion", "type", "source", "id"],
+        specversion={"const": "1.0"},
+        type={**_TEXT, "minLength": 1},
+        source={**_TEXT, "minLength": 1},
+        id={**_TEXT, "minLength": 1},
+        subject=_TEXT,
+        time={"type": "string", "format": "date-time"},
+        datacontenttype=_TEXT,
+        data={"description": "Any JSON."},
+        data_base64=_BASE64,
+    ),
+    "Liveness": _object(["status"], status={"const": "live"}),
+    "Readiness": _object(
+        ["status", "dependencies"],
+        status={"enum": ["ready", "degraded", "not ready", "draining"]},
+        dependencies={
+            "type": "object",
+            "additionalProperties": _object(["ok"], ok={"type": "boolean"}, detail=_TEXT),
+        },
+    ),
+    "Producer": _object(
+        ["producer", "events_per_s", "bytes_per_s", "last_seen", "ratios", "topics"],
+        producer=_TEXT,
+        events_per_s=_NUMBER,
+        bytes_per_s=_NUMBER,
+        last_seen=_or_null("string"),
+        ratios={"type": "object"},
+        topics={"type": "array", "items": _object(["topic", "events_total"])},
+    ),
+    "Topic": _object(
+        ["topic", "policy", "partitions", "kafka", "events_per_s", "bytes_per_s", "producers"],
+        topic=_TEXT,
+        policy={"type": "object"},
+        partitions=_COUNT,
+        kafka={"type": "object"},
+        events_per_s=_NUMBER,
+        bytes_per_s=_NUMBER,
+        producers={"type": "array", "items": _TEXT},
+    ),
+    "Forgotten": _object(
+        ["forgotten"], forgotten=_object(["topic", "key"], topic=_TEXT, key=_or_null("string"))
+    ),
+    "Change": _object(["at", "who", "remote", "what"], at=_TEXT, who=_TEXT, what=_TEXT),
+}

@@ -1,0 +1,125 @@
+"""The OpenAPI document says what the routers do, no more and no less; /docs shows all of it."""
+
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import orjson
+from aiohttp import web
+from openapi_schema_validator import OAS31Validator
+
+from headgate.config.settings import HttpSettings
+from headgate.core.outcome import TRAITS
+from headgate.edge.cors import Cors
+from headgate.edge.management import management_app
+from headgate.edge.openapi.document import document, operations
+from headgate.edge.openapi.page import docs_page
+from headgate.edge.routes import Confluent, DataPlane
+
+HTTP = HttpSettings(batch_max_events=77, body_max_bytes=123_456)
+
+
+def api() -> Any:
+    return orjson.loads(document(HTTP))
+
+
+def declared(*ports: str) -> set[tuple[str, str]]:
+    return {(one.method, one.path) for one in operations(HTTP) if one.port in ports}
+
+
+class AnyPages:
+    """Has a page under every name; only the routes are looked at."""
+
+    def __getattr__(self, name: str) -> Any:
+        async def page(_request: web.Request) -> web.Response:
+            return web.Response()
+
+        return page
+
+
+async def test_the_data_plane_is_what_is_declared() -> None:
+    some: Any = AnyPages()
+    confluent = Confluent(some, some, some, some)
+    plane = DataPlane(some, confluent, some, some, some, Cors(()))
+    routed = {(method, one.template) for one in plane.paths for method in one.methods}
+    assert routed == declared("data", "both")
+
+
+async def test_the_management_port_is_what_is_declared() -> None:
+    some: Any = AnyPages()
+    app = management_app(some)
+    routed = {
+        (route.method, route.resource.canonical)
+        for route in app.router.routes()
+        if route.resource is not None and route.method != "HEAD"
+    }
+    assert routed == declared("management", "both")
+
+
+def test_the_document_is_sound() -> None:
+    page = api()
+    assert page["openapi"].startswith("3.1")
+    schemas = page["components"]["schemas"]
+    for schema in schemas.values():
+        OAS31Validator.check_schema(schema)
+    refs = set(re.findall(r'"#/components/schemas/(\w+)"', document(HTTP).decode()))
+    assert refs <= schemas.keys()
+    ids = [one["operationId"] for methods in page["paths"].values() for one in methods.values()]
+    assert len(ids) == len(set(ids))
+    for target, methods in page["paths"].items():
+        for one in methods.values():
+            named = {each["name"] for each in one.get("parameters", ()) if each["in"] == "path"}
+            assert named == set(re.findall(r"\{(\w+)\}", target)), target
+
+
+def test_examples_fit_their_schemas() -> None:
+    page = api()
+    for methods in page["paths"].values():
+        for one in methods.values():
+            for media in one.get("requestBody", {}).get("content", {}).values():
+                if "example" in media and media["schema"].get("type") != "string":
+                    schema = {**media["schema"], "components": page["components"]}
+                    OAS31Validator(schema).validate(media["example"])
+
+
+def test_posting_events_may_answer_every_reason() -> None:
+    answers = api()["paths"]["/v1/topics/{topic}/events"]["post"]["responses"]
+    told = " ".join(answer["description"] for answer in answers.values())
+    assert [reason for reason in TRAITS if f"`{reason}`" not in told] == ["method_not_allowed"]
+
+
+def test_the_limits_are_those_of_the_configuration() -> None:
+    text = api()["paths"]["/v1/topics/{topic}/events"]["post"]["description"]
+    assert "77 events" in text
+    assert "123456 bytes" in text
+
+
+class _Links(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.links: list[str] = []
+        self.tags: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        for name, value in attrs:
+            if name == "id":
+                self.ids.add(value or "")
+            if name in ("href", "src", "action"):
+                self.links.append(value or "")
+
+
+def test_the_page_shows_everything_and_needs_nothing_from_elsewhere() -> None:
+    page = docs_page(document(HTTP))
+    found = _Links()
+    found.feed(page)
+    assert not found.tags & {"script", "link", "img", "iframe", "object"}
+    assert all(link.startswith(("#", "/")) and not link.startswith("//") for link in found.links)
+    assert {link[1:] for link in found.links if link.startswith("#")} <= found.ids
+    assert "@import" not in page
+    assert "url(" not in page
+    for one in operations(HTTP):
+        assert one.summary in page
+    for name in api()["components"]["schemas"]:
+        assert f"schema-{name}" in found.ids
