@@ -1,12 +1,12 @@
 """The shapes of what is sent and answered (JSON Schema 2020-12)."""
 
 from headgate.core.outcome import Name, Reason
-from headgate.edge.openapi.operation import Json
+from headgate.edge.openapi.operation import BASE64, Json
 
 _TEXT: Json = {"type": "string"}
 _COUNT: Json = {"type": "integer", "minimum": 0}
 _NUMBER: Json = {"type": "number", "minimum": 0}
-_BASE64: Json = {"type": "string", "contentEncoding": "base64", "pattern": "^([A-Za-z0-9+/]{4})*$"}
+_BASE64: Json = {"type": "string", "contentEncoding": "base64", "pattern": BASE64}
 _TEXTS: Json = {"type": "object", "additionalProperties": _TEXT}
 
 
@@ -33,7 +33,7 @@ _EVENT = {
     **_object(
         [],
         key={**_or_null("string"), "minLength": 1},
-        key_base64={"type": ["string", "null"], "pattern": "^([A-Za-z0-9+/]{4})+$"},
+        key_base64={"type": ["string", "null"], "minLength": 1, "pattern": BASE64},
         value={"description": "Any JSON; its exact text is published."},
         value_base64=_BASE64,
         tombstone={"type": "boolean"},
