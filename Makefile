@@ -12,8 +12,8 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check
 # Two at a time: a test with brokers of its own keeps a core busy.
 PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 
-# What the compiled modules are checked with: everything that reaches them in memory.
-COMPILED_TESTS := tests/unit tests/app
+# What the compiled modules are checked with: what reaches them in memory, and some real brokers.
+COMPILED_TESTS := tests/unit tests/app tests/contract tests/integration/test_bad_input_json.py tests/integration/test_suppression_faults.py
 CC ?= cc
 
 .PHONY: help setup run test test-full test-compiled check lint bench compiled

@@ -20,7 +20,7 @@ HOT = """
     suppression/arrivals suppression/bypass suppression/claims suppression/namespaces
     suppression/outgoing suppression/settlements suppression/suppressor suppression/underway
     backends/cluster backends/lane backends/lanes backends/producer backends/redis backends/rounds
-    edge/events stats/meter stats/series
+    edge/answer edge/events stats/meter stats/series
 """
 
 
