@@ -45,7 +45,7 @@ def problems(*reasons: Reason) -> dict[str, Json]:
 def by_status(reasons: Iterable[Reason], statuses: Mapping[Reason, int]) -> dict[str, list[Reason]]:
     """The reasons of each status, which is that of TRAITS unless said otherwise."""
     found: dict[str, list[Reason]] = {}
-    for reason in sorted(set(reasons), key=lambda one: TRAITS[one].status):
+    for reason in sorted(set(reasons), key=lambda one: (TRAITS[one].status, one)):
         found.setdefault(str(statuses.get(reason, TRAITS[reason].status)), []).append(reason)
     return found
 
