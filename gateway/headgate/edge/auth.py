@@ -1,5 +1,7 @@
 """Who is asking: producers by name, or by bearer token; tokens are known by their hash alone."""
 
+import base64
+import binascii
 import hashlib
 import hmac
 from collections.abc import Mapping
@@ -12,7 +14,6 @@ from headgate.core.policy import glob_matches
 
 ANONYMOUS = "anonymous"
 _NAME_MAX = 100
-_BEARER = b"bearer "
 _REMEMBERED = 4096  # names come from clients: the memory for them must be bounded
 
 
@@ -45,11 +46,11 @@ class Authenticator:
         """headers: names in lower case.  remote: the peer's address, None where unknown."""
         if self._open:
             return self._remembered(headers.get(b"headgate-producer"), remote)
-        given = headers.get(b"authorization", b"")
-        if given[: len(_BEARER)].lower() != _BEARER:
+        token = _token(headers.get(b"authorization", b""))
+        if token is None:
             detail = "this gateway wants `Authorization: Bearer <token>`"
             return Failure(Reason.UNAUTHENTICATED, detail)
-        digest = hashlib.sha256(given[len(_BEARER) :].strip()).hexdigest()
+        digest = hashlib.sha256(token).hexdigest()
         for known, identity in self._by_hash.items():
             if hmac.compare_digest(known, digest):
                 return identity
@@ -78,6 +79,19 @@ class Authenticator:
             detail = f"Headgate-Producer has 1 to {_NAME_MAX} printable characters"
             return Failure(Reason.MALFORMED, detail)
         return Identity(shown, frozenset(roles))
+
+
+def _token(given: bytes) -> bytes | None:
+    """The token of an Authorization header: of Bearer, or the password of Basic (RFC 7617)."""
+    scheme, _, rest = given.strip().partition(b" ")
+    if scheme.lower() == b"bearer":
+        return rest.strip()
+    if scheme.lower() != b"basic":
+        return None
+    try:
+        return base64.b64decode(rest.strip(), validate=True).partition(b":")[2]
+    except binascii.Error:
+        return None
 
 
 def is_loopback(remote: str | None) -> bool:

@@ -1,0 +1,115 @@
+"""Clients that were not written here, against a real gateway.
+
+Python's CloudEvents SDK runs always. JavaScript's needs node and npm, so it runs with the full
+figures only, and says there what is missing.
+"""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import requests
+from cloudevents.core.bindings.http import HTTPMessage, to_binary_event, to_structured_event
+from cloudevents.core.bindings.kafka import KafkaMessage, from_binary_event
+from cloudevents.core.v1.event import CloudEvent
+
+from confluent_world import ConfluentWorld, running_confluent
+from http_client import events_path
+from kafka_log import LogRecord
+from stack import RunningBroker, RunningRedis
+
+pytestmark = [pytest.mark.kafka, pytest.mark.redis]
+
+CLOUDEVENTS_JS = "cloudevents@10.0.0"
+SEND_JS = """
+const { CloudEvent, HTTP, emitterFor, httpTransport, Mode } = require("cloudevents");
+const send = (mode) => emitterFor(httpTransport(process.argv[2]), { mode });
+const event = (id) => new CloudEvent({
+  id, type: "order.paid", source: "/js", subject: "js", data: { id: 7, total: "12 €" } });
+(async () => {
+  await send(Mode.BINARY)(event("js-binary"));
+  await send(Mode.STRUCTURED)(event("js-structured"));
+})();
+"""
+
+
+@pytest.fixture(scope="module")
+def world(
+    kafka: RunningBroker, redis_server: RunningRedis, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ConfluentWorld]:
+    with running_confluent(kafka, redis_server, tmp_path_factory.mktemp("gateway")) as running:
+        yield running
+
+
+def event_url(world: ConfluentWorld) -> str:
+    return world.gateway.url + events_path(world.topic("keyed"))
+
+
+def read_back(record: LogRecord) -> CloudEvent:
+    """The event as the SDK's own Kafka binding reads it from the log."""
+    headers = {name: value or b"" for name, value in record.headers}
+    message = KafkaMessage(headers, record.key, record.value or b"")
+    event = from_binary_event(message)
+    assert isinstance(event, CloudEvent)
+    return event
+
+
+@pytest.mark.parametrize("to_http", [to_binary_event, to_structured_event])
+def test_pythons_cloudevents_sdk(world: ConfluentWorld, to_http: object) -> None:
+    """What its HTTP binding sends, its Kafka binding reads: attributes, data and key."""
+    topic = world.topic("keyed")
+    world.log.take(topic)
+    attributes = {
+        "id": "py-1", "type": "order.paid", "source": "/shop", "specversion": "1.0",
+        "subject": 'ünï "quoted" 100 %', "datacontenttype": "application/json",
+        "time": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+    }  # fmt: skip
+    assert callable(to_http)
+    message: HTTPMessage = to_http(CloudEvent(attributes, {"id": 7, "total": "12 €"}))
+    answer = requests.post(event_url(world), message.body, headers=message.headers, timeout=20)
+    assert answer.status_code == 201, answer.text
+    (record,) = world.log.take(topic)
+    assert record.key == attributes["subject"].encode()  # type: ignore[attr-defined]
+    event = read_back(record)
+    assert event.get_data() == {"id": 7, "total": "12 €"}
+    assert {name: event.get_attributes()[name] for name in attributes} == attributes
+    assert answer.json()["event_id"] == "py-1"
+
+
+def test_python_sdks_structured_events_in_a_batch(world: ConfluentWorld) -> None:
+    """The SDK has no batch; its structured events in an array are one."""
+    world.log.take(world.topic("keyed"))
+    bodies = []
+    for number in range(3):
+        attributes = {"id": f"b-{number}", "type": "t", "source": "/s", "specversion": "1.0"}
+        bodies.append(to_structured_event(CloudEvent(attributes, {"id": number})).body)
+    answer = requests.post(
+        event_url(world), b"[" + b",".join(bodies) + b"]", timeout=20,
+        headers={"Content-Type": "application/cloudevents-batch+json"},
+    )  # fmt: skip
+    assert (answer.status_code, answer.json()["summary"]) == (200, {"published": 3})
+    found = {read_back(one).get_id() for one in world.log.take(world.topic("keyed"))}
+    assert found == {"b-0", "b-1", "b-2"}
+
+
+@pytest.mark.full
+def test_javascripts_cloudevents_sdk(world: ConfluentWorld, tmp_path: Path) -> None:
+    # Its binary mode does not percent-encode header values, as the HTTP binding asks for: a subject
+    # beyond ASCII leaves it as bytes that are no UTF-8, and is refused.
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node is None or npm is None:
+        pytest.skip("node and npm are not on this machine")
+    subprocess.run([npm, "install", "--silent", CLOUDEVENTS_JS], cwd=tmp_path, check=True)
+    (tmp_path / "send.js").write_text(SEND_JS)
+    world.log.take(world.topic("keyed"))
+    subprocess.run([node, "send.js", event_url(world)], cwd=tmp_path, check=True, timeout=60)
+    events = {one.get_id(): one for one in map(read_back, world.log.take(world.topic("keyed")))}
+    assert events.keys() == {"js-binary", "js-structured"}
+    for event in events.values():
+        assert event.get_data() == {"id": 7, "total": "12 €"}
+        assert event.get_subject() == "js"
+        assert json.dumps(event.get_source()) == '"/js"'
