@@ -140,7 +140,8 @@ async def test_redis_dies_and_restarts_empty(gateway: Gateway, redis: RunningRed
     assert not gateway.is_connected
     redis.restart()
     await gateway.connected()
-    assert await gateway.post("B") == "published"  # in quarantine
+    # In quarantine; blind if it rode with the call that learned of the new incarnation.
+    assert await gateway.post("B") in ("published", "blind")
     await gateway.suppresses("B")
     assert sum(gateway.bypassed_counts.values()) >= 3
 
