@@ -35,11 +35,12 @@ ALLOWED = {
     "ticket": {"core"},
     "in_order": {"core"},
     "routes": {"core", "backends.base"},
-    "endings": {"core", "backends.base", "ticket"},
+    "endings": {"core", "backends.base", "examining", "ticket"},
     "ingest": {"core", "backends.base", "routes", "ticket", "endings"},
     "deadlines": {"ticket"},
     "quotas": {"core", "config.settings"},
     "aside": set(),
+    "aside_process": {"orphans"},
     "weigher": {"core", "aside"},
     "examining": {"core", "aside", "in_order"},
     "edge": {

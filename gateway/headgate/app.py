@@ -33,9 +33,9 @@ from headgate.edge.routes import Confluent, DataPlane, Page
 from headgate.edge.server import HttpServer
 from headgate.edge.shortcut import ShortConnection
 from headgate.edge.tls import server_context
+from headgate.examining import Examining
 from headgate.health import Dependency, Readiness
 from headgate.ingest import Ingest, Limits
-from headgate.orphans import end_with_parent
 from headgate.quotas import ProducerQuotas
 from headgate.routes import Compiler, Routes
 from headgate.stats import Labels, Meter, watch_loop
@@ -60,7 +60,7 @@ class Worker:
         self._others = others
         self._ids = EventIds(os.urandom(6))
         self._request_ids = RequestIds(os.urandom(6))
-        self._aside = Aside(end_with_parent)
+        self._aside = Aside()
         self._exit = AsyncExitStack()
         ingest_tier = {name: one for name, one in settings.clusters.items() if one.tier == "ingest"}
         options = {name: cluster_options(one) for name, one in ingest_tier.items()}
@@ -89,6 +89,8 @@ class Worker:
         self.lanes = KafkaLanes(options, self.topics, self.ingest, limits, self.meter)
         self.suppressor = self._suppressor()
         self.ingest.connect(self.lanes, self.suppressor or Unsuppressed(self.ingest))
+        counted = self.meter.canonical_fallback
+        self.ingest.examine_with(Examining(self.ingest, self._aside, counted))
 
     def _labels(self) -> Labels:
         return Labels(self.settings.producers, lambda topic: self.topics.get(topic) is not None)

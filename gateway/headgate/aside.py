@@ -2,46 +2,48 @@
 
 It is started by the first call and ended when nothing was asked for a while, for its memory is
 part of the worker's. It may die or hang: whoever asked is told that there is no answer.
+
+Not concurrent.futures: its start holds up the event loop for 12-50 ms (this one's for 1 ms),
+needs a process more, and an end at the wrong time breaks the interpreter's own.
 """
 
 import asyncio
 import logging
+import pickle
+import socket
+import subprocess
+import sys
+import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from functools import partial
-from multiprocessing import active_children, get_context
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from queue import SimpleQueue
+from typing import Any, BinaryIO, ParamSpec, TypeVar, cast
 
 log = logging.getLogger(__name__)
 
-PATIENCE_S = 10.0  # without any answer while some are due: 800 kB take 20-40 ms, a start 1 s
+PATIENCE_S = 10.0  # without any answer while some are due: 800 kB take 10-60 ms, a start 0.3 s
 _IDLE_S = 60.0
 
 Given = ParamSpec("Given")
 Answer = TypeVar("Answer")
-
-
-class _Started(NamedTuple):
-    pool: ProcessPoolExecutor
-    processes: list[Any]  # multiprocessing's own; killed at the end, for one that hangs never ends
+Heard = Callable[["_Process", int, Any], None]
 
 
 class Aside:
     """One process for one event loop; work is done in the order in which it came.
 
-    prepare: run in the new process before anything else (it must end with its parent).
     What waits here is bounded by what admission has let in.
     """
 
-    def __init__(self, prepare: Callable[[], None], patience_s: float = PATIENCE_S) -> None:
-        self._prepare = prepare
+    def __init__(self, patience_s: float = PATIENCE_S) -> None:
         self._patience_s = patience_s
-        self._started: _Started | None = None
+        self._process: _Process | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._open = 0
-        self._ended = 0  # answers since the last look
-        self._idle_looks = 0
+        self._open: dict[int, asyncio.Future[Any]] = {}
+        self._asked = 0
+        self._answered = 0  # since the last look
+        self._idle_s = 0.0
 
     def ask(
         self, work: Callable[Given, Answer], *args: Given.args, **kwargs: Given.kwargs
@@ -52,67 +54,55 @@ class Aside:
         """
         answer: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
         try:
-            theirs = self._submit(partial(work, *args, **kwargs))
-        except (BrokenProcessPool, OSError) as error:  # no memory, no more processes
+            process = self._process or self._start()
+        except OSError as error:  # no memory, no more processes
             log.error("no process aside: %s", error)  # noqa: TRY400 - a traceback tells no more
             answer.set_result(None)
             return answer
-        self._open += 1
-        asyncio.wrap_future(theirs).add_done_callback(partial(self._end, answer, self._started))
+        self._asked += 1
+        self._open[self._asked] = answer
+        process.jobs.put((self._asked, partial(work, *args, **kwargs)))
         return answer
 
     def close(self) -> None:
         """End the process; what it was asked and has not answered is lost."""
-        started, self._started = self._started, None
+        process, self._process = self._process, None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if started is not None:
-            started.pool.shutdown(wait=False, cancel_futures=True)
-            for process in started.processes:
-                process.kill()
+        if process is not None:
+            process.end()
+        lost, self._open = self._open, {}
+        for answer in lost.values():
+            if not answer.done():
+                answer.set_result(None)
 
     @property
     def is_running(self) -> bool:
         """Whether there is a process now."""
-        return self._started is not None
+        return self._process is not None
 
-    def _submit(self, work: Callable[[], Answer]) -> "Future[Answer]":
-        try:
-            return self._start().pool.submit(work)
-        except BrokenProcessPool:  # it died while nobody waited for it
+    def _start(self) -> "_Process":
+        self._process = _Process(asyncio.get_running_loop(), self._heard)
+        self._idle_s = 0.0
+        self._look_later()
+        return self._process
+
+    def _heard(self, process: "_Process", number: int, found: Any) -> None:
+        """found: (answer, error), or None when the process is gone."""
+        if process is not self._process:
+            return
+        if found is None:
+            log.error("the process aside died", extra={"open": len(self._open)})
             self.close()
-            return self._start().pool.submit(work)
-
-    def _start(self) -> _Started:
-        if self._started is None:
-            before = active_children()
-            pool = ProcessPoolExecutor(1, get_context("spawn"), self._prepare)
-            pool.submit(int)  # the pool starts its process with the first call
-            processes = [each for each in active_children() if each not in before]
-            self._started = _Started(pool, processes)
-            self._idle_looks = 0
-            self._look_later()
-        return self._started
-
-    def _end(
-        self,
-        answer: "asyncio.Future[Answer | None]",
-        started: _Started | None,
-        theirs: "asyncio.Future[Answer]",
-    ) -> None:
-        self._open -= 1
-        self._ended += 1
-        error = None if theirs.cancelled() else theirs.exception()
-        found = None if theirs.cancelled() or error is not None else theirs.result()
-        if isinstance(error, BrokenProcessPool):
-            log.error("the process aside died")
-            if self._started is started:
-                self.close()
-        elif error is not None:
+            return
+        self._answered += 1
+        value, error = found
+        if error is not None:
             log.error("the process aside failed", exc_info=error)
-        if not answer.done():
-            answer.set_result(found)
+        answer = self._open.pop(number)
+        if not answer.done():  # who asked may have given up
+            answer.set_result(value)
 
     def _look_later(self) -> None:
         loop = asyncio.get_running_loop()
@@ -121,12 +111,59 @@ class Aside:
     def _look(self) -> None:
         """Now and then: does it still answer, is it still needed?"""
         self._timer = None
-        is_silent, self._ended = not self._ended, 0
-        self._idle_looks = 0 if self._open or not is_silent else self._idle_looks + 1
+        is_silent, self._answered = not self._answered, 0
+        self._idle_s = 0.0 if self._open or not is_silent else self._idle_s + self._patience_s
         if self._open and is_silent:
-            log.error("the process aside hangs and is ended", extra={"open": self._open})
+            log.error("the process aside hangs and is ended", extra={"open": len(self._open)})
             self.close()
-        elif self._idle_looks * self._patience_s >= _IDLE_S:
+        elif self._idle_s >= _IDLE_S:
             self.close()
         else:
             self._look_later()
+
+
+class _Process:
+    """One process, and the thread that talks to it: a pickle of megabytes fits in no buffer."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, heard: Heard) -> None:
+        self._loop = loop
+        self._heard = heard
+        self.jobs: SimpleQueue[tuple[int, Callable[[], Any]] | None] = SimpleQueue()
+        ours, theirs = socket.socketpair()
+        with theirs:
+            number = theirs.fileno()
+            command = (sys.executable, "-m", "headgate.aside_process", str(number))
+            try:
+                self._child = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, pass_fds=(number,)
+                )
+            except OSError:
+                ours.close()
+                raise
+        threading.Thread(target=self._talk, args=(ours,), name="aside", daemon=True).start()
+
+    def end(self) -> None:
+        """Kill it; its thread ends by that."""
+        self._child.kill()
+        self.jobs.put(None)
+
+    def _talk(self, connection: socket.socket) -> None:
+        try:
+            with (
+                suppress(OSError, EOFError, pickle.UnpicklingError),
+                connection,
+                cast(BinaryIO, connection.makefile("rwb")) as stream,
+            ):
+                while (job := self.jobs.get()) is not None:
+                    number, work = job
+                    pickle.dump(work, stream, pickle.HIGHEST_PROTOCOL)
+                    stream.flush()
+                    self._tell(number, pickle.load(stream))
+        finally:
+            self._child.kill()
+            self._child.wait()
+            self._tell(0, None)
+
+    def _tell(self, number: int, found: Any) -> None:
+        with suppress(RuntimeError):  # the event loop has ended meanwhile
+            self._loop.call_soon_threadsafe(self._heard, self, number, found)

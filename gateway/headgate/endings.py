@@ -13,10 +13,11 @@ from headgate.core.ids import EventIds
 from headgate.core.outcome import Failure, Name, Outcome, Reason
 from headgate.core.publish import Publish, Stage
 from headgate.core.record import EVENT_ID
+from headgate.examining import Examining
 from headgate.ticket import Ticket, rejected
 
 # Looking a member up in an Enum class costs 0.1 us in Python 3.11: as much as a small call.
-_LANE, _HANDED, _ENDED = Stage.LANE, Stage.HANDED, Stage.ENDED
+_NEW, _LANE, _HANDED, _ENDED = Stage.NEW, Stage.LANE, Stage.HANDED, Stage.ENDED
 _PUBLISHED, _UNCHANGED = Name.PUBLISHED, Name.UNCHANGED
 
 DRAINING = Failure(Reason.DRAINING, "this instance takes no more events", None, 1)
@@ -42,11 +43,16 @@ class Endings:
         self._ids = ids
         self._timeout_s = request_timeout_ms / 1000
         self._idle: asyncio.Event | None = None
+        self._examining: Examining | None = None
 
     def connect(self, lanes: Lanes, suppression: Suppression) -> None:
         """Close the circle: lanes and suppression are built with this object as their listener."""
         self._lanes = lanes
         self._suppression = suppression
+
+    def examine_with(self, examining: Examining) -> None:
+        """What topics with canonical comparison or a schema need beside lanes and suppression."""
+        self._examining = examining
 
     @property
     def is_draining(self) -> bool:
@@ -185,6 +191,8 @@ class Endings:
             leader.followers.remove(publish)
         was_in_lane = publish.stage is _LANE
         publish.dropped = True
+        if publish.stage is _NEW and self._examining is not None:
+            self._examining.drop(publish)
         detail = f"not handed to Kafka within {seconds:g} s; nothing was written"
         failure = Failure(Reason.KAFKA_UNAVAILABLE, detail, None, RETRY_AFTER_S)
         ticket.open_publishes -= 1

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from headgate.aside import Aside
 from headgate.core.canonical import Fallback
+from headgate.core.event import RawEvent
 from headgate.core.examination import (
     Content,
     Examination,
@@ -20,6 +21,7 @@ from headgate.core.examination import (
 )
 from headgate.core.outcome import Failure
 from headgate.core.publish import Publish
+from headgate.core.record import content_type_of
 from headgate.in_order import InOrder
 
 
@@ -30,7 +32,7 @@ class Examined(Protocol):
         """It goes on; where the topic compares canonical forms, its digest is there."""
         ...
 
-    def unfit(self, publish: Publish, failure: Failure) -> None:
+    def refused(self, publish: Publish, failure: Failure) -> None:
         """It is refused."""
         ...
 
@@ -45,6 +47,15 @@ class Examining:
         self._aside = aside
         self._count = count
         self._order = InOrder(examined.fit)
+
+    def take_event(self, publish: Publish, orders: Orders, event: bytes | RawEvent) -> None:
+        """Examine what an event says; a tombstone says nothing, but keeps its place."""
+        value = publish.record.value
+        if value is None:
+            self._order.enter(publish, False)
+            return
+        document = event if isinstance(event, bytes) else event.document
+        self.take(publish, orders, Content(value, content_type_of(publish.record), document))
 
     def take(self, publish: Publish, orders: Orders, content: Content) -> None:
         """Examine one event; its end may come before this returns."""
@@ -62,10 +73,6 @@ class Examining:
 
         answer.add_done_callback(answered)
 
-    def pass_by(self, publish: Publish) -> None:
-        """Nothing is to be found out of this one (a tombstone), but it keeps its place."""
-        self._order.enter(publish, False)
-
     def drop(self, publish: Publish) -> None:
         """It ended for its client; those behind it go on."""
         self._order.drop(publish)
@@ -80,7 +87,7 @@ class Examining:
         """Write down what was found; False: it is refused."""
         failure, digest, fallback = examination
         if failure is not None:
-            self._examined.unfit(publish, failure)
+            self._examined.refused(publish, failure)
             return False
         if digest is not None:
             publish.digest = digest

@@ -7,11 +7,12 @@ It knows no HTTP library, so that another front can be put before it.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, cast
 
 from headgate.core.admission import Admission
 from headgate.core.decode import Headers, decode
 from headgate.core.event import SPREAD, Decoded, RawEvent, Refused
+from headgate.core.examination import Orders
 from headgate.core.ids import EventIds
 from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Publish
@@ -116,7 +117,9 @@ class Ingest(Endings):
         except BaseException:  # a bug of ours must not eat the budget
             self._admission.give(ticket.body_bytes, len(ticket.outcomes))
             raise
-        if started:
+        if started and route.orders is not None:
+            self._examine(ticket, route, route.orders, wishes.force, started, events)
+        elif started:
             self._reserve(ticket, route, wishes.force, started)
         elif not ticket.remaining:
             self._close(ticket)
@@ -169,7 +172,8 @@ class Ingest(Endings):
         """What is fit to be published, in order; the other events have their outcome."""
         common = self._common(ticket, wishes)
         id_header = (EVENT_ID, (wishes.event_id or _SOME_EVENT_ID).encode())
-        shared_bytes = size_of(None, None, [*common.headers, id_header]) - RECORD_OVERHEAD
+        shared = [*common.headers, id_header, *route.schema_headers]
+        shared_bytes = size_of(None, None, shared) - RECORD_OVERHEAD
         plain_bytes = shared_bytes + PLAIN_BYTES
         limits = (route.most_value_bytes, route.most_record_bytes)
         refusals: dict[int, Failure | None] = {}
@@ -252,6 +256,40 @@ class Ingest(Endings):
             if refuse:
                 publish.refuse = True
             reserve(publish)
+
+    def _examine(
+        self,
+        ticket: Ticket,
+        route: Route,
+        orders: Orders,
+        force: bool,
+        started: list[Publish],
+        events: Sequence[bytes | RawEvent | Failure],
+    ) -> None:
+        ticket.publishes = started
+        ticket.open_publishes = len(started)
+        refuse, examining = route.policy.redis_loss == "refuse", self._examining
+        assert examining is not None
+        for publish in started:
+            record, event = publish.record, cast(bytes | RawEvent, events[publish.index])
+            publish.force, publish.refuse, publish.scope = force, refuse, route.scope
+            if route.digest is not None and (record.value is None or orders.rules is None):
+                publish.digest = route.digest(record.value, content_type_of(record))
+            if record.value is not None:
+                record.headers.extend(route.schema_headers)
+            examining.take_event(publish, orders, event)
+
+    def fit(self, publish: Publish) -> None:
+        """See `Examined`."""
+        if publish.record.key is None:
+            publish.digest = None
+        if publish.digest is None:
+            self.hand_over(publish)
+            return
+        # It may have waited, and the topic be another one meanwhile: then its digest equals none
+        # of the new scope's, but what is registered there must be in it.
+        publish.scope = self._routes.scope_of(publish.record.topic) or publish.scope
+        self._suppression.reserve(publish)
 
 
 def answer(ticket: Ticket) -> Reply:

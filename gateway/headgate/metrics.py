@@ -85,6 +85,12 @@ _DECLARED = (
         "Events of suppressing topics that were published without asking Redis first.",
     ),
     Metric(
+        "headgate_canonical_fallbacks_total",
+        Kind.COUNTER,
+        ("topic", "reason"),
+        "Events of canonical topics whose bytes were compared instead of their JSON value.",
+    ),
+    Metric(
         "headgate_lane_depth",
         Kind.SUM,
         ("topic", "partition"),

@@ -6,6 +6,7 @@ from contextlib import suppress
 from headgate.backends.base import Topics
 from headgate.core.digest import Digester
 from headgate.core.event import Refused
+from headgate.core.examination import Orders
 from headgate.core.outcome import Failure, Reason
 from headgate.core.policy import PolicyTable, TopicPolicy, fingerprint
 from headgate.core.route import Route
@@ -34,12 +35,13 @@ class Compiler:
     def __call__(self, policy: TopicPolicy, state: TopicState) -> Route:
         depth = self._json_max_depth
         if policy.suppress == "off":
-            return Route(policy, state, depth)
+            return Route(policy, state, depth, orders=_orders(policy, None))
         rules = bytes.fromhex(fingerprint(policy))
         scope = self._scope(
             Scope(state.name, state.topic_id, state.partitions, rules, self._namespace)
         )
-        return Route(policy, state, depth, Digester(rules).digest, scope)
+        orders = _orders(policy, rules if policy.suppress == "canonical" else None)
+        return Route(policy, state, depth, Digester(rules).digest, scope, orders)
 
     def _scope(self, new: Scope) -> Scope:
         old = self._scopes.get(new.topic)
@@ -51,6 +53,13 @@ class Compiler:
         else:
             self.on_scope_change(old, new)
         return new
+
+
+def _orders(policy: TopicPolicy, rules: bytes | None) -> Orders | None:
+    """rules: None where bytes are compared, or nothing."""
+    if policy.schema is None and rules is None:
+        return None
+    return Orders(policy.schema, rules, policy.ignore, policy.canonical_max_bytes)
 
 
 class Routes:
@@ -78,6 +87,11 @@ class Routes:
             raise Refused(self._topics.why_missing(topic))
         route = self._routes[topic] = self._compile(policy, state)
         return route
+
+    def scope_of(self, topic: str) -> Scope | None:
+        """The topic's suppression scope in force, if it has one."""
+        route = self._routes.get(topic)
+        return None if route is None else route.scope
 
     def prepare(self, topics: Iterable[str]) -> None:
         """Compile what there is now, so that scopes are known before the first event comes."""

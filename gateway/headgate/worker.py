@@ -38,7 +38,7 @@ def run_worker(place: Place) -> int:
 
     Raises ConfigError.
     """
-    settings = load(place.config, place.environ)
+    settings = load(place.config, place.environ, place.folder)
     logs.configure(settings.logs)
     lifeline.hold(settings.http.drain_timeout_ms / 1000)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -81,7 +81,7 @@ def _spare_the_collector() -> None:
 def _reload(worker: Worker, place: Place) -> None:
     """The parent has checked the file; checked again because it may be gone or half written."""
     try:
-        settings = load(place.config, place.environ)
+        settings = load(place.config, place.environ, place.folder)
     except ConfigError as error:
         log.error("reload refused, the old configuration stays: %s", error)  # noqa: TRY400
         return

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from headgate.config import ConfigError, Settings, load, reloadable
+from headgate.config import ConfigError, Settings, keep_schemas, load, reloadable
 from headgate.control import PARENT_SOCKET
 from headgate.edge.admin import Admin
 from headgate.edge.auth import Authenticator
@@ -69,7 +69,7 @@ class Parent:
         self._start = start
         self._folder = folder
         self._in_force = folder / "headgate.toml"
-        self._accept(start.config.read_bytes())
+        self._accept(start.config.read_bytes(), settings)
         self._overview = Overview(settings)
         self._overview.workers = self._workers = self._places(settings.http.workers)
         self._admin = Admin(self._overview, Authenticator(settings.auth, settings.producers))
@@ -157,7 +157,7 @@ class Parent:
         if fixed:
             self._refuse(f"these options need a restart: {', '.join(fixed)}", fixed)
             return
-        self._accept(self._start.config.read_bytes())
+        self._accept(self._start.config.read_bytes(), settings)
         self._overview.settings = settings
         self._overview.reloaded = time.monotonic()
         self._admin.callers = Authenticator(settings.auth, settings.producers)
@@ -173,7 +173,8 @@ class Parent:
             "reload refused, the old configuration stays: %s", why, extra={"options": options}
         )
 
-    def _accept(self, text: bytes) -> None:
+    def _accept(self, text: bytes, settings: Settings) -> None:
+        keep_schemas(settings.topics, self._folder)
         fresh = self._folder / "headgate.toml.new"
         fresh.touch(mode=0o600)
         fresh.write_bytes(text)

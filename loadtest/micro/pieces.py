@@ -17,8 +17,10 @@ import orjson
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from headgate.core.comparison import Comparison
 from headgate.core.decode import decode
 from headgate.core.digest import Digester
+from headgate.core.examination import Content, Orders, examine_here, is_long
 from headgate.core.jsontext import KeyReader
 from headgate.core.keys import KeyRule, Partitioner, partition_for
 from wire import CONTENT_TYPES, encode
@@ -50,9 +52,20 @@ def each(work: Callable[[bytes], object], values: list[bytes]) -> Callable[[], o
     return call
 
 
+_ORDERS = Orders(None, b"fingerprint", ("/updated_at",), 4_000_000)
+
+
+def examine_one(value: bytes, content_type: bytes) -> object:
+    """All that a topic with canonical comparison adds to a small event, but for the order."""
+    content = Content(value, content_type, value)
+    return is_long(_ORDERS, content) or examine_here(_ORDERS, content)
+
+
 def pieces() -> list[tuple[str, Callable[[], object], int]]:
     """(name, what is called, events a call)."""
     values = list(islice(events(Shape()), EVENTS))
+    json_type = b"application/json"
+    canonical = Comparison(b"fingerprint", ("/updated_at",), 4_000_000).digest
     keys = [orjson.loads(value)["id"].encode() for value in values]
     partitioner, digester = Partitioner(6), Digester(b"fingerprint")
     reader = KeyReader(KeyRule.parse(["/id"]))
@@ -71,6 +84,8 @@ def pieces() -> list[tuple[str, Callable[[], object], int]]:
         ("partition, key seen before", each(partitioner, keys), EVENTS),
         ("partition, murmur2", each(lambda key: partition_for(key, 6), keys), EVENTS),
         ("digest", each(digester.digest, values), EVENTS),
+        ("digest, canonical", each(lambda value: canonical(value, json_type), values), EVENTS),
+        ("examined, canonical", each(lambda value: examine_one(value, json_type), values), EVENTS),
         ("(orjson.loads, for scale)", each(orjson.loads, values), EVENTS),
     ]
 

@@ -11,12 +11,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from headgate.aside import Aside
-from headgate.orphans import end_with_parent
 
 
 @pytest.fixture
 async def aside() -> AsyncIterator[Aside]:
-    started = Aside(end_with_parent, patience_s=30.0)
+    started = Aside(patience_s=30.0)
     yield started
     started.close()
 
@@ -58,7 +57,7 @@ async def test_a_process_that_dies_idle_is_replaced(aside: Aside) -> None:
 
 
 async def test_a_process_that_hangs_is_ended() -> None:
-    aside = Aside(end_with_parent, patience_s=0.5)  # it may take longer than that to start
+    aside = Aside(patience_s=0.5)  # it may take longer than that to start
     await until_answered(aside)
     futures = [aside.ask(die, signal.SIGSTOP), aside.ask(pow, 2, 2)]
     assert [await future for future in futures] == [None, None]

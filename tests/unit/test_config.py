@@ -151,7 +151,7 @@ def test_every_problem_is_told_at_once(tmp_path: Path) -> None:
         ('[producers.a]\nroles = ["admin"]\n', "producers.a.roles", '"produce" or "view"'),
         ("[producers.a]\ntopics = [1]\n", "producers.a.topics", "a list of text"),
         ("[auth]\nmode = 'jwt'\n", "auth.mode", '"none" or "token"'),
-        ("[topics.a]\nsuppress = 'canonical'\n", "topics.a.suppress", '"off" or "raw"'),
+        ("[topics.a]\nsuppress = 'exact'\n", "topics.a.suppress", '"off" or "raw"'),
         ("[topics.a]\nspool = true\n", "topics.a.spool", "one of cluster, key"),
         ("[blobs]\nurl = 'file:///a'\n", "blobs", "one of http, admission"),
     ],

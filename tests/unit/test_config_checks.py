@@ -50,6 +50,10 @@ def settings(folder: Path, text: str) -> Settings:
         (CLUSTER + '[http]\nhost = ""\n', "http.host", "an address"),
         (CLUSTER + '[redis]\nnamespace = "a b"\n', "redis.namespace", "letters"),
         (CLUSTER + "[topics.a]\nsuppress = 'raw'\n", "topics.a.suppress", "redis.url"),
+        (CLUSTER + "[topics.a]\nignore = ['/at']\n", "topics.a.ignore", 'suppress = "canonical"'),
+        (CLUSTER + "[topics.a]\nignore = ['at']\n", "topics.a.ignore", 'Did you mean "/at"?'),
+        (CLUSTER + "[topics.a]\nignore = ['']\n", "topics.a.ignore", "all are the same"),
+        (CLUSTER + "[topics.a]\nschema_file = '/nowhere'\n", "topics.a.schema_file", "readable"),
         (CLUSTER + "[topics.a]\nkey = 'id'\n", "topics.a.key", 'Did you mean "/id"?'),
         (CLUSTER + "[topics.a]\nkey = '/~2'\n", "topics.a.key", "RFC 6901"),
         (CLUSTER + "[topics.a]\nkey = ['']\n", "topics.a.key", "pointers into"),
@@ -129,3 +133,14 @@ def test_reload_takes_topics_and_producers_and_names_the_rest(tmp_path: Path) ->
         "clusters.main.bootstrap_servers",
         "clusters.old",
     ]
+
+
+def test_a_schema_is_read_when_the_configuration_is(tmp_path: Path) -> None:
+    schema = tmp_path / "schema.json"
+    text = CLUSTER + f"[topics.a]\nschema_file = '{schema}'\n"
+    schema.write_text('{"type":"object"}')
+    assert settings(tmp_path, text).topics[0].schema == b'{"type":"object"}'
+    for broken in ("{", '{"type":12}', '{"$ref":"https://example.com/x.json"}'):
+        schema.write_text(broken)
+        with pytest.raises(ConfigError, match=r"topics\.a\.schema_file.*2020-12"):
+            settings(tmp_path, text)

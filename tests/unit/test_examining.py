@@ -17,7 +17,6 @@ from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Publish
 from headgate.core.record import Record
 from headgate.examining import Examining
-from headgate.orphans import end_with_parent
 
 JSON = b"application/json"
 SCHEMA = b'{"properties":{"n":{"type":"integer"}}}'
@@ -29,7 +28,7 @@ class HeldAside(Aside):
     """Answers when the test says so: with the work's own result, or not at all."""
 
     def __init__(self) -> None:
-        super().__init__(lambda: None)
+        super().__init__()
         self.asked: list[tuple[asyncio.Future[Any], Callable[[], Any]]] = []
 
     def ask(self, work: Callable[..., Any], *args: Any, **kwargs: Any) -> asyncio.Future[Any]:
@@ -54,7 +53,7 @@ class Ends:
         self.fitting.append(publish)
         self.heard.put_nowait(publish)
 
-    def unfit(self, publish: Publish, failure: Failure) -> None:
+    def refused(self, publish: Publish, failure: Failure) -> None:
         assert publish not in self.unfitting
         self.unfitting[publish] = failure
         self.heard.put_nowait(publish)
@@ -108,7 +107,7 @@ async def test_a_small_event_waits_behind_a_large_one_of_its_key(
     examining.take(large, CANONICAL, content(document(1, large=True)))
     examining.take(small, CANONICAL, content(document(2, large=False)))
     examining.take(other, CANONICAL, content(document(3, large=False)))
-    examining.pass_by(tombstone := publish_of(None))
+    examining.take_event(tombstone := publish_of(None), CANONICAL, b"")
     assert ends.fitting == [other]
     await aside.answer()
     assert ends.fitting == [other, large, small, tombstone]
@@ -177,8 +176,9 @@ async def test_order_and_ends_in_any_course(
             text = document("x" if is_bad else index, large=chance.random() < 0.4)
             examining.take(publish, BOTH, content(text))
         elif what < 0.6:
+            publish.record = publish.record._replace(value=None)
             entered.append(publish)
-            examining.pass_by(publish)
+            examining.take_event(publish, BOTH, b"")
         elif what < 0.9 and aside.asked:
             await aside.answer(chance.randrange(len(aside.asked)), lost=chance.random() < 0.2)
         elif entered:
@@ -197,7 +197,7 @@ async def test_order_and_ends_in_any_course(
 
 
 async def test_the_real_process_finds_what_would_be_found_here(ends: Ends) -> None:
-    aside = Aside(end_with_parent, patience_s=60.0)
+    aside = Aside(patience_s=60.0)
     examining = Examining(ends, aside, ends.count)
     right, wrong = publish_of(b""), publish_of(b"")
     texts = document(1, large=True), document("1", large=True)

@@ -118,6 +118,11 @@ def test_fingerprint_follows_what_decides_sameness_only() -> None:
     assert fingerprint(replace(policy, max_bytes=5, redis_loss="refuse")) == fingerprint(policy)
     assert fingerprint(replace(policy, key=("/nr",))) != fingerprint(policy)
     assert fingerprint(replace(policy, suppress="off")) != fingerprint(policy)
+    assert fingerprint(replace(policy, schema_file="x", schema=b"{}")) == fingerprint(policy)
+    canonical = replace(policy, suppress="canonical", ignore=("/a", "/b"))
+    assert fingerprint(canonical) != fingerprint(policy)
+    assert fingerprint(replace(canonical, ignore=("/b", "/a"))) == fingerprint(canonical)
+    assert fingerprint(replace(canonical, ignore=("/a",))) != fingerprint(canonical)
 
 
 def test_fingerprint_is_the_same_in_every_process() -> None:

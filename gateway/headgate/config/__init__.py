@@ -6,6 +6,7 @@
 from headgate.config.errors import ConfigError, Problem
 from headgate.config.load import Loaded, load, load_with_origins
 from headgate.config.reload import reloadable
+from headgate.config.schemas import keep_schemas
 from headgate.config.settings import (
     AdmissionSettings,
     AuthSettings,
@@ -29,6 +30,7 @@ __all__ = [
     "ProducerSettings",
     "RedisSettings",
     "Settings",
+    "keep_schemas",
     "load",
     "load_with_origins",
     "reloadable",

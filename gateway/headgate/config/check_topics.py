@@ -1,7 +1,7 @@
 """What the options of topics and producers must fit."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 from headgate.config.errors import Problem, shown
@@ -19,7 +19,13 @@ _OTHER = "other"  # the metrics' label of every producer that is not configured
 def topic_contradictions(settings: Settings) -> Iterator[Problem]:
     """Everything wrong with the topics."""
     for policy in settings.topics:
-        checks = (_pattern(policy), _cluster(policy, settings), _key(policy), _policy(policy))
+        checks = (
+            _pattern(policy),
+            _cluster(policy, settings),
+            _key(policy),
+            _ignore(policy),
+            _policy(policy),
+        )
         for problem in (each for check in checks for each in check):
             path = ("topics", policy.pattern, problem.option)
             yield problem._replace(option=dotted(path).removesuffix('.""'))
@@ -79,15 +85,29 @@ def _cluster(policy: TopicPolicy, settings: Settings) -> Iterator[Problem]:
 
 
 def _key(policy: TopicPolicy) -> Iterator[Problem]:
-    for pointer in policy.key:
+    yield from _pointers("key", policy.key)
+    if "" in policy.key:
+        yield Problem("key", '""', "pointers into the document; the whole cannot be a key")
+
+
+def _ignore(policy: TopicPolicy) -> Iterator[Problem]:
+    yield from _pointers("ignore", policy.ignore)
+    if "" in policy.ignore:
+        yield Problem("ignore", '""', "pointers into the document; without it all are the same")
+    if policy.ignore and policy.suppress != "canonical":
+        found = f"{shown(policy.ignore)} with suppress = {shown(policy.suppress)}"
+        fix = "Bytes are compared as a whole: set suppress, or remove ignore."
+        yield Problem("ignore", found, 'suppress = "canonical"', fix)
+
+
+def _pointers(option: str, pointers: Iterable[str]) -> Iterator[Problem]:
+    for pointer in pointers:
         try:
             parse_pointer(pointer)
         except BadPointer:
             expected = 'JSON Pointers such as "/id" or "/customer/id" (RFC 6901)'
             fix = f"Did you mean {shown('/' + pointer)}?" if not pointer.startswith("/") else ""
-            yield Problem("key", shown(pointer), expected, fix)
-    if "" in policy.key:
-        yield Problem("key", '""', "pointers into the document; the whole cannot be a key")
+            yield Problem(option, shown(pointer), expected, fix)
 
 
 def _policy(policy: TopicPolicy) -> Iterator[Problem]:

@@ -1,5 +1,6 @@
 """`load`: file and environment -> `Settings`, or a ConfigError with everything that is wrong."""
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,6 +10,7 @@ from headgate.config.convert import BadValueError, convert, expected
 from headgate.config.errors import ConfigError, Problem, shown
 from headgate.config.names import NAMED, SECTIONS, closest, dotted
 from headgate.config.origins import DEFAULT
+from headgate.config.schemas import read_schemas
 from headgate.config.settings import Settings
 from headgate.config.sources import Given, Paths, from_environment, from_toml, read_file
 from headgate.core.option import Option, options_of
@@ -30,12 +32,14 @@ class _Draft(NamedTuple):
     origins: dict[str, str]
 
 
-def load(file: Path, environ: Mapping[str, str]) -> Settings:
-    """The effective settings. Raises ConfigError."""
-    return load_with_origins(file, environ).settings
+def load(file: Path, environ: Mapping[str, str], accepted: Path | None = None) -> Settings:
+    """The effective settings. accepted: see `read_schemas`. Raises ConfigError."""
+    return load_with_origins(file, environ, accepted).settings
 
 
-def load_with_origins(file: Path, environ: Mapping[str, str]) -> Loaded:
+def load_with_origins(
+    file: Path, environ: Mapping[str, str], accepted: Path | None = None
+) -> Loaded:
     """The effective settings and where each value is from. Raises ConfigError."""
     draft = _Draft([], {})
     given = from_toml(file, read_file(file), draft.problems)
@@ -43,6 +47,8 @@ def load_with_origins(file: Path, environ: Mapping[str, str]) -> Loaded:
     settings = _assemble(given, draft)
     if not draft.problems:
         settings = settle_derived(settings, draft.origins)
+        topics = read_schemas(settings.topics, accepted, draft.problems)
+        settings = dataclasses.replace(settings, topics=topics)
         draft.problems.extend(contradictions(settings, draft.origins))
     if draft.problems:
         raise ConfigError(str(file), draft.problems)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import combinations
 from typing import Annotated, Literal
@@ -15,7 +15,7 @@ _REMEMBERED_TOPICS = 4096  # names come from clients: the memory for them must b
 
 Keyless = Literal["reject", "spread"]
 Kind = Literal["event", "state"]
-Suppress = Literal["off", "raw"]
+Suppress = Literal["off", "raw", "canonical"]
 RedisLoss = Literal["publish", "refuse"]
 Oversize = Literal["reject"]
 Timestamp = Literal["arrival", "event"]
@@ -25,7 +25,10 @@ CloudEvents = Literal["binary", "structured"]
 
 @dataclass(frozen=True, slots=True)
 class TopicPolicy:
-    """The options of one `[topics."<pattern>"]` section. pattern: a topic name, or a glob."""
+    """The options of one `[topics."<pattern>"]` section. pattern: a topic name, or a glob.
+
+    schema: the bytes of `schema_file` when the configuration was loaded.
+    """
 
     pattern: str
     cluster: Annotated[
@@ -52,9 +55,20 @@ class TopicPolicy:
     suppress: Annotated[
         Suppress,
         about(
-            "Whether an event whose bytes equal those of its key's newest record is left out (raw)."
+            "Whether an event is left out whose bytes (raw) or whose JSON value (canonical) equal "
+            "those of its key's newest record."
         ),
     ] = "off"
+    ignore: Annotated[
+        tuple[str, ...],
+        about("JSON Pointers to what canonical comparison leaves out, such as a time of update."),
+    ] = ()
+    canonical_max_bytes: Annotated[
+        int,
+        about(
+            "Larger values are compared by their bytes, in bytes.", least=1024, most=1_073_741_824
+        ),
+    ] = 4_000_000
     redis_loss: Annotated[
         RedisLoss, about("While Redis is away: publish without comparing, or refuse (503).")
     ] = "publish"
@@ -84,6 +98,14 @@ class TopicPolicy:
         CloudEvents,
         about("How CloudEvents are written: headers and the data's bytes, or the whole JSON."),
     ] = "binary"
+    schema_file: Annotated[
+        str | None,
+        about(
+            "The path of a JSON Schema (2020-12); events that it does not take are refused (422).",
+            example='"schemas/deals.json"',
+        ),
+    ] = None
+    schema: bytes | None = field(default=None, repr=False)
 
 
 def fingerprint(policy: TopicPolicy) -> str:
@@ -92,7 +114,15 @@ def fingerprint(policy: TopicPolicy) -> str:
     Part of the suppression namespace: a change of key rule or comparison starts from nothing,
     a change of limits or quotas does not. The same in every process and version of Python.
     """
-    decides = (policy.key, policy.keyless, policy.suppress, policy.oversize, policy.cloudevents)
+    decides: tuple[object, ...] = (
+        policy.key,
+        policy.keyless,
+        policy.suppress,
+        policy.oversize,
+        policy.cloudevents,
+    )
+    if policy.suppress == "canonical":
+        decides = (*decides, sorted(policy.ignore))
     return blake2b(repr(decides).encode(), digest_size=8).hexdigest()
 
 

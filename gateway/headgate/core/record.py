@@ -6,6 +6,7 @@ RESERVED_PREFIX = "hg-"  # inbound headers that begin so are dropped: only the g
 PRODUCER = "hg-producer"
 RECEIVED_AT = "hg-received-at"
 EVENT_ID = "hg-event-id"
+SCHEMA = "hg-schema"  # the version of the schema that the value fits
 CONTENT_TYPE = "content-type"
 TRACEPARENT = "traceparent"
 

@@ -9,11 +9,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from headgate.core.event import SPREAD, RawEvent, Refused, malformed
+from headgate.core.examination import Orders
 from headgate.core.jsontext import KeyReader, is_too_deep
 from headgate.core.keys import KeyRule, Partitioner
 from headgate.core.outcome import Failure, Reason
 from headgate.core.policy import TopicPolicy
-from headgate.core.record import BATCH_OVERHEAD, CONTENT_TYPE, Record, size_of
+from headgate.core.record import BATCH_OVERHEAD, CONTENT_TYPE, SCHEMA, Record, size_of
+from headgate.core.schema import schema_version
 from headgate.core.suppression import Scope
 from headgate.core.topic import TopicState
 
@@ -46,6 +48,8 @@ class Route:
     `size_of` bounds it.
     digest: (value, content type) -> 16 bytes, and scope: its suppression namespace; None where
     the topic does not suppress.
+    orders: what must be found out of an event's content first, or None; its digest is then made
+    there where the orders have rules.  schema_headers: of records that fit the topic's schema.
     """
 
     __slots__ = (
@@ -56,7 +60,9 @@ class Route:
         "digest",
         "most_record_bytes",
         "most_value_bytes",
+        "orders",
         "policy",
+        "schema_headers",
         "scope",
         "state",
         "topic",
@@ -69,6 +75,7 @@ class Route:
         json_max_depth: int,
         digest: Digest | None = None,
         scope: Scope | None = None,
+        orders: Orders | None = None,
     ) -> None:
         self.topic = state.name
         self.policy = policy
@@ -79,6 +86,10 @@ class Route:
         self.most_record_bytes = state.batch_limit_bytes - BATCH_OVERHEAD
         self.digest = digest
         self.scope = scope
+        self.orders = orders
+        self.schema_headers: list[tuple[str, bytes]] = []
+        if policy.schema is not None:
+            self.schema_headers = [(SCHEMA, schema_version(policy.schema))]
         self._read_key = KeyReader(KeyRule.parse(policy.key))
         self._partition = Partitioner(state.partitions)
 

@@ -9,12 +9,14 @@ from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import sha256
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
-from jsonschema_rs import Draft202012Validator, FancyRegexOptions, ValidationError
 
 from headgate.core.outcome import Failure, Reason
+
+if TYPE_CHECKING:
+    from jsonschema_rs import Draft202012Validator, ValidationError
 
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _MOST_SHOWN = 20  # violations of one event
@@ -29,15 +31,11 @@ class BadSchemaError(ValueError):
 
 
 class Schema:
-    """A compiled schema. text: the file's bytes. Raises BadSchemaError.
+    """A compiled schema. text: the file's bytes. Raises BadSchemaError."""
 
-    version: 16 hex digits, the record header `hg-schema`: the first of the file's SHA-256.
-    """
-
-    __slots__ = ("_validator", "version")
+    __slots__ = ("_validator",)
 
     def __init__(self, text: bytes) -> None:
-        self.version = sha256(text).hexdigest()[:16]
         self._validator = _compile(text)
 
     def fits(self, document: bytes) -> bool:
@@ -71,13 +69,21 @@ def violation(detail: str, violations: Sequence[dict[str, str]] = ()) -> Failure
     return Failure(Reason.SCHEMA_VIOLATION, detail, figures)
 
 
+def schema_version(text: bytes) -> bytes:
+    """The record header `hg-schema`: the first 16 hex digits of the file's SHA-256."""
+    return sha256(text).hexdigest()[:16].encode()
+
+
 @lru_cache(maxsize=64)
 def schema_of(text: bytes) -> Schema:
     """A schema, compiled once in each process. Raises BadSchemaError."""
     return Schema(text)
 
 
-def _compile(text: bytes) -> Draft202012Validator:
+def _compile(text: bytes) -> "Draft202012Validator":
+    # 8 MB of memory, for those only who have a schema
+    from jsonschema_rs import Draft202012Validator, FancyRegexOptions, ValidationError
+
     try:
         schema = orjson.loads(text)
     except orjson.JSONDecodeError as error:
@@ -105,7 +111,7 @@ def _parsed(document: bytes) -> Any:
         return json.loads(document)
 
 
-def _shown(error: ValidationError) -> dict[str, str]:
+def _shown(error: "ValidationError") -> dict[str, str]:
     return {
         "path": _pointer(error.instance_path),
         "schema_path": _pointer(error.schema_path),

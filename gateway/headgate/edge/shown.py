@@ -6,6 +6,8 @@ from typing import Any
 
 from headgate.core.keys import partition_for
 from headgate.core.outcome import Name, Reason
+from headgate.core.policy import TopicPolicy
+from headgate.core.schema import schema_version
 from headgate.stats import sketches
 from headgate.stats.fleet import Volume
 from headgate.stats.sketches import Hot, Sketched
@@ -14,6 +16,13 @@ from headgate.stats.snapshot import WINDOW_S, Detail, Reject, Window, merge_wind
 TOP_KEYS = 20  # on the page of one producer or topic; lists show fewer
 
 Json = dict[str, Any]
+
+
+def policy(policy: TopicPolicy) -> Json:
+    """The options in force; of the schema only its version, as records name it."""
+    options = {name: getattr(policy, name) for name in policy.__slots__ if name != "schema"}
+    version = None if policy.schema is None else schema_version(policy.schema).decode()
+    return {**options, "schema_version": version}
 
 
 def ratios(window: Window) -> Json:

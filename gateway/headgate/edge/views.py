@@ -89,7 +89,7 @@ def topic(
     rate = shown.total_rate(rates.rate(pair) for pair in pairs)
     return {
         "topic": state.name,
-        "policy": {name: getattr(policy, name) for name in policy.__slots__},
+        "policy": shown.policy(policy),
         "partitions": state.partitions,
         "kafka": {
             "cluster": state.cluster,

@@ -97,6 +97,11 @@ class Meter:
         """Count events of suppressing topics that were published without asking Redis."""
         self._add("headgate_suppression_bypassed_total", (reason,), count)
 
+    def canonical_fallback(self, topic: str, reason: str) -> None:
+        """Count an event whose bytes were compared, not its JSON value. topic: one of Kafka's."""
+        labels = (self._labels.topic(topic), reason)
+        self._add("headgate_canonical_fallbacks_total", labels, 1)
+
     def quota_rejected(self, producer: str, count: int) -> None:
         """Count events refused by quota; any producer text will do."""
         self._add("headgate_quota_rejected_total", (self._labels.producer(producer),), count)

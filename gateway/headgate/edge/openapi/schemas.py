@@ -19,11 +19,13 @@ def _or_null(kind: str) -> Json:
 
 
 _WEIGHT = _object(["path", "bytes"], path=_TEXT, bytes=_COUNT)
+_VIOLATION = _object(["path", "schema_path", "detail"], path=_TEXT, schema_path=_TEXT, detail=_TEXT)
 _FIGURES: dict[str, Json] = {
     "size_bytes": _COUNT,
     "limit_bytes": _COUNT,
     "limit": {"description": "Which limit, or its value."},
     "largest_paths": {"type": "array", "items": _WEIGHT},
+    "violations": {"type": "array", "items": _VIOLATION, "maxItems": 20},
     "key": _TEXT,
     "key_base64": _BASE64,
     "event_id": _or_null("string"),
