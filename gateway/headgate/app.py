@@ -11,6 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from headgate.aside import Aside
+from headgate.backends.identity_redis import RedisIdentityStore
 from headgate.backends.lanes import KafkaLanes
 from headgate.backends.redis import RedisStore
 from headgate.backends.topics import KafkaTopics
@@ -28,6 +29,7 @@ from headgate.edge.confluent.produce import Produce
 from headgate.edge.confluent.records import Records
 from headgate.edge.cors import Cors
 from headgate.edge.events import EventsFront
+from headgate.edge.once import Once
 from headgate.edge.openapi.document import document
 from headgate.edge.routes import Confluent, DataPlane, Page
 from headgate.edge.server import HttpServer
@@ -35,6 +37,10 @@ from headgate.edge.shortcut import ShortConnection
 from headgate.edge.tls import server_context
 from headgate.examining import Examining
 from headgate.health import Dependency, Readiness
+from headgate.identity.desk import IdentityDesk
+from headgate.identity.events import EventIdentity
+from headgate.identity.options import IdentityOptions
+from headgate.identity.requests import RequestIdentity
 from headgate.ingest import Ingest, Limits
 from headgate.quotas import ProducerQuotas
 from headgate.routes import Compiler, Routes
@@ -88,7 +94,12 @@ class Worker:
         limits = lane_limits(ingest_tier.values())
         self.lanes = KafkaLanes(options, self.topics, self.ingest, limits, self.meter)
         self.suppressor = self._suppressor()
-        self.ingest.connect(self.lanes, self.suppressor or Unsuppressed(self.ingest))
+        self.desk = self._desk()
+        self.ingest.connect(
+            self.lanes,
+            self.suppressor or Unsuppressed(self.ingest),
+            self._event_identity(),
+        )
         counted = self.meter.canonical_fallback
         self.ingest.examine_with(Examining(self.ingest, self._aside, counted))
 
@@ -113,6 +124,24 @@ class Worker:
         self.topics.on_change(self._topic_changed)
         return suppressor
 
+    def _desk(self) -> IdentityDesk | None:
+        redis = self.settings.redis
+        if redis.url is None:
+            return None
+        store = RedisIdentityStore(redis.url, redis.timeout_ms)
+        options = IdentityOptions(claim_ms=redis.claim_ms)
+        return IdentityDesk(store, options, time.monotonic, os.urandom, self.meter)
+
+    def _event_identity(self) -> EventIdentity | None:
+        if self.desk is None:
+            return None
+        return EventIdentity(self.desk, self.settings.redis.namespace, self.meter)
+
+    def _once(self) -> Once:
+        redis = self.settings.redis
+        keys = RequestIdentity(self.desk, redis.namespace, redis.idempotency_ttl_ms, self.meter)
+        return Once(self.ingest, keys, asyncio.get_running_loop().time)
+
     # ---- start and stop
 
     async def start(self) -> None:
@@ -124,6 +153,9 @@ class Worker:
         if self.suppressor is not None:
             await self.suppressor.start()
             self._exit.push_async_callback(self.suppressor.close)
+        if self.desk is not None:
+            await self.desk.start()
+            self._exit.push_async_callback(self.desk.close)
         self._exit.callback(self._aside.close)
         self.meter.watch(self.lanes.depths, self._in_flight)
         loop = asyncio.get_running_loop()
@@ -138,6 +170,7 @@ class Worker:
             deadlines,
             PoolWeigher(self._aside),
             self.meter,
+            self._once(),
             self._request_ids,
             http.body_max_bytes,
             http.body_timeout_ms / 1000,
@@ -225,6 +258,9 @@ class Worker:
         if self.suppressor is not None:  # without Redis events are published all the same
             ok, detail = self.suppressor.health()
             found.append(Dependency("redis", ok, False, detail))
+        if self.desk is not None:
+            ok, detail = self.desk.health()
+            found.append(Dependency("redis identity", ok, False, detail))
         return Readiness(self.ingest.is_draining, tuple(found))
 
     def _authenticator(self) -> Authenticator:

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
-from headgate.backends.base import Lanes, Suppression
+from headgate.backends.base import Identities, Lanes, Suppression
 from headgate.core.admission import Admission
 from headgate.core.ids import EventIds
 from headgate.core.outcome import Failure, Name, Outcome, Reason
@@ -45,10 +45,13 @@ class Endings:
         self._idle: asyncio.Event | None = None
         self._examining: Examining | None = None
 
-    def connect(self, lanes: Lanes, suppression: Suppression) -> None:
+    def connect(
+        self, lanes: Lanes, suppression: Suppression, identity: Identities | None = None
+    ) -> None:
         """Close the circle: lanes and suppression are built with this object as their listener."""
         self._lanes = lanes
         self._suppression = suppression
+        self._identity = identity
 
     def examine_with(self, examining: Examining) -> None:
         """What topics with canonical comparison or a schema need beside lanes and suppression."""
@@ -86,6 +89,7 @@ class Endings:
         ticket.done = True
         self._accounts.account(ticket.producer, ticket.topic, ticket.answered(), ticket.sizes)
         self._admission.give(ticket.body_bytes, 0)
+        self._remember(ticket)
 
     def _end(self, ticket: Ticket, index: int, outcome: Outcome) -> None:
         if ticket.put(index, outcome):
@@ -94,6 +98,8 @@ class Endings:
     def _close(self, ticket: Ticket) -> None:
         """All outcomes are known: count them and wake whoever waits for the answer."""
         ticket.done = True
+        if ticket.attempt is not None:
+            self._answer_repeats(ticket)
         self._accounts.account(ticket.producer, ticket.topic, ticket.answered(), ticket.sizes)
         if ticket.waiter is not None:
             ticket.waiter(ticket)
@@ -128,8 +134,28 @@ class Endings:
         ticket.open_publishes -= 1
         if ticket.put(publish.index, outcome):
             self._close(ticket)
-        elif ticket.open_publishes == 0 and ticket.done:
+        elif ticket.done:
+            self._end_late(ticket, publish.index, outcome)
+
+    def _end_late(self, ticket: Ticket, index: int, outcome: Outcome) -> None:
+        """An event that was answered `unknown` has ended after all."""
+        attempt = ticket.attempt
+        if attempt is not None:
+            attempt.late(index, outcome)
+        if ticket.open_publishes == 0:
             self._release(ticket)
+            self._remember(ticket)
+
+    def _answer_repeats(self, ticket: Ticket) -> None:
+        assert ticket.attempt is not None
+        ticket.attempt.answer_twins(ticket.outcomes)
+        if ticket.open_publishes == 0:
+            self._remember(ticket)
+
+    def _remember(self, ticket: Ticket) -> None:
+        """No outcome of the ticket can change any more."""
+        if ticket.attempt is not None and self._identity is not None:
+            self._identity.ended(ticket)
 
     # ---- Verdicts
 

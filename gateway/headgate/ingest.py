@@ -7,9 +7,11 @@ It knows no HTTP library, so that another front can be put before it.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple, Protocol, cast
 
 from headgate.core.admission import Admission
+from headgate.core.attempt import Attempt
 from headgate.core.decode import Headers, decode
 from headgate.core.event import SPREAD, Decoded, RawEvent, Refused
 from headgate.core.examination import Orders
@@ -28,6 +30,7 @@ from headgate.core.reply import Reply, reply
 from headgate.core.request import Wishes, read_wishes
 from headgate.core.route import PLAIN_BYTES, Common, Route
 from headgate.endings import DRAINING, Accounts, Endings
+from headgate.recall import answer_known, leave_out_known
 from headgate.routes import Routes
 from headgate.ticket import Ticket, rejected
 
@@ -58,6 +61,7 @@ class Limits(NamedTuple):
 
 
 Decode = Callable[[Inbound, Route], Decoded]
+Events = Sequence[bytes | RawEvent | Failure]
 
 
 class Quotas(Protocol):
@@ -91,13 +95,20 @@ class Ingest(Endings):
         """The topic's rules in force. Raises Refused (unknown_topic)."""
         return self._routes.find(topic)
 
-    def handle(self, inbound: Inbound, decode_as: Decode | None = None) -> Ticket:
+    def handle(
+        self,
+        inbound: Inbound,
+        decode_as: Decode | None = None,
+        attempt: Attempt | None = None,
+    ) -> Ticket:
         """Start everything that the request asks for. The ticket is done once all has ended.
 
         decode_as: how a front of another protocol cuts the body into events; it may raise Refused.
+        attempt: of its Idempotency-Key; what earlier ones ended well is not started again.
         """
         ticket = Ticket(inbound.topic, inbound.producer, inbound.request_id, inbound.arrived)
         ticket.body_bytes = len(inbound.body)
+        ticket.attempt = attempt
         try:
             route = self._routes.find(inbound.topic)
             wishes = read_wishes(inbound.headers)
@@ -110,20 +121,56 @@ class Ingest(Endings):
                 events, ticket.is_batch = decode_as(inbound, route)
             ticket.minimal = wishes.minimal
             self._admit(ticket, wishes, len(events))
-            started = self._place(ticket, route, wishes, events)
+            if attempt is None:
+                started = self._place(ticket, route, wishes, events)
+            else:
+                rest = leave_out_known(ticket, attempt, events)
+                started = self._place(ticket, route, wishes, rest)
+                answer_known(ticket, attempt)
         except Refused as refused:
             self._refuse(ticket, refused.failure)
             return ticket
         except BaseException:  # a bug of ours must not eat the budget
             self._admission.give(ticket.body_bytes, len(ticket.outcomes))
+            self._remember(ticket)
             raise
-        if started and route.orders is not None:
-            self._examine(ticket, route, route.orders, wishes.force, started, events)
-        elif started:
-            self._reserve(ticket, route, wishes.force, started)
-        elif not ticket.remaining:
-            self._close(ticket)
+        if not started:
+            if not ticket.remaining:
+                self._close(ticket)
+        elif route.policy.dedupe_ttl_s is None or self._identity is None:
+            self._go_on(ticket, route, wishes.force, events, started)
+        else:
+            ticket.publishes = started
+            ticket.open_publishes = len(started)
+            go_on = partial(self._claimed, ticket, route, wishes.force, events)
+            self._identity.claim(ticket, route, started, go_on)
         return ticket
+
+    def refuse(self, inbound: Inbound, failure: Failure) -> Ticket:
+        """A request that ends before anything of it is started."""
+        ticket = Ticket(inbound.topic, inbound.producer, inbound.request_id, inbound.arrived)
+        ticket.body_bytes = len(inbound.body)
+        self._refuse(ticket, failure)
+        return ticket
+
+    def _claimed(
+        self, ticket: Ticket, route: Route, force: bool, events: Events, started: list[Publish]
+    ) -> None:
+        if started:
+            self._go_on(ticket, route, force, events, started)
+        elif not ticket.remaining and not ticket.done:
+            self._close(ticket)
+
+    def _go_on(
+        self, ticket: Ticket, route: Route, force: bool, events: Events, started: list[Publish]
+    ) -> None:
+        """What is left of the ticket goes on; `events` are all that it came with."""
+        ticket.publishes = started
+        ticket.open_publishes = len(started)
+        if route.orders is None:
+            self._reserve(route, force, started)
+        else:
+            self._examine(route, route.orders, force, started, events)
 
     def _admit(self, ticket: Ticket, wishes: Wishes, count: int) -> None:
         if ticket.is_batch and wishes.single_event_header is not None:
@@ -167,7 +214,7 @@ class Ingest(Endings):
         ticket: Ticket,
         route: Route,
         wishes: Wishes,
-        events: Sequence[bytes | RawEvent | Failure],
+        events: Events,
     ) -> list[Publish]:
         """What is fit to be published, in order; the other events have their outcome."""
         common = self._common(ticket, wishes)
@@ -219,7 +266,8 @@ class Ingest(Endings):
         if event.partition is not None and event.partition != SPREAD:
             publish.placed = publish.force = True
         if event.event_id is not None:
-            publish.event_id = publish.event_id or event.event_id
+            if publish.event_id is None:
+                publish.event_id, publish.source = event.event_id, event.source
             publish.size += len(publish.event_id.encode())
 
     @staticmethod
@@ -231,9 +279,7 @@ class Ingest(Endings):
         if value is not None:
             ticket.weigh(publish.index, value)
 
-    def _reserve(self, ticket: Ticket, route: Route, force: bool, started: list[Publish]) -> None:
-        ticket.publishes = started
-        ticket.open_publishes = len(started)
+    def _reserve(self, route: Route, force: bool, started: list[Publish]) -> None:
         digest = route.digest
         if digest is None:
             for publish in started:
@@ -258,21 +304,14 @@ class Ingest(Endings):
             reserve(publish)
 
     def _examine(
-        self,
-        ticket: Ticket,
-        route: Route,
-        orders: Orders,
-        force: bool,
-        started: list[Publish],
-        events: Sequence[bytes | RawEvent | Failure],
+        self, route: Route, orders: Orders, force: bool, started: list[Publish], events: Events
     ) -> None:
-        ticket.publishes = started
-        ticket.open_publishes = len(started)
         refuse, examining = route.policy.redis_loss == "refuse", self._examining
         assert examining is not None
         for publish in started:
             record, event = publish.record, cast(bytes | RawEvent, events[publish.index])
-            publish.force, publish.refuse, publish.scope = force, refuse, route.scope
+            publish.force = publish.force or force
+            publish.refuse, publish.scope = refuse, route.scope
             if route.digest is not None and (record.value is None or orders.rules is None):
                 publish.digest = route.digest(record.value, content_type_of(record))
             if record.value is not None:

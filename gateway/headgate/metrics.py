@@ -91,6 +91,13 @@ _DECLARED = (
         "Events of canonical topics whose bytes were compared instead of their JSON value.",
     ),
     Metric(
+        "headgate_identity_bypassed_total",
+        Kind.COUNTER,
+        ("reason",),
+        "Requests with an Idempotency-Key, and events with an id of topics that de-duplicate, "
+        "that went on without asking Redis, or whose end it was never told (backlog).",
+    ),
+    Metric(
         "headgate_lane_depth",
         Kind.SUM,
         ("topic", "partition"),

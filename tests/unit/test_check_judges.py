@@ -53,7 +53,7 @@ def test_a_sound_configuration_has_no_warnings(tmp_path: Path) -> None:
         ('[http]\nhost = "0.0.0.0"\n[auth]\nmode = "token"\n[topics.a]\n', "http", "clear text"),
         ("[http]\nworkers = 64\n[topics.a]\n", "admission.in_flight_max_bytes", "64 worker"),
         ("[http]\nworkers = 64\n[topics.a]\n", "admission.in_flight_max_events", "64 worker"),
-        ("[topics.a]\nredis_loss = 'refuse'\n", "topics.a.redis_loss", "no effect"),
+        ("[topics.a]\nredis_loss = 'refuse'\n", "topics.a.redis_loss", "only concerns"),
         ("[topics.a]\nmax_bytes = 99999999\n", "topics.a.max_bytes", "http.body_max_bytes"),
         (REDIS + "[topics.a]\nsuppress = 'raw'\n", "topics.a.suppress", "repeats"),
         (

@@ -12,7 +12,7 @@ import pytest
 from headgate.backends.memory_identity import MemoryIdentityStore, SharedIdentities
 from headgate.core.identity import CLAIM, DONE, RELEASE, Call, Claim, State, Verdict
 from headgate.identity.asks import Ask, Sized, Verdicts
-from headgate.identity.desk import Desk
+from headgate.identity.desk import IdentityDesk
 from headgate.identity.options import IdentityOptions
 from headgate.identity.waiting import Waiting
 from stack import eventually
@@ -45,10 +45,10 @@ class Room:
         self.store = HeldUp(self.shared)
         self.desk = self.other(self.store, **options)
 
-    def other(self, store: MemoryIdentityStore | None = None, **options: float) -> Desk:
+    def other(self, store: MemoryIdentityStore | None = None, **options: float) -> IdentityDesk:
         store = store or MemoryIdentityStore(self.shared)
         plan = IdentityOptions(**options)  # type: ignore[arg-type]
-        return Desk(store, plan, time.monotonic, os.urandom, self.bypasses)
+        return IdentityDesk(store, plan, time.monotonic, os.urandom, self.bypasses)
 
     def claim(self, name: bytes = b"n" * 16, content: bytes = b"f" * 16) -> Claim:
         return Claim(name, content, self.desk.new_token(), 60_000.0)

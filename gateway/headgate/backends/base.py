@@ -5,11 +5,12 @@ suite (tests/contract). Calls never await: results come back through the listene
 batch and lane, or once a Redis call, instead of once an event.
 """
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from headgate.core.outcome import Failure
 from headgate.core.publish import Publish
+from headgate.core.route import Route
 from headgate.core.topic import TopicState
 
 
@@ -66,6 +67,28 @@ class Verdicts(Protocol):
 
     def refused(self, publish: Publish, failure: Failure) -> None:
         """Not reserved and not to be published (redis_loss = "refuse" while Redis is away)."""
+        ...
+
+
+class Identities(Protocol):
+    """Which requests and events were done before (`core.identity`)."""
+
+    def claim(
+        self,
+        ticket: Any,
+        route: Route,
+        started: list[Publish],
+        go_on: Callable[[list[Publish]], None],
+    ) -> None:
+        """Claim the ids of these events; `go_on` gets those to be published, in order.
+
+        The others of them have their outcome by then. All are counted in ticket.publishes and
+        ticket.open_publishes. Each topic's requests go on in the order of the calls.
+        """
+        ...
+
+    def ended(self, ticket: Any) -> None:
+        """Everything of a ticket with an attempt has ended for good: remember what ended well."""
         ...
 
 

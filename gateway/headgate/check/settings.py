@@ -79,9 +79,16 @@ def _topic(policy: TopicPolicy, settings: Settings) -> Iterator[Finding]:
         text = "an event that repeats the key's last one is dropped, even if it happened again"
         fix = 'Set kind = "state" if records are states, else suppress = "off".'
         yield warn(dotted((*path, "suppress")), text, fix)
-    if policy.redis_loss == "refuse" and policy.suppress == "off":
-        fix = "Remove it, or set suppress."
-        yield warn(dotted((*path, "redis_loss")), "without suppress it has no effect", fix)
+    if policy.redis_loss == "refuse" and policy.suppress == "off" and policy.dedupe_ttl_s is None:
+        text = "without suppress and dedupe_ttl_s it only concerns requests with Idempotency-Key"
+        fix = "Remove it, or set suppress or dedupe_ttl_s."
+        yield warn(dotted((*path, "redis_loss")), text, fix)
+    if policy.dedupe_ttl_s is not None and policy.dedupe_ttl_s * 1000 < settings.redis.claim_ms:
+        text = (
+            f"{policy.dedupe_ttl_s} s is less than redis.claim_ms = {settings.redis.claim_ms}: "
+            "a retry after a gateway's death may come when the first result is forgotten"
+        )
+        yield warn(dotted((*path, "dedupe_ttl_s")), text, "Set at least some minutes.")
     if policy.max_bytes is not None and policy.max_bytes > settings.http.body_max_bytes:
         text = f"{policy.max_bytes} is more than http.body_max_bytes: no such body is read"
         fix = "Raise http.body_max_bytes or lower this."

@@ -33,6 +33,10 @@ def topic_contradictions(settings: Settings) -> Iterator[Problem]:
             option = dotted(("topics", policy.pattern, "suppress"))
             found = f"{shown(policy.suppress)} without Redis"
             yield Problem(option, found, '"off", or redis.url set', "Set redis.url.")
+        if policy.dedupe_ttl_s is not None and settings.redis.url is None:
+            option = dotted(("topics", policy.pattern, "dedupe_ttl_s"))
+            found = f"{policy.dedupe_ttl_s} without Redis"
+            yield Problem(option, found, "not set, or redis.url set", "Set redis.url.")
     for one, other in ties(policy.pattern for policy in settings.topics):
         found = f"ties with {dotted(('topics', other))}: both match some topic equally well"
         yield Problem(dotted(("topics", one)), found, "patterns that differ in literal prefix")

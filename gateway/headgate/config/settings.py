@@ -170,12 +170,12 @@ class ClusterSettings:
 
 @dataclass(frozen=True, slots=True)
 class RedisSettings:
-    """The suppression state; nothing in it is worth keeping."""
+    """The state of suppression and of request identity; nothing in it is worth keeping."""
 
     url: Annotated[
         str | None,
         about(
-            "redis://, rediss:// or unix:// URL; needed by topics that suppress.",
+            "redis://, rediss:// or unix:// URL; needed by topics that suppress or de-duplicate.",
             example='"redis://127.0.0.1:6379/0"',
             secret=True,
         ),
@@ -204,6 +204,23 @@ class RedisSettings:
             derived="2 x the largest delivery_timeout_ms",
         ),
     ] = 240_000
+    idempotency_ttl_ms: Annotated[
+        int,
+        about(
+            "How long what was done under an Idempotency-Key is remembered.",
+            least=1000,
+            most=30 * _DAY_MS,
+        ),
+    ] = _DAY_MS
+    claim_ms: Annotated[
+        int,
+        about(
+            "How long an Idempotency-Key or event id stays claimed by a process that died "
+            "(`idempotency_conflict`); living ones renew their claims.",
+            least=100,
+            most=_DAY_MS,
+        ),
+    ] = 15_000
 
 
 @dataclass(frozen=True, slots=True)

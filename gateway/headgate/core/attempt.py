@@ -37,23 +37,31 @@ class Attempt:
             if outcome is not None:
                 outcomes[index] = _twin_of(outcome)
 
-    def is_replay(self, events: int) -> bool:
+    def is_replay(self, outcomes: Sequence[Outcome | None]) -> bool:
         """Whether all of the answer is from memory."""
-        return events > 0 and len(self.known) == events
+        if not self.known or len(self.known) != len(outcomes):
+            return False
+        first = outcomes[0]
+        return (
+            first is not None and first.failure is None
+        )  # else the request was refused as a whole
 
-    def operations(self, outcomes: Sequence[Outcome | None]) -> Iterator[Operation]:
-        """What Redis is told at the end, when no outcome can change any more."""
+    def operations(self, outcomes: Sequence[Outcome | None]) -> Iterator[tuple[bytes, Operation]]:
+        """What Redis is told at the end, when no outcome can change any more.
+
+        Each with the token of its claim.
+        """
         ended = [self._late.get(index, outcome) for index, outcome in enumerate(outcomes)]
         for index, claim in self.events.items():
             outcome = ended[index]
             if outcome is not None and remembered.ended_well(outcome):
-                yield claim.operation(DONE, remembered.pack([(0, outcome)]))
+                yield claim.token, claim.operation(DONE, remembered.pack([(0, outcome)]))
             else:
-                yield claim.operation(RELEASE)
+                yield claim.token, claim.operation(RELEASE)
         if self.request is not None:
             if self._late:
                 self.answer_twins(ended)
-            yield _of_request(self.request, ended)
+            yield self.request.token, _of_request(self.request, ended)
 
 
 def _of_request(claim: Claim, ended: Sequence[Outcome | None]) -> Operation:

@@ -83,6 +83,21 @@ class Claim(NamedTuple):
         return Operation(self.name, packed + remembered)
 
 
+class Asked(NamedTuple):
+    """A request with an Idempotency-Key.
+
+    route: which endpoint, and where it points to beside the topic.  topic_id: Kafka's.
+    refuse: the topic's redis_loss = "refuse".
+    """
+
+    route: bytes
+    topic_id: bytes
+    producer: str
+    headers: Mapping[bytes, bytes]
+    body: bytes
+    refuse: bool
+
+
 class Operation(NamedTuple):
     """One step of the script: an entry's name, and letter, fingerprint, token, keep_ms, memory."""
 

@@ -70,8 +70,17 @@ class TopicPolicy:
         ),
     ] = 4_000_000
     redis_loss: Annotated[
-        RedisLoss, about("While Redis is away: publish without comparing, or refuse (503).")
+        RedisLoss, about("While Redis is away: publish without asking it, or refuse (503).")
     ] = "publish"
+    dedupe_ttl_s: Annotated[
+        int | None,
+        about(
+            "How long an event id is remembered, so that a repeat is answered `duplicate`.",
+            least=1,
+            most=2_592_000,
+            example="86400",
+        ),
+    ] = None
     max_bytes: Annotated[
         int | None,
         about(

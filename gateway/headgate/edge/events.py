@@ -7,15 +7,17 @@ from typing import NamedTuple, Protocol
 from aiohttp import web
 
 from headgate.core.event import Refused
+from headgate.core.identity import IDEMPOTENCY_KEY
 from headgate.core.outcome import TRAITS, Failure, Outcome, Reason
-from headgate.core.reply import problem
+from headgate.core.reply import Reply, problem
 from headgate.core.weigh import Weight, heaviest
 from headgate.deadlines import Deadlines
 from headgate.edge.answer import answered, on_the_wire
 from headgate.edge.auth import ANONYMOUS, Identity
 from headgate.edge.body import Budget, read_body, received_body
+from headgate.edge.once import Once
 from headgate.endings import DRAINING
-from headgate.ingest import Inbound, Ingest, answer
+from headgate.ingest import Decode, Inbound, Ingest, answer
 from headgate.ticket import Ticket, rejected
 
 ROUTE = "/v1/topics/{topic}/events"
@@ -65,6 +67,7 @@ class EventsFront:
         deadlines: Deadlines,
         weigher: Weigher,
         requests: Requests,
+        once: Once,
         request_ids: Callable[[], str],
         body_max_bytes: int,
         body_timeout_s: float,
@@ -75,6 +78,7 @@ class EventsFront:
         self._deadlines = deadlines
         self._weigher = weigher
         self.requests = requests
+        self._once = once
         self._request_ids = request_ids
         self._body_max_bytes = body_max_bytes
         self._body_timeout_s = body_timeout_s
@@ -90,16 +94,31 @@ class EventsFront:
             body = await self.body(request, headers, producer, topic)
             whole = self._loop.time()  # waiting for Kafka begins here
             inbound = Inbound(topic, producer, headers, body, request_id, whole)
-            ticket = self.ingest.handle(inbound)
+            ticket = await self.start(inbound)
             if not ticket.done:
                 await self.ended(ticket)
             if ticket.weighing is not None:
                 await self._weigh(ticket)
-            reply = answer(ticket)
+            reply = await self.remembered(ticket, answer(ticket))
         except Refused as refused:
             reply = problem(refused.failure, request_id)
         self.requests.request(ROUTE, reply.status, self._loop.time() - arrived)
         return answered(request, reply, request_id)
+
+    async def start(
+        self, inbound: Inbound, decode_as: Decode | None = None, endpoint: bytes = b"events"
+    ) -> Ticket:
+        """Hand a request to ingest, without what earlier ones under its Idempotency-Key have done.
+
+        endpoint: which one, and where it points to beside the topic.
+        """
+        if IDEMPOTENCY_KEY in inbound.headers:
+            return await self._once.start(inbound, endpoint, decode_as)
+        return self.ingest.handle(inbound, decode_as)
+
+    async def remembered(self, ticket: Ticket, reply: Reply) -> Reply:
+        """The reply to a ticket of `start`, once a repeat would be answered with it."""
+        return reply if ticket.attempt is None else await self._once.finish(ticket, reply)
 
     def begin(
         self, shortcut: Shortcut, headers: Mapping[bytes, bytes], remote: str | None

@@ -4,8 +4,8 @@ aiohttp makes a task, a request and a response for each request. Going without, 
 one write, took a tenth off the CPU of a single event (loadtest/README.md). A POST of events that
 is there as a whole needs none of them: when its connection is idle it goes to ingest at once, and
 its answer to the transport when its ticket is done. Whatever is unusual (another path, a body
-still on its way or compressed, `Expect`, HTTP/1.0, a request behind one that is not answered yet
-and was not taken here) takes aiohttp's own way, with the same limits.
+still on its way or compressed, `Expect`, `Idempotency-Key`, HTTP/1.0, a request behind one that is
+not answered yet and was not taken here) takes aiohttp's own way, with the same limits.
 
 It builds on how aiohttp 3.14 keeps its messages (`RequestHandler.data_received` and `start`);
 tests/integration/test_bad_input_http.py (pipelining, lengths, chunks, slow readers) shows a change.
@@ -28,7 +28,16 @@ from headgate.ticket import Ticket
 MOST_BYTES = 262_144
 _UNREAD_BYTES = 65_536  # a client that does not read its answers waits in aiohttp's writer
 _EVENTS = re.compile(r"/v1/topics/([^/?#]+)/events")
-_UNUSUAL = frozenset((b"content-encoding", b"expect", b"origin", b"transfer-encoding", b"upgrade"))
+_UNUSUAL = frozenset(
+    (
+        b"content-encoding",
+        b"expect",
+        b"idempotency-key",
+        b"origin",
+        b"transfer-encoding",
+        b"upgrade",
+    )
+)
 
 log = logging.getLogger(__name__)
 

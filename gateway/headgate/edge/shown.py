@@ -34,7 +34,14 @@ def ratios(window: Window) -> Json:
 
     by_name = {
         str(name): sum(count for end, count in window.ends.items() if end[0] == name)
-        for name in (Name.PUBLISHED, Name.UNCHANGED, "superseded", Name.REJECTED, Name.UNKNOWN)
+        for name in (
+            Name.PUBLISHED,
+            Name.UNCHANGED,
+            "superseded",
+            Name.DUPLICATE,
+            Name.REJECTED,
+            Name.UNKNOWN,
+        )
     }
     oversize = sum(
         count for (_, reason), count in window.ends.items() if reason == Reason.TOO_LARGE

@@ -24,7 +24,7 @@ _CLOSE_S = 2.0  # how long `close` waits for the last ends to be told
 _START_S = 1.0  # how long `start` waits for the first connection
 
 
-class Desk:
+class IdentityDesk:
     """clock: seconds, never jumping.  random_bytes: as `os.urandom`."""
 
     def __init__(
@@ -73,6 +73,11 @@ class Desk:
         """12 bytes that no other attempt has, here or elsewhere."""
         self._tokens += 1
         return self._stem + self._tokens.to_bytes(6, "big")
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody waits: who asks for nothing may go on."""
+        return not self._waiting.asks
 
     def ask(self, claims: Iterator[Sized], go_on: GoOn) -> None:
         """Make these claims; `go_on` is called once, in the order of the asks."""

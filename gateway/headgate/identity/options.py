@@ -16,16 +16,12 @@ NO_REDIS = Failure(
 class IdentityOptions:
     """Spans in ms.
 
-    prefix: of every name in Redis (redis.namespace).  key_ms: how long what was done under an
-    Idempotency-Key is remembered.  claim_ms: how long the claim of a process that died stands;
-    living ones renew theirs.
+    claim_ms: how long the claim of a process that died stands; living ones renew theirs.
     most_steps, most_bytes: of one call. Redis runs nothing else meanwhile, and digesting the
     events of a call holds up the event loop.
     most_pending, most_pending_bytes: ends of attempts that are kept while Redis is away.
     """
 
-    prefix: str = "headgate"
-    key_ms: float = 86_400_000.0
     claim_ms: float = 15_000.0
     most_steps: int = 250
     most_bytes: int = 1_048_576

@@ -1,16 +1,15 @@
 """Idempotency-Keys: one request is done once, and its answer given again."""
 
 import asyncio
-from typing import NamedTuple
 
 from headgate.core import remembered
 from headgate.core.attempt import Attempt
-from headgate.core.decode import Headers
 from headgate.core.event import Refused
 from headgate.core.identity import (
     CONFLICT,
     IDEMPOTENCY_KEY,
     RELEASE,
+    Asked,
     Claim,
     State,
     Verdict,
@@ -20,31 +19,18 @@ from headgate.core.identity import (
     request_fingerprint,
 )
 from headgate.identity.asks import Sized, Verdicts
-from headgate.identity.desk import Desk
+from headgate.identity.desk import IdentityDesk
 from headgate.identity.options import NO_REDIS, IdentityMeter
 
 _AT_ONCE_BYTES = 1_048_576  # digesting more would hold up the event loop for milliseconds
 
 
-class Asked(NamedTuple):
-    """A request with an Idempotency-Key.
-
-    route: which endpoint, and where it points to.  topic_id: Kafka's.  refuse: the topic's
-    redis_loss = "refuse".
-    """
-
-    route: bytes
-    topic_id: bytes
-    producer: str
-    headers: Headers
-    body: bytes
-    refuse: bool
-
-
 class RequestIdentity:
     """desk: None where there is no Redis.  key_ms: how long what was done is remembered."""
 
-    def __init__(self, desk: Desk | None, prefix: str, key_ms: float, meter: IdentityMeter) -> None:
+    def __init__(
+        self, desk: IdentityDesk | None, prefix: str, key_ms: float, meter: IdentityMeter
+    ) -> None:
         self._desk = desk
         self._prefix = prefix
         self._key_ms = key_ms
@@ -90,7 +76,7 @@ async def _fingerprint(asked: Asked) -> bytes:
     return await asyncio.to_thread(request_fingerprint, asked.route, asked.headers, asked.body)
 
 
-async def _verdict(desk: Desk, claim: Claim) -> tuple[Verdict | None, str]:
+async def _verdict(desk: IdentityDesk, claim: Claim) -> tuple[Verdict | None, str]:
     """The verdict, or why there is none."""
     future: asyncio.Future[tuple[Verdict | None, str]] = asyncio.get_running_loop().create_future()
 

@@ -102,6 +102,10 @@ class Meter:
         labels = (self._labels.topic(topic), reason)
         self._add("headgate_canonical_fallbacks_total", labels, 1)
 
+    def identity_bypassed(self, reason: str, count: int = 1) -> None:
+        """Count requests and events that were not recognised because Redis was not asked."""
+        self._add("headgate_identity_bypassed_total", (reason,), count)
+
     def quota_rejected(self, producer: str, count: int) -> None:
         """Count events refused by quota; any producer text will do."""
         self._add("headgate_quota_rejected_total", (self._labels.producer(producer),), count)

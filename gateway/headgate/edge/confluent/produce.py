@@ -44,12 +44,13 @@ class Produce:
         number = None if partition is None else _number(topic, partition)
         body = await events.body(asked.request, asked.headers, producer, topic)
         inbound = Inbound(topic, producer, asked.headers, body, asked.request_id, events.now())
-        ticket = events.ingest.handle(inbound, partial(self._decode, form, number))
+        endpoint = f"v2/{'' if number is None else number}".encode()
+        ticket = await events.start(inbound, partial(self._decode, form, number), endpoint)
         if not ticket.done:
             await events.ended(ticket)
         outcomes = ticket.answered()
         if ticket.is_batch and outcomes:
-            return confluent_v2.produced(outcomes)
+            return await events.remembered(ticket, confluent_v2.produced(outcomes))
         failure = outcomes[0].failure if outcomes else None
         if failure is None:
             return error(422, 42206, "records: at least one is needed", TYPE)
