@@ -35,6 +35,11 @@ _PRODUCING = (
     Reason.BROKER_REFUSED,
     Reason.UNKNOWN,
 )
+_IDENTITY = (
+    Reason.IDEMPOTENCY_CONFLICT,
+    Reason.IDEMPOTENCY_MISMATCH,
+    Reason.REDIS_UNAVAILABLE,
+)
 # What only the server's own frame answers: no request has been understood yet.
 _FRAMING = (Reason.HEADERS_TOO_LARGE, Reason.INTERNAL)
 
@@ -88,9 +93,10 @@ def _produce_v2(target: str, summary: str, *parameters: Json) -> Operation:
                 _V2,
                 ref("V2Produced"),
             ),
-            **_errors(_V2, *_PRODUCING),
+            **_errors(_V2, *_PRODUCING, *_IDENTITY),
         },
-        "As Confluent's REST Proxy v2. `headers` and `timestamp` of a record are those of the "
+        "As Confluent's REST Proxy v2, and `Idempotency-Key` as in /v1. "
+        "`headers` and `timestamp` of a record are those of the "
         "Strimzi bridge. Schema formats (avro, protobuf, jsonschema) are 415.",
         parameters,
         {

@@ -59,6 +59,11 @@ _HEADERS = (
         {"type": "integer", "minimum": 0, "maximum": 999_999_999_999_999},
     ),
     header("Headgate-Tombstone", "`true` = a null value; the body must be empty.", _FLAG),
+    header(
+        "Idempotency-Key",
+        "Your id of the request: a repeat is answered as the first one ended, and not written.",
+        {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^[!#-~]+$"},
+    ),
     header("Headgate-Force", "`true` = publish even if unchanged.", _FLAG),
     header("Headgate-Batch", "`false` = an array is one event.", _FLAG),
     header(
@@ -123,7 +128,11 @@ def _good_answers() -> dict[str, Json]:
     outcome, batch = ref("Outcome"), ref("BatchAnswer")
     unchanged: Any = {**_PUBLISHED, "outcome": "unchanged", "event_id": None, "records": 0}
     texts = {
-        "200": ("Unchanged, or a batch that ended well", {"anyOf": [outcome, batch]}, unchanged),
+        "200": (
+            "Unchanged or a duplicate, or a batch that ended well",
+            {"anyOf": [outcome, batch]},
+            unchanged,
+        ),
         "201": ("Published", outcome, _PUBLISHED),
         "202": ("Held or spooled: durable, published later", outcome, None),
         "207": ("A batch of which some events failed", batch, None),
