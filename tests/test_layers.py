@@ -42,6 +42,7 @@ ALLOWED = {
     "quotas": {"core", "config.settings"},
     "aside": set(),
     "aside_process": {"orphans"},
+    "ladder": {"ladder", "core", "backends.base", "in_order"},
     "weigher": {"core", "aside"},
     "examining": {"core", "aside", "in_order"},
     "edge": {

@@ -11,8 +11,11 @@ from typing import Any
 from aiohttp import web
 
 from headgate.aside import Aside
+from headgate.backends.blobs import Blobs
 from headgate.backends.identity_redis import RedisIdentityStore
 from headgate.backends.lanes import KafkaLanes
+from headgate.backends.lone_batch import LoneBatch
+from headgate.backends.options import LaneLimits
 from headgate.backends.redis import RedisStore
 from headgate.backends.topics import KafkaTopics
 from headgate.cluster_options import cluster_options, lane_limits
@@ -35,6 +38,7 @@ from headgate.edge.routes import Confluent, DataPlane, Page
 from headgate.edge.server import HttpServer
 from headgate.edge.shortcut import ShortConnection
 from headgate.edge.tls import server_context
+from headgate.endings import Steps
 from headgate.examining import Examining
 from headgate.health import Dependency, Readiness
 from headgate.identity.desk import IdentityDesk
@@ -42,6 +46,8 @@ from headgate.identity.events import EventIdentity
 from headgate.identity.options import IdentityOptions
 from headgate.identity.requests import RequestIdentity
 from headgate.ingest import Ingest, Limits
+from headgate.ladder.climb import Tools
+from headgate.ladder.ladder import Ladder
 from headgate.quotas import ProducerQuotas
 from headgate.routes import Compiler, Routes
 from headgate.stats import Labels, Meter, watch_loop
@@ -94,14 +100,23 @@ class Worker:
         limits = lane_limits(ingest_tier.values())
         self.lanes = KafkaLanes(options, self.topics, self.ingest, limits, self.meter)
         self.suppressor = self._suppressor()
+        self.blobs = self._open_blobs()
         self.desk = self._desk()
-        self.ingest.connect(
-            self.lanes,
-            self.suppressor or Unsuppressed(self.ingest),
-            self._event_identity(),
-        )
-        counted = self.meter.canonical_fallback
-        self.ingest.examine_with(Examining(self.ingest, self._aside, counted))
+        self._connect(limits)
+
+    def _connect(self, limits: LaneLimits) -> None:
+        """Close the circle: what ingest hands events to has it as its listener."""
+        suppression = self.suppressor or Unsuppressed(self.ingest)
+        tools = Tools(self._ids, self.blobs, self._aside, LoneBatch, limits.max_batch_bytes)
+        self.ladder = Ladder(self.ingest, tools, self.meter.oversized)
+        self.ladder.connect(self.lanes, suppression)
+        examining = Examining(self.ingest, self._aside, self.meter.canonical_fallback)
+        steps = Steps(self._event_identity(), examining, self.ladder)
+        self.ingest.connect(self.lanes, suppression, steps)
+
+    def _open_blobs(self) -> Blobs | None:
+        blobs = self.settings.blobs
+        return None if blobs.url is None else Blobs(blobs.url, blobs.uploads)
 
     def _labels(self) -> Labels:
         return Labels(self.settings.producers, lambda topic: self.topics.get(topic) is not None)
@@ -157,6 +172,9 @@ class Worker:
             await self.desk.start()
             self._exit.push_async_callback(self.desk.close)
         self._exit.callback(self._aside.close)
+        if self.blobs is not None:
+            self._exit.callback(self.blobs.close)
+        self._exit.push_async_callback(self.ladder.close)
         self.meter.watch(self.lanes.depths, self._in_flight)
         loop = asyncio.get_running_loop()
         http = self.settings.http

@@ -5,7 +5,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from headgate.backends.base import Identities, Lanes, Suppression
 from headgate.core.admission import Admission
@@ -13,6 +13,7 @@ from headgate.core.ids import EventIds
 from headgate.core.outcome import Failure, Name, Outcome, Reason
 from headgate.core.publish import Publish, Stage
 from headgate.core.record import EVENT_ID
+from headgate.core.route import Route
 from headgate.examining import Examining
 from headgate.ticket import Ticket, rejected
 
@@ -32,6 +33,39 @@ class Accounts(Protocol):
     ) -> None: ...
 
 
+class Whole(Protocol):
+    """The records that an oversized event became (`ladder.parts`)."""
+
+    rung: str
+    count: int
+    partition: int
+    offset: int
+
+    def ended(self, part: Publish, outcome: Outcome) -> None: ...
+
+
+class Ladder(Protocol):
+    """Where events of topics with a ladder go instead of their lane (`ladder.ladder`)."""
+
+    def take(self, publish: Publish) -> None: ...
+
+    def drop(self, publish: Publish) -> None: ...
+
+    def handed_over(self, batch: Sequence[Publish]) -> None: ...
+
+
+class Steps(NamedTuple):
+    """What some topics need beside lanes and suppression; without one, no topic may ask for it.
+
+    identity: for `dedupe_ttl_s` and Idempotency-Keys.  examining: for canonical comparison and
+    schemas.  ladder: for rungs below `reject`.
+    """
+
+    identity: Identities | None = None
+    examining: Examining | None = None
+    ladder: Ladder | None = None
+
+
 class Endings:
     """Every event gets exactly one outcome here, and every budget is given back."""
 
@@ -43,19 +77,12 @@ class Endings:
         self._ids = ids
         self._timeout_s = request_timeout_ms / 1000
         self._idle: asyncio.Event | None = None
-        self._examining: Examining | None = None
 
-    def connect(
-        self, lanes: Lanes, suppression: Suppression, identity: Identities | None = None
-    ) -> None:
-        """Close the circle: lanes and suppression are built with this object as their listener."""
+    def connect(self, lanes: Lanes, suppression: Suppression, steps: "Steps | None" = None) -> None:
+        """Close the circle: all of them are built with this object as their listener."""
         self._lanes = lanes
         self._suppression = suppression
-        self._identity = identity
-
-    def examine_with(self, examining: Examining) -> None:
-        """What topics with canonical comparison or a schema need beside lanes and suppression."""
-        self._examining = examining
+        self._identity, self._examining, self._ladder = steps or Steps()
 
     @property
     def is_draining(self) -> bool:
@@ -118,19 +145,24 @@ class Endings:
         event_id = publish.event_id
         records = 1 if name is _PUBLISHED else 0
         outcome = Outcome._make(
-            (name, partition, offset, publish.record.key, event_id, failure, records)
+            (name, partition, offset, publish.record.key, event_id, failure, records, None)
         )
         self._settle(publish, outcome)
-        followers = publish.followers
-        if followers is not None:
-            publish.followers = None
-            for follower in followers:
-                own_id = follower.event_id or event_id
-                self._settle(follower, outcome._replace(event_id=own_id, records=0))
+        if publish.followers is not None:
+            self._settle_followers(publish, outcome)
+
+    def _settle_followers(self, publish: Publish, outcome: Outcome) -> None:
+        followers, publish.followers = publish.followers, None
+        for follower in followers or ():
+            own_id = follower.event_id or outcome.event_id
+            self._settle(follower, outcome._replace(event_id=own_id, records=0))
 
     def _settle(self, publish: Publish, outcome: Outcome) -> None:
-        ticket: Ticket = publish.ticket
         publish.stage = _ENDED
+        if publish.whole is not None:  # one record of an event: its whole waits for it
+            publish.whole.ended(publish, outcome)
+            return
+        ticket: Ticket = publish.ticket
         ticket.open_publishes -= 1
         if ticket.put(publish.index, outcome):
             self._close(ticket)
@@ -162,6 +194,8 @@ class Endings:
     def publish(self, publish: Publish) -> None:
         if publish.dropped:
             self._suppression.ended(publish, True)
+        elif publish.climbs and self._ladder is not None:
+            self._ladder.take(publish)
         else:
             self.hand_over(publish)
 
@@ -176,7 +210,9 @@ class Endings:
     # ---- Deliveries
 
     def handed_over(self, batch: Sequence[Publish]) -> None:
-        """Nothing to do: the stage on each publish says it."""
+        """The stage on each publish says it; an event of several records must be told."""
+        if self._ladder is not None:
+            self._ladder.handed_over(batch)
 
     def acknowledged(self, batch: Sequence[Publish], base_offset: int) -> None:
         step = 1 if base_offset >= 0 else 0
@@ -225,6 +261,27 @@ class Endings:
         self._end(ticket, publish.index, self._open(publish, failure))
         if was_in_lane:
             self._suppression.ended(publish, True)
+            if self._ladder is not None:
+                self._ladder.drop(publish)
+
+    # ---- the ladder
+
+    def written(self, publish: Publish, whole: Whole) -> None:
+        """All records of an oversized event are in Kafka; the last one stands for it."""
+        key, event_id = publish.record.key, publish.event_id
+        place = (whole.partition, whole.offset)
+        outcome = Outcome(_PUBLISHED, *place, key, event_id, None, whole.count, whole.rung)
+        self._settle(publish, outcome)
+        if publish.followers is not None:
+            self._settle_followers(publish, outcome)
+        self._suppression.acknowledged([publish], whole.offset)
+
+    def too_large(self, publish: Publish, route: Route) -> None:
+        """No rung takes it: tell how large it is, and where its bytes are."""
+        value = publish.record.value
+        if value is not None:
+            publish.ticket.weigh(publish.index, value)
+        self.failed([publish], route.oversize(len(value or b""), publish.size))
 
     def _open(self, publish: Publish, failure: Failure) -> Outcome:
         return rejected(failure, publish.record.key, publish.event_id)

@@ -28,7 +28,7 @@ from headgate.core.record import (
 )
 from headgate.core.reply import Reply, reply
 from headgate.core.request import Wishes, read_wishes
-from headgate.core.route import PLAIN_BYTES, Common, Route
+from headgate.core.route import PLAIN_BYTES, Common, Oversized, Route
 from headgate.endings import DRAINING, Accounts, Endings
 from headgate.recall import answer_known, leave_out_known
 from headgate.routes import Routes
@@ -248,8 +248,10 @@ class Ingest(Endings):
                 self._take_own_id(publish, event)
             publish.common = common
             if length > limits[0] or publish.size > limits[1]:
-                self._too_large(publish, route)
-                continue
+                if not route.ladder:
+                    self._too_large(publish, route)
+                    continue
+                publish.oversized = Oversized(route)
             if partition not in refusals:
                 refusals[partition] = self._lanes.refusal(route.state, partition)
             failure = refusals[partition]
@@ -281,16 +283,19 @@ class Ingest(Endings):
 
     def _reserve(self, route: Route, force: bool, started: list[Publish]) -> None:
         digest = route.digest
+        climbs = bool(route.ladder) and self._ladder is not None
         if digest is None:
+            hand_over = self._ladder.take if climbs and self._ladder else self.hand_over
             for publish in started:
-                self.hand_over(publish)
+                hand_over(publish)
             return
         reserve, refuse = self._suppression.reserve, route.policy.redis_loss == "refuse"
         scope = route.scope
         for publish in started:
             record = publish.record
+            publish.climbs = climbs
             if record.key is None:
-                self.hand_over(publish)
+                self.publish(publish)
                 continue
             if publish.placed:
                 publish.digest = b""
@@ -307,11 +312,13 @@ class Ingest(Endings):
         self, route: Route, orders: Orders, force: bool, started: list[Publish], events: Events
     ) -> None:
         refuse, examining = route.policy.redis_loss == "refuse", self._examining
+        climbs = bool(route.ladder) and self._ladder is not None
         assert examining is not None
         for publish in started:
             record, event = publish.record, cast(bytes | RawEvent, events[publish.index])
             publish.force = publish.force or force
             publish.refuse, publish.scope = refuse, route.scope
+            publish.climbs = climbs
             if route.digest is not None and (record.value is None or orders.rules is None):
                 publish.digest = route.digest(record.value, content_type_of(record))
             if record.value is not None:
@@ -320,11 +327,12 @@ class Ingest(Endings):
 
     def fit(self, publish: Publish) -> None:
         """See `Examined`."""
-        if publish.record.key is None:
+        if publish.record.key is None or publish.digest is None:
             publish.digest = None
-        if publish.digest is None:
-            self.hand_over(publish)
+            self.publish(publish)
             return
+        if publish.placed:
+            publish.digest = b""
         # It may have waited, and the topic be another one meanwhile: then its digest equals none
         # of the new scope's, but what is registered there must be in it.
         publish.scope = self._routes.scope_of(publish.record.topic) or publish.scope

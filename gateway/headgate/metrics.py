@@ -79,6 +79,12 @@ _DECLARED = (
         "Bytes of the values of unchanged events, which were not published again.",
     ),
     Metric(
+        "headgate_oversize_total",
+        Kind.COUNTER,
+        (*_BY_PAIR, "action"),
+        "Events larger than their topic allows, by what they became: a rung, or reject.",
+    ),
+    Metric(
         "headgate_suppression_bypassed_total",
         Kind.COUNTER,
         ("reason",),

@@ -151,6 +151,16 @@ def test_a_compacted_event_topic_is_warned_of_and_unkeyed_ones_are_errors(tmp_pa
     assert 'error topic deals: compacted, and keyless = "spread"' in said
 
 
+def test_rungs_that_a_topic_cannot_have_are_said(tmp_path: Path) -> None:
+    found = settings(tmp_path, CLUSTER + '[topics.a]\noversize = ["compress", "chunk"]\n')
+    compacted = SOUND._replace(cleanup_policy="compact,delete", compression_type="gzip")
+    said = texts(judge_topic(compacted, found.topics[0], found))
+    assert "error topic deals: cleanup.policy=compact,delete and chunk" in said
+    assert "compression.type=gzip and compress" in said
+    plain = SOUND._replace(cleanup_policy="delete")
+    assert "oversize" not in texts(judge_topic(plain, found.topics[0], found))
+
+
 def test_a_limit_above_kafkas_own_is_warned_of(tmp_path: Path) -> None:
     found = settings(tmp_path, CLUSTER + "[topics.deals]\nmax_bytes = 2000000\n")
     state = SOUND._replace(cleanup_policy="delete")

@@ -153,7 +153,7 @@ def test_every_problem_is_told_at_once(tmp_path: Path) -> None:
         ("[auth]\nmode = 'jwt'\n", "auth.mode", '"none" or "token"'),
         ("[topics.a]\nsuppress = 'exact'\n", "topics.a.suppress", '"off" or "raw"'),
         ("[topics.a]\nspool = true\n", "topics.a.spool", "one of cluster, key"),
-        ("[blobs]\nurl = 'file:///a'\n", "blobs", "one of http, admission"),
+        ("[spool]\npath = '/a'\n", "spool", "one of http, admission"),
     ],
 )
 def test_what_is_refused_names_option_and_allowed_values(

@@ -59,7 +59,7 @@ def settings(folder: Path, text: str) -> Settings:
         (CLUSTER + "[topics.a]\nkey = ['']\n", "topics.a.key", "pointers into"),
         (CLUSTER + "[topics.a]\ncluster = 'b'\n", "topics.a.cluster", '"main"'),
         (CLUSTER + BACKFILL + "[topics.a]\ncluster = 'old'\n", "topics.a.cluster", '"main"'),
-        (CLUSTER + "[topics.a]\noversize = []\n", "topics.a.oversize", 'ends in "reject"'),
+        (CLUSTER + "[topics.a]\noversize = []\n", "topics.a.oversize", "once each"),
         (
             CLUSTER + "[topics.a]\noversize = ['reject', 'reject']\n",
             "topics.a.oversize",

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.split import NotSplit, SplitRule, rebuild, split
+from headgate.core.oversize import SplitRule
+from headgate.core.split import NotSplit, rebuild, split
 
 RULE = SplitRule("/options", "/id")
 blanks = st.text(" \t\r\n", max_size=3)

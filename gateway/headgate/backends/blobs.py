@@ -5,7 +5,7 @@ import hashlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from headgate.backends.blob_files import FileBlobs
 from headgate.backends.blob_objects import ObjectBlobs
@@ -13,19 +13,12 @@ from headgate.backends.blob_store import Pending, Store
 from headgate.core.blob_names import blob_name
 from headgate.core.event import Refused
 from headgate.core.outcome import Failure, Reason
+from headgate.core.oversize import StoredBlob
 
 T = TypeVar("T")
 
 _RETRY_AFTER_S = 5
 _CLOSED = Failure(Reason.DRAINING, "this instance is shutting down", None, 1)
-
-
-class StoredBlob(NamedTuple):
-    """url: for `ce_dataref`.  sha256: hexadecimal."""
-
-    url: str
-    size: int
-    sha256: str
 
 
 def open_store(url: str) -> Store:

@@ -158,6 +158,9 @@ class Lane:
             self._sleeper.set_result(None)
 
     def _fill(self, producer: Producer) -> Batch | None:
+        self.prune()
+        if self._queue and self._queue[0].lone is not None:
+            return self._alone(self._queue.popleft())
         queue, publishes, size = self._queue, list[Publish](), 0
         limit, cap = self.batch_limit - BATCH_OVERHEAD, self._halving.cap
         builder = producer.create_batch()
@@ -182,6 +185,12 @@ class Lane:
             self._requeue(publishes)
             return None
         return Batch(publishes, builder, size) if publishes else None
+
+    def _alone(self, publish: Publish) -> Batch:
+        """A record whose batch was compressed beforehand. Its size keeps it from being taken behind
+        others, which would compress it again."""
+        publish.stage = _HANDED
+        return Batch([publish], publish.lone.builder(), publish.size)
 
     def _hand_over(self, producer: Producer, batch: Batch) -> bool:
         self._batch = batch

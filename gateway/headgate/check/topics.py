@@ -24,6 +24,7 @@ def judge_topic(state: TopicState, policy: TopicPolicy, settings: Settings) -> I
     yield from _cleanup(state, policy)
     yield from _timestamps(state, policy)
     yield from _size(state, policy, settings.clusters[state.cluster].compression)
+    yield from _ladder(state, policy)
     yield from _suppression(state, policy, settings.redis.max_suppress_age_ms)
 
 
@@ -114,6 +115,22 @@ def _size(state: TopicState, policy: TopicPolicy, compression: str) -> Iterator[
         text = f"max_bytes = {policy.max_bytes}, but max.message.bytes={state.max_message_bytes}"
         fix = f"Raise max.message.bytes, or set max_bytes below {state.batch_limit_bytes}."
         yield warn(subject, text, fix)
+
+
+def _ladder(state: TopicState, policy: TopicPolicy) -> Iterator[Finding]:
+    subject = _subject(state)
+    if "chunk" in policy.oversize and "compact" in state.cleanup_policy:
+        text = (
+            f"cleanup.policy={state.cleanup_policy} and chunk in oversize: compaction keeps one "
+            "chunk of a set, so the rung is left out"
+        )
+        yield error(subject, text, 'Set cleanup.policy=delete, or use "split" or "claim-check".')
+    if "compress" in policy.oversize and state.compression_type not in ("producer", "zstd"):
+        text = (
+            f"compression.type={state.compression_type} and compress in oversize: the broker "
+            "compresses anew and measures that, so the rung is left out"
+        )
+        yield warn(subject, text, "Set compression.type=producer.")
 
 
 def _suppression(state: TopicState, policy: TopicPolicy, age_ms: int) -> Iterator[Finding]:

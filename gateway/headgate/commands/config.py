@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import sys
@@ -83,7 +84,7 @@ def _as_json(loaded: Loaded) -> str:
         f"{each.section}.{each.name}": {"value": each.value, "origin": each.origin}
         for each in effective(loaded)
     }
-    return json.dumps(options, indent=2) + "\n"
+    return json.dumps(options, indent=2, default=dataclasses.asdict) + "\n"
 
 
 def _as_toml(loaded: Loaded) -> str:

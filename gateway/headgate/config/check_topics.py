@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
+from headgate.config.check_oversize import ladder_contradictions
 from headgate.config.errors import Problem, shown
 from headgate.config.names import dotted
 from headgate.config.settings import ProducerSettings, Settings
@@ -25,6 +26,7 @@ def topic_contradictions(settings: Settings) -> Iterator[Problem]:
             _key(policy),
             _ignore(policy),
             _policy(policy),
+            ladder_contradictions(policy, settings.blobs.url is not None),
         )
         for problem in (each for check in checks for each in check):
             path = ("topics", policy.pattern, problem.option)
@@ -118,9 +120,3 @@ def _policy(policy: TopicPolicy) -> Iterator[Problem]:
     if policy.kind == "state" and policy.keyless == "spread":
         found = '"spread" on a topic of kind = "state"'
         yield Problem("keyless", found, '"reject": a state without a key is nobody\'s state')
-    if (
-        not policy.oversize
-        or policy.oversize[-1] != "reject"
-        or len(set(policy.oversize)) < len(policy.oversize)
-    ):
-        yield Problem("oversize", shown(policy.oversize), 'a list that ends in "reject", once each')

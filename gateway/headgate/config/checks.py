@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from headgate.config.check_clusters import cluster_contradictions
+from headgate.config.check_oversize import blob_contradictions
 from headgate.config.check_topics import producer_contradictions, topic_contradictions
 from headgate.config.errors import Problem, shown
 from headgate.config.names import dotted
@@ -47,6 +48,7 @@ def contradictions(settings: Settings, origins: Mapping[str, str]) -> list[Probl
         *_origins(settings),
         *cluster_contradictions(settings),
         *_redis(settings),
+        *blob_contradictions(settings.blobs),
         *topic_contradictions(settings),
         *producer_contradictions(settings),
     ]

@@ -1,5 +1,6 @@
 """From what TOML or the environment gives to an option's type."""
 
+import dataclasses
 import tomllib
 from collections.abc import Sequence
 from types import NoneType, UnionType
@@ -26,6 +27,8 @@ def convert(option: Option, value: Any, *, is_text: bool) -> Any:
     kind = _without_none(option.kind)
     if get_origin(kind) is tuple:
         return _list(option, get_args(kind)[0], value, is_text=is_text)
+    if dataclasses.is_dataclass(kind):
+        return _table(option, kind, value)
     return _single(option, kind, value, is_text=is_text)
 
 
@@ -53,6 +56,8 @@ def _without_none(kind: Any) -> Any:
 def _words(option: Option, kind: Any) -> str:
     if get_origin(kind) is Literal:
         return " or ".join(shown(each) for each in get_args(kind))
+    if dataclasses.is_dataclass(kind):
+        return f"a table such as {option.about.example}"
     if kind is int:
         return f"an integer from {option.about.least} to {option.about.most}"
     return "text"
@@ -65,6 +70,18 @@ def _list(option: Option, kind: Any, value: Any, *, is_text: bool) -> tuple[Any,
     if not isinstance(value, list):
         raise BadValueError(expected(option))
     return tuple(_single(option, kind, each, is_text=is_text) for each in value)
+
+
+def _table(option: Option, kind: Any, value: Any) -> Any:
+    """A small table of texts, all of them needed."""
+    names = {each.name for each in dataclasses.fields(kind)}
+    if (
+        not isinstance(value, dict)
+        or value.keys() != names
+        or not all(isinstance(each, str) for each in value.values())
+    ):
+        raise BadValueError(expected(option))
+    return kind(**value)
 
 
 def _listed(text: str) -> list[Any]:

@@ -1,5 +1,6 @@
 """What is wrong with a configuration, said so that it can be put right without the source."""
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -53,6 +54,8 @@ def toml_text(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False)  # its escapes are TOML's, too
     if isinstance(value, list | tuple):
         return f"[{', '.join(toml_text(each) for each in value)}]"
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = dataclasses.asdict(value)
     if isinstance(value, dict):
         return f"{{{', '.join(f'{name} = {toml_text(each)}' for name, each in value.items())}}}"
     return str(value)

@@ -8,6 +8,7 @@ from typing import Any
 from headgate.config.settings import (
     AdmissionSettings,
     AuthSettings,
+    BlobSettings,
     ClusterSettings,
     HttpSettings,
     LogSettings,
@@ -20,6 +21,7 @@ SECTIONS: Mapping[str, type[Any]] = {
     "http": HttpSettings,
     "admission": AdmissionSettings,
     "redis": RedisSettings,
+    "blobs": BlobSettings,
     "auth": AuthSettings,
     "logs": LogSettings,
 }

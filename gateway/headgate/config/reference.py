@@ -23,6 +23,7 @@ _UNITS = {
     "_depth": "Levels",
     "port": "Port number",
     "workers": "Processes",
+    "uploads": "Uploads",
 }
 _HEAD = """\
 # Every option of Headgate with its default. Made by `headgate config --reference`.

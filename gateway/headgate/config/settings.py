@@ -224,6 +224,23 @@ class RedisSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class BlobSettings:
+    """Where values are kept that are too large for Kafka (the rung claim-check)."""
+
+    url: Annotated[
+        str | None,
+        about(
+            "A folder or a bucket's prefix; needed by topics with claim-check. s3:// takes the "
+            "extra headgate[s3], and credentials and endpoint as AWS' own tools do.",
+            example='"file:///var/lib/headgate/blobs"',
+        ),
+    ] = None
+    uploads: Annotated[
+        int, about("Values that a worker stores at a time; others wait.", least=1, most=64)
+    ] = 4
+
+
+@dataclass(frozen=True, slots=True)
 class AuthSettings:
     """Who may post."""
 
@@ -286,6 +303,7 @@ class Settings:
     admission: AdmissionSettings = field(default_factory=AdmissionSettings)
     clusters: Mapping[str, ClusterSettings] = field(default_factory=dict)
     redis: RedisSettings = field(default_factory=RedisSettings)
+    blobs: BlobSettings = field(default_factory=BlobSettings)
     auth: AuthSettings = field(default_factory=AuthSettings)
     producers: Mapping[str, ProducerSettings] = field(default_factory=dict)
     topics: tuple[TopicPolicy, ...] = ()

@@ -257,6 +257,7 @@ class Outcome(NamedTuple):
 
     partition and offset are -1 where there is none (or Kafka gave none).  records: how many
     records were written for it; 0 for one that is answered with an equal event's record.
+    oversize: what an event that was too large became (`core.oversize.Rung`).
     """
 
     name: Name
@@ -266,3 +267,4 @@ class Outcome(NamedTuple):
     event_id: str | None = None
     failure: Failure | None = None
     records: int = 0
+    oversize: str | None = None

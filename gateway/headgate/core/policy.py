@@ -8,6 +8,7 @@ from itertools import combinations
 from typing import Annotated, Literal
 
 from headgate.core.option import about
+from headgate.core.oversize import Rung, SplitRule
 
 WILDCARDS = "*?"
 INTERNAL_PREFIXES = ("__", "headgate.")  # Kafka's own topics, and the gateway's
@@ -17,7 +18,6 @@ Keyless = Literal["reject", "spread"]
 Kind = Literal["event", "state"]
 Suppress = Literal["off", "raw", "canonical"]
 RedisLoss = Literal["publish", "refuse"]
-Oversize = Literal["reject"]
 Timestamp = Literal["arrival", "event"]
 CompatJsonKeys = Literal["quoted", "plain"]
 CloudEvents = Literal["binary", "structured"]
@@ -91,9 +91,19 @@ class TopicPolicy:
         ),
     ] = None
     oversize: Annotated[
-        tuple[Oversize, ...],
-        about("What is tried, in this order, with an event that is too large."),
+        tuple[Rung, ...],
+        about(
+            "What is tried, in this order, with an event that is too large; behind the last "
+            "stands reject."
+        ),
     ] = ("reject",)
+    split: Annotated[
+        SplitRule | None,
+        about(
+            "For the rung split: JSON Pointers of an array, and of the key within each element.",
+            example='{pointer = "/options", key = "/id"}',
+        ),
+    ] = None
     timestamp: Annotated[
         Timestamp, about("The record's timestamp: arrival at the gateway, or what the event says.")
     ] = "arrival"

@@ -38,6 +38,10 @@ class Publish:
     source: of a CloudEvent whose id is event_id.
     followers: equal events of the same key that take this one's outcome.  leader: whose outcome
     this one takes.
+    climbs: its topic has a ladder.  oversized: it is larger than its topic allows
+    (`route.Oversized`).
+    whole: it is one of the records that an oversized event became (`ladder.parts.Whole`).
+    lone: its batch, built beforehand.
     """
 
     # Class defaults instead of slots: most of these stay as they are, and setting all of them for
@@ -57,6 +61,10 @@ class Publish:
     leader: "Publish | None" = None
     common: Any = None
     source: str | None = None
+    climbs: bool = False
+    oversized: Any = None
+    whole: Any = None
+    lone: Any = None
 
     def __init__(
         self, record: Record, size: int, ticket: Any, index: int, event_id: str | None

@@ -114,6 +114,8 @@ def _shown(topic: str, outcome: Outcome) -> dict[str, Any]:
         _put_key(shown, outcome.key)
     shown["event_id"] = outcome.event_id
     shown["records"] = outcome.records
+    if outcome.oversize is not None:
+        shown["oversize"] = outcome.oversize
     return shown
 
 

@@ -13,6 +13,7 @@ from headgate.core.examination import Orders
 from headgate.core.jsontext import KeyReader, is_too_deep
 from headgate.core.keys import KeyRule, Partitioner
 from headgate.core.outcome import Failure, Reason
+from headgate.core.oversize import Rung, StoredBlob, usable
 from headgate.core.policy import TopicPolicy
 from headgate.core.record import BATCH_OVERHEAD, CONTENT_TYPE, SCHEMA, Record, size_of
 from headgate.core.schema import schema_version
@@ -44,6 +45,7 @@ class Common(NamedTuple):
 class Route:
     """One topic's rules in force.
 
+    ladder: what is tried with an event that is too large, before it is refused.
     most_value_bytes, most_record_bytes: the limits of an event's value, and of its record as
     `size_of` bounds it.
     digest: (value, content type) -> 16 bytes, and scope: its suppression namespace; None where
@@ -58,6 +60,7 @@ class Route:
         "_read_key",
         "_takes_timestamps",
         "digest",
+        "ladder",
         "most_record_bytes",
         "most_value_bytes",
         "orders",
@@ -84,6 +87,9 @@ class Route:
         self._takes_timestamps = policy.timestamp == "event"
         self.most_value_bytes = sys.maxsize if policy.max_bytes is None else policy.max_bytes
         self.most_record_bytes = state.batch_limit_bytes - BATCH_OVERHEAD
+        self.ladder: tuple[Rung, ...] = usable(
+            policy.oversize, state.cleanup_policy, state.compression_type
+        )
         self.digest = digest
         self.scope = scope
         self.orders = orders
@@ -92,6 +98,10 @@ class Route:
             self.schema_headers = [(SCHEMA, schema_version(policy.schema))]
         self._read_key = KeyReader(KeyRule.parse(policy.key))
         self._partition = Partitioner(state.partitions)
+
+    def partition(self, key: bytes) -> int:
+        """Where records of this key go."""
+        return self._partition(key)
 
     def record(self, event: bytes | RawEvent, common: Common) -> Record:
         """The record of an event, so far with the headers that are its own alone.
@@ -190,8 +200,13 @@ class Route:
         Kafka's limit is per batch after compression: what fits uncompressed surely passes.
         """
         if value_bytes > self.most_value_bytes:
-            return too_large(value_bytes, self.most_value_bytes, "max_bytes")
-        return too_large(record_bytes, self.most_record_bytes, "max.message.bytes")
+            failure = too_large(value_bytes, self.most_value_bytes, "max_bytes")
+        else:
+            failure = too_large(record_bytes, self.most_record_bytes, "max.message.bytes")
+        if not self.ladder:
+            return failure
+        detail = f"{failure.detail}, and does not fit by any of: {', '.join(self.ladder)}"
+        return failure._replace(detail=detail)
 
 
 def _own_headers(event: RawEvent) -> list[tuple[str, bytes]]:
@@ -206,3 +221,13 @@ def too_large(size: int, limit: int, name: str) -> Failure:
     return Failure(
         Reason.TOO_LARGE, detail, {"size_bytes": size, "limit_bytes": limit, "limit": name}
     )
+
+
+class Oversized(NamedTuple):
+    """What the ladder must know of an event beside its publish.
+
+    stored: its value is in the blob store already, and the publish has none.
+    """
+
+    route: Route
+    stored: StoredBlob | None = None

@@ -14,7 +14,6 @@ the document.  bytes, sha256: of the document.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -23,17 +22,10 @@ import orjson
 from headgate.core.event import Refused
 from headgate.core.jsontext import KeyReader, elements, members
 from headgate.core.keys import KeyRule, parse_pointer
+from headgate.core.oversize import SplitRule
 
 MOST_ELEMENTS = 10_000
 _BLANKS = b" \t\r\n"
-
-
-@dataclass(frozen=True, slots=True)
-class SplitRule:
-    """pointer: JSON Pointer of the array.  key: of an element's key, within the element."""
-
-    pointer: str
-    key: str
 
 
 class Element(NamedTuple):

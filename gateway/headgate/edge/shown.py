@@ -43,10 +43,16 @@ def ratios(window: Window) -> Json:
             Name.UNKNOWN,
         )
     }
-    oversize = sum(
+    oversize = sum(actions(window).values())
+    return {name: share(count) for name, count in by_name.items()} | {"oversize": share(oversize)}
+
+
+def actions(window: Window) -> dict[str, int]:
+    """What became of events that were too large: the rung that took them, or reject."""
+    rejected = sum(
         count for (_, reason), count in window.ends.items() if reason == Reason.TOO_LARGE
     )
-    return {name: share(count) for name, count in by_name.items()} | {"oversize": share(oversize)}
+    return window.oversize | ({"reject": rejected} if rejected else {})
 
 
 def skew(sketched: Sketched, partitions: int) -> Json:

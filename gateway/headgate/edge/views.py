@@ -38,6 +38,7 @@ def _producer(name: str, figures: Snapshot, rates: Rates, now: float, keys: int)
         "bytes_per_s": round(rate.bytes, 1),
         "last_seen": shown.iso(last),
         "ratios": shown.ratios(window),
+        "oversize": shown.actions(window),
         "topics": [
             {"topic": pair.topic} | _pair(pair, figures, rates, now, keys) for pair in pairs
         ],
@@ -56,6 +57,7 @@ def _pair(pair: Pair, figures: Snapshot, rates: Rates, now: float, keys: int) ->
         "window": shown.window_of(window, now),
         "size_bytes": shown.sizes(window.sketched),
         "ratios": shown.ratios(window),
+        "oversize": shown.actions(window),
         "keys": shown.keys(window.sketched, keys),
     }
 

@@ -80,6 +80,11 @@ class Meter:
             series = self._find(producer, topic)
         series.add(self._clock(), outcomes, sizes)
 
+    def oversized(self, producer: str, topic: str, action: str) -> None:
+        """Count an event that was too large and was published by this rung of its ladder."""
+        series = self._known.get((producer, topic)) or self._find(producer, topic)
+        series.oversized(self._clock(), action)
+
     def request(self, route: str, status: int, seconds: float) -> None:
         """Count an answered request. route: the route's template, never the path."""
         _observe(self._requests, (route, status), seconds)
@@ -198,6 +203,10 @@ def _put_series(into: Snapshot, pair: Pair, series: Series) -> None:
     ):
         if value:
             into.counters.setdefault(name, {})[pair] = value
+    oversize = series.oversize_actions()
+    if oversize:
+        by_action = into.counters.setdefault("headgate_oversize_total", {})
+        by_action.update({(*pair, action): count for action, count in oversize.items()})
     unknown = sum(count for (outcome, _), count in series.ended.items() if outcome == "unknown")
     if unknown:
         by_topic = into.counters.setdefault("headgate_unknown_outcome_total", {})

@@ -10,7 +10,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from headgate.core.outcome import Name, Outcome
+from headgate.core.outcome import Name, Outcome, Reason
 from headgate.metrics import METRICS
 from headgate.stats.sketches import Sketches
 from headgate.stats.snapshot import REJECTS_KEPT, WINDOW_S, Detail, Reject, Window
@@ -25,16 +25,17 @@ _BOUNDS = np.array(METRICS["headgate_event_bytes"].buckets)
 class _Hour:
     """The live form of `Window`."""
 
-    __slots__ = ("bytes", "ends", "sketches")
+    __slots__ = ("bytes", "ends", "oversize", "sketches")
 
     def __init__(self) -> None:
         self.ends: dict[tuple[str, str], int] = {}
+        self.oversize: dict[str, int] = {}
         self.bytes = 0
         self.sketches = Sketches()
 
     def frozen(self) -> Window:
         """As plain data."""
-        return Window(dict(self.ends), self.bytes, self.sketches.serialise())
+        return Window(dict(self.ends), self.bytes, self.sketches.serialise(), dict(self.oversize))
 
 
 class _Tally:
@@ -63,6 +64,7 @@ class Series:
         "ended",
         "keyless",
         "last_seen",
+        "oversize",
         "suppressed_bytes",
     )
 
@@ -78,6 +80,19 @@ class Series:
         self.bytes = 0
         self.suppressed_bytes = 0
         self.keyless = 0
+        self.oversize: dict[str, int] = {}  # events published by a rung of the ladder, by rung
+
+    def oversized(self, now: float, action: str) -> None:
+        """Count an event that a rung published; `add` counts it as well."""
+        self.oversize[action] = self.oversize.get(action, 0) + 1
+        hour = self._hour(now)
+        hour.oversize[action] = hour.oversize.get(action, 0) + 1
+        self._detail = None
+
+    def oversize_actions(self) -> dict[str, int]:
+        """What became of events that were too large, those included that no rung took."""
+        rejected = sum(n for (_, why), n in self.ended.items() if why == Reason.TOO_LARGE)
+        return self.oversize | ({"reject": rejected} if rejected else {})
 
     def add(self, now: float, outcomes: Sequence[Outcome], sizes: Sequence[int]) -> None:
         """Take a request's outcomes and its events' value bytes, in the same order.

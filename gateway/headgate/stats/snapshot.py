@@ -44,11 +44,15 @@ class Reject(msgspec.Struct, frozen=True, order=True):
 
 
 class Window(msgspec.Struct):
-    """What one producer sent to one topic in one hour. ends: events by (outcome, reason or "")."""
+    """What one producer sent to one topic in one hour. ends: events by (outcome, reason or "").
+
+    oversize: events that a rung of the oversize ladder published, by rung.
+    """
 
     ends: dict[tuple[str, str], int]
     bytes: int
     sketched: Sketched
+    oversize: dict[str, int] = {}
 
 
 class Detail(msgspec.Struct):
@@ -154,10 +158,13 @@ def _merge_detail(one: Detail, other: Detail) -> Detail:
 
 def merge_windows(one: Window, other: Window) -> Window:
     """Both together, also of two producers or topics."""
-    ends = dict(one.ends)
+    ends, oversize = dict(one.ends), dict(one.oversize)
     for end, count in other.ends.items():
         ends[end] = ends.get(end, 0) + count
-    return Window(ends, one.bytes + other.bytes, sketches.merge(one.sketched, other.sketched))
+    for rung, count in other.oversize.items():
+        oversize[rung] = oversize.get(rung, 0) + count
+    sketched = sketches.merge(one.sketched, other.sketched)
+    return Window(ends, one.bytes + other.bytes, sketched, oversize)
 
 
 def recent(detail: Detail, now: float) -> Window:

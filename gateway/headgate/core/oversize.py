@@ -1,0 +1,83 @@
+"""The oversize ladder: which rungs a topic has, and what the records of each say.
+
+A rung is tried in the order of the topic's `oversize`, once the event is certain to be published;
+one that does not fit gives way to the next, and behind the last one stands `reject`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from headgate.core.record import (
+    DATAREF,
+    KEY_ONLY,
+    OVERSIZE,
+    SPLIT,
+    SPLIT_PARENT,
+    SPLIT_SET,
+    VALUE_BYTES,
+    VALUE_SHA256,
+)
+
+Rung = Literal["reject", "compress", "notify", "claim-check", "split", "chunk"]
+Header = tuple[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class SplitRule:
+    """pointer: JSON Pointer of the array.  key: of an element's key, within the element."""
+
+    pointer: str
+    key: str
+
+
+class StoredBlob(NamedTuple):
+    """A value in the blob store. url: for `ce_dataref`.  sha256: hexadecimal."""
+
+    url: str
+    size: int
+    sha256: str
+
+
+def usable(
+    rungs: Sequence[Rung], cleanup_policy: str, compression_type: str = "producer"
+) -> tuple[Rung, ...]:
+    """The rungs that a topic with these settings in Kafka can have, without `reject`.
+
+    Compaction keeps the last record of a key: of a set of chunks, one chunk. A broker that
+    compresses anew measures the outcome of that, which nobody knows here.
+    """
+    unfit = {"reject"}
+    if "compact" in cleanup_policy:
+        unfit.add("chunk")
+    if compression_type not in ("producer", "zstd"):
+        unfit.add("compress")
+    return tuple(rung for rung in rungs if rung not in unfit)
+
+
+def _standing_for(size: int, sha256: str) -> list[Header]:
+    return [(VALUE_BYTES, b"%d" % size), (VALUE_SHA256, sha256.encode())]
+
+
+def notify_headers(size: int, sha256: str) -> list[Header]:
+    """Of a record that says "changed", and not to what. sha256: hexadecimal, as everywhere here.
+
+    Its value is empty and not null: null is a tombstone.
+    """
+    return [(OVERSIZE, KEY_ONLY), *_standing_for(size, sha256)]
+
+
+def claim_headers(url: str, size: int, sha256: str) -> list[Header]:
+    """Of a record whose value lies at this URL."""
+    return [(DATAREF, url.encode()), *_standing_for(size, sha256)]
+
+
+def split_headers(kind: Literal["element", "manifest"], set_id: str, parent: bytes) -> list[Header]:
+    """Of the records of a document that came apart. parent: the manifest's key."""
+    headers = [(SPLIT, kind.encode()), (SPLIT_SET, set_id.encode())]
+    return headers if kind == "manifest" else [*headers, (SPLIT_PARENT, parent)]
+
+
+def without_dataref(headers: Sequence[Header]) -> list[Header]:
+    """A CloudEvent may bring a `dataref` of its own; the value here is what it sent with it."""
+    return [header for header in headers if header[0] != DATAREF]
