@@ -93,7 +93,9 @@ def _the_log_has_it(broker: RunningBroker) -> None:
     paid = next(one for one in orders if one.value == b'{"order_id": 1, "paid": true}')
     assert (paid.header("ce_id"), paid.header("ce_type")) == (b"e-1", b"order.paid")
     documents = {one.key: one for one in read_log(broker.bootstrap, "documents")}
-    assert documents.keys() == {b"terms", b"icon", b"old", b"logo"}
+    assert documents.keys() == {b"terms", b"icon", b"old", b"logo", b"7", b"photo"}
+    assert len(documents[b"7"].value or b"") == 1_200_028  # compressed on the wire only
+    assert documents[b"photo"].header("hg-chunk-bytes") == b"2000000"
     assert documents[b"terms"].value == '{"text": "…"}'.encode()
     assert documents[b"old"].value is None
     assert documents[b"icon"].header("content-type") == b"image/png"
