@@ -16,11 +16,12 @@ from headgate.backends.identity_redis import RedisIdentityStore
 from headgate.backends.lanes import KafkaLanes
 from headgate.backends.lone_batch import LoneBatch
 from headgate.backends.options import LaneLimits
-from headgate.backends.redis import RedisStore
 from headgate.backends.topics import KafkaTopics
 from headgate.cluster_options import cluster_options, lane_limits
+from headgate.coalescing import HeldTopics, cluster_of, suppressor_of
 from headgate.config import Settings
 from headgate.core.admission import Admission
+from headgate.core.held import topic_of
 from headgate.core.ids import EventIds, RequestIds
 from headgate.core.policy import PolicyTable
 from headgate.core.topic import TopicState
@@ -52,7 +53,6 @@ from headgate.quotas import ProducerQuotas
 from headgate.routes import Compiler, Routes
 from headgate.stats import Labels, Meter, watch_loop
 from headgate.suppression.none import Unsuppressed
-from headgate.suppression.options import SuppressOptions
 from headgate.suppression.suppressor import Suppressor
 from headgate.weigher import PoolWeigher
 
@@ -100,6 +100,9 @@ class Worker:
         limits = lane_limits(ingest_tier.values())
         self.lanes = KafkaLanes(options, self.topics, self.ingest, limits, self.meter)
         self.suppressor = self._suppressor()
+        self.topics.on_change(self._topic_changed)
+        self.held = HeldTopics(settings, options, self.topics, self.meter, _now_ms)
+        self.ingest.why_not_held = self.held.refusal
         self.blobs = self._open_blobs()
         self.desk = self._desk()
         self._connect(limits)
@@ -122,21 +125,10 @@ class Worker:
         return Labels(self.settings.producers, lambda topic: self.topics.get(topic) is not None)
 
     def _suppressor(self) -> Suppressor | None:
-        redis = self.settings.redis
-        if redis.url is None:
-            return None
-        longest = max(one.delivery_timeout_ms for one in self.settings.clusters.values())
-        options = SuppressOptions(
-            life_ms=2 * longest,
-            quarantine_ms=redis.quarantine_ms,
-            max_suppress_age_ms=redis.max_suppress_age_ms,
-            timeout_ms=redis.timeout_ms,
-        )
-        store = RedisStore(redis.url, options.timeout_ms)
-        suppressor = Suppressor(store, self.ingest, options, time.monotonic, os.urandom, self.meter)
-        self._compiler.on_scope = suppressor.open
-        self._compiler.on_scope_change = suppressor.scope_changed
-        self.topics.on_change(self._topic_changed)
+        suppressor = suppressor_of(self.settings, self.ingest, self.meter)
+        if suppressor is not None:
+            self._compiler.on_scope = suppressor.open
+            self._compiler.on_scope_change = suppressor.scope_changed
         return suppressor
 
     def _desk(self) -> IdentityDesk | None:
@@ -171,11 +163,14 @@ class Worker:
         if self.desk is not None:
             await self.desk.start()
             self._exit.push_async_callback(self.desk.close)
+        await self.held.start()
+        self._exit.push_async_callback(self.held.close)
         self._exit.callback(self._aside.close)
         if self.blobs is not None:
             self._exit.callback(self.blobs.close)
         self._exit.push_async_callback(self.ladder.close)
         self.meter.watch(self.lanes.depths, self._in_flight)
+        self.meter.watch_held(self.held.rows)
         loop = asyncio.get_running_loop()
         http = self.settings.http
         deadlines = Deadlines(self.ingest.expire, http.request_timeout_ms / 1000, loop.time)
@@ -264,6 +259,7 @@ class Worker:
         self._front.callers = self._authenticator()
         self.routes.replace(self.policies)
         self.routes.prepare(state.name for state in self.topics.states())
+        self.held.replace(settings)
         self.topics.refresh_soon()
 
     def readiness(self) -> Readiness:
@@ -285,11 +281,14 @@ class Worker:
         return Authenticator(self.settings.auth, self.settings.producers)
 
     def _cluster_of(self, topic: str) -> str | None:
-        policy = self.policies.match(topic)
-        return policy.cluster if policy is not None else None
+        return cluster_of(topic, self.policies)
 
     def _topic_changed(self, before: TopicState | None, after: TopicState | None) -> None:
-        if after is not None:
+        state = after or before
+        of = topic_of(state.name) if state is not None else None
+        if of is not None:
+            self.routes.forget(of)
+        elif after is not None:
             self.routes.prepare((after.name,))
 
     def _in_flight(self) -> tuple[int, int]:

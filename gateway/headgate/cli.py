@@ -10,11 +10,21 @@ from importlib import import_module
 from headgate.commands import USAGE, CommandError
 from headgate.config.errors import ConfigError
 
-COMMANDS = ("dev", "serve", "check", "config", "token", "worker")  # modules of headgate.commands
+COMMANDS = (
+    "dev",
+    "serve",
+    "init",
+    "coalesce",
+    "check",
+    "config",
+    "token",
+    "worker",
+)  # modules of headgate.commands
 
 _EXAMPLES = """examples:
   headgate dev                            Kafka, Redis and the gateway on this machine
   headgate serve --config headgate.toml   the gateway alone
+  headgate init --config headgate.toml    create the internal topics
   headgate check --config headgate.toml   is the configuration right?
   headgate COMMAND --help                 options and examples of a command
 

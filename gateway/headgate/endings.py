@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 
 from headgate.backends.base import Identities, Lanes, Suppression
 from headgate.core.admission import Admission
+from headgate.core.held import HELD_PREFIX
 from headgate.core.ids import EventIds
 from headgate.core.outcome import Failure, Name, Outcome, Reason
 from headgate.core.publish import Publish, Stage
@@ -19,7 +20,7 @@ from headgate.ticket import Ticket, rejected
 
 # Looking a member up in an Enum class costs 0.1 us in Python 3.11: as much as a small call.
 _NEW, _LANE, _HANDED, _ENDED = Stage.NEW, Stage.LANE, Stage.HANDED, Stage.ENDED
-_PUBLISHED, _UNCHANGED = Name.PUBLISHED, Name.UNCHANGED
+_PUBLISHED, _UNCHANGED, _HELD = Name.PUBLISHED, Name.UNCHANGED, Name.HELD
 
 DRAINING = Failure(Reason.DRAINING, "this instance takes no more events", None, 1)
 RETRY_AFTER_S = 2  # an ordinary leader change takes 5-11 s; clients back off by themselves
@@ -215,6 +216,10 @@ class Endings:
             self._ladder.handed_over(batch)
 
     def acknowledged(self, batch: Sequence[Publish], base_offset: int) -> None:
+        if batch[0].record.topic.startswith(HELD_PREFIX):  # a lane's batch has one topic
+            for publish in batch:
+                self._finish(publish, _HELD, -1, None)
+            return
         step = 1 if base_offset >= 0 else 0
         offset = base_offset
         for publish in batch:

@@ -19,7 +19,9 @@ from headgate.core.ids import EventIds
 from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Publish
 from headgate.core.record import (
+    BURST,
     EVENT_ID,
+    FORCED,
     PRODUCER,
     RECEIVED_AT,
     RECORD_OVERHEAD,
@@ -29,6 +31,7 @@ from headgate.core.record import (
 from headgate.core.reply import Reply, reply
 from headgate.core.request import Wishes, read_wishes
 from headgate.core.route import PLAIN_BYTES, Common, Oversized, Route
+from headgate.core.topic import TopicState
 from headgate.endings import DRAINING, Accounts, Endings
 from headgate.recall import answer_known, leave_out_known
 from headgate.routes import Routes
@@ -89,6 +92,7 @@ class Ingest(Endings):
         self._most_events = limits.batch_max_events
         self._clock_ms = clock_ms
         self._sticky = 0
+        self.why_not_held: Callable[[str], Failure | None] = lambda held: None
         self._producer_headers: dict[str, tuple[str, bytes]] = {}
 
     def route(self, topic: str) -> Route:
@@ -112,6 +116,8 @@ class Ingest(Endings):
         try:
             route = self._routes.find(inbound.topic)
             wishes = read_wishes(inbound.headers)
+            if route.held is not None:
+                wishes = self._hold(route.held, wishes, decode_as)
             if decode_as is None:
                 structured = route.policy.cloudevents == "structured"
                 events, ticket.is_batch = decode(
@@ -171,6 +177,24 @@ class Ingest(Endings):
             self._reserve(route, force, started)
         else:
             self._examine(route, route.orders, force, started, events)
+
+    def _hold(self, held: TopicState, wishes: Wishes, decode_as: Decode | None) -> Wishes:
+        """What the coalescer must know travels in headers."""
+        if decode_as is not None:
+            detail = (
+                "this topic coalesces, so there is no offset yet to answer with: "
+                "post to /v1/topics/{topic}/events"
+            )
+            raise Refused(Failure(Reason.NEEDS_NATIVE_API, detail))
+        failure = self.why_not_held(held.name)
+        if failure is not None:
+            raise Refused(failure)
+        headers = wishes.record_headers
+        if wishes.burst is not None:
+            headers += ((BURST, wishes.burst),)
+        if wishes.force:
+            headers += ((FORCED, b"1"),)
+        return wishes._replace(record_headers=headers)
 
     def _admit(self, ticket: Ticket, wishes: Wishes, count: int) -> None:
         if ticket.is_batch and wishes.single_event_header is not None:
@@ -253,7 +277,7 @@ class Ingest(Endings):
                     continue
                 publish.oversized = Oversized(route)
             if partition not in refusals:
-                refusals[partition] = self._lanes.refusal(route.state, partition)
+                refusals[partition] = self._lanes.refusal(route.lane, partition)
             failure = refusals[partition]
             if failure is None:
                 started.append(publish)

@@ -7,13 +7,15 @@ from headgate.backends.base import Topics
 from headgate.core.digest import Digester
 from headgate.core.event import Refused
 from headgate.core.examination import Orders
+from headgate.core.held import held_topic
 from headgate.core.outcome import Failure, Reason
 from headgate.core.policy import PolicyTable, TopicPolicy, fingerprint
 from headgate.core.route import Route
 from headgate.core.suppression import Scope
 from headgate.core.topic import TopicState
 
-Compile = Callable[[TopicPolicy, TopicState], Route]
+Compile = Callable[..., Route]
+_RETRY_AFTER_S = 10
 ScopeChange = Callable[[Scope, Scope], None]
 
 
@@ -32,8 +34,14 @@ class Compiler:
         self.on_scope: Callable[[Scope], None] = lambda scope: None
         self.on_scope_change: ScopeChange = lambda old, new: None
 
-    def __call__(self, policy: TopicPolicy, state: TopicState) -> Route:
+    def __call__(
+        self, policy: TopicPolicy, state: TopicState, held: TopicState | None = None
+    ) -> Route:
+        """held: the topic that its events go to first; comparing is then the coalescer's part."""
         depth = self._json_max_depth
+        if held is not None:
+            orders = _orders(policy, None)
+            return Route(policy, state, depth, orders=orders, held=held)
         if policy.suppress == "off":
             return Route(policy, state, depth, orders=_orders(policy, None))
         rules = bytes.fromhex(fingerprint(policy))
@@ -63,9 +71,21 @@ def _orders(policy: TopicPolicy, rules: bytes | None) -> Orders | None:
 
 
 class Routes:
-    """The routes in force; only topics that exist are remembered, so clients cannot grow it."""
+    """The routes in force; only topics that exist are remembered, so clients cannot grow it.
 
-    def __init__(self, policies: PolicyTable, topics: Topics, compile_route: Compile) -> None:
+    holds: whether the events of coalescing topics go to their held topics; the coalescer's own
+    routes lead past them.
+    """
+
+    def __init__(
+        self,
+        policies: PolicyTable,
+        topics: Topics,
+        compile_route: Compile,
+        *,
+        holds: bool = True,
+    ) -> None:
+        self._holds = holds
         self._policies = policies
         self._topics = topics
         self._compile = compile_route
@@ -85,13 +105,33 @@ class Routes:
         if state is None or state.cluster != policy.cluster:
             self._routes.pop(topic, None)
             raise Refused(self._topics.why_missing(topic))
-        route = self._routes[topic] = self._compile(policy, state)
+        if policy.coalesces and self._holds:
+            route = self._compile(policy, state, self._held(topic, policy))
+        else:
+            route = self._compile(policy, state)
+        self._routes[topic] = route
         return route
 
     def scope_of(self, topic: str) -> Scope | None:
         """The topic's suppression scope in force, if it has one."""
         route = self._routes.get(topic)
         return None if route is None else route.scope
+
+    def _held(self, topic: str, policy: TopicPolicy) -> TopicState:
+        name = held_topic(topic)
+        held = self._topics.get(name)
+        if held is None or held.cluster != policy.cluster:
+            self._topics.why_missing(name)  # has it looked for soon
+            detail = (
+                f"{topic} coalesces, but cluster {policy.cluster} has no topic {name} to hold its "
+                "events: run `headgate init --config F`"
+            )
+            raise Refused(Failure(Reason.KAFKA_UNAVAILABLE, detail, retry_after_s=_RETRY_AFTER_S))
+        return held
+
+    def forget(self, topic: str) -> None:
+        """What its route was compiled from has changed."""
+        self._routes.pop(topic, None)
 
     def prepare(self, topics: Iterable[str]) -> None:
         """Compile what there is now, so that scopes are known before the first event comes."""

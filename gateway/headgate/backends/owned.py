@@ -36,6 +36,11 @@ class OwnedTasks:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("task %s ended by an error", task.get_name(), exc_info=error)
 
+    async def finish(self, deadline_s: float) -> None:
+        """Wait for all to end by themselves, at most `deadline_s` seconds."""
+        if self._tasks:
+            await asyncio.wait(list(self._tasks), timeout=deadline_s)
+
     async def end(self, deadline_s: float) -> None:
         """Cancel all and wait for them, at most `deadline_s` seconds."""
         tasks = list(self._tasks)

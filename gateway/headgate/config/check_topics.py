@@ -120,3 +120,25 @@ def _policy(policy: TopicPolicy) -> Iterator[Problem]:
     if policy.kind == "state" and policy.keyless == "spread":
         found = '"spread" on a topic of kind = "state"'
         yield Problem("keyless", found, '"reject": a state without a key is nobody\'s state')
+    yield from _coalescing(policy)
+
+
+def _coalescing(policy: TopicPolicy) -> Iterator[Problem]:
+    quiet, longest = policy.coalesce_quiet_ms, policy.coalesce_max_delay_ms
+    if quiet is None:
+        for option in ("coalesce_max_delay_ms", "coalesce_leading"):
+            if getattr(policy, option):
+                found = f"{shown(getattr(policy, option))} without coalesce_quiet_ms"
+                yield Problem(option, found, "a topic that coalesces", "Set coalesce_quiet_ms.")
+        return
+    if policy.kind != "state":
+        found = f'{shown(quiet)} on a topic of kind = "{policy.kind}"'
+        expected = 'kind = "state": of events each one counts, so none may be left out'
+        yield Problem("coalesce_quiet_ms", found, expected)
+    if longest is not None and longest < quiet:
+        expected = f"at least coalesce_quiet_ms = {quiet}"
+        yield Problem("coalesce_max_delay_ms", shown(longest), expected)
+    if policy.oversize != ("reject",):
+        found = f"{shown(policy.oversize)} on a topic that coalesces"
+        expected = '["reject"]: what is held is published as one record'
+        yield Problem("oversize", found, expected, "Leave out coalesce_quiet_ms, or the rungs.")

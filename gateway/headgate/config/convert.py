@@ -56,6 +56,8 @@ def _without_none(kind: Any) -> Any:
 def _words(option: Option, kind: Any) -> str:
     if get_origin(kind) is Literal:
         return " or ".join(shown(each) for each in get_args(kind))
+    if kind is bool:
+        return "true or false"
     if dataclasses.is_dataclass(kind):
         return f"a table such as {option.about.example}"
     if kind is int:
@@ -95,9 +97,19 @@ def _listed(text: str) -> list[Any]:
 
 
 def _single(option: Option, kind: Any, value: Any, *, is_text: bool) -> Any:
+    if kind is bool:
+        return _boolean(option, value, is_text=is_text)
     if kind is int:
         return _integer(option, value, is_text=is_text)
     if not isinstance(value, str) or (get_origin(kind) is Literal and value not in get_args(kind)):
+        raise BadValueError(expected(option))
+    return value
+
+
+def _boolean(option: Option, value: Any, *, is_text: bool) -> bool:
+    if is_text and value in ("true", "false"):
+        return bool(value == "true")
+    if not isinstance(value, bool):
         raise BadValueError(expected(option))
     return value
 

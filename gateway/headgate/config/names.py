@@ -10,6 +10,7 @@ from headgate.config.settings import (
     AuthSettings,
     BlobSettings,
     ClusterSettings,
+    CoalescerSettings,
     HttpSettings,
     LogSettings,
     ProducerSettings,
@@ -23,6 +24,7 @@ SECTIONS: Mapping[str, type[Any]] = {
     "redis": RedisSettings,
     "blobs": BlobSettings,
     "auth": AuthSettings,
+    "coalescer": CoalescerSettings,
     "logs": LogSettings,
 }
 NAMED: Mapping[str, type[Any]] = {

@@ -288,6 +288,24 @@ class ProducerSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class CoalescerSettings:
+    """Who publishes what coalescing topics hold: every gateway process, unless told otherwise."""
+
+    in_gateway: Annotated[
+        bool,
+        about("Whether `headgate serve` coalesces; false where `headgate coalesce` runs apart."),
+    ] = True
+    session_timeout_ms: Annotated[
+        int,
+        about(
+            "How long a process that died keeps its partitions of held topics.",
+            least=1000,
+            most=1_800_000,
+        ),
+    ] = 10_000
+
+
+@dataclass(frozen=True, slots=True)
 class LogSettings:
     """The log on standard error."""
 
@@ -307,4 +325,5 @@ class Settings:
     auth: AuthSettings = field(default_factory=AuthSettings)
     producers: Mapping[str, ProducerSettings] = field(default_factory=dict)
     topics: tuple[TopicPolicy, ...] = ()
+    coalescer: CoalescerSettings = field(default_factory=CoalescerSettings)
     logs: LogSettings = field(default_factory=LogSettings)

@@ -10,11 +10,17 @@ from typing import Any, NamedTuple
 
 
 class Name(StrEnum):
-    """The outcomes of the contract. `rejected` = certainly not written; `unknown` = not known."""
+    """The outcomes of the contract. `rejected` = certainly not written; `unknown` = not known.
+
+    `held` = durable in the held topic, to be coalesced; `superseded` = a later event of its key was
+    published instead.
+    """
 
     PUBLISHED = "published"
     UNCHANGED = "unchanged"
     DUPLICATE = "duplicate"
+    HELD = "held"
+    SUPERSEDED = "superseded"
     REJECTED = "rejected"
     UNKNOWN = "unknown"
 
@@ -39,6 +45,7 @@ class Reason(StrEnum):
     SCHEMA_VIOLATION = "schema_violation"
     TIMESTAMP_OUT_OF_RANGE = "timestamp_out_of_range"
     TOO_MANY_EVENTS = "too_many_events"
+    NEEDS_NATIVE_API = "needs_native_api"
     QUOTA_EXCEEDED = "quota_exceeded"
     HEADERS_TOO_LARGE = "headers_too_large"
     INTERNAL = "internal"
@@ -171,6 +178,13 @@ TRAITS: Mapping[Reason, Traits] = {
     ),
     Reason.TOO_MANY_EVENTS: Traits(
         422, False, "INFO", "Too many events in one batch", "Send smaller batches."
+    ),
+    Reason.NEEDS_NATIVE_API: Traits(
+        422,
+        False,
+        "INFO",
+        "Not over a compatible API",
+        "Post to /v1/topics/{topic}/events: the topic coalesces, so there is no offset to answer.",
     ),
     Reason.QUOTA_EXCEEDED: Traits(
         429, True, "INFO", "Quota exceeded", "Wait for Retry-After seconds, then send again."

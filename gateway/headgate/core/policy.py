@@ -12,6 +12,7 @@ from headgate.core.oversize import Rung, SplitRule
 
 WILDCARDS = "*?"
 INTERNAL_PREFIXES = ("__", "headgate.")  # Kafka's own topics, and the gateway's
+_HOUR_MS, _DAY_MS = 3_600_000, 86_400_000
 _REMEMBERED_TOPICS = 4096  # names come from clients: the memory for them must be bounded
 
 Keyless = Literal["reject", "spread"]
@@ -125,6 +126,68 @@ class TopicPolicy:
         ),
     ] = None
     schema: bytes | None = field(default=None, repr=False)
+    coalesce_quiet_ms: Annotated[
+        int | None,
+        about(
+            "State topics: hold a key's events until none came for so long, and publish the last; "
+            "they are answered `held`, and `headgate init` must have made the held topic.",
+            least=1,
+            most=_HOUR_MS,
+            example="2000",
+        ),
+    ] = None
+    coalesce_max_delay_ms: Annotated[
+        int | None,
+        about(
+            "How long a key is held at most, however often it changes.",
+            least=1,
+            most=_HOUR_MS,
+            derived="5 x coalesce_quiet_ms",
+            example="10000",
+        ),
+    ] = None
+    coalesce_leading: Annotated[
+        bool, about("Publish the first event of a quiet key at once, and hold those behind it.")
+    ] = False
+    coalesce_burst_max_ms: Annotated[
+        int,
+        about(
+            "How long a burst (`Headgate-Burst`) may hold a key that nobody commits.",
+            least=1,
+            most=_DAY_MS,
+        ),
+    ] = 600_000
+    coalesce_max_keys: Annotated[
+        int,
+        about(
+            "Keys held at most, for each partition of the held topic; beyond it the oldest are "
+            "published early.",
+            least=1,
+            most=10_000_000,
+        ),
+    ] = 20_000
+    coalesce_max_bytes: Annotated[
+        int,
+        about(
+            "Bytes held at most, for each partition of the held topic; beyond it the oldest are "
+            "published early.",
+            least=1024,
+            most=17_179_869_184,
+        ),
+    ] = 33_554_432
+    coalesce_partitions: Annotated[
+        int,
+        about(
+            "Partitions that `headgate init` gives the held topic; they can never be changed.",
+            least=1,
+            most=1000,
+        ),
+    ] = 12
+
+    @property
+    def coalesces(self) -> bool:
+        """Whether its events are held."""
+        return self.coalesce_quiet_ms is not None
 
 
 def fingerprint(policy: TopicPolicy) -> str:

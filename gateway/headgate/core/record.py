@@ -9,6 +9,12 @@ EVENT_ID = "hg-event-id"
 SCHEMA = "hg-schema"  # the version of the schema that the value fits
 CONTENT_TYPE = "content-type"
 TRACEPARENT = "traceparent"
+BURST = "hg-burst"  # the burst that an event belongs to (Headgate-Burst)
+# Of records in held topics alone (`core.held`):
+FORCED = "hg-forced"  # publish even if unchanged
+WANTED_TIMESTAMP = "hg-timestamp"  # ms: the record's timestamp once it is emitted
+DONE = "hg-done"  # a done mark: the offset of an event of this key that has been emitted
+BURST_END = "hg-burst-end"  # this burst is complete
 
 # What an oversized event became (core/oversize.py). Values are text: numbers in decimal, digests
 # in hexadecimal.

@@ -21,7 +21,13 @@ class Reply(NamedTuple):
     body: bytes
 
 
-_ENDED_WELL = {Name.PUBLISHED: 201, Name.UNCHANGED: 200, Name.DUPLICATE: 200}
+_ENDED_WELL = {
+    Name.PUBLISHED: 201,
+    Name.UNCHANGED: 200,
+    Name.DUPLICATE: 200,
+    Name.HELD: 202,
+    Name.SUPERSEDED: 200,
+}
 
 
 def reply(
@@ -104,6 +110,8 @@ def _put_key(shown: dict[str, Any], key: bytes) -> None:
 
 
 def _shown(topic: str, outcome: Outcome) -> dict[str, Any]:
+    if outcome.name is Name.HELD:  # it has no place in the topic yet
+        return {"outcome": outcome.name, "topic": topic, **_event(outcome)}
     shown: dict[str, Any] = {
         "outcome": outcome.name,
         "topic": topic,

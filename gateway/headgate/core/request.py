@@ -11,6 +11,7 @@ _RECORD_HEADER = b"headgate-header-"
 _TRUE = (b"true", b"1")
 _SINGLE = (b"headgate-key", b"headgate-event-id", b"headgate-timestamp", b"headgate-tombstone")
 _EVENT_ID_MAX = 256
+_BURST_MAX = 128
 _OURS = frozenset((b"headgate-", b"prefer", b"tracepare"))  # the first nine bytes of our names
 
 
@@ -19,6 +20,7 @@ class Wishes(NamedTuple):
 
     single_event_header: the name of a header that means one event, if there is one.
     record_headers: record headers for every event, `hg-` ones dropped.
+    burst: the burst that the events belong to; only topics that coalesce look at it.
     """
 
     key: bytes | None = None
@@ -29,6 +31,7 @@ class Wishes(NamedTuple):
     minimal: bool = False
     single_event_header: str | None = None
     record_headers: tuple[tuple[str, bytes], ...] = ()
+    burst: bytes | None = None
 
 
 NO_WISHES = Wishes()
@@ -49,7 +52,17 @@ def read_wishes(headers: Mapping[bytes, bytes]) -> Wishes:
         minimal=b"return=minimal" in ours.get(b"prefer", b"").replace(b" ", b"").lower(),
         single_event_header=single.decode().title() if single else None,
         record_headers=_record_headers(ours),
+        burst=read_burst(ours.get(b"headgate-burst")),
     )
+
+
+def read_burst(value: bytes | None) -> bytes | None:
+    """The id of a burst. Raises Refused (malformed) where it cannot be one."""
+    if value is None:
+        return None
+    if not 0 < len(value) <= _BURST_MAX or not value.isascii():
+        raise Refused(malformed(f"a burst's id has 1 to {_BURST_MAX} ASCII characters"))
+    return value
 
 
 def is_tombstone(headers: Mapping[bytes, bytes]) -> bool:

@@ -15,7 +15,14 @@ from headgate.core.keys import KeyRule, Partitioner
 from headgate.core.outcome import Failure, Reason
 from headgate.core.oversize import Rung, StoredBlob, usable
 from headgate.core.policy import TopicPolicy
-from headgate.core.record import BATCH_OVERHEAD, CONTENT_TYPE, SCHEMA, Record, size_of
+from headgate.core.record import (
+    BATCH_OVERHEAD,
+    CONTENT_TYPE,
+    SCHEMA,
+    WANTED_TIMESTAMP,
+    Record,
+    size_of,
+)
 from headgate.core.schema import schema_version
 from headgate.core.suppression import Scope
 from headgate.core.topic import TopicState
@@ -52,6 +59,8 @@ class Route:
     the topic does not suppress.
     orders: what must be found out of an event's content first, or None; its digest is then made
     there where the orders have rules.  schema_headers: of records that fit the topic's schema.
+    held: the state of the topic that holds its events, where it coalesces; lane: the state of the
+    topic that they are written to.
     """
 
     __slots__ = (
@@ -60,7 +69,9 @@ class Route:
         "_read_key",
         "_takes_timestamps",
         "digest",
+        "held",
         "ladder",
+        "lane",
         "most_record_bytes",
         "most_value_bytes",
         "orders",
@@ -79,10 +90,13 @@ class Route:
         digest: Digest | None = None,
         scope: Scope | None = None,
         orders: Orders | None = None,
+        held: TopicState | None = None,
     ) -> None:
-        self.topic = state.name
         self.policy = policy
         self.state = state
+        self.held = held
+        self.lane = state if held is None else held
+        self.topic = self.lane.name
         self._depth = json_max_depth
         self._takes_timestamps = policy.timestamp == "event"
         self.most_value_bytes = sys.maxsize if policy.max_bytes is None else policy.max_bytes
@@ -97,7 +111,7 @@ class Route:
         if policy.schema is not None:
             self.schema_headers = [(SCHEMA, schema_version(policy.schema))]
         self._read_key = KeyReader(KeyRule.parse(policy.key))
-        self._partition = Partitioner(state.partitions)
+        self._partition = Partitioner(self.lane.partitions)
 
     def partition(self, key: bytes) -> int:
         """Where records of this key go."""
@@ -126,6 +140,10 @@ class Route:
         partition = self._keyless(common.sticky) if key is None else self._partition(key)
         if common.tombstone:
             value = None
+        if timestamp != common.now_ms and self.held is not None:
+            # Retention counts from the arrival; the coalescer gives the record its own time.
+            headers.append((WANTED_TIMESTAMP, b"%d" % timestamp))
+            timestamp = common.now_ms
         return Record._make((self.topic, partition, key, value, headers, timestamp))
 
     def _placed(

@@ -4,10 +4,10 @@ Not safe for use from several threads: the event loop's thread feeds and reads i
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-from headgate.core.outcome import Outcome
+from headgate.core.outcome import Name, Outcome
 from headgate.metrics import OTHER, SECONDS
 from headgate.stats import process, snapshot
 from headgate.stats.labels import MAX_PAIRS, Labels
@@ -37,6 +37,23 @@ class InFlight(NamedTuple):
     bytes: int
 
 
+class Held(NamedTuple):
+    """What this worker holds of a topic's events. lag: records that the group has not covered."""
+
+    keys: int
+    bytes: int
+    oldest_seconds: float
+    lag: int
+
+
+_HELD_GAUGES = (
+    "headgate_held_keys",
+    "headgate_held_bytes",
+    "headgate_held_oldest_seconds",
+    "headgate_held_lag",
+)
+
+
 class Meter:
     """Counts for one worker. Label texts given here must be bounded, except where said."""
 
@@ -50,6 +67,7 @@ class Meter:
         self._counters: dict[str, dict[tuple[str, ...], float]] = {}
         self._stalls = Peaks()
         self._depths: Callable[[], Iterable[Depth | tuple[str, int, int, int]]] = tuple
+        self._held_rows: Callable[[], Mapping[str, Held]] = dict
         self._in_flight: Callable[[], InFlight | tuple[int, int]] = lambda: (0, 0)
 
     def relabel(self, labels: Labels) -> None:
@@ -66,6 +84,10 @@ class Meter:
         (events, bytes) in flight."""
         self._depths = depths
         self._in_flight = in_flight
+
+    def watch_held(self, rows: Callable[[], Mapping[str, Held]]) -> None:
+        """Read what is held, by topic, whenever a snapshot is taken."""
+        self._held_rows = rows
 
     def account(
         self, producer: str, topic: str, outcomes: Sequence[Outcome], sizes: Sequence[int]
@@ -84,6 +106,15 @@ class Meter:
         """Count an event that was too large and was published by this rung of its ladder."""
         series = self._known.get((producer, topic)) or self._find(producer, topic)
         series.oversized(self._clock(), action)
+
+    def coalesced(self, producer: str, topic: str, outcome: str, events: int, size: int) -> None:
+        """Count what became of held events, once it is committed. size: bytes of their values."""
+        series = self._known.get((producer, topic)) or self._find(producer, topic)
+        series.coalesced(self._clock(), outcome, events, size)
+
+    def life_ended(self, topic: str, reason: str) -> None:
+        """Count an owner of a held partition that had to begin again. topic: one that is held."""
+        self._add("headgate_coalescer_restarts_total", (topic, reason), 1)
 
     def request(self, route: str, status: int, seconds: float) -> None:
         """Count an answered request. route: the route's template, never the path."""
@@ -162,12 +193,20 @@ class Meter:
         }
         events, size = self._in_flight()
         return {
+            **self._held(),
             "headgate_lane_depth": depths,
             "headgate_in_flight_events": {(): events},
             "headgate_in_flight_bytes": {(): size},
             "headgate_event_loop_stall_seconds": {(): self._stalls.largest(self._clock())},
             "headgate_worker_memory_bytes": {(): process.memory_bytes()},
         }
+
+    def _held(self) -> dict[str, dict[tuple[str, ...], float]]:
+        gauges: dict[str, dict[tuple[str, ...], float]] = {name: {} for name in _HELD_GAUGES}
+        for topic, row in self._held_rows().items():
+            for name, value in zip(_HELD_GAUGES, row, strict=True):
+                gauges[name][(topic,)] = value
+        return gauges
 
     def _histograms(self) -> dict[str, dict[tuple[str, ...], Buckets]]:
         requests: dict[tuple[str, ...], Buckets] = {
@@ -200,6 +239,7 @@ def _put_series(into: Snapshot, pair: Pair, series: Series) -> None:
     for name, value in (
         ("headgate_suppressed_bytes_total", series.suppressed_bytes),
         ("headgate_keyless_total", series.keyless),
+        ("headgate_coalesced_total", series.ended.get((Name.SUPERSEDED, ""), 0)),
     ):
         if value:
             into.counters.setdefault(name, {})[pair] = value

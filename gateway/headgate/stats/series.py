@@ -107,6 +107,19 @@ class Series:
         if self._pending_events >= FOLD_EVENTS:
             self.fold()
 
+    def coalesced(self, now: float, outcome: str, events: int, size: int) -> None:
+        """Count what became of events that were held: they were measured when they came.
+
+        size: bytes of their values.
+        """
+        end = (outcome, "")
+        self.ended[end] = self.ended.get(end, 0) + events
+        ends = self._hour(now).ends
+        ends[end] = ends.get(end, 0) + events
+        if outcome != Name.PUBLISHED:
+            self.suppressed_bytes += size
+        self._detail = None
+
     def fold(self) -> None:
         """Count everything that was added since the last time."""
         pending = self._pending

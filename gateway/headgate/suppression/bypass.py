@@ -50,6 +50,7 @@ class Bypass:
         self._settlements = Settlements(options.blind_max)
         self._under_way = UnderWay(self._arrivals, options.unknown_max)
         self._draining = False
+        self._owes = False  # published blind since Redis was last told everything
         self.mode = Mode.AWAY
 
     def _enter_lane(self, publish: Publish) -> None:
@@ -96,7 +97,7 @@ class Bypass:
         if publish.stage is Stage.RESERVING:
             self._refuse(publish)
         publish.token = self._new_stem() + bytes(2)
-        publish.blind = True
+        publish.blind = self._owes = True
         self._under_way.unregistered[publish.token] = publish
         self._enter_lane(publish)
         return True

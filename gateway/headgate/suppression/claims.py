@@ -117,6 +117,18 @@ class Claims(Bypass):
         """Take a request to forget; its future ends with the call that carries it."""
         self._forgets.append(request)
 
+    def drop(self, scope: Scope) -> None:
+        """Delete the namespace's incarnation before anything is reserved in it."""
+        self._namespaces.to_drop.add(scope)
+        self._owes = True
+
+    def is_settled(self) -> bool:
+        """Whether Redis knows of every blind publish, so that others may rely on what it says."""
+        if self._owes and self.mode is _READY and self._flight is None:
+            left = self._settlements or self._under_way.unregistered or self._namespaces.to_drop
+            self._owes = bool(left)
+        return not self._owes
+
     def open(self, scope: Scope) -> None:
         """Talk to a namespace as soon as Redis is there: its quarantine begins with its birth."""
         self._namespaces.open(scope)
@@ -145,6 +157,8 @@ class Claims(Bypass):
         while self._forgets and flight.room > 0:
             flight.forget(self._forgets.pop(0))
         ready = self.mode is _READY and not unregistered and bool(self._queue)
+        if self._namespaces.to_drop:  # more than one call can carry: nothing is claimed before
+            ready = False
         if self._settlements:
             share = self._options.max_keys_per_call // 2 if ready else flight.room
             flight.settle(self._settlements, share)

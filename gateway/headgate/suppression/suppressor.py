@@ -100,6 +100,15 @@ class Suppressor:
         self._claims.open(scope)
         self._news()
 
+    def drop(self, scope: Scope) -> None:
+        """Trust nothing that is known of the topic: before anything is reserved, start anew."""
+        self._claims.drop(scope)
+        self._news()
+
+    def is_settled(self) -> bool:
+        """Whether Redis knows of every publish that went past it."""
+        return self._claims.is_settled()
+
     async def forget(self, scope: Scope, key: bytes | None = None) -> None:
         """Let the next event of the key (None: of every key) be published.
 

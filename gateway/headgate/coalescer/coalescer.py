@@ -1,0 +1,175 @@
+"""The coalescer of one process: a member of each cluster's group, an owner for each partition."""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import NamedTuple
+
+from aiokafka import AIOKafkaConsumer
+
+from headgate.backends.options import ClusterOptions
+from headgate.backends.owned import OwnedTasks
+from headgate.backends.topics import KafkaTopics
+from headgate.coalescer.base import Decisions, LogError, Rules
+from headgate.coalescer.held_partition import Place
+from headgate.coalescer.member import FINISH_S, Member
+from headgate.coalescer.owner import Count, Owner, Surface
+from headgate.consumer.membership import MemberOptions
+from headgate.core.coalesce import Figures
+from headgate.core.event import Refused
+from headgate.core.held import topic_of
+from headgate.core.ownership import Owned
+from headgate.core.policy import PolicyTable, TopicPolicy
+from headgate.core.route import Route
+from headgate.core.topic import TopicState
+from headgate.core.window import Bounds, Times
+from headgate.routes import Routes
+
+GROUP = "headgate.held"
+_CLOSE_S = 4 * FINISH_S  # finish, drop, leave the group
+
+
+class CoalescerOptions(NamedTuple):
+    """session_timeout_ms: how long a dead owner keeps its partitions."""
+
+    clusters: Mapping[str, ClusterOptions]
+    session_timeout_ms: int
+
+
+class Coalescer:
+    """`start` begins to look for held topics, `close` finishes and leaves the groups."""
+
+    def __init__(
+        self,
+        options: CoalescerOptions,
+        topics: KafkaTopics,
+        routes: Routes,
+        policies: PolicyTable,
+        decisions: Decisions,
+        count: Count,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._topics = topics
+        self._routes = routes
+        self._policies = policies
+        self._decisions = decisions
+        self._count = count
+        self._now_ms = now_ms
+        self._tasks = OwnedTasks()
+        self._clusters = options.clusters
+        self._member = MemberOptions(GROUP, options.session_timeout_ms)
+        self._members = {
+            name: Member(cluster, self._member, partial(self._owner, name))
+            for name, cluster in options.clusters.items()
+        }
+
+    async def start(self) -> None:
+        """Begin. Does not wait for Kafka."""
+        self._topics.on_change(self._topic_changed)
+        for name, member in self._members.items():
+            self._tasks.keep(member.run, f"coalescer of cluster {name}")
+        self._look_again()
+
+    async def close(self) -> None:
+        """Finish what is under way, leave the groups; bounded."""
+        for member in self._members.values():
+            member.close()
+        await self._tasks.finish(_CLOSE_S)
+        await self._tasks.end(FINISH_S)
+
+    def replace(self, policies: PolicyTable) -> None:
+        """Put a reloaded configuration in force."""
+        self._policies = policies
+        self._routes.replace(policies)
+        self._look_again()
+
+    def prepare(self, topic: str) -> None:
+        """A topic has changed: if it coalesces, its namespace is known from now on."""
+        policy = self._policies.match(topic)
+        if policy is not None and policy.coalesces:
+            self._routes.prepare((topic,))
+
+    def figures(self) -> dict[str, Figures]:
+        """What is held now in this process' partitions, by topic."""
+        found: dict[str, Figures] = {}
+        for member in self._members.values():
+            for owner in member.owners:
+                topic = owner.place.topic
+                found[topic] = _sum(found.get(topic), owner.figures)
+        return found
+
+    def _owner(
+        self, cluster: str, consumer: AIOKafkaConsumer, owned: Owned, is_mine: Callable[[], bool]
+    ) -> Owner:
+        topic = topic_of(owned.topic) or ""
+        place = Place(topic, owned.topic, owned.partition, GROUP)
+        surface = Surface(
+            cluster=self._clusters[cluster],
+            # Rule 1: of the partition, never of the process, so that a zombie is fenced.
+            transactional_id=f"headgate.held.{cluster}.{topic}.{owned.partition}",
+            decisions=self._decisions,
+            counts=self._count,
+            route=partial(self._route, topic),
+            topic_id=partial(self._topic_id, owned.topic),
+            rules=partial(self._rules, topic),
+            is_mine=is_mine,
+            now_ms=self._now_ms,
+            fenced_pause_s=2.5 * self._member.heartbeat_ms / 1000,
+        )
+        return Owner(consumer, place, surface)
+
+    def _route(self, topic: str) -> Route:
+        try:
+            return self._routes.find(topic)
+        except Refused as refused:
+            raise LogError(refused.failure.reason, refused.failure.detail, True) from refused
+
+    def _topic_id(self, held: str) -> str:
+        state = self._topics.get(held)
+        if state is None:
+            raise LogError("unknown_topic", f"there is no topic {held!r}", True)
+        return state.topic_id.hex()
+
+    def _rules(self, topic: str) -> Rules | None:
+        policy = self._policies.match(topic)
+        return None if policy is None or not policy.coalesces else rules_of(policy)
+
+    def _topic_changed(self, before: TopicState | None, after: TopicState | None) -> None:
+        if before is None or after is None or before.topic_id != after.topic_id:
+            self._look_again()
+
+    def _look_again(self) -> None:
+        for name, member in self._members.items():
+            member.want(self._held_topics(name))
+
+    def _held_topics(self, cluster: str) -> frozenset[str]:
+        states = held_states(self._topics.states(), self._policies, cluster)
+        return frozenset(state.name for state in states)
+
+
+def held_states(
+    states: Iterable[TopicState], policies: PolicyTable, cluster: str
+) -> list[TopicState]:
+    """The held topics that exist in a cluster and whose topics coalesce."""
+    found = []
+    for state in states:
+        topic = topic_of(state.name)
+        policy = None if topic is None else policies.match(topic)
+        if policy is not None and policy.coalesces and policy.cluster == cluster:
+            found.append(state)
+    return found
+
+
+def rules_of(policy: TopicPolicy) -> Rules:
+    """A topic's clocks and bounds. The policy must coalesce."""
+    quiet, longest = policy.coalesce_quiet_ms or 0, policy.coalesce_max_delay_ms
+    times = Times(
+        quiet, longest or 5 * quiet, policy.coalesce_burst_max_ms, policy.coalesce_leading
+    )
+    return Rules(times, Bounds(policy.coalesce_max_keys, policy.coalesce_max_bytes))
+
+
+def _sum(one: Figures | None, other: Figures) -> Figures:
+    if one is None:
+        return other
+    oldest = [each for each in (one.oldest_ms, other.oldest_ms) if each is not None]
+    return Figures(one.keys + other.keys, one.bytes + other.bytes, min(oldest, default=None))

@@ -1,0 +1,127 @@
+"""RESERVE and SETTLE for windows, through the gateway's suppression (`base.Decisions`)."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from headgate.backends.base import Suppression
+from headgate.coalescer.base import Decided, LogError, Verdict
+from headgate.core.keys import partition_for
+from headgate.core.outcome import Failure
+from headgate.core.publish import Publish, Stage
+from headgate.core.record import Record, content_type_of
+from headgate.core.route import Route
+from headgate.core.suppression import Scope
+from headgate.core.window import Window
+
+_ANSWER_S = 30.0  # far beyond what the breaker allows: then something is broken
+
+
+class Trust(Protocol):
+    """What of suppression only the coalescer asks for."""
+
+    def is_settled(self) -> bool:
+        """Whether Redis has been told all that it must know."""
+        ...
+
+    def drop(self, scope: Scope) -> None:
+        """Delete the namespace's incarnation before anything else is asked of it."""
+        ...
+
+
+class _Question:
+    """A round of reservations: how many verdicts are missing."""
+
+    def __init__(self, count: int) -> None:
+        self.verdicts: list[Verdict] = [Verdict.PUBLISH] * count
+        self.missing = count
+        self.answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def put(self, index: int, verdict: Verdict) -> None:
+        self.verdicts[index] = verdict
+        self.missing -= 1
+        if not self.missing and not self.answered.done():
+            self.answered.set_result(None)
+
+
+class SuppressedDecisions:
+    """Listens to suppression (`base.Verdicts`) and answers the coalescer.
+
+    Several lives ask at the same time, each about keys of its own.
+    """
+
+    def __init__(self, connect: "Callable[[SuppressedDecisions], tuple[Suppression, Trust]]"):
+        self._suppression, self._trust = connect(self)
+
+    # ---- base.Decisions
+
+    async def reserve(self, route: Route, windows: Sequence[Window]) -> list[Decided]:
+        question = _Question(len(windows))
+        publishes = [_publish(route, window, question, n) for n, window in enumerate(windows)]
+        for publish in publishes:
+            if publish.digest is None:
+                question.put(publish.index, Verdict.PUBLISH)
+            else:
+                self._suppression.reserve(publish)
+        try:
+            async with asyncio.timeout(_ANSWER_S):
+                await question.answered
+        except TimeoutError as error:
+            raise LogError("no_verdict", "the suppression state gave no verdict") from error
+        finally:
+            if question.missing:
+                for publish in publishes:
+                    publish.dropped = True
+        return [
+            Decided(verdict, publish)
+            for verdict, publish in zip(question.verdicts, publishes, strict=True)
+        ]
+
+    def settle(self, decided: Decided, offset: int) -> None:
+        publish = decided.token
+        if isinstance(publish, Publish) and publish.digest is not None:
+            publish.stage = Stage.ENDED
+            self._suppression.acknowledged([publish], offset)
+
+    def give_up(self, decided: Decided, certain: bool) -> None:
+        publish = decided.token
+        if isinstance(publish, Publish) and publish.digest is not None:
+            publish.stage = Stage.ENDED
+            self._suppression.ended(publish, certain)
+
+    def is_blind(self, route: Route) -> bool:
+        return route.scope is not None and not self._trust.is_settled()
+
+    def distrust(self, route: Route) -> None:
+        if route.scope is not None:
+            self._trust.drop(route.scope)
+
+    # ---- base.Verdicts
+
+    def publish(self, publish: Publish) -> None:
+        if publish.dropped:
+            self._suppression.ended(publish, True)
+            return
+        publish.stage = Stage.LANE  # so that its token is renewed
+        publish.ticket.put(publish.index, Verdict.PUBLISH)
+
+    def unchanged(self, publish: Publish, offset: int) -> None:
+        if not publish.dropped:
+            publish.ticket.put(publish.index, Verdict.UNCHANGED)
+
+    def refused(self, publish: Publish, failure: Failure) -> None:
+        if not publish.dropped:
+            publish.ticket.put(publish.index, Verdict.WAIT)
+
+
+def _publish(route: Route, window: Window, question: _Question, index: int) -> Publish:
+    held = window.last
+    partition = partition_for(held.key, route.state.partitions)
+    record = Record(route.topic, partition, held.key, held.value, held.headers, held.timestamp_ms)
+    publish = Publish(record, held.size, question, index, None)
+    if route.digest is not None:
+        publish.digest = route.digest(held.value, content_type_of(record))
+        publish.scope = route.scope
+        publish.force = window.is_forced
+        publish.refuse = route.policy.redis_loss == "refuse"
+    return publish

@@ -1,0 +1,178 @@
+"""One life of an assignment: from InitProducerId to the first thing that is not known.
+
+The rules are those of 9-coalescer-model; the numbers in comments are theirs. Any error ends the
+life: its owner drops the producer and begins another one (rules 3, 9, 10).
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from headgate.coalescer.base import (
+    Decided,
+    Decisions,
+    Emission,
+    HeldPartition,
+    LogError,
+    Rules,
+    Surroundings,
+    Verdict,
+)
+from headgate.core.coalesce import Windows, marks_of
+from headgate.core.held import Mark, Metadata
+from headgate.core.keys import partition_for
+from headgate.core.outcome import Name
+from headgate.core.route import Route
+from headgate.core.window import Window
+
+_WAIT_MS = 1000  # the longest look for records: what stops or reloads must be noticed
+_IDLE_MS = 500  # an offset alone is committed when nothing was read for so long
+_REDIS_WAIT_MS = 1000  # until Redis is asked again where the topic does not publish without it
+
+
+class Life:
+    """See the module. A change of the topic's rules begins another life."""
+
+    def __init__(
+        self, partition: HeldPartition, decisions: Decisions, rules: Rules, around: Surroundings
+    ) -> None:
+        self._log = partition
+        self._decisions = decisions
+        self._rules = rules
+        self._around = around
+        self._committed = -1
+        self._is_flagged = False
+
+    async def run(self) -> None:
+        """Coalesce until it is time to stop. Raises LogError."""
+        windows = await self._begin()
+        while not self._around.is_stopping():
+            await self._read(windows)
+            self._around.show(windows.figures)
+            rules = self._rules
+            now_ms = self._around.now_ms()
+            closed = windows.take_due(now_ms, rules.most_records, rules.most_bytes)
+            if closed and not await self._emit(windows, closed):
+                await self._around.pause(_REDIS_WAIT_MS)
+
+    async def _begin(self) -> Windows:
+        """Rule 2: before InitProducerId neither offset nor end is worth anything."""
+        await self._log.fence()
+        committed = await self._log.committed()
+        metadata = Metadata.read(committed.metadata)
+        offset = committed.offset
+        if metadata is not None and metadata.topic_id != self._around.topic_id():
+            offset, metadata = -1, None  # H was made anew (rule 14)
+        if metadata is not None and metadata.is_blind:
+            self._is_flagged = True
+            self._decisions.distrust(self._around.route())
+        target = await self._log.end()
+        position = await self._log.seek(offset)
+        self._committed = offset
+        return Windows(self._rules.times, self._rules.bounds, target, position)
+
+    async def _read(self, windows: Windows) -> None:
+        due_ms = windows.next_due_ms()
+        wait_ms = _WAIT_MS
+        if due_ms is not None:
+            wait_ms = max(0, min(_WAIT_MS, due_ms - self._around.now_ms()))
+        if self._has_to_tell(windows):
+            wait_ms = min(wait_ms, _IDLE_MS)
+        if windows.is_full and not windows.is_catching_up:
+            return
+        read = await self._log.read(wait_ms)
+        windows.read(read.records, read.position, self._around.now_ms())
+        if not read.records and not windows.is_catching_up and self._has_to_tell(windows):
+            await self._commit(windows.low_water(), Unsettled(self._decisions, ()))
+
+    def _has_to_tell(self, windows: Windows) -> bool:
+        """Rule 7: nothing is open and the group's offset lies behind; or the flag can go."""
+        behind = windows.is_empty and windows.position > self._committed
+        return behind or (self._is_flagged and not self._is_blind())
+
+    def _is_blind(self) -> bool:
+        return self._decisions.is_blind(self._around.route())
+
+    async def _emit(self, windows: Windows, closed: Sequence[Window]) -> bool:
+        """Rule 5: RESERVE all, append, offset, EndTxn, SETTLE; one transaction at a time.
+
+        False: nothing could be decided, for Redis is away and the topic waits for it.
+        """
+        route = self._around.route()
+        decided = await self._decisions.reserve(route, closed)
+        pairs = list(zip(closed, decided, strict=True))
+        waiting = [window for window, one in pairs if one.verdict is Verdict.WAIT]
+        if waiting:
+            windows.put_back(waiting, self._around.now_ms() + _REDIS_WAIT_MS)
+        publish = [pair for pair in pairs if pair[1].verdict is Verdict.PUBLISH]
+        unchanged = [window for window, one in pairs if one.verdict is Verdict.UNCHANGED]
+        if not publish and not unchanged:
+            return False
+        low_water = windows.low_water()
+        settlements = Unsettled(self._decisions, publish)
+        try:
+            await self._write(route, settlements, low_water)
+            await self._commit(low_water, settlements)
+        finally:
+            settlements.settle()
+        self._around.ended(Name.PUBLISHED, [window for window, _ in publish])
+        self._around.ended(Name.UNCHANGED, unchanged)
+        return True
+
+    async def _write(self, route: Route, settlements: "Unsettled", low_water: int) -> None:
+        emitted = settlements.windows
+        if not emitted:
+            return
+        partitions = route.state.partitions
+        emissions = [_emission(window, partitions) for window in emitted]
+        with settlements.refusable():
+            settlements.offsets = await self._log.append(emissions, self._marks(emitted, low_water))
+
+    def _marks(self, emitted: Sequence[Window], low_water: int) -> Sequence[Mark]:
+        return marks_of(emitted, low_water)
+
+    async def _commit(self, offset: int, settlements: "Unsettled") -> None:
+        is_blind = self._is_blind()
+        metadata = Metadata(self._around.topic_id(), is_blind).text()
+        with settlements.refusable():
+            await self._log.send_offset(offset, metadata)
+        await self._log.end_transaction()  # rule 9: an error here, and its end is not known
+        settlements.is_committed = True
+        self._committed, self._is_flagged = offset, is_blind
+
+
+class Unsettled:
+    """The publishes of a transaction until Redis is told what became of them, once (rule 8)."""
+
+    def __init__(self, decisions: Decisions, publish: Sequence[tuple[Window, Decided]]) -> None:
+        self._decisions = decisions
+        self._publish = publish
+        self._is_refused = False
+        self.offsets: Sequence[int] = [-1] * len(publish)
+        self.is_committed = False
+
+    @property
+    def windows(self) -> list[Window]:
+        return [window for window, _ in self._publish]
+
+    @contextmanager
+    def refusable(self) -> Iterator[None]:
+        """Around a step before EndTxn: if Kafka refuses it, no record can be in the topic."""
+        try:
+            yield
+        except LogError as error:
+            self._is_refused = error.is_refusal
+            raise
+
+    def settle(self) -> None:
+        """An end that is not known, or an offset that Kafka did not give: no SETTLE."""
+        for (_, decided), offset in zip(self._publish, self.offsets, strict=True):
+            if self.is_committed and offset >= 0:
+                self._decisions.settle(decided, offset)
+            else:
+                self._decisions.give_up(decided, certain=self._is_refused)
+
+
+def _emission(window: Window, partitions: int) -> Emission:
+    held = window.last
+    partition = partition_for(held.key, partitions)
+    return Emission(partition, held.key, held.value, held.headers, held.timestamp_ms)

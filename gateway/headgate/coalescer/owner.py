@@ -1,0 +1,159 @@
+"""Owns one partition for one term: one life after the other, until the term ends."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from aiokafka import AIOKafkaConsumer
+
+from headgate.backends.options import ClusterOptions
+from headgate.backends.transactions import TransactionalProducer
+from headgate.coalescer.base import Decisions, LogError, Rules
+from headgate.coalescer.held_partition import FENCED, KafkaHeldPartition, Place
+from headgate.coalescer.life import Life
+from headgate.core.coalesce import Figures
+from headgate.core.outcome import Name
+from headgate.core.route import Route
+from headgate.core.window import Sum, Window
+
+log = logging.getLogger(__name__)
+
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 10.0
+_LIVED_S = 30.0  # after so long a life the next failure is a new one
+
+
+_NOTHING = Sum(0, 0)
+
+
+class Count(Protocol):
+    """Who counts what became of held events, and how often lives ended early."""
+
+    def coalesced(
+        self, producer: str, topic: str, outcome: str, events: int, size: int
+    ) -> None: ...
+
+    def life_ended(self, topic: str, reason: str) -> None: ...
+
+
+class Surface(NamedTuple):
+    """What an owner needs of its process.
+
+    route: the topic's in force, raising LogError.  topic_id: of H, hex; raising LogError.
+    rules: the topic's now, None = it coalesces no more.  is_mine: whether the term lasts.
+    fenced_pause_s: long enough for the group to say that the partition is another member's
+    (rule 10).
+    """
+
+    cluster: ClusterOptions
+    transactional_id: str
+    decisions: Decisions
+    counts: Count
+    route: Callable[[], Route]
+    topic_id: Callable[[], str]
+    rules: Callable[[], Rules | None]
+    is_mine: Callable[[], bool]
+    now_ms: Callable[[], int]
+    fenced_pause_s: float
+
+
+class Owner:
+    """See the module. figures: what it holds now."""
+
+    def __init__(self, consumer: AIOKafkaConsumer, place: Place, surface: Surface) -> None:
+        self.place = place
+        self.figures = Figures(0, 0, None)
+        self._consumer = consumer
+        self._surface = surface
+        self._stop = asyncio.Event()
+        self._partition: KafkaHeldPartition | None = None
+        self._rules = surface.rules()
+
+    def stop(self) -> None:
+        """End after the transaction that is under way."""
+        self._stop.set()
+        if self._partition is not None:
+            self._partition.hurry()
+
+    async def run(self) -> None:
+        """Live until the term ends or `stop`."""
+        pause_s = _FIRST_PAUSE_S
+        while not self._stop.is_set() and self._surface.is_mine():
+            began = asyncio.get_running_loop().time()
+            failure = await self._live()
+            self.figures = Figures(0, 0, None)
+            if failure is None or self._stop.is_set() or not self._surface.is_mine():
+                continue
+            self._tell(failure)
+            lived = asyncio.get_running_loop().time() - began > _LIVED_S
+            pause_s = _FIRST_PAUSE_S if lived else min(2 * pause_s, _LONGEST_PAUSE_S)
+            fenced = failure.label == FENCED
+            await self._pause_s(max(pause_s, self._surface.fenced_pause_s if fenced else 0.0))
+
+    async def _live(self) -> LogError | None:
+        surface = self._surface
+        rules = self._rules = surface.rules()
+        if rules is None:
+            return LogError("not_coalescing", "the topic coalesces no more")
+        producer: TransactionalProducer | None = None
+        try:
+            state = surface.route().state
+            producer = TransactionalProducer(
+                surface.cluster, surface.transactional_id, state.batch_limit_bytes
+            )
+            self._partition = KafkaHeldPartition(
+                self._consumer, producer, self.place, surface.is_mine, surface.now_ms
+            )
+            await Life(self._partition, surface.decisions, rules, self).run()
+        except LogError as error:
+            return error
+        finally:
+            self._partition = None
+            if producer is not None:
+                await producer.drop()
+        return None
+
+    def _tell(self, failure: LogError) -> None:
+        self._surface.counts.life_ended(self.place.topic, failure.label)
+        log.warning(
+            "coalescing %s-%d begins again: %s", self.place.held, self.place.partition, failure
+        )
+
+    # ---- base.Surroundings
+
+    def now_ms(self) -> int:
+        return self._surface.now_ms()
+
+    def is_stopping(self) -> bool:
+        """Also when the topic's rules are others now: another life takes them."""
+        return self._stop.is_set() or self._surface.rules() != self._rules
+
+    async def pause(self, milliseconds: int) -> None:
+        await self._pause_s(milliseconds / 1000)
+
+    async def _pause_s(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stop.wait()
+        except TimeoutError:
+            return
+
+    def route(self) -> Route:
+        return self._surface.route()
+
+    def topic_id(self) -> str:
+        return self._surface.topic_id()
+
+    def ended(self, outcome: str, windows: Sequence[Window]) -> None:
+        sums: dict[tuple[str, str], Sum] = {}
+        for window in windows:
+            last = (window.last.producer, outcome)
+            sums[last] = sums.get(last, _NOTHING).plus(Sum.of(window.last))
+            for producer, more in window.superseded.items():
+                other = (producer, str(Name.SUPERSEDED))
+                sums[other] = sums.get(other, _NOTHING).plus(more)
+        for (producer, name), total in sums.items():
+            self._surface.counts.coalesced(producer, self.place.topic, name, *total)
+
+    def show(self, figures: Figures) -> None:
+        self.figures = figures

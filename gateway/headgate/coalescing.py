@@ -1,0 +1,198 @@
+"""Wires the coalescer of a process: its own routes, its own connection to Redis, its owners."""
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Protocol
+
+from headgate.backends.base import Suppression, Verdicts
+from headgate.backends.options import ClusterOptions
+from headgate.backends.owned import OwnedTasks
+from headgate.backends.redis import RedisStore
+from headgate.backends.topics import KafkaTopics
+from headgate.coalescer.coalescer import GROUP, Coalescer, CoalescerOptions, held_states
+from headgate.coalescer.decisions import SuppressedDecisions, Trust
+from headgate.coalescer.owner import Count
+from headgate.coalescer.watch import HeldWatch
+from headgate.config import Settings
+from headgate.core.coalesce import Figures
+from headgate.core.held import topic_of
+from headgate.core.outcome import Failure
+from headgate.core.policy import PolicyTable
+from headgate.core.suppression import Scope
+from headgate.core.topic import TopicState
+from headgate.routes import Compiler, Routes
+from headgate.stats.meter import Held
+from headgate.suppression.none import Unsuppressed
+from headgate.suppression.options import SuppressionMeter, SuppressOptions
+from headgate.suppression.suppressor import Suppressor
+
+_END_S = 5.0
+
+
+class CoalescerMeter(Count, SuppressionMeter, Protocol):
+    """Who counts what the coalescer does."""
+
+
+class Coalescing:
+    """`start`, `close`, and `replace` at a reload."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        clusters: Mapping[str, ClusterOptions],
+        topics: KafkaTopics,
+        meter: CoalescerMeter,
+    ) -> None:
+        self._suppressor: Suppressor | None = None
+        self._meter = meter
+        self._topics = topics
+        self._compiler = Compiler(settings.http.json_max_depth, settings.redis.namespace)
+        decisions = SuppressedDecisions(lambda verdicts: self._connect(settings, verdicts))
+        policies = PolicyTable(settings.topics)
+        self._routes = Routes(policies, topics, self._compiler, holds=False)
+        self._coalescer = Coalescer(
+            CoalescerOptions(clusters, settings.coalescer.session_timeout_ms),
+            topics,
+            self._routes,
+            policies,
+            decisions,
+            meter,
+            lambda: time.time_ns() // 1_000_000,
+        )
+
+    async def start(self) -> None:
+        """Begin to connect and to own partitions. Waits for nobody."""
+        if self._suppressor is not None:
+            await self._suppressor.start()
+        self._topics.on_change(self._topic_changed)
+        await self._coalescer.start()
+
+    async def close(self) -> None:
+        """Finish transactions, leave the groups, send the last settlements; bounded."""
+        await self._coalescer.close()
+        if self._suppressor is not None:
+            await self._suppressor.close()
+
+    def replace(self, settings: Settings) -> None:
+        """Put a reloaded configuration in force."""
+        self._coalescer.replace(PolicyTable(settings.topics))
+
+    def figures(self) -> dict[str, Figures]:
+        """What is held in this process' partitions, by topic."""
+        return self._coalescer.figures()
+
+    def _connect(self, settings: Settings, verdicts: Verdicts) -> tuple[Suppression, Trust]:
+        suppressor = suppressor_of(settings, verdicts, self._meter)
+        if suppressor is None:
+            return Unsuppressed(verdicts), _NothingToTrust()
+        self._suppressor = suppressor
+        self._compiler.on_scope = suppressor.open
+        self._compiler.on_scope_change = suppressor.scope_changed
+        return suppressor, suppressor
+
+    def _topic_changed(self, before: TopicState | None, after: TopicState | None) -> None:
+        if after is not None:
+            self._coalescer.prepare(after.name)
+
+
+def suppressor_of(
+    settings: Settings, verdicts: Verdicts, meter: SuppressionMeter
+) -> Suppressor | None:
+    """Return a connection to the suppression state; None where there is no Redis."""
+    redis = settings.redis
+    if redis.url is None:
+        return None
+    longest = max(one.delivery_timeout_ms for one in settings.clusters.values())
+    options = SuppressOptions(
+        life_ms=2 * longest,
+        quarantine_ms=redis.quarantine_ms,
+        max_suppress_age_ms=redis.max_suppress_age_ms,
+        timeout_ms=redis.timeout_ms,
+    )
+    store = RedisStore(redis.url, options.timeout_ms)
+    return Suppressor(store, verdicts, options, time.monotonic, os.urandom, meter)
+
+
+class HeldTopics:
+    """The held topics as a gateway sees them: their lag and its limit, and (unless that runs
+    apart) the coalescer."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        clusters: Mapping[str, ClusterOptions],
+        topics: KafkaTopics,
+        meter: CoalescerMeter,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._policies = PolicyTable(settings.topics)
+        self._topics = topics
+        self._now_ms = now_ms
+        self._watches = {
+            name: HeldWatch(options, GROUP, partial(self._states, name), now_ms)
+            for name, options in clusters.items()
+        }
+        is_here = settings.coalescer.in_gateway
+        self._coalescing = Coalescing(settings, clusters, topics, meter) if is_here else None
+        self._tasks = OwnedTasks()
+
+    async def start(self) -> None:
+        """Begin to look, and to coalesce."""
+        for name, watch in self._watches.items():
+            self._tasks.keep(watch.run, f"lag of held topics of cluster {name}")
+        if self._coalescing is not None:
+            await self._coalescing.start()
+
+    async def close(self) -> None:
+        """Look no more, and leave the groups; bounded."""
+        if self._coalescing is not None:
+            await self._coalescing.close()
+        await self._tasks.end(_END_S)
+
+    def replace(self, settings: Settings) -> None:
+        """Put a reloaded configuration in force."""
+        self._policies = PolicyTable(settings.topics)
+        if self._coalescing is not None:
+            self._coalescing.replace(settings)
+
+    def refusal(self, held: str) -> Failure | None:
+        """Why nothing more may be held in this topic now, else None."""
+        found = (watch.refusal(held) for watch in self._watches.values())
+        return next((failure for failure in found if failure is not None), None)
+
+    def rows(self) -> dict[str, Held]:
+        """What to show of each topic."""
+        figures = self._coalescing.figures() if self._coalescing is not None else {}
+        lags = {
+            topic_of(name) or "": lag.records
+            for watch in self._watches.values()
+            for name, lag in watch.lags.items()
+        }
+        rows = {}
+        for topic in lags.keys() | figures.keys():
+            keys, size, oldest_ms = figures.get(topic, Figures(0, 0, None))
+            age_ms = 0 if oldest_ms is None else max(0, self._now_ms() - oldest_ms)
+            rows[topic] = Held(keys, size, age_ms / 1000, lags.get(topic, 0))
+        return rows
+
+    def _states(self, cluster: str) -> list[TopicState]:
+        return held_states(self._topics.states(), self._policies, cluster)
+
+
+def cluster_of(name: str, policies: PolicyTable) -> str | None:
+    """The cluster that a topic belongs to by policy, also a held one; None: not one of ours."""
+    topic = topic_of(name)
+    policy = policies.match(topic or name)
+    if policy is None or (topic is not None and not policy.coalesces):
+        return None
+    return policy.cluster
+
+
+class _NothingToTrust:
+    def is_settled(self) -> bool:
+        return True
+
+    def drop(self, scope: Scope) -> None:
+        """Nothing is known of any topic."""

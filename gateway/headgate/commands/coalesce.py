@@ -1,0 +1,42 @@
+"""`headgate coalesce`: the coalescer alone, for where gateways do not coalesce themselves."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headgate.commands import OK, add_command
+
+if TYPE_CHECKING:
+    from headgate.commands import Subparsers
+
+_EXAMPLES = """  headgate coalesce --config headgate.toml
+
+Takes its share of the held topics' partitions beside every other coalescer of the group; gateways
+leave it to such processes with coalescer.in_gateway = false. Start as many as you like.
+
+signals: TERM and INT finish the transactions under way, leave the group and end it
+exit codes: 0 ended by a signal, 1 failed, 2 the configuration cannot be used"""
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add `coalesce` to the commands."""
+    purpose = "publish what coalescing topics hold, without a gateway"
+    parser = add_command(subparsers, "coalesce", purpose, _EXAMPLES)
+    parser.add_argument("--config", required=True, type=Path, metavar="F", help="the TOML file")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Coalesce until a signal; return the exit code. Raises ConfigError."""
+    import uvloop  # slow to import, as what follows
+
+    from headgate import logs
+    from headgate.coalescing_process import coalesce
+    from headgate.config import load
+
+    settings = load(args.config, os.environ)
+    logs.configure(settings.logs)
+    uvloop.run(coalesce(settings))
+    return OK

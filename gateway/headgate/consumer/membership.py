@@ -1,0 +1,170 @@
+"""A member of a consumer group: keeps a consumer, and begins and ends terms of ownership.
+
+Private parts of aiokafka 0.14, and why:
+- `_coordinator.fetch_committed_offsets`: the public call gives no metadata.
+- `_coordinator._coordination_task`, `_fetcher._fetch_task`: a dead one leaves a consumer that says
+  nothing and gets nothing.
+- `_coordinator._pending_exception`: kept until somebody polls, which a member without partitions
+  never does.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka.errors import KafkaError
+from aiokafka.structs import TopicPartition
+
+from headgate.backends.connections import drop_client, end_task
+from headgate.backends.metadata import never_create_topics
+from headgate.backends.options import ClusterOptions, client_arguments
+from headgate.core.ownership import Owned, Ownership
+
+log = logging.getLogger(__name__)
+
+_START_S, _STOP_S, _WATCH_S, _RETRY_S = 30.0, 5.0, 0.5, 2.0
+_NEVER_MS = 86_400_000_000  # owners bound each of their steps; a member without work stays one
+
+
+@dataclass(frozen=True, slots=True)
+class MemberOptions:
+    """group: its id.  session_timeout_ms: how long a dead member keeps its partitions."""
+
+    group: str
+    session_timeout_ms: int = 10_000
+    max_partition_fetch_bytes: int = 1_048_576
+
+    @property
+    def heartbeat_ms(self) -> int:
+        """Three heartbeats fit into a session."""
+        return max(100, self.session_timeout_ms // 3)
+
+
+class Holder(Protocol):
+    """Who does the work of the partitions."""
+
+    def assigned(self, consumer: AIOKafkaConsumer, owned: Iterable[Owned]) -> None:
+        """These terms begin; the partitions are paused until their owners resume them."""
+        ...
+
+    async def revoked(self) -> None:
+        """All terms end: finish what is under way, in bounded time."""
+        ...
+
+
+class Membership:
+    """One member. Whoever calls `hold` owns it for that time."""
+
+    def __init__(self, cluster: ClusterOptions, options: MemberOptions, holder: Holder) -> None:
+        self._cluster = cluster
+        self._options = options
+        self._holder = holder
+        self.ownership = Ownership()
+
+    async def hold(self, topics: Iterable[str], stop: asyncio.Event) -> None:
+        """Be a member for these topics until `stop`, or until the consumer cannot go on.
+
+        Leaves the group at the end. Raises KafkaError, OSError or TimeoutError.
+        """
+        consumer = self._consumer()
+        try:
+            async with asyncio.timeout(_START_S):
+                await consumer.start()
+            consumer.subscribe(list(topics), listener=_Listener(self, consumer))
+            await _watch(consumer, stop)
+        finally:
+            self.ownership.revoke_all()
+            await self._holder.revoked()
+            await _close(consumer)
+
+    def _consumer(self) -> AIOKafkaConsumer:
+        options = self._options
+        consumer = AIOKafkaConsumer(
+            **client_arguments(self._cluster),
+            group_id=options.group,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+            session_timeout_ms=options.session_timeout_ms,
+            heartbeat_interval_ms=options.heartbeat_ms,
+            rebalance_timeout_ms=max(options.session_timeout_ms, 10_000),
+            max_poll_interval_ms=_NEVER_MS,
+            max_partition_fetch_bytes=options.max_partition_fetch_bytes,
+            fetch_max_wait_ms=250,
+            partition_assignment_strategy=(RoundRobinPartitionAssignor,),
+        )
+        never_create_topics(consumer._client)
+        return consumer
+
+    def begin_terms(self, consumer: AIOKafkaConsumer, partitions: Iterable[TopicPartition]) -> None:
+        """The group's new assignment. First of all nothing is read (6-measured-facts)."""
+        tps = list(partitions)
+        consumer.pause(*tps)
+        owned = self.ownership.assign((tp.topic, tp.partition) for tp in tps)
+        self._holder.assigned(consumer, owned)
+
+    async def end_terms(self) -> None:
+        """Nothing is owned any more."""
+        self.ownership.revoke_all()
+        await self._holder.revoked()
+
+
+class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+    def __init__(self, membership: Membership, consumer: AIOKafkaConsumer) -> None:
+        self._membership = membership
+        self._consumer = consumer
+
+    def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        self._membership.begin_terms(self._consumer, assigned)
+
+    async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        await self._membership.end_terms()
+
+
+async def committed(consumer: AIOKafkaConsumer, tp: TopicPartition) -> tuple[int, str]:
+    """Return the group's offset (-1: none) and its metadata. Raises KafkaError."""
+    found: Any = await consumer._coordinator.fetch_committed_offsets([tp])
+    one = found.get(tp)
+    return (-1, "") if one is None or one.offset < 0 else (one.offset, one.metadata or "")
+
+
+async def _watch(consumer: AIOKafkaConsumer, stop: asyncio.Event) -> None:
+    """Until it is time to stop. Raises KafkaError when the consumer cannot go on."""
+    coordinator = consumer._coordinator
+    while not stop.is_set():
+        for task in (coordinator._coordination_task, consumer._fetcher._fetch_task):
+            if task.done():
+                raise KafkaError("a task of the consumer has ended")
+        if coordinator._pending_exception is not None:
+            raise KafkaError(repr(coordinator._pending_exception))
+        try:
+            async with asyncio.timeout(_WATCH_S):
+                await stop.wait()
+        except TimeoutError:
+            continue
+
+
+async def _close(consumer: AIOKafkaConsumer) -> None:
+    """Leave the group if Kafka answers in time, and drop the connections in any case."""
+    try:
+        async with asyncio.timeout(_STOP_S):
+            await consumer.stop()
+    except (KafkaError, OSError, TimeoutError) as error:
+        log.warning("a consumer is dropped without leaving its group: %r", error)
+    finally:
+        consumer._closed = True
+        for task in _tasks(consumer):
+            await end_task(task)
+        await drop_client(consumer._client)
+
+
+def _tasks(consumer: AIOKafkaConsumer) -> list[asyncio.Task[None]]:
+    coordinator, fetcher = consumer._coordinator, consumer._fetcher
+    tasks = [getattr(fetcher, "_fetch_task", None)]
+    names = ("_coordination_task", "_heartbeat_task", "_commit_refresh_task")
+    tasks += [getattr(coordinator, name, None) for name in names]
+    return [task for task in tasks if task is not None and not task.done()]

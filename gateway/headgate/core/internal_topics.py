@@ -1,0 +1,106 @@
+"""The internal topics that `headgate init` creates or checks, and what they must be like."""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from headgate.core.held import held_topic
+from headgate.core.policy import PolicyTable, TopicPolicy, is_glob
+from headgate.core.topic import TopicState
+
+_RETENTION_MS = 604_800_000
+_HEADERS_BYTES = 16_384  # what a held record carries beyond the one that it becomes
+_LONGEST_NAME = 249  # org.apache.kafka.common.internals.Topic
+
+
+class InternalTopic(NamedTuple):
+    """A topic that must exist. configs: Kafka's names."""
+
+    name: str
+    cluster: str
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, str]
+
+
+class Unplanned(NamedTuple):
+    """A topic for which nothing can be created. why: for the operator."""
+
+    topic: str
+    why: str
+
+
+def held_topics(
+    policies: PolicyTable, states: Mapping[str, TopicState]
+) -> tuple[list[InternalTopic], list[Unplanned]]:
+    """The held topic of each coalescing topic: of those named, and of those that globs match.
+
+    states: the topics that exist, by name, each of its policy's cluster.
+    """
+    names = {one.pattern for one in policies.policies if one.coalesces and not is_glob(one.pattern)}
+    planned, unplanned = [], []
+    for name in sorted(names | states.keys()):
+        policy = policies.match(name)
+        if policy is None or not policy.coalesces:
+            continue
+        if name not in states:
+            why = f"cluster {policy.cluster} has no topic {name!r}: create it first"
+            unplanned.append(Unplanned(name, why))
+        elif len(held_topic(name)) > _LONGEST_NAME:
+            why = (
+                f"its name is too long: {held_topic(name)!r} has more than {_LONGEST_NAME} letters"
+            )
+            unplanned.append(Unplanned(name, why))
+        else:
+            planned.append(_held_topic(policy, states[name]))
+    return planned, unplanned
+
+
+def _held_topic(policy: TopicPolicy, topic: TopicState) -> InternalTopic:
+    configs = {
+        "cleanup.policy": "delete",
+        "compression.type": "zstd",
+        "retention.ms": str(_retention_ms(policy)),
+        "retention.bytes": "-1",
+        "message.timestamp.type": "CreateTime",
+        "max.message.bytes": str(topic.max_message_bytes + _HEADERS_BYTES),
+        "min.insync.replicas": str(topic.min_insync_replicas),
+        "unclean.leader.election.enable": "false",
+    }
+    return InternalTopic(
+        held_topic(topic.name),
+        policy.cluster,
+        policy.coalesce_partitions,
+        topic.replication_factor,
+        configs,
+    )
+
+
+def _retention_ms(policy: TopicPolicy) -> int:
+    """Rule 14: longer than the longest standstill and burst together; half of it is refused."""
+    return max(_RETENTION_MS, 4 * policy.coalesce_burst_max_ms)
+
+
+def faults(wanted: InternalTopic, found: TopicState, topic_limit_bytes: int) -> list[str]:
+    """What is wrong with an internal topic that exists, each with its fix.
+
+    Its number of partitions may be any: it is what keeps a key's events in order, so it stays.
+    """
+    wrong = []
+    if found.cleanup_policy != "delete":
+        wrong.append(f"cleanup.policy is {found.cleanup_policy}: set it to delete")
+    if found.timestamp_type != "CreateTime":
+        wrong.append("message.timestamp.type is LogAppendTime: set it to CreateTime")
+    least_ms = int(wanted.configs["retention.ms"]) // 2
+    if 0 <= found.retention_ms < least_ms:
+        wrong.append(f"retention.ms is {found.retention_ms}: set it to {least_ms} or more")
+    if found.max_message_bytes < topic_limit_bytes:
+        least = wanted.configs["max.message.bytes"]
+        wrong.append(f"max.message.bytes is {found.max_message_bytes}: set it to {least}")
+    if found.unclean_leader_election:
+        wrong.append("unclean.leader.election.enable is true: set it to false")
+    return wrong
+
+
+def on_cluster(topics: Iterable[InternalTopic], cluster: str) -> list[InternalTopic]:
+    """Those of one cluster."""
+    return [topic for topic in topics if topic.cluster == cluster]

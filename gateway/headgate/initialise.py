@@ -1,0 +1,89 @@
+"""What `headgate init` does: creates the internal topics that are missing, checks the others."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from headgate.backends.topic_creator import create_topics
+from headgate.backends.topic_reader import READ_ERRORS, TopicReader
+from headgate.cluster_options import cluster_options
+from headgate.config import Settings
+from headgate.core.held import topic_of
+from headgate.core.internal_topics import InternalTopic, faults, held_topics, on_cluster
+from headgate.core.policy import PolicyTable
+from headgate.core.topic import TopicState
+
+_ANSWER_S = 30.0
+
+
+class Line(NamedTuple):
+    """One line of the report. word: created, missing, ok or error."""
+
+    word: str
+    subject: str
+    text: str
+
+    @property
+    def is_bad(self) -> bool:
+        return self.word in ("error", "missing")
+
+
+async def initialise(settings: Settings, *, may_create: bool) -> list[Line]:
+    """Create (if allowed) and check all internal topics of all ingest clusters."""
+    policies, lines = PolicyTable(settings.topics), list[Line]()
+    for name, cluster in settings.clusters.items():
+        if cluster.tier != "ingest":
+            continue
+        try:
+            async with asyncio.timeout(_ANSWER_S):
+                lines += await _one_cluster(settings, name, policies, may_create)
+        except READ_ERRORS as error:
+            lines.append(Line("error", name, f"the cluster does not do it: {error!r}"))
+    return lines
+
+
+async def _one_cluster(
+    settings: Settings, cluster: str, policies: PolicyTable, may_create: bool
+) -> list[Line]:
+    options = cluster_options(settings.clusters[cluster])
+    reader = TopicReader(cluster, options)
+
+    def is_ours(name: str) -> bool:
+        policy = policies.match(topic_of(name) or name)
+        return policy is not None and policy.cluster == cluster
+
+    try:
+        states = await reader.read(is_ours, {})
+        topics = {name: one for name, one in states.items() if topic_of(name) is None}
+        planned, unplanned = held_topics(policies, topics)
+        mine = on_cluster(planned, cluster)
+        missing = [one for one in mine if one.name not in states]
+        if may_create:
+            await create_topics(options, missing)
+    finally:
+        await reader.close()
+    lines = [
+        Line("error", one.topic, one.why)
+        for one in unplanned
+        if (policy := policies.match(one.topic)) is not None and policy.cluster == cluster
+    ]
+    lines += [_missing(one, may_create) for one in missing]
+    lines += [_existing(one, states) for one in mine if one.name in states]
+    return lines
+
+
+def _missing(topic: InternalTopic, may_create: bool) -> Line:
+    settings = ", ".join(f"{name}={value}" for name, value in topic.configs.items())
+    text = f"{topic.partitions} partitions, replication factor {topic.replication_factor}, "
+    return Line("created" if may_create else "missing", topic.name, text + settings)
+
+
+def _existing(topic: InternalTopic, states: Mapping[str, TopicState]) -> Line:
+    found, limit = states[topic.name], states[topic_of(topic.name) or ""].max_message_bytes
+    wrong = faults(topic, found, limit)
+    if wrong:
+        return Line("error", topic.name, "; ".join(wrong))
+    text = f"{found.partitions} partitions, as they are"
+    if found.partitions != topic.partitions:
+        text += f" (coalesce_partitions = {topic.partitions} is for new topics: they never change)"
+    return Line("ok", topic.name, text)

@@ -1,0 +1,144 @@
+"""A coalescer on real Kafka and Redis without a gateway: held records are written directly."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from confluent_kafka import Producer
+
+import kafka_log
+from headgate.backends.topics import KafkaTopics
+from headgate.cluster_options import cluster_options
+from headgate.coalescing import Coalescing
+from headgate.config.settings import (
+    ClusterSettings,
+    CoalescerSettings,
+    RedisSettings,
+    Settings,
+)
+from headgate.core.held import burst_end_headers, held_topic, topic_of
+from headgate.core.keys import partition_for
+from headgate.core.policy import PolicyTable, TopicPolicy
+from headgate.core.record import BURST, EVENT_ID, FORCED, PRODUCER, RECEIVED_AT
+from stack import RunningBroker
+
+QUARANTINE_MS = 1
+
+
+class Counts:
+    """Counts as the meter does."""
+
+    def __init__(self) -> None:
+        self.outcomes: Counter[str] = Counter()
+        self.lives: Counter[str] = Counter()
+        self.bypasses: Counter[str] = Counter()
+
+    def coalesced(self, producer: str, topic: str, outcome: str, events: int, size: int) -> None:
+        self.outcomes[str(outcome)] += events
+
+    def life_ended(self, topic: str, reason: str) -> None:
+        self.lives[reason] += 1
+
+    def bypassed(self, reason: str, count: int) -> None:
+        self.bypasses[reason] += count
+
+
+class HeldWorld:
+    """One coalescing topic, its held topic, and whoever writes to it."""
+
+    def __init__(
+        self, kafka: RunningBroker, redis_url: str | None, topic: str, **options: object
+    ) -> None:
+        self.kafka, self.topic = kafka, topic
+        given = {"coalesce_quiet_ms": 300, "coalesce_max_delay_ms": 3000, "suppress": "raw"}
+        policy = TopicPolicy(
+            **{"pattern": topic, "cluster": "main", "kind": "state", **given, **options}
+        )
+        self.settings = Settings(
+            clusters={"main": ClusterSettings((kafka.bootstrap,), metadata_refresh_ms=500)},
+            redis=RedisSettings(
+                url=redis_url, namespace=topic, quarantine_ms=QUARANTINE_MS, timeout_ms=500
+            ),
+            coalescer=CoalescerSettings(session_timeout_ms=6000),
+            topics=(policy,),
+        )
+        self.partitions = 2
+        kafka.create_topic(topic, 3)
+        kafka.create_topic(held_topic(topic), self.partitions)
+        self._producer = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 0})
+        self._count = 0
+
+    def write(
+        self, key: str, value: str | None, *, force: bool = False, burst: str | None = None
+    ) -> str:
+        """Hold an event as a gateway does; returns its id."""
+        self._count += 1
+        event_id = f"event-{self._count}"
+        headers: list[tuple[str, bytes]] = [
+            ("content-type", b"application/json"),
+            (EVENT_ID, event_id.encode()),
+            (PRODUCER, b"tests"),
+            (RECEIVED_AT, b"%d" % (time.time_ns() // 1_000_000)),
+        ]
+        if burst is not None:
+            headers.append((BURST, burst.encode()))
+        if force:
+            headers.append((FORCED, b"1"))
+        self._put(key.encode(), None if value is None else value.encode(), headers)
+        return event_id
+
+    def end_burst(self, burst: str) -> None:
+        """A control record in every partition."""
+        for partition in range(self.partitions):
+            self._producer.produce(
+                held_topic(self.topic),
+                value=b"",
+                partition=partition,
+                headers=burst_end_headers(burst.encode()),
+            )
+        self._producer.flush(10)
+
+    def _put(self, key: bytes, value: bytes | None, headers: list[tuple[str, bytes]]) -> None:
+        self._producer.produce(
+            held_topic(self.topic),
+            key=key,
+            value=value,
+            partition=partition_for(key, self.partitions),
+            headers=headers,
+        )
+        self._producer.flush(10)
+
+    def log(self) -> list[kafka_log.LogRecord]:
+        """What the topic has, read_committed."""
+        return kafka_log.read_log(self.kafka.bootstrap, self.topic)
+
+    def values(self, key: str) -> list[str | None]:
+        """The key's contents in the topic, oldest first."""
+        return [
+            None if one.value is None else one.value.decode()
+            for one in self.log()
+            if one.key == key.encode()
+        ]
+
+    @asynccontextmanager
+    async def coalescing(self, counts: Counts | None = None) -> AsyncIterator[Coalescing]:
+        """A process' coalescer, from its start to its orderly end."""
+        clusters = {name: cluster_options(one) for name, one in self.settings.clusters.items()}
+        topics = KafkaTopics(clusters, 500)
+        table = PolicyTable(self.settings.topics)
+        coalescing = Coalescing(self.settings, clusters, topics, counts or Counts())
+
+        def wanted(name: str) -> str | None:
+            policy = table.match(topic_of(name) or name)
+            return None if policy is None else policy.cluster
+
+        await topics.start(wanted)
+        await coalescing.start()
+        try:
+            yield coalescing
+        finally:
+            await coalescing.close()
+            await topics.close()

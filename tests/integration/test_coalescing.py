@@ -1,0 +1,52 @@
+"""Coalescing from end to end: gateway, held topic, coalescer, topic."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import kafka_log
+from coalescing_gateway import Client, config_text, last_values, run_init
+from stack import Gateway, RunningBroker, RunningRedis, eventually
+
+
+@pytest.fixture
+def gateway(
+    kafka: RunningBroker,
+    redis_server: RunningRedis,
+    start_gateway: Callable[..., Gateway],
+    topic_name: str,
+    tmp_path: Path,
+) -> Gateway:
+    kafka.create_topic(topic_name, 3)
+    text = config_text(kafka, redis_server.url, topic_name)
+    config = tmp_path / "init.toml"
+    config.write_text(text)
+    done = run_init(config)
+    assert done.returncode == 0, done
+    return start_gateway(text)
+
+
+@pytest.fixture
+def client(gateway: Gateway, topic_name: str) -> Iterator[Client]:
+    client = Client([gateway], topic_name)
+    yield client
+    client.close()
+
+
+async def test_a_sequential_client_is_answered_held_and_its_last_state_is_published(
+    kafka: RunningBroker, gateway: Gateway, client: Client, topic_name: str
+) -> None:
+    for number in range(60):
+        status, answer = client.post({"id": "d1", "n": number})
+        assert status == 202, answer
+        assert answer["outcome"] == "held"
+        assert set(answer) == {"outcome", "topic", "key", "event_id"}
+    client.post({"id": "d2", "n": 0})
+    expected = {key: texts[-1] for key, texts in client.held.items()}
+    await eventually(lambda: last_values(kafka, topic_name) == expected, 30, 0.3)
+    log = kafka_log.read_log(kafka.bootstrap, topic_name)
+    assert len(log) <= 4, [json.loads(one.value or b"") for one in log]

@@ -1,0 +1,371 @@
+"""Random histories of owners on `coalescer_sim`; and what each rule of 9-coalescer-model is for.
+
+Every rule is switched off once: the same histories must then show a violation, so that they can.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from coalescer_sim import OPEN, Process, World
+from headgate.coalescer.base import HeldPartition, LogError
+from headgate.coalescer.life import Life, Unsettled
+from headgate.core.coalesce import Windows
+from headgate.core.held import Held, Mark
+from headgate.core.route import Route
+from headgate.core.window import Window
+
+HISTORIES, STEPS = 400, 160
+FAULTS = ("crash", "zombie", "timeout", "lose_request", "lose_answer", "lose_by_fence", "flush",
+          "expire", "cut")  # fmt: skip
+
+
+class History:
+    """One random history; `trace` tells it."""
+
+    def __init__(
+        self,
+        seed: int,
+        faults: Sequence[str],
+        life: type[Life] = Life,
+        *,
+        forgets_blind: bool = False,
+        **world: bool,
+    ) -> None:
+        self.random = random.Random(seed)
+        self.world = World(**world)
+        self.life = life
+        self.faults = faults
+        self.forgets_blind = forgets_blind
+        self.processes: list[Process] = []
+        self.trace: list[str] = []
+        self.left = self.random.randint(2, 5)
+        self.budget = self.random.randint(1, 3)
+        self.contents = ["A"]
+        self._warm()
+        self._assign()
+
+    def run(self) -> list[str]:
+        """Return what broke."""
+        for _ in range(STEPS):
+            self._step()
+            if self.world.violations:
+                break
+        else:
+            self._quiesce()
+        for process in self.processes:
+            process.die()
+        return self.world.violations
+
+    def _warm(self) -> None:
+        """O ends in A, and Redis knows it."""
+        process = self._process()
+        self.world.hold("a", "A")
+        for _ in range(60):
+            process.resume()
+            self.world.now += 20
+            self.world.write_markers()
+        assert [one.content for one in self.world.visible()] == [b"A"], self.world.visible()
+        process.die()
+
+    def _process(self) -> Process:
+        kind = type("Sim", (Process,), {"life_type": self.life})
+        process: Process = kind(self.world, len(self.processes))
+        process.forgets_blind = self.forgets_blind
+        return process
+
+    def _assign(self) -> None:
+        self.processes.append(self._process())
+        self.trace.append(f"assigned to P{len(self.processes) - 1}")
+
+    def _step(self) -> None:
+        chance = self.random.random()
+        if chance < 0.06 and self.left:
+            self._hold()
+        elif chance < 0.09 and self.budget and self.faults:
+            self._fault()
+        elif chance < 0.16:
+            self.world.write_markers()
+        elif chance < 0.25:
+            self.world.now += self.random.choice((5, 20, 50))
+        elif chance < 0.27:
+            self._learn()
+        elif chance < 0.28 and self.world.wire:
+            self._arrive()
+        else:
+            self._resume(self.random.choice(self.processes))
+
+    def _resume(self, process: Process) -> None:
+        if not process.is_dead:
+            process.resume()
+            log = "".join((one.content or b"-").decode() for one in self.world.visible())
+            self.trace.append(f"P{process.number} {process.label}: O={log}")
+
+    def _hold(self) -> None:
+        self.left -= 1
+        key = self.random.choice("aaab")
+        content = self.random.choice(("A", "B", "A", "C", None))
+        force = self.random.random() < 0.15
+        self.world.hold(key, content, force=force)
+        self.trace.append(f"held {key}={content}{'!' if force else ''}")
+
+    def _learn(self) -> None:
+        """A zombie hears from the group."""
+        for process in self.processes[:-1]:
+            process.knows = False
+
+    def _arrive(self) -> None:
+        transaction = self.world.wire.pop()
+        if self.world.may_write(transaction.epoch):
+            self.world.decide(transaction)
+
+    # ---- faults
+
+    def _fault(self) -> None:
+        self.budget -= 1
+        name = self.random.choice(list(self.faults))
+        self.trace.append(name.upper())
+        fault: Callable[[Process], None] = getattr(self, f"_{name}")
+        fault(self.processes[-1])
+
+    def _crash(self, owner: Process) -> None:
+        owner.die()
+        self._assign()
+
+    def _zombie(self, owner: Process) -> None:
+        self._assign()
+
+    def _timeout(self, owner: Process) -> None:
+        for one in self.world.transactions:
+            if one.state == OPEN:
+                self.world.abort(one)
+                self.world.epoch += 1
+
+    def _lose_request(self, owner: Process) -> None:
+        owner.lose = "request"
+
+    def _lose_answer(self, owner: Process) -> None:
+        owner.lose = "answer"
+
+    def _lose_by_fence(self, owner: Process) -> None:
+        owner.lose = "fenced"
+
+    def _flush(self, owner: Process) -> None:
+        self.world.cells.clear()
+
+    def _expire(self, owner: Process) -> None:
+        for cell in self.world.cells.values():
+            cell.tokens = dict.fromkeys(cell.tokens, True)
+
+    def _cut(self, owner: Process) -> None:
+        if self.world.redis_up:
+            self.world.redis_up = False
+            return
+        self._heal()
+
+    def _heal(self) -> None:
+        self.world.redis_up = True
+        for process in self.processes:
+            if not process.is_dead:
+                process.tell_redis()
+
+    def _quiesce(self) -> None:
+        """No more faults: what is to be done gets done."""
+        self._heal()
+        self._learn()
+        self.world.wire.clear()
+        for one in self.world.transactions:
+            if one.state == OPEN and one.epoch != self.world.epoch:
+                self.world.abort(one)
+        for _ in range(300):
+            self.world.now += 20
+            self.world.write_markers()
+            for process in self.processes:
+                self._resume(process)
+            if self.world.violations:
+                return
+        self.world.check_end()
+
+
+def violations(
+    faults: Sequence[str], life: type[Life] = Life, count: int = HISTORIES, **world: bool
+) -> set[str]:
+    """The numbers of what broke in any of so many histories."""
+    broken = set()
+    for seed in range(count):
+        found = History(seed, faults, life, **world).run()
+        broken |= {text[0] for text in found}
+    return broken
+
+
+@pytest.mark.parametrize("faults", [(), *((one,) for one in FAULTS), FAULTS], ids=str)
+def test_the_rules_hold(faults: tuple[str, ...]) -> None:
+    for seed in range(HISTORIES):
+        history = History(seed, faults)
+        assert history.run() == [], f"seed {seed}\n" + "\n".join(history.trace)
+
+
+# ---- one rule out at a time
+
+
+class NoMarks(Life):
+    def _marks(self, emitted: Sequence[Window], low_water: int) -> Sequence[Mark]:
+        return ()
+
+
+class CommitsPosition(Life):
+    async def _begin(self) -> Windows:
+        windows = await super()._begin()
+        windows.low_water = lambda: windows.position  # type: ignore[method-assign]
+        return windows
+
+
+class EmitsWhileCatchingUp(Life):
+    async def _begin(self) -> Windows:
+        windows = await super()._begin()
+        windows._target = 0
+        return windows
+
+
+class ReadsFirst:
+    """The partition with its start in another order: what InitProducerId comes behind."""
+
+    def __init__(self, partition: HeldPartition, first: str) -> None:
+        self._partition, self._first = partition, first
+        self._known: object = None
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._partition, name)
+
+    async def fence(self) -> None:
+        self._known = await getattr(self._partition, self._first)()
+        await self._partition.fence()
+
+    async def committed(self) -> object:
+        return self._known if self._first == "committed" else await self._partition.committed()
+
+    async def end(self) -> object:
+        return self._known if self._first == "end" else await self._partition.end()
+
+
+class ReadsOffsetBeforeFencing(Life):
+    first = "committed"
+
+    async def _begin(self) -> Windows:
+        partition = self._log
+        self._log = ReadsFirst(partition, self.first)  # type: ignore[assignment]
+        windows = await super()._begin()
+        self._log = partition
+        return windows
+
+
+class ReadsEndBeforeFencing(ReadsOffsetBeforeFencing):
+    first = "end"
+
+
+class SettlesBeforeCommit(Life):
+    async def _write(self, route: Route, settlements: Unsettled, low_water: int) -> None:
+        await super()._write(route, settlements, low_water)
+        settlements.is_committed = True
+        settlements.settle()
+        settlements.is_committed = False
+
+
+class TakesUnknownAsCommitted(Life):
+    async def _commit(self, offset: int, settlements: Unsettled) -> None:
+        try:
+            await super()._commit(offset, settlements)
+        except LogError as error:
+            if error.is_refusal or error.label == "fenced":
+                raise
+            settlements.is_committed = True
+            self._committed = offset
+
+
+class TakesUnknownAsRefused(Life):
+    async def _commit(self, offset: int, settlements: Unsettled) -> None:
+        try:
+            await super()._commit(offset, settlements)
+        except LogError:
+            settlements._is_refused = True
+            raise
+
+
+class NeverCommitsAlone(Life):
+    def _has_to_tell(self, windows: Windows) -> bool:
+        return False
+
+
+class ForcedIsNotSticky(Life):
+    async def _begin(self) -> Windows:
+        windows = await super()._begin()
+        take = windows._take
+
+        def forgetful(held: Held, now_ms: int) -> None:
+            take(held, now_ms)
+            window = windows._windows[held.key]
+            window.is_forced = held.forced
+            window.is_due = False
+
+        windows._take = forgetful  # type: ignore[method-assign]
+        return windows
+
+
+class EmitsTheFirst(Life):
+    """The leading edge taken literally: the first event of the window, not its newest."""
+
+    async def _begin(self) -> Windows:
+        windows = await super()._begin()
+        take = windows._take
+
+        def first_wins(held: Held, now_ms: int) -> None:
+            known = windows._windows.get(held.key)
+            first = known.last if known is not None else held
+            take(held, now_ms)
+            windows._windows[held.key].last = first
+
+        windows._take = first_wins  # type: ignore[method-assign]
+        return windows
+
+
+RULES_OUT = [
+    ("6: no done marks", NoMarks, {}, ("crash",), "24"),
+    ("4, 6: emits while catching up", EmitsWhileCatchingUp, {}, ("crash", "zombie"), "24"),
+    ("4: emits the first event of a window", EmitsTheFirst, {}, ("crash",), "124"),
+    ("2: end before InitProducerId", ReadsEndBeforeFencing, {}, ("zombie",), "24"),
+    ("2: offset before InitProducerId", ReadsOffsetBeforeFencing, {}, ("crash", "zombie"), "234"),
+    ("1: nobody is fenced", Life, {"is_fenced": False}, ("zombie",), "1245"),
+    ("5: emits, then commits the offset", Life, {"is_atomic": False}, ("crash",), "24"),
+    ("5: commits the position", CommitsPosition, {}, ("crash",), "1"),
+    ("8: settles before the commit", SettlesBeforeCommit, {}, ("crash", "timeout"), "15"),
+    ("9: unknown is committed", TakesUnknownAsCommitted, {}, ("lose_request",), "15"),
+    ("9: unknown is refused", TakesUnknownAsRefused, {}, ("lose_answer", "lose_by_fence"), "5"),
+    ("11: forced is not sticky", ForcedIsNotSticky, {}, (), "6"),
+    ("7: no offset alone", NeverCommitsAlone, {}, ("crash",), "3"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("life", "world", "faults", "numbers"), [row[1:] for row in RULES_OUT],
+    ids=[row[0] for row in RULES_OUT],
+)  # fmt: skip
+def test_without_the_rule_something_breaks(
+    life: type[Life], world: dict[str, bool], faults: tuple[str, ...], numbers: str
+) -> None:
+    for seed in range(20 * HISTORIES):
+        found = {text[0] for text in History(seed, faults, life, **world).run()}
+        if found & set(numbers):
+            return
+    pytest.fail("no history showed what the rule is for")
+
+
+def test_without_the_blind_flag_something_breaks() -> None:
+    """Rule 12: published past Redis, and the owner dies before it could tell."""
+    for seed in range(20 * HISTORIES):
+        history = History(seed, ("cut", "crash"), forgets_blind=True)
+        if any(text[0] == "5" for text in history.run()):
+            return
+    pytest.fail("no history showed what the rule is for")
