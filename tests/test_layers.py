@@ -39,6 +39,7 @@ ALLOWED = {
     "routes": {"core", "backends.base"},
     "recall": {"core", "ticket"},
     "endings": {"core", "backends.base", "examining", "ticket"},
+    "bursts": {"core", "backends.base", "routes"},
     "ingest": {"core", "backends.base", "routes", "ticket", "endings", "recall"},
     "deadlines": {"ticket"},
     "quotas": {"core", "config.settings"},
@@ -49,6 +50,7 @@ ALLOWED = {
     "examining": {"core", "aside", "in_order"},
     "edge": {
         "__version__",
+        "bursts",
         "edge",
         "core",
         "config",

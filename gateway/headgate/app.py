@@ -17,6 +17,7 @@ from headgate.backends.lanes import KafkaLanes
 from headgate.backends.lone_batch import LoneBatch
 from headgate.backends.options import LaneLimits
 from headgate.backends.topics import KafkaTopics
+from headgate.bursts import Bursts
 from headgate.cluster_options import cluster_options, lane_limits
 from headgate.coalescing import HeldTopics, cluster_of, suppressor_of
 from headgate.config import Settings
@@ -27,6 +28,7 @@ from headgate.core.policy import PolicyTable
 from headgate.core.topic import TopicState
 from headgate.deadlines import Deadlines
 from headgate.edge.auth import Authenticator
+from headgate.edge.bursts import BurstsFront
 from headgate.edge.confluent.desk import Desk
 from headgate.edge.confluent.looks import Looks
 from headgate.edge.confluent.produce import Produce
@@ -198,6 +200,7 @@ class Worker:
         http = self.settings.http
         plane = DataPlane(
             self._front,
+            BurstsFront(self._front, self._bursts()),
             self._confluent(),
             self.readiness,
             self._request_ids,
@@ -225,6 +228,11 @@ class Worker:
             ssl_context=server_context(http),
         )
         await site.start()
+
+    def _bursts(self) -> Bursts:
+        timeout_s = self.settings.http.request_timeout_ms / 1000
+        known = (self.routes, self.topics, lambda: self.policies)
+        return Bursts(*known, self.lanes, self._quotas, _now_ms, timeout_s)
 
     def _confluent(self) -> Confluent:
         http, desk = self.settings.http, Desk(self._front, self.topics)

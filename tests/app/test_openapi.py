@@ -41,7 +41,7 @@ class AnyPages:
 async def test_the_data_plane_is_what_is_declared() -> None:
     some: Any = AnyPages()
     confluent = Confluent(some, some, some, some)
-    plane = DataPlane(some, confluent, some, some, some, Cors(()))
+    plane = DataPlane(some, some, confluent, some, some, some, Cors(()))
     routed = {(method, one.template) for one in plane.paths for method in one.methods}
     assert routed == declared("data", "both")
 

@@ -94,6 +94,16 @@ def test_a_burst_that_nobody_commits_ends_by_itself() -> None:
     assert due(found, 5000) == [("a", 1)]
 
 
+def test_a_burst_limit_below_the_quiet_time_is_kept() -> None:
+    times = Times(quiet=100_000, max_delay=500_000, burst_max=5000)
+    for first in (None, b"x"):  # the burst's first event opens the window, or finds it open
+        found = Windows(times, Bounds(100, 100_000), 0, 0)
+        found.read([held(0, "a", 0, burst=first), held(1, "a", 0, burst=b"x")], 2, 0)
+        assert found.next_due_ms() == 5000
+        assert not found.take_due(4999, 10, 10_000)
+        assert len(found.take_due(5000, 10, 10_000)) == 1
+
+
 def test_a_key_in_two_bursts_waits_for_both() -> None:
     found = windows(held(0, "a", 0, burst=b"x"), held(1, "a", 1, burst=b"y"), BurstEnd(b"x"))
     assert due(found, 1000) == []

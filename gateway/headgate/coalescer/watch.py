@@ -108,7 +108,7 @@ class HeldWatch:
             starts = await consumer.beginning_offsets(tps)
             ends = await consumer.end_offsets(tps)
             # Without an offset the coalescer begins at the earliest record.
-            reached = {tp: max(committed[tp].offset, starts[tp]) for tp in tps}
+            reached = {tp: max(_offset(committed.get(tp)), starts[tp]) for tp in tps}
             late = {tp for tp in tps if reached[tp] < ends[tp]}
             records = sum(ends[tp] - reached[tp] for tp in late)
             is_old = bool(late) and await self._is_too_old(consumer, state, late, reached)
@@ -129,6 +129,11 @@ class HeldWatch:
         found = await consumer.offsets_for_times(dict.fromkeys(late, since_ms))
         # None: no record is younger than that, so all that is late is older.
         return any(one is None or reached[tp] < one.offset for tp, one in found.items())
+
+
+def _offset(committed: Any) -> int:
+    """aiokafka leaves out partitions for which nothing was ever committed."""
+    return -1 if committed is None else int(committed.offset)
 
 
 async def _drop(consumer: AIOKafkaConsumer | None) -> None:

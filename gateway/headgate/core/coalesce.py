@@ -84,15 +84,17 @@ class Windows:
         if window is None:
             window = self._windows[held.key] = Window(held)
             window.is_due |= self._is_leading(held)
-            self._plan(window)
+            must_plan = True
         else:
             self._bytes -= window.last.size
             window.take(held)
-            if held.forced:
-                self._plan(window)
+            must_plan = held.forced
         self._bytes += held.size
         if held.burst is not None and held.burst not in self._ended_bursts:
+            must_plan |= not window.bursts  # a burst's limit may come before the quiet time's end
             window.hold(held.burst, held.arrived_ms)
+        if must_plan:
+            self._plan(window)
         if self._times.is_leading:
             self._note_recent(held)
 

@@ -12,6 +12,7 @@ from aiohttp import web
 
 from headgate.core.outcome import Failure, Reason
 from headgate.core.reply import JSON, Reply
+from headgate.edge.bursts import BurstsFront
 from headgate.edge.confluent.desk import Desk
 from headgate.edge.confluent.looks import Looks
 from headgate.edge.confluent.produce import Produce
@@ -64,6 +65,7 @@ class DataPlane:
     def __init__(
         self,
         events: EventsFront,
+        bursts: BurstsFront,
         confluent: Confluent,
         readiness: Callable[[], Readiness],
         request_ids: Callable[[], str],
@@ -80,6 +82,7 @@ class DataPlane:
         produce, looks = confluent.produce.post, confluent.looks
         self.paths: Sequence[Path] = (
             path("/v1/topics/{topic}/events", POST=events.post),
+            path("/v1/bursts/{id}/commit", POST=bursts.commit),
             path("/topics", GET=looks.topics),
             path("/topics/{topic}", GET=looks.topic, POST=produce),
             path("/topics/{topic}/partitions", GET=looks.partitions),

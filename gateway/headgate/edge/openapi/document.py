@@ -10,7 +10,7 @@ from headgate.config.settings import HttpSettings
 from headgate.edge.openapi.compatible import COMPATIBLE
 from headgate.edge.openapi.compatible_schemas import COMPATIBLE_SCHEMAS
 from headgate.edge.openapi.management import MANAGEMENT
-from headgate.edge.openapi.native import PAGES, events_operation
+from headgate.edge.openapi.native import COMMIT_BURST, PAGES, events_operation
 from headgate.edge.openapi.operation import Json, Operation
 from headgate.edge.openapi.schemas import SCHEMAS
 
@@ -49,7 +49,7 @@ _SECURITY: Json = {
 def operations(http: HttpSettings) -> Sequence[Operation]:
     """Every operation of both ports. HEAD goes with each GET and is not listed."""
     events = events_operation(http.batch_max_events, http.body_max_bytes)
-    return (events, *COMPATIBLE, *PAGES, *MANAGEMENT)
+    return (events, COMMIT_BURST, *COMPATIBLE, *PAGES, *MANAGEMENT)
 
 
 @lru_cache(maxsize=2)

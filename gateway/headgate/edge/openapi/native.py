@@ -14,12 +14,15 @@ from headgate.edge.openapi.operation import (
     header,
     path,
     problems,
+    query,
     ref,
 )
 
 _PAGES = (Reason.NOT_FOUND, Reason.REQUEST_TIMEOUT)
 _FLAG = {"type": "string", "enum": ["true", "false"]}
 _ANY = {"description": "Any JSON."}
+_PRODUCER_NAME: Json = {"type": "string", "minLength": 1, "maxLength": 100}
+_COMMITTED = {"outcome": "committed", "burst": "import-17", "topics": ["deals"]}
 _HTML: Json = {"type": "string", "description": "A page for people."}
 _EVENT_EXAMPLE = {"order_id": 17, "total": 35.5}
 _CLOUDEVENT = {
@@ -67,9 +70,14 @@ _HEADERS = (
     header("Headgate-Force", "`true` = publish even if unchanged.", _FLAG),
     header("Headgate-Batch", "`false` = an array is one event.", _FLAG),
     header(
+        "Headgate-Burst",
+        "The burst that the events belong to: on topics that coalesce their keys wait for its end.",
+        {"type": "string", "minLength": 1, "maxLength": 128},
+    ),
+    header(
         "Headgate-Producer",
         "Who you are, where authentication is off.",
-        {"type": "string", "minLength": 1, "maxLength": 100},
+        _PRODUCER_NAME,
     ),
     header(
         "Prefer",
@@ -157,6 +165,42 @@ def _failures() -> dict[str, Json]:
     return {
         status: failed_answer(status, reasons, content) for status, reasons in sorted(found.items())
     }
+
+
+COMMIT_BURST = Operation(
+    "POST",
+    "/v1/bursts/{id}/commit",
+    "data",
+    "Events",
+    "End a burst: what it has left of each key is published",
+    {
+        "200": {
+            **answer("Ended in these topics", "application/json", ref("Burst"), _COMMITTED),
+            "headers": {"X-Request-Id": REQUEST_ID_HEADER},
+        },
+        **problems(
+            *ALWAYS,
+            Reason.UNAUTHENTICATED,
+            Reason.FORBIDDEN,
+            Reason.UNKNOWN_TOPIC,
+            Reason.REQUEST_TIMEOUT,
+            Reason.QUOTA_EXCEEDED,
+            Reason.BROKER_REFUSED,
+            Reason.OVERLOADED,
+            Reason.DRAINING,
+            Reason.KAFKA_UNAVAILABLE,
+            Reason.UNKNOWN,
+        ),
+    },
+    "Commit it once its events are answered. The end of a burst is written to every topic that "
+    "coalesces and that you may post to, unless `topic` names some. Whatever the answer was, it "
+    "may be committed again.",
+    (
+        path("id", "As sent in `Headgate-Burst`: ASCII.", {"type": "string", "maxLength": 128}),
+        query("topic", "Only there; may come several times.", {"type": "string"}),
+        header("Headgate-Producer", "Who you are, where authentication is off.", _PRODUCER_NAME),
+    ),
+)
 
 
 def _page(target: str, summary: str, content_type: str, schema: Json, port: str) -> Operation:

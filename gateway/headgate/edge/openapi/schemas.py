@@ -93,6 +93,12 @@ SCHEMAS: dict[str, Json] = {
             },
         },
     ),
+    "Burst": _object(
+        ["outcome", "burst", "topics"],
+        outcome={"const": "committed"},
+        burst=_TEXT,
+        topics={"type": "array", "items": _TEXT},
+    ),
     "Envelope": {
         **_object(["events"], events={"type": "array", "items": _EVENT}),
         "additionalProperties": False,

@@ -1,0 +1,54 @@
+"""POST /v1/bursts/{id}/commit: publish what a burst has left of each of its keys."""
+
+import asyncio
+from collections.abc import Mapping
+
+import orjson
+from aiohttp import web
+
+from headgate.bursts import Bursts
+from headgate.core.event import Refused
+from headgate.core.outcome import Failure
+from headgate.core.reply import JSON, Reply, problem
+from headgate.core.request import read_burst
+from headgate.edge.answer import answered
+from headgate.edge.auth import Identity
+from headgate.edge.events import EventsFront
+from headgate.endings import DRAINING
+
+ROUTE = "/v1/bursts/{id}/commit"
+
+
+class BurstsFront:
+    """Asks who it is as posting events does."""
+
+    def __init__(self, events: EventsFront, bursts: Bursts) -> None:
+        self._events = events
+        self._bursts = bursts
+        self._loop = asyncio.get_running_loop()
+
+    async def commit(self, request: web.BaseRequest, burst: str) -> web.StreamResponse:
+        """Answer once Kafka has acknowledged the burst's end. ?topic=: only there."""
+        arrived = self._loop.time()
+        headers = {name.lower(): value for name, value in request.raw_headers}
+        request_id = self._events.request_id(headers)
+        try:
+            caller = self._caller(headers, request.remote)
+            named = request.query.getall("topic", [])
+            marker = read_burst(burst.encode("utf-8", "surrogateescape"))
+            assert marker is not None
+            topics = await self._bursts.commit(marker, caller.name, caller.may_post, named)
+            page = {"outcome": "committed", "burst": burst, "topics": topics}
+            reply = Reply(200, JSON, (), orjson.dumps(page))
+        except Refused as refused:
+            reply = problem(refused.failure, request_id)
+        self._events.requests.request(ROUTE, reply.status, self._loop.time() - arrived)
+        return answered(request, reply, request_id)
+
+    def _caller(self, headers: Mapping[bytes, bytes], remote: str | None) -> Identity:
+        if self._events.ingest.is_draining:
+            raise Refused(DRAINING)
+        found = self._events.callers.identify(headers, remote)
+        if isinstance(found, Failure):
+            raise Refused(found)
+        return found
