@@ -27,6 +27,7 @@ setup: ## install everything into .venv and .cache
 	@$(PYTHON) gateway/headgate/devstack/java.py
 	@test -e $(STAMP) || $(MAKE) --no-print-directory $(STAMP)
 	@$(BIN)/python -m headgate.devstack
+	@$(BIN)/python -m headgate_spark.connector
 
 $(STAMP):
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv \

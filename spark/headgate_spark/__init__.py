@@ -1,0 +1,1 @@
+"""Headgate's Spark jobs. Of the gateway they import `headgate.core` alone."""

@@ -1,0 +1,187 @@
+"""Measures, what-if, diagnosis and advice, on data whose truth is known; no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import skew_world
+from headgate_spark.audit.advice import fetch_advice, recommend
+from headgate_spark.audit.diagnosis import diagnose, earlier_partitions
+from headgate_spark.audit.figures import Sizes
+from headgate_spark.audit.hashing import hashes_of
+from headgate_spark.audit.measures import (
+    balance,
+    floor_of,
+    gini,
+    lorenz,
+    max_over_mean,
+    max_useful_partitions,
+)
+from headgate_spark.audit.what_if import candidates, pinned, predict, salted, what_if
+
+
+def test_measures_of_a_load_that_can_be_done_by_hand() -> None:
+    found = balance(np.array([1.0, 2.0, 3.0, 6.0]), p_max=0.25)
+    assert found.max_over_mean == 2.0
+    assert found.cv == pytest.approx(np.sqrt(14 / 4) / 3)
+    # by its definition: mean absolute difference over twice the mean
+    load = np.array([1, 2, 3, 6])
+    differences = np.abs(load[:, None] - load[None, :]).mean()
+    assert found.gini == pytest.approx(differences / (2 * load.mean()))
+    assert found.effective_partitions == pytest.approx(144 / 50)
+
+
+def test_measures_of_even_and_of_no_load() -> None:
+    even, empty = np.full(5, 7.0), np.zeros(5)
+    assert (max_over_mean(even), gini(even)) == (1.0, pytest.approx(0.0))
+    assert balance(empty, 0.0) == (1.0, 0.0, 0.0, 0.0, 0.0)
+    assert lorenz(even).tolist() == pytest.approx([0, 0.2, 0.4, 0.6, 0.8, 1])
+    assert lorenz(np.array([1.0, 3.0])).tolist() == [0, 0.25, 1]
+
+
+def test_the_floor_of_max_over_mean() -> None:
+    assert floor_of(12, 0.25) == 3.0
+    assert floor_of(2, 0.25) == 1.0
+    assert max_useful_partitions(0.25) == 4
+    assert max_useful_partitions(1 / 3) == 3
+    assert max_useful_partitions(0.0) is None
+
+
+def test_no_placement_of_whole_keys_gets_below_the_floor() -> None:
+    figures = skew_world.figures_of(skew_world.zipf(5000))
+    for one in figures.predictions:
+        assert max_over_mean(one.records) >= floor_of(one.partitions, figures.top_record_share)
+
+
+def test_predictions_equal_a_plain_count() -> None:
+    dataset = skew_world.zipf(3000)
+    expected = skew_world.figures_of(dataset).predictions
+    keys, inverse = np.unique(np.array(dataset.keys), return_inverse=True)
+    records = np.bincount(inverse)
+    sizes = np.bincount(inverse, weights=dataset.sizes).astype(np.int64)
+    counts = [one.partitions for one in expected]
+    found = predict(hashes_of(keys.tolist()), records, sizes, counts, 12)
+    for one, other in zip(found, expected, strict=True):
+        assert one.records.tolist() == other.records.tolist()
+        assert one.bytes.tolist() == other.bytes.tolist()
+        assert (one.partitions, one.moved_keys) == (other.partitions, other.moved_keys)
+
+
+def test_candidates_hold_the_neighbours_and_what_was_asked_for() -> None:
+    found = candidates(12, [37])
+    assert {11, 12, 13, 24, 37} <= set(found)
+    assert list(found) == sorted(set(found))
+    assert min(candidates(1)) == 1
+
+
+TRUTHS: dict[Callable[[], skew_world.Dataset], set[str]] = {
+    skew_world.uniform: set(),
+    skew_world.zipf: {"popular"},
+    skew_world.data_bomb: {"chatty", "large"},
+    skew_world.clumped: {"clumped"},
+    skew_world.large_values: {"large"},
+    skew_world.burst: {"bursty"},
+    skew_world.foreign: {"foreign_partitioner"},
+    skew_world.changed_count: {"foreign_partitioner"},
+}
+
+
+@pytest.mark.parametrize(("make", "truth"), TRUTHS.items(), ids=[one.__name__ for one in TRUTHS])
+def test_each_truth_is_found_and_nothing_else(
+    make: Callable[[], skew_world.Dataset], truth: set[str]
+) -> None:
+    assert {one.diagnosis for one in diagnose(skew_world.figures_of(make()))} == truth
+
+
+def test_incident_a_in_words_and_figures() -> None:
+    figures = skew_world.figures_of(skew_world.data_bomb())
+    findings = diagnose(figures)
+    assert findings[0].key is not None
+    assert findings[0].key.key == b"2342565"
+    assert findings[0].key.producer == "deal-admin"
+    assert 240 <= findings[0].key.run_p95 <= 270
+    advice = recommend(figures, findings)
+    assert advice[0].action == "coalesce"
+    assert advice[0].expected["removed_share"] > 0.9
+    last = advice[-1]
+    assert last.action == "keep-partitions"
+    assert last.expected["max_useful_partitions"] == 1
+    assert "more partitions do not help: at most 1 are useful" in last.why
+
+
+def test_incident_a_gets_worse_with_partitions() -> None:
+    found = {one.partitions: one for one in what_if(skew_world.figures_of(skew_world.data_bomb()))}
+    by_bytes = [found[count].max_over_mean_bytes for count in (3, 12, 20)]
+    assert by_bytes == sorted(by_bytes)
+    # nearly everything lies on one partition, however many there are
+    assert by_bytes == pytest.approx([3, 12, 20], rel=0.02)
+
+
+def test_two_clumped_keys_part_at_thirteen() -> None:
+    figures = skew_world.figures_of(skew_world.clumped())
+    found = {one.partitions: one.max_over_mean_records for one in what_if(figures)}
+    assert found[12] > 1.3 * found[13]
+    actions = {one.action: one for one in recommend(figures, diagnose(figures))}
+    assert actions["partitions"].expected["partitions"] == 13
+    assert "pin" in actions
+
+
+def test_pinning_and_salting_zipf() -> None:
+    figures = skew_world.figures_of(skew_world.zipf())
+    present = figures.prediction(12)
+    assert present is not None
+    before = max_over_mean(present.records)
+    fix = pinned(present, figures.top_keys[:50], by_bytes=False)
+    floor = floor_of(12, figures.top_record_share)
+    assert floor <= fix.max_over_mean_records < before
+    hot = list(figures.top_keys[:2])
+    split = salted(present, hot, [4, 2])
+    assert split.max_over_mean_records < before
+    assert present.records.sum() == figures.records  # neither changes what it was given
+
+
+def test_the_earlier_count_is_named() -> None:
+    assert earlier_partitions(skew_world.figures_of(skew_world.changed_count())) == 8
+    assert earlier_partitions(skew_world.figures_of(skew_world.foreign())) is None
+    text = diagnose(skew_world.figures_of(skew_world.foreign()))[0].text
+    assert "CRC32" in text
+
+
+def test_few_records_are_not_judged() -> None:
+    few = skew_world.made("few", 12, [b"one"] * 99, 900_000)
+    assert diagnose(skew_world.figures_of(few)) == []
+
+
+def test_a_popular_key_is_not_chatty_by_chance_runs() -> None:
+    source = np.random.default_rng(7)
+    every = skew_world.names(5000)
+    keys = [every[0] if x < 0.5 else every[int(x * 5000)] for x in source.random(20_000)]
+    figures = skew_world.figures_of(skew_world.made("half", 12, keys, 200))
+    assert figures.top_keys[0].run_p95 >= 10  # long, but no longer than its share explains
+    assert [one.diagnosis for one in diagnose(figures)] == ["popular"]
+
+
+def test_one_partition_has_nothing_to_balance() -> None:
+    assert diagnose(skew_world.figures_of(skew_world.uniform(3000, partitions=1))) == []
+
+
+def test_keyless_topics_have_no_useful_most() -> None:
+    figures = replace(
+        skew_world.figures_of(skew_world.uniform(3000)), top_keys=(), keyless_records=3000
+    )
+    assert max_useful_partitions(figures.p_max) is None
+
+
+def test_fetch_advice_for_large_records() -> None:
+    plain = fetch_advice(Sizes(200, 300, 400, 500))
+    assert (plain.max_partition_fetch_bytes, plain.fetch_max_bytes) == (1_048_576, 52_428_800)
+    large = fetch_advice(Sizes(300, 800_000, 800_000, 800_000))
+    assert large.records_per_fetch == 1
+    assert large.max_partition_fetch_bytes == 8_000_000
+    assert "idle" in large.why
+    huge = fetch_advice(Sizes(300, 300, 300, 60_000_000))
+    assert huge.fetch_max_bytes == 60_000_000
