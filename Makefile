@@ -16,7 +16,7 @@ PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 COMPILED_TESTS := tests/unit tests/app tests/contract tests/integration/test_bad_input_json.py tests/integration/test_suppression_faults.py
 CC ?= cc
 
-.PHONY: help setup run test test-full test-compiled check lint bench compiled
+.PHONY: help setup run test test-full test-compiled check lint bench compiled incident-a
 
 help: ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -71,3 +71,6 @@ lint:
 
 bench: compiled ## speed and memory against the yardstick
 	PYTHONPATH=build/compiled $(BIN)/python loadtest/run.py $(or $(ARGS),pairs)
+
+incident-a: setup ## a thousand saves of one deal with every setting: a table of what is published
+	$(BIN)/python loadtest/incident.py $(ARGS)

@@ -56,8 +56,7 @@ def stand(directory: Path, config: Path, arguments: tuple[str, ...], null: bool)
     """Starts all, waits until each answers, ends all. `null`: a second yardstick as the gateway."""
     with ExitStack() as ending:
         broker = started_broker(directory, ending)
-        redis = RunningRedis(RedisPlan(directory / "redis", free_port()))
-        ending.callback(redis.kill)
+        redis = new_redis(directory, ending)
         yardstick = start_yardstick(directory, broker.bootstrap, YARDSTICK_TOPIC, ending)
         if null:
             gateway, large = (
@@ -78,12 +77,23 @@ def stand(directory: Path, config: Path, arguments: tuple[str, ...], null: bool)
         yield Stand(broker.bootstrap, watch, yardstick, gateway, large, metrics_port)
 
 
-def started_broker(directory: Path, ending: ExitStack) -> RunningBroker:
+def new_broker(directory: Path, ending: ExitStack) -> RunningBroker:
     installation = prepare_kafka(os.environ, say=lambda line: None)
     plan = single_node(directory / "kafka", free_port(), BROKER_SETTINGS)
     broker = RunningBroker(installation, plan)
     ending.callback(broker.kill)
     broker.wait()
+    return broker
+
+
+def new_redis(directory: Path, ending: ExitStack) -> RunningRedis:
+    redis = RunningRedis(RedisPlan(directory / "redis", free_port()))
+    ending.callback(redis.kill)
+    return redis
+
+
+def started_broker(directory: Path, ending: ExitStack) -> RunningBroker:
+    broker = new_broker(directory, ending)
     for topic in (YARDSTICK_TOPIC, GATEWAY_TOPIC, LARGE_TOPIC):
         broker.create_topic(topic, PARTITIONS, TOPIC_SETTINGS)
     return broker

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -58,6 +58,15 @@ def delete_topic(bootstrap: str, name: str) -> None:
     admin.delete_topics([name])[name].result(DEADLINE_S)
 
 
+def delete_records(bootstrap: str, topic: str) -> None:
+    """Delete all records that a topic has now; its offsets go on."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 5})  # 6 tells of its end
+    ends = end_offsets(bootstrap, topic)
+    places = [TopicPartition(topic, partition, offset) for partition, offset in ends.items()]
+    for done in admin.delete_records(places).values():
+        done.result(DEADLINE_S)
+
+
 def set_topic_configs(bootstrap: str, name: str, configs: Mapping[str, str]) -> None:
     """Set some of a topic's settings; the others stay."""
     entries = [
@@ -95,20 +104,46 @@ def read_log(bootstrap: str, topic: str, deadline_s: float = DEADLINE_S) -> list
         consumer.close()
 
 
-def _read_to_end(consumer: Consumer, waiting: set[int], deadline_s: float) -> list[LogRecord]:
-    records: list[LogRecord] = []
+def read_from(
+    bootstrap: str, topic: str, starts: Mapping[int, int], deadline_s: float = DEADLINE_S
+) -> Iterator[LogRecord]:
+    """Yield the committed records from these offsets on, few at a time: they may be large.
+
+    In order within each partition.
+    """
+    consumer = _consumer(bootstrap)
+    try:
+        consumer.assign([TopicPartition(topic, one, offset) for one, offset in starts.items()])
+        yield from _read_to_end(consumer, set(starts), deadline_s, at_once=20)
+    finally:
+        consumer.close()
+
+
+def group_offsets(bootstrap: str, group: str, topic: str) -> dict[int, int]:
+    """Return the offsets that a group has committed, without becoming its member (-1: none)."""
+    consumer = _consumer(bootstrap, group)
+    try:
+        tps = [TopicPartition(topic, partition) for partition in _partitions(consumer, topic)]
+        found = consumer.committed(tps, timeout=10)
+        return {one.partition: max(one.offset, -1) for one in found}
+    finally:
+        consumer.close()
+
+
+def _read_to_end(
+    consumer: Consumer, waiting: set[int], deadline_s: float, at_once: int = 1000
+) -> Iterator[LogRecord]:
     end = time.monotonic() + deadline_s
     while waiting:
         assert time.monotonic() < end, f"partitions {waiting} not read to their end"
-        for polled in consumer.consume(1000, timeout=0.2):
+        for polled in consumer.consume(at_once, timeout=0.2):
             error = polled.error()
             if error is None:
-                records.append(_record(polled))
+                yield _record(polled)
             elif error.code() == KafkaError._PARTITION_EOF:
                 waiting.discard(polled.partition())
             else:
                 raise KafkaException(error)
-    return records
 
 
 def _record(polled) -> LogRecord:  # type: ignore[no-untyped-def]
@@ -122,11 +157,11 @@ def _record(polled) -> LogRecord:  # type: ignore[no-untyped-def]
     )
 
 
-def _consumer(bootstrap: str) -> Consumer:
+def _consumer(bootstrap: str, group: str = "log-reader") -> Consumer:
     return Consumer(
         {
             "bootstrap.servers": bootstrap,
-            "group.id": "log-reader",  # required by the library; nothing is ever committed
+            "group.id": group,  # required by the library; nothing is ever committed
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "isolation.level": "read_committed",
