@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from confluent_kafka import Producer
 
 import kafka_log
+from headgate.aside import Aside
 from headgate.backends.topics import KafkaTopics
 from headgate.cluster_options import cluster_options
 from headgate.coalescing import Coalescing
@@ -35,6 +36,7 @@ class Counts:
         self.outcomes: Counter[str] = Counter()
         self.lives: Counter[str] = Counter()
         self.bypasses: Counter[str] = Counter()
+        self.fallbacks: Counter[str] = Counter()
 
     def coalesced(self, producer: str, topic: str, outcome: str, events: int, size: int) -> None:
         self.outcomes[str(outcome)] += events
@@ -44,6 +46,9 @@ class Counts:
 
     def bypassed(self, reason: str, count: int) -> None:
         self.bypasses[reason] += count
+
+    def canonical_fallback(self, topic: str, reason: str) -> None:
+        self.fallbacks[reason] += 1
 
 
 class HeldWorld:
@@ -129,7 +134,8 @@ class HeldWorld:
         clusters = {name: cluster_options(one) for name, one in self.settings.clusters.items()}
         topics = KafkaTopics(clusters, 500)
         table = PolicyTable(self.settings.topics)
-        coalescing = Coalescing(self.settings, clusters, topics, counts or Counts())
+        aside = Aside()
+        coalescing = Coalescing(self.settings, clusters, topics, counts or Counts(), aside)
 
         def wanted(name: str) -> str | None:
             policy = table.match(topic_of(name) or name)
@@ -142,3 +148,4 @@ class HeldWorld:
         finally:
             await coalescing.close()
             await topics.close()
+            aside.close()

@@ -28,7 +28,7 @@ ALLOWED = {
         "ticket",
     },
     "consumer": {"consumer", "core", "backends"},
-    "coalescer": {"coalescer", "consumer", "core", "backends", "routes"},
+    "coalescer": {"aside", "coalescer", "consumer", "core", "backends", "routes"},
     "config": {"config", "core"},
     "stats": {"stats", "core", "metrics"},
     "metrics": {"core"},

@@ -103,7 +103,7 @@ class Worker:
         self.lanes = KafkaLanes(options, self.topics, self.ingest, limits, self.meter)
         self.suppressor = self._suppressor()
         self.topics.on_change(self._topic_changed)
-        self.held = HeldTopics(settings, options, self.topics, self.meter, _now_ms)
+        self.held = HeldTopics(settings, options, self.topics, self.meter, _now_ms, self._aside)
         self.ingest.why_not_held = self.held.refusal
         self.blobs = self._open_blobs()
         self.desk = self._desk()
@@ -165,9 +165,9 @@ class Worker:
         if self.desk is not None:
             await self.desk.start()
             self._exit.push_async_callback(self.desk.close)
+        self._exit.callback(self._aside.close)
         await self.held.start()
         self._exit.push_async_callback(self.held.close)
-        self._exit.callback(self._aside.close)
         if self.blobs is not None:
             self._exit.callback(self.blobs.close)
         self._exit.push_async_callback(self.ladder.close)

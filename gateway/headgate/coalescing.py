@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Protocol
 
+from headgate.aside import Aside
 from headgate.backends.base import Suppression, Verdicts
 from headgate.backends.options import ClusterOptions
 from headgate.backends.owned import OwnedTasks
@@ -13,9 +14,11 @@ from headgate.backends.redis import RedisStore
 from headgate.backends.topics import KafkaTopics
 from headgate.coalescer.coalescer import GROUP, Coalescer, CoalescerOptions, held_states
 from headgate.coalescer.decisions import SuppressedDecisions, Trust
+from headgate.coalescer.digests import Digests
 from headgate.coalescer.owner import Count
 from headgate.coalescer.watch import HeldWatch
 from headgate.config import Settings
+from headgate.core.canonical import Fallback
 from headgate.core.coalesce import Figures
 from headgate.core.held import topic_of
 from headgate.core.outcome import Failure
@@ -34,6 +37,8 @@ _END_S = 5.0
 class CoalescerMeter(Count, SuppressionMeter, Protocol):
     """Who counts what the coalescer does."""
 
+    def canonical_fallback(self, topic: str, reason: Fallback) -> None: ...
+
 
 class Coalescing:
     """`start`, `close`, and `replace` at a reload."""
@@ -44,12 +49,15 @@ class Coalescing:
         clusters: Mapping[str, ClusterOptions],
         topics: KafkaTopics,
         meter: CoalescerMeter,
+        aside: Aside,
     ) -> None:
         self._suppressor: Suppressor | None = None
         self._meter = meter
         self._topics = topics
         self._compiler = Compiler(settings.http.json_max_depth, settings.redis.namespace)
-        decisions = SuppressedDecisions(lambda verdicts: self._connect(settings, verdicts))
+        digests = Digests(aside, meter.canonical_fallback)
+        connect = partial(self._connect, settings)
+        decisions = SuppressedDecisions(digests, connect)
         policies = PolicyTable(settings.topics)
         self._routes = Routes(policies, topics, self._compiler, holds=False)
         self._coalescer = Coalescer(
@@ -126,6 +134,7 @@ class HeldTopics:
         topics: KafkaTopics,
         meter: CoalescerMeter,
         now_ms: Callable[[], int],
+        aside: Aside,
     ) -> None:
         self._policies = PolicyTable(settings.topics)
         self._topics = topics
@@ -135,7 +144,7 @@ class HeldTopics:
             for name, options in clusters.items()
         }
         is_here = settings.coalescer.in_gateway
-        self._coalescing = Coalescing(settings, clusters, topics, meter) if is_here else None
+        self._coalescing = Coalescing(settings, clusters, topics, meter, aside) if is_here else None
         self._tasks = OwnedTasks()
 
     async def start(self) -> None:

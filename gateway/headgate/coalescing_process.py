@@ -6,6 +6,7 @@ import os
 import signal
 import time
 
+from headgate.aside import Aside
 from headgate.backends.topics import KafkaTopics
 from headgate.cluster_options import cluster_options
 from headgate.coalescing import Coalescing, cluster_of
@@ -26,7 +27,8 @@ async def coalesce(settings: Settings) -> None:
     topics = KafkaTopics(clusters, min(one.metadata_refresh_ms for one in ingest.values()))
     labels = Labels(settings.producers, lambda topic: topics.get(topic) is not None)
     policies = PolicyTable(settings.topics)
-    coalescing = Coalescing(settings, clusters, topics, Meter(labels, time.time))
+    aside = Aside()
+    coalescing = Coalescing(settings, clusters, topics, Meter(labels, time.time), aside)
     await topics.start(lambda topic: cluster_of(topic, policies))
     await coalescing.start()
     log.info("coalescer started", extra={"pid": os.getpid()})
@@ -34,5 +36,6 @@ async def coalesce(settings: Settings) -> None:
         await stop.wait()
     finally:
         await coalescing.close()
+        aside.close()
         await topics.close()
     log.info("coalescer ended")

@@ -6,10 +6,11 @@ from typing import Protocol
 
 from headgate.backends.base import Suppression
 from headgate.coalescer.base import Decided, LogError, Verdict
+from headgate.coalescer.digests import Digests
 from headgate.core.keys import partition_for
 from headgate.core.outcome import Failure
 from headgate.core.publish import Publish, Stage
-from headgate.core.record import Record, content_type_of
+from headgate.core.record import Record
 from headgate.core.route import Route
 from headgate.core.suppression import Scope
 from headgate.core.window import Window
@@ -50,14 +51,23 @@ class SuppressedDecisions:
     Several lives ask at the same time, each about keys of its own.
     """
 
-    def __init__(self, connect: "Callable[[SuppressedDecisions], tuple[Suppression, Trust]]"):
+    def __init__(
+        self,
+        digests: Digests,
+        connect: "Callable[[SuppressedDecisions], tuple[Suppression, Trust]]",
+    ) -> None:
+        self._digests = digests
         self._suppression, self._trust = connect(self)
 
     # ---- base.Decisions
 
     async def reserve(self, route: Route, windows: Sequence[Window]) -> list[Decided]:
+        digests = await self._digests.of(route, windows)
         question = _Question(len(windows))
-        publishes = [_publish(route, window, question, n) for n, window in enumerate(windows)]
+        publishes = [
+            _publish(route, window, digest, question, index)
+            for index, (window, digest) in enumerate(zip(windows, digests, strict=True))
+        ]
         for publish in publishes:
             if publish.digest is None:
                 question.put(publish.index, Verdict.PUBLISH)
@@ -114,13 +124,15 @@ class SuppressedDecisions:
             publish.ticket.put(publish.index, Verdict.WAIT)
 
 
-def _publish(route: Route, window: Window, question: _Question, index: int) -> Publish:
+def _publish(
+    route: Route, window: Window, digest: bytes | None, question: _Question, index: int
+) -> Publish:
     held = window.last
     partition = partition_for(held.key, route.state.partitions)
     record = Record(route.topic, partition, held.key, held.value, held.headers, held.timestamp_ms)
     publish = Publish(record, held.size, question, index, None)
-    if route.digest is not None:
-        publish.digest = route.digest(held.value, content_type_of(record))
+    if digest is not None:
+        publish.digest = digest
         publish.scope = route.scope
         publish.force = window.is_forced
         publish.refuse = route.policy.redis_loss == "refuse"

@@ -61,5 +61,9 @@ def size_of(key: bytes | None, value: bytes | None, headers: list[tuple[str, byt
 
 def content_type_of(record: Record) -> bytes | None:
     """The record's own content type; a record that has one has it as its first header."""
-    headers = record.headers
+    return content_type_in(record.headers)
+
+
+def content_type_in(headers: list[tuple[str, bytes]]) -> bytes | None:
+    """The same of a record's headers alone."""
     return headers[0][1] if headers and headers[0][0] == CONTENT_TYPE else None
