@@ -166,16 +166,21 @@ async def test_taken_ports_own_topics_and_demo(
     start_dev: Callable[..., Dev], tmp_path: Path
 ) -> None:
     overlay = tmp_path / "mine.toml"
-    overlay.write_text('[topics.extra]\nkey = ["/id"]\nkind = "state"\n')
+    overlay.write_text('[topics.extra]\nkey = ["/id"]\nkind = "state"\ncoalesce_quiet_ms = 50\n')
     with port_8080_taken():
         dev = start_dev("--config", str(overlay), "--demo")
         ready = dev.ready()
     assert ready["gateway"] != f"http://{LOOPBACK}:8080"
     assert "port 8080 is taken" in dev.progress.read_text()
     assert len(end_offsets(ready["ingest"], "extra")) == 6
+    assert len(end_offsets(ready["ingest"], "headgate.held.extra")) == 12
+    assert post(ready["gateway"], "extra", DEAL)["outcome"] == "held"
+    await eventually(
+        lambda: [one.value for one in read_log(ready["ingest"], "extra")] == [DEAL], 30
+    )
 
     def demo_producers() -> bool:
-        topics = ("orders", "deals", "clicks", "documents")
+        topics = ("orders", "deals-coalesced", "clicks", "documents")
         logs = (read_log(ready["ingest"], topic) for topic in topics)
         found = {one.header("hg-producer") for log in logs for one in log}
         return found == {b"checkout", b"deal-admin", b"web", b"archive"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from redis import Redis
 
 from headgate.core.keys import partition_for
 from headgate.devstack.sample import effective_config, to_toml, topics_to_create
-from headgate.devstack.topics import create_missing
+from headgate.devstack.topics import create_internal, create_missing
 from kafka_log import read_log
 from quarantine import out_of_quarantine
 from readme import Example, differences, examples, read_answer
@@ -29,6 +30,7 @@ async def gateway(
     start_broker: Callable[..., RunningBroker],
     start_redis: Callable[..., RunningRedis],
     start_gateway: Callable[..., Gateway],
+    tmp_path: Path,
 ) -> AsyncIterator[tuple[Gateway, RunningBroker]]:
     """A gateway with the sample configuration of `headgate dev` and empty sample topics."""
     broker, redis = start_broker(), start_redis()
@@ -41,6 +43,9 @@ async def gateway(
     }
     config = effective_config({}, addresses)
     await create_missing(broker.bootstrap, topics_to_create(config))
+    file = tmp_path / "headgate.toml"
+    file.write_text(to_toml(config))
+    assert "headgate.held.deals-coalesced" in create_internal(file, print)
     started = start_gateway(to_toml(config))
     with Redis.from_url(redis.url) as client:  # the gateway opens the namespace of `deals` itself
         await eventually(lambda: out_of_quarantine(client, "headgate", SAMPLE_QUARANTINE_MS), 20)
@@ -74,6 +79,14 @@ async def test_every_example_of_the_readme_answers_what_it_says(
     wrong = [f"{one.heading}: {text}" for one in run for text in _run(one, started)]
     assert not wrong, "\n".join(wrong)
     _the_log_has_it(broker)
+    await eventually(
+        lambda: _last_of(broker, "deals-coalesced") == b'{"id": "7", "price": 179}', 30
+    )
+
+
+def _last_of(broker: RunningBroker, topic: str) -> bytes | None:
+    log = read_log(broker.bootstrap, topic)
+    return log[-1].value if log else None
 
 
 def _the_log_has_it(broker: RunningBroker) -> None:

@@ -23,14 +23,16 @@ def test_sample_is_a_valid_configuration(tmp_path: Path) -> None:
     settings = load(file, {})
     assert settings.redis.quarantine_ms == 1000
     assert {policy.pattern: policy.suppress for policy in settings.topics} == {
-        "orders": "off", "deals": "raw", "documents": "off", "clicks": "off",
+        "orders": "off", "deals": "raw", "deals-coalesced": "raw", "documents": "off",
+        "clicks": "off",
     }  # fmt: skip
+    assert [policy.pattern for policy in settings.topics if policy.coalesces] == ["deals-coalesced"]
 
 
 def test_sample_topics_have_the_partitions_of_the_contract() -> None:
     topics = topics_to_create(effective_config({}, ADDRESSES))
     assert {topic.name: topic.partitions for topic in topics} == {
-        "orders": 6, "deals": 12, "documents": 6, "clicks": 6,
+        "orders": 6, "deals": 12, "deals-coalesced": 6, "documents": 6, "clicks": 6,
     }  # fmt: skip
     policies = {topic.name: topic.configs["cleanup.policy"] for topic in topics}
     assert policies["deals"] == "compact"
@@ -49,7 +51,7 @@ def test_overlay_adds_and_overrides_but_addresses_win() -> None:
         "quarantine_ms": 1000, "timeout_ms": 7, "url": "redis://127.0.0.1:3",
     }  # fmt: skip
     names = [topic.name for topic in topics_to_create(config)]
-    assert names == ["orders", "deals", "documents", "clicks", "extra"]
+    assert names == ["orders", "deals", "deals-coalesced", "documents", "clicks", "extra"]
 
 
 def test_topics_of_other_clusters_and_internal_ones_are_left_alone() -> None:

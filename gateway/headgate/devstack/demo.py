@@ -61,6 +61,12 @@ def _deal(source: random.Random, turn: int) -> Post:
     return Post("deal-admin", "deals", body)
 
 
+def _save(source: random.Random, turn: int) -> Post:
+    # The same without waiting for a change to be complete: an option goes off and on again.
+    body = {"id": "deal-1", "title": "City break 1", "options": {"7": turn // 5 % 2 == 0}}
+    return Post("deal-admin", "deals-coalesced", body)
+
+
 def _clicks(source: random.Random, turn: int) -> Post:
     pages = ("/", "/deals", "/checkout", "/account")
     batch = [
@@ -75,4 +81,4 @@ def _document(source: random.Random, turn: int) -> Post:
     return Post("archive", "documents", {"id": f"document-{turn % 50}", "text": text})
 
 
-_MAKERS = (_order, _deal, _clicks, _deal, _document)
+_MAKERS = (_order, _deal, _clicks, _deal, _document, _save)

@@ -11,7 +11,7 @@ from headgate.config.errors import toml_text
 from headgate.core.policy import INTERNAL_PREFIXES, is_glob
 
 _SAMPLE = Path(__file__).with_name("sample.toml")
-_PARTITIONS = {"orders": 6, "deals": 12, "documents": 6, "clicks": 6}
+_PARTITIONS = {"deals": 12}  # of the contract; all others have
 _DEFAULT_PARTITIONS = 6
 
 Table = Mapping[str, Any]

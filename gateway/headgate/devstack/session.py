@@ -72,7 +72,7 @@ def _run(stack: DevStack, options: Options, out: TextIO, say: Say) -> int:
     try:
         say("starting")
         stack.start_backends(say)
-        created = stack.create_topics()
+        created = stack.create_topics(say)
         say(f"  topics    {'created ' + ', '.join(created) if created else 'kept'}")
         stack.start_gateway()
         viewer = write_topic_viewer(stack)

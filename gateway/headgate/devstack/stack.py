@@ -26,7 +26,7 @@ from headgate.devstack.ledger import Ledger
 from headgate.devstack.ports import LOOPBACK
 from headgate.devstack.redis import RedisPlan, start_redis, wait_for_redis
 from headgate.devstack.sample import Table, effective_config, to_toml, topics_to_create
-from headgate.devstack.topics import create_missing
+from headgate.devstack.topics import create_internal, create_missing
 
 GATEWAY_DEADLINE_S = 30.0
 GATEWAY_GRACE_S = 30.0  # above the default drain_timeout_ms
@@ -92,10 +92,16 @@ class DevStack:
             wait_for_node(self.children[name], plan)
             say(f"  {name:<9} {plan.bootstrap}")
 
-    def create_topics(self) -> list[str]:
-        """Create the topics of the configuration that are missing; return their names."""
+    def create_topics(self, say: Callable[[str], None]) -> list[str]:
+        """Create the topics of the configuration that are missing; return their names.
+
+        Those that hold the events of coalescing ones, too. Raises StartError.
+        """
         topics = topics_to_create(self.config)
-        return asyncio.run(create_missing(self.ingest.bootstrap, topics))
+        created = asyncio.run(create_missing(self.ingest.bootstrap, topics))
+        if any("coalesce_quiet_ms" in policy for policy in self.config["topics"].values()):
+            created += create_internal(self.config_file, say)
+        return created
 
     def start_gateway(self) -> None:
         """Start `headgate serve` and wait until it is ready and suppresses. Raises StartError."""

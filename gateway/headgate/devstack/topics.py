@@ -1,13 +1,19 @@
-"""Creates the topics of the sample configuration."""
+"""Creates the topics of the sample configuration, and has `headgate init` create internal ones."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import TopicAlreadyExistsError, for_code
 
+from headgate.devstack.child import StartError
 from headgate.devstack.sample import SampleTopic
+
+_INIT_S = 60.0
 
 
 async def create_missing(bootstrap: str, topics: Sequence[SampleTopic]) -> list[str]:
@@ -22,6 +28,32 @@ async def create_missing(bootstrap: str, topics: Sequence[SampleTopic]) -> list[
         return [topic.name for topic in missing]
     finally:
         await admin.close()
+
+
+def create_internal(config: Path, say: Callable[[str], None]) -> list[str]:
+    """Run `headgate init`; return the names of what it has created. Raises StartError.
+
+    What it finds wrong is said, and no reason not to start: a topic of the user's own sections may
+    not be there yet.
+    """
+    command = [sys.executable, "-m", "headgate", "init", "--config", str(config)]
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_INIT_S
+        )
+    except subprocess.TimeoutExpired as error:
+        raise StartError(f"`headgate init` did not end within {_INIT_S:g} s") from error
+    created = []
+    for line in done.stdout.splitlines():
+        word, _, rest = line.partition(" ")
+        name = rest.strip().partition(":")[0]
+        if word == "created":
+            created.append(name)
+        elif word != "ok":
+            say(f"  headgate init: {line}")
+    if done.returncode and not done.stdout:
+        raise StartError(f"`headgate init` failed:\n{done.stderr}")
+    return created
 
 
 def _new_topic(topic: SampleTopic) -> NewTopic:
