@@ -17,6 +17,11 @@ from confluent_kafka.admin import (
 )
 
 DEADLINE_S = 30.0
+_NO_COORDINATOR = {
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+}
 
 
 class LogRecord(NamedTuple):
@@ -119,13 +124,21 @@ def read_from(
         consumer.close()
 
 
-def group_offsets(bootstrap: str, group: str, topic: str) -> dict[int, int]:
+def group_offsets(
+    bootstrap: str, group: str, topic: str, deadline_s: float = DEADLINE_S
+) -> dict[int, int]:
     """Return the offsets that a group has committed, without becoming its member (-1: none)."""
-    consumer = _consumer(bootstrap, group)
+    consumer, end = _consumer(bootstrap, group), time.monotonic() + deadline_s
     try:
         tps = [TopicPartition(topic, partition) for partition in _partitions(consumer, topic)]
-        found = consumer.committed(tps, timeout=10)
-        return {one.partition: max(one.offset, -1) for one in found}
+        while True:
+            try:
+                found = consumer.committed(tps, timeout=10)
+                return {one.partition: max(one.offset, -1) for one in found}
+            except KafkaException as error:  # a new broker's first group has no coordinator yet
+                if error.args[0].code() not in _NO_COORDINATOR or time.monotonic() > end:
+                    raise
+                time.sleep(0.1)
     finally:
         consumer.close()
 

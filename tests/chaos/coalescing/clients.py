@@ -1,0 +1,69 @@
+"""Sequential clients that take turns between two gateways, as behind one address."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from itertools import count
+
+import aiohttp
+
+from chaos.coalescing.history import Sent
+from stack import eventually
+
+CLIENTS, KEYS_OF_A_CLIENT, CONTENTS = 6, 3, "ABC"
+_PAUSE_S, _GIVE_UP_S, _LAST_S = 0.05, 2.0, 60.0
+
+
+class Clients:
+    """Each has keys of its own, and posts one event after the other. Answered or not, an event is
+    posted once: its repeat is another event."""
+
+    def __init__(self, urls: Sequence[str], topic: str, seed: int) -> None:
+        self._urls = [f"{url}/v1/topics/{topic}/events" for url in urls]
+        self._random = random.Random(seed)
+        self._numbers = count()
+        self.sent: list[Sent] = []
+
+    async def burst(self, until: asyncio.Event) -> None:
+        """Post until the event is set; then one more event of each key, until it is held."""
+        timeout = aiohttp.ClientTimeout(total=_GIVE_UP_S)
+        async with aiohttp.ClientSession(timeout=timeout) as session, asyncio.TaskGroup() as group:
+            for number in range(CLIENTS):
+                keys = [f"key-{number}-{one}" for one in range(KEYS_OF_A_CLIENT)]
+                group.create_task(self._one(session, keys, until))
+
+    async def _one(
+        self, session: aiohttp.ClientSession, keys: Sequence[str], until: asyncio.Event
+    ) -> None:
+        turns = count(self._random.randrange(2))
+        while not until.is_set():
+            await self._post(session, next(turns), self._random.choice(keys), by_force=0.02)
+            await asyncio.sleep(2 * _PAUSE_S * self._random.random())
+        for key in keys:
+            await eventually(lambda key=key: self._is_held(session, next(turns), key), _LAST_S)
+
+    async def _is_held(self, session: aiohttp.ClientSession, turn: int, key: str) -> bool:
+        return await self._post(session, turn, key) == "held"
+
+    async def _post(
+        self, session: aiohttp.ClientSession, turn: int, key: str, by_force: float = 0.0
+    ) -> str | None:
+        value = b'{"id":"%s","content":"%s"}' % (
+            key.encode(),
+            self._random.choice(CONTENTS).encode(),
+        )
+        one = Sent(f"event-{next(self._numbers)}", key, value)
+        self.sent.append(one)
+        headers = {"Content-Type": "application/json", "Headgate-Event-Id": one.event_id}
+        if self._random.random() < by_force:
+            headers["Headgate-Force"] = "true"
+        url = self._urls[turn % len(self._urls)]
+        try:
+            async with session.post(url, data=value, headers=headers) as answer:
+                told = await answer.json(content_type=None)
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
+            return None
+        one.outcome = told.get("outcome") or told.get("reason")
+        return one.outcome
