@@ -40,6 +40,7 @@ from headgate.edge.openapi.document import document
 from headgate.edge.routes import Confluent, DataPlane, Page
 from headgate.edge.server import HttpServer
 from headgate.edge.shortcut import ShortConnection
+from headgate.edge.streams import StreamLimits, Streams
 from headgate.edge.tls import server_context
 from headgate.endings import Steps
 from headgate.examining import Examining
@@ -151,6 +152,12 @@ class Worker:
         keys = RequestIdentity(self.desk, redis.namespace, redis.idempotency_ttl_ms, self.meter)
         return Once(self.ingest, keys, asyncio.get_running_loop().time)
 
+    def _streams(self) -> Streams:
+        http, most = self.settings.http, self.settings.blobs.max_bytes
+        window = (http.body_max_bytes, http.body_timeout_ms / 1000)
+        limits = StreamLimits(most, *window, http.json_max_depth)
+        return Streams(self.routes.find, self.blobs, self.admission, limits)
+
     # ---- start and stop
 
     async def start(self) -> None:
@@ -186,6 +193,7 @@ class Worker:
             PoolWeigher(self._aside),
             self.meter,
             self._once(),
+            self._streams(),
             self._request_ids,
             http.body_max_bytes,
             http.body_timeout_ms / 1000,

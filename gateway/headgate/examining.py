@@ -73,6 +73,10 @@ class Examining:
 
         answer.add_done_callback(answered)
 
+    def pass_by(self, publish: Publish) -> None:
+        """Let one that has been examined take its turn behind those of its key."""
+        self._order.enter(publish, False)
+
     def drop(self, publish: Publish) -> None:
         """It ended for its client; those behind it go on."""
         self._order.drop(publish)

@@ -31,6 +31,7 @@ from headgate.core.record import (
 from headgate.core.reply import Reply, reply
 from headgate.core.request import Wishes, read_wishes
 from headgate.core.route import PLAIN_BYTES, Common, Oversized, Route
+from headgate.core.streamed import Streamed
 from headgate.core.topic import TopicState
 from headgate.endings import DRAINING, Accounts, Endings
 from headgate.recall import answer_known, leave_out_known
@@ -46,6 +47,7 @@ class Inbound(NamedTuple):
 
     headers: names in lower case, raw bytes.  body: decompressed; its length was admitted.
     arrived: monotonic seconds when it was there as a whole.
+    streamed: its one event, whose value went to the blob store; then the body is empty.
     """
 
     topic: str
@@ -54,6 +56,7 @@ class Inbound(NamedTuple):
     body: bytes
     request_id: str
     arrived: float
+    streamed: Streamed | None = None
 
 
 class Limits(NamedTuple):
@@ -126,13 +129,17 @@ class Ingest(Endings):
             else:
                 events, ticket.is_batch = decode_as(inbound, route)
             ticket.minimal = wishes.minimal
-            self._admit(ticket, wishes, len(events))
+            streamed = inbound.streamed
+            size = ticket.body_bytes if streamed is None else streamed.stored.size
+            self._admit(ticket, wishes, len(events), size)
             if attempt is None:
                 started = self._place(ticket, route, wishes, events)
             else:
                 rest = leave_out_known(ticket, attempt, events)
                 started = self._place(ticket, route, wishes, rest)
                 answer_known(ticket, attempt)
+            if streamed is not None:
+                self._take_streamed(ticket, route, streamed, started)
         except Refused as refused:
             self._refuse(ticket, refused.failure)
             return ticket
@@ -173,10 +180,33 @@ class Ingest(Endings):
         """What is left of the ticket goes on; `events` are all that it came with."""
         ticket.publishes = started
         ticket.open_publishes = len(started)
-        if route.orders is None:
+        oversized = started[0].oversized
+        if oversized is not None and oversized.stored is not None:
+            self._pass_on(route, force, started[0])
+        elif route.orders is None:
             self._reserve(route, force, started)
         else:
             self._examine(route, route.orders, force, started, events)
+
+    @staticmethod
+    def _take_streamed(
+        ticket: Ticket, route: Route, streamed: Streamed, started: list[Publish]
+    ) -> None:
+        """Its value is in the blob store: what the record refers to, and what is compared."""
+        ticket.sizes[0] = streamed.stored.size
+        for publish in started:  # none, if it was refused
+            publish.oversized = Oversized(route, streamed.stored)
+            publish.digest = streamed.digest
+
+    def _pass_on(self, route: Route, force: bool, publish: Publish) -> None:
+        """A streamed event needs no look at its value any more, but keeps its key's order."""
+        publish.climbs = True
+        publish.force = publish.force or force
+        publish.refuse, publish.scope = route.policy.redis_loss == "refuse", route.scope
+        if route.orders is not None and self._examining is not None:
+            self._examining.pass_by(publish)
+        else:
+            self.fit(publish)
 
     def _hold(self, held: TopicState, wishes: Wishes, decode_as: Decode | None) -> Wishes:
         """What the coalescer must know travels in headers."""
@@ -196,7 +226,7 @@ class Ingest(Endings):
             headers += ((FORCED, b"1"),)
         return wishes._replace(record_headers=headers)
 
-    def _admit(self, ticket: Ticket, wishes: Wishes, count: int) -> None:
+    def _admit(self, ticket: Ticket, wishes: Wishes, count: int, size: int) -> None:
         if ticket.is_batch and wishes.single_event_header is not None:
             detail = f"{wishes.single_event_header} means one event, but the body is a batch"
             raise Refused(Failure(Reason.MALFORMED, detail))
@@ -208,7 +238,7 @@ class Ingest(Endings):
         if failure is not None:
             raise Refused(failure)
         ticket.expect(count)
-        failure = self._quotas.check(ticket.producer, count, ticket.body_bytes)
+        failure = self._quotas.check(ticket.producer, count, size)
         if failure is not None:
             self._admission.give(0, count)
             raise Refused(failure)

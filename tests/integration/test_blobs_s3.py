@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 import time
 from collections.abc import Iterator
-from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
@@ -18,37 +16,15 @@ from headgate.core.blob_names import blob_name
 from headgate.core.event import Refused
 from headgate.core.outcome import Reason
 from headgate.devstack.child import Child
-from stack import free_port
+from s3_server import running_bucket
 
 
 @pytest.fixture
 def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Child]:
-    port = free_port()
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    server = Child("moto", command, tmp_path / "moto.log")
-    settings = {
-        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}", "AWS_ACCESS_KEY_ID": "k",
-        "AWS_SECRET_ACCESS_KEY": "s", "AWS_DEFAULT_REGION": "us-east-1",
-    }  # fmt: skip
-    for name, value in settings.items():
-        monkeypatch.setenv(name, value)
-    try:
-        server.wait_until(lambda: made(port), 30)
-        yield server
-    finally:
-        server.kill()
-
-
-def made(port: int) -> bool:
-    """Make the bucket, by hand."""
-    connection = HTTPConnection("127.0.0.1", port, timeout=5)
-    try:
-        connection.request("PUT", "/blobs")
-        return connection.getresponse().status == 200
-    except OSError:
-        return False
-    finally:
-        connection.close()
+    with running_bucket(tmp_path / "moto.log") as running:
+        for name, value in running.environment.items():
+            monkeypatch.setenv(name, value)
+        yield running.server
 
 
 async def test_values_are_stored_streamed_read_and_removed(bucket):

@@ -50,14 +50,17 @@ class Blobs:
         """Have the value in the store, durably. Raises Refused (blobs_unavailable)."""
         return await self.run(self._put, topic, value)
 
-    async def begin(self) -> "BlobStream":
-        """A blob whose content comes in pieces. Raises Refused (overloaded, blobs_unavailable)."""
+    async def begin(self, look: Callable[[bytes], None] = lambda piece: None) -> "BlobStream":
+        """A blob whose content comes in pieces. Raises Refused (overloaded, blobs_unavailable).
+
+        look: is shown each piece before it is written, in the same thread; may raise Refused.
+        """
         if self._streams >= self._uploads:
             detail = f"blobs.uploads = {self._uploads} bodies are being stored already"
             raise Refused(Failure(Reason.OVERLOADED, detail, {"limit": "blobs.uploads"}, 1))
         self._streams += 1
         try:
-            return BlobStream(self, self._url, await self.run(self._begin))
+            return BlobStream(self, self._url, await self.run(self._begin), look)
         except BaseException:
             self._streams -= 1
             raise
@@ -107,7 +110,10 @@ class Blobs:
 class BlobStream:
     """One blob on its way. End it with `commit` or `abort`, always."""
 
-    def __init__(self, blobs: Blobs, url: str, pending: Pending) -> None:
+    def __init__(
+        self, blobs: Blobs, url: str, pending: Pending, look: Callable[[bytes], None]
+    ) -> None:
+        self._look = look
         self._blobs = blobs
         self._url = url
         self._pending = pending
@@ -115,7 +121,7 @@ class BlobStream:
         self.size = 0
 
     async def write(self, data: bytes) -> None:
-        """Raises Refused (blobs_unavailable)."""
+        """Raises Refused (blobs_unavailable, or what the look at it says)."""
         self.size += len(data)
         await self._blobs.run(self._write, data)
 
@@ -135,6 +141,7 @@ class BlobStream:
             return
 
     def _write(self, data: bytes) -> None:
+        self._look(data)
         self._sha256.update(data)
         self._pending.write(data)
 

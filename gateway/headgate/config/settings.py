@@ -238,6 +238,15 @@ class BlobSettings:
     uploads: Annotated[
         int, about("Values that a worker stores at a time; others wait.", least=1, most=64)
     ] = 4
+    max_bytes: Annotated[
+        int,
+        about(
+            "The largest body that goes straight to the store on topics with claim-check: those "
+            "over http.body_max_bytes do, and memory holds a few megabytes of each.",
+            least=1024,
+            most=5 * _GIBIBYTE,  # what S3 copies inside a bucket by one call
+        ),
+    ] = 268_435_456
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,11 @@ class Digester:
         state.update(value)
         return state.digest()
 
+    def begin(self, content_type: bytes | None) -> blake2b:
+        """The state of a value that comes in pieces: update it with each, then its digest is the
+        one that `digest` makes of the whole."""
+        return self._prepare(content_type)
+
     def _prepare(self, content_type: bytes | None) -> blake2b:
         # The length before the type: no type and value together can equal another pair.
         name = content_type or b""

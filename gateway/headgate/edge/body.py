@@ -27,6 +27,17 @@ _ZLIB = 15
 _RAW = -15
 
 
+class TooMuch(Refused):
+    """A body goes beyond the cap as it was sent. chunks: what has been read of it.
+
+    Refused like any other, unless its event can do without being in memory (`edge.streams`).
+    """
+
+    def __init__(self, size: int, cap: int, chunks: list[bytes]) -> None:
+        super().__init__(too_large(size, cap, "http.body_max_bytes"))
+        self.chunks = chunks
+
+
 class Budget(Protocol):
     """The in-flight bytes (`core.admission`)."""
 
@@ -51,7 +62,7 @@ def received_body(request: web.BaseRequest, cap: int, budget: Budget) -> bytes:
     """The body of a request that has arrived whole, its bytes taken from the budget: what
     `read_body` does, without its waits. Raises Refused."""
     body = _capped(request.content.read_nowait(-1), cap)
-    _take(budget, len(body))
+    take(budget, len(body))
     return body
 
 
@@ -64,18 +75,18 @@ async def read_body(
     """
     declared = request.content_length or 0
     if declared > cap:
-        raise Refused(too_large(declared, cap, "http.body_max_bytes"))
+        raise TooMuch(declared, cap, [])
     is_encoded = bool(encoding) and encoding != b"identity"
     if is_encoded:
         encoding = _known(encoding)
-    _take(budget, declared)
+    take(budget, declared)
     taken = [declared]
     try:
         body = await _received(request, cap, timeout_s, budget, taken)
         if is_encoded:
             body = await _decompressed(body, encoding, cap)
         if len(body) > taken[0]:
-            _take(budget, len(body) - taken[0])
+            take(budget, len(body) - taken[0])
             taken[0] = len(body)
     except BaseException:
         budget.give(taken[0], 0)
@@ -84,7 +95,8 @@ async def read_body(
     return body
 
 
-def _take(budget: Budget, size: int) -> None:
+def take(budget: Budget, size: int) -> None:
+    """Raises Refused (overloaded)."""
     failure = budget.take_bytes(size) if size > 0 else None
     if failure is not None:
         raise Refused(failure)
@@ -120,7 +132,7 @@ async def continue_body(request: web.BaseRequest) -> None:
 
 def _capped(body: bytes, cap: int) -> bytes:
     if len(body) > cap:
-        raise Refused(too_large(len(body), cap, "http.body_max_bytes"))
+        raise TooMuch(len(body), cap, [body])
     return body
 
 
@@ -131,9 +143,9 @@ async def _collected(request: web.BaseRequest, cap: int, budget: Budget, taken: 
         chunks.append(chunk)
         size += len(chunk)
         if size > cap:
-            raise Refused(too_large(size, cap, "http.body_max_bytes"))
+            raise TooMuch(size, cap, chunks)
         if size > taken[0]:  # chunked: nobody said how much would come
-            _take(budget, size - taken[0])
+            take(budget, size - taken[0])
             taken[0] = size
     return b"".join(chunks)
 

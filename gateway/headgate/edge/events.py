@@ -14,8 +14,9 @@ from headgate.core.weigh import Weight, heaviest
 from headgate.deadlines import Deadlines
 from headgate.edge.answer import answered, on_the_wire
 from headgate.edge.auth import ANONYMOUS, Identity
-from headgate.edge.body import Budget, read_body, received_body
+from headgate.edge.body import Budget, TooMuch, read_body, received_body
 from headgate.edge.once import Once
+from headgate.edge.streams import Streams, streamed
 from headgate.endings import DRAINING
 from headgate.ingest import Decode, Inbound, Ingest, answer
 from headgate.ticket import Ticket, rejected
@@ -68,6 +69,7 @@ class EventsFront:
         weigher: Weigher,
         requests: Requests,
         once: Once,
+        streams: Streams,
         request_ids: Callable[[], str],
         body_max_bytes: int,
         body_timeout_s: float,
@@ -79,6 +81,7 @@ class EventsFront:
         self._weigher = weigher
         self.requests = requests
         self._once = once
+        self._streams = streams
         self._request_ids = request_ids
         self._body_max_bytes = body_max_bytes
         self._body_timeout_s = body_timeout_s
@@ -91,10 +94,8 @@ class EventsFront:
         request_id = self.request_id(headers)
         try:
             producer = self.producer(headers, request.remote, topic)
-            body = await self.body(request, headers, producer, topic)
-            whole = self._loop.time()  # waiting for Kafka begins here
-            inbound = Inbound(topic, producer, headers, body, request_id, whole)
-            ticket = await self.start(inbound)
+            inbound = await self._inbound(request, headers, producer, topic, request_id)
+            ticket = await self.start(inbound, None if inbound.streamed is None else streamed)
             if not ticket.done:
                 await self.ended(ticket)
             if ticket.weighing is not None:
@@ -165,6 +166,27 @@ class EventsFront:
         self._deadlines.watch(ticket)
         return future
 
+    async def _inbound(
+        self,
+        request: web.BaseRequest,
+        headers: Mapping[bytes, bytes],
+        producer: str,
+        topic: str,
+        request_id: str,
+    ) -> Inbound:
+        """The request as ingest takes it, its body in memory or in the blob store."""
+        body, value = b"", None
+        try:
+            try:
+                body = await self._read(request, headers)
+            except TooMuch as much:
+                value = await self._streams.receive(request, topic, headers, much)
+        except Refused as refused:
+            self._count(producer, topic, refused.failure)
+            raise
+        whole = self._loop.time()  # waiting for Kafka begins here
+        return Inbound(topic, producer, headers, body, request_id, whole, value)
+
     async def body(
         self,
         request: web.BaseRequest,
@@ -173,15 +195,18 @@ class EventsFront:
         topic: str,
     ) -> bytes:
         """The decompressed body, its bytes taken from the budget. Raises Refused."""
-        encoding = headers.get(b"content-encoding", b"")
-        most, seconds = self._body_max_bytes, self._body_timeout_s
         try:
-            if not encoding and request.content.is_eof():
-                return received_body(request, most, self.budget)
-            return await read_body(request, encoding, most, seconds, self.budget)
+            return await self._read(request, headers)
         except Refused as refused:
             self._count(producer, topic, refused.failure)
             raise
+
+    async def _read(self, request: web.BaseRequest, headers: Mapping[bytes, bytes]) -> bytes:
+        encoding = headers.get(b"content-encoding", b"")
+        most, seconds = self._body_max_bytes, self._body_timeout_s
+        if not encoding and request.content.is_eof():
+            return received_body(request, most, self.budget)
+        return await read_body(request, encoding, most, seconds, self.budget)
 
     def _count(self, producer: str, topic: str, failure: Failure) -> None:
         """A request that ended before ingest saw it is one rejected event."""

@@ -45,7 +45,8 @@ class Once:
         except Refused:
             return self._ingest.handle(inbound, decode_as)  # which says the same, and counts it
         refuse = found.policy.redis_loss == "refuse"
-        headers, body = inbound.headers, inbound.body
+        headers, streamed = inbound.headers, inbound.streamed
+        body = inbound.body if streamed is None else streamed.stored.sha256.encode()
         topic_id = found.state.topic_id
         try:
             asked = Asked(endpoint, topic_id, inbound.producer, headers, body, refuse)

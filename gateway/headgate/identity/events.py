@@ -58,7 +58,7 @@ class EventIdentity:
                 continue
             record = publish.record
             name = self._name(route, publish)
-            content = event_fingerprint(record.key, record.value, content_type_of(record))
+            content = event_fingerprint(record.key, _content(publish), content_type_of(record))
             known = first_of.setdefault(name, (publish.index, content))
             if known == (publish.index, content):
                 claim = Claim(name, content, self._desk.new_token(), keep_ms)
@@ -131,6 +131,14 @@ class EventIdentity:
     def _release(self, attempt: Attempt) -> None:
         for claim in attempt.events.values():
             self._desk.end(claim.token, claim.operation(RELEASE))
+
+
+def _content(publish: Publish) -> bytes | None:
+    """What stands for the event's value; of one that is in the blob store alone, its digest."""
+    if publish.oversized is None or publish.oversized.stored is None:
+        return publish.record.value
+    digest: str = publish.oversized.stored.sha256
+    return digest.encode()
 
 
 def _end(publish: Publish, outcome: Outcome) -> None:
