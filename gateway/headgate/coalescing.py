@@ -181,13 +181,19 @@ class HeldTopics:
         }
         rows = {}
         for topic in lags.keys() | figures.keys():
-            keys, size, oldest_ms = figures.get(topic, Figures(0, 0, None))
-            age_ms = 0 if oldest_ms is None else max(0, self._now_ms() - oldest_ms)
-            rows[topic] = Held(keys, size, age_ms / 1000, lags.get(topic, 0))
+            rows[topic] = held_row(figures.get(topic), lags.get(topic), self._now_ms())
         return rows
 
     def _states(self, cluster: str) -> list[TopicState]:
         return held_states(self._topics.states(), self._policies, cluster)
+
+
+def held_row(figures: Figures | None, lag: int | None, now_ms: int) -> Held:
+    """What metrics and pages say of a topic's held events."""
+    if figures is None:
+        return Held(None, None, None, lag)
+    oldest_ms = now_ms if figures.oldest_ms is None else figures.oldest_ms
+    return Held(figures.keys, figures.bytes, max(0, now_ms - oldest_ms) / 1000, lag)
 
 
 def cluster_of(name: str, policies: PolicyTable) -> str | None:

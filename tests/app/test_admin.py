@@ -23,10 +23,12 @@ from headgate.overview import Health
 from headgate.ports import management_sites
 from headgate.stats import Labels, Meter
 from headgate.stats.fleet import Fleet, Rates
+from headgate.stats.meter import Held
 
 TOPICS = (
     TopicPolicy("orders", "main", key=("/id",)),
     TopicPolicy("deals", "main", key=("/id",), kind="state", suppress="raw"),
+    TopicPolicy("saves", "main", key=("/id",), kind="state", coalesce_quiet_ms=2000),
 )
 TOKENS = {
     name: ProducerSettings(
@@ -136,6 +138,64 @@ async def test_the_producer_page_shows_a_data_bomb_at_once(
     assert topic["producers"] == ["shop"]
 
 
+async def test_what_hygiene_saves_is_shown_for_each_producer(
+    instance: FakeInstance, client: TestClient[Any, Any]
+) -> None:
+    """Issue of incident A: unchanged, superseded, bytes saved, oversize by action, duplicates."""
+    meter = instance.meter
+    post(instance, Name.UNCHANGED, b"1", 500, 3)
+    post(instance, Name.DUPLICATE, b"1", 500, 2)
+    for action in ("compress", "compress", "chunk"):
+        meter.oversized("shop", "deals", action)
+        post(instance, Name.PUBLISHED, b"2", 2_000_000)
+    outcomes = [Outcome(Name.HELD, 0, -1, b"3")] * 10
+    meter.account("shop", "saves", outcomes, [100] * 10)
+    meter.coalesced("shop", "saves", "superseded", 7, 700)
+    meter.coalesced("shop", "saves", "unchanged", 1, 100)
+    meter.coalesced("shop", "saves", "published", 2, 200)
+    page = await (await client.get("/v1/producers/shop")).json()
+    deals, saves = page["topics"]
+    assert deals["events_total"] == {"unchanged": 3, "duplicate": 2, "published": 3}
+    assert deals["bytes_saved_total"] == 1500
+    assert deals["oversize"] == {"compress": 2, "chunk": 1}
+    assert deals["ratios"] == {
+        "published": 0.375, "unchanged": 0.375, "duplicate": 0.25, "superseded": 0.0,
+        "rejected": 0.0, "unknown": 0.0, "oversize": 0.375,
+    }  # fmt: skip
+    ends = {"held": 10, "superseded": 7, "unchanged": 1, "published": 2}
+    assert saves["events_total"] == ends
+    assert saves["bytes_saved_total"] == 800
+    assert saves["window"]["events"] == 10  # each is one event, however it ended
+    ratios = {name: saves["ratios"][name] for name in ("superseded", "unchanged", "published")}
+    assert ratios == {"superseded": 0.7, "unchanged": 0.1, "published": 0.2}
+    assert page["bytes_saved_total"] == 2300
+    totals = {"held": 10, "superseded": 7, "unchanged": 4, "published": 5, "duplicate": 2}
+    assert page["events_total"] == totals
+    assert page["oversize"] == {"compress": 2, "chunk": 1}
+    (row,) = [
+        row
+        for row in (await (await client.get("/v1/producers")).json())["producers"]
+        if row["producer"] == "shop"
+    ]
+    assert (row["events_total"], row["bytes_saved_total"]) == (totals, 2300)
+
+
+async def test_what_is_held_is_shown_for_each_topic(
+    instance: FakeInstance, client: TestClient[Any, Any]
+) -> None:
+    rows = {"saves": Held(3, 4096, 1.5, 40)}
+    instance.meter.watch_held(lambda: rows)
+    held = {"keys": 3, "bytes": 4096, "oldest_s": 1.5, "lag": 40}
+    assert (await (await client.get("/v1/topics/saves")).json())["held"] == held
+    listed = (await (await client.get("/v1/topics")).json())["topics"]
+    assert {row["topic"]: row["held"] for row in listed} == {
+        "deals": None, "orders": None, "saves": held,
+    }  # fmt: skip
+    rows["saves"] = Held(None, None, None, 40)  # the coalescer runs elsewhere
+    held = {"keys": None, "bytes": None, "oldest_s": None, "lag": 40}
+    assert (await (await client.get("/v1/topics/saves")).json())["held"] == held
+
+
 async def test_lists_name_everyone_who_is_configured(
     instance: FakeInstance, client: TestClient[Any, Any]
 ) -> None:
@@ -145,7 +205,7 @@ async def test_lists_name_everyone_who_is_configured(
     assert rows[1]["topics"] == []
     assert rows[1]["last_seen"] is None
     rows = (await (await client.get("/v1/topics")).json())["topics"]
-    assert [row["topic"] for row in rows] == ["deals", "orders"]
+    assert [row["topic"] for row in rows] == ["deals", "orders", "saves"]
     assert rows[0]["policy"]["suppress"] == "raw"
     assert rows[1]["skew"] == {"judged": False}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -38,6 +39,15 @@ class Bursts:
 
     def last(self) -> dict[str, str]:
         return last_values(self._kafka, self.topic)
+
+    def held(self, name: str) -> list[Any]:
+        """What the gateways' pages of the topic say; of keys the sum, for each has its own."""
+        pages = [
+            exchange(one.management_port, "GET", f"/v1/topics/{self.topic}").document
+            for one in self._gateways
+        ]
+        found = [page["held"][name] or 0 for page in pages]
+        return [sum(found)] if name == "keys" else found
 
     def ended(self, outcome: str) -> int:
         """Events of the topic that ended so, as the gateways' metrics have it."""
@@ -88,11 +98,15 @@ async def test_a_committed_burst_ends_at_once_and_one_without_a_change_writes_no
         for key in keys:
             world.save("first run", id=key, step=step)
     assert world.values() == []
+    await eventually(lambda: world.held("keys") == [len(keys)], 30, 0.3)
+    assert max(world.held("oldest_s")) > 0
+    await eventually(lambda: min(world.held("lag")) == 4 * len(keys), 30, 0.3)
     expected = {"outcome": "committed", "burst": "first run", "topics": [world.topic]}
     assert world.commit("first run") == (200, expected)
     wanted = {key: world.client.held[key][-1] for key in keys}
     await eventually(lambda: world.last() == wanted, 30, 0.3)
     assert len(world.values()) == len(keys)
+    await eventually(lambda: world.held("keys") == [0] and max(world.held("lag")) == 0, 30, 0.3)
     # There and back again: no net change, no record, and the figures say so.
     for step in (9, 3):
         for key in keys:

@@ -47,8 +47,11 @@ async def gateway(
     file.write_text(to_toml(config))
     assert "headgate.held.deals-coalesced" in create_internal(file, print)
     started = start_gateway(to_toml(config))
-    with Redis.from_url(redis.url) as client:  # the gateway opens the namespace of `deals` itself
-        await eventually(lambda: out_of_quarantine(client, "headgate", SAMPLE_QUARANTINE_MS), 20)
+    # The gateway opens the namespaces of `deals` and `deals-coalesced` itself.
+    with Redis.from_url(redis.url) as client:
+        await eventually(
+            lambda: out_of_quarantine(client, "headgate", SAMPLE_QUARANTINE_MS) == 2, 20
+        )
     yield started, broker
 
 

@@ -11,7 +11,15 @@ from headgate.core.schema import schema_version
 from headgate.stats import sketches
 from headgate.stats.fleet import Volume
 from headgate.stats.sketches import Hot, Sketched
-from headgate.stats.snapshot import WINDOW_S, Detail, Reject, Window, merge_windows, recent
+from headgate.stats.snapshot import (
+    WINDOW_S,
+    Detail,
+    Reject,
+    Snapshot,
+    Window,
+    merge_windows,
+    recent,
+)
 
 TOP_KEYS = 20  # on the page of one producer or topic; lists show fewer
 
@@ -26,25 +34,21 @@ def policy(policy: TopicPolicy) -> Json:
 
 
 def ratios(window: Window) -> Json:
-    """Shares (0 to 1) of the window's events; republish = unchanged."""
-    total = sum(window.ends.values())
+    """Shares (0 to 1) of the window's events; republish = unchanged.
+
+    Of events that were held it counts what became of them, not that they were held.
+    """
+    by_outcome = dict(window.coalesced)
+    for (outcome, _), count in window.ends.items():
+        if outcome != Name.HELD:
+            by_outcome[outcome] = by_outcome.get(outcome, 0) + count
+    total = sum(by_outcome.values())
 
     def share(count: int) -> float:
         return round(count / total, 4) if total else 0.0
 
-    by_name = {
-        str(name): sum(count for end, count in window.ends.items() if end[0] == name)
-        for name in (
-            Name.PUBLISHED,
-            Name.UNCHANGED,
-            "superseded",
-            Name.DUPLICATE,
-            Name.REJECTED,
-            Name.UNKNOWN,
-        )
-    }
-    oversize = sum(actions(window).values())
-    return {name: share(count) for name, count in by_name.items()} | {"oversize": share(oversize)}
+    shares = {str(name): share(by_outcome.get(name, 0)) for name in Name if name != Name.HELD}
+    return shares | {"oversize": share(sum(actions(window).values()))}
 
 
 def actions(window: Window) -> dict[str, int]:
@@ -53,6 +57,22 @@ def actions(window: Window) -> dict[str, int]:
         count for (_, reason), count in window.ends.items() if reason == Reason.TOO_LARGE
     )
     return window.oversize | ({"reject": rejected} if rejected else {})
+
+
+def held(figures: Snapshot, topic: str) -> Json:
+    """What is held of a coalescing topic: keys, bytes and age in the partitions that this instance
+    owns (null: it owns none), lag of the whole group in records."""
+
+    def gauge(name: str) -> float | None:
+        return figures.gauges.get(f"headgate_held_{name}", {}).get((topic,))
+
+    keys, size, oldest_s, lag = map(gauge, ("keys", "bytes", "oldest_seconds", "lag"))
+    return {
+        "keys": None if keys is None else int(keys),
+        "bytes": None if size is None else int(size),
+        "oldest_s": None if oldest_s is None else round(oldest_s, 3),
+        "lag": None if lag is None else int(lag),
+    }
 
 
 def skew(sketched: Sketched, partitions: int) -> Json:

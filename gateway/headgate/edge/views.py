@@ -1,6 +1,6 @@
 """What the control plane shows of producers and topics: plain functions from figures to JSON."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from headgate.core.policy import TopicPolicy
 from headgate.core.topic import TopicState
@@ -37,6 +37,8 @@ def _producer(name: str, figures: Snapshot, rates: Rates, now: float, keys: int)
         "events_per_s": round(rate.events, 3),
         "bytes_per_s": round(rate.bytes, 1),
         "last_seen": shown.iso(last),
+        "events_total": _totals(figures, pairs),
+        "bytes_saved_total": _saved(figures, pairs),
         "ratios": shown.ratios(window),
         "oversize": shown.actions(window),
         "topics": [
@@ -53,7 +55,8 @@ def _pair(pair: Pair, figures: Snapshot, rates: Rates, now: float, keys: int) ->
         "events_per_s": round(rate.events, 3),
         "bytes_per_s": round(rate.bytes, 1),
         "last_seen": shown.iso(detail.last_seen),
-        "events_total": _totals(figures, pair),
+        "events_total": _totals(figures, (pair,)),
+        "bytes_saved_total": _saved(figures, (pair,)),
         "window": shown.window_of(window, now),
         "size_bytes": shown.sizes(window.sketched),
         "ratios": shown.ratios(window),
@@ -104,6 +107,7 @@ def topic(
         "events_per_s": round(rate.events, 3),
         "bytes_per_s": round(rate.bytes, 1),
         "producers": [pair.producer for pair in pairs],
+        "held": shown.held(figures, state.name) if policy.coalesces else None,
         "window": shown.window_of(window, now),
         "size_bytes": shown.sizes(window.sketched),
         "ratios": shown.ratios(window),
@@ -112,10 +116,16 @@ def topic(
     }
 
 
-def _totals(figures: Snapshot, pair: Pair) -> Json:
+def _totals(figures: Snapshot, pairs: Collection[Pair]) -> Json:
     totals: dict[str, int] = {}
     for labels, count in figures.counters.get("headgate_events_total", {}).items():
-        if labels[:2] == pair:
+        if labels[:2] in pairs:
             name = f"{labels[2]}:{labels[3]}" if labels[3] else labels[2]
-            totals[name] = int(count)
+            totals[name] = totals.get(name, 0) + int(count)
     return totals
+
+
+def _saved(figures: Snapshot, pairs: Iterable[Pair]) -> int:
+    """Bytes of values that were not published: unchanged or superseded."""
+    saved = figures.counters.get("headgate_suppressed_bytes_total", {})
+    return sum(int(saved.get(pair, 0)) for pair in pairs)

@@ -38,12 +38,15 @@ class InFlight(NamedTuple):
 
 
 class Held(NamedTuple):
-    """What this worker holds of a topic's events. lag: records that the group has not covered."""
+    """What this worker holds of a topic's events; None where it owns no partition of it.
 
-    keys: int
-    bytes: int
-    oldest_seconds: float
-    lag: int
+    lag: records that the group has not covered; None: not known yet.
+    """
+
+    keys: int | None
+    bytes: int | None
+    oldest_seconds: float | None
+    lag: int | None
 
 
 _HELD_GAUGES = (
@@ -205,7 +208,8 @@ class Meter:
         gauges: dict[str, dict[tuple[str, ...], float]] = {name: {} for name in _HELD_GAUGES}
         for topic, row in self._held_rows().items():
             for name, value in zip(_HELD_GAUGES, row, strict=True):
-                gauges[name][(topic,)] = value
+                if value is not None:
+                    gauges[name][(topic,)] = value
         return gauges
 
     def _histograms(self) -> dict[str, dict[tuple[str, ...], Buckets]]:

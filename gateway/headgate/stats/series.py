@@ -25,17 +25,21 @@ _BOUNDS = np.array(METRICS["headgate_event_bytes"].buckets)
 class _Hour:
     """The live form of `Window`."""
 
-    __slots__ = ("bytes", "ends", "oversize", "sketches")
+    __slots__ = ("bytes", "coalesced", "ends", "oversize", "sketches")
 
     def __init__(self) -> None:
         self.ends: dict[tuple[str, str], int] = {}
         self.oversize: dict[str, int] = {}
+        self.coalesced: dict[str, int] = {}
         self.bytes = 0
         self.sketches = Sketches()
 
     def frozen(self) -> Window:
         """As plain data."""
-        return Window(dict(self.ends), self.bytes, self.sketches.serialise(), dict(self.oversize))
+        sketched = self.sketches.serialise()
+        return Window(
+            dict(self.ends), self.bytes, sketched, dict(self.oversize), dict(self.coalesced)
+        )
 
 
 class _Tally:
@@ -114,8 +118,8 @@ class Series:
         """
         end = (outcome, "")
         self.ended[end] = self.ended.get(end, 0) + events
-        ends = self._hour(now).ends
-        ends[end] = ends.get(end, 0) + events
+        coalesced = self._hour(now).coalesced
+        coalesced[outcome] = coalesced.get(outcome, 0) + events
         if outcome != Name.PUBLISHED:
             self.suppressed_bytes += size
         self._detail = None

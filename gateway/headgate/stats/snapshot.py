@@ -47,12 +47,14 @@ class Window(msgspec.Struct):
     """What one producer sent to one topic in one hour. ends: events by (outcome, reason or "").
 
     oversize: events that a rung of the oversize ladder published, by rung.
+    coalesced: what became of events that were held, by outcome; in `ends` they are `held`.
     """
 
     ends: dict[tuple[str, str], int]
     bytes: int
     sketched: Sketched
     oversize: dict[str, int] = {}
+    coalesced: dict[str, int] = {}
 
 
 class Detail(msgspec.Struct):
@@ -158,13 +160,15 @@ def _merge_detail(one: Detail, other: Detail) -> Detail:
 
 def merge_windows(one: Window, other: Window) -> Window:
     """Both together, also of two producers or topics."""
-    ends, oversize = dict(one.ends), dict(one.oversize)
+    ends, oversize, coalesced = dict(one.ends), dict(one.oversize), dict(one.coalesced)
     for end, count in other.ends.items():
         ends[end] = ends.get(end, 0) + count
     for rung, count in other.oversize.items():
         oversize[rung] = oversize.get(rung, 0) + count
+    for outcome, count in other.coalesced.items():
+        coalesced[outcome] = coalesced.get(outcome, 0) + count
     sketched = sketches.merge(one.sketched, other.sketched)
-    return Window(ends, one.bytes + other.bytes, sketched, oversize)
+    return Window(ends, one.bytes + other.bytes, sketched, oversize, coalesced)
 
 
 def recent(detail: Detail, now: float) -> Window:

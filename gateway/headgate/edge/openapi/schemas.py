@@ -7,6 +7,7 @@ _TEXT: Json = {"type": "string"}
 _COUNT: Json = {"type": "integer", "minimum": 0}
 _NUMBER: Json = {"type": "number", "minimum": 0}
 _BASE64: Json = {"type": "string", "contentEncoding": "base64", "pattern": BASE64}
+_COUNTS: Json = {"type": "object", "additionalProperties": _COUNT}
 _TEXTS: Json = {"type": "object", "additionalProperties": _TEXT}
 
 
@@ -82,7 +83,7 @@ SCHEMAS: dict[str, Json] = {
     ),
     "BatchAnswer": _object(
         ["summary", "outcomes"],
-        summary={"type": "object", "additionalProperties": _COUNT},
+        summary=_COUNTS,
         outcomes={
             "type": "array",
             "items": {
@@ -130,6 +131,8 @@ SCHEMAS: dict[str, Json] = {
         events_per_s=_NUMBER,
         bytes_per_s=_NUMBER,
         last_seen=_or_null("string"),
+        events_total=_COUNTS,
+        bytes_saved_total=_COUNT,
         ratios={"type": "object"},
         topics={"type": "array", "items": _object(["topic", "events_total"])},
     ),
@@ -142,6 +145,16 @@ SCHEMAS: dict[str, Json] = {
         events_per_s=_NUMBER,
         bytes_per_s=_NUMBER,
         producers={"type": "array", "items": _TEXT},
+        held={
+            **_object(
+                ["keys", "bytes", "oldest_s", "lag"],
+                keys=_or_null("integer"),
+                bytes=_or_null("integer"),
+                oldest_s=_or_null("number"),
+                lag=_or_null("integer"),
+            ),
+            **_or_null("object"),
+        },
     ),
     "Forgotten": _object(
         ["forgotten"], forgotten=_object(["topic", "key"], topic=_TEXT, key=_or_null("string"))
