@@ -15,6 +15,7 @@ COMMANDS = (
     "serve",
     "init",
     "coalesce",
+    "blobs",
     "check",
     "config",
     "token",

@@ -1,0 +1,81 @@
+"""`headgate blobs gc`: removes blobs that no record refers to any more."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headgate.commands import FAILED, OK, USAGE, CommandError, add_command
+
+if TYPE_CHECKING:
+    from headgate.commands import Subparsers
+
+_EXAMPLES = """  headgate blobs gc --config headgate.toml --dry-run
+  headgate blobs gc --config headgate.toml                        from cron, once a day
+  headgate blobs gc --config headgate.toml --older-than 168
+
+Reads every topic that may refer to a blob (claim-check) from its beginning to its end, on the
+ingest cluster and its backfill cluster, and removes the blobs below [blobs] url that no record
+names and that are older than --older-than. Gateways may go on publishing meanwhile.
+
+exit codes: 0 done, 1 a topic or the store could not be read wholly (then nothing was removed, or
+not all), 2 usage or configuration"""
+
+LEAST_HOURS = 12  # twice the age at which an object in S3 is written again (blob_objects)
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add `blobs` to the commands."""
+    purpose = "look after the blob store (claim checks)"
+    parser = add_command(subparsers, "blobs", purpose, _EXAMPLES)
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    gc = add_command(actions, "gc", "remove blobs that no record refers to any more", _EXAMPLES)
+    gc.add_argument("--config", required=True, type=Path, metavar="F", help="the TOML file")
+    gc.add_argument("--dry-run", action="store_true", help="only tell what would be removed")
+    gc.add_argument(
+        "--older-than",
+        type=float,
+        default=24.0,
+        metavar="HOURS",
+        help=f"leave younger blobs alone: their records may still come ({LEAST_HOURS} or more; 24)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Collect, report; return the exit code. Raises ConfigError, CommandError."""
+    from headgate.backends.blobs import open_store  # slow to import, as what follows
+    from headgate.blob_gc import Refusal, collect_garbage
+    from headgate.config import load
+
+    if not args.older_than >= LEAST_HOURS:
+        text = f"--older-than {args.older_than:g}: {LEAST_HOURS} hours or more"
+        raise CommandError(f"{text}, or events under way lose their values", USAGE)
+    # what aiokafka would write to standard error is a line of the report already
+    logging.getLogger("aiokafka").addHandler(logging.NullHandler())
+    settings = load(args.config, os.environ)
+    if settings.blobs.url is None:
+        raise CommandError("blobs.url is not set: there is no blob store", USAGE)
+    try:
+        store = open_store(settings.blobs.url)
+        counts = asyncio.run(
+            collect_garbage(settings, store, args.older_than * 3600, _say, dry_run=args.dry_run)
+        )
+    except ImportError as error:
+        raise CommandError(f"{error}; install headgate[s3]", USAGE) from error
+    except Refusal as refusal:
+        sys.stdout.write(f"refused {refusal}\n")
+        return FAILED
+    done = "would be removed" if args.dry_run else "removed"
+    _say(f"kept    {counts.referred} referred to, {counts.young} too young")
+    _say(f"done    {counts.removed} {done} ({counts.size} bytes), {counts.pending} unfinished")
+    return OK
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
