@@ -25,6 +25,7 @@ RATES = (20.0, None)
 def parse(arguments: list[str]) -> Namespace:
     parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="203 saves of 160 kB")
+    parser.add_argument("--only", default="", help="settings with this in their name")
     parser.add_argument("--out", type=Path, default=HERE.parent / "build" / "loadtest")
     return parser.parse_args(arguments)
 
@@ -46,9 +47,10 @@ def stand(directory: Path, settings: list[Setting]) -> Iterator[tuple[RunningBro
         yield broker, gateway
 
 
-def run_all(scale: Scale, directory: Path) -> list[Result]:
+def run_all(scale: Scale, only: str, directory: Path) -> list[Result]:
     """Every setting, at each pace, with and without a net change."""
-    settings, results = settings_of(scale, "deals"), []
+    settings = [one for one in settings_of(scale, "deals") if only in one.name]
+    results = list[Result]()
     say("starting Kafka, Redis and the gateway")
     with stand(directory, settings) as (broker, gateway):
         for setting in settings:
@@ -63,7 +65,8 @@ def run_all(scale: Scale, directory: Path) -> list[Result]:
 def told(result: Result) -> str:
     counts = ", ".join(f"{count:,} {name}" for name, count in sorted(result.outcomes.items()))
     return (
-        f"{result.case.title}: {result.saves:,} saves in {result.seconds:.1f} s, {counts}; "
+        f"{result.case.title}: {result.saves:,} saves in {result.seconds:.1f} s, {counts}, "
+        f"{result.gaps} of them late; "
         f"in the topic: {result.records:,} records, {result.bytes / 1e6:,.1f} MB"
     )
 
@@ -72,7 +75,7 @@ def main() -> int:
     options = parse(sys.argv[1:])
     scale = QUICK if options.quick else FULL
     with tempfile.TemporaryDirectory(prefix="headgate-incident-") as directory:
-        results = run_all(scale, Path(directory))
+        results = run_all(scale, options.only, Path(directory))
     text = table(results, RATES)
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "incident-a.md").write_text(text)

@@ -35,7 +35,8 @@ SMALL = Scale(60, 41, 80_000, 700, 2_000, 60_000)
 
 
 class Setting(NamedTuple):
-    """One topic's options. options: lines of its section."""
+    """One topic's options. options: lines of its section.  fits: the burst fits into one window.
+    is_burst: the client says which burst each save belongs to, and when it is over."""
 
     name: str
     topic: str
@@ -43,6 +44,7 @@ class Setting(NamedTuple):
     coalesces: bool = False
     is_leading: bool = False
     fits: bool = False
+    is_burst: bool = False
 
 
 class Case(NamedTuple):
@@ -82,7 +84,7 @@ class Result(NamedTuple):
 
 
 def settings_of(scale: Scale, prefix: str) -> list[Setting]:
-    """Off, raw suppress, coalesce, coalesce + leading; and a window as long as the burst.
+    """Off, raw suppress, coalesce, coalesce + leading, a window as long as the burst, and a burst.
 
     prefix: of the topics' names.
     """
@@ -101,9 +103,13 @@ def settings_of(scale: Scale, prefix: str) -> list[Setting]:
         Setting("off", f"{prefix}-off", 'suppress = "off"'),
         Setting("raw suppress", f"{prefix}-raw", 'suppress = "raw"'),
         Setting(f"coalesce, {quiet}, {window}", f"{prefix}-coalesce", usual, True),
-        Setting("the same, leading", f"{prefix}-leading", leading, True, True),
+        Setting(f"coalesce, {quiet}, {window}, leading", f"{prefix}-leading", leading, True, True),
         Setting(f"coalesce, {quiet}, {long}", f"{prefix}-fitting", fitting, True, fits=True),
-    ]
+        Setting(
+            f"coalesce, {quiet}, {window}, one committed burst", f"{prefix}-burst", usual, True,
+            fits=True, is_burst=True,
+        ),
+    ]  # fmt: skip
 
 
 def config_text(bootstrap: str, redis_url: str, settings: Sequence[Setting]) -> str:

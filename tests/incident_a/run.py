@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import kafka_log
 from coalescing_gateway import run_init
@@ -41,19 +41,35 @@ def prepare(
 
 
 class _Client:
-    """One sequential client: it posts when the answer before is there."""
+    """One sequential client: it posts when the answer before is there.
+
+    burst: the id that it gives to all that it posts from now on.
+    """
 
     def __init__(self, gateway: Gateway, topic: str) -> None:
         self._connection = HTTPConnection(LOOPBACK, gateway.port, timeout=60)
-        self._path = f"/v1/topics/{topic}/events"
+        self._topic = topic
+        self.burst: str | None = None
 
     def post(self, text: bytes) -> tuple[str, str]:
         """Return the outcome and the event's id ("" if there is none)."""
-        self._connection.request("POST", self._path, text, {"Content-Type": "application/json"})
-        response = self._connection.getresponse()
-        answer = json.loads(response.read())
-        assert response.status < 300, answer
+        answer = self._ask(f"/v1/topics/{self._topic}/events", text)
         return answer["outcome"], answer.get("event_id", "")
+
+    def end_burst(self) -> None:
+        """Say that nothing more belongs to the burst."""
+        if self.burst is not None:
+            self._ask(f"/v1/bursts/{self.burst}/commit?topic={self._topic}", b"")
+
+    def _ask(self, path: str, text: bytes) -> dict[str, Any]:
+        headers = {"Content-Type": "application/json", "Headgate-Producer": "management"}
+        if self.burst is not None:
+            headers["Headgate-Burst"] = self.burst
+        self._connection.request("POST", path, text, headers)
+        response = self._connection.getresponse()
+        answer: dict[str, Any] = json.loads(response.read())
+        assert response.status < 300, answer
+        return answer
 
     def close(self) -> None:
         self._connection.close()
@@ -84,7 +100,9 @@ def run(
         # The key is quiet when the burst begins; also what the record settles is settled.
         time.sleep(max(0.0, answered + 1.2 * scale.quiet_ms / 1000 - time.monotonic()))
         starts = kafka_log.end_offsets(kafka.bootstrap, topic)
+        client.burst = case.key if case.setting.is_burst else None
         burst = _post_all(client, deal, case, scale, say)
+        client.end_burst()
     finally:
         client.close()
     _wait_until_decided(kafka, case.setting)

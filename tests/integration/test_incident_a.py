@@ -12,7 +12,7 @@ from incident_a.run import prepare, run
 from stack import Gateway, RunningBroker, RunningRedis
 
 pytestmark = [pytest.mark.kafka, pytest.mark.redis]
-OFF, RAW, COALESCE, LEADING, FITTING = range(5)
+OFF, RAW, COALESCE, LEADING, FITTING, BURST = range(6)
 
 
 @pytest.fixture
@@ -50,6 +50,7 @@ def test_a_small_bomb_becomes_a_few_records_with_the_last_state(
             Case(settings[LEADING], None, True),
             Case(settings[FITTING], None, False),
             Case(settings[FITTING], None, True),
+            Case(settings[BURST], 20.0, False),
         ]
 
     results = run_cases(SMALL, cases)

@@ -11,7 +11,7 @@ from incident_a.deal import Deal
 from incident_a.plan import FULL, QUICK, Case, Result, broken, settings_of
 
 SETTINGS = settings_of(FULL, "deals")
-OFF, RAW, COALESCE, LEADING, FITTING = SETTINGS
+OFF, RAW, COALESCE, LEADING, FITTING, BURST = SETTINGS
 
 
 def result(case: Case, log: list[int], outcomes: dict[str, int], **more: Any) -> Result:
@@ -42,6 +42,7 @@ def test_what_the_incident_promises_is_kept() -> None:
     assert broken(result(Case(RAW, 20, False), list(range(187, 1013)), raw)) == []
     assert broken(result(Case(COALESCE, 20, True), [200, 400, 600, 800, 1000, 1012], held)) == []
     assert broken(result(Case(FITTING, 20, False), [], held)) == []
+    assert broken(result(Case(BURST, 20, True), [1012], held)) == []
     assert broken(result(Case(LEADING, 20, False), [0, 1012], held)) == []
 
 
