@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Sequence
 from itertools import count
 
@@ -13,7 +14,7 @@ from chaos.coalescing.history import Sent
 from stack import eventually
 
 CLIENTS, KEYS_OF_A_CLIENT, CONTENTS = 6, 3, "ABC"
-_PAUSE_S, _GIVE_UP_S, _LAST_S = 0.05, 2.0, 60.0
+_PAUSE_S, _GIVE_UP_S, _LAST_S, _LATEST_END_S = 0.05, 2.0, 60.0, 10.0
 
 
 class Clients:
@@ -27,7 +28,8 @@ class Clients:
         self.sent: list[Sent] = []
 
     async def burst(self, until: asyncio.Event) -> None:
-        """Post until the event is set; then one more event of each key, until it is held."""
+        """Post until the event is set. Each key has its last event, which is held for certain,
+        some time before: what is open then may be all that is known of it when an owner dies."""
         timeout = aiohttp.ClientTimeout(total=_GIVE_UP_S)
         async with aiohttp.ClientSession(timeout=timeout) as session, asyncio.TaskGroup() as group:
             for number in range(CLIENTS):
@@ -37,12 +39,16 @@ class Clients:
     async def _one(
         self, session: aiohttp.ClientSession, keys: Sequence[str], until: asyncio.Event
     ) -> None:
-        turns = count(self._random.randrange(2))
-        while not until.is_set():
-            await self._post(session, next(turns), self._random.choice(keys), by_force=0.02)
+        turns, began = count(self._random.randrange(2)), time.monotonic()
+        ends = {key: began + _LATEST_END_S * self._random.random() for key in keys}
+        while ends:
+            key = self._random.choice(list(ends))
+            if until.is_set() or time.monotonic() > ends[key]:
+                del ends[key]
+                await eventually(lambda key=key: self._is_held(session, next(turns), key), _LAST_S)
+            else:
+                await self._post(session, next(turns), key, by_force=0.02)
             await asyncio.sleep(2 * _PAUSE_S * self._random.random())
-        for key in keys:
-            await eventually(lambda key=key: self._is_held(session, next(turns), key), _LAST_S)
 
     async def _is_held(self, session: aiohttp.ClientSession, turn: int, key: str) -> bool:
         return await self._post(session, turn, key) == "held"
