@@ -68,7 +68,7 @@ ALLOWED = {
 # Where a foreign package may be imported; any other room of the table knows nothing of it.
 FOREIGN = {
     "backends": {"aiokafka", "redis", "hiredis", "fsspec", "botocore", "backports", "compression"},
-    "consumer": {"aiokafka", "fsspec"},
+    "consumer": {"aiokafka", "fsspec", "redis"},
     "core": {"jsonschema_rs", "msgspec", "orjson"},
     "coalescer": {"aiokafka"},
     "check": {"aiokafka", "redis"},

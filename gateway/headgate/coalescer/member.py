@@ -74,6 +74,9 @@ class Member:
             self.owners.append(owner)
             self._tasks.spawn(owner.run(), f"owner of {one.topic}-{one.partition}")
 
+    async def ending(self) -> None:
+        """Owners end after their terms: the guard of their transactions is the end itself."""
+
     async def revoked(self) -> None:
         """Let each owner finish its transaction, for a bounded time."""
         for owner in self.owners:

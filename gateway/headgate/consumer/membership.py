@@ -32,11 +32,17 @@ _NEVER_MS = 86_400_000_000  # owners bound each of their steps; a member without
 
 @dataclass(frozen=True, slots=True)
 class MemberOptions:
-    """group: its id.  session_timeout_ms: how long a dead member keeps its partitions."""
+    """group: its id.  session_timeout_ms: how long a dead member keeps its partitions.
+
+    revoke_ms: how long its holder may take to let go of them; a rebalance waits that long.
+    """
 
     group: str
     session_timeout_ms: int = 10_000
     max_partition_fetch_bytes: int = 1_048_576
+    client_id: str = "headgate"
+    auto_offset_reset: str = "earliest"
+    revoke_ms: int = 10_000
 
     @property
     def heartbeat_ms(self) -> int:
@@ -51,8 +57,12 @@ class Holder(Protocol):
         """These terms begin; the partitions are paused until their owners resume them."""
         ...
 
+    async def ending(self) -> None:
+        """All terms are about to end: what may only be done within them, in bounded time."""
+        ...
+
     async def revoked(self) -> None:
-        """All terms end: finish what is under way, in bounded time."""
+        """All terms have ended: finish what is under way, in bounded time."""
         ...
 
 
@@ -64,6 +74,7 @@ class Membership:
         self._options = options
         self._holder = holder
         self.ownership = Ownership()
+        self._is_leaving = False
 
     async def hold(self, topics: Iterable[str], stop: asyncio.Event) -> None:
         """Be a member for these topics until `stop`, or until the consumer cannot go on.
@@ -71,14 +82,15 @@ class Membership:
         Leaves the group at the end. Raises KafkaError, OSError or TimeoutError.
         """
         consumer = self._consumer()
+        self._is_leaving = False
         try:
             async with asyncio.timeout(_START_S):
                 await consumer.start()
             consumer.subscribe(list(topics), listener=_Listener(self, consumer))
             await _watch(consumer, stop)
         finally:
-            self.ownership.revoke_all()
-            await self._holder.revoked()
+            self._is_leaving = True
+            await self.end_terms()
             await _close(consumer)
 
     def _consumer(self) -> AIOKafkaConsumer:
@@ -87,11 +99,12 @@ class Membership:
             **client_arguments(self._cluster),
             group_id=options.group,
             enable_auto_commit=False,
-            auto_offset_reset="earliest",
+            client_id=options.client_id,
+            auto_offset_reset=options.auto_offset_reset,
             isolation_level="read_committed",
             session_timeout_ms=options.session_timeout_ms,
             heartbeat_interval_ms=options.heartbeat_ms,
-            rebalance_timeout_ms=max(options.session_timeout_ms, 10_000),
+            rebalance_timeout_ms=max(options.session_timeout_ms, options.revoke_ms, 10_000),
             max_poll_interval_ms=_NEVER_MS,
             max_partition_fetch_bytes=options.max_partition_fetch_bytes,
             fetch_max_wait_ms=250,
@@ -104,11 +117,14 @@ class Membership:
         """The group's new assignment. First of all nothing is read (6-measured-facts)."""
         tps = list(partitions)
         consumer.pause(*tps)
+        if self._is_leaving:  # a rebalance ended while the last terms did
+            return
         owned = self.ownership.assign((tp.topic, tp.partition) for tp in tps)
         self._holder.assigned(consumer, owned)
 
     async def end_terms(self) -> None:
         """Nothing is owned any more."""
+        await self._holder.ending()
         self.ownership.revoke_all()
         await self._holder.revoked()
 

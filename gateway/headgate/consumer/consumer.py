@@ -1,0 +1,242 @@
+"""A consumer that commits only what is done, never backwards, and stays paused when told to.
+
+    async with Consumer("orders", group="billing", bootstrap="127.0.0.1:9092") as consumer:
+        async for event in consumer:
+            await book(event)
+            event.done()
+
+Several tasks may iterate over one consumer: events of one key are handed out one after the other,
+those of different keys side by side. `run` does that with a handler.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from types import TracebackType
+from typing import Self
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import KafkaError
+
+from headgate.backends.options import ClusterOptions
+from headgate.backends.owned import OwnedTasks
+from headgate.consumer.failures import Failures
+from headgate.consumer.membership import MemberOptions, Membership
+from headgate.consumer.options import ConsumerOptions, Counts
+from headgate.consumer.pause_store import NOTHING_STORED, PauseStore
+from headgate.consumer.received import Received
+from headgate.consumer.shift import Positions, Shift
+from headgate.core.ownership import Owned
+from headgate.core.pauses import Intent, Pauses, Scope
+
+log = logging.getLogger(__name__)
+
+_REJOIN_S, _LOOK_S = 1.0, 1.0
+_CLOSE_S = 5.0
+
+
+class Consumer:
+    """A member of `group` for these topics. See the module.
+
+    bootstrap: `host:port[,...]`, or `ClusterOptions` where TLS or SASL is needed.
+    pauses: a store of pause intent that others write to (`RedisPauses`). Nothing is handed out
+    before it was read once; while it is away, what it said last holds.
+    positions: where to start, for whoever keeps offsets elsewhere (`SqlOffsets.positions`).
+    """
+
+    def __init__(
+        self,
+        *topics: str,
+        group: str,
+        bootstrap: str | ClusterOptions,
+        options: ConsumerOptions | None = None,
+        pauses: PauseStore = NOTHING_STORED,
+        positions: Positions | None = None,
+    ) -> None:
+        if not topics:
+            raise ValueError("Consumer: name at least one topic")
+        self.group = group
+        self.options = options or ConsumerOptions()
+        self.counts = Counts()
+        self._topics = topics
+        self._positions = positions
+        self._store = pauses
+        self._pauses = Pauses()
+        cluster = bootstrap if isinstance(bootstrap, ClusterOptions) else ClusterOptions(bootstrap)
+        self._failures = Failures(cluster, self.options.retries, self.options.client_id)
+        self._membership = Membership(cluster, self._member_options(), self)
+        self._shift: Shift | None = None
+        self._tasks = OwnedTasks()
+        self._stop = asyncio.Event()
+        self._wake = asyncio.Event()
+        self._error: BaseException | None = None
+
+    def _member_options(self) -> MemberOptions:
+        options = self.options
+        return MemberOptions(
+            self.group,
+            session_timeout_ms=options.session_timeout_ms,
+            max_partition_fetch_bytes=options.max_partition_fetch_bytes,
+            client_id=options.client_id,
+            auto_offset_reset=options.auto_offset_reset,
+            revoke_ms=round((options.drain_s + _CLOSE_S) * 1000),
+        )
+
+    # ---- life
+
+    async def __aenter__(self) -> Self:
+        await self._failures.start()
+        await self._read_store()
+        self._tasks.spawn(self._be_member(), f"member of {self.group}")
+        if self._store is not NOTHING_STORED:
+            self._tasks.keep(self._watch_store, "pause intent")
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+        drain_s = self.options.drain_s + 3 * _CLOSE_S
+        await self._tasks.finish(drain_s)
+        await self._tasks.end(_CLOSE_S)
+        await self._failures.close()
+
+    def stop(self) -> None:
+        """Hand out nothing more. Iterations end; leaving the `async with` drains and commits."""
+        self._stop.set()
+        self._wake.set()
+
+    async def _be_member(self) -> None:
+        while not self._stop.is_set():
+            try:
+                await self._membership.hold(self._topics, self._stop)
+            except (KafkaError, OSError, TimeoutError) as error:
+                log.warning("%s joins its group again: %r", self.options.client_id, error)
+                await asyncio.sleep(_REJOIN_S)
+
+    # ---- events
+
+    def __aiter__(self) -> AsyncIterator[Received]:
+        return self
+
+    async def __anext__(self) -> Received:
+        """The next event. Raises what ended the consumer, such as GaveUpError."""
+        while True:
+            if self._error is not None:
+                raise self._error
+            if self._stop.is_set():
+                raise StopAsyncIteration
+            received = self._shift.next() if self._shift is not None else None
+            if received is not None:
+                return received
+            self._wake.clear()
+            await self._wake.wait()
+
+    async def run(self, handler: Callable[[Received], Awaitable[None]], tasks: int = 16) -> None:
+        """Call `handler` for each event, with so many at a time. Until `stop`, or an error.
+
+        An event is done when the handler returns, and has failed when it raises.
+        """
+
+        async def work() -> None:
+            async for event in self:
+                try:
+                    await handler(event)
+                except Exception as error:  # the handler is not ours; its error is the event's
+                    log.exception("the handler failed for %r", event)
+                    event.failed(error)
+                else:
+                    event.done()
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(tasks):
+                group.create_task(work())
+
+    async def commit(self) -> None:
+        """Commit what is done now, not only at the next interval."""
+        if self._shift is not None:
+            await self._shift.commit()
+
+    # ---- pauses
+
+    def pause(self, reason: str, topic: str | None = None, partition: int | None = None) -> None:
+        """Hand out nothing more of all, a topic or a partition, until this reason is resumed.
+
+        It holds across rebalances, also for partitions that are not assigned now.
+        """
+        if self._pauses.pause(Scope(topic, partition), reason):
+            self._apply_pauses()
+
+    def resume(self, reason: str, topic: str | None = None, partition: int | None = None) -> None:
+        """Take one reason away. Others for the same partitions still hold."""
+        if self._pauses.resume(Scope(topic, partition), reason):
+            self._apply_pauses()
+
+    def intents(self) -> list[Intent]:
+        """Every reason not to read, one's own and the store's."""
+        return self._pauses.intents()
+
+    def _apply_pauses(self) -> None:
+        if self._shift is not None:
+            self._shift.apply_pauses()
+
+    async def _read_store(self) -> None:
+        while True:
+            try:
+                self._pauses.store_says(await self._store.intents(self.group))
+            except OSError as error:
+                log.warning("nothing is handed out, as pause intent cannot be read: %r", error)
+                await asyncio.sleep(_LOOK_S)
+            else:
+                return
+
+    async def _watch_store(self) -> None:
+        while not self._stop.is_set():
+            await asyncio.sleep(_LOOK_S)
+            try:
+                changed = self._pauses.store_says(await self._store.intents(self.group))
+            except OSError as error:
+                log.warning("pause intent cannot be read; the last one holds: %r", error)
+                continue
+            if changed:
+                self._apply_pauses()
+
+    # ---- membership.Holder
+
+    def assigned(self, consumer: AIOKafkaConsumer, owned: Iterable[Owned]) -> None:
+        """A shift begins. Not one await between the assignment and the pauses."""
+        self._shift = Shift(
+            consumer,
+            self._membership.ownership,
+            owned,
+            self.options,
+            self._pauses,
+            self.counts,
+            self,
+            self._failures,
+            self._positions,
+        )
+        self._shift.begin()
+
+    async def ending(self) -> None:
+        """The shift ends, while its terms of ownership still last."""
+        shift, self._shift = self._shift, None
+        if shift is not None:
+            await shift.end()
+
+    async def revoked(self) -> None:
+        """Nothing is left to do: `ending` came first."""
+
+    # ---- shift.Hands
+
+    def wake(self) -> None:
+        """See `Hands`."""
+        self._wake.set()
+
+    def give_up(self, error: BaseException) -> None:
+        """See `Hands`."""
+        self._error = error
+        self.stop()

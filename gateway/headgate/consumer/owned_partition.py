@@ -1,0 +1,146 @@
+"""One partition in one term of ownership: what was read of it, and what of that is not done."""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from headgate.consumer.assembler import Assembler
+from headgate.consumer.received import Received
+from headgate.core.ownership import Owned
+from headgate.core.progress import Progress
+
+
+class Work(Protocol):
+    """Whom a partition tells (`shift.Shift`)."""
+
+    def ready(self, partition: "OwnedPartition") -> None:
+        """There is something to hand out."""
+        ...
+
+    def done(self, received: Received) -> None: ...
+
+    def failed(
+        self, partition: "OwnedPartition", received: Received, error: BaseException | str
+    ) -> None: ...
+
+
+class OwnedPartition:
+    """Hands out events one after the other for each key, and side by side for different keys.
+
+    is_forbidden: by pause intent, so nothing is handed out.  in_turn: whether the shift has it
+    among those with something to hand out.  may_be_read: its starting position is known.
+    """
+
+    __slots__ = (
+        "_assembler",
+        "_keys",
+        "_ready",
+        "_work",
+        "in_turn",
+        "is_forbidden",
+        "may_be_read",
+        "outstanding",
+        "owned",
+        "progress",
+    )
+
+    def __init__(self, owned: Owned, work: Work, assembler: Assembler | None) -> None:
+        self.owned = owned
+        self.progress = Progress()
+        self.outstanding = 0
+        self.is_forbidden = False
+        self.may_be_read = False
+        self.in_turn = False
+        self._work = work
+        self._assembler = assembler
+        self._ready: deque[Received] = deque()
+        # A key is here while one event of it is ready or handed out; others of it wait in line.
+        self._keys: dict[bytes, deque[Received] | None] = {}
+
+    def take(self, records: Sequence[Any]) -> None:
+        """What was read next, in the order of the log."""
+        was_empty = not self._ready
+        progress, assembler = self.progress, self._assembler
+        for record in records:
+            offset = record.offset
+            if assembler is None:
+                progress.enter(offset, offset)
+                self._line_up(Received(self, record, record.headers))
+            else:
+                self._assemble(assembler, record)
+            progress.passed(offset)
+        if was_empty and self._ready:
+            self._work.ready(self)
+
+    def _assemble(self, assembler: Assembler, record: Any) -> None:
+        topic, partition, _ = self.owned
+        first = record.offset
+        if assembler.incomplete:  # it may belong to a set that began long before
+            first = min(first, assembler.low_water(topic, partition) or first)
+        event = assembler.add(record)
+        if event is not None:
+            self.progress.enter(event.offset, first)
+            self._line_up(Received(self, event, event.headers))
+
+    def _line_up(self, received: Received) -> None:
+        key = received.key
+        if key is None:
+            self._ready.append(received)
+        elif key not in self._keys:
+            self._keys[key] = None
+            self._ready.append(received)
+        else:
+            line = self._keys[key]
+            if line is None:
+                line = self._keys[key] = deque()
+            line.append(received)
+
+    def hand_out(self) -> Received | None:
+        """The next event whose key is free; None: there is none, or pause intent forbids it."""
+        if self.is_forbidden or not self._ready:
+            return None
+        received = self._ready.popleft()
+        self.outstanding += 1
+        received.hand_out()
+        return received
+
+    def again(self, received: Received) -> None:
+        """Its wait after a failure is over; its key is still its own."""
+        self._ready.appendleft(received)
+        self._work.ready(self)
+
+    # ---- received.Origin
+
+    def done(self, received: Received) -> None:
+        self.outstanding -= 1
+        self.finish(received)
+
+    def failed(self, received: Received, error: BaseException | str) -> None:
+        self.outstanding -= 1
+        self._work.failed(self, received, error)
+
+    def finish(self, received: Received) -> None:
+        """Nothing is left to do for an event that is not handed out any more."""
+        self.progress.done(received.offset)
+        key = received.key
+        if key is not None:
+            line = self._keys[key]
+            if line:
+                self._ready.append(line.popleft())
+                self._work.ready(self)
+            else:
+                del self._keys[key]
+        self._work.done(received)
+
+    @property
+    def has_ready(self) -> bool:
+        return bool(self._ready)
+
+    @property
+    def low_water(self) -> int | None:
+        """The offset that may be committed; None before anything was read."""
+        mark = self.progress.low_water
+        if mark is None or self._assembler is None or not self._assembler.incomplete:
+            return mark
+        held = self._assembler.low_water(self.owned.topic, self.owned.partition)
+        return mark if held is None else min(mark, held)

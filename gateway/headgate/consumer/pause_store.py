@@ -1,0 +1,79 @@
+"""Pause intent that operators write and consumers read, in Redis.
+
+One hash for each group, a field for each scope and reason, whose value says who and when. So two
+operators never overwrite each other, and resuming takes exactly one reason away.
+"""
+
+import json
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from headgate.core.pauses import Intent, Scope
+
+KEY_PREFIX = "hg:pauses:"
+
+
+class PauseStore(Protocol):
+    """Raises OSError where it cannot be read."""
+
+    async def intents(self, group: str) -> Iterable[Intent]:
+        """Every reason why this group, or a part of it, is paused."""
+        ...
+
+
+class _NothingStored:
+    async def intents(self, group: str) -> Iterable[Intent]:
+        return ()
+
+
+NOTHING_STORED: PauseStore = _NothingStored()
+
+
+class RedisPauses:
+    """url: of Redis. prefix: of its keys, where several installations share one Redis."""
+
+    def __init__(self, url: str, timeout_s: float = 1.0, prefix: str = KEY_PREFIX) -> None:
+        from redis.asyncio import Redis  # not everybody who consumes keeps intent in Redis
+
+        self._redis: Any = Redis.from_url(
+            url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s
+        )
+        self._prefix = prefix
+
+    async def intents(self, group: str) -> Iterable[Intent]:
+        """See `PauseStore`."""
+        found = await self._call(self._redis.hkeys(self._prefix + group))
+        return [field_intent(field.decode()) for field in found]
+
+    async def pause(self, group: str, intent: Intent, by: str, at_ms: int) -> None:
+        """Add a reason. Raises OSError."""
+        said = json.dumps({"by": by, "at_ms": at_ms})
+        await self._call(self._redis.hset(self._prefix + group, intent_field(intent), said))
+
+    async def resume(self, group: str, intent: Intent) -> bool:
+        """Take one reason away; False: it was not there. Raises OSError."""
+        return bool(await self._call(self._redis.hdel(self._prefix + group, intent_field(intent))))
+
+    async def close(self) -> None:
+        await self._redis.aclose()
+
+    @staticmethod
+    async def _call(call: Any) -> Any:
+        from redis.exceptions import RedisError
+
+        try:
+            return await call
+        except RedisError as error:
+            raise OSError(f"Redis does not answer: {error!r}") from error
+
+
+def intent_field(intent: Intent) -> str:
+    """The field of the hash: JSON, for topics may contain any separator."""
+    topic, partition = intent.scope
+    return json.dumps([topic, partition, intent.reason])
+
+
+def field_intent(field: str) -> Intent:
+    """Inverse of `intent_field`. Raises ValueError."""
+    topic, partition, reason = json.loads(field)
+    return Intent(Scope(topic, partition), reason)

@@ -1,0 +1,307 @@
+"""What a member of a group does between one rebalance and the next.
+
+Every assignment begins a shift, every revocation ends it: stop handing out, wait for what is handed
+out (within a budget), commit once more, and only then give the partitions away. So no commit is
+ever under way while the group moves on: aiokafka would send it with the new generation, and the
+broker would take it (6-measured-facts, section 6).
+"""
+
+import asyncio
+import json
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Protocol
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import KafkaError
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
+
+from headgate.backends.owned import OwnedTasks
+from headgate.consumer.assembler import Assembler
+from headgate.consumer.failures import Failures
+from headgate.consumer.options import ConsumerOptions, Counts
+from headgate.consumer.owned_partition import OwnedPartition
+from headgate.consumer.received import Received
+from headgate.core.ownership import Owned, Ownership
+from headgate.core.pauses import Pauses
+
+log = logging.getLogger(__name__)
+
+Places = Iterable[tuple[str, int]]
+Positions = Callable[[Places], Awaitable[Mapping[tuple[str, int], int]]]
+
+_POLL_MS, _BUSY_POLL_MS, _MOST_RECORDS = 500, 50, 500
+_FINAL_COMMIT_S, _END_S, _RETRY_S = 5.0, 5.0, 0.5
+
+
+class Hands(Protocol):
+    """Whoever gets the events."""
+
+    def wake(self) -> None:
+        """There may be something to hand out."""
+        ...
+
+    def give_up(self, error: BaseException) -> None:
+        """The consumer cannot go on."""
+        ...
+
+
+class Shift:
+    """See the module. position: where to start, if not from what the group committed."""
+
+    def __init__(
+        self,
+        consumer: AIOKafkaConsumer,
+        ownership: Ownership,
+        owned: Iterable[Owned],
+        options: ConsumerOptions,
+        pauses: Pauses,
+        counts: Counts,
+        hands: Hands,
+        failures: Failures,
+        positions: Positions | None,
+    ) -> None:
+        self._consumer = consumer
+        self._ownership = ownership
+        self._options = options
+        self._pauses = pauses
+        self._counts = counts
+        self._hands = hands
+        self._failures = failures
+        self._positions = positions
+        self._assembler = Assembler() if options.assemble else None
+        self._tasks = OwnedTasks()
+        self._timers: set[asyncio.TimerHandle] = set()
+        self._turn: deque[OwnedPartition] = deque()
+        self._outstanding = 0
+        self._is_ending = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.partitions = {
+            TopicPartition(one.topic, one.partition): OwnedPartition(one, self, self._assembler)
+            for one in owned
+        }
+        self._committed: dict[TopicPartition, int] = {}
+
+    def begin(self) -> None:
+        """The partitions are all paused; those that intent allows are read from now on."""
+        self.apply_pauses()
+        if self.partitions:
+            self._tasks.spawn(self._read(), "reading")
+            self._tasks.keep(self._commit_on, "committing")
+
+    # ---- reading
+
+    async def _read(self) -> None:
+        await self._open_all()
+        while True:
+            tps = self._with_room()
+            if not tps:
+                await asyncio.sleep(_BUSY_POLL_MS / 1000)
+                continue
+            wait_ms = _POLL_MS if len(tps) == len(self.partitions) else _BUSY_POLL_MS
+            try:
+                found = await self._consumer.getmany(
+                    *tps, timeout_ms=wait_ms, max_records=_MOST_RECORDS
+                )
+            except KafkaError as error:
+                self._hands.give_up(error)
+                return
+            for tp, records in found.items():
+                partition = self.partitions.get(tp)
+                if partition is not None and self._ownership.is_current(partition.owned):
+                    self._counts.delivered += len(records)
+                    partition.take(records)
+
+    async def _open_all(self) -> None:
+        """Find the starting positions, where something else than the group keeps them."""
+        while self._positions is not None:
+            try:
+                known = await self._positions((tp.topic, tp.partition) for tp in self.partitions)
+            except OSError as error:
+                log.warning("no starting positions yet: %r", error)
+                await asyncio.sleep(_RETRY_S)
+                continue
+            for place, offset in known.items():
+                self._consumer.seek(TopicPartition(*place), offset)
+            break
+        for partition in self.partitions.values():
+            partition.may_be_read = True
+        self.apply_pauses()
+
+    def _with_room(self) -> list[TopicPartition]:
+        most = self._options.prefetch
+        return [
+            tp
+            for tp, partition in self.partitions.items()
+            if partition.may_be_read
+            and not partition.is_forbidden
+            and len(partition.progress) < most
+        ]
+
+    # ---- handing out
+
+    def next(self) -> Received | None:
+        """The next event, or None while there is none, or enough are handed out."""
+        turn = self._turn
+        if self._is_ending or self._outstanding >= self._options.concurrency:
+            return None
+        while turn:
+            partition = turn[0]
+            received = partition.hand_out()
+            if received is None:
+                turn.popleft()
+                partition.in_turn = False
+                continue
+            turn.rotate(-1)
+            self._outstanding += 1
+            self._idle.clear()
+            return received
+        return None
+
+    def ready(self, partition: OwnedPartition) -> None:
+        """See `Work`."""
+        if not partition.in_turn:
+            partition.in_turn = True
+            self._turn.append(partition)
+        self._hands.wake()
+
+    def done(self, received: Received) -> None:
+        """See `Work`."""
+        self._counts.processed += 1
+        self._returned()
+
+    def _returned(self) -> None:
+        was_full = self._outstanding >= self._options.concurrency
+        self._outstanding -= 1
+        if not self._outstanding:
+            self._idle.set()
+        if was_full:
+            self._hands.wake()
+
+    def failed(
+        self, partition: OwnedPartition, received: Received, error: BaseException | str
+    ) -> None:
+        """See `Work`: it comes again after a wait, or `Retries.then` says what becomes of it."""
+        self._counts.failed += 1
+        retries = self._options.retries
+        if received.attempt < retries.attempts:
+            self._returned()
+            if not self._is_ending:
+                self._again_in(retries.wait_s(received.attempt), partition, received)
+            return
+        log.error("%r is given up: %s", received, error)
+        if retries.then == "skip":
+            self._counts.skipped += 1
+            partition.finish(received)
+        elif retries.then == "dead-letter":
+            self._tasks.spawn(self._bury(partition, received, error), "dead letter")
+        else:
+            self._returned()
+            if retries.then == "stop":
+                self._hands.give_up(self._failures.gave_up(received, error))
+
+    def _again_in(self, wait_s: float, partition: OwnedPartition, received: Received) -> None:
+        def due() -> None:
+            self._timers.discard(timer)
+            partition.again(received)
+
+        timer = asyncio.get_running_loop().call_later(wait_s, due)
+        self._timers.add(timer)
+
+    async def _bury(
+        self, partition: OwnedPartition, received: Received, error: BaseException | str
+    ) -> None:
+        await self._failures.bury(received, error)
+        self._counts.dead_letters += 1
+        partition.finish(received)
+
+    # ---- pauses
+
+    def apply_pauses(self) -> None:
+        """Make the consumer's own flags, and ours, what intent says. Never awaits."""
+        for tp, partition in self.partitions.items():
+            forbidden = self._pauses.forbids(tp.topic, tp.partition)
+            partition.is_forbidden = forbidden
+            if not self._ownership.is_current(partition.owned):
+                continue
+            if forbidden or not partition.may_be_read:
+                self._consumer.pause(tp)
+            else:
+                self._consumer.resume(tp)
+                if partition.has_ready:
+                    self.ready(partition)
+
+    # ---- committing
+
+    async def _commit_on(self) -> None:
+        while True:
+            await asyncio.sleep(self._options.commit_interval_s)
+            await self.commit()
+
+    async def commit(self) -> None:
+        """Commit every partition's low-water mark, if it moved. Errors are counted and logged."""
+        offsets = self._to_commit()
+        if not offsets:
+            return
+        try:
+            await self._consumer.commit(
+                {tp: OffsetAndMetadata(to, self._metadata(tp)) for tp, to in offsets.items()}
+            )
+        except KafkaError as error:  # the next one covers more
+            self._counts.commit_errors += 1
+            log.warning("offsets were not committed: %r", error)
+            return
+        for tp, offset in offsets.items():
+            owned = self.partitions[tp].owned
+            before = self._committed.get(tp, self.partitions[tp].progress.first)
+            self._counts.committed += offset - before
+            self._committed[tp] = offset
+            self._ownership.committed(owned, offset)
+
+    def _to_commit(self) -> dict[TopicPartition, int]:
+        offsets: dict[TopicPartition, int] = {}
+        for tp, partition in self.partitions.items():
+            mark = partition.low_water
+            if mark is None or mark == self._committed.get(tp):
+                continue
+            if not self._ownership.is_current(partition.owned):
+                self._counts.stale_commits += 1
+            elif self._ownership.may_commit(partition.owned, mark):
+                offsets[tp] = mark
+            else:
+                self._counts.regressions_prevented += 1
+        return offsets
+
+    def _metadata(self, tp: TopicPartition) -> str:
+        """Who commits, so that a monitor can say it: aiokafka has no public member id."""
+        member = self._consumer._coordinator.member_id
+        term = self.partitions[tp].owned.term
+        who = {"member": member, "client": self._options.client_id, "term": term}
+        return json.dumps(who, separators=(",", ":"))
+
+    # ---- the end
+
+    async def end(self) -> None:
+        """Hand out nothing more, wait for what is handed out, commit, and let go. Bounded."""
+        begun = time.monotonic()
+        self._is_ending = True
+        for timer in self._timers:
+            timer.cancel()
+        try:
+            async with asyncio.timeout(self._options.drain_s):
+                await self._idle.wait()
+        except TimeoutError:
+            log.warning("%d events are not done; they come again", self._outstanding)
+        self._counts.drain_s += time.monotonic() - begun
+        self._counts.revokes += 1
+        # One that is under way is dropped: it must not be sent in the group's next generation.
+        await self._tasks.end(_END_S)
+        try:
+            async with asyncio.timeout(_FINAL_COMMIT_S):
+                await self.commit()
+        except TimeoutError:
+            self._counts.stale_commits += 1
+            log.warning("the last offsets of this assignment could not be committed in time")

@@ -1,0 +1,98 @@
+"""What may not be read now, and why: pause intent, kept apart from the consumer's own flags.
+
+A Kafka consumer forgets its pauses at every rebalance (6-measured-facts, section 5), so the intent
+lives here and is applied again and again. Whoever pauses gives a reason; a partition is read again
+when every reason is gone.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class Scope(NamedTuple):
+    """All of a group (no topic), a topic (no partition), or one partition."""
+
+    topic: str | None = None
+    partition: int | None = None
+
+    def __str__(self) -> str:
+        if self.topic is None:
+            return "all"
+        return self.topic if self.partition is None else f"{self.topic}-{self.partition}"
+
+    def covers(self, topic: str, partition: int) -> bool:
+        """Whether this partition is meant."""
+        return self.topic in (None, topic) and self.partition in (None, partition)
+
+
+class Intent(NamedTuple):
+    """One reason not to read."""
+
+    scope: Scope
+    reason: str
+
+
+ALL = Scope()
+
+
+class Pauses:
+    """The union of all intents of one group, as this process knows them.
+
+    Local ones are its own; stored ones come from a store that operators write to, and are replaced
+    as a whole at each look.
+    """
+
+    __slots__ = ("_local", "_stored")
+
+    def __init__(self) -> None:
+        self._local: set[Intent] = set()
+        self._stored: frozenset[Intent] = frozenset()
+
+    def pause(self, scope: Scope, reason: str) -> bool:
+        """Add a reason. False: it was there already. Raises ValueError."""
+        intent = Intent(checked(scope), checked_reason(reason))
+        is_new = intent not in self._local
+        self._local.add(intent)
+        return is_new
+
+    def resume(self, scope: Scope, reason: str) -> bool:
+        """Take one reason away; others for the same scope stay. False: it was not there."""
+        intent = Intent(scope, reason)
+        was_there = intent in self._local
+        self._local.discard(intent)
+        return was_there
+
+    def store_says(self, intents: Iterable[Intent]) -> bool:
+        """What the store has now, all of it. False: nothing changed."""
+        now = frozenset(intents)
+        is_new = now != self._stored
+        self._stored = now
+        return is_new
+
+    def forbids(self, topic: str, partition: int) -> bool:
+        """Whether nothing of this partition may be handed out."""
+        return any(
+            intent.scope.covers(topic, partition)
+            for intents in (self._local, self._stored)
+            for intent in intents
+        )
+
+    def intents(self) -> list[Intent]:
+        """All of them, in the order of scope and reason."""
+        return sorted(self._local | self._stored, key=lambda one: (str(one.scope), one.reason))
+
+
+def checked(scope: Scope) -> Scope:
+    """Return a scope that makes sense. Raises ValueError."""
+    if scope.topic is None and scope.partition is not None:
+        raise ValueError("a partition without its topic cannot be paused: name the topic, too")
+    if scope.topic == "" or (scope.partition is not None and scope.partition < 0):
+        raise ValueError(f"no such partition: {scope.topic!r}, {scope.partition!r}")
+    return scope
+
+
+def checked_reason(reason: str) -> str:
+    """Return a reason that can be told apart later. Raises ValueError."""
+    if not reason or len(reason) > 200 or not reason.isprintable():
+        raise ValueError("a reason is 1 to 200 printable characters: it is what resuming names")
+    return reason

@@ -1,0 +1,159 @@
+"""The consumer on a real broker: order, retries, dead letters, restarts, chunks."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headgate
+from consumer_world import fill
+from headgate.consumer.consumer import Consumer
+from headgate.consumer.options import ConsumerOptions, GaveUpError, Retries
+from headgate.consumer.received import Received
+from kafka_log import read_log
+from stack import RunningBroker, eventually
+
+pytestmark = pytest.mark.kafka
+
+
+def new_consumer(kafka: RunningBroker, topic: str, retries: Retries | None = None) -> Consumer:
+    options = ConsumerOptions(
+        commit_interval_s=0.1,
+        session_timeout_ms=6_000,
+        drain_s=3,
+        retries=retries or Retries(first_s=0.01),
+    )
+    return Consumer(topic, group=f"g-{topic}", bootstrap=kafka.bootstrap, options=options)
+
+
+async def test_events_come_once_in_the_order_of_their_keys_and_go_on_after_a_restart(
+    kafka: RunningBroker, topic_name: str
+) -> None:
+    kafka.create_topic(topic_name, 2)
+    fill(kafka.bootstrap, topic_name, 2, 500, keys=5)
+    seen: list[tuple[int, int, bytes]] = []
+
+    async def handle(received: Received) -> None:
+        assert received.key is not None
+        await asyncio.sleep(0)
+        seen.append((received.partition, received.offset, received.key))
+
+    for _ in range(2):  # the second one takes over where the first has committed
+        consumer = new_consumer(kafka, topic_name)
+        async with consumer:
+            work = asyncio.create_task(consumer.run(handle))
+            goal = len(seen) + 500
+            await eventually(lambda goal=goal: len(seen) >= min(goal, 1_000), 30)
+            consumer.stop()
+            await work
+    assert {one[:2] for one in seen} == {(p, o) for p in range(2) for o in range(500)}
+    assert len(seen) <= 1_000 + 64, "what was in flight at most came again"
+    for key in {one[2] for one in seen}:
+        first = list(dict.fromkeys(one[1] for one in seen if one[2] == key))
+        assert first == sorted(first)
+
+
+async def test_a_failing_event_comes_again_and_then_goes_to_the_dead_letters(
+    kafka: RunningBroker, topic_name: str
+) -> None:
+    dead = f"{topic_name}-dead"
+    kafka.create_topic(topic_name, 1)
+    kafka.create_topic(dead, 1)
+    fill(kafka.bootstrap, topic_name, 1, 20, keys=4)
+    attempts: list[int] = []
+    retries = Retries(attempts=3, first_s=0.01, then="dead-letter", dead_letter=dead)
+    consumer = new_consumer(kafka, topic_name, retries)
+    done: list[int] = []
+
+    async def handle(received: Received) -> None:
+        if received.offset == 5:
+            attempts.append(received.attempt)
+            raise ValueError("no such customer")
+        done.append(received.offset)
+
+    async with consumer:
+        work = asyncio.create_task(consumer.run(handle))
+        await eventually(lambda: consumer.counts.processed == 20, 30)
+        consumer.stop()
+        await work
+    assert attempts == [1, 2, 3]
+    assert consumer.counts.dead_letters == 1
+    assert [one for one in done if one % 4 == 1] == [1, 9, 13, 17], "its key waited, then went on"
+    (record,) = await asyncio.to_thread(read_log, kafka.bootstrap, dead)
+    assert (record.key, record.value) == (b"0-1", b"5")
+    assert record.header("hg-dead-from") == f"{topic_name}-0@5".encode()
+    assert record.header("hg-dead-reason") == b"no such customer"
+    assert record.header("hg-dead-attempts") == b"3"
+
+
+async def test_the_consumer_stops_before_an_event_that_nobody_may_lose(
+    kafka: RunningBroker, topic_name: str
+) -> None:
+    kafka.create_topic(topic_name, 1)
+    fill(kafka.bootstrap, topic_name, 1, 10, keys=1)
+
+    async def handle(received: Received) -> None:
+        if received.offset == 5:
+            raise ValueError("no such customer")
+
+    consumer = new_consumer(kafka, topic_name, Retries(attempts=2, first_s=0.01))
+    async with consumer:
+        with pytest.raises(ExceptionGroup) as caught:
+            await consumer.run(handle, tasks=1)
+    assert isinstance(caught.value.exceptions[0], GaveUpError)
+    assert "failed 2 times: no such customer" in str(caught.value.exceptions[0])
+    seen: list[int] = []
+    again = new_consumer(kafka, topic_name)
+    async with again:
+        async for event in again:
+            seen.append(event.offset)
+            event.done()
+            if event.offset == 9:
+                break
+    assert seen == [5, 6, 7, 8, 9]
+
+
+def test_the_library_needs_none_of_the_gateways_server() -> None:
+    code = (
+        "import sys, headgate.consumer.consumer\n"
+        "bad = {'aiohttp', 'redis', 'prometheus_client', 'uvloop'} & set(sys.modules)\n"
+        "sys.exit(repr(bad) if bad else 0)"
+    )
+    path = str(Path(headgate.__file__).parents[1])
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": path})
+
+
+async def test_the_example_of_the_librarys_page_runs(kafka: RunningBroker, topic_name: str) -> None:
+    page = (Path(headgate.__file__).parent / "consumer" / "README.md").read_text()
+    _, example, _ = re.split(r"```(?:python)?\n", page)
+    example = example.replace('"orders', f'"{topic_name}').replace("billing", topic_name)
+    kafka.create_topic(topic_name, 1)
+    kafka.create_topic(f"{topic_name}.dead", 1)
+    fill(kafka.bootstrap, topic_name, 1, 10)
+    names: dict[str, Any] = {}
+    exec(compile(example, "README.md", "exec"), names)
+    booked: list[int] = []
+
+    async def book(event: Received) -> None:
+        await names["book"](event)
+        booked.append(event.offset)
+
+    main = asyncio.create_task(_with(names, book)(kafka.bootstrap))
+    await eventually(lambda: len(booked) == 10, 30)
+    main.cancel()
+    await asyncio.gather(main, return_exceptions=True)
+
+
+def _with(names: dict[str, Any], book: Any) -> Any:
+    """The page's `main`, calling our `book`, which calls the page's."""
+    example = dict(names)
+    main = names["main"]
+    example["book"] = book
+    return type(main)(main.__code__, example)
