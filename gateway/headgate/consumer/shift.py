@@ -7,7 +7,6 @@ broker would take it (6-measured-facts, section 6).
 """
 
 import asyncio
-import json
 import logging
 import time
 from collections import deque
@@ -16,10 +15,11 @@ from typing import Protocol
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError
-from aiokafka.structs import OffsetAndMetadata, TopicPartition
+from aiokafka.structs import TopicPartition
 
 from headgate.backends.owned import OwnedTasks
 from headgate.consumer.assembler import Assembler
+from headgate.consumer.commits import Commits
 from headgate.consumer.failures import Failures
 from headgate.consumer.options import ConsumerOptions, Counts
 from headgate.consumer.owned_partition import OwnedPartition
@@ -83,14 +83,15 @@ class Shift:
             TopicPartition(one.topic, one.partition): OwnedPartition(one, self, self._assembler)
             for one in owned
         }
-        self._committed: dict[TopicPartition, int] = {}
+        self._commits = Commits(consumer, ownership, self.partitions, options, counts)
+        self.commit = self._commits.commit
 
     def begin(self) -> None:
         """The partitions are all paused; those that intent allows are read from now on."""
         self.apply_pauses()
         if self.partitions:
             self._tasks.spawn(self._read(), "reading")
-            self._tasks.keep(self._commit_on, "committing")
+            self._tasks.keep(self._commits.run, "committing")
 
     # ---- reading
 
@@ -233,54 +234,6 @@ class Shift:
                 self._consumer.resume(tp)
                 if partition.has_ready:
                     self.ready(partition)
-
-    # ---- committing
-
-    async def _commit_on(self) -> None:
-        while True:
-            await asyncio.sleep(self._options.commit_interval_s)
-            await self.commit()
-
-    async def commit(self) -> None:
-        """Commit every partition's low-water mark, if it moved. Errors are counted and logged."""
-        offsets = self._to_commit()
-        if not offsets:
-            return
-        try:
-            await self._consumer.commit(
-                {tp: OffsetAndMetadata(to, self._metadata(tp)) for tp, to in offsets.items()}
-            )
-        except KafkaError as error:  # the next one covers more
-            self._counts.commit_errors += 1
-            log.warning("offsets were not committed: %r", error)
-            return
-        for tp, offset in offsets.items():
-            owned = self.partitions[tp].owned
-            before = self._committed.get(tp, self.partitions[tp].progress.first)
-            self._counts.committed += offset - before
-            self._committed[tp] = offset
-            self._ownership.committed(owned, offset)
-
-    def _to_commit(self) -> dict[TopicPartition, int]:
-        offsets: dict[TopicPartition, int] = {}
-        for tp, partition in self.partitions.items():
-            mark = partition.low_water
-            if mark is None or mark == self._committed.get(tp):
-                continue
-            if not self._ownership.is_current(partition.owned):
-                self._counts.stale_commits += 1
-            elif self._ownership.may_commit(partition.owned, mark):
-                offsets[tp] = mark
-            else:
-                self._counts.regressions_prevented += 1
-        return offsets
-
-    def _metadata(self, tp: TopicPartition) -> str:
-        """Who commits, so that a monitor can say it: aiokafka has no public member id."""
-        member = self._consumer._coordinator.member_id
-        term = self.partitions[tp].owned.term
-        who = {"member": member, "client": self._options.client_id, "term": term}
-        return json.dumps(who, separators=(",", ":"))
 
     # ---- the end
 

@@ -1,0 +1,86 @@
+"""Commits what is done of each partition, in its own term of ownership, and never backwards."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Mapping
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import KafkaError
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
+
+from headgate.consumer.options import ConsumerOptions, Counts
+from headgate.consumer.owned_partition import OwnedPartition
+from headgate.core.ownership import Ownership
+
+log = logging.getLogger(__name__)
+
+
+class Commits:
+    """One shift's. One commit is under way at a time."""
+
+    def __init__(
+        self,
+        consumer: AIOKafkaConsumer,
+        ownership: Ownership,
+        partitions: Mapping[TopicPartition, OwnedPartition],
+        options: ConsumerOptions,
+        counts: Counts,
+    ) -> None:
+        self._consumer = consumer
+        self._ownership = ownership
+        self._partitions = partitions
+        self._options = options
+        self._counts = counts
+        self._committed: dict[TopicPartition, int] = {}
+        self._one_at_a_time = asyncio.Lock()
+
+    async def run(self) -> None:
+        """Commit at every interval."""
+        while True:
+            await asyncio.sleep(self._options.commit_interval_s)
+            await self.commit()
+
+    async def commit(self) -> None:
+        """Commit every partition's low-water mark, if it moved. Errors are counted and logged."""
+        async with self._one_at_a_time:
+            offsets = self._to_commit()
+            if not offsets:
+                return
+            try:
+                await self._consumer.commit(
+                    {tp: OffsetAndMetadata(to, self._metadata(tp)) for tp, to in offsets.items()}
+                )
+            except KafkaError as error:  # the next one covers more
+                self._counts.commit_errors += 1
+                log.warning("offsets were not committed: %r", error)
+                return
+            for tp, offset in offsets.items():
+                self._note(tp, offset)
+
+    def _note(self, tp: TopicPartition, offset: int) -> None:
+        partition = self._partitions[tp]
+        self._counts.committed += offset - self._committed.get(tp, partition.progress.first)
+        self._committed[tp] = offset
+        self._ownership.committed(partition.owned, offset)
+
+    def _to_commit(self) -> dict[TopicPartition, int]:
+        offsets: dict[TopicPartition, int] = {}
+        for tp, partition in self._partitions.items():
+            mark = partition.low_water
+            if mark is None or mark == self._committed.get(tp):
+                continue
+            if not self._ownership.is_current(partition.owned):
+                self._counts.stale_commits += 1
+            elif self._ownership.may_commit(partition.owned, mark):
+                offsets[tp] = mark
+            else:
+                self._counts.regressions_prevented += 1
+        return offsets
+
+    def _metadata(self, tp: TopicPartition) -> str:
+        """Who commits, so that a monitor can say it: aiokafka has no public member id."""
+        member = self._consumer._coordinator.member_id
+        term = self._partitions[tp].owned.term
+        who = {"member": member, "client": self._options.client_id, "term": term}
+        return json.dumps(who, separators=(",", ":"))
