@@ -57,7 +57,7 @@ def run_all(scale: Scale, only: str, directory: Path) -> list[Result]:
             for rate in RATES:
                 for changes in (True, False):
                     case = Case(setting, rate, changes)
-                    results.append(run(case, scale, broker, gateway, say))
+                    results.append(run(case, scale, broker, [gateway], say))
                     say(told(results[-1]))
     return results
 

@@ -9,6 +9,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from http.client import HTTPConnection
+from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,13 +42,14 @@ def prepare(
 
 
 class _Client:
-    """One sequential client: it posts when the answer before is there.
+    """One sequential client: it posts when the answer before is there, to the gateways in turn.
 
     burst: the id that it gives to all that it posts from now on.
     """
 
-    def __init__(self, gateway: Gateway, topic: str) -> None:
-        self._connection = HTTPConnection(LOOPBACK, gateway.port, timeout=60)
+    def __init__(self, gateways: Sequence[Gateway], topic: str) -> None:
+        self._connections = [HTTPConnection(LOOPBACK, one.port, timeout=60) for one in gateways]
+        self._turns = cycle(self._connections)
         self._topic = topic
         self.burst: str | None = None
 
@@ -65,14 +67,16 @@ class _Client:
         headers = {"Content-Type": "application/json", "Headgate-Producer": "management"}
         if self.burst is not None:
             headers["Headgate-Burst"] = self.burst
-        self._connection.request("POST", path, text, headers)
-        response = self._connection.getresponse()
+        connection = next(self._turns)
+        connection.request("POST", path, text, headers)
+        response = connection.getresponse()
         answer: dict[str, Any] = json.loads(response.read())
         assert response.status < 300, answer
         return answer
 
     def close(self) -> None:
-        self._connection.close()
+        for connection in self._connections:
+            connection.close()
 
 
 class _Burst(NamedTuple):
@@ -87,12 +91,12 @@ def run(
     case: Case,
     scale: Scale,
     kafka: RunningBroker,
-    gateway: Gateway,
+    gateways: Sequence[Gateway],
     say: Callable[[str], None] = lambda line: None,
 ) -> Result:
     """Publish the deal as it was before, then the burst; wait until all of it is decided."""
     topic, deal = case.setting.topic, Deal(scale, case.key, changes=case.changes)
-    client = _Client(gateway, topic)
+    client = _Client(gateways, topic)
     try:
         client.post(deal.before())
         answered = time.monotonic()

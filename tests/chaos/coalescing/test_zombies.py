@@ -23,7 +23,7 @@ from headgate.core.record import EVENT_ID, PRODUCER, RECEIVED_AT
 from headgate.devstack.child import Child
 from stack import RunningBroker, RunningRedis, eventually
 
-pytestmark = [pytest.mark.kafka, pytest.mark.redis]
+pytestmark = [pytest.mark.kafka, pytest.mark.redis, pytest.mark.timeout(900)]
 SCRIPT = Path(__file__).with_name("coalescer_process.py")
 
 
