@@ -294,17 +294,16 @@ def _prediction(records: Counter[bytes], sizes: Counter[bytes], n: int, present:
 
 
 def _misplaced(dataset: Dataset) -> Misplaced:
-    n, wrong, crc32, until = dataset.partitions, 0, 0, 0
+    n, wrong, crc32 = dataset.partitions, 0, 0
     earlier = dict.fromkeys(range(1, n), 0)
-    for key, at, when in zip(dataset.keys, dataset.partition, dataset.times_ms, strict=True):
+    for key, at in zip(dataset.keys, dataset.partition, strict=True):
         if place(key, n) == at:
             continue
         wrong += 1
-        until = max(until, int(when))
         crc32 += crc32_place(key, n) == at
         for count in earlier:
             earlier[count] += place(key, count) == at
-    return Misplaced(wrong, crc32, earlier, until)
+    return Misplaced(wrong, crc32, earlier)
 
 
 def _producers(dataset: Dataset) -> tuple[ProducerFigures, ...]:

@@ -64,13 +64,11 @@ class Misplaced(NamedTuple):
 
     crc32: of them, how many lie where librdkafka's default puts them.
     earlier: by partition count, how many lie where the rule puts them with that count.
-    until_ms: when the last of them was written.
     """
 
     records: int
     crc32: int
     earlier: Mapping[int, int]
-    until_ms: int
 
 
 class ProducerFigures(NamedTuple):

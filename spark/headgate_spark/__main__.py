@@ -1,0 +1,8 @@
+"""`python -m headgate_spark` is the command `headgate-spark`."""
+
+import sys
+
+from headgate_spark.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

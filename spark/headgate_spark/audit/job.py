@@ -1,0 +1,191 @@
+"""`headgate-spark audit`: from a running cluster to a diagnosis of its topics."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from headgate_spark.audit.assemble import COALESCE_MS, Counted, figures_of
+from headgate_spark.audit.count_all import STEPS, count_all
+from headgate_spark.audit.figures import TopicFigures
+from headgate_spark.audit.page import page
+from headgate_spark.audit.result import Document, document
+from headgate_spark.audit.textfile import textfile
+from headgate_spark.audit.what_if import candidates
+from headgate_spark.errors import USAGE, JobError
+from headgate_spark.kafka_view import KafkaView, Place
+from headgate_spark.options import Cluster, JobConfig, chosen_topics
+from headgate_spark.progress import Progress
+from headgate_spark.ranges import Range, by_offsets, by_time, lost, parse_offsets
+from headgate_spark.schema import FACTS
+from headgate_spark.source import facts_of
+
+SKEW_TOPIC = "headgate.skew"
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRequest:
+    """What was asked for. from_ms, to_ms: None = everything that Kafka still has."""
+
+    cluster: str | None
+    topics: str | None
+    from_ms: int | None
+    to_ms: int | None
+    offsets: str | None
+    counts: tuple[int, ...]
+    out: Path
+    publish: bool
+
+
+def audit(spark: SparkSession, config: JobConfig, request: AuditRequest) -> Document:
+    """Read, count, judge, write, publish; return the result. Raises JobError."""
+    cluster = chosen_cluster(config, request.cluster)
+    progress = Progress(STEPS + 2 + request.publish)
+    with ExitStack() as ending:
+        view = ending.enter_context(KafkaView(spark, cluster))
+        sizes = view.topics()
+        ranges = _ranges(view, config, cluster, request, sizes)
+        names = list(dict.fromkeys(one.place.topic for one in ranges))
+        present = {name: sizes[name] for name in names}
+        scratch = ending.enter_context(_scratch(request.out))
+        _read(spark, view, cluster, ranges, f"{scratch}/facts", progress)
+        facts = spark.read.schema(FACTS).parquet(f"{scratch}/facts")
+        counts = {name: candidates(present[name], request.counts) for name in names}
+        counted = count_all(spark, facts, request.out, present, counts, progress)
+        figures = [_figures(config, name, present[name], counted, request) for name in names]
+        with progress.step(f"writing {request.out}"):
+            result = write_all(figures, request.out, now_ms())
+        if request.publish:
+            with progress.step(f"publishing to {SKEW_TOPIC}", spark.sparkContext):
+                view.ensure_compacted(SKEW_TOPIC)
+                publish(spark, cluster, result)
+    return result
+
+
+def chosen_cluster(config: JobConfig, name: str | None) -> Cluster:
+    """The one that was named, else the only one of tier ingest. Raises JobError."""
+    if name is not None and name not in config.clusters:
+        raise JobError(f"--cluster {name}: one of {', '.join(config.clusters)}", USAGE)
+    ingest = [one for one in config.clusters.values() if one.tier == "ingest"]
+    if name is None and len(ingest) != 1:
+        raise JobError(f"--cluster: choose one of {', '.join(config.clusters)}", USAGE)
+    return config.clusters[name] if name is not None else ingest[0]
+
+
+def _ranges(
+    view: KafkaView,
+    config: JobConfig,
+    cluster: Cluster,
+    request: AuditRequest,
+    sizes: dict[str, int],
+) -> list[Range]:
+    if request.offsets is not None:
+        wanted = parse_offsets(request.offsets)
+        _must_exist({place.topic for place in wanted}, cluster, sizes)
+        return _some(by_offsets(view, wanted))
+    names = chosen_topics(request.topics, config, cluster, set(sizes))
+    _must_exist({*names, *_plain(request.topics)}, cluster, sizes)
+    places = [Place(name, number) for name in names for number in range(sizes[name])]
+    return _some(by_time(view, places, request.from_ms, request.to_ms))
+
+
+def _plain(topics: str | None) -> set[str]:
+    """The names among what was asked for; globs may match nothing."""
+    parts = {part.strip() for part in (topics or "").split(",")}
+    return {part for part in parts if part and not set("*?") & set(part)}
+
+
+def _must_exist(names: set[str], cluster: Cluster, sizes: dict[str, int]) -> None:
+    missing = sorted(names - sizes.keys())
+    if missing:
+        there = ", ".join(sorted(sizes)) or "none"
+        raise JobError(f"cluster {cluster.name} has no topic {missing[0]!r}; it has {there}", USAGE)
+
+
+def _some(ranges: list[Range]) -> list[Range]:
+    if not any(one.end > one.start for one in ranges):
+        raise JobError("there is no record in this window: try another --from, --to or --topics")
+    return ranges
+
+
+def _scratch(out: Path) -> tempfile.TemporaryDirectory[str]:
+    """Beside the result, so that executors on other machines reach it as they reach `out`."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        return tempfile.TemporaryDirectory(prefix=".reading-", dir=out)
+    except OSError as error:
+        raise JobError(f"--out {out}: {error}", USAGE) from error
+
+
+def _read(
+    spark: SparkSession,
+    view: KafkaView,
+    cluster: Cluster,
+    ranges: Sequence[Range],
+    goal: str,
+    progress: Progress,
+) -> None:
+    """Kafka is read once: everything is counted from what is kept of it, without values."""
+    total = sum(one.end - one.start for one in ranges)
+    try:
+        with progress.step(f"reading up to {total:,} records", spark.sparkContext):
+            facts_of(spark, cluster, ranges).write.parquet(goal)
+    except PySparkException as error:
+        if gone := lost(view, ranges):
+            raise JobError(
+                f"retention removed records while they were read: {'; '.join(gone)}. Nothing was "
+                "written; try a later --from"
+            ) from error
+        raise JobError(f"reading from Kafka failed: {error}") from error
+
+
+def _figures(
+    config: JobConfig, topic: str, partitions: int, counted: Counted, request: AuditRequest
+) -> TopicFigures:
+    policy = config.policies.match(topic)
+    quiet = policy.coalesce_quiet_ms if policy is not None else None
+    most = policy.coalesce_max_delay_ms if policy is not None else None
+    coalesce = COALESCE_MS if quiet is None else (quiet, most or 5 * quiet)
+    window = (request.from_ms, request.to_ms)
+    return figures_of(topic, partitions, counted, window, coalesce)
+
+
+def write_all(figures: Sequence[TopicFigures], out: Path, at_ms: int) -> Document:
+    """Write audit.json, index.html and headgate-skew.prom below `out`; return the result."""
+    result = document(figures, at_ms)
+    _write(out / "audit.json", json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    _write(out / "index.html", page(result, figures))
+    _write(out / "headgate-skew.prom", textfile(result, at_ms))
+    return result
+
+
+def _write(goal: Path, text: str) -> None:
+    # in one rename: Prometheus and browsers never see half a file
+    partial = goal.with_name(f".{goal.name}.{os.getpid()}")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(goal)
+
+
+def publish(spark: SparkSession, cluster: Cluster, result: Document) -> None:
+    """Each topic's result as the newest record of its name, for the gateway and its console."""
+    rows = [
+        (one["topic"], json.dumps({"generated_at": result["generated_at"], **one}))
+        for one in result["topics"]
+    ]
+    options = {f"kafka.{name}": value for name, value in cluster.client.items()}
+    frame = spark.createDataFrame(rows, "key string, value string")
+    frame.write.format("kafka").options(**options).option("topic", SKEW_TOPIC).save()
+
+
+def now_ms() -> int:
+    """The wall clock, in ms since 1970."""
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,93 @@
+"""The result for machines: audit.json, whose names are fixed by the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from headgate_spark.audit.advice import Recommendation, fetch_advice, recommend
+from headgate_spark.audit.diagnosis import Finding, cause_of, diagnose, earlier_partitions, shown
+from headgate_spark.audit.figures import KeyFigures, TopicFigures
+from headgate_spark.audit.measures import floor_of, max_useful_partitions
+from headgate_spark.audit.what_if import what_if
+from headgate_spark.times import shown_time
+
+Document = dict[str, Any]
+
+
+def document(figures: Iterable[TopicFigures], now_ms: int) -> Document:
+    """All topics' results."""
+    return {"generated_at": shown_time(now_ms), "topics": [topic_result(one) for one in figures]}
+
+
+def topic_result(figures: TopicFigures) -> Document:
+    """One topic's result."""
+    findings = diagnose(figures)
+    return {
+        "topic": figures.topic,
+        "window": {"from": shown_time(figures.from_ms), "to": shown_time(figures.to_ms)},
+        "records": figures.records,
+        "bytes": figures.bytes,
+        "partitions": figures.partitions,
+        "distinct_keys": figures.distinct_keys,
+        "keyless_records": figures.keyless_records,
+        "tombstones": figures.tombstones,
+        "by_records": figures.by_records()._asdict(),
+        "by_bytes": figures.by_bytes()._asdict(),
+        "max_useful_partitions": max_useful_partitions(figures.p_max),
+        "sizes": figures.sizes._asdict(),
+        "top_keys": [_key(figures, one) for one in figures.top_keys],
+        "what_if": [_what_if(figures, one._asdict()) for one in what_if(figures)],
+        "foreign_partitioner": _foreign(figures),
+        "diagnoses": list(dict.fromkeys(str(one.diagnosis) for one in findings)),
+        "findings": [_finding(one) for one in findings],
+        "recommendations": [_advice(one) for one in recommend(figures, findings)],
+        "fetch": fetch_advice(figures.sizes)._asdict(),
+        "producers": [one._asdict() for one in figures.producers],
+    }
+
+
+def _key(figures: TopicFigures, one: KeyFigures) -> Document:
+    return {
+        "key": shown(one.key),
+        "records": one.records,
+        "bytes": one.bytes,
+        "record_share": figures.record_share(one),
+        "byte_share": figures.byte_share(one),
+        "producer": one.producer,
+        "run_share": one.run_share,
+        "run_p95": one.run_p95,
+        "partition": one.partition,
+        "records_if_coalesced": one.kept,
+    }
+
+
+def _what_if(figures: TopicFigures, row: Mapping[str, float]) -> Document:
+    count = int(row["partitions"])
+    floors = {
+        "floor_records": floor_of(count, figures.top_record_share),
+        "floor_bytes": floor_of(count, figures.top_byte_share),
+    }
+    return {**row, **floors}
+
+
+def _foreign(figures: TopicFigures) -> Document:
+    found, keyed = figures.misplaced, figures.records - figures.keyless_records
+    return {
+        "records": found.records,
+        "share": found.records / keyed if keyed else 0.0,
+        "cause": cause_of(figures) if found.records else None,
+        "earlier_partitions": earlier_partitions(figures),
+    }
+
+
+def _finding(one: Finding) -> Document:
+    key = None if one.key is None else shown(one.key.key)
+    return {"diagnosis": str(one.diagnosis), "key": key, "text": one.text}
+
+
+def _advice(one: Recommendation) -> Document:
+    found: Document = {"action": one.action}
+    if one.key is not None:
+        found["key"] = shown(one.key.key)
+    return {**found, "expected": dict(one.expected), "cost": one.cost, "why": one.why}

@@ -1,0 +1,110 @@
+"""The command `headgate-spark`; also `python -m headgate_spark` and spark-submit's script."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from headgate_spark.errors import OK, USAGE, JobError
+
+_EXAMPLES = """examples:
+  headgate-spark audit --config headgate.toml --out audit/           all topics, all that is there
+  headgate-spark audit --config F --topics 'orders,deals.*' --from -24h --out audit/
+  headgate-spark audit --config F --topics deals --from 2026-01-31T12:00:00Z --to now \\
+      --partitions 20,40 --out audit/
+  spark-submit --packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0 \\
+      deploy/spark/headgate_spark_job.py audit --config F --out /shared/audit
+
+exit codes: 0 ok, 1 failed, 2 usage or configuration
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one job; return the exit code."""
+    chosen = _parser().parse_args(arguments)
+    try:
+        return _audit(chosen)
+    except JobError as error:
+        _say(str(error))
+        return error.exit_code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="headgate-spark",
+        description="Headgate's Spark jobs.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    jobs = parser.add_subparsers(title="jobs", metavar="JOB", required=True)
+    _add_audit(jobs.add_parser(
+        "audit",
+        help="why partitions are unequal, and what would help",
+        description="Reads topics, and says why their partitions are unequal and what would help.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    ))  # fmt: skip
+    return parser
+
+
+def _add_audit(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--config", required=True, type=Path, metavar="F", help="the gateway's TOML file")
+    add("--out", required=True, type=Path, metavar="DIR", help="where the results are written")
+    add("--topics", metavar="P", help="names and globs with commas between; default: all")
+    add("--from", dest="start", metavar="T", help="ISO 8601, ms since 1970 or -2h; default: all")
+    add("--to", dest="end", metavar="T", help="the same; default: now")
+    add("--offsets", metavar="JSON", help='instead: {"topic": {"0": [first, behind-the-last]}}')
+    add("--cluster", metavar="NAME", help="default: the only one of tier ingest")
+    add("--partitions", default="", metavar="N,N", help="more partition counts to predict")
+    add("--no-publish", action="store_true", help="write files only, nothing to headgate.skew")
+    add("--master", metavar="URL", help="Spark's master; default: local[*]")
+    add("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark")
+
+
+def _audit(chosen: argparse.Namespace) -> int:
+    from headgate_spark.audit.job import AuditRequest, audit, now_ms  # slow to import
+    from headgate_spark.options import read_config
+    from headgate_spark.session import open_session, parse_settings
+    from headgate_spark.times import parse_time
+
+    config, now = read_config(chosen.config, os.environ), now_ms()
+    request = AuditRequest(
+        cluster=chosen.cluster,
+        topics=chosen.topics,
+        from_ms=None if chosen.start is None else parse_time(chosen.start, now),
+        to_ms=None if chosen.end is None else parse_time(chosen.end, now),
+        offsets=chosen.offsets,
+        counts=_counts(chosen.partitions),
+        out=chosen.out.absolute(),
+        publish=not chosen.no_publish,
+    )
+    settings = parse_settings(chosen.conf)
+    spark = open_session("headgate audit", chosen.master, settings, _say)
+    try:
+        result = audit(spark, config, request)
+    finally:
+        spark.stop()
+    for topic in result["topics"]:
+        found = ", ".join(topic["diagnoses"]) or "nothing wrong"
+        sys.stdout.write(f"{topic['topic']}: {found}\n")
+    sys.stdout.write(f"{request.out / 'index.html'}\n")
+    return OK
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    try:
+        found = tuple(int(part) for part in text.split(",") if part.strip())
+    except ValueError as error:
+        raise JobError(f"--partitions {text}: numbers with commas between", USAGE) from error
+    if any(not 1 <= one <= 1000 for one in found):
+        raise JobError(f"--partitions {text}: from 1 to 1000", USAGE)
+    return found
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"headgate-spark: {line}\n")
+    sys.stderr.flush()

@@ -1,0 +1,120 @@
+"""What a cluster has: topics, partitions and offsets, asked with the connector's own client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from py4j.java_gateway import JavaPackage
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from headgate_spark.errors import JobError
+from headgate_spark.options import Cluster
+
+_ANSWER_MS = "20000"
+_BYTES = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
+
+
+class Place(NamedTuple):
+    """One partition of one topic."""
+
+    topic: str
+    partition: int
+
+
+class KafkaView:
+    """Asks one cluster. Use it as a context manager: it holds a connection."""
+
+    def __init__(self, spark: SparkSession, cluster: Cluster) -> None:
+        jvm: Any = spark._jvm  # the only way to the connector's own Kafka client
+        self._jvm, self._cluster = jvm, cluster
+        kind = jvm.org.apache.kafka.clients.consumer.KafkaConsumer
+        if isinstance(kind, JavaPackage):
+            raise JobError(
+                "Spark has no Kafka connector: start with spark-submit --packages "
+                "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
+            )
+        own = {
+            "key.deserializer": _BYTES,
+            "value.deserializer": _BYTES,
+            "default.api.timeout.ms": _ANSWER_MS,
+            "isolation.level": "read_committed",
+        }
+        self._consumer = self._asked(lambda: kind(self._properties(own)))
+
+    def __enter__(self) -> KafkaView:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+
+    def topics(self) -> dict[str, int]:
+        """Every topic with its number of partitions."""
+        listed = self._asked(self._consumer.listTopics)
+        return {name: len(listed[name]) for name in listed}
+
+    def starts(self, places: Iterable[Place]) -> dict[Place, int]:
+        """The first offset that is still there."""
+        return self._offsets(self._consumer.beginningOffsets, places)
+
+    def ends(self, places: Iterable[Place]) -> dict[Place, int]:
+        """The offset behind the last one that is committed (the last stable offset)."""
+        return self._offsets(self._consumer.endOffsets, places)
+
+    def at(self, places: Iterable[Place], time_ms: int) -> dict[Place, int | None]:
+        """The first offset whose record is not older; None where all are."""
+        wanted = self._jvm.java.util.HashMap()
+        named = {place: self._java(place) for place in places}
+        for theirs in named.values():
+            wanted.put(theirs, self._jvm.java.lang.Long(time_ms))
+        found = self._asked(lambda: self._consumer.offsetsForTimes(wanted))
+        return {
+            place: None if found[theirs] is None else int(found[theirs].offset())
+            for place, theirs in named.items()
+        }
+
+    def ensure_compacted(self, topic: str) -> None:
+        """Create an internal, compacted topic of one partition unless it is there."""
+        if topic in self.topics():
+            return
+        admin = self._jvm.org.apache.kafka.clients.admin.AdminClient.create(self._properties({}))
+        try:
+            nodes = self._asked(lambda: admin.describeCluster().nodes().get().size())
+            new = self._jvm.org.apache.kafka.clients.admin.NewTopic(topic, 1, min(3, nodes))
+            configs = self._jvm.java.util.HashMap()
+            configs.put("cleanup.policy", "compact")
+            wanted = self._list([new.configs(configs)])
+            self._asked(lambda: admin.createTopics(wanted).all().get())
+        finally:
+            admin.close()
+
+    def _offsets(self, ask: Any, places: Iterable[Place]) -> dict[Place, int]:
+        named = {place: self._java(place) for place in places}
+        found = self._asked(lambda: ask(self._list(named.values())))
+        return {place: int(found[theirs]) for place, theirs in named.items()}
+
+    def _java(self, place: Place) -> Any:
+        return self._jvm.org.apache.kafka.common.TopicPartition(place.topic, place.partition)
+
+    def _list(self, members: Iterable[Any]) -> Any:
+        made = self._jvm.java.util.ArrayList()
+        for member in members:
+            made.add(member)
+        return made
+
+    def _properties(self, more: Mapping[str, str]) -> Any:
+        made = self._jvm.java.util.Properties()
+        for name, value in {**self._cluster.client, **more}.items():
+            made.put(name, value)
+        return made
+
+    def _asked(self, ask: Any) -> Any:
+        try:
+            return ask()
+        except Py4JJavaError as error:
+            servers = self._cluster.client["bootstrap.servers"]
+            raise JobError(
+                f"cluster {self._cluster.name} ({servers}) does not answer: "
+                f"{error.java_exception.toString()}"
+            ) from error

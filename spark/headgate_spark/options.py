@@ -1,0 +1,159 @@
+"""What the jobs take from the gateway's configuration: clusters, and which topics lie where.
+
+The jobs run where the gateway's own loader (headgate.config) need not be installed, so that they
+read the same TOML file and environment themselves, and only the options that concern them.
+`headgate check --config F` says whether the file is right as a whole.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headgate.core.policy import INTERNAL_PREFIXES, PolicyTable, TopicPolicy, glob_matches
+from headgate_spark.errors import USAGE, JobError
+
+_PREFIX = "HEADGATE_CLUSTERS__"
+# Options of a cluster, and what Kafka's Java client calls them.
+_CLIENT_OPTIONS = {
+    "security_protocol": "security.protocol",
+    "sasl_mechanism": "sasl.mechanism",
+    "ssl_cafile": "ssl.truststore.location",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """One Kafka cluster. client: options of Kafka's Java client, without Spark's `kafka.`."""
+
+    name: str
+    tier: str
+    client: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class JobConfig:
+    """Clusters by name, and the policies of topics."""
+
+    clusters: Mapping[str, Cluster]
+    policies: PolicyTable
+
+    def cluster_of(self, topic: str) -> Cluster | None:
+        """Where a topic lies: its policy's cluster, else the only one of tier ingest."""
+        policy = self.policies.match(topic)
+        if policy is None:
+            return None
+        return self.clusters.get(policy.cluster) if policy.cluster else self._only_ingest()
+
+    def _only_ingest(self) -> Cluster | None:
+        ingest = [one for one in self.clusters.values() if one.tier == "ingest"]
+        return ingest[0] if len(ingest) == 1 else None
+
+
+def read_config(file: Path, environment: Mapping[str, str]) -> JobConfig:
+    """The file with the environment over it. Raises JobError naming the option."""
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise JobError(f"--config {file}: {error}", USAGE) from error
+    sections = content.get("clusters", {})
+    clusters = {name: _cluster(name, given, environment) for name, given in sections.items()}
+    if not clusters:
+        raise JobError(f"--config {file}: no [clusters.<name>] section", USAGE)
+    policies = [_policy(pattern, given) for pattern, given in content.get("topics", {}).items()]
+    return JobConfig(clusters, PolicyTable(policies))
+
+
+def _cluster(name: str, section: Mapping[str, Any], environment: Mapping[str, str]) -> Cluster:
+    given = {**section, **_from_environment(name, environment)}
+    servers = given.get("bootstrap_servers")
+    if not servers:
+        raise JobError(f"clusters.{name}.bootstrap_servers is missing", USAGE)
+    client = {"bootstrap.servers": servers if isinstance(servers, str) else ",".join(servers)}
+    for option, theirs in _CLIENT_OPTIONS.items():
+        if given.get(option):
+            client[theirs] = str(given[option])
+    if given.get("ssl_cafile"):
+        client["ssl.truststore.type"] = "PEM"
+    if given.get("ssl_certfile"):
+        client |= _own_certificate(name, given)
+    if given.get("sasl_mechanism"):
+        client["sasl.jaas.config"] = _login(name, given)
+    return Cluster(name, str(given.get("tier", "ingest")), client)
+
+
+def _own_certificate(name: str, given: Mapping[str, Any]) -> Mapping[str, str]:
+    """Kafka's Java client takes certificate and key as PEM text."""
+    return {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.certificate.chain": _text_of(name, "ssl_certfile", given),
+        "ssl.keystore.key": _text_of(name, "ssl_keyfile", given),
+    }
+
+
+def _login(name: str, given: Mapping[str, Any]) -> str:
+    password = given.get("sasl_password")
+    if password is None and given.get("sasl_password_file"):
+        password = _text_of(name, "sasl_password_file", given).strip("\r\n")
+    mechanism = str(given["sasl_mechanism"])
+    module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
+    user, secret = _quoted(str(given.get("sasl_username", ""))), _quoted(str(password or ""))
+    return f"org.apache.kafka.common.security.{module} required username={user} password={secret};"
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _text_of(name: str, option: str, given: Mapping[str, Any]) -> str:
+    try:
+        return Path(str(given.get(option, ""))).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise JobError(f"clusters.{name}.{option}: {error}", USAGE) from error
+
+
+def _from_environment(name: str, environment: Mapping[str, str]) -> Mapping[str, str]:
+    prefix = f"{_PREFIX}{name.upper().replace('-', '_')}__"
+    return {
+        option.removeprefix(prefix).lower(): value
+        for option, value in environment.items()
+        if option.startswith(prefix)
+    }
+
+
+def _policy(pattern: str, given: Mapping[str, Any]) -> TopicPolicy:
+    return TopicPolicy(
+        pattern,
+        cluster=str(given.get("cluster", "")),
+        coalesce_quiet_ms=given.get("coalesce_quiet_ms"),
+        coalesce_max_delay_ms=given.get("coalesce_max_delay_ms"),
+    )
+
+
+def chosen_topics(
+    wanted: str | None, config: JobConfig, cluster: Cluster, there: set[str]
+) -> list[str]:
+    """The cluster's topics that `wanted` (names and globs with commas between) means.
+
+    None = all that the configuration names. Raises JobError for a name that is not there.
+    """
+    mine = {one for one in there if _is_of(config, cluster, one)}
+    if wanted is None:
+        return sorted(mine)
+    found: set[str] = set()
+    for pattern in filter(None, (part.strip() for part in wanted.split(","))):
+        matching = {one for one in mine if glob_matches(pattern, one)}
+        if pattern in there:
+            matching.add(pattern)
+        found |= matching
+    return sorted(found)
+
+
+def _is_of(config: JobConfig, cluster: Cluster, topic: str) -> bool:
+    if topic.startswith(INTERNAL_PREFIXES):
+        return False
+    return config.cluster_of(topic) == cluster

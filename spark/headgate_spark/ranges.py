@@ -1,0 +1,87 @@
+"""Which offsets a job reads: bounded before anything is read, by time or by offsets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from headgate_spark.errors import USAGE, JobError
+from headgate_spark.kafka_view import Place
+
+
+class View(Protocol):
+    """What is asked of a cluster (`kafka_view.KafkaView`)."""
+
+    def starts(self, places: Iterable[Place]) -> dict[Place, int]: ...
+
+    def ends(self, places: Iterable[Place]) -> dict[Place, int]: ...
+
+    def at(self, places: Iterable[Place], time_ms: int) -> dict[Place, int | None]: ...
+
+
+class Range(NamedTuple):
+    """The offsets from `start` up to, without, `end`."""
+
+    place: Place
+    start: int
+    end: int
+
+
+def by_time(
+    view: View, places: Sequence[Place], from_ms: int | None, to_ms: int | None
+) -> list[Range]:
+    """The offsets of a window; None = from the first, up to the last committed record."""
+    starts, ends = view.starts(places), view.ends(places)
+    first = view.at(places, from_ms) if from_ms is not None else dict[Place, int | None]()
+    last = view.at(places, to_ms) if to_ms is not None else dict[Place, int | None]()
+    found = []
+    for place in places:
+        start, end = starts[place], ends[place]
+        if from_ms is not None:
+            at = first[place]
+            start = end if at is None else at
+        if last.get(place) is not None:
+            end = min(end, last[place] or 0)
+        found.append(Range(place, min(start, end), end))
+    return found
+
+
+def by_offsets(view: View, wanted: Mapping[Place, tuple[int, int]]) -> list[Range]:
+    """Ranges that were asked for. Raises JobError where the log does not hold them all."""
+    starts, ends = view.starts(wanted), view.ends(wanted)
+    found = []
+    for place, (start, end) in wanted.items():
+        if not starts[place] <= start <= end <= ends[place]:
+            raise JobError(
+                f"offsets {start} to {end} of {place.topic} partition {place.partition} are out "
+                f"of range: the log holds {starts[place]} to {ends[place]}",
+                USAGE,
+            )
+        found.append(Range(place, start, end))
+    return found
+
+
+def parse_offsets(text: str) -> dict[Place, tuple[int, int]]:
+    """`{"orders": {"0": [5, 100]}}`. Raises JobError."""
+    try:
+        return {
+            Place(topic, int(partition)): (int(start), int(end))
+            for topic, partitions in json.loads(text).items()
+            for partition, (start, end) in partitions.items()
+        }
+    except (ValueError, TypeError, AttributeError) as error:
+        raise JobError(
+            f'--offsets: {error}; give {{"topic": {{"0": [first, behind-the-last]}}}}', USAGE
+        ) from error
+
+
+def lost(view: View, ranges: Sequence[Range]) -> list[str]:
+    """Where retention has passed the start of a range: one sentence each."""
+    starts = view.starts([one.place for one in ranges])
+    return [
+        f"{one.place.topic} partition {one.place.partition} began at offset {one.start}, now at "
+        f"{starts[one.place]}"
+        for one in ranges
+        if starts[one.place] > one.start < one.end
+    ]

@@ -1,0 +1,35 @@
+"""One Spark session for all tests of a worker: a JVM takes seconds to start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from headgate_spark.session import open_session
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """PySpark leaves its sockets to the garbage collector."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
+            ignored = "ignore::pytest.PytestUnraisableExceptionWarning"
+            item.add_marker(pytest.mark.filterwarnings(ignored))
+            item.add_marker(pytest.mark.timeout(900))  # where others use the cores, too
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    settings = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.memory": "1g",
+        # a short life: compiling less is quicker, and leaves the cores to other tests
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    }
+    session = open_session("tests", "local[2]", settings, say=lambda line: None)
+    yield session
+    session.stop()

@@ -1,0 +1,195 @@
+"""The audit of real topics, from the connector to the page, and its predictions made true."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+
+import kafka_log
+import skew_world
+from headgate_spark.audit.job import SKEW_TOPIC, AuditRequest, audit
+from headgate_spark.errors import JobError
+from headgate_spark.options import JobConfig, read_config
+from stack import RunningBroker
+
+pytestmark = pytest.mark.kafka
+BOMB, ZIPF, ODD = "audit-bomb", "audit-zipf", "audit-odd"
+
+
+def produce(
+    broker: RunningBroker,
+    topic: str,
+    keys: Sequence[bytes | None],
+    values: Sequence[bytes | None],
+    producers: Sequence[str | None],
+    partitions: Sequence[int] | None = None,
+) -> None:
+    """Write with librdkafka, which leaves the partition to its own default unless it is named."""
+    client = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 20})
+    for number, key in enumerate(keys):
+        who = producers[number]
+        headers = [("hg-producer", who.encode())] if who is not None else []
+        place = {} if partitions is None else {"partition": int(partitions[number])}
+        while True:
+            try:
+                client.produce(topic, values[number], key, headers=headers, **place)
+                break
+            except BufferError:
+                client.poll(0.1)
+    assert client.flush(60) == 0
+
+
+def produce_world(broker: RunningBroker, topic: str, world: skew_world.Dataset) -> None:
+    values = [b"x" * int(size) for size in world.sizes]
+    produce(broker, topic, world.keys, values, world.producers, world.partition.tolist())
+
+
+def config_of(broker: RunningBroker, folder: Path) -> JobConfig:
+    file = folder / "headgate.toml"
+    file.write_text(
+        f'[clusters.main]\nbootstrap_servers = ["{broker.bootstrap}"]\n[topics."audit-*"]\n'
+    )
+    return read_config(file, {})
+
+
+def request_of(out: Path, topics: str | None = None, **more: Any) -> AuditRequest:
+    wanted: dict[str, Any] = {
+        "cluster": None,
+        "topics": topics,
+        "from_ms": None,
+        "to_ms": None,
+        "offsets": None,
+        "counts": (7,),
+        "out": out,
+        "publish": False,
+    }
+    return AuditRequest(**{**wanted, **more})
+
+
+@pytest.fixture(scope="module")
+def bomb() -> skew_world.Dataset:
+    """Incident A with values of 8 kB in place of 800 kB, and 3 bytes in place of 300."""
+    world = skew_world.data_bomb()
+    return skew_world.Dataset(
+        world.topic, world.partitions, world.keys, world.partition, world.sizes // 100,
+        world.times_ms, world.producers,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def result(
+    kafka: RunningBroker,
+    spark: SparkSession,
+    bomb: skew_world.Dataset,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[dict[str, Any], Path]:
+    """One audit of three topics: incident A, Zipf's law, and what is odd."""
+    produce_world(kafka, kafka.create_topic(BOMB, 12), bomb)
+    produce_world(kafka, kafka.create_topic(ZIPF, 6), skew_world.zipf(6000, partitions=6))
+    kafka.create_topic(ODD, 5)
+    count = 600
+    keys = [None if number % 3 == 0 else b"key-%d" % number for number in range(count)]
+    values = [None if number % 4 == 0 else b"value" for number in range(count)]
+    produce(kafka, ODD, keys, values, [None] * count)
+    out = tmp_path_factory.mktemp("audit")
+    config = config_of(kafka, out)
+    return audit(spark, config, request_of(out, publish=True)), out
+
+
+def topic_of(result: tuple[dict[str, Any], Path], name: str) -> dict[str, Any]:
+    return next(one for one in result[0]["topics"] if one["topic"] == name)
+
+
+def test_incident_a_says_what_to_do(
+    result: tuple[dict[str, Any], Path], bomb: skew_world.Dataset
+) -> None:
+    found = topic_of(result, BOMB)
+    assert found["diagnoses"] == ["chatty", "large"]
+    heaviest = max(found["top_keys"], key=lambda one: one["bytes"])
+    assert (heaviest["key"], heaviest["producer"]) == ("2342565", "deal-admin")
+    assert (heaviest["records"], heaviest["run_p95"]) == (1013, 270)
+    assert found["records"] == len(bomb)
+    advice = {one["action"]: one for one in found["recommendations"]}
+    assert advice["coalesce"]["key"] == "2342565"
+    assert "more partitions do not help" in advice["keep-partitions"]["why"]
+    assert found["max_useful_partitions"] == 1
+
+
+def test_bytes_are_those_of_key_value_and_headers(
+    result: tuple[dict[str, Any], Path], bomb: skew_world.Dataset
+) -> None:
+    expected = sum(
+        len(key) + int(size) + len("hg-producer") + len(who)
+        for key, size, who in zip(bomb.keys, bomb.sizes, bomb.producers, strict=True)
+    )
+    assert topic_of(result, BOMB)["bytes"] == expected
+
+
+def test_a_prediction_comes_true(kafka: RunningBroker, result: tuple[dict[str, Any], Path]) -> None:
+    world = skew_world.zipf(6000, partitions=6)
+    predicted = {one["partitions"]: one for one in topic_of(result, ZIPF)["what_if"]}[7]
+    topic = kafka.create_topic("audited-again", 7)
+    client = Producer({"bootstrap.servers": kafka.bootstrap, "partitioner": "murmur2_random"})
+    for key in world.keys:
+        client.produce(topic, b"x" * 200, key)
+    assert client.flush(60) == 0
+    log = kafka_log.read_log(kafka.bootstrap, topic)
+    load = np.bincount([record.partition for record in log], minlength=7)
+    assert len(log) == len(world)
+    measured = load.max() / load.mean()
+    assert measured == pytest.approx(predicted["max_over_mean_records"], rel=0.01)
+
+
+def test_what_is_odd_is_counted(result: tuple[dict[str, Any], Path]) -> None:
+    found = topic_of(result, ODD)
+    assert (found["records"], found["keyless_records"], found["tombstones"]) == (600, 200, 150)
+    assert found["producers"][0]["producer"] == ""
+    assert "foreign_partitioner" in found["diagnoses"]
+    assert "CRC32" in found["foreign_partitioner"]["cause"]
+    keys = [b"key-%d" % number for number in range(600) if number % 3]
+    wrong = [key for key in keys if skew_world.crc32_place(key, 5) != skew_world.place(key, 5)]
+    assert found["foreign_partitioner"]["records"] == len(wrong)
+
+
+def test_files_and_topic_say_the_same(
+    kafka: RunningBroker, result: tuple[dict[str, Any], Path]
+) -> None:
+    document, out = result
+    assert json.loads((out / "audit.json").read_text()) == document
+    page = (out / "index.html").read_text()
+    assert page.count("<svg") == 4 * len(document["topics"])
+    assert "http://" not in page
+    assert "https://" not in page
+    metrics = (out / "headgate-skew.prom").read_text()
+    assert f'headgate_audit_diagnosis{{topic="{BOMB}",diagnosis="chatty"}} 1' in metrics
+    published = {
+        (record.key or b"").decode(): json.loads(record.value or b"")
+        for record in kafka_log.read_log(kafka.bootstrap, SKEW_TOPIC)
+    }
+    for one in document["topics"]:
+        assert published[one["topic"]] == {"generated_at": document["generated_at"], **one}
+    left = {path.name for path in out.iterdir()}
+    assert left == {
+        "audit.json", "index.html", "headgate-skew.prom", "headgate.toml", "load.parquet",
+        "keys.parquet",
+    }  # fmt: skip
+
+
+def test_errors_say_what_to_do(
+    kafka: RunningBroker, spark: SparkSession, result: object, tmp_path: Path
+) -> None:
+    config = config_of(kafka, tmp_path)
+    with pytest.raises(JobError, match=r"has no topic 'audit-none'; it has .*audit-bomb"):
+        audit(spark, config, request_of(tmp_path, "audit-none"))
+    offsets = json.dumps({BOMB: {"0": [0, 10_000_000]}})
+    with pytest.raises(JobError, match=r"offsets 0 to 10000000 of .* out of range: .* holds 0 to"):
+        audit(spark, config, request_of(tmp_path, offsets=offsets))
+    with pytest.raises(JobError, match="no record in this window"):
+        audit(spark, config, request_of(tmp_path, BOMB, from_ms=4_000_000_000_000))

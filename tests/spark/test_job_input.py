@@ -1,0 +1,226 @@
+"""What a job is told: configuration, times, offsets, Java; errors name the fix."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from headgate_spark.cli import main
+from headgate_spark.errors import JobError
+from headgate_spark.java import JavaError, find_java, major_version
+from headgate_spark.kafka_view import Place
+from headgate_spark.options import chosen_topics, read_config
+from headgate_spark.ranges import Range, by_offsets, by_time, lost, parse_offsets
+from headgate_spark.session import parse_settings
+from headgate_spark.times import parse_time, shown_time
+
+CONFIG = """
+[clusters.main]
+bootstrap_servers = ["one:9092", "two:9092"]
+[clusters.main-backfill]
+bootstrap_servers = "three:9092"
+tier = "backfill"
+[topics.orders]
+[topics."deals.*"]
+cluster = "main"
+coalesce_quiet_ms = 500
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    file = folder / "headgate.toml"
+    file.write_text(text)
+    return file
+
+
+def test_the_configuration_of_the_gateway(tmp_path: Path) -> None:
+    config = read_config(write(tmp_path, CONFIG), {})
+    assert config.clusters["main"].client == {"bootstrap.servers": "one:9092,two:9092"}
+    assert config.clusters["main-backfill"].tier == "backfill"
+    orders, none = config.cluster_of("orders"), config.cluster_of("unknown")
+    assert orders is not None
+    assert (orders.name, none) == ("main", None)
+
+
+def test_the_environment_goes_over_the_file(tmp_path: Path) -> None:
+    environment = {"HEADGATE_CLUSTERS__MAIN_BACKFILL__BOOTSTRAP_SERVERS": "four:9092"}
+    config = read_config(write(tmp_path, CONFIG), environment)
+    assert config.clusters["main-backfill"].client["bootstrap.servers"] == "four:9092"
+
+
+def test_a_login_is_told_to_the_java_client(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text('a"b\\c\n')
+    text = (
+        '[clusters.main]\nbootstrap_servers = "one:9092"\nsecurity_protocol = "SASL_SSL"\n'
+        'sasl_mechanism = "SCRAM-SHA-512"\nsasl_username = "audit"\n'
+        f'sasl_password_file = "{secret}"\nssl_cafile = "ca.pem"\n'
+    )
+    client = read_config(write(tmp_path, text), {}).clusters["main"].client
+    assert client["sasl.mechanism"] == "SCRAM-SHA-512"
+    assert 'ScramLoginModule required username="audit"' in client["sasl.jaas.config"]
+    assert 'password="a\\"b\\\\c";' in client["sasl.jaas.config"]
+    assert client["ssl.truststore.type"] == "PEM"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[clusters.main]\n", "clusters.main.bootstrap_servers is missing"),
+        ("[http]\n", r"no \[clusters"),
+        ("[[", "headgate.toml"),
+    ],
+)
+def test_a_bad_configuration_is_named(tmp_path: Path, text: str, problem: str) -> None:
+    with pytest.raises(JobError, match=problem) as caught:
+        read_config(write(tmp_path, text), {})
+    assert caught.value.exit_code == 2
+
+
+def test_topics_by_name_and_by_glob(tmp_path: Path) -> None:
+    config = read_config(write(tmp_path, CONFIG), {})
+    there = {"orders", "deals.eu", "deals.us", "foreign", "headgate.held.orders"}
+    main = config.clusters["main"]
+    assert chosen_topics(None, config, main, there) == ["deals.eu", "deals.us", "orders"]
+    assert chosen_topics("deals.*", config, main, there) == ["deals.eu", "deals.us"]
+    # a name is taken as it is, also where the configuration has no topic for it
+    assert chosen_topics("orders, foreign", config, main, there) == ["foreign", "orders"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("now", 1_000_000_000_000),
+        ("-2h", 1_000_000_000_000 - 7_200_000),
+        ("1750000200000", 1_750_000_200_000),
+        ("2025-06-15T15:10:00Z", 1_750_000_200_000),
+        ("2025-06-15T15:10:00", 1_750_000_200_000),
+        ("2025-06-15T17:10:00+02:00", 1_750_000_200_000),
+    ],
+)
+def test_times(text: str, expected: int) -> None:
+    assert parse_time(text, 1_000_000_000_000) == expected
+
+
+def test_bad_times_and_shown_ones() -> None:
+    with pytest.raises(JobError, match="yesterday"):
+        parse_time("yesterday", 0)
+    assert shown_time(1_750_000_200_007) == "2025-06-15T15:10:00.007Z"
+
+
+class Log:
+    """One partition that holds offsets 10 to 50, its records a second apart."""
+
+    def starts(self, places: Iterable[Place]) -> dict[Place, int]:
+        return dict.fromkeys(places, 10)
+
+    def ends(self, places: Iterable[Place]) -> dict[Place, int]:
+        return dict.fromkeys(places, 50)
+
+    def at(self, places: Iterable[Place], time_ms: int) -> dict[Place, int | None]:
+        offset = max(10, -(-time_ms // 1000))
+        return dict.fromkeys(places, offset if offset < 50 else None)
+
+
+PLACE = Place("orders", 0)
+
+
+@pytest.mark.parametrize(
+    ("window", "expected"),
+    [
+        ((None, None), (10, 50)),
+        ((20_000, 30_000), (20, 30)),
+        ((0, 20_500), (10, 21)),
+        ((20_000, 90_000), (20, 50)),
+        ((60_000, None), (50, 50)),
+        ((30_000, 20_000), (20, 20)),
+    ],
+)
+def test_offsets_of_a_window(
+    window: tuple[int | None, int | None], expected: tuple[int, int]
+) -> None:
+    assert by_time(Log(), [PLACE], *window) == [Range(PLACE, *expected)]
+
+
+def test_offsets_that_were_asked_for() -> None:
+    wanted = parse_offsets('{"orders": {"0": [10, 50]}}')
+    assert by_offsets(Log(), wanted) == [Range(PLACE, 10, 50)]
+    for bad in ((9, 20), (20, 51), (30, 20)):
+        with pytest.raises(JobError, match=r"out of range: the log holds 10 to 50"):
+            by_offsets(Log(), {PLACE: bad})
+    with pytest.raises(JobError, match="--offsets"):
+        parse_offsets('{"orders": [1]}')
+
+
+def test_retention_that_passes_is_seen() -> None:
+    assert lost(Log(), [Range(PLACE, 10, 50)]) == []
+    assert lost(Log(), [Range(PLACE, 5, 50)]) == ["orders partition 0 began at offset 5, now at 10"]
+    assert lost(Log(), [Range(PLACE, 5, 5)]) == []
+
+
+def test_spark_settings() -> None:
+    assert parse_settings(["spark.driver.memory=4g"]) == {"spark.driver.memory": "4g"}
+    with pytest.raises(JobError, match="--conf"):
+        parse_settings(["memory=4g"])
+
+
+def java(folder: Path, version: str) -> Path:
+    """A Java home whose `java -version` says so."""
+    program = folder / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+    program.chmod(0o755)
+    return folder
+
+
+def test_java_is_found_or_asked_for(tmp_path: Path) -> None:
+    assert find_java({"JAVA_HOME": str(java(tmp_path / "new", "21.0.1"))}).name == "java"
+    with pytest.raises(JavaError, match=r"is version 11.* apt-get install openjdk-17"):
+        find_java({"JAVA_HOME": str(java(tmp_path / "old", "11.0.2"))})
+    with pytest.raises(JavaError, match="none on the PATH"):
+        find_java({"PATH": str(tmp_path)})
+    assert (major_version('java version "1.8.0_392"'), major_version("?")) == (8, None)
+
+
+def test_the_command_says_so_before_spark_does(tmp_path: Path) -> None:
+    home = java(tmp_path / "java", "11.0.2")
+    command = [sys.executable, "-m", "headgate_spark", "audit", "--out", str(tmp_path / "out")]
+    command += ["--config", str(write(tmp_path, CONFIG))]
+    roots = ":".join(part for part in sys.path if part.endswith(("gateway", "spark")))
+    environment = {**os.environ, "JAVA_HOME": str(home), "PYTHONPATH": roots}
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 1
+    assert "Spark needs Java 17 or newer" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["audit", "--config", "none.toml", "--out", "o"],
+        ["audit", "--config", "{config}", "--out", "o", "--from", "soon"],
+        ["audit", "--config", "{config}", "--out", "o", "--partitions", "0"],
+        ["audit", "--config", "{config}", "--out", "o", "--conf", "x"],
+    ],
+)
+def test_usage_errors_end_with_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    config = str(write(tmp_path, CONFIG))
+    assert main([one.replace("{config}", config) for one in arguments]) == 2
+    assert "headgate-spark: " in capsys.readouterr().err
+
+
+def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["audit", "--help"])
+    printed = capsys.readouterr().out
+    assert "spark-submit --packages" in printed
+    assert "headgate-spark audit --config F --topics" in printed
