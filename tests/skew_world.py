@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 from aiokafka.partitioner import murmur2
@@ -248,8 +249,8 @@ def figures_of(dataset: Dataset, counts: tuple[int, ...] = (3, 12, 13, 20, 24)) 
     for key in sorted(heavy):
         at = array == key
         p95 = int(np.percentile(runs[key], 95, method="inverted_cdf"))
-        where = Counter(dataset.partition[at].tolist()).most_common(1)[0][0]
-        who = writers[key].most_common(1)[0][0]
+        where = _most(Counter(dataset.partition[at].tolist()))
+        who = _most(writers[key])
         left = kept(dataset.times_ms[at])
         top.append(KeyFigures(key, records[key], sizes[key], who, len(runs[key]), p95, where, left))
     return TopicFigures(
@@ -281,6 +282,11 @@ def figures_of(dataset: Dataset, counts: tuple[int, ...] = (3, 12, 13, 20, 24)) 
         misplaced=_misplaced(dataset),
         producers=_producers(dataset),
     )
+
+
+def _most(counts: Counter[Any]) -> Any:
+    """The most frequent; of two that are as frequent the greater."""
+    return max(counts, key=lambda one: (counts[one], one))
 
 
 def _prediction(records: Counter[bytes], sizes: Counter[bytes], n: int, present: int) -> Prediction:

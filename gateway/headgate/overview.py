@@ -6,10 +6,11 @@ import logging
 import platform
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from headgate import __version__
+from headgate.audits import LatestAudits
 from headgate.config import Settings
 from headgate.control import WorkerState, WorkerUnreachableError
 from headgate.core.outcome import Failure, Reason
@@ -40,6 +41,7 @@ class Overview:
         self.settings = settings
         self.workers: Sequence[WorkerProcess] = ()
         self.figures = Fleet()
+        self._audits = LatestAudits(settings.clusters.values())
         self.rates = Rates()
         self.is_draining = False
         self.reloaded = 0.0  # monotonic seconds of the last reload
@@ -107,6 +109,10 @@ class Overview:
             except WorkerUnreachableError:
                 continue  # forgetting twice does no harm: ask the next one
         return Failure(Reason.INTERNAL, "no worker answers", retry_after_s=1)
+
+    async def audits(self) -> Mapping[str, bytes] | Failure:
+        """The newest skew audit of each topic."""
+        return await self._audits.by_topic()
 
     async def _read(self, with_details: bool) -> None:
         async with self._reading:

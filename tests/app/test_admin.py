@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import orjson
 import pytest
 from aiohttp.test_utils import RawTestServer, TestClient, TestServer
 
@@ -54,6 +55,7 @@ class FakeInstance:
     forgotten: list[tuple[str, bytes | None]] = field(default_factory=list)
     failure: Failure | None = None
     is_ready: bool = True
+    audited: dict[str, bytes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         names = {policy.pattern for policy in self.settings.topics}
@@ -77,6 +79,9 @@ class FakeInstance:
     async def forget(self, topic: str, key: bytes | None) -> Failure | None:
         self.forgotten.append((topic, key))
         return self.failure
+
+    async def audits(self) -> dict[str, bytes] | Failure:
+        return self.failure or self.audited
 
 
 def admin_of(instance: FakeInstance) -> Admin:
@@ -351,3 +356,22 @@ async def test_a_forwarded_request_arrives_as_it_was_sent(
                 assert answer.headers["X-Request-Id"] == "r-1"
                 assert answer.content_type == "application/problem+json"
     await forward.close()
+
+
+async def test_the_newest_audits(
+    instance: FakeInstance, client: TestClient[Any, Any], guarded: TestClient[Any, Any]
+) -> None:
+    empty = await client.get("/v1/audits/latest")
+    assert empty.status == 404
+    assert "headgate-spark audit" in (await empty.json())["detail"]
+    for topic in ("orders", "deals"):
+        page = {"topic": topic, "generated_at": "2026-01-31T12:00:00.000Z", "diagnoses": []}
+        instance.audited[topic] = orjson.dumps(page)
+    every = await (await client.get("/v1/audits/latest")).json()
+    assert [one["topic"] for one in every["topics"]] == ["deals", "orders"]
+    one = await (await client.get("/v1/audits/latest?topic=orders")).json()
+    assert [each["topic"] for each in one["topics"]] == ["orders"]
+    assert (await client.get("/v1/audits/latest?topic=none")).status == 404
+    instance.failure = Failure(Reason.KAFKA_UNAVAILABLE, "no answer", retry_after_s=1)
+    assert (await client.get("/v1/audits/latest")).status == 503
+    assert (await guarded.get("/v1/audits/latest")).status == 401

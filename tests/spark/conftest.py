@@ -23,8 +23,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def event_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where Spark writes what each of its tasks did."""
+    return tmp_path_factory.mktemp("events")
+
+
+@pytest.fixture(scope="session")
+def spark(event_log: Path) -> Iterator[SparkSession]:
+    """Spark on two cores, in a process of its own that ends with the tests."""
     settings = {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.rolling.enabled": "false",
+        "spark.eventLog.dir": event_log.as_uri(),
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.memory": "1g",
         # a short life: compiling less is quicker, and leaves the cores to other tests

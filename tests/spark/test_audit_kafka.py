@@ -14,10 +14,13 @@ from pyspark.sql import SparkSession
 
 import kafka_log
 import skew_world
+from headgate.audits import LatestAudits
+from headgate.config.settings import ClusterSettings
+from headgate.core.outcome import Failure, Reason
 from headgate_spark.audit.job import SKEW_TOPIC, AuditRequest, audit
 from headgate_spark.errors import JobError
 from headgate_spark.options import JobConfig, read_config
-from stack import RunningBroker
+from stack import RunningBroker, free_port
 
 pytestmark = pytest.mark.kafka
 BOMB, ZIPF, ODD = "audit-bomb", "audit-zipf", "audit-odd"
@@ -193,3 +196,20 @@ def test_errors_say_what_to_do(
         audit(spark, config, request_of(tmp_path, offsets=offsets))
     with pytest.raises(JobError, match="no record in this window"):
         audit(spark, config, request_of(tmp_path, BOMB, from_ms=4_000_000_000_000))
+
+
+async def test_the_gateway_shows_what_was_published(
+    kafka: RunningBroker, result: tuple[dict[str, Any], Path]
+) -> None:
+    latest = LatestAudits([ClusterSettings(bootstrap_servers=(kafka.bootstrap,))])
+    found = await latest.by_topic()
+    assert not isinstance(found, Failure)
+    assert json.loads(found[BOMB])["diagnoses"] == ["chatty", "large"]
+    assert set(found) == {BOMB, ZIPF, ODD}
+
+
+async def test_the_gateway_says_so_when_kafka_is_away() -> None:
+    nobody = f"127.0.0.1:{free_port()}"
+    found = await LatestAudits([ClusterSettings(bootstrap_servers=(nobody,))]).by_topic()
+    assert isinstance(found, Failure)
+    assert found.reason is Reason.KAFKA_UNAVAILABLE

@@ -120,6 +120,22 @@ class Admin:
             request, views.topic(state, policy, figures, self._instance.rates, time.time())
         )
 
+    async def audits(self, request: web.Request) -> web.Response:
+        """The newest skew audit of all topics, or of one."""
+        self._identify(request, "view")
+        found = await self._instance.audits()
+        if isinstance(found, Failure):
+            return problem_response(found, request_id_of(request))
+        wanted = request.query.get("topic")
+        chosen = {topic: one for topic, one in found.items() if wanted in (None, topic)}
+        if not chosen:
+            detail = "no audit yet: run `headgate-spark audit`"
+            raise RefusedError(Reason.NOT_FOUND, detail + (f" for {wanted!r}" if wanted else ""))
+        # each is spliced in as it was published
+        return _json(
+            request, {"topics": [orjson.Fragment(chosen[name]) for name in sorted(chosen)]}
+        )
+
     # ---- changes
 
     async def forget(self, request: web.Request) -> web.Response:

@@ -44,3 +44,7 @@ class Instance(Protocol):
     async def forget(self, topic: str, key: bytes | None) -> Failure | None:
         """Drop the published state of a key, or of all keys; the failure if that did not work."""
         ...
+
+    async def audits(self) -> Mapping[str, bytes] | Failure:
+        """The newest skew audit of each topic, as JSON; the failure if Kafka does not answer."""
+        ...

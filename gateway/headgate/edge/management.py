@@ -27,6 +27,7 @@ def management_app(admin: Admin) -> web.Application:
         ("GET", "/v1/topics/{topic}", admin.topic),
         ("DELETE", "/v1/suppression/{topic}", admin.forget),
         ("GET", "/v1/changes", admin.changes),
+        ("GET", "/v1/audits/latest", admin.audits),
         ("GET", "/problems", _problem_index),
         ("GET", "/problems/{reason}", _problem),
         ("GET", "/openapi.json", admin.openapi),

@@ -36,7 +36,6 @@ class Counted:
 
     cells: dict[str, Rows] = field(default_factory=dict)
     producers: dict[str, Rows] = field(default_factory=dict)
-    unseen: dict[str, Rows] = field(default_factory=dict)
     sizes: dict[str, Rows] = field(default_factory=dict)
     top: dict[str, Rows] = field(default_factory=dict)
     writers: dict[str, Rows] = field(default_factory=dict)
@@ -103,7 +102,7 @@ def figures_of(
         top_keys=_top_keys(topic, counted, coalesce_ms),
         predictions=_predictions(counted.predictions.get(topic, []), keyless),
         misplaced=_misplaced(counted.misplaced.get(topic, [])),
-        producers=_producers(counted.producers.get(topic, []), counted.unseen.get(topic, [])),
+        producers=_producers(counted.producers.get(topic, [])),
         key_buckets=_key_buckets(counted.buckets.get(topic, [])),
     )
 
@@ -164,7 +163,8 @@ def _top_keys(topic: str, counted: Counted, coalesce_ms: tuple[int, int]) -> tup
 
 
 def _largest(rows: Rows, weight: str, name: str) -> dict[bytes, Any]:
-    ordered = sorted(rows, key=lambda row: row[weight])
+    # of two that are as large the greater name, so that a report can be made again
+    ordered = sorted(rows, key=lambda row: (row[weight], row[name] is not None, row[name]))
     return {bytes(row["key"]): row[name] for row in ordered}
 
 
@@ -193,17 +193,9 @@ def _misplaced(rows: Rows) -> Misplaced:
     return Misplaced(by_kind[counting.WRONG], by_kind[counting.CRC32], earlier)
 
 
-def _producers(rows: Rows, unseen: Rows) -> tuple[ProducerFigures, ...]:
-    found = {
-        row["producer"] or "": ProducerFigures(row["producer"] or "", row["records"], row["bytes"])
-        for row in rows
-    }
-    for row in unseen:
-        name = row["producer"] or ""
-        one = found.get(name, ProducerFigures(name, 0, 0))
-        count = {row["outcome"]: getattr(one, row["outcome"]) + row["events"]}
-        found[name] = one._replace(**count)
-    return tuple(sorted(found.values(), key=lambda one: (-one.bytes, one.producer)))
+def _producers(rows: Rows) -> tuple[ProducerFigures, ...]:
+    found = [ProducerFigures(row["producer"] or "", row["records"], row["bytes"]) for row in rows]
+    return tuple(sorted(found, key=lambda one: (-one.bytes, one.producer)))
 
 
 def _key_buckets(rows: Rows) -> tuple[KeyBucket, ...]:

@@ -74,15 +74,15 @@ class Misplaced(NamedTuple):
 class ProducerFigures(NamedTuple):
     """What one producer sent. producer: empty = records without an `hg-producer` header.
 
-    records, bytes: in Kafka. The rest: events that Kafka never saw, from `headgate.facts`.
+    records, bytes: in Kafka. The rest: events that Kafka never saw; None = not known.
     """
 
     producer: str
     records: int
     bytes: int
-    unchanged: int = 0
-    superseded: int = 0
-    rejected: int = 0
+    unchanged: int | None = None
+    superseded: int | None = None
+    rejected: int | None = None
 
 
 class KeyBucket(NamedTuple):

@@ -194,10 +194,14 @@ def _keys(topic: dict[str, Any]) -> str:
 def _producers(topic: dict[str, Any]) -> str:
     names = ["producer", "records", "bytes", "unchanged", "superseded", "rejected"]
     rows = "".join(
-        _row("td", [one["producer"] or "(no hg-producer)", *(f"{one[n]:,}" for n in names[1:])])
+        _row("td", [one["producer"] or "(no hg-producer)", *(_number(one[n]) for n in names[1:])])
         for one in topic["producers"]
     )
     return f"<h3>Producers</h3><table>{_row('th', names)}{rows}</table>"
+
+
+def _number(value: int | None) -> str:
+    return "not known" if value is None else f"{value:,}"
 
 
 def _row(cell: str, texts: Sequence[str]) -> str:

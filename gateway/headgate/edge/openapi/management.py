@@ -90,5 +90,13 @@ MANAGEMENT = (
         parameters=(TOPIC,),
     ),
     _FORGET,
+    _view(
+        "/v1/audits/latest",
+        "The newest skew audit of each topic, as `headgate-spark audit` published it",
+        _listed("topics", "Audit"),
+        Reason.NOT_FOUND,
+        Reason.KAFKA_UNAVAILABLE,
+        parameters=(query("topic", "One topic's alone.", {"type": "string"}),),
+    ),
     _view("/v1/changes", "The newest changes made here", _listed("changes", "Change")),
 )

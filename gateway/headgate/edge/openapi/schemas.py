@@ -159,5 +159,11 @@ SCHEMAS: dict[str, Json] = {
     "Forgotten": _object(
         ["forgotten"], forgotten=_object(["topic", "key"], topic=_TEXT, key=_or_null("string"))
     ),
+    "Audit": _object(
+        ["topic", "generated_at", "diagnoses"],
+        topic=_TEXT,
+        generated_at=_TEXT,
+        diagnoses={"type": "array", "items": _TEXT},
+    ),
     "Change": _object(["at", "who", "remote", "what"], at=_TEXT, who=_TEXT, what=_TEXT),
 }

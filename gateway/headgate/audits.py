@@ -1,0 +1,83 @@
+"""The newest skew audits, as `headgate-spark audit` has published them."""
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from headgate.config.settings import ClusterSettings
+from headgate.core.outcome import Failure, Reason
+
+if TYPE_CHECKING:
+    from aiokafka import AIOKafkaConsumer
+
+SKEW_TOPIC = "headgate.skew"  # compacted: one record a topic
+_ANSWER_S = 10.0
+_FRESH_S = 10.0  # audits are made by the hour: a page that is reloaded need not ask Kafka again
+
+
+class LatestAudits:
+    """Reads them when asked: nothing runs and nothing is held open in between.
+
+    Memory is bounded by the topics of the configuration: one document of some 50 KB each.
+    """
+
+    def __init__(self, clusters: Iterable[ClusterSettings]) -> None:
+        self._clusters = [one for one in clusters if one.tier == "ingest"]
+        self._known: dict[str, bytes] = {}
+        self._read_at = -_FRESH_S
+        self._reading = asyncio.Lock()
+
+    async def by_topic(self) -> Mapping[str, bytes] | Failure:
+        """The newest result of each topic, as JSON; the failure when Kafka does not answer."""
+        from headgate.backends.topic_reader import READ_ERRORS  # see _read
+
+        async with self._reading:
+            if time.monotonic() - self._read_at < _FRESH_S:
+                return self._known
+            try:
+                async with asyncio.timeout(_ANSWER_S):
+                    found = [await _read(cluster) for cluster in self._clusters]
+            except READ_ERRORS as error:
+                detail = f"{SKEW_TOPIC} cannot be read: {error!r}"
+                return Failure(Reason.KAFKA_UNAVAILABLE, detail, retry_after_s=1)
+            self._known = {topic: value for one in found for topic, value in one.items()}
+            self._read_at = time.monotonic()
+        return self._known
+
+
+async def _read(cluster: ClusterSettings) -> dict[str, bytes]:
+    from aiokafka import AIOKafkaConsumer  # the parent needs it for this page only
+
+    from headgate.backends.options import client_arguments
+    from headgate.cluster_options import cluster_options
+
+    consumer = AIOKafkaConsumer(
+        **client_arguments(cluster_options(cluster)),
+        enable_auto_commit=False,
+        isolation_level="read_committed",
+    )
+    await consumer.start()
+    try:
+        return await _newest(consumer)
+    finally:
+        await consumer.stop()
+
+
+async def _newest(consumer: "AIOKafkaConsumer") -> dict[str, bytes]:
+    from aiokafka import TopicPartition
+
+    if SKEW_TOPIC not in await consumer.topics():
+        return {}
+    numbers = consumer.partitions_for_topic(SKEW_TOPIC) or set()
+    places = [TopicPartition(SKEW_TOPIC, number) for number in numbers]
+    consumer.assign(places)
+    ends = await consumer.end_offsets(places)
+    await consumer.seek_to_beginning(*places)
+    found: dict[str, bytes] = {}
+    while any([await consumer.position(place) < ends[place] for place in places]):
+        for records in (await consumer.getmany(timeout_ms=200)).values():
+            for record in records:
+                if record.key is not None:
+                    found[record.key.decode("utf-8", "replace")] = record.value or b""
+    return {topic: value for topic, value in found.items() if value}

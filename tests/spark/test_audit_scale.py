@@ -1,0 +1,101 @@
+"""The audit's own load: linear in records, and the hot key that it looks for does not skew it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from headgate_spark.audit.assemble import figures_of
+from headgate_spark.audit.count_all import STEPS, count_all
+from headgate_spark.audit.diagnosis import diagnose
+from headgate_spark.progress import Progress
+
+PARTITIONS = 24
+KEYS = 200_000
+
+
+def generate(spark: SparkSession, records: int, folder: Path) -> None:
+    """Facts of a topic of which one key has half the records, all of them on partition 5."""
+    number = F.xxhash64("id")
+    is_hot = F.pmod(number, F.lit(2)) == 0
+    other = F.concat(F.lit("key-"), F.pmod(F.shiftright(number, 8), F.lit(KEYS)).cast("string"))
+    key = F.when(is_hot, F.lit("hot")).otherwise(other).cast("binary")
+    # the audit's partitions need not be the keys': what counts here is the amount
+    partition = F.when(is_hot, F.lit(5)).otherwise(F.pmod(F.xxhash64(key), F.lit(PARTITIONS)))
+    spark.range(records).select(
+        F.lit("scale").alias("topic"),
+        partition.cast("int").alias("partition"),
+        F.col("id").alias("offset"),
+        key.alias("key"),
+        (F.lit(100) + F.pmod(number, F.lit(900))).alias("bytes"),
+        (F.lit(1_750_000_200_000) + F.col("id") * 3_600_000 / records).cast("long").alias("at_ms"),
+        F.lit("web").alias("producer"),
+        F.lit(value=False).alias("is_tombstone"),
+    ).write.parquet(str(folder))
+
+
+def count(spark: SparkSession, records: int, folder: Path) -> float:
+    """Count so many facts, see that the truth is found, and return the seconds it took."""
+    generate(spark, records, folder / "facts")
+    facts = spark.read.parquet(str(folder / "facts"))
+    spark.conf.set("spark.sql.shuffle.partitions", "8")
+    begun = time.monotonic()
+    present = {"scale": PARTITIONS}
+    counted = count_all(spark, facts, folder, present, {"scale": (12, 24, 48)}, Progress(STEPS))
+    took = time.monotonic() - begun
+    figures = figures_of("scale", PARTITIONS, counted, (None, None))
+    assert figures.records == records
+    assert figures.top_keys[0].key == b"hot"
+    assert figures.top_record_share == pytest.approx(0.5, abs=0.01)
+    assert {"popular", "foreign_partitioner"} == {one.diagnosis for one in diagnose(figures)}
+    return took
+
+
+def shuffled(log: Path) -> dict[int, list[int]]:
+    """By stage, how many records each of its tasks took from a shuffle."""
+    found: dict[int, list[int]] = defaultdict(list)
+    for file in log.iterdir():
+        for line in file.read_text().splitlines():
+            if '"SparkListenerTaskEnd"' not in line:
+                continue
+            event: dict[str, Any] = json.loads(line)
+            read = event["Task Metrics"]["Shuffle Read Metrics"]["Total Records Read"]
+            found[event["Stage ID"]].append(read)
+    return found
+
+
+def test_the_hot_key_does_not_skew_the_job(
+    spark: SparkSession, event_log: Path, tmp_path: Path
+) -> None:
+    before = set(shuffled(event_log))
+    count(spark, 300_000, tmp_path)
+    stages = {one: loads for one, loads in shuffled(event_log).items() if one not in before}
+    large = [loads for loads in stages.values() if sum(loads) >= 30_000 and len(loads) > 1]
+    assert large
+    for loads in large:
+        assert max(loads) <= 2 * sum(loads) / len(loads), loads
+
+
+@pytest.mark.full
+def test_time_and_memory_grow_linearly(spark: SparkSession, tmp_path: Path) -> None:
+    took, peak = {}, {}
+    for records in (1_000_000, 5_000_000, 20_000_000):
+        took[records] = count(spark, records, tmp_path / str(records))
+        peak[records] = java_bytes()
+        print(f"{records:,}: {took[records]:.1f} s, {peak[records] / 2**20:.0f} MiB")  # noqa: T201
+    assert took[20_000_000] <= 1.3 * 4 * took[5_000_000]
+    assert peak[20_000_000] <= 2 * 2**30
+
+
+def java_bytes() -> int:
+    """What Spark's Java has in memory."""
+    children = psutil.Process().children(recursive=True)
+    return max(int(one.memory_info().rss) for one in children if one.name() == "java")
