@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from collections.abc import AsyncIterator, Callable
@@ -12,7 +13,9 @@ import pytest
 import pytest_asyncio
 from redis import Redis
 
+from headgate.consumer.claims import ClaimChecks
 from headgate.core.keys import partition_for
+from headgate.core.split import rebuild
 from headgate.devstack.sample import effective_config, to_toml, topics_to_create
 from headgate.devstack.topics import create_internal, create_missing
 from kafka_log import read_log
@@ -40,6 +43,7 @@ async def gateway(
             "main-backfill": {"bootstrap_servers": [broker.bootstrap]},
         },
         "redis": {"url": redis.url},
+        "blobs": {"url": f"file://{tmp_path / 'blobs'}"},
     }
     config = effective_config({}, addresses)
     await create_missing(broker.bootstrap, topics_to_create(config))
@@ -73,7 +77,7 @@ def _run(example: Example, gateway: Gateway) -> list[str]:
 
 
 async def test_every_example_of_the_readme_answers_what_it_says(
-    gateway: tuple[Gateway, RunningBroker],
+    gateway: tuple[Gateway, RunningBroker], tmp_path: Path
 ) -> None:
     assert shutil.which("curl"), "this test needs curl"
     started, broker = gateway
@@ -82,6 +86,7 @@ async def test_every_example_of_the_readme_answers_what_it_says(
     wrong = [f"{one.heading}: {text}" for one in run for text in _run(one, started)]
     assert not wrong, "\n".join(wrong)
     _the_log_has_it(broker)
+    await _consumers_get_what_was_too_large(broker, f"file://{tmp_path / 'blobs'}")
     await eventually(
         lambda: _last_of(broker, "deals-coalesced") == b'{"id": "7", "price": 179}', 30
     )
@@ -90,6 +95,20 @@ async def test_every_example_of_the_readme_answers_what_it_says(
 def _last_of(broker: RunningBroker, topic: str) -> bytes | None:
     log = read_log(broker.bootstrap, topic)
     return log[-1].value if log else None
+
+
+async def _consumers_get_what_was_too_large(broker: RunningBroker, blobs: str) -> None:
+    (told,) = read_log(broker.bootstrap, "documents-notify")
+    assert (told.value, told.header("hg-oversize")) == (b"", b"key-only")
+    assert told.header("hg-value-bytes") == b"1200028"
+    (film,) = read_log(broker.bootstrap, "documents-stored")
+    assert film.value == b""
+    assert await ClaimChecks(blobs).value(film) == bytes(20_000_000)
+    parts = read_log(broker.bootstrap, "deals-split")
+    (manifest,) = (one for one in parts if one.key == b"2342565")
+    elements = {one.key: one.value for one in parts if one is not manifest}
+    deal = json.loads(rebuild(manifest.value, elements))
+    assert [option["id"] for option in deal["options"]] == [f"option-{n}" for n in range(600)]
 
 
 def _the_log_has_it(broker: RunningBroker) -> None:

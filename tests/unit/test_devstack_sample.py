@@ -14,7 +14,9 @@ ADDRESSES = {
         "main-backfill": {"bootstrap_servers": ["127.0.0.1:2"]},
     },
     "redis": {"url": "redis://127.0.0.1:3"},
+    "blobs": {"url": "file:///srv/blobs"},
 }
+LADDERS = ("documents-notify", "documents-stored", "deals-split")
 
 
 def test_sample_is_a_valid_configuration(tmp_path: Path) -> None:
@@ -24,8 +26,10 @@ def test_sample_is_a_valid_configuration(tmp_path: Path) -> None:
     assert settings.redis.quarantine_ms == 1000
     assert {policy.pattern: policy.suppress for policy in settings.topics} == {
         "orders": "off", "deals": "raw", "deals-coalesced": "raw", "documents": "off",
-        "clicks": "off",
+        "clicks": "off", **dict.fromkeys(LADDERS, "off"),
     }  # fmt: skip
+    rungs = {rung for policy in settings.topics for rung in policy.oversize}
+    assert rungs == {"reject", "compress", "notify", "claim-check", "split", "chunk"}
     assert [policy.pattern for policy in settings.topics if policy.coalesces] == ["deals-coalesced"]
 
 
@@ -33,6 +37,7 @@ def test_sample_topics_have_the_partitions_of_the_contract() -> None:
     topics = topics_to_create(effective_config({}, ADDRESSES))
     assert {topic.name: topic.partitions for topic in topics} == {
         "orders": 6, "deals": 12, "deals-coalesced": 6, "documents": 6, "clicks": 6,
+        **dict.fromkeys(LADDERS, 6),
     }  # fmt: skip
     policies = {topic.name: topic.configs["cleanup.policy"] for topic in topics}
     assert policies["deals"] == "compact"
@@ -51,7 +56,8 @@ def test_overlay_adds_and_overrides_but_addresses_win() -> None:
         "quarantine_ms": 1000, "timeout_ms": 7, "url": "redis://127.0.0.1:3",
     }  # fmt: skip
     names = [topic.name for topic in topics_to_create(config)]
-    assert names == ["orders", "deals", "deals-coalesced", "documents", "clicks", "extra"]
+    sample = ["orders", "deals", "deals-coalesced", "documents", *LADDERS, "clicks"]
+    assert names == [*sample, "extra"]
 
 
 def test_topics_of_other_clusters_and_internal_ones_are_left_alone() -> None:

@@ -6,20 +6,39 @@ never the position: it stays before the first chunk of whatever is incomplete, s
 that starts again reads those sets from their beginning. What was complete behind such a set comes
 once more then (at-least-once, as everywhere in Kafka; `hg-event-id` tells repeats).
 
-    consumer = AIOKafkaConsumer("documents", group_id="archive", enable_auto_commit=False, ...)
-    await consumer.start()
-    assembler = Assembler()
-    claims = ClaimChecks("file:///var/lib/headgate/blobs")
-    while True:
-        for tp, records in (await consumer.getmany(timeout_ms=1000)).items():
-            for record in records:
-                event = assembler.add(record)
-                if event is not None:
-                    handle(event.key, await claims.value(event))
-        await consumer.commit(assembler.committable())
+    class Forget(ConsumerRebalanceListener):
+        def __init__(self, assembler):
+            self.assembler = assembler
 
-When a partition is revoked call `assembler.revoked(topic, partition)` before anything is read from
-its next owner. The README has the whole program, and a test runs it.
+        async def on_partitions_revoked(self, revoked):
+            for tp in revoked:
+                self.assembler.revoked(tp.topic, tp.partition)
+
+        async def on_partitions_assigned(self, assigned):
+            pass
+
+    async def archive(bootstrap, handle):
+        assembler = Assembler()                                  # chunks: bounded, checked
+        claims = ClaimChecks("file:///var/lib/headgate/blobs")   # reads below this root only
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=bootstrap, group_id="archive",
+            enable_auto_commit=False, auto_offset_reset="earliest",
+        )
+        consumer.subscribe(["documents"], listener=Forget(assembler))
+        await consumer.start()
+        try:
+            while True:
+                for records in (await consumer.getmany(timeout_ms=1000)).values():
+                    for record in records:
+                        event = assembler.add(record)            # None: chunks lack
+                        if event is not None:
+                            await handle(event, await claims.value(event))
+                if marks := assembler.committable():             # never past an incomplete set
+                    await consumer.commit(marks)
+        finally:
+            await consumer.stop()
+
+A test runs exactly this, and the README shows it.
 
 A set that stays incomplete (the gateway died between two chunks; the producer's retry is another
 set) is given up after `Bounds.max_age_s` or `Bounds.max_gap` offsets, counted in `dropped`, and

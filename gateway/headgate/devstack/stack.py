@@ -25,7 +25,7 @@ from headgate.devstack.installation import single_node
 from headgate.devstack.ledger import Ledger
 from headgate.devstack.ports import LOOPBACK
 from headgate.devstack.redis import RedisPlan, start_redis, wait_for_redis
-from headgate.devstack.sample import Table, effective_config, to_toml, topics_to_create
+from headgate.devstack.sample import Table, effective_config, merge, to_toml, topics_to_create
 from headgate.devstack.topics import create_internal, create_missing
 
 GATEWAY_DEADLINE_S = 30.0
@@ -76,7 +76,8 @@ class DevStack:
 
     def write_config(self, overlay: Table, environment: Mapping[str, str]) -> None:
         """Write the effective configuration. Raises ConfigError before anything is started."""
-        self.config = effective_config(overlay, self._addresses())
+        blobs = {"blobs": {"url": f"file://{self.state.resolve() / 'blobs'}"}}
+        self.config = effective_config(merge(blobs, overlay), self._addresses())
         self.config_file.write_text(to_toml(self.config))
         load(self.config_file, environment)
 
