@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from headgate.config import ConfigError, Settings, keep_schemas, load, reloadable
+from headgate.consumer.pause_store import RedisPauses
 from headgate.control import PARENT_SOCKET
 from headgate.edge.admin import Admin
 from headgate.edge.auth import Authenticator
 from headgate.edge.management import management_app
+from headgate.edge.pauses import Pauses
 from headgate.overview import Overview
 from headgate.ports import management_sites, reserved
 from headgate.worker_process import HopelessWorkerError, Launch, Watchers, WorkerProcess
@@ -72,7 +74,10 @@ class Parent:
         self._accept(start.config.read_bytes(), settings)
         self._overview = Overview(settings)
         self._overview.workers = self._workers = self._places(settings.http.workers)
-        self._admin = Admin(self._overview, Authenticator(settings.auth, settings.producers))
+        callers = Authenticator(settings.auth, settings.producers)
+        url = settings.redis.url
+        self._store = None if url is None else RedisPauses(url, settings.redis.timeout_ms / 1000)
+        self._admin = Admin(self._overview, callers, Pauses(self._store))
         self._stop = asyncio.Event()
 
     async def run(self) -> int:
@@ -84,7 +89,11 @@ class Parent:
                 reserved(http.host, http.port),
                 management_sites(app, http, self._folder / PARENT_SOCKET),
             ):
-                return await self._run_workers()
+                try:
+                    return await self._run_workers()
+                finally:
+                    if self._store is not None:
+                        await self._store.close()
 
     def _places(self, count: int) -> list[WorkerProcess]:
         folder = str(self._folder)

@@ -1,9 +1,6 @@
 """The management pages, without processes: a meter's figures behind the real application."""
 
-import hashlib
-import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,80 +9,13 @@ import orjson
 import pytest
 from aiohttp.test_utils import RawTestServer, TestClient, TestServer
 
+from admin_world import TOKENS, TOPICS, FakeInstance, admin_of
 from headgate.config.settings import AuthSettings, ProducerSettings, Settings
 from headgate.control import Forward
 from headgate.core.outcome import Failure, Name, Outcome, Reason
-from headgate.core.policy import TopicPolicy
-from headgate.core.topic import TopicState
-from headgate.edge.admin import Admin
-from headgate.edge.auth import Authenticator
 from headgate.edge.management import management_app
-from headgate.overview import Health
 from headgate.ports import management_sites
-from headgate.stats import Labels, Meter
-from headgate.stats.fleet import Fleet, Rates
 from headgate.stats.meter import Held
-
-TOPICS = (
-    TopicPolicy("orders", "main", key=("/id",)),
-    TopicPolicy("deals", "main", key=("/id",), kind="state", suppress="raw"),
-    TopicPolicy("saves", "main", key=("/id",), kind="state", coalesce_quiet_ms=2000),
-)
-TOKENS = {
-    name: ProducerSettings(
-        token_sha256=(hashlib.sha256(f"{name}-token".encode()).hexdigest(),),
-        topics=("*",),
-        roles=roles,
-    )
-    for name, roles in {
-        "shop": ("produce",),
-        "viewer": ("view",),
-        "operator": ("view", "operate"),
-    }.items()
-}
-
-
-@dataclass
-class FakeInstance:
-    """Implements `edge.instance.Instance` over one meter."""
-
-    settings: Settings
-    figures: Fleet = field(default_factory=Fleet)
-    rates: Rates = field(default_factory=Rates)
-    forgotten: list[tuple[str, bytes | None]] = field(default_factory=list)
-    failure: Failure | None = None
-    is_ready: bool = True
-    audited: dict[str, bytes] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        names = {policy.pattern for policy in self.settings.topics}
-        self.meter = Meter(Labels(self.settings.producers, names.__contains__), time.time)
-        self.refreshed = 0.0
-
-    async def refresh(self) -> None:
-        self.figures.update(1, self.meter.collect())
-        self.refreshed += 10.0
-        self.rates.note(self.refreshed, self.figures.volumes())
-
-    def topics(self) -> dict[str, TopicState]:
-        names = [policy.pattern for policy in self.settings.topics]
-        return {name: TopicState(name, "main", b"\0" * 16, 12) for name in names}
-
-    def health(self) -> Health:
-        kafka = {"ok": self.is_ready, "required": True, "detail": "3 brokers"}
-        status = "ready" if self.is_ready else "not ready"
-        return Health(self.is_ready, status, {"kafka main": kafka}, {"up": 2, "wanted": 2})
-
-    async def forget(self, topic: str, key: bytes | None) -> Failure | None:
-        self.forgotten.append((topic, key))
-        return self.failure
-
-    async def audits(self) -> dict[str, bytes] | Failure:
-        return self.failure or self.audited
-
-
-def admin_of(instance: FakeInstance) -> Admin:
-    return Admin(instance, Authenticator(instance.settings.auth, instance.settings.producers))
 
 
 @pytest.fixture

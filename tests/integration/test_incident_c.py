@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+import requests
 from aiokafka import AIOKafkaConsumer
 
 from consumer_world import fill
@@ -17,7 +18,7 @@ from headgate.consumer.options import ConsumerOptions
 from headgate.consumer.pause_store import RedisPauses
 from headgate.consumer.received import Received
 from headgate.core.pauses import Intent, Scope
-from stack import RunningBroker, RunningRedis, eventually
+from stack import Gateway, RunningBroker, RunningRedis, eventually
 
 pytestmark = [pytest.mark.kafka, pytest.mark.redis]
 
@@ -99,22 +100,37 @@ async def test_nothing_is_handed_out_that_intent_forbids(group: Group, rebalance
         await group.flows((paused, 0))
 
 
-async def test_a_restarted_process_starts_paused_by_the_store(group: Group) -> None:
+CONFIG = """
+[clusters.main]
+bootstrap_servers = "{bootstrap}"
+[redis]
+url = "{redis}"
+[topics.x]
+cluster = "main"
+key = ["/id"]
+"""
+
+
+async def test_a_restarted_process_starts_paused_by_what_operators_said(
+    group: Group, start_gateway: Callable[..., Gateway]
+) -> None:
     paused, other = group.topics
-    store = RedisPauses(group.redis.url, prefix=f"{paused}:")
-    intent = Intent(Scope(paused), "operator")
-    name = f"paused-{paused}"
+    text = CONFIG.format(bootstrap=group.kafka.bootstrap, redis=group.redis.url)
+    page = f"{start_gateway(text).management_url}/v1/pauses/paused-{paused}"
+    body = {"scope": {"topic": paused}, "reason": "operator"}
+    store = RedisPauses(group.redis.url)
     try:
-        await store.pause(name, intent, "ada", 1)
+        assert (await asyncio.to_thread(requests.put, page, json=body)).status_code == 200
         for _ in range(2):
             async with group.member(store) as consumer:
                 await group.flows((other, 0))
-                assert consumer.intents() == [intent]
+                assert consumer.intents() == [Intent(Scope(paused), "operator")]
         assert not [one for one in group.handed if one[0] == paused]
         async with group.member(store):
-            assert await store.resume(name, intent)
+            answer = await asyncio.to_thread(requests.delete, page, json=body)
+            assert answer.json()["intents"] == []
             await group.flows((paused, 0))
-            await store.pause(name, intent, "ada", 2)
+            await asyncio.to_thread(requests.put, page, json=body)
             await eventually(lambda: not _moves(group, paused), 30)
     finally:
         await store.close()

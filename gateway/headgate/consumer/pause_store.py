@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from headgate.core.pauses import Intent, Scope
+from headgate.core.pauses import Intent, Kept, Scope
 
 KEY_PREFIX = "hg:pauses:"
 
@@ -44,6 +44,12 @@ class RedisPauses:
         """See `PauseStore`."""
         found = await self._call(self._redis.hkeys(self._prefix + group))
         return [field_intent(field.decode()) for field in found]
+
+    async def kept(self, group: str) -> Iterable[Kept]:
+        """The same with who and when. Raises OSError."""
+        found = await self._call(self._redis.hgetall(self._prefix + group))
+        said = ((field_intent(field.decode()), json.loads(value)) for field, value in found.items())
+        return [Kept(intent, str(one["by"]), int(one["at_ms"])) for intent, one in said]
 
     async def pause(self, group: str, intent: Intent, by: str, at_ms: int) -> None:
         """Add a reason. Raises OSError."""

@@ -32,6 +32,14 @@ class Intent(NamedTuple):
     reason: str
 
 
+class Kept(NamedTuple):
+    """An intent as a store has it.  by: who paused.  at_ms: when, since 1970."""
+
+    intent: Intent
+    by: str
+    at_ms: int
+
+
 ALL = Scope()
 
 

@@ -12,6 +12,7 @@ import orjson
 from aiohttp import web
 
 from headgate.core.outcome import Failure, Reason
+from headgate.core.pauses import Intent
 from headgate.core.policy import PolicyTable
 from headgate.core.topic import TopicState
 from headgate.edge import views
@@ -19,7 +20,9 @@ from headgate.edge.auth import Authenticator, Identity
 from headgate.edge.instance import Instance
 from headgate.edge.openapi.document import document
 from headgate.edge.openapi.page import docs_page
+from headgate.edge.pauses import Pauses, read_intent
 from headgate.edge.problems import html_page, problem_response
+from headgate.edge.refused import RefusedError
 from headgate.edge.shown import iso
 from headgate.stats.exposition import CONTENT_TYPE, render
 
@@ -29,18 +32,11 @@ REMOTE_HEADER = "X-Headgate-Remote"  # the client behind a worker's request; fro
 _CHANGES_KEPT = 200
 
 
-class RefusedError(Exception):
-    """Ends a request with a problem document."""
-
-    def __init__(self, reason: Reason, detail: str) -> None:
-        super().__init__(detail)
-        self.failure = Failure(reason, detail)
-
-
 class Admin:
-    """The pages. callers: who may do what; replaced at a reload."""
+    """The pages. callers: who may do what; replaced at a reload.  pauses: of consumer groups."""
 
-    def __init__(self, instance: Instance, callers: Authenticator) -> None:
+    def __init__(self, instance: Instance, callers: Authenticator, pauses: Pauses) -> None:
+        self._pauses = pauses
         self._instance = instance
         self.callers = callers
         self._changes: deque[dict[str, Any]] = deque(maxlen=_CHANGES_KEPT)
@@ -153,6 +149,27 @@ class Admin:
         self._changed(request, caller, "forget", {"topic": name, "key": shown})
         return _json(request, {"forgotten": {"topic": name, "key": shown}})
 
+    async def paused(self, request: web.Request) -> web.Response:
+        """Every reason why a group, or a part of it, is paused."""
+        self._identify(request, "view")
+        return _json(request, await self._pauses.shown(request.match_info["group"]))
+
+    async def pause(self, request: web.Request) -> web.Response:
+        """Pause a group, a topic or a partition of it, for a reason."""
+        caller, group = self._identify(request, "operate"), request.match_info["group"]
+        intent = await read_intent(request)
+        await self._pauses.pause(group, intent, caller.name)
+        self._changed(request, caller, "pause", _paused(group, intent))
+        return _json(request, await self._pauses.shown(group))
+
+    async def resume(self, request: web.Request) -> web.Response:
+        """Take one reason away; reading goes on when all are gone."""
+        caller, group = self._identify(request, "operate"), request.match_info["group"]
+        intent = await read_intent(request)
+        await self._pauses.resume(group, intent)
+        self._changed(request, caller, "resume", _paused(group, intent))
+        return _json(request, await self._pauses.shown(group))
+
     async def changes(self, request: web.Request) -> web.Response:
         """The newest changes made here since the start, newest first."""
         self._identify(request, "view")
@@ -210,6 +227,10 @@ def _key(request: web.Request) -> bytes | None:
             raise RefusedError(Reason.MALFORMED, f"key_base64: {error}") from error
     text = request.query.get("key")
     return None if text is None else text.encode()
+
+
+def _paused(group: str, intent: Intent) -> dict[str, Any]:
+    return {"group": group, "scope": str(intent.scope), "reason": intent.reason}
 
 
 def _json(request: web.Request, page: object, status: int = 200) -> web.Response:

@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from headgate.core.outcome import Failure, Reason
-from headgate.edge.admin import Admin, RefusedError, request_id_of
+from headgate.edge.admin import Admin, request_id_of
 from headgate.edge.problems import index_page, problem_page, problem_response
+from headgate.edge.refused import RefusedError
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +27,9 @@ def management_app(admin: Admin) -> web.Application:
         ("GET", "/v1/topics", admin.topics),
         ("GET", "/v1/topics/{topic}", admin.topic),
         ("DELETE", "/v1/suppression/{topic}", admin.forget),
+        ("GET", "/v1/pauses/{group}", admin.paused),
+        ("PUT", "/v1/pauses/{group}", admin.pause),
+        ("DELETE", "/v1/pauses/{group}", admin.resume),
         ("GET", "/v1/changes", admin.changes),
         ("GET", "/v1/audits/latest", admin.audits),
         ("GET", "/problems", _problem_index),

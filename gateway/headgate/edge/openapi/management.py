@@ -57,6 +57,39 @@ _FORGET = Operation(
     ),
 )
 
+_GROUP = path("group", "A consumer group's id.", example="billing")
+_ON_PAUSES = (*_ASKED, Reason.REDIS_UNAVAILABLE)
+
+
+def _pause(method: str, summary: str, description: str, *reasons: Reason) -> Operation:
+    return Operation(
+        method,
+        "/v1/pauses/{group}",
+        "management",
+        "Control plane",
+        summary,
+        {
+            "200": answer("What holds now", "application/json", ref("Paused")),
+            **problems(*_ON_PAUSES, *reasons),
+        },
+        f"{description} Needs the role `operate`.",
+        (_GROUP, PRETTY),
+        {"required": True, "content": {"application/json": {"schema": ref("PauseIntent")}}},
+    )
+
+
+_PAUSE = _pause(
+    "PUT",
+    "Pause a group, a topic or a partition, for a reason",
+    "Consumers of `headgate.consumer` that keep their intent in Redis follow within a second.",
+)
+_RESUME = _pause(
+    "DELETE",
+    "Take one reason away",
+    "Reading goes on when every reason is gone.",
+    Reason.NOT_FOUND,
+)
+
 _METRICS = Operation(
     "GET",
     "/metrics",
@@ -98,5 +131,14 @@ MANAGEMENT = (
         Reason.KAFKA_UNAVAILABLE,
         parameters=(query("topic", "One topic's alone.", {"type": "string"}),),
     ),
+    _view(
+        "/v1/pauses/{group}",
+        "Every reason why a group is paused",
+        ref("Paused"),
+        Reason.REDIS_UNAVAILABLE,
+        parameters=(_GROUP,),
+    ),
+    _PAUSE,
+    _RESUME,
     _view("/v1/changes", "The newest changes made here", _listed("changes", "Change")),
 )

@@ -21,7 +21,7 @@ _WAITS = ("429", "503", "504")
 class Operation(NamedTuple):
     """One method of one path.
 
-    port: `data`, `management` or `both`.  body: content by media type.  answers: by status.
+    port: `data`, `management` or `both`.  body: an OpenAPI request body.  answers: by status.
     is_open: nobody is asked who they are.
     """
 

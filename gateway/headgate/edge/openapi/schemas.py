@@ -10,6 +10,22 @@ _BASE64: Json = {"type": "string", "contentEncoding": "base64", "pattern": BASE6
 _COUNTS: Json = {"type": "object", "additionalProperties": _COUNT}
 _TEXTS: Json = {"type": "object", "additionalProperties": _TEXT}
 
+_REASON_TEXT: Json = {"type": "string", "minLength": 1, "maxLength": 200}
+_SCOPE: Json = {
+    "oneOf": [
+        {"const": "all"},
+        {
+            "type": "object",
+            "required": ["topic"],
+            "properties": {
+                "topic": {"type": "string", "minLength": 1},
+                "partition": {"type": "integer", "minimum": 0},
+            },
+            "additionalProperties": False,
+        },
+    ]
+}
+
 
 def _object(required: list[str], **properties: Json) -> Json:
     return {"type": "object", "required": required, "properties": properties}
@@ -164,6 +180,18 @@ SCHEMAS: dict[str, Json] = {
         topic=_TEXT,
         generated_at=_TEXT,
         diagnoses={"type": "array", "items": _TEXT},
+    ),
+    "PauseIntent": _object(["scope", "reason"], scope=_SCOPE, reason=_REASON_TEXT)
+    | {"additionalProperties": False},
+    "Paused": _object(
+        ["group", "intents"],
+        group=_TEXT,
+        intents={
+            "type": "array",
+            "items": _object(
+                ["scope", "reason", "by", "at"], scope=_SCOPE, reason=_TEXT, by=_TEXT, at=_TEXT
+            ),
+        },
     ),
     "Change": _object(["at", "who", "remote", "what"], at=_TEXT, who=_TEXT, what=_TEXT),
 }
