@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 import kafka_log
@@ -17,9 +18,12 @@ import skew_world
 from headgate.audits import LatestAudits
 from headgate.config.settings import ClusterSettings
 from headgate.core.outcome import Failure, Reason
-from headgate_spark.audit.job import SKEW_TOPIC, AuditRequest, audit
+from headgate_spark.audit.job import SKEW_TOPIC, AuditRequest, audit, read_facts
 from headgate_spark.errors import JobError
+from headgate_spark.kafka_view import KafkaView, Place
 from headgate_spark.options import JobConfig, read_config
+from headgate_spark.progress import Progress
+from headgate_spark.ranges import Range, by_time
 from stack import RunningBroker, free_port
 
 pytestmark = pytest.mark.kafka
@@ -35,7 +39,9 @@ def produce(
     partitions: Sequence[int] | None = None,
 ) -> None:
     """Write with librdkafka, which leaves the partition to its own default unless it is named."""
-    client = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 20})
+    client = Producer(
+        {"bootstrap.servers": broker.bootstrap, "linger.ms": 20, "message.max.bytes": 12_000_000}
+    )
     for number, key in enumerate(keys):
         who = producers[number]
         headers = [("hg-producer", who.encode())] if who is not None else []
@@ -76,7 +82,6 @@ def request_of(out: Path, topics: str | None = None, **more: Any) -> AuditReques
     return AuditRequest(**{**wanted, **more})
 
 
-@pytest.fixture(scope="module")
 def bomb() -> skew_world.Dataset:
     """Incident A with values of 8 kB in place of 800 kB, and 3 bytes in place of 300."""
     world = skew_world.data_bomb()
@@ -86,33 +91,44 @@ def bomb() -> skew_world.Dataset:
     )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def result(
-    kafka: RunningBroker,
-    spark: SparkSession,
-    bomb: skew_world.Dataset,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> tuple[dict[str, Any], Path]:
-    """One audit of three topics: incident A, Zipf's law, and what is odd."""
-    produce_world(kafka, kafka.create_topic(BOMB, 12), bomb)
+Result = tuple[dict[str, Any], Path]
+
+
+async def test_an_audit_of_real_topics(
+    kafka: RunningBroker, spark: SparkSession, tmp_path: Path
+) -> None:
+    # one test for all: with two workers, several would read and count everything twice
+    world = bomb()
+    produce_world(kafka, kafka.create_topic(BOMB, 12), world)
     produce_world(kafka, kafka.create_topic(ZIPF, 6), skew_world.zipf(6000, partitions=6))
-    kafka.create_topic(ODD, 5)
+    produce_odd(kafka)
+    config = config_of(kafka, tmp_path)
+    result = audit(spark, config, request_of(tmp_path, publish=True)), tmp_path
+    check_incident_a(result, world)
+    check_bytes(result, world)
+    check_prediction(kafka, result)
+    check_what_is_odd(result)
+    check_files_and_topic(kafka, result)
+    await check_gateway(kafka)
+    check_errors(kafka, spark, tmp_path)
+    check_retention(kafka, spark, tmp_path)
+
+
+def produce_odd(kafka: RunningBroker) -> None:
+    """No keys, no values, no headers, and a client with librdkafka's default partitioner."""
+    kafka.create_topic(ODD, 5, {"max.message.bytes": "12000000"})
     count = 600
     keys = [None if number % 3 == 0 else b"key-%d" % number for number in range(count)]
     values = [None if number % 4 == 0 else b"value" for number in range(count)]
     produce(kafka, ODD, keys, values, [None] * count)
-    out = tmp_path_factory.mktemp("audit")
-    config = config_of(kafka, out)
-    return audit(spark, config, request_of(out, publish=True)), out
+    produce(kafka, ODD, [b"big"], [b"x" * 10_000_000], [None])
 
 
-def topic_of(result: tuple[dict[str, Any], Path], name: str) -> dict[str, Any]:
+def topic_of(result: Result, name: str) -> dict[str, Any]:
     return next(one for one in result[0]["topics"] if one["topic"] == name)
 
 
-def test_incident_a_says_what_to_do(
-    result: tuple[dict[str, Any], Path], bomb: skew_world.Dataset
-) -> None:
+def check_incident_a(result: Result, bomb: skew_world.Dataset) -> None:
     found = topic_of(result, BOMB)
     assert found["diagnoses"] == ["chatty", "large"]
     heaviest = max(found["top_keys"], key=lambda one: one["bytes"])
@@ -125,9 +141,7 @@ def test_incident_a_says_what_to_do(
     assert found["max_useful_partitions"] == 1
 
 
-def test_bytes_are_those_of_key_value_and_headers(
-    result: tuple[dict[str, Any], Path], bomb: skew_world.Dataset
-) -> None:
+def check_bytes(result: Result, bomb: skew_world.Dataset) -> None:
     expected = sum(
         len(key) + int(size) + len("hg-producer") + len(who)
         for key, size, who in zip(bomb.keys, bomb.sizes, bomb.producers, strict=True)
@@ -135,7 +149,7 @@ def test_bytes_are_those_of_key_value_and_headers(
     assert topic_of(result, BOMB)["bytes"] == expected
 
 
-def test_a_prediction_comes_true(kafka: RunningBroker, result: tuple[dict[str, Any], Path]) -> None:
+def check_prediction(kafka: RunningBroker, result: Result) -> None:
     world = skew_world.zipf(6000, partitions=6)
     predicted = {one["partitions"]: one for one in topic_of(result, ZIPF)["what_if"]}[7]
     topic = kafka.create_topic("audited-again", 7)
@@ -150,20 +164,19 @@ def test_a_prediction_comes_true(kafka: RunningBroker, result: tuple[dict[str, A
     assert measured == pytest.approx(predicted["max_over_mean_records"], rel=0.01)
 
 
-def test_what_is_odd_is_counted(result: tuple[dict[str, Any], Path]) -> None:
+def check_what_is_odd(result: Result) -> None:
     found = topic_of(result, ODD)
-    assert (found["records"], found["keyless_records"], found["tombstones"]) == (600, 200, 150)
+    assert (found["records"], found["keyless_records"], found["tombstones"]) == (601, 200, 150)
+    assert found["sizes"]["max"] == 10_000_003
     assert found["producers"][0]["producer"] == ""
     assert "foreign_partitioner" in found["diagnoses"]
     assert "CRC32" in found["foreign_partitioner"]["cause"]
-    keys = [b"key-%d" % number for number in range(600) if number % 3]
+    keys = [b"big", *(b"key-%d" % number for number in range(600) if number % 3)]
     wrong = [key for key in keys if skew_world.crc32_place(key, 5) != skew_world.place(key, 5)]
     assert found["foreign_partitioner"]["records"] == len(wrong)
 
 
-def test_files_and_topic_say_the_same(
-    kafka: RunningBroker, result: tuple[dict[str, Any], Path]
-) -> None:
+def check_files_and_topic(kafka: RunningBroker, result: Result) -> None:
     document, out = result
     assert json.loads((out / "audit.json").read_text()) == document
     page = (out / "index.html").read_text()
@@ -185,9 +198,7 @@ def test_files_and_topic_say_the_same(
     }  # fmt: skip
 
 
-def test_errors_say_what_to_do(
-    kafka: RunningBroker, spark: SparkSession, result: object, tmp_path: Path
-) -> None:
+def check_errors(kafka: RunningBroker, spark: SparkSession, tmp_path: Path) -> None:
     config = config_of(kafka, tmp_path)
     with pytest.raises(JobError, match=r"has no topic 'audit-none'; it has .*audit-bomb"):
         audit(spark, config, request_of(tmp_path, "audit-none"))
@@ -198,14 +209,27 @@ def test_errors_say_what_to_do(
         audit(spark, config, request_of(tmp_path, BOMB, from_ms=4_000_000_000_000))
 
 
-async def test_the_gateway_shows_what_was_published(
-    kafka: RunningBroker, result: tuple[dict[str, Any], Path]
-) -> None:
+async def check_gateway(kafka: RunningBroker) -> None:
     latest = LatestAudits([ClusterSettings(bootstrap_servers=(kafka.bootstrap,))])
     found = await latest.by_topic()
     assert not isinstance(found, Failure)
     assert json.loads(found[BOMB])["diagnoses"] == ["chatty", "large"]
     assert set(found) == {BOMB, ZIPF, ODD}
+
+
+def check_retention(kafka: RunningBroker, spark: SparkSession, tmp_path: Path) -> None:
+    """The log's start passes the range between its planning and its reading."""
+    topic = kafka.create_topic("audited-late", 1)
+    produce(kafka, topic, [b"key"] * 100, [b"value"] * 100, [None] * 100)
+    cluster, place = config_of(kafka, tmp_path).clusters["main"], Place(topic, 0)
+    with KafkaView(spark, cluster) as view:
+        ranges = by_time(view, [place], None, None)
+        assert ranges == [Range(place, 0, 100)]
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        for done in admin.delete_records([TopicPartition(topic, 0, 50)]).values():
+            done.result(30)
+        with pytest.raises(JobError, match=r"retention removed .* offset 0, now at 50"):
+            read_facts(spark, view, cluster, ranges, str(tmp_path / "late"), Progress(1))
 
 
 async def test_the_gateway_says_so_when_kafka_is_away() -> None:

@@ -38,7 +38,7 @@ def generate(spark: SparkSession, records: int, folder: Path) -> None:
         (F.lit(100) + F.pmod(number, F.lit(900))).alias("bytes"),
         (F.lit(1_750_000_200_000) + F.col("id") * 3_600_000 / records).cast("long").alias("at_ms"),
         F.lit("web").alias("producer"),
-        F.lit(value=False).alias("is_tombstone"),
+        F.lit(False).alias("is_tombstone"),
     ).write.parquet(str(folder))
 
 

@@ -97,7 +97,7 @@ def _chatty(figures: TopicFigures, key: KeyFigures) -> Finding:
     share, what = max((figures.record_share(key), "records"), (figures.byte_share(key), "bytes"))
     gone = 1 - key.kept / key.records
     text = (
-        f"key {shown(key.key)} is {share:.0%} of the {what}, in runs of {key.run_p95} (95th "
+        f"key {shown(key.key)} is {share:.1%} of the {what}, in runs of {key.run_p95} (95th "
         f"percentile), written by {key.producer or 'a producer without hg-producer'}; coalescing "
         f"would have removed {gone:.0%} of its records"
     )

@@ -57,7 +57,7 @@ def audit(spark: SparkSession, config: JobConfig, request: AuditRequest) -> Docu
         names = list(dict.fromkeys(one.place.topic for one in ranges))
         present = {name: sizes[name] for name in names}
         scratch = ending.enter_context(_scratch(request.out))
-        _read(spark, view, cluster, ranges, f"{scratch}/facts", progress)
+        read_facts(spark, view, cluster, ranges, f"{scratch}/facts", progress)
         facts = spark.read.schema(FACTS).parquet(f"{scratch}/facts")
         counts = {name: candidates(present[name], request.counts) for name in names}
         counted = count_all(spark, facts, request.out, present, counts, progress)
@@ -126,7 +126,7 @@ def _scratch(out: Path) -> tempfile.TemporaryDirectory[str]:
         raise JobError(f"--out {out}: {error}", USAGE) from error
 
 
-def _read(
+def read_facts(
     spark: SparkSession,
     view: KafkaView,
     cluster: Cluster,
@@ -134,7 +134,11 @@ def _read(
     goal: str,
     progress: Progress,
 ) -> None:
-    """Kafka is read once: everything is counted from what is kept of it, without values."""
+    """Kafka is read once: everything is counted from what is kept of it, without values.
+
+    Raises JobError, and leaves nothing that could be taken for a result, when an offset of the
+    ranges cannot be read.
+    """
     total = sum(one.end - one.start for one in ranges)
     try:
         with progress.step(f"reading up to {total:,} records", spark.sparkContext):

@@ -90,7 +90,7 @@ def _findings(topic: dict[str, Any]) -> str:
         f"<td>{escape(one['cost'])}</td></tr>"
         for one in topic["recommendations"]
     )
-    head = _row("th", ["what to do", "why", "cost"])
+    head = "<tr><th>what to do</th><th>why</th><th>cost</th></tr>"
     return f"{found}<h3>What helps, and what does not</h3><table>{head}{rows}</table>"
 
 
