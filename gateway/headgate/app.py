@@ -104,7 +104,15 @@ class Worker:
         self.lanes = KafkaLanes(options, self.topics, self.ingest, limits, self.meter)
         self.suppressor = self._suppressor()
         self.topics.on_change(self._topic_changed)
-        self.held = HeldTopics(settings, options, self.topics, self.meter, _now_ms, self._aside)
+        self.held = HeldTopics(
+            settings,
+            options,
+            self.topics,
+            self.meter,
+            _now_ms,
+            self._aside,
+            coalesces=settings.coalescer.in_gateway,
+        )
         self.ingest.why_not_held = self.held.refusal
         self.blobs = self._open_blobs()
         self.desk = self._desk()

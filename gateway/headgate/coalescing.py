@@ -25,6 +25,7 @@ from headgate.core.outcome import Failure
 from headgate.core.policy import PolicyTable
 from headgate.core.suppression import Scope
 from headgate.core.topic import TopicState
+from headgate.health import Dependency
 from headgate.routes import Compiler, Routes
 from headgate.stats.meter import Held
 from headgate.suppression.none import Unsuppressed
@@ -91,6 +92,15 @@ class Coalescing:
         """What is held in this process' partitions, by topic."""
         return self._coalescer.figures()
 
+    def dependencies(self) -> list[Dependency]:
+        """Redis, without which all is published, and how much is owned here."""
+        owned = self._coalescer.partitions
+        found = [Dependency("coalescer", True, False, f"owns {owned} partitions")]
+        if self._suppressor is not None:
+            ok, detail = self._suppressor.health()
+            found.append(Dependency("redis", ok, False, detail))
+        return found
+
     def _connect(self, settings: Settings, verdicts: Verdicts) -> tuple[Suppression, Trust]:
         suppressor = suppressor_of(settings, verdicts, self._meter)
         if suppressor is None:
@@ -124,8 +134,8 @@ def suppressor_of(
 
 
 class HeldTopics:
-    """The held topics as a gateway sees them: their lag and its limit, and (unless that runs
-    apart) the coalescer."""
+    """The held topics as a process sees them: their lag and its limit, and (unless that runs
+    apart: coalesces = False) the coalescer."""
 
     def __init__(
         self,
@@ -135,6 +145,8 @@ class HeldTopics:
         meter: CoalescerMeter,
         now_ms: Callable[[], int],
         aside: Aside,
+        *,
+        coalesces: bool,
     ) -> None:
         self._policies = PolicyTable(settings.topics)
         self._topics = topics
@@ -143,8 +155,9 @@ class HeldTopics:
             name: HeldWatch(options, GROUP, partial(self._states, name), now_ms)
             for name, options in clusters.items()
         }
-        is_here = settings.coalescer.in_gateway
-        self._coalescing = Coalescing(settings, clusters, topics, meter, aside) if is_here else None
+        self._coalescing: Coalescing | None = None
+        if coalesces:
+            self._coalescing = Coalescing(settings, clusters, topics, meter, aside)
         self._tasks = OwnedTasks()
 
     async def start(self) -> None:
@@ -170,6 +183,10 @@ class HeldTopics:
         """Why nothing more may be held in this topic now, else None."""
         found = (watch.refusal(held) for watch in self._watches.values())
         return next((failure for failure in found if failure is not None), None)
+
+    def dependencies(self) -> list[Dependency]:
+        """What the coalescer here needs, beside Kafka."""
+        return [] if self._coalescing is None else self._coalescing.dependencies()
 
     def rows(self) -> dict[str, Held]:
         """What to show of each topic."""

@@ -5,20 +5,26 @@ import logging
 import os
 import signal
 import time
+from contextlib import AsyncExitStack
 
 from headgate.aside import Aside
 from headgate.backends.topics import KafkaTopics
 from headgate.cluster_options import cluster_options
-from headgate.coalescing import Coalescing, cluster_of
+from headgate.coalescing import HeldTopics, cluster_of
+from headgate.coalescing_pages import Pages
 from headgate.config import Settings
 from headgate.core.policy import PolicyTable
-from headgate.stats import Labels, Meter
+from headgate.health import Dependency, Readiness
+from headgate.stats import Labels, Meter, watch_loop
 
 log = logging.getLogger(__name__)
 
 
 async def coalesce(settings: Settings) -> None:
-    """Coalesce until SIGTERM or SIGINT; then finish, and leave the groups."""
+    """Coalesce until SIGTERM or SIGINT; then finish, and leave the groups.
+
+    Raises OSError when coalescer.port cannot be opened.
+    """
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -26,16 +32,33 @@ async def coalesce(settings: Settings) -> None:
     clusters = {name: cluster_options(one) for name, one in ingest.items()}
     topics = KafkaTopics(clusters, min(one.metadata_refresh_ms for one in ingest.values()))
     labels = Labels(settings.producers, lambda topic: topics.get(topic) is not None)
-    policies = PolicyTable(settings.topics)
-    aside = Aside()
-    coalescing = Coalescing(settings, clusters, topics, Meter(labels, time.time), aside)
-    await topics.start(lambda topic: cluster_of(topic, policies))
-    await coalescing.start()
-    log.info("coalescer started", extra={"pid": os.getpid()})
-    try:
+    meter, aside, policies = Meter(labels, time.time), Aside(), PolicyTable(settings.topics)
+    held = HeldTopics(settings, clusters, topics, meter, _now_ms, aside, coalesces=True)
+    meter.watch_held(held.rows)
+
+    def readiness() -> Readiness:
+        kafka = [
+            Dependency(f"kafka {name}", topics.healthy(name), True, topics.detail(name))
+            for name in clusters
+        ]
+        return Readiness(stop.is_set(), (*kafka, *held.dependencies()))
+
+    async with AsyncExitStack() as exit_stack:
+        if settings.coalescer.port is not None:
+            pages = Pages(meter, readiness)
+            exit_stack.push_async_callback(pages.close)
+            await pages.start(settings.http.host, settings.coalescer.port)
+        exit_stack.callback(aside.close)
+        exit_stack.push_async_callback(topics.close)
+        await topics.start(lambda topic: cluster_of(topic, policies))
+        exit_stack.push_async_callback(held.close)
+        await held.start()
+        watching = asyncio.ensure_future(watch_loop(meter.loop_stall))
+        exit_stack.callback(watching.cancel)
+        log.info("coalescer started", extra={"pid": os.getpid()})
         await stop.wait()
-    finally:
-        await coalescing.close()
-        aside.close()
-        await topics.close()
     log.info("coalescer ended")
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

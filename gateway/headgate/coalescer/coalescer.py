@@ -88,6 +88,11 @@ class Coalescer:
         if policy is not None and policy.coalesces:
             self._routes.prepare((topic,))
 
+    @property
+    def partitions(self) -> int:
+        """How many are owned here now."""
+        return sum(len(member.owners) for member in self._members.values())
+
     def figures(self) -> dict[str, Figures]:
         """What is held now in this process' partitions, by topic."""
         found: dict[str, Figures] = {}

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headgate.commands import OK, add_command
+from headgate.commands import FAILED, OK, CommandError, add_command
 
 if TYPE_CHECKING:
     from headgate.commands import Subparsers
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 _EXAMPLES = """  headgate coalesce --config headgate.toml
 
 Takes its share of the held topics' partitions beside every other coalescer of the group; gateways
-leave it to such processes with coalescer.in_gateway = false. Start as many as you like.
+leave it to such processes with coalescer.in_gateway = false. Start as many as you like. With
+coalescer.port set it answers /live, /ready and /metrics there.
 
 signals: TERM and INT finish the transactions under way, leave the group and end it
 exit codes: 0 ended by a signal, 1 failed, 2 the configuration cannot be used"""
@@ -38,5 +39,10 @@ def run(args: argparse.Namespace) -> int:
 
     settings = load(args.config, os.environ)
     logs.configure(settings.logs)
-    uvloop.run(coalesce(settings))
+    try:
+        uvloop.run(coalesce(settings))
+    except OSError as error:
+        raise CommandError(
+            f"coalescer.port = {settings.coalescer.port}: {error}", FAILED
+        ) from error
     return OK

@@ -312,6 +312,15 @@ class CoalescerSettings:
             most=1_800_000,
         ),
     ] = 10_000
+    port: Annotated[
+        int | None,
+        about(
+            "Where `headgate coalesce` answers /live, /ready and /metrics, at http.host.",
+            least=1,
+            most=65_535,
+            example="9091",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
