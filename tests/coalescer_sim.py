@@ -21,6 +21,7 @@ from headgate.core.topic import TopicState
 from headgate.core.window import Bounds, Times, Window
 
 RULES = Rules(Times(10, 40, 1000), Bounds(100, 100_000), most_records=1)
+CRAMPED = RULES._replace(bounds=Bounds(100, 50))  # one event is too much already
 OPEN, DECIDED, COMMITTED, ABORTED = "open", "decided", "committed", "aborted"
 
 
@@ -173,6 +174,7 @@ class Process:
 
     life_type: type[Life] = Life
     forgets_blind = False  # rule 12 switched off
+    rules = RULES
 
     def __init__(self, world: World, number: int) -> None:
         self.world, self.number = world, number
@@ -190,7 +192,7 @@ class Process:
         self.emitting: list[Window] = []
         self.unchanged: list[Window] = []
         self.label = ""
-        self.life = self.life_type(self, self, RULES, self)
+        self.life = self.life_type(self, self, self.rules, self)
         self.coroutine = self.life.run()
 
     def resume(self) -> None:

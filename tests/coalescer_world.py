@@ -77,9 +77,15 @@ class HeldWorld:
         self._count = 0
 
     def write(
-        self, key: str, value: str | None, *, force: bool = False, burst: str | None = None
+        self,
+        key: str,
+        value: str | None,
+        *,
+        force: bool = False,
+        burst: str | None = None,
+        flush: bool = True,
     ) -> str:
-        """Hold an event as a gateway does; returns its id."""
+        """Hold an event as a gateway does; returns its id. flush: wait until it is there."""
         self._count += 1
         event_id = f"event-{self._count}"
         headers: list[tuple[str, bytes]] = [
@@ -92,7 +98,7 @@ class HeldWorld:
             headers.append((BURST, burst.encode()))
         if force:
             headers.append((FORCED, b"1"))
-        self._put(key.encode(), None if value is None else value.encode(), headers)
+        self._put(key.encode(), None if value is None else value.encode(), headers, flush)
         return event_id
 
     def end_burst(self, burst: str) -> None:
@@ -106,7 +112,9 @@ class HeldWorld:
             )
         self._producer.flush(10)
 
-    def _put(self, key: bytes, value: bytes | None, headers: list[tuple[str, bytes]]) -> None:
+    def _put(
+        self, key: bytes, value: bytes | None, headers: list[tuple[str, bytes]], flush: bool
+    ) -> None:
         self._producer.produce(
             held_topic(self.topic),
             key=key,
@@ -114,7 +122,9 @@ class HeldWorld:
             partition=partition_for(key, self.partitions),
             headers=headers,
         )
-        self._producer.flush(10)
+        self._producer.poll(0)
+        if flush:
+            self._producer.flush(10)
 
     def log(self) -> list[kafka_log.LogRecord]:
         """What the topic has, read_committed."""

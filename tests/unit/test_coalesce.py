@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headgate.core.coalesce import Windows, marks_of
@@ -104,6 +104,25 @@ def test_a_burst_limit_below_the_quiet_time_is_kept() -> None:
         assert len(found.take_due(5000, 10, 10_000)) == 1
 
 
+def test_a_backlog_that_does_not_fit_needs_its_marks_first() -> None:
+    found = Windows(TIMES, Bounds(2, 100_000), 10, 0)
+    found.read([held(n, "abc"[n], 0) for n in range(3)], 3, 10**9)
+    assert found.needs_marks
+    assert not found.must_close  # nothing may be emitted before the marks are known
+    assert due(found, 10**9) == []
+    marks = {b"a": 3}
+    found = Windows(TIMES, Bounds(2, 100_000), 10, 0, marks)
+    found.read([held(n, "abcab"[n], 0) for n in range(5)], 5, 10**9)
+    assert not found.needs_marks
+    assert due(found, 10**9) == []  # events 0 and 3 are done, and two keys fit
+    found.read([held(5, "d", 0), held(6, "a", 0)], 7, 10**9)
+    assert found.next_due_ms() == 0
+    assert due(found, 10**9) == [("b", 4), ("c", 2)]  # no more than must be
+    assert found.next_due_ms() is None
+    found.read([held(7, "d", 0), held(8, "d", 0), held(9, "a", 0)], 10, 10**9)
+    assert due(found, 10**9) == [("d", 8), ("a", 9)]
+
+
 def test_a_key_in_two_bursts_waits_for_both() -> None:
     found = windows(held(0, "a", 0, burst=b"x"), held(1, "a", 1, burst=b"y"), BurstEnd(b"x"))
     assert due(found, 1000) == []
@@ -183,6 +202,7 @@ def histories(draw: st.DrawFn) -> list[Held]:
     return found
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     histories(),
     st.booleans(),

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from coalescer_sim import OPEN, Process, World
-from headgate.coalescer.base import HeldPartition, LogError
+from coalescer_sim import CRAMPED, OPEN, RULES, Process, World
+from headgate.coalescer.base import HeldPartition, LogError, Rules
 from headgate.coalescer.life import Life, Unsettled
 from headgate.core.coalesce import Windows
 from headgate.core.held import Held, Mark
@@ -33,11 +33,12 @@ class History:
         life: type[Life] = Life,
         *,
         forgets_blind: bool = False,
+        rules: Sequence[Rules] = (RULES,),
         **world: bool,
     ) -> None:
         self.random = random.Random(seed)
         self.world = World(**world)
-        self.life = life
+        self.life, self.rules = life, rules
         self.faults = faults
         self.forgets_blind = forgets_blind
         self.processes: list[Process] = []
@@ -72,7 +73,9 @@ class History:
         process.die()
 
     def _process(self) -> Process:
-        kind = type("Sim", (Process,), {"life_type": self.life})
+        kind = type(
+            "Sim", (Process,), {"life_type": self.life, "rules": self.random.choice(self.rules)}
+        )
         process: Process = kind(self.world, len(self.processes))
         process.forgets_blind = self.forgets_blind
         return process
@@ -208,12 +211,27 @@ def test_the_rules_hold(faults: tuple[str, ...]) -> None:
         assert history.run() == [], f"seed {seed}\n" + "\n".join(history.trace)
 
 
+@pytest.mark.parametrize("faults", [(), ("crash",), ("zombie",), FAULTS], ids=str)
+def test_the_rules_hold_where_more_is_held_than_fits(faults: tuple[str, ...]) -> None:
+    """Every backlog is read twice then: once for its done marks."""
+    for seed in range(HISTORIES):
+        history = History(seed, faults, rules=(RULES, CRAMPED))
+        assert history.run() == [], f"seed {seed}\n" + "\n".join(history.trace)
+
+
 # ---- one rule out at a time
 
 
 class NoMarks(Life):
     def _marks(self, emitted: Sequence[Window], low_water: int) -> Sequence[Mark]:
         return ()
+
+
+class EmitsWithoutKnowingMarks(Life):
+    async def _begin_with_marks(self, target: int) -> Windows:
+        windows = await super()._begin_with_marks(target)
+        windows._marks = {}
+        return windows
 
 
 class CommitsPosition(Life):
@@ -226,7 +244,7 @@ class CommitsPosition(Life):
 class EmitsWhileCatchingUp(Life):
     async def _begin(self) -> Windows:
         windows = await super()._begin()
-        windows._target = 0
+        windows.target = 0
         return windows
 
 
@@ -358,6 +376,14 @@ def test_without_the_rule_something_breaks(
     for seed in range(20 * HISTORIES):
         found = {text[0] for text in History(seed, faults, life, **world).run()}
         if found & set(numbers):
+            return
+    pytest.fail("no history showed what the rule is for")
+
+
+def test_without_the_marks_of_a_long_backlog_something_breaks() -> None:
+    for seed in range(20 * HISTORIES):
+        history = History(seed, ("crash",), EmitsWithoutKnowingMarks, rules=(RULES, CRAMPED))
+        if any(text[0] in "24" for text in history.run()):
             return
     pytest.fail("no history showed what the rule is for")
 

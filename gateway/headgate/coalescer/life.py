@@ -17,7 +17,7 @@ from headgate.coalescer.base import (
     Surroundings,
     Verdict,
 )
-from headgate.core.coalesce import Windows, marks_of
+from headgate.core.coalesce import DoneMarks, Windows, marks_of
 from headgate.core.held import Mark, Metadata
 from headgate.core.keys import partition_for
 from headgate.core.outcome import Name
@@ -26,6 +26,7 @@ from headgate.core.window import Window
 
 _WAIT_MS = 1000  # the longest look for records: what stops or reloads must be noticed
 _IDLE_MS = 500  # an offset alone is committed when nothing was read for so long
+_MARKS_A_KEY = 10  # a mark is a key and a number, a held event some hundred bytes and its value
 _REDIS_WAIT_MS = 1000  # until Redis is asked again where the topic does not publish without it
 
 
@@ -47,6 +48,9 @@ class Life:
         windows = await self._begin()
         while not self._around.is_stopping():
             await self._read(windows)
+            if windows.needs_marks:
+                windows = await self._begin_with_marks(windows.target)
+                continue
             self._around.show(windows.figures)
             rules = self._rules
             now_ms = self._around.now_ms()
@@ -70,6 +74,24 @@ class Life:
         self._committed = offset
         return Windows(self._rules.times, self._rules.bounds, target, position)
 
+    async def _begin_with_marks(self, target: int) -> Windows:
+        """More is held than fits: what was read is dropped, and H read twice from where the group
+        is. First only for the done marks: who knows all of them may emit before the end is read
+        (the note on rule 4), and so hold no more than the bounds allow.
+        """
+        marks = DoneMarks(_MARKS_A_KEY * self._rules.bounds.keys)
+        position = await self._log.seek(self._committed)
+        while position < target and not self._around.is_stopping():
+            read = await self._log.read(_WAIT_MS)
+            marks.read(read.records)
+            position = read.position
+            if marks.are_too_many:
+                detail = "raise coalesce_max_keys: more keys are marked as done than it allows for"
+                raise LogError("too_many_marks", detail, True)
+        position = await self._log.seek(self._committed)
+        bounds = self._rules.bounds
+        return Windows(self._rules.times, bounds, target, position, marks.by_key)
+
     async def _read(self, windows: Windows) -> None:
         due_ms = windows.next_due_ms()
         wait_ms = _WAIT_MS
@@ -77,7 +99,7 @@ class Life:
             wait_ms = max(0, min(_WAIT_MS, due_ms - self._around.now_ms()))
         if self._has_to_tell(windows):
             wait_ms = min(wait_ms, _IDLE_MS)
-        if windows.is_full and not windows.is_catching_up:
+        if windows.must_close:
             return
         read = await self._log.read(wait_ms)
         windows.read(read.records, read.position, self._around.now_ms())

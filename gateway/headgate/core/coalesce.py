@@ -4,7 +4,7 @@ Told the time; it forgets everything with its owner's term. What it decides: whi
 when, how far the group's offset may go, and which done marks must be written.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
@@ -26,28 +26,48 @@ class Windows:
     """The open windows of a partition, by key, in the order of their first events.
 
     position: the next offset to read.  target: the end of H when this life began; until the
-    position is there no window closes (rule 4).
+    position is there no window closes (rule 4), unless all done marks up to it are known: then
+    the oldest do as far as the bounds ask for it.
+    marks: these, where they had to be read beforehand; by key, see `DoneMarks`.
     """
 
-    def __init__(self, times: Times, bounds: Bounds, target: int, position: int) -> None:
+    def __init__(
+        self,
+        times: Times,
+        bounds: Bounds,
+        target: int,
+        position: int,
+        marks: Mapping[bytes, int] | None = None,
+    ) -> None:
         self.position = position
         self._times = times
         self._bounds = bounds
-        self._target = target
+        self.target = target
         self._windows: dict[bytes, Window] = {}
         self._bytes = 0
         self._due: list[tuple[int, int, bytes]] = []  # lower bounds, one entry a window or more
         self._recent: dict[bytes, int] = {}  # until when (ms) a key counts as not quiet
         self._ended_bursts: dict[bytes, int] = {}
+        self._marks = marks
+
+    @property
+    def needs_marks(self) -> bool:
+        """More is held than the bounds allow, and whether it may be emitted is not known yet."""
+        return self.is_catching_up and self.is_full and self._marks is None
+
+    @property
+    def must_close(self) -> bool:
+        """Read no more until windows have closed."""
+        return self.is_full and (not self.is_catching_up or self._marks is not None)
 
     @property
     def is_catching_up(self) -> bool:
         """Whether H was not yet read to where it ended when this life began."""
-        return self.position < self._target
+        return self.position < self.target
 
     @property
     def is_full(self) -> bool:
-        """Whether the bounds are exceeded: read no more until windows have closed."""
+        """Whether the bounds are exceeded."""
         return len(self._windows) > self._bounds.keys or self._bytes > self._bounds.bytes
 
     @property
@@ -75,9 +95,13 @@ class Windows:
             else:
                 foreign += 1
         self.position = position
+        if not self.is_catching_up:
+            self._marks = None  # all behind: theirs is done
         return foreign
 
     def _take(self, held: Held, now_ms: int) -> None:
+        if self._marks is not None and held.offset <= self._marks.get(held.key, -1):
+            return
         if held.arrived_ms > now_ms:  # a gateway whose clock is ahead
             held = held._replace(arrived_ms=now_ms)
         window = self._windows.get(held.key)
@@ -135,12 +159,13 @@ class Windows:
 
     def take_due(self, now_ms: int, most_records: int, most_bytes: int) -> list[Window]:
         """Close what is due, at most so much at a time; when full also the oldest (never lost)."""
-        if self.is_catching_up:
+        if self.is_catching_up and not self.must_close:
             return []
         closed: list[Window] = []
         size = 0
         while len(closed) < most_records and size < most_bytes:
-            window = self._next_due(now_ms)
+            # While it catches up the clocks close nothing: a later event may be read yet.
+            window = None if self.is_catching_up else self._next_due(now_ms)
             if window is None and self.is_full:
                 window = next(iter(self._windows.values()), None)
             if window is None:
@@ -168,9 +193,11 @@ class Windows:
 
     def next_due_ms(self) -> int | None:
         """When something may be due, at the earliest; None: not before something is read."""
+        if self.must_close:
+            return 0
         if self.is_catching_up or not self._windows:
             return None
-        return 0 if self.is_full else self._due[0][0]
+        return self._due[0][0]
 
     def low_water(self) -> int:
         """How far the group's offset may go: the first event of the open windows (rule 5)."""
@@ -200,6 +227,28 @@ class Windows:
     def _remove(self, window: Window) -> None:
         del self._windows[window.last.key]
         self._bytes -= window.last.size
+
+
+class DoneMarks:
+    """The done marks of a stretch of H that is too long to be held: of each key the newest.
+
+    Only what is emitted while older windows are open is marked, so there are far fewer of them
+    than of events. most: how many keys at most.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.by_key: dict[bytes, int] = {}
+        self._most = most
+
+    @property
+    def are_too_many(self) -> bool:
+        return len(self.by_key) > self._most
+
+    def read(self, records: Sequence[HeldRecord]) -> None:
+        """Take the marks among these records."""
+        for record in records:
+            if type(record) is Mark:
+                self.by_key[record.key] = max(record.done, self.by_key.get(record.key, -1))
 
 
 def marks_of(emitted: Sequence[Window], low_water: int) -> list[Mark]:
