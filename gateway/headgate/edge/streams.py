@@ -22,7 +22,7 @@ from headgate.core.streamed import Announced, Look, Streamed, announced, takes_s
 from headgate.edge.body import Budget, TooMuch, continue_body, take
 from headgate.ingest import Inbound
 
-_PIECE_BYTES = 1_048_576
+_PIECE_BYTES = 262_144
 STREAM_BYTES = 16_777_216  # of one stream in memory: pieces, and the parts of an upload to S3
 
 
@@ -115,7 +115,7 @@ class Streams:
         return Streamed(found.event, stored, digest)
 
     async def _pieces(self, request: web.BaseRequest, chunks: deque[bytes]) -> AsyncIterator[bytes]:
-        """The body from its first byte, about a megabyte at a time."""
+        """The body from its first byte, some at a time."""
         total = 0
         arriving = self._arriving(request)
         while True:
