@@ -57,8 +57,8 @@ async def _read(cluster: ClusterSettings) -> dict[str, bytes]:
         enable_auto_commit=False,
         isolation_level="read_committed",
     )
-    await consumer.start()
     try:
+        await consumer.start()
         return await _newest(consumer)
     finally:
         await consumer.stop()
@@ -79,5 +79,6 @@ async def _newest(consumer: "AIOKafkaConsumer") -> dict[str, bytes]:
         for records in (await consumer.getmany(timeout_ms=200)).values():
             for record in records:
                 if record.key is not None:
-                    found[record.key.decode("utf-8", "replace")] = record.value or b""
+                    name = bytes(record.key).decode("utf-8", "replace")
+                    found[name] = bytes(record.value or b"")
     return {topic: value for topic, value in found.items() if value}

@@ -13,10 +13,12 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from headgate_spark.audit import counting
 from headgate_spark.audit.assemble import figures_of
 from headgate_spark.audit.count_all import STEPS, count_all
 from headgate_spark.audit.diagnosis import diagnose
 from headgate_spark.progress import Progress
+from headgate_spark.schema import FACTS
 
 PARTITIONS = 24
 KEYS = 200_000
@@ -72,11 +74,19 @@ def shuffled(log: Path) -> dict[int, list[int]]:
     return found
 
 
+@pytest.mark.full
 def test_the_hot_key_does_not_skew_the_job(
     spark: SparkSession, event_log: Path, tmp_path: Path
 ) -> None:
+    generate(spark, 300_000, tmp_path / "facts")
+    facts = spark.read.schema(FACTS).parquet(str(tmp_path / "facts"))
+    spark.conf.set("spark.sql.shuffle.partitions", "8")
     before = set(shuffled(event_log))
-    count(spark, 300_000, tmp_path)
+    # the two passes whose groups are keys and partitions; the others group by less
+    placed = counting.by_partition_and_key(facts).collect()
+    assert sum(row["records"] for row in placed) == 300_000
+    assert max(row["records"] for row in placed) == pytest.approx(150_000, rel=0.02)
+    assert counting.runs(facts).agg(F.sum("length")).collect()[0][0] == 300_000
     stages = {one: loads for one, loads in shuffled(event_log).items() if one not in before}
     large = [loads for loads in stages.values() if sum(loads) >= 30_000 and len(loads) > 1]
     assert large

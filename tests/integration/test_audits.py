@@ -1,0 +1,41 @@
+"""The newest skew audits, read from a real topic."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import Producer
+
+from headgate.audits import SKEW_TOPIC, LatestAudits
+from headgate.config.settings import ClusterSettings
+from headgate.core.outcome import Failure, Reason
+from stack import RunningBroker, free_port
+
+
+def latest(bootstrap: str) -> LatestAudits:
+    return LatestAudits([ClusterSettings(bootstrap_servers=(bootstrap,))])
+
+
+@pytest.mark.full
+@pytest.mark.kafka
+async def test_the_newest_of_each_topic(start_broker: Callable[..., RunningBroker]) -> None:
+    kafka = start_broker()  # the topic's name is fixed: audits of other tests would be there
+    kafka.create_topic(SKEW_TOPIC, 1, {"cleanup.policy": "compact"})
+    client = Producer({"bootstrap.servers": kafka.bootstrap})
+    for number in range(3):
+        for topic in ("orders", "deals"):
+            client.produce(SKEW_TOPIC, json.dumps({"topic": topic, "number": number}), topic)
+    client.produce(SKEW_TOPIC, None, "orders")  # forgotten: compaction will drop it
+    assert client.flush(30) == 0
+    found = await latest(kafka.bootstrap).by_topic()
+    assert not isinstance(found, Failure)
+    assert {topic: json.loads(one)["number"] for topic, one in found.items()} == {"deals": 2}
+
+
+@pytest.mark.full
+async def test_a_failure_when_kafka_is_away() -> None:
+    found = await latest(f"127.0.0.1:{free_port()}").by_topic()
+    assert isinstance(found, Failure)
+    assert found.reason is Reason.KAFKA_UNAVAILABLE
