@@ -67,12 +67,18 @@ class _Client:
         headers = {"Content-Type": "application/json", "Headgate-Producer": "management"}
         if self.burst is not None:
             headers["Headgate-Burst"] = self.burst
-        connection = next(self._turns)
-        connection.request("POST", path, text, headers)
-        response = connection.getresponse()
-        answer: dict[str, Any] = json.loads(response.read())
-        assert response.status < 300, answer
-        return answer
+        end = time.monotonic() + _DECIDED_S
+        while True:
+            connection = next(self._turns)
+            connection.request("POST", path, text, headers)
+            response = connection.getresponse()
+            answer: dict[str, Any] = json.loads(response.read())
+            if response.status < 300:
+                return answer
+            # Certainly not written: a worker that has just started does not know Kafka yet.
+            assert response.status == 503, answer
+            assert time.monotonic() < end, answer
+            time.sleep(0.1)
 
     def close(self) -> None:
         for connection in self._connections:
