@@ -55,6 +55,7 @@ async def _read(cluster: ClusterSettings) -> dict[str, bytes]:
     consumer = AIOKafkaConsumer(
         **client_arguments(cluster_options(cluster)),
         enable_auto_commit=False,
+        auto_offset_reset="earliest",
         isolation_level="read_committed",
     )
     try:
@@ -73,7 +74,6 @@ async def _newest(consumer: "AIOKafkaConsumer") -> dict[str, bytes]:
     places = [TopicPartition(SKEW_TOPIC, 0)]
     consumer.assign(places)
     ends = await consumer.end_offsets(places)
-    await consumer.seek_to_beginning(*places)
     found: dict[str, bytes] = {}
     while any([await consumer.position(place) < ends[place] for place in places]):
         for records in (await consumer.getmany(timeout_ms=200)).values():
