@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -143,7 +144,7 @@ def read_facts(
     try:
         with progress.step(f"reading up to {total:,} records", spark.sparkContext):
             facts_of(spark, cluster, ranges).write.parquet(goal)
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:  # PySpark translates some of them only
         if gone := lost(view, ranges):
             raise JobError(
                 f"retention removed records while they were read: {'; '.join(gone)}. Nothing was "
