@@ -76,7 +76,7 @@ async def check(it: Stand, clients: Clients, done: Sequence[str], note: Note) ->
     early = histories.early(CLOCKS)
     figures = {"faults": Counter(done), "answers": outcomes, "records": records,
                "early": early.total(), "lives": _lives(it)}  # fmt: skip
-    note("coalescing", figures)
+    note("coalescing", str(figures))  # what pytest-xdist can send: no Counter
     sys.stderr.write(f"{figures}\n")
     assert not histories.violations(), histories.violations()[:10]
     # A death may end each key's window before its time, nothing else may.
