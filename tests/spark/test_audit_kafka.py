@@ -125,7 +125,8 @@ def check_incident_a(result: Result, bomb: skew_world.Dataset) -> None:
     assert found["diagnoses"] == ["chatty", "large"]
     heaviest = max(found["top_keys"], key=lambda one: one["bytes"])
     assert (heaviest["key"], heaviest["producer"]) == ("2342565", "deal-admin")
-    assert (heaviest["records"], heaviest["run_p95"]) == (1013, 270)
+    assert heaviest["records"] == 1013
+    assert heaviest["run_p95"] == pytest.approx(270, abs=2), "Spark's percentiles are approximate"
     assert found["records"] == len(bomb)
     advice = {one["action"]: one for one in found["recommendations"]}
     assert advice["coalesce"]["key"] == "2342565"
