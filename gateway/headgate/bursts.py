@@ -11,9 +11,10 @@ from typing import Protocol
 
 from headgate.backends.base import Lanes, Topics
 from headgate.core.event import Refused, malformed
+from headgate.core.globs import is_glob
 from headgate.core.held import burst_end_headers, topic_of
 from headgate.core.outcome import Failure, Outcome, Reason
-from headgate.core.policy import PolicyTable, is_glob
+from headgate.core.policy import PolicyTable
 from headgate.core.publish import Publish, Stage
 from headgate.core.record import PRODUCER, RECEIVED_AT, Record, size_of
 from headgate.core.topic import TopicState

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headgate.core.policy import INTERNAL_PREFIXES, PolicyTable, TopicPolicy, glob_matches
+from headgate.core.globs import glob_matches
+from headgate.core.policy import INTERNAL_PREFIXES, PolicyTable, TopicPolicy
 from headgate_spark.errors import USAGE, JobError
 
 _PREFIX = "HEADGATE_CLUSTERS__"

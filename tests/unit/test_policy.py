@@ -8,14 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.policy import (
-    PolicyTable,
-    TopicPolicy,
-    fingerprint,
-    glob_matches,
-    overlap,
-    ties,
-)
+from headgate.core.globs import glob_matches, overlap, ties
+from headgate.core.policy import PolicyTable, TopicPolicy, fingerprint
 
 
 def table(*patterns: str) -> PolicyTable:

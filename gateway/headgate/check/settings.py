@@ -7,7 +7,8 @@ from headgate.check.finding import Finding, warn
 from headgate.config.names import dotted
 from headgate.config.origins import is_file_line
 from headgate.config.settings import ClusterSettings, ProducerSettings, Settings
-from headgate.core.policy import TopicPolicy, overlap
+from headgate.core.globs import overlap
+from headgate.core.policy import TopicPolicy
 
 
 def judge_settings(settings: Settings, origins: Mapping[str, str]) -> Iterator[Finding]:

@@ -5,13 +5,8 @@ from collections.abc import Iterable, Iterator
 from headgate.check.finding import Finding, error, warn
 from headgate.config.names import dotted
 from headgate.config.settings import Settings
-from headgate.core.policy import (
-    INTERNAL_PREFIXES,
-    PolicyTable,
-    TopicPolicy,
-    glob_matches,
-    is_glob,
-)
+from headgate.core.globs import glob_matches, is_glob
+from headgate.core.policy import INTERNAL_PREFIXES, PolicyTable, TopicPolicy
 from headgate.core.topic import TopicState
 
 _SHOWN_TOPICS = 10

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from headgate.core.globs import is_glob
 from headgate.core.held import held_topic
-from headgate.core.policy import PolicyTable, TopicPolicy, is_glob
+from headgate.core.policy import PolicyTable, TopicPolicy
 from headgate.core.topic import TopicState
 
 _RETENTION_MS = 604_800_000

@@ -1,16 +1,14 @@
 """What a topic's events may look like and what is done with them, and which policy a topic has."""
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from itertools import combinations
 from typing import Annotated, Literal
 
+from headgate.core.globs import compiled, is_glob, literal_prefix, ties
 from headgate.core.option import about
 from headgate.core.oversize import Rung, SplitRule
 
-WILDCARDS = "*?"
 INTERNAL_PREFIXES = ("__", "headgate.")  # Kafka's own topics, and the gateway's
 _HOUR_MS, _DAY_MS = 3_600_000, 86_400_000
 _REMEMBERED_TOPICS = 4096  # names come from clients: the memory for them must be bounded
@@ -208,48 +206,6 @@ def fingerprint(policy: TopicPolicy) -> str:
     return blake2b(repr(decides).encode(), digest_size=8).hexdigest()
 
 
-def is_glob(pattern: str) -> bool:
-    """Whether the pattern has a wildcard: `*` = any characters, `?` = one."""
-    return any(sign in pattern for sign in WILDCARDS)
-
-
-def literal_prefix(pattern: str) -> str:
-    """The pattern up to its first wildcard."""
-    return re.split(r"[*?]", pattern, maxsplit=1)[0]
-
-
-def glob_matches(pattern: str, name: str) -> bool:
-    """Whether a glob, as in `topics` of a producer, matches this topic name."""
-    return _compiled(pattern).fullmatch(name) is not None
-
-
-def overlap(one: str, other: str) -> bool:
-    """Whether some name matches both globs (a walk over the pairs of places in the two)."""
-    seen, todo = set(), [(0, 0)]
-    while todo:
-        at = todo.pop()
-        if at == (len(one), len(other)):
-            return True
-        if at not in seen:
-            seen.add(at)
-            todo += _next_places(one, other, *at)
-    return False
-
-
-def ties(patterns: Iterable[str]) -> list[tuple[str, str]]:
-    """Pairs of globs between which no rule decides: equally long literal prefix, a name for both.
-
-    Two prefixes of one name that are equally long are the same text, so only globs with the very
-    same prefix can tie.
-    """
-    globs = sorted({pattern for pattern in patterns if is_glob(pattern)})
-    return [
-        (one, other)
-        for one, other in combinations(globs, 2)
-        if literal_prefix(one) == literal_prefix(other) and overlap(one, other)
-    ]
-
-
 class PolicyTable:
     """Finds a topic's policy: its exact name first, then the glob with the longest prefix.
 
@@ -266,7 +222,7 @@ class PolicyTable:
         self._exact = {each.pattern: each for each in policies if not is_glob(each.pattern)}
         globs = [each for each in policies if is_glob(each.pattern)]
         globs.sort(key=lambda policy: len(literal_prefix(policy.pattern)), reverse=True)
-        self._globs = [(_compiled(each.pattern), each) for each in globs]
+        self._globs = [(compiled(each.pattern), each) for each in globs]
         self._remembered: dict[str, TopicPolicy | None] = {}
 
     def match(self, topic: str) -> TopicPolicy | None:
@@ -283,23 +239,5 @@ class PolicyTable:
     def _first_glob(self, topic: str) -> TopicPolicy | None:
         if topic.startswith(INTERNAL_PREFIXES):
             return None
-        found = (policy for compiled, policy in self._globs if compiled.fullmatch(topic))
+        found = (policy for glob, policy in self._globs if glob.fullmatch(topic))
         return next(found, None)
-
-
-def _compiled(pattern: str) -> re.Pattern[str]:
-    # re keeps its own bounded cache of compiled patterns
-    escaped = re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
-    return re.compile(escaped, re.DOTALL)
-
-
-def _next_places(one: str, other: str, i: int, j: int) -> list[tuple[int, int]]:
-    a, b = one[i : i + 1], other[j : j + 1]
-    places = []
-    if a == "*":
-        places += [(i + 1, j)] + ([(i, j + 1)] if b not in ("", "*") else [])
-    if b == "*":
-        places += [(i, j + 1)] + ([(i + 1, j)] if a not in ("", "*") else [])
-    if a and b and "*" not in (a, b) and (a == b or "?" in (a, b)):
-        places.append((i + 1, j + 1))
-    return places

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from headgate.config.errors import toml_text
-from headgate.core.policy import INTERNAL_PREFIXES, is_glob
+from headgate.core.globs import is_glob
+from headgate.core.policy import INTERNAL_PREFIXES
 
 _SAMPLE = Path(__file__).with_name("sample.toml")
 _PARTITIONS = {"deals": 12}  # of the contract; all others have

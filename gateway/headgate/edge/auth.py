@@ -9,8 +9,8 @@ from ipaddress import ip_address
 from typing import NamedTuple
 
 from headgate.config.settings import AuthSettings, ProducerSettings
+from headgate.core.globs import glob_matches
 from headgate.core.outcome import Failure, Reason
-from headgate.core.policy import glob_matches
 
 ANONYMOUS = "anonymous"
 _NAME_MAX = 100
