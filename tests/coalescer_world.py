@@ -14,12 +14,8 @@ from headgate.aside import Aside
 from headgate.backends.topics import KafkaTopics
 from headgate.cluster_options import cluster_options
 from headgate.coalescing import Coalescing
-from headgate.config.settings import (
-    ClusterSettings,
-    CoalescerSettings,
-    RedisSettings,
-    Settings,
-)
+from headgate.config.backend_settings import ClusterSettings, RedisSettings
+from headgate.config.settings import CoalescerSettings, Settings
 from headgate.core.held import burst_end_headers, held_topic, topic_of
 from headgate.core.keys import partition_for
 from headgate.core.policy import PolicyTable, TopicPolicy

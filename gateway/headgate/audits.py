@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from headgate.config.settings import ClusterSettings
+from headgate.config.backend_settings import ClusterSettings
 from headgate.core.outcome import Failure, Reason
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from headgate.backends.options import ClusterOptions, LaneLimits
-from headgate.config.settings import ClusterSettings
+from headgate.config.backend_settings import ClusterSettings
 
 _UNUSED_MECHANISM = "PLAIN"  # aiokafka wants one even where the protocol has no SASL
 

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 
 from headgate.audits import SKEW_TOPIC, LatestAudits
-from headgate.config.settings import ClusterSettings
+from headgate.config.backend_settings import ClusterSettings
 from headgate.core.outcome import Failure, Reason
 from stack import RunningBroker, free_port
 

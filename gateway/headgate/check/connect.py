@@ -14,7 +14,8 @@ from headgate.check.finding import Finding, error, ok
 from headgate.check.redis import judge_redis
 from headgate.check.topics import judge_missing, judge_topic, judge_unmatched
 from headgate.cluster_options import cluster_options
-from headgate.config.settings import ClusterSettings, RedisSettings, Settings
+from headgate.config.backend_settings import ClusterSettings, RedisSettings
+from headgate.config.settings import Settings
 from headgate.core.policy import PolicyTable
 from headgate.core.topic import TopicState
 

@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping
 from ipaddress import ip_address
 
 from headgate.check.finding import Finding, warn
+from headgate.config.backend_settings import ClusterSettings
 from headgate.config.names import dotted
 from headgate.config.origins import is_file_line
-from headgate.config.settings import ClusterSettings, ProducerSettings, Settings
+from headgate.config.settings import ProducerSettings, Settings
 from headgate.core.globs import overlap
 from headgate.core.policy import TopicPolicy
 

@@ -3,6 +3,7 @@
 `load(file, environ)` is the way in; see settings.py for what comes out of it.
 """
 
+from headgate.config.backend_settings import ClusterSettings, RedisSettings
 from headgate.config.errors import ConfigError, Problem
 from headgate.config.load import Loaded, load, load_with_origins
 from headgate.config.reload import reloadable
@@ -10,12 +11,10 @@ from headgate.config.schemas import keep_schemas
 from headgate.config.settings import (
     AdmissionSettings,
     AuthSettings,
-    ClusterSettings,
     CoalescerSettings,
     HttpSettings,
     LogSettings,
     ProducerSettings,
-    RedisSettings,
     Settings,
 )
 

@@ -4,9 +4,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from headgate.config.backend_settings import ClusterSettings
 from headgate.config.errors import Problem, shown
 from headgate.config.names import dotted
-from headgate.config.settings import ClusterSettings, Settings
+from headgate.config.settings import Settings
 
 _NAME = r"[A-Za-z0-9][\w\-]*"
 _SERVER = r"(\[[0-9A-Fa-f:.]+\]|[\w.\-]+):(\d{1,5})"

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from importlib.util import find_spec
 
+from headgate.config.backend_settings import BlobSettings
 from headgate.config.errors import Problem, shown
-from headgate.config.settings import BlobSettings
 from headgate.core.blob_names import root_problem
 from headgate.core.keys import BadPointer, parse_pointer
 from headgate.core.oversize import SplitRule

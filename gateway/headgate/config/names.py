@@ -5,16 +5,14 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
+from headgate.config.backend_settings import BlobSettings, ClusterSettings, RedisSettings
 from headgate.config.settings import (
     AdmissionSettings,
     AuthSettings,
-    BlobSettings,
-    ClusterSettings,
     CoalescerSettings,
     HttpSettings,
     LogSettings,
     ProducerSettings,
-    RedisSettings,
 )
 from headgate.core.policy import TopicPolicy
 

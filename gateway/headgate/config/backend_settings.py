@@ -1,0 +1,168 @@
+"""The settings of what stands behind the gateway: Kafka clusters, Redis and the blob store."""
+
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from headgate.core.option import about
+
+_DAY_MS = 86_400_000
+_GIBIBYTE = 1_073_741_824
+
+Tier = Literal["ingest", "backfill"]
+Compression = Literal["none", "zstd", "lz4", "snappy", "gzip"]
+SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """One Kafka cluster: how to reach it and how its lanes behave."""
+
+    bootstrap_servers: Annotated[
+        tuple[str, ...], about("Brokers to ask first, as host:port.", example='["127.0.0.1:9092"]')
+    ]
+    tier: Annotated[
+        Tier, about("Whether it takes events (ingest) or holds the mirror for replays (backfill).")
+    ] = "ingest"
+    backfill: Annotated[
+        str | None, about("The backfill cluster of this ingest cluster.", example='"main-backfill"')
+    ] = None
+    delivery_timeout_ms: Annotated[
+        int,
+        about(
+            "When a lane without acknowledgement gives up: its records end as `unknown`.",
+            least=1000,
+            most=_DAY_MS,
+        ),
+    ] = 120_000
+    linger_ms: Annotated[
+        int,
+        about("How long records gather for the next request to a broker.", least=0, most=1000),
+    ] = 2
+    compression: Annotated[
+        Compression, about("Codec of the batches; zstd costs least, lz4 and gzip 2-5 times more.")
+    ] = "zstd"
+    security_protocol: Annotated[SecurityProtocol, about("Kafka's security.protocol.")] = (
+        "PLAINTEXT"
+    )
+    sasl_mechanism: Annotated[
+        SaslMechanism | None,
+        about("Kafka's sasl.mechanism, needed by SASL_*.", example='"SCRAM-SHA-512"'),
+    ] = None
+    sasl_username: Annotated[str | None, about("The SASL user.", example='"headgate"')] = None
+    sasl_password: Annotated[
+        str | None,
+        about("The SASL password; better by environment or file.", example='"..."', secret=True),
+    ] = field(default=None, repr=False)
+    ssl_cafile: Annotated[
+        str | None,
+        about("Certificate authorities (PEM); none = the system's.", example='"/etc/kafka/ca.pem"'),
+    ] = None
+    ssl_certfile: Annotated[
+        str | None, about("Client certificate (PEM).", example='"/etc/kafka/client.pem"')
+    ] = None
+    ssl_keyfile: Annotated[
+        str | None,
+        about("Private key (PEM) of the client certificate.", example='"/etc/kafka/client.key"'),
+    ] = None
+    lane_max_bytes: Annotated[
+        int,
+        about(
+            "Record bytes that may wait in one lane; a full lane answers 503.",
+            least=1024,
+            most=16 * _GIBIBYTE,
+        ),
+    ] = 33_554_432
+    lane_stall_ms: Annotated[
+        int,
+        about(
+            "A lane without acknowledgement for so long answers 503 at once; "
+            "5 s are enough where the whole cluster is silent.",
+            least=100,
+            most=_DAY_MS,
+        ),
+    ] = 15_000  # losing a leader stalls acknowledgements for 4-11 s and then goes on
+    metadata_refresh_ms: Annotated[
+        int, about("How often topics and their limits are read again.", least=100, most=_DAY_MS)
+    ] = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class RedisSettings:
+    """The state of suppression and of request identity; nothing in it is worth keeping."""
+
+    url: Annotated[
+        str | None,
+        about(
+            "redis://, rediss:// or unix:// URL; needed by topics that suppress or de-duplicate.",
+            example='"redis://127.0.0.1:6379/0"',
+            secret=True,
+        ),
+    ] = field(default=None, repr=False)
+    timeout_ms: Annotated[
+        int,
+        about(
+            "How long one call may take before the breaker counts a failure.", least=1, most=60_000
+        ),
+    ] = 500
+    namespace: Annotated[str, about("The prefix of every Redis key.")] = "headgate"
+    max_suppress_age_ms: Annotated[
+        int,
+        about(
+            "An unchanged event is published again when its record is this old.",
+            least=1000,
+            most=30 * _DAY_MS,
+        ),
+    ] = 3_600_000
+    quarantine_ms: Annotated[
+        int,
+        about(
+            "How long nothing is suppressed after Redis lost its state.",
+            least=1,
+            most=_DAY_MS,
+            derived="2 x the largest delivery_timeout_ms",
+        ),
+    ] = 240_000
+    idempotency_ttl_ms: Annotated[
+        int,
+        about(
+            "How long what was done under an Idempotency-Key is remembered.",
+            least=1000,
+            most=30 * _DAY_MS,
+        ),
+    ] = _DAY_MS
+    claim_ms: Annotated[
+        int,
+        about(
+            "How long an Idempotency-Key or event id stays claimed by a process that died "
+            "(`idempotency_conflict`); living ones renew their claims.",
+            least=100,
+            most=_DAY_MS,
+        ),
+    ] = 15_000
+
+
+@dataclass(frozen=True, slots=True)
+class BlobSettings:
+    """Where values are kept that are too large for Kafka (the rung claim-check)."""
+
+    url: Annotated[
+        str | None,
+        about(
+            "A folder or a bucket's prefix; needed by topics with claim-check. s3:// takes the "
+            "extra headgate[s3], and credentials and endpoint as AWS' own tools do.",
+            example='"file:///var/lib/headgate/blobs"',
+        ),
+    ] = None
+    uploads: Annotated[
+        int, about("Values that a worker stores at a time; others wait.", least=1, most=64)
+    ] = 4
+    max_bytes: Annotated[
+        int,
+        about(
+            "The largest body that goes straight to the store on topics with claim-check: those "
+            "over http.body_max_bytes do, and memory holds a few megabytes of each.",
+            least=1024,
+            most=5 * _GIBIBYTE,  # what S3 copies inside a bucket by one call
+        ),
+    ] = 268_435_456
