@@ -69,7 +69,9 @@ class HeldWorld:
         self.partitions = 2
         kafka.create_topic(topic, 3)
         kafka.create_topic(held_topic(topic), self.partitions)
-        self._producer = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 0})
+        self._producer = Producer(
+            {"bootstrap.servers": kafka.bootstrap, "linger.ms": 0, "enable.idempotence": True}
+        )
         self._count = 0
 
     def write(

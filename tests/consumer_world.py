@@ -26,7 +26,15 @@ PREFETCH = 100
 
 def fill(bootstrap: str, topic: str, partitions: int, each: int, keys: int = 7) -> None:
     """Write `each` records with keys to every partition."""
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20})
+    # Idempotent, as a batch that is sent again would otherwise land behind those after it.
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "linger.ms": 20,
+            "enable.idempotence": True,
+            "queue.buffering.max.messages": partitions * each,
+        }
+    )
     for number in range(each):
         for partition in range(partitions):
             key = f"{partition}-{number % keys}".encode()

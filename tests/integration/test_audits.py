@@ -23,7 +23,7 @@ def latest(bootstrap: str) -> LatestAudits:
 async def test_the_newest_of_each_topic(start_broker: Callable[..., RunningBroker]) -> None:
     kafka = start_broker()  # the topic's name is fixed: audits of other tests would be there
     kafka.create_topic(SKEW_TOPIC, 1, {"cleanup.policy": "compact"})
-    client = Producer({"bootstrap.servers": kafka.bootstrap})
+    client = Producer({"bootstrap.servers": kafka.bootstrap, "enable.idempotence": True})
     for number in range(3):
         for topic in ("orders", "deals"):
             client.produce(SKEW_TOPIC, json.dumps({"topic": topic, "number": number}), topic)

@@ -188,7 +188,9 @@ def bodies_order(bodies: list[list[bytes]]) -> Any:
 
 async def test_a_thousand_incomplete_sets_in_the_log_are_bounded(kafka, topic_name):
     kafka.create_topic(topic_name, 1)
-    producer = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 50})
+    producer = Producer(
+        {"bootstrap.servers": kafka.bootstrap, "linger.ms": 50, "enable.idempotence": True}
+    )
     for number in range(1000):
         head = Head(b"set-%d" % number, 0, 2, 40_000, b"\0" * 32)
         producer.produce(topic_name, noise(20_000, number), b"k", headers=headers_of(head))

@@ -37,7 +37,12 @@ def produce(
 ) -> None:
     """Write with librdkafka, which leaves the partition to its own default unless it is named."""
     client = Producer(
-        {"bootstrap.servers": broker.bootstrap, "linger.ms": 20, "message.max.bytes": 12_000_000}
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "linger.ms": 20,
+            "message.max.bytes": 12_000_000,
+            "enable.idempotence": True,
+        }
     )
     for number, key in enumerate(keys):
         who = producers[number]

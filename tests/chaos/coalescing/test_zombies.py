@@ -31,7 +31,9 @@ class Writer:
     """Holds events as a gateway does."""
 
     def __init__(self, kafka: RunningBroker, topic: str) -> None:
-        self._producer = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 0})
+        self._producer = Producer(
+            {"bootstrap.servers": kafka.bootstrap, "linger.ms": 0, "enable.idempotence": True}
+        )
         self._held = held_topic(topic)
         self.sent: list[Sent] = []
 
