@@ -16,7 +16,7 @@ ROOT = "gateway/headgate"
 HOT = """
     core/admission core/decode core/digest core/event core/ids core/jsontext core/keys
     core/outcome core/publish core/record core/reply core/request core/route core/suppression
-    endings ingest quotas ticket
+    endings ingest onward quotas ticket
     suppression/arrivals suppression/bypass suppression/claims suppression/namespaces
     suppression/outgoing suppression/settlements suppression/suppressor suppression/underway
     backends/cluster backends/lane backends/lanes backends/producer backends/redis backends/rounds

@@ -1,6 +1,7 @@
 """How events end: what lanes and suppression report becomes outcomes, and the answer's time.
 
-`Endings` is the listener of both (`Deliveries`, `Verdicts`); `ingest.Ingest` adds the way in.
+`Endings` is the listener of both (`Deliveries`, `Verdicts`); `onward.Onward` adds the way to the
+lanes, and `ingest.Ingest` the way in.
 """
 
 import asyncio

@@ -1,20 +1,19 @@
 """Where the rooms meet: from a request's bytes to a ticket.
 
-Life of a batch: decode -> key, partition, timestamp, size (Route) -> quota and budget -> reserve
-(topics that suppress) -> lane -> Kafka -> outcome -> settle. Nothing here awaits: `handle` hands
-everything over at once, and each part's answer comes back (`endings`) once a batch.
+Life of a batch: decode -> quota and budget -> key, partition, timestamp, size (Route) -> reserve
+(topics that suppress; `onward`) -> lane -> Kafka -> outcome -> settle. Nothing here awaits:
+`handle` hands everything over at once, and each part's answer comes back (`endings`) once a batch.
 It knows no HTTP library, so that another front can be put before it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol
 
 from headgate.core.admission import Admission
 from headgate.core.attempt import Attempt
 from headgate.core.decode import Headers, decode
 from headgate.core.event import SPREAD, Decoded, RawEvent, Refused
-from headgate.core.examination import Orders
 from headgate.core.ids import EventIds
 from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Publish
@@ -25,7 +24,6 @@ from headgate.core.record import (
     PRODUCER,
     RECEIVED_AT,
     RECORD_OVERHEAD,
-    content_type_of,
     size_of,
 )
 from headgate.core.reply import Reply, reply
@@ -33,7 +31,8 @@ from headgate.core.request import Wishes, read_wishes
 from headgate.core.route import PLAIN_BYTES, Common, Oversized, Route
 from headgate.core.streamed import Streamed
 from headgate.core.topic import TopicState
-from headgate.endings import DRAINING, Accounts, Endings
+from headgate.endings import DRAINING, Accounts
+from headgate.onward import Events, Onward
 from headgate.recall import answer_known, leave_out_known
 from headgate.routes import Routes
 from headgate.ticket import Ticket, rejected
@@ -67,7 +66,6 @@ class Limits(NamedTuple):
 
 
 Decode = Callable[[Inbound, Route], Decoded]
-Events = Sequence[bytes | RawEvent | Failure]
 
 
 class Quotas(Protocol):
@@ -76,8 +74,8 @@ class Quotas(Protocol):
     def check(self, producer: str, events: int, size: int) -> Failure | None: ...
 
 
-class Ingest(Endings):
-    """Starts what a request asks for; how it ends is `Endings`' part."""
+class Ingest(Onward):
+    """Starts what a request asks for; `Onward` says how that goes on, `Endings` how it ends."""
 
     def __init__(
         self,
@@ -89,8 +87,7 @@ class Ingest(Endings):
         limits: Limits,
         clock_ms: Callable[[], int],
     ) -> None:
-        super().__init__(admission, accounts, ids, limits.request_timeout_ms)
-        self._routes = routes
+        super().__init__(routes, admission, accounts, ids, limits.request_timeout_ms)
         self._quotas = quotas
         self._most_events = limits.batch_max_events
         self._clock_ms = clock_ms
@@ -165,48 +162,6 @@ class Ingest(Endings):
         ticket.body_bytes = len(inbound.body)
         self._refuse(ticket, failure)
         return ticket
-
-    def _claimed(
-        self, ticket: Ticket, route: Route, force: bool, events: Events, started: list[Publish]
-    ) -> None:
-        if started:
-            self._go_on(ticket, route, force, events, started)
-        elif not ticket.remaining and not ticket.done:
-            self._close(ticket)
-
-    def _go_on(
-        self, ticket: Ticket, route: Route, force: bool, events: Events, started: list[Publish]
-    ) -> None:
-        """What is left of the ticket goes on; `events` are all that it came with."""
-        ticket.publishes = started
-        ticket.open_publishes = len(started)
-        oversized = started[0].oversized
-        if oversized is not None and oversized.stored is not None:
-            self._pass_on(route, force, started[0])
-        elif route.orders is None:
-            self._reserve(route, force, started)
-        else:
-            self._examine(route, route.orders, force, started, events)
-
-    @staticmethod
-    def _take_streamed(
-        ticket: Ticket, route: Route, streamed: Streamed, started: list[Publish]
-    ) -> None:
-        """Its value is in the blob store: what the record refers to, and what is compared."""
-        ticket.sizes[0] = streamed.stored.size
-        for publish in started:  # none, if it was refused
-            publish.oversized = Oversized(route, streamed.stored)
-            publish.digest = streamed.digest
-
-    def _pass_on(self, route: Route, force: bool, publish: Publish) -> None:
-        """A streamed event needs no look at its value any more, but keeps its key's order."""
-        publish.climbs = True
-        publish.force = publish.force or force
-        publish.refuse, publish.scope = route.policy.redis_loss == "refuse", route.scope
-        if route.orders is not None and self._examining is not None:
-            self._examining.pass_by(publish)
-        else:
-            self.fit(publish)
 
     def _hold(self, held: TopicState, wishes: Wishes, decode_as: Decode | None) -> Wishes:
         """What the coalescer must know travels in headers."""
@@ -334,63 +289,6 @@ class Ingest(Endings):
         ticket.put(publish.index, rejected(failure, publish.record.key, publish.event_id))
         if value is not None:
             ticket.weigh(publish.index, value)
-
-    def _reserve(self, route: Route, force: bool, started: list[Publish]) -> None:
-        digest = route.digest
-        climbs = bool(route.ladder) and self._ladder is not None
-        if digest is None:
-            hand_over = self._ladder.take if climbs and self._ladder else self.hand_over
-            for publish in started:
-                hand_over(publish)
-            return
-        reserve, refuse = self._suppression.reserve, route.policy.redis_loss == "refuse"
-        scope = route.scope
-        for publish in started:
-            record = publish.record
-            publish.climbs = climbs
-            if record.key is None:
-                self.publish(publish)
-                continue
-            if publish.placed:
-                publish.digest = b""
-            else:
-                publish.digest = digest(record.value, content_type_of(record))
-            publish.scope = scope
-            if force:
-                publish.force = True
-            if refuse:
-                publish.refuse = True
-            reserve(publish)
-
-    def _examine(
-        self, route: Route, orders: Orders, force: bool, started: list[Publish], events: Events
-    ) -> None:
-        refuse, examining = route.policy.redis_loss == "refuse", self._examining
-        climbs = bool(route.ladder) and self._ladder is not None
-        assert examining is not None
-        for publish in started:
-            record, event = publish.record, cast(bytes | RawEvent, events[publish.index])
-            publish.force = publish.force or force
-            publish.refuse, publish.scope = refuse, route.scope
-            publish.climbs = climbs
-            if route.digest is not None and (record.value is None or orders.rules is None):
-                publish.digest = route.digest(record.value, content_type_of(record))
-            if record.value is not None:
-                record.headers.extend(route.schema_headers)
-            examining.take_event(publish, orders, event)
-
-    def fit(self, publish: Publish) -> None:
-        """See `Examined`."""
-        if publish.record.key is None or publish.digest is None:
-            publish.digest = None
-            self.publish(publish)
-            return
-        if publish.placed:
-            publish.digest = b""
-        # It may have waited, and the topic be another one meanwhile: then its digest equals none
-        # of the new scope's, but what is registered there must be in it.
-        publish.scope = self._routes.scope_of(publish.record.topic) or publish.scope
-        self._suppression.reserve(publish)
 
 
 def answer(ticket: Ticket) -> Reply:
