@@ -8,8 +8,6 @@ from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import Any
 
-from aiohttp import web
-
 from headgate.aside import Aside
 from headgate.backends.blobs import Blobs
 from headgate.backends.identity_redis import RedisIdentityStore
@@ -28,27 +26,15 @@ from headgate.core.policy import PolicyTable
 from headgate.core.topic import TopicState
 from headgate.deadlines import Deadlines
 from headgate.edge.auth import Authenticator
-from headgate.edge.bursts import BurstsFront
-from headgate.edge.confluent.desk import Desk
-from headgate.edge.confluent.looks import Looks
-from headgate.edge.confluent.produce import Produce
-from headgate.edge.confluent.records import Records
-from headgate.edge.cors import Cors
 from headgate.edge.events import EventsFront
-from headgate.edge.once import Once
-from headgate.edge.openapi.document import document
-from headgate.edge.routes import Confluent, DataPlane, Page
-from headgate.edge.server import HttpServer
-from headgate.edge.shortcut import ShortConnection
-from headgate.edge.streams import StreamLimits, Streams
-from headgate.edge.tls import server_context
+from headgate.edge.routes import Page
 from headgate.endings import Steps
 from headgate.examining import Examining
+from headgate.front import data_plane, listen, once, streams
 from headgate.health import Dependency, Readiness
 from headgate.identity.desk import IdentityDesk
 from headgate.identity.events import EventIdentity
 from headgate.identity.options import IdentityOptions
-from headgate.identity.requests import RequestIdentity
 from headgate.ingest import Ingest, Limits
 from headgate.ladder.climb import Tools
 from headgate.ladder.ladder import Ladder
@@ -58,9 +44,6 @@ from headgate.stats import Labels, Meter, watch_loop
 from headgate.suppression.none import Unsuppressed
 from headgate.suppression.suppressor import Suppressor
 from headgate.weigher import PoolWeigher
-
-_BACKLOG = 4096  # at 512 connections aiohttp's default of 128 costs seconds (peers-measured)
-_LINGER_S = 2.0  # for connections that are still open once everything is answered
 
 
 class Worker:
@@ -155,17 +138,6 @@ class Worker:
             return None
         return EventIdentity(self.desk, self.settings.redis.namespace, self.meter)
 
-    def _once(self) -> Once:
-        redis = self.settings.redis
-        keys = RequestIdentity(self.desk, redis.namespace, redis.idempotency_ttl_ms, self.meter)
-        return Once(self.ingest, keys, asyncio.get_running_loop().time)
-
-    def _streams(self) -> Streams:
-        http, most = self.settings.http, self.settings.blobs.max_bytes
-        window = (http.body_max_bytes, http.body_timeout_ms / 1000)
-        limits = StreamLimits(most, *window, http.json_max_depth)
-        return Streams(self.routes.find, self.blobs, self.admission, limits)
-
     # ---- start and stop
 
     async def start(self) -> None:
@@ -200,8 +172,8 @@ class Worker:
             deadlines,
             PoolWeigher(self._aside),
             self.meter,
-            self._once(),
-            self._streams(),
+            once(self.ingest, self.desk, self.settings.redis, self.meter),
+            streams(self.settings, self.routes, self.blobs, self.admission),
             self._request_ids,
             http.body_max_bytes,
             http.body_timeout_ms / 1000,
@@ -213,51 +185,16 @@ class Worker:
         self._exit.push_async_callback(partial(_end, task))
 
     async def _listen(self) -> None:
-        http = self.settings.http
-        plane = DataPlane(
-            self._front,
-            BurstsFront(self._front, self._bursts()),
-            self._confluent(),
-            self.readiness,
-            self._request_ids,
-            partial(document, http),
-            Cors(http.cors_origins),
-            self._others,
+        http, ids = self.settings.http, self._request_ids
+        plane = data_plane(
+            self._front, self._bursts(), self.topics, self.readiness, ids, http, self._others
         )
-        runner = web.ServerRunner(
-            HttpServer(
-                plane.answer,
-                http.header_max_bytes,
-                self._request_ids,
-                partial(ShortConnection, self._front),
-            ),
-            shutdown_timeout=_LINGER_S,
-        )
-        await runner.setup()
-        self._exit.push_async_callback(runner.cleanup)
-        site = web.TCPSite(
-            runner,
-            http.host,
-            http.port,
-            reuse_port=True,
-            backlog=_BACKLOG,
-            ssl_context=server_context(http),
-        )
-        await site.start()
+        await listen(plane, self._front, ids, http, self._exit)
 
     def _bursts(self) -> Bursts:
         timeout_s = self.settings.http.request_timeout_ms / 1000
         known = (self.routes, self.topics, lambda: self.policies)
         return Bursts(*known, self.lanes, self._quotas, _now_ms, timeout_s)
-
-    def _confluent(self) -> Confluent:
-        http, desk = self.settings.http, Desk(self._front, self.topics)
-        return Confluent(
-            desk,
-            Produce(desk, http.batch_max_events),
-            Records(desk, http.batch_max_events, http.body_max_bytes, http.body_timeout_ms / 1000),
-            Looks(desk),
-        )
 
     async def drain(self) -> None:
         """Take nothing more, wait for what is under way (bounded), then stop."""
