@@ -56,6 +56,7 @@ _COALESCING = """
 key = ["/id"]
 kind = "state"
 suppress = "raw"
+coalesce_partitions = 6
 coalesce_quiet_ms = 2000
 coalesce_max_delay_ms = 10000
 """
