@@ -15,12 +15,13 @@ ROOT = "gateway/headgate"
 # What every event passes. Protocols, options and whatever inherits from a foreign class stay out.
 HOT = """
     core/admission core/decode core/digest core/event core/ids core/jsontext core/keys
-    core/outcome core/publish core/record core/reply core/request core/route core/suppression
+    core/outcome core/publish core/reasons core/record core/reply core/request core/route
+    core/suppression
     endings ingest onward quotas ticket
     suppression/arrivals suppression/bypass suppression/claims suppression/namespaces
     suppression/outgoing suppression/settlements suppression/suppressor suppression/underway
-    backends/cluster backends/lane backends/lanes backends/producer backends/redis backends/rounds
-    edge/answer edge/events stats/meter stats/series
+    backends/builder backends/cluster backends/lane backends/lanes backends/producer backends/redis
+    backends/rounds edge/answer edge/events stats/meter stats/series
 """
 
 

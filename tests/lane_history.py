@@ -22,6 +22,12 @@ from kafka_log import LogRecord, read_log
 from stack import eventually
 
 
+def changed(record: Record, **changes: Any) -> Record:
+    """A record like this one but for some fields."""
+    names = ("topic", "partition", "key", "value", "headers", "timestamp_ms")
+    return Record(**{name: getattr(record, name) for name in names} | changes)
+
+
 class History:
     """Listens as `Deliveries`; makes publishes whose value is their number."""
 

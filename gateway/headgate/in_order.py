@@ -108,5 +108,5 @@ class InOrder:
 
 
 def _key(publish: Publish) -> _Key | None:
-    topic, partition, key, _, _, _ = publish.record
-    return None if key is None else (topic, partition, key)
+    record = publish.record
+    return None if record.key is None else (record.topic, record.partition, record.key)

@@ -8,7 +8,7 @@ It knows no HTTP library, so that another front can be put before it.
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from headgate.core.admission import Admission
 from headgate.core.attempt import Attempt
@@ -37,8 +37,10 @@ from headgate.recall import answer_known, leave_out_known
 from headgate.routes import Routes
 from headgate.ticket import Ticket, rejected
 
-_PRODUCERS_REMEMBERED = 10_000  # names come from clients: the memory for them must be bounded
-_SOME_EVENT_ID = "0" * 36  # as long as the one that a written record gets
+_PRODUCERS_REMEMBERED: Final = (
+    10_000  # names come from clients: the memory for them must be bounded
+)
+_SOME_EVENT_ID: Final = "0" * 36  # as long as the one that a written record gets
 
 
 class Inbound(NamedTuple):
@@ -246,13 +248,13 @@ class Ingest(Onward):
                 sizes[index] = len(value) if value else 0
                 ticket.put(index, rejected(refused.failure, None, event_id))
                 continue
-            _, partition, key, value, headers, _ = record
+            partition, key, value = record.partition, record.key, record.value
             length = sizes[index] = len(value) if value else 0
             if type(event) is bytes:
                 size = plain_bytes + length + (len(key) if key else 0)
                 publish = Publish(record, size, ticket, index, event_id)
             else:
-                size = shared_bytes + size_of(key, value, headers)
+                size = shared_bytes + size_of(key, value, record.headers)
                 publish = Publish(record, size, ticket, index, event_id)
                 self._take_own_id(publish, event)
             publish.common = common

@@ -16,7 +16,7 @@ from headgate.core.outcome import Reason
 from headgate.core.publish import Publish, Stage
 from headgate.core.topic import TopicState
 from kafka_log import LogRecord, read_log
-from lane_history import History, running_lanes
+from lane_history import History, changed, running_lanes
 from stack import RunningBroker, eventually
 
 PARTITIONS = 3
@@ -124,7 +124,8 @@ async def test_too_large_record_is_refused_and_its_neighbours_are_not(world: Wor
     world.put(0)
     large = world.history.publish(world.topic, 0)
     # Random bytes: the broker measures what is left after compression.
-    large.record = large.record._replace(value=b"%d " % large.index + random.randbytes(40_000))
+    value = b"%d " % large.index + random.randbytes(40_000)
+    large.record = changed(large.record, value=value)
     large.size += 40_000
     world.lanes.put(large)
     world.put(0)

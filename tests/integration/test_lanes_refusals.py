@@ -11,7 +11,7 @@ import pytest
 from headgate.backends.options import LaneLimits
 from headgate.core.outcome import Reason
 from kafka_log import read_log
-from lane_history import RunningLanes, running_lanes
+from lane_history import RunningLanes, changed, running_lanes
 from stack import RunningBroker, eventually
 
 pytestmark = pytest.mark.kafka
@@ -76,7 +76,7 @@ async def test_record_without_key_is_refused_by_a_compacted_topic(
     kafka.create_topic(topic_name, 1, {"cleanup.policy": "compact"})
     async with running_lanes(kafka.bootstrap, topic_name, delivery_timeout_ms=10_000) as world:
         bad = world.history.publish(topic_name, 0)
-        bad.record = bad.record._replace(key=None)
+        bad.record = changed(bad.record, key=None)
         world.put(topic_name, 0)
         world.lanes.put(bad)
         world.put(topic_name, 0)
@@ -104,7 +104,7 @@ async def test_record_that_cannot_be_encoded_ends_alone(
     async with running_lanes(kafka.bootstrap, topic_name) as world:
         world.put(topic_name, 0)
         bad = world.history.publish(topic_name, 0)
-        bad.record = bad.record._replace(headers=[("\ud800", b"")])
+        bad.record = changed(bad.record, headers=[("\ud800", b"")])
         world.lanes.put(bad)
         world.put(topic_name, 0)
         await checked(world, kafka, topic_name)

@@ -17,6 +17,7 @@ from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Publish
 from headgate.core.record import Record
 from headgate.examining import Examining
+from lane_history import changed
 
 JSON = b"application/json"
 SCHEMA = b'{"properties":{"n":{"type":"integer"}}}'
@@ -176,7 +177,7 @@ async def test_order_and_ends_in_any_course(
             text = document("x" if is_bad else index, large=chance.random() < 0.4)
             examining.take(publish, BOTH, content(text))
         elif what < 0.6:
-            publish.record = publish.record._replace(value=None)
+            publish.record = changed(publish.record, value=None)
             entered.append(publish)
             examining.take_event(publish, BOTH, b"")
         elif what < 0.9 and aside.asked:

@@ -1,6 +1,6 @@
 """An idempotent aiokafka producer as lanes need it; the only file that touches its inside.
 
-Public: `start`, `create_batch`, `send_batch`. Private, and why (aiokafka is pinned to 0.14):
+Public: `start`. Private, and why (aiokafka is pinned to 0.14):
 - `_txn_manager._sequence_numbers`: a refused batch consumes its sequence numbers and nothing ever
   gives them back (aio-libs/aiokafka #1017); `rewind` does.
 - `_txn_manager._pid_and_epoch`: the successor keeps the producer id and raises the epoch, as
@@ -23,6 +23,7 @@ from aiokafka.producer.message_accumulator import MessageBatch
 from aiokafka.producer.transaction_manager import PidAndEpoch
 from aiokafka.structs import RecordMetadata, TopicPartition
 
+from headgate.backends.builder import Builder
 from headgate.backends.compression import keep_zstd
 from headgate.backends.connections import drop_client, end_task
 from headgate.backends.metadata import never_create_topics
@@ -73,7 +74,6 @@ class Producer:
         self._rounds = Rounds(options.linger_ms / 1000, self._inner._sender._in_flight)
         self._own_requests()
         self.broken: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self.create_batch = self._inner.create_batch
         self._cluster = self._inner.client.cluster
         self._cluster.add_listener(self._metadata_changed)
 
@@ -101,6 +101,11 @@ class Producer:
         """
         leader = self._cluster._partitions[tp.topic][tp.partition].leader
         return self._rounds.turn(leader, is_first, is_full) if leader >= 0 else None
+
+    def create_batch(self) -> Builder:
+        """A new batch for `send`."""
+        accumulator = self._accumulator
+        return Builder(accumulator._compression_type, accumulator._batch_size)
 
     async def learn(self, topic: str) -> None:
         """Ask for a topic's metadata once; give up after a while, the producer may be dropped."""

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from enum import Enum
+from typing import Final
 
 from headgate.core import cloudevents, envelope
 from headgate.core.event import Decoded, RawEvent, Refused, malformed
@@ -15,7 +16,7 @@ Headers = Mapping[bytes, bytes]  # a request's headers, names in lower case
 JSON = b"application/json"
 _MOST_EVENTS = 1_000_000  # the largest http.batch_max_events
 _LINE = re.compile(rb"\S[^\n]*")  # from a line's first sign to its end
-_BOM = b"\xef\xbb\xbf"
+_BOM: Final = b"\xef\xbb\xbf"
 
 
 class Kind(Enum):
@@ -30,7 +31,7 @@ class Kind(Enum):
     OPAQUE = "opaque"
 
 
-_KINDS = {
+_KINDS: Final = {
     b"application/json": Kind.JSON,
     b"text/json": Kind.JSON,
     b"application/x-ndjson": Kind.NDJSON,
@@ -126,10 +127,11 @@ def _is_utf8(text: bytes) -> bool:
 
 
 def _lines(body: bytes, most: int) -> list[bytes | RawEvent | Failure]:
-    if body.count(b"\n") > most:
+    texts = body.split(b"\n", most + 1)
+    if len(texts) > most + 1:
         texts = _few_lines(body, most)
     else:
-        texts = [line for line in body.split(b"\n") if line and not line.isspace()]
+        texts = [line for line in texts if line and not line.isspace()]
     if b"\r" in body:
         texts = [line.removesuffix(b"\r") for line in texts]
     return _documents(texts, _is_utf8(body))

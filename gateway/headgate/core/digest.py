@@ -5,9 +5,10 @@ make the gateway drop a change.
 """
 
 from hashlib import blake2b
+from typing import Final
 
-_BYTES = 16
-_MOST_TYPES = 64  # content types whose prepared state is kept; clients choose them freely
+_BYTES: Final = 16
+_MOST_TYPES: Final = 64  # content types whose prepared state is kept; clients choose them freely
 
 
 class Digester:

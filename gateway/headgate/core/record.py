@@ -1,55 +1,71 @@
 """Records as they go to Kafka, and the names of their headers (shared with the Spark jobs)."""
 
-from typing import NamedTuple
+from typing import Final
 
-RESERVED_PREFIX = "hg-"  # inbound headers that begin so are dropped: only the gateway writes them
-PRODUCER = "hg-producer"
-RECEIVED_AT = "hg-received-at"
-EVENT_ID = "hg-event-id"
-SCHEMA = "hg-schema"  # the version of the schema that the value fits
-CONTENT_TYPE = "content-type"
-TRACEPARENT = "traceparent"
-BURST = "hg-burst"  # the burst that an event belongs to (Headgate-Burst)
+RESERVED_PREFIX: Final = (
+    "hg-"  # inbound headers that begin so are dropped: only the gateway writes them
+)
+PRODUCER: Final = "hg-producer"
+RECEIVED_AT: Final = "hg-received-at"
+EVENT_ID: Final = "hg-event-id"
+SCHEMA: Final = "hg-schema"  # the version of the schema that the value fits
+CONTENT_TYPE: Final = "content-type"
+TRACEPARENT: Final = "traceparent"
+BURST: Final = "hg-burst"  # the burst that an event belongs to (Headgate-Burst)
 # Of records in held topics alone (`core.held`):
-FORCED = "hg-forced"  # publish even if unchanged
-WANTED_TIMESTAMP = "hg-timestamp"  # ms: the record's timestamp once it is emitted
-DONE = "hg-done"  # a done mark: the offset of an event of this key that has been emitted
-BURST_END = "hg-burst-end"  # this burst is complete
+FORCED: Final = "hg-forced"  # publish even if unchanged
+WANTED_TIMESTAMP: Final = "hg-timestamp"  # ms: the record's timestamp once it is emitted
+DONE: Final = "hg-done"  # a done mark: the offset of an event of this key that has been emitted
+BURST_END: Final = "hg-burst-end"  # this burst is complete
 
 # What an oversized event became (core/oversize.py). Values are text: numbers in decimal, digests
 # in hexadecimal.
-OVERSIZE = "hg-oversize"  # `key-only`: the record says that its key changed, not to what
-KEY_ONLY = b"key-only"
-DATAREF = "ce_dataref"  # CloudEvents' claim check: where the value is
-VALUE_BYTES = "hg-value-bytes"  # size and SHA-256 of the value that such a record stands for
-VALUE_SHA256 = "hg-value-sha256"
-CHUNK_SET = "hg-chunk-set"
-CHUNK_INDEX = "hg-chunk-index"  # from 0
-CHUNK_COUNT = "hg-chunk-count"
-CHUNK_BYTES = "hg-chunk-bytes"  # of the whole value
-CHUNK_SHA256 = "hg-chunk-sha256"  # of the whole value
-SPLIT = "hg-split"  # `element` or `manifest`
-SPLIT_SET = "hg-split-set"  # the same on a manifest and its elements
-SPLIT_PARENT = "hg-split-parent"  # on an element: the key of its manifest
+OVERSIZE: Final = "hg-oversize"  # `key-only`: the record says that its key changed, not to what
+KEY_ONLY: Final = b"key-only"
+DATAREF: Final = "ce_dataref"  # CloudEvents' claim check: where the value is
+VALUE_BYTES: Final = "hg-value-bytes"  # size and SHA-256 of the value that such a record stands for
+VALUE_SHA256: Final = "hg-value-sha256"
+CHUNK_SET: Final = "hg-chunk-set"
+CHUNK_INDEX: Final = "hg-chunk-index"  # from 0
+CHUNK_COUNT: Final = "hg-chunk-count"
+CHUNK_BYTES: Final = "hg-chunk-bytes"  # of the whole value
+CHUNK_SHA256: Final = "hg-chunk-sha256"  # of the whole value
+SPLIT: Final = "hg-split"  # `element` or `manifest`
+SPLIT_SET: Final = "hg-split-set"  # the same on a manifest and its elements
+SPLIT_PARENT: Final = "hg-split-parent"  # on an element: the key of its manifest
 
 # Kafka's own worst case: a record batch of one record (61 bytes of batch header), and a record's
 # length, attributes, timestamp and offset deltas, key and value lengths and header count as
 # varints of at most 5 or 10 bytes (org.apache.kafka.common.record.DefaultRecord). Not aiokafka's
 # and Kafka's MAX_RECORD_OVERHEAD of 21: it leaves out the lengths.
-BATCH_OVERHEAD = 61
-RECORD_OVERHEAD = 5 + 1 + 10 + 5 + 5 + 5 + 5
-HEADER_OVERHEAD = 10
+BATCH_OVERHEAD: Final = 61
+RECORD_OVERHEAD: Final = 5 + 1 + 10 + 5 + 5 + 5 + 5
+HEADER_OVERHEAD: Final = 10
 
 
-class Record(NamedTuple):
-    """One Kafka record. timestamp_ms: milliseconds since 1970; a value of None is a tombstone."""
+class Record:
+    """One Kafka record. timestamp_ms: milliseconds since 1970; a value of None is a tombstone.
 
-    topic: str
-    partition: int
-    key: bytes | None
-    value: bytes | None
-    headers: list[tuple[str, bytes]]
-    timestamp_ms: int
+    A class and no tuple: compiled, its fields are read at once, and there are many readers.
+    """
+
+    __slots__ = ("headers", "key", "partition", "timestamp_ms", "topic", "value")
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: list[tuple[str, bytes]],
+        timestamp_ms: int,
+    ) -> None:
+        self.topic: Final = topic
+        self.partition: Final = partition
+        self.key: Final = key
+        self.value: Final = value
+        self.headers: Final = headers
+        self.timestamp_ms: Final = timestamp_ms
 
 
 def size_of(key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes]]) -> int:

@@ -21,7 +21,7 @@ def ended_well(outcome: Outcome) -> bool:
 
 def duplicate(first: Outcome) -> Outcome:
     """The answer to an event that was done before: the first one's place."""
-    return first._replace(name=Name.DUPLICATE, records=0)
+    return first.of(Name.DUPLICATE, first.event_id)
 
 
 def pack(outcomes: Iterable[tuple[int, Outcome]]) -> bytes:

@@ -2,14 +2,14 @@
 
 import base64
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import orjson
 
 from headgate.core.outcome import TRAITS, Failure, Name, Outcome, Reason
 
-JSON = "application/json"
-PROBLEM = "application/problem+json"
+JSON: Final = "application/json"
+PROBLEM: Final = "application/problem+json"
 
 
 class Reply(NamedTuple):
@@ -21,7 +21,7 @@ class Reply(NamedTuple):
     body: bytes
 
 
-_ENDED_WELL = {
+_ENDED_WELL: Final = {
     Name.PUBLISHED: 201,
     Name.UNCHANGED: 200,
     Name.DUPLICATE: 200,

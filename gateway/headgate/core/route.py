@@ -6,7 +6,7 @@ timestamp, size. It is built anew when the policy or the topic's state changes.
 
 import sys
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from headgate.core.event import SPREAD, RawEvent, Refused, malformed
 from headgate.core.examination import Orders
@@ -30,8 +30,10 @@ from headgate.core.topic import TopicState
 Digest = Callable[[bytes | None, bytes | None], bytes]
 
 
-_JSON_TYPE = (CONTENT_TYPE, b"application/json")
-PLAIN_BYTES = size_of(None, None, [_JSON_TYPE])  # a plain document's record beside key and value
+_JSON_TYPE: Final = (CONTENT_TYPE, b"application/json")
+PLAIN_BYTES: Final = size_of(
+    None, None, [_JSON_TYPE]
+)  # a plain document's record beside key and value
 
 
 class Common(NamedTuple):
@@ -144,7 +146,7 @@ class Route:
             # Retention counts from the arrival; the coalescer gives the record its own time.
             headers.append((WANTED_TIMESTAMP, b"%d" % timestamp))
             timestamp = common.now_ms
-        return Record._make((self.topic, partition, key, value, headers, timestamp))
+        return Record(self.topic, partition, key, value, headers, timestamp)
 
     def _placed(
         self,

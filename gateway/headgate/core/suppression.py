@@ -16,19 +16,25 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 TOKEN_BYTES = 12
-DIGEST_BYTES = 16
+DIGEST_BYTES: Final = 16
 NONCE_BYTES = 16
 NO_DIGEST = bytes(DIGEST_BYTES)  # what an entry holds instead of a digest that nobody may trust
-LONGEST_PLAIN_KEY = 64  # bytes; longer keys are hashed, so that names in Redis stay short
+LONGEST_PLAIN_KEY: Final = 64  # bytes; longer keys are hashed, so that names in Redis stay short
 
-RESERVE, FORCE, REGISTER, SETTLE, KEEP, REFUSED, CLEAR = b"r", b"p", b"g", b"s", b"k", b"x", b"c"
+RESERVE: Final = b"r"
+FORCE: Final = b"p"
+REGISTER: Final = b"g"
+SETTLE: Final = b"s"
+KEEP: Final = b"k"
+REFUSED: Final = b"x"
+CLEAR: Final = b"c"
 
-_HEADER = struct.Struct(">16s16sdddd")
+_HEADER: Final = struct.Struct(">16s16sdddd")
 # letter, token, digest, offset. A double: Lua has no other number, exact to 2**53.
-pack_settlement = struct.Struct(">c12s16sd").pack
+pack_settlement: Final = struct.Struct(">c12s16sd").pack
 
 
 @dataclass(frozen=True, slots=True, eq=False)

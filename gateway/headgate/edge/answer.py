@@ -6,6 +6,7 @@ to the transport as they are; whatever is unusual takes aiohttp's own way (`prob
 """
 
 from http import HTTPStatus
+from typing import Final
 
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
@@ -15,8 +16,10 @@ from aiohttp.http import HttpVersion11
 from headgate.core.reply import Reply
 from headgate.edge.problems import response
 
-AT_ONCE_BYTES = 65_536  # more may have to wait for a slow reader, which aiohttp's writer does
-_LINES = {
+AT_ONCE_BYTES: Final = (
+    65_536  # more may have to wait for a slow reader, which aiohttp's writer does
+)
+_LINES: Final = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: "
     for status in HTTPStatus
 }

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from aiohttp import web
 
@@ -21,8 +21,8 @@ from headgate.endings import DRAINING
 from headgate.ingest import Decode, Inbound, Ingest, answer
 from headgate.ticket import Ticket, rejected
 
-ROUTE = "/v1/topics/{topic}/events"
-_REQUEST_ID_MAX = 128
+ROUTE: Final = "/v1/topics/{topic}/events"
+_REQUEST_ID_MAX: Final = 128
 
 
 class Weigher(Protocol):
@@ -240,7 +240,7 @@ class EventsFront:
         paths = [weight._asdict() for weight in weights]
         figures = {**(outcome.failure.figures or {}), "largest_paths": paths}
         failure = outcome.failure._replace(figures=figures)
-        ticket.outcomes[index] = outcome._replace(failure=failure)
+        ticket.outcomes[index] = outcome.with_failure(failure)
 
     def now(self) -> float:
         """Monotonic seconds."""

@@ -117,7 +117,7 @@ class EventIdentity:
         del attempt.events[publish.index]
         if verdict.state is State.DONE:
             first = remembered.unpack(verdict.remembered)[0]
-            _end(publish, first._replace(event_id=publish.event_id))
+            _end(publish, first.of(first.name, publish.event_id))
         else:
             failure = CONFLICT if verdict.state is State.RUNNING else id_mismatch()
             _end(publish, rejected(failure, publish.record.key, publish.event_id))

@@ -48,7 +48,8 @@ def finished(publish: Publish, value: bytes, own: Sequence[tuple[str, bytes]]) -
     """The record with all its headers: its own, the event's id, and what its request shares."""
     assert publish.event_id is not None
     headers = [*own, (EVENT_ID, publish.event_id.encode()), *publish.common.headers]
-    record = publish.record._replace(value=value, headers=headers)
+    old = publish.record
+    record = Record(old.topic, old.partition, old.key, value, headers, old.timestamp_ms)
     return Planned(record, size_of(record.key, value, headers), publish.event_id)
 
 
@@ -98,7 +99,8 @@ def split_plan(publish: Publish, route: Route, parts: Split, set_id: str) -> Pla
 
     Elements get their shared headers at hand-over (`Endings.hand_over`), as any event.
     """
-    key, event_id = publish.record.key, publish.event_id
+    old, event_id = publish.record, publish.event_id
+    key = old.key
     assert key is not None
     assert event_id is not None
     mark = split_headers("element", set_id, key)
@@ -107,7 +109,7 @@ def split_plan(publish: Publish, route: Route, parts: Split, set_id: str) -> Pla
     for number, (own_key, value) in enumerate(parts.elements):
         headers, own_id = [JSON_TYPE, *mark], f"{event_id}/{number}"
         place = route.partition(own_key)
-        record = publish.record._replace(partition=place, key=own_key, value=value, headers=headers)
+        record = Record(old.topic, place, own_key, value, headers, old.timestamp_ms)
         size = shared + size_of(own_key, value, [*headers, (EVENT_ID, own_id.encode())])
         records.append(Planned(record, size, own_id))
     own = [header for header in publish.record.headers if header[0] != CONTENT_TYPE]

@@ -7,6 +7,7 @@ together, so that the sketches are fed with distinct keys and whole arrays.
 from collections import deque
 from collections.abc import Sequence
 from hashlib import blake2b
+from typing import Final
 
 import numpy as np
 
@@ -15,11 +16,11 @@ from headgate.metrics import METRICS
 from headgate.stats.sketches import Sketches
 from headgate.stats.snapshot import REJECTS_KEPT, WINDOW_S, Detail, Reject, Window
 
-FOLD_EVENTS = 1000  # bounds what `add` keeps alive; such a fold takes about 1 ms
-_KEY_SHOWN = 200  # bytes; a longer key is cut and made unique by a digest
+FOLD_EVENTS: Final = 4000  # bounds what `add` keeps alive; such a fold takes about 2 ms
+_KEY_SHOWN: Final = 200  # bytes; a longer key is cut and made unique by a digest
 _DETAIL_SHOWN = 300  # characters of a reject's detail
 
-_BOUNDS = np.array(METRICS["headgate_event_bytes"].buckets)
+_BOUNDS: Final = np.array(METRICS["headgate_event_bytes"].buckets)
 
 
 class _Hour:

@@ -1,0 +1,239 @@
+"""The reasons for which an event, or a whole request, does not end well.
+
+A `Reason` is wire text, metric label and page name (`/problems/<reason>`) at once, so the table
+below is the only place that knows its status.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Reason(StrEnum):
+    """Why an event, or a whole request, did not end well."""
+
+    MALFORMED = "malformed"
+    UNAUTHENTICATED = "unauthenticated"
+    FORBIDDEN = "forbidden"
+    NOT_FOUND = "not_found"
+    UNKNOWN_TOPIC = "unknown_topic"
+    UNKNOWN_PARTITION = "unknown_partition"
+    METHOD_NOT_ALLOWED = "method_not_allowed"
+    REQUEST_TIMEOUT = "request_timeout"
+    IDEMPOTENCY_CONFLICT = "idempotency_conflict"
+    TOO_LARGE = "too_large"
+    UNSUPPORTED_ENCODING = "unsupported_encoding"
+    IDEMPOTENCY_MISMATCH = "idempotency_mismatch"
+    MISSING_KEY = "missing_key"
+    INVALID_KEY = "invalid_key"
+    SCHEMA_VIOLATION = "schema_violation"
+    TIMESTAMP_OUT_OF_RANGE = "timestamp_out_of_range"
+    TOO_MANY_EVENTS = "too_many_events"
+    NEEDS_NATIVE_API = "needs_native_api"
+    QUOTA_EXCEEDED = "quota_exceeded"
+    HEADERS_TOO_LARGE = "headers_too_large"
+    INTERNAL = "internal"
+    BROKER_REFUSED = "broker_refused"
+    OVERLOADED = "overloaded"
+    DRAINING = "draining"
+    KAFKA_UNAVAILABLE = "kafka_unavailable"
+    REDIS_UNAVAILABLE = "redis_unavailable"
+    BLOBS_UNAVAILABLE = "blobs_unavailable"
+    UNKNOWN = "unknown"
+
+    __hash__ = str.__hash__
+
+
+class Traits(NamedTuple):
+    """One row of the reason table.
+
+    status: HTTP status of a request that failed for this reason alone.
+    retryable: whether the same event may succeed when it is sent again unchanged.
+    log_level: a level name of `logging`; what clients do wrong is their business, not an alarm.
+    title: the problem document's title.
+    advice: what the client should do; the text of the problem page.
+    """
+
+    status: int
+    retryable: bool
+    log_level: str
+    title: str
+    advice: str
+
+
+TRAITS: Mapping[Reason, Traits] = {
+    Reason.MALFORMED: Traits(
+        400,
+        False,
+        "INFO",
+        "The request or event is malformed",
+        "Fix the body; do not send it again as it is.",
+    ),
+    Reason.UNAUTHENTICATED: Traits(
+        401,
+        False,
+        "INFO",
+        "No valid credentials",
+        "Send `Authorization: Bearer <token>` with a token of this gateway.",
+    ),
+    Reason.FORBIDDEN: Traits(
+        403,
+        False,
+        "INFO",
+        "Not allowed",
+        "Ask the operators to add the topic or role to this producer.",
+    ),
+    Reason.NOT_FOUND: Traits(
+        404, False, "INFO", "No such page", "Check the path; the README lists them all."
+    ),
+    Reason.UNKNOWN_TOPIC: Traits(
+        404,
+        False,
+        "INFO",
+        "Unknown topic",
+        "Check the name; a topic must match the configuration and exist in Kafka.",
+    ),
+    Reason.UNKNOWN_PARTITION: Traits(
+        404,
+        False,
+        "INFO",
+        "Unknown partition",
+        "Let the key choose the partition, or send one that the topic has.",
+    ),
+    Reason.METHOD_NOT_ALLOWED: Traits(
+        405, False, "INFO", "Method not allowed", "Use one of the methods in the Allow header."
+    ),
+    Reason.REQUEST_TIMEOUT: Traits(
+        408,
+        True,
+        "INFO",
+        "The request did not arrive in time",
+        "Send the whole body at once; then try again.",
+    ),
+    Reason.IDEMPOTENCY_CONFLICT: Traits(
+        409,
+        True,
+        "INFO",
+        "The same request or event is under way",
+        "Wait for Retry-After seconds, then send it again: it is answered as the first one ended.",
+    ),
+    Reason.TOO_LARGE: Traits(
+        413,
+        False,
+        "INFO",
+        "Too large",
+        "Make the event smaller: `largest_paths` names what weighs most.",
+    ),
+    Reason.UNSUPPORTED_ENCODING: Traits(
+        415,
+        False,
+        "INFO",
+        "Unsupported content encoding",
+        "Use gzip, deflate, zstd or no Content-Encoding.",
+    ),
+    Reason.IDEMPOTENCY_MISMATCH: Traits(
+        422,
+        False,
+        "INFO",
+        "Known identity, other content",
+        "Use a new Idempotency-Key or event id for a new request or event.",
+    ),
+    Reason.MISSING_KEY: Traits(
+        422,
+        False,
+        "INFO",
+        "The event has no key",
+        "Send Headgate-Key, or fill the field that the topic's key rule names.",
+    ),
+    Reason.INVALID_KEY: Traits(
+        422, False, "INFO", "The key cannot be used", "A key is a string, an integer or a boolean."
+    ),
+    Reason.SCHEMA_VIOLATION: Traits(
+        422,
+        False,
+        "INFO",
+        "The event does not fit the topic's schema",
+        "Change what `violations` names; each has the JSON Pointer of the place.",
+    ),
+    Reason.TIMESTAMP_OUT_OF_RANGE: Traits(
+        422,
+        False,
+        "INFO",
+        "Timestamp out of range",
+        "Send a time that the topic's retention and limits keep.",
+    ),
+    Reason.TOO_MANY_EVENTS: Traits(
+        422, False, "INFO", "Too many events in one batch", "Send smaller batches."
+    ),
+    Reason.NEEDS_NATIVE_API: Traits(
+        422,
+        False,
+        "INFO",
+        "Not over a compatible API",
+        "Post to /v1/topics/{topic}/events: the topic coalesces, so there is no offset to answer.",
+    ),
+    Reason.QUOTA_EXCEEDED: Traits(
+        429, True, "INFO", "Quota exceeded", "Wait for Retry-After seconds, then send again."
+    ),
+    Reason.HEADERS_TOO_LARGE: Traits(
+        431, False, "INFO", "Header fields too large", "Send fewer or shorter headers."
+    ),
+    Reason.INTERNAL: Traits(
+        500,
+        True,
+        "ERROR",
+        "Internal error",
+        "Nothing was written; send again, and tell the operators the request id.",
+    ),
+    Reason.BROKER_REFUSED: Traits(
+        502,
+        False,
+        "ERROR",
+        "Kafka refused the record",
+        "Nothing was written; tell the operators: topic settings or permissions.",
+    ),
+    Reason.OVERLOADED: Traits(
+        503,
+        True,
+        "WARNING",
+        "Overloaded",
+        "Nothing was written; wait for Retry-After seconds, then send again.",
+    ),
+    Reason.DRAINING: Traits(
+        503,
+        True,
+        "INFO",
+        "This instance is shutting down",
+        "Nothing was written; send again to another instance.",
+    ),
+    Reason.KAFKA_UNAVAILABLE: Traits(
+        503,
+        True,
+        "WARNING",
+        "Kafka is not available",
+        "Nothing was written; wait for Retry-After seconds, then send again.",
+    ),
+    Reason.REDIS_UNAVAILABLE: Traits(
+        503,
+        True,
+        "WARNING",
+        "Redis is not available",
+        "Nothing was written: this topic does not publish without Redis. Wait for Retry-After "
+        "seconds, then send again.",
+    ),
+    Reason.BLOBS_UNAVAILABLE: Traits(
+        503,
+        True,
+        "WARNING",
+        "The blob store is not available",
+        "Nothing was written: the event is too large for Kafka alone. Wait for Retry-After "
+        "seconds, then send again.",
+    ),
+    Reason.UNKNOWN: Traits(
+        504,
+        True,
+        "WARNING",
+        "The outcome is unknown",
+        "The event may be in Kafka or may yet arrive; sending again may write it twice.",
+    ),
+}
