@@ -22,10 +22,15 @@ from kafka_log import LogRecord, read_log
 from stack import eventually
 
 
+def fields_of(record: Record) -> dict[str, Any]:
+    """A record's fields by name."""
+    names = ("topic", "partition", "key", "value", "headers", "timestamp_ms")
+    return {name: getattr(record, name) for name in names}
+
+
 def changed(record: Record, **changes: Any) -> Record:
     """A record like this one but for some fields."""
-    names = ("topic", "partition", "key", "value", "headers", "timestamp_ms")
-    return Record(**{name: getattr(record, name) for name in names} | changes)
+    return Record(**fields_of(record) | changes)
 
 
 class History:

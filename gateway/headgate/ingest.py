@@ -37,13 +37,12 @@ from headgate.recall import answer_known, leave_out_known
 from headgate.routes import Routes
 from headgate.ticket import Ticket, rejected
 
-_PRODUCERS_REMEMBERED: Final = (
-    10_000  # names come from clients: the memory for them must be bounded
-)
+# Names come from clients: the memory for them must be bounded.
+_PRODUCERS_REMEMBERED: Final = 10_000
 _SOME_EVENT_ID: Final = "0" * 36  # as long as the one that a written record gets
 
 
-class Inbound(NamedTuple):
+class Inbound:
     """A request as a front hands it over.
 
     headers: names in lower case, raw bytes.  body: decompressed; its length was admitted.
@@ -51,13 +50,37 @@ class Inbound(NamedTuple):
     streamed: its one event, whose value went to the blob store; then the body is empty.
     """
 
-    topic: str
-    producer: str
-    headers: Headers
-    body: bytes
-    request_id: str
-    arrived: float
-    streamed: Streamed | None = None
+    __slots__ = ("arrived", "body", "headers", "producer", "request_id", "streamed", "topic")
+
+    def __init__(
+        self,
+        topic: str,
+        producer: str,
+        headers: Headers,
+        body: bytes,
+        request_id: str,
+        arrived: float,
+        streamed: Streamed | None = None,
+    ) -> None:
+        self.topic: Final = topic
+        self.producer: Final = producer
+        self.headers: Final = headers
+        self.body: Final = body
+        self.request_id: Final = request_id
+        self.arrived: Final = arrived
+        self.streamed: Final = streamed
+
+    def at(self, arrived: float) -> "Inbound":
+        """The same, there only now."""
+        return Inbound(
+            self.topic,
+            self.producer,
+            self.headers,
+            self.body,
+            self.request_id,
+            arrived,
+            self.streamed,
+        )
 
 
 class Limits(NamedTuple):

@@ -31,7 +31,8 @@ def route(state: TopicState | None = None, depth: int = 128, **options: object) 
 
 def common(**changes: object) -> Common:
     """What the events of one request share: nothing, unless said otherwise."""
-    return Common(None, None, False, 0, [], NOW_MS)._replace(**changes)
+    nothing = {"key": None, "timestamp_ms": None, "tombstone": False, "sticky": 0, "headers": []}
+    return Common(**{**nothing, "now_ms": NOW_MS, **changes})  # type: ignore[arg-type]
 
 
 class FakeTopics:

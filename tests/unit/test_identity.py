@@ -96,7 +96,7 @@ OUTCOMES = st.builds(
 def test_what_is_remembered_answers_as_duplicates(outcomes: dict[int, Outcome]) -> None:
     answered = unpack(pack(outcomes.items()))
     assert answered == {
-        index: one._replace(name=Name.DUPLICATE, records=0) for index, one in outcomes.items()
+        index: one.of(Name.DUPLICATE, one.event_id) for index, one in outcomes.items()
     }
 
 

@@ -40,8 +40,9 @@ def built(batch: Sequence[Publish]) -> int:
     """Bytes of an uncompressed batch of these records."""
     builder: Any = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 1 << 30)
     for offset, publish in enumerate(batch):
-        _, _, key, value, headers, timestamp = publish.record
-        assert builder.append(offset, timestamp, key, value, headers) is not None
+        one = publish.record
+        added = builder.append(offset, one.timestamp_ms, one.key, one.value, one.headers)
+        assert added is not None
     return len(builder.build())
 
 
@@ -54,9 +55,11 @@ def check(room: Room, ticket: Ticket) -> None:
         presumed = BATCH_OVERHEAD + sum(publish.size for publish in log)
         assert built(log) <= presumed <= built(log) + MOST_SLACK * len(log)
         for publish in log:
-            _, _, key, value, headers, _ = publish.record
+            one = publish.record
             assert built([publish]) <= BATCH_OVERHEAD + publish.size
-            assert size_of(key, value, headers) <= publish.size  # without the slack of `size_of`
+            assert (
+                size_of(one.key, one.value, one.headers) <= publish.size
+            )  # without the slack of `size_of`
 
 
 @settings(max_examples=150, deadline=None)

@@ -8,11 +8,10 @@ Not for Redis Cluster: a call's entries lie in many slots. `connect` refuses one
 
 import asyncio
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
-import hiredis
 from redis.asyncio.connection import AbstractConnection, Connection, parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
@@ -20,6 +19,7 @@ from redis.exceptions import NoScriptError, RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from headgate.backends.patience import Patience
+from headgate.backends.resp import packed
 from headgate.backends.suppression_store import StoreError
 
 _CONNECT_TIMEOUT_S = 1.0  # a connection task waits for it, no request does
@@ -31,7 +31,7 @@ class RedisScript:
     def __init__(self, url: str, timeout_ms: float, script: str) -> None:
         self._url = url
         self._patience = Patience(timeout_ms / 1000)
-        self._script = script
+        self._script = script.encode()
         self._sha = b""
         self.connection: AbstractConnection | None = None
 
@@ -42,8 +42,8 @@ class RedisScript:
         try:
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
                 await connection.connect()  # type: ignore[no-untyped-call]
-                lines = _lines(await _ask(connection, "INFO"))
-                self._sha = await _ask(connection, "SCRIPT", "LOAD", self._script)
+                lines = _lines(await _ask(connection, b"INFO"))
+                self._sha = await _ask(connection, b"SCRIPT", [b"LOAD", self._script])
         except (TimeoutError, RedisError, OSError) as error:
             await self.close()
             raise _translate(error) from error
@@ -75,10 +75,10 @@ class RedisScript:
 
     async def _run(self, connection: AbstractConnection, arguments: Sequence[int | bytes]) -> Any:
         try:
-            return await _ask(connection, "EVALSHA", self._sha, *arguments)
+            return await _ask(connection, b"EVALSHA", [self._sha, *arguments])
         except NoScriptError:  # SCRIPT FLUSH; nothing ran
-            await _ask(connection, "SCRIPT", "LOAD", self._script)
-            return await _ask(connection, "EVALSHA", self._sha, *arguments)
+            await _ask(connection, b"SCRIPT", [b"LOAD", self._script])
+            return await _ask(connection, b"EVALSHA", [self._sha, *arguments])
 
 
 def script_text(name: str) -> str:
@@ -95,8 +95,10 @@ def _connection(url: str) -> AbstractConnection:
     return kind(socket_connect_timeout=_CONNECT_TIMEOUT_S, driver_info=None, **options)
 
 
-async def _ask(connection: AbstractConnection, *command: Any) -> Any:
-    await connection.send_packed_command([hiredis.pack_command(command)], check_health=False)
+async def _ask(
+    connection: AbstractConnection, name: bytes, arguments: Iterable[bytes | int] = ()
+) -> Any:
+    await connection.send_packed_command([packed(name, arguments)], check_health=False)
     answer = await connection.read_response(timeout=math.inf)
     if isinstance(answer, RedisError):
         raise answer

@@ -11,15 +11,15 @@ class RequestIds:
     node: 48 random bits of this process.
     """
 
-    __slots__ = ("_count", "_node")
+    __slots__ = ("_count", "_start")
 
     def __init__(self, node: bytes) -> None:
-        self._node = node.hex()
+        self._start = node.hex() + "-"
         self._count = 0
 
     def __call__(self) -> str:
         self._count += 1
-        return f"{self._node}-{self._count:x}"
+        return self._start + hex(self._count)[2:]
 
 
 class EventIds:

@@ -2,7 +2,7 @@
 
 import base64
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import orjson
 
@@ -12,13 +12,21 @@ JSON: Final = "application/json"
 PROBLEM: Final = "application/problem+json"
 
 
-class Reply(NamedTuple):
+class Reply:
     """An answer: status, content type, extra headers, body bytes."""
 
-    status: int
-    content_type: str
-    headers: tuple[tuple[str, str], ...]
-    body: bytes
+    __slots__ = ("body", "content_type", "headers", "status")
+
+    def __init__(
+        self, status: int, content_type: str, headers: tuple[tuple[str, str], ...], body: bytes
+    ) -> None:
+        self.status: Final = status
+        self.content_type: Final = content_type
+        self.headers: Final = headers
+        self.body: Final = body
+
+    def with_header(self, header: tuple[str, str]) -> "Reply":
+        return Reply(self.status, self.content_type, (*self.headers, header), self.body)
 
 
 _ENDED_WELL: Final = {

@@ -36,19 +36,30 @@ PLAIN_BYTES: Final = size_of(
 )  # a plain document's record beside key and value
 
 
-class Common(NamedTuple):
+class Common:
     """What the events of one request share.
 
     key: of the request (one event only).  sticky: the partition of keyless events.
     headers: record headers that every event gets.  now_ms: arrival.
     """
 
-    key: bytes | None
-    timestamp_ms: int | None
-    tombstone: bool
-    sticky: int
-    headers: list[tuple[str, bytes]]
-    now_ms: int
+    __slots__ = ("headers", "key", "now_ms", "sticky", "timestamp_ms", "tombstone")
+
+    def __init__(
+        self,
+        key: bytes | None,
+        timestamp_ms: int | None,
+        tombstone: bool,
+        sticky: int,
+        headers: list[tuple[str, bytes]],
+        now_ms: int,
+    ) -> None:
+        self.key: Final = key
+        self.timestamp_ms: Final = timestamp_ms
+        self.tombstone: Final = tombstone
+        self.sticky: Final = sticky
+        self.headers: Final = headers
+        self.now_ms: Final = now_ms
 
 
 class Route:

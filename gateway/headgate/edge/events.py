@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from aiohttp import web
 
@@ -47,14 +47,6 @@ class Callers(Protocol):
     def identify(
         self, headers: Mapping[bytes, bytes], remote: str | None
     ) -> Identity | Failure: ...
-
-
-class Shortcut(NamedTuple):
-    """A request that is there as a whole.  respond: takes the response's bytes."""
-
-    topic: str
-    body: bytes
-    respond: Callable[[bytes], None]
 
 
 class EventsFront:
@@ -122,13 +114,18 @@ class EventsFront:
         return reply if ticket.attempt is None else await self._once.finish(ticket, reply)
 
     def begin(
-        self, shortcut: Shortcut, headers: Mapping[bytes, bytes], remote: str | None
+        self,
+        topic: str,
+        body: bytes,
+        headers: Mapping[bytes, bytes],
+        remote: str | None,
+        respond: Callable[[bytes], None],
     ) -> Ticket | None:
         """As `post`, for a request that is there as a whole: no task, no future.
 
-        None: it was refused and answered. Otherwise `finish` answers once the ticket is done.
+        None: it was refused, and `respond` was told the answer's bytes. Otherwise `finish`
+        answers once the ticket is done.
         """
-        topic, body = shortcut.topic, shortcut.body
         arrived = self._loop.time()
         request_id = self.request_id(headers)
         try:
@@ -136,7 +133,7 @@ class EventsFront:
             self._take(producer, topic, len(body))
         except Refused as refused:
             self.requests.request(ROUTE, TRAITS[refused.failure.reason].status, 0.0)
-            shortcut.respond(on_the_wire(problem(refused.failure, request_id), request_id))
+            respond(on_the_wire(problem(refused.failure, request_id), request_id))
             return None
         inbound = Inbound(topic, producer, headers, body, request_id, arrived)
         ticket = self.ingest.handle(inbound)

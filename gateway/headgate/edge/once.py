@@ -53,7 +53,7 @@ class Once:
             attempt = await self._keys.begin(asked)
         except Refused as refused:
             return self._ingest.refuse(inbound, refused.failure)
-        return self._ingest.handle(inbound._replace(arrived=self._clock()), decode_as, attempt)
+        return self._ingest.handle(inbound.at(self._clock()), decode_as, attempt)
 
     async def finish(self, ticket: Ticket, reply: Reply) -> Reply:
         """The answer to a ticket that is done, once a repeat would get it as well."""
@@ -62,7 +62,7 @@ class Once:
             return reply
         await self._keys.told(attempt)
         if attempt.is_replay(ticket.outcomes):
-            return reply._replace(headers=(*reply.headers, _REPLAYED))
+            return reply.with_header(_REPLAYED)
         if attempt.bypassed:
-            return reply._replace(headers=(*reply.headers, _BYPASSED))
+            return reply.with_header(_BYPASSED)
         return reply

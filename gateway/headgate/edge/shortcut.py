@@ -20,7 +20,7 @@ from aiohttp import StreamReader, web
 from aiohttp.http import HttpVersion11, RawRequestMessage
 from aiohttp.streams import EMPTY_PAYLOAD
 
-from headgate.edge.events import EventsFront, Shortcut
+from headgate.edge.events import EventsFront
 from headgate.edge.server import KEEP_ALIVE_S, Connection
 from headgate.ticket import Ticket
 
@@ -89,7 +89,7 @@ class ShortConnection(Connection):
             self._consumed()
             body = self._take(payload)
             self._next_keepalive_close_time = self._loop.time() + KEEP_ALIVE_S
-            self._begin(Shortcut(topic, body, self._respond), headers)
+            self._begin(topic, body, headers)
 
     def _is_idle(self) -> bool:
         """Whether aiohttp's loop waits for a message, and has not been woken for one."""
@@ -132,9 +132,9 @@ class ShortConnection(Connection):
         topic = found.group(1)
         return unquote(topic) if "%" in topic else topic, headers
 
-    def _begin(self, shortcut: Shortcut, headers: Mapping[bytes, bytes]) -> None:
+    def _begin(self, topic: str, body: bytes, headers: Mapping[bytes, bytes]) -> None:
         try:
-            ticket = self._front.begin(shortcut, headers, self._peer())
+            ticket = self._front.begin(topic, body, headers, self._peer(), self._respond)
         except Exception:  # the outermost frame of this request
             log.exception("request failed")
             self.force_close()

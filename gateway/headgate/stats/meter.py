@@ -65,8 +65,8 @@ class Meter:
         self._clock = clock
         self._series: dict[Pair, Series] = {}
         self._known: dict[tuple[str, str], Series] = {}
-        self._requests: dict[tuple[str, int], Buckets] = {}
-        self._acks: dict[str, Buckets] = {}
+        self._requests: dict[tuple[str, int], _Times] = {}
+        self._acks: dict[str, _Times] = {}
         self._counters: dict[str, dict[tuple[str, ...], float]] = {}
         self._stalls = Peaks()
         self._depths: Callable[[], Iterable[Depth | tuple[str, int, int, int]]] = tuple
@@ -214,25 +214,34 @@ class Meter:
 
     def _histograms(self) -> dict[str, dict[tuple[str, ...], Buckets]]:
         requests: dict[tuple[str, ...], Buckets] = {
-            (route, str(status)): _copy(row) for (route, status), row in self._requests.items()
+            (route, str(status)): row.frozen() for (route, status), row in self._requests.items()
         }
         return {
             "headgate_request_seconds": requests,
-            "headgate_ack_seconds": {(topic,): _copy(row) for topic, row in self._acks.items()},
+            "headgate_ack_seconds": {(topic,): row.frozen() for topic, row in self._acks.items()},
             "headgate_event_bytes": {},
         }
 
 
-def _observe(table: dict[Label, Buckets], label: Label, seconds: float) -> None:
+class _Times:
+    """`Buckets` while they are filled."""
+
+    __slots__ = ("counts", "sum")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(SECONDS) + 1)
+        self.sum = 0.0
+
+    def frozen(self) -> Buckets:
+        return Buckets(list(self.counts), self.sum)
+
+
+def _observe(table: dict[Label, _Times], label: Label, seconds: float) -> None:
     row = table.get(label)
     if row is None:
-        row = table[label] = Buckets([0] * (len(SECONDS) + 1))
+        row = table[label] = _Times()
     row.counts[bisect_left(SECONDS, seconds)] += 1
     row.sum += seconds
-
-
-def _copy(buckets: Buckets) -> Buckets:
-    return Buckets(list(buckets.counts), buckets.sum)
 
 
 def _put_series(into: Snapshot, pair: Pair, series: Series) -> None:
