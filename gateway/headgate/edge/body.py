@@ -9,7 +9,7 @@ from typing import Protocol
 from aiohttp import ClientPayloadError, web
 from aiohttp.web_exceptions import HTTPException
 
-from headgate.core.event import Refused, malformed
+from headgate.core.event import Refused, TooMuch, malformed
 from headgate.core.outcome import Failure, Reason
 from headgate.core.route import too_large
 
@@ -25,17 +25,6 @@ _ENCODINGS = (b"gzip", b"x-gzip", b"deflate", b"zstd")
 _GZIP = 31  # zlib's window bits for a gzip header
 _ZLIB = 15
 _RAW = -15
-
-
-class TooMuch(Refused):
-    """A body goes beyond the cap as it was sent. chunks: what has been read of it.
-
-    Refused like any other, unless its event can do without being in memory (`edge.streams`).
-    """
-
-    def __init__(self, size: int, cap: int, chunks: list[bytes]) -> None:
-        super().__init__(too_large(size, cap, "http.body_max_bytes"))
-        self.chunks = chunks
 
 
 class Budget(Protocol):
@@ -75,7 +64,7 @@ async def read_body(
     """
     declared = request.content_length or 0
     if declared > cap:
-        raise TooMuch(declared, cap, [])
+        raise _too_much(declared, cap, [])
     is_encoded = bool(encoding) and encoding != b"identity"
     if is_encoded:
         encoding = _known(encoding)
@@ -132,7 +121,7 @@ async def continue_body(request: web.BaseRequest) -> None:
 
 def _capped(body: bytes, cap: int) -> bytes:
     if len(body) > cap:
-        raise TooMuch(len(body), cap, [body])
+        raise _too_much(len(body), cap, [body])
     return body
 
 
@@ -143,7 +132,7 @@ async def _collected(request: web.BaseRequest, cap: int, budget: Budget, taken: 
         chunks.append(chunk)
         size += len(chunk)
         if size > cap:
-            raise TooMuch(size, cap, chunks)
+            raise _too_much(size, cap, chunks)
         if size > taken[0]:  # chunked: nobody said how much would come
             take(budget, size - taken[0])
             taken[0] = size
@@ -205,3 +194,7 @@ def _inflaters(encoding: bytes, body: bytes) -> Callable[[], Inflater]:
         window = _ZLIB if body[:1] and body[0] & 0x0F == 8 else _RAW
         return lambda: zlib.decompressobj(window)
     return lambda: zlib.decompressobj(_GZIP)
+
+
+def _too_much(size: int, cap: int, chunks: list[bytes]) -> TooMuch:
+    return TooMuch(too_large(size, cap, "http.body_max_bytes"), chunks)

@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 from aiohttp import web
 
-from headgate.core.event import Refused
+from headgate.core.event import Refused, TooMuch
 from headgate.core.identity import IDEMPOTENCY_KEY
 from headgate.core.outcome import TRAITS, Failure, Outcome, Reason
 from headgate.core.reply import Reply, problem
@@ -14,7 +14,7 @@ from headgate.core.weigh import Weight, heaviest
 from headgate.deadlines import Deadlines
 from headgate.edge.answer import answered, on_the_wire
 from headgate.edge.auth import ANONYMOUS, Identity
-from headgate.edge.body import Budget, TooMuch, read_body, received_body
+from headgate.edge.body import Budget, read_body, received_body
 from headgate.edge.once import Once
 from headgate.edge.streams import Streams, streamed
 from headgate.endings import DRAINING

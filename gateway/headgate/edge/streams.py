@@ -14,12 +14,12 @@ from aiohttp import ClientPayloadError, web
 from aiohttp.web_exceptions import HTTPException
 
 from headgate.core.decode import Headers
-from headgate.core.event import Decoded, Refused, malformed
+from headgate.core.event import Decoded, Refused, TooMuch, malformed
 from headgate.core.outcome import Failure, Reason
 from headgate.core.oversize import StoredBlob
 from headgate.core.route import Route, too_large
 from headgate.core.streamed import Announced, Look, Streamed, announced, takes_streams
-from headgate.edge.body import Budget, TooMuch, continue_body, take
+from headgate.edge.body import Budget, continue_body, take
 from headgate.ingest import Inbound
 
 _PIECE_BYTES = 262_144
