@@ -12,8 +12,8 @@ from typing import Final, NamedTuple, Protocol
 
 from headgate.core.admission import Admission
 from headgate.core.attempt import Attempt
-from headgate.core.decode import Headers, decode
-from headgate.core.event import SPREAD, Decoded, RawEvent, Refused
+from headgate.core.decode import decode
+from headgate.core.event import SPREAD, RawEvent, Refused
 from headgate.core.ids import EventIds
 from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Publish
@@ -29,9 +29,9 @@ from headgate.core.record import (
 from headgate.core.reply import Reply, reply
 from headgate.core.request import Wishes, read_wishes
 from headgate.core.route import PLAIN_BYTES, Common, Oversized, Route
-from headgate.core.streamed import Streamed
 from headgate.core.topic import TopicState
 from headgate.endings import DRAINING, Accounts
+from headgate.inbound import Decode, Inbound
 from headgate.onward import Events, Onward
 from headgate.recall import answer_known, leave_out_known
 from headgate.routes import Routes
@@ -42,55 +42,11 @@ _PRODUCERS_REMEMBERED: Final = 10_000
 _SOME_EVENT_ID: Final = "0" * 36  # as long as the one that a written record gets
 
 
-class Inbound:
-    """A request as a front hands it over.
-
-    headers: names in lower case, raw bytes.  body: decompressed; its length was admitted.
-    arrived: monotonic seconds when it was there as a whole.
-    streamed: its one event, whose value went to the blob store; then the body is empty.
-    """
-
-    __slots__ = ("arrived", "body", "headers", "producer", "request_id", "streamed", "topic")
-
-    def __init__(
-        self,
-        topic: str,
-        producer: str,
-        headers: Headers,
-        body: bytes,
-        request_id: str,
-        arrived: float,
-        streamed: Streamed | None = None,
-    ) -> None:
-        self.topic: Final = topic
-        self.producer: Final = producer
-        self.headers: Final = headers
-        self.body: Final = body
-        self.request_id: Final = request_id
-        self.arrived: Final = arrived
-        self.streamed: Final = streamed
-
-    def at(self, arrived: float) -> "Inbound":
-        """The same, there only now."""
-        return Inbound(
-            self.topic,
-            self.producer,
-            self.headers,
-            self.body,
-            self.request_id,
-            arrived,
-            self.streamed,
-        )
-
-
 class Limits(NamedTuple):
     """batch_max_events: events of one request.  request_timeout_ms: until the deadline's answer."""
 
     batch_max_events: int
     request_timeout_ms: int
-
-
-Decode = Callable[[Inbound, Route], Decoded]
 
 
 class Quotas(Protocol):

@@ -12,7 +12,8 @@ from headgate.core.policy import PolicyTable, TopicPolicy
 from headgate.core.route import Route
 from headgate.core.suppression import Scope
 from headgate.core.topic import TopicState
-from headgate.ingest import Inbound, Ingest, Limits, answer
+from headgate.inbound import Inbound
+from headgate.ingest import Ingest, Limits, answer
 from headgate.routes import Routes
 from headgate.ticket import Ticket
 from unit.fakes import (

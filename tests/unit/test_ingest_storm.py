@@ -6,7 +6,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from headgate.core.outcome import Failure, Name, Outcome
 from headgate.core.publish import Publish, Stage
-from headgate.ingest import Inbound
+from headgate.inbound import Inbound
 from headgate.ticket import Ticket
 from unit.room import AWAY, NO_REDIS, REFUSED, UNKNOWN, Room
 

@@ -18,7 +18,8 @@ from headgate.edge.body import Budget, read_body, received_body
 from headgate.edge.once import Once
 from headgate.edge.streams import Streams, streamed
 from headgate.endings import DRAINING
-from headgate.ingest import Decode, Inbound, Ingest, answer
+from headgate.inbound import Decode, Inbound
+from headgate.ingest import Ingest, answer
 from headgate.ticket import Ticket, rejected
 
 ROUTE: Final = "/v1/topics/{topic}/events"

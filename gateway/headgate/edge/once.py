@@ -12,7 +12,8 @@ from headgate.core.attempt import Attempt
 from headgate.core.event import Refused
 from headgate.core.identity import Asked
 from headgate.core.reply import Reply
-from headgate.ingest import Decode, Inbound, Ingest
+from headgate.inbound import Decode, Inbound
+from headgate.ingest import Ingest
 from headgate.ticket import Ticket
 
 _REPLAYED = ("Idempotency-Replayed", "true")

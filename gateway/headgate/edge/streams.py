@@ -20,7 +20,7 @@ from headgate.core.oversize import StoredBlob
 from headgate.core.route import Route, too_large
 from headgate.core.streamed import Announced, Look, Streamed, announced, takes_streams
 from headgate.edge.body import Budget, continue_body, take
-from headgate.ingest import Inbound
+from headgate.inbound import Inbound
 
 _PIECE_BYTES = 262_144
 STREAM_BYTES = 16_777_216  # of one stream in memory: pieces, and the parts of an upload to S3

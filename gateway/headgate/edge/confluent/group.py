@@ -12,7 +12,7 @@ from headgate.core.outcome import Failure, Name, Outcome
 from headgate.core.reply import advice_headers
 from headgate.core.route import Route
 from headgate.edge.events import EventsFront
-from headgate.ingest import Inbound
+from headgate.inbound import Inbound
 
 SEPARATOR = b"\r\n"
 

@@ -12,7 +12,7 @@ from headgate.core.outcome import Failure, Reason
 from headgate.core.reply import Reply
 from headgate.core.route import Route
 from headgate.edge.confluent.desk import Asked, Desk
-from headgate.ingest import Inbound
+from headgate.inbound import Inbound
 
 _PATH = "/topics/{topic}"
 _PATH_OF_PARTITION = "/topics/{topic}/partitions/{partition}"

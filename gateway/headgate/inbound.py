@@ -1,0 +1,53 @@
+"""What a front hands over to ingest: a request, and how its body is cut into events."""
+
+from collections.abc import Callable
+from typing import Final
+
+from headgate.core.decode import Headers
+from headgate.core.event import Decoded
+from headgate.core.route import Route
+from headgate.core.streamed import Streamed
+
+
+class Inbound:
+    """A request as a front hands it over.
+
+    headers: names in lower case, raw bytes.  body: decompressed; its length was admitted.
+    arrived: monotonic seconds when it was there as a whole.
+    streamed: its one event, whose value went to the blob store; then the body is empty.
+    """
+
+    __slots__ = ("arrived", "body", "headers", "producer", "request_id", "streamed", "topic")
+
+    def __init__(
+        self,
+        topic: str,
+        producer: str,
+        headers: Headers,
+        body: bytes,
+        request_id: str,
+        arrived: float,
+        streamed: Streamed | None = None,
+    ) -> None:
+        self.topic: Final = topic
+        self.producer: Final = producer
+        self.headers: Final = headers
+        self.body: Final = body
+        self.request_id: Final = request_id
+        self.arrived: Final = arrived
+        self.streamed: Final = streamed
+
+    def at(self, arrived: float) -> "Inbound":
+        """The same, there only now."""
+        return Inbound(
+            self.topic,
+            self.producer,
+            self.headers,
+            self.body,
+            self.request_id,
+            arrived,
+            self.streamed,
+        )
+
+
+Decode = Callable[[Inbound, Route], Decoded]
