@@ -67,7 +67,8 @@ async def run_rounds(broker: RunningBroker, topic: str, rounds: int, seed: int) 
         ending.set()
         await loading
         await world.all_ended(60)
-        assert set(world.history.reasons()) <= {Reason.UNKNOWN, Reason.TOO_LARGE}
+        allowed = {Reason.UNKNOWN, Reason.TOO_LARGE, Reason.KAFKA_UNAVAILABLE}
+        assert set(world.history.reasons()) <= allowed
         assert sum(events + size for _, _, events, size in world.lanes.depths()) == 0
         world.history.check(await asyncio.to_thread(read_log, broker.bootstrap, topic, 60.0))
 

@@ -108,8 +108,8 @@ async def test_lanes_over_tls_and_sasl(broker: SecuredBroker, topic_name: str) -
         broker.node.resume()
         await eventually(lambda: world.lanes.health("main")[0])
         world.put(topic_name, 0)
-        await world.all_ended(90)  # a broker that stood still may name no broker for a while
-        assert world.history.rebuilds == ["delivery_timeout"]
+        await world.all_ended()
+        assert set(world.history.rebuilds) == {"delivery_timeout"}
         world.history.check(await asyncio.to_thread(read_log, broker.node.bootstrap, topic_name))
 
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from headgate.backends.lane import Lane
 from headgate.backends.options import ClusterOptions, LaneLimits
-from headgate.backends.producer import Producer
+from headgate.backends.producer import START_TIMEOUT_S, Producer
 from headgate.backends.topic_reader import READ_ERRORS
 from headgate.backends.topics import RETRY_AFTER_S, KafkaTopics
 from headgate.core.outcome import Failure, Reason
@@ -56,6 +56,7 @@ class Cluster:
         self.refusing: Failure | None = _unavailable(f"not connected to cluster {name} yet")
         self.tried = asyncio.Event()
         self._options = options
+        self._delivery_s = options.delivery_timeout_ms / 1000
         self._limits = limits
         self._topics = topics
         self._meter = meter
@@ -184,7 +185,10 @@ class Cluster:
         if current is not None:
             await current.drop()
         for lane in list(self.lanes):
+            is_overdue = self._is_overdue(lane)
             lane.abandon()
+            if is_overdue:  # if it came back: there was no leader for it all the time
+                self._end_unsent(lane, self._delivery_s)
             if lane.is_closed:
                 self.lanes.discard(lane)
 
@@ -192,8 +196,7 @@ class Cluster:
         return lane.is_in_flight and not lane.is_closed and not self._is_overdue(lane)
 
     def _is_overdue(self, lane: Lane) -> bool:
-        age_ms = 1000 * (time.monotonic() - lane.handed_at)
-        return lane.is_in_flight and age_ms > self._options.delivery_timeout_ms
+        return lane.is_in_flight and time.monotonic() - lane.handed_at > self._delivery_s
 
     def _look_at_cluster(self, now: float) -> None:
         if self._topics.healthy(self.name):
@@ -214,6 +217,9 @@ class Cluster:
 
     def _look_at(self, lane: Lane, now: float) -> None:
         lane.prune()
+        # Whatever it waits for, producer, metadata or its turn: not for ever. When that was another
+        # lane's batch, which was given up in its time, the next producer has its chance first.
+        self._end_unsent(lane, self._delivery_s + START_TIMEOUT_S)
         age_s = now - lane.moved_at if lane.events else 0.0
         if age_s > _PROBE_S and now - self._probed_at > _PROBE_S:
             self._probed_at = now
@@ -226,6 +232,12 @@ class Cluster:
             if age_s * 1000 > patience_ms
             else None
         )
+
+    def _end_unsent(self, lane: Lane, seconds: float) -> None:
+        if lane.events and not lane.is_in_flight and time.monotonic() - lane.unsent_since > seconds:
+            where = f"{lane.topic}-{lane.partition}"
+            detail = f"Kafka took nothing for {where} within {seconds:g} s; this was not written"
+            lane.empty(_unavailable(detail))
 
 
 def _unavailable(detail: str) -> Failure:

@@ -5,12 +5,13 @@ import logging
 import time
 from collections import deque
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
 from headgate.backends.base import Deliveries
+from headgate.backends.batch import BAD_RECORD, UNKNOWN, Batch
 from headgate.backends.halving import Halving
 from headgate.backends.line import Line
 from headgate.backends.producer import Handed, Producer
@@ -21,8 +22,6 @@ from headgate.core.record import BATCH_OVERHEAD
 
 log = logging.getLogger(__name__)
 
-UNKNOWN = Failure(Reason.UNKNOWN, "handed to Kafka, which has not said how it ended")
-_BAD_RECORD = Failure(Reason.INTERNAL, "the record could not be encoded")
 # A sequence that is still broken with the third producer is not repaired by a fourth.
 _MAX_RESENDS = 3
 # Looking a member up in an Enum class costs 0.1 us in Python 3.11: as much as a small call.
@@ -31,19 +30,12 @@ _HANDED: Final = Stage.HANDED
 _ENDED: Final = Stage.ENDED
 
 
-class Batch(NamedTuple):
-    """Publishes that were put into one builder; size: the sum of their sizes in bytes."""
-
-    publishes: list[Publish]
-    builder: Any
-    size: int
-
-
 class Lane:
     """A queue and at most one batch in flight. Its task is `run`; the owner calls the rest.
 
     bytes: of everything queued or in flight.  moved_at: monotonic seconds of the last sign of
     progress while it was not empty.  handed_at: the same of the last hand-over.
+    unsent_since: from when on no connection has got anything of what it holds.
     refusing: why it takes nothing now (kept by the cluster).
     """
 
@@ -57,6 +49,7 @@ class Lane:
         self.bytes = 0
         self.moved_at = 0.0
         self.handed_at = 0.0
+        self.unsent_since = 0.0
         self.refusing: Failure | None = None
         self._line = line
         self._deliveries = deliveries
@@ -87,7 +80,7 @@ class Lane:
     def put(self, publish: Publish) -> None:
         """Queue it."""
         if not self._queue and self._batch is None:
-            self.moved_at = time.monotonic()
+            self.moved_at = self.unsent_since = time.monotonic()
             self._wake()
         publish.stage = _LANE
         self._queue.append(publish)
@@ -122,16 +115,21 @@ class Lane:
         if handed.attempts == 0:  # not one byte has left, and now none ever will
             self._put_back()
         else:
+            self.unsent_since = time.monotonic()
             self._fail(UNKNOWN)
         self._wake()
 
     def close(self, failure: Failure) -> None:
         """Take no more and end what is queued with `failure`; a batch in flight may still end."""
         self._closing = failure
+        self.empty(failure)
+        self._wake()
+
+    def empty(self, failure: Failure) -> None:
+        """End what is queued: certainly not written."""
         queued = list(self._queue)
         self._queue.clear()
         self._end(queued, failure)
-        self._wake()
 
     async def _turn(self, is_first: bool) -> Producer | None:
         # Until the producer would send a batch at once. None: closed meanwhile.
@@ -181,7 +179,7 @@ class Lane:
                 size += publish.size
         except (TypeError, ValueError, AttributeError):
             log.exception("a record of %s-%s cannot be encoded", self.topic, self.partition)
-            self._end([queue.popleft()], _BAD_RECORD)
+            self._end([queue.popleft()], BAD_RECORD)
             self._requeue(publishes)
             return None
         return Batch(publishes, builder, size) if publishes else None
@@ -225,7 +223,7 @@ class Lane:
         if batch is None:
             return
         now = time.monotonic()
-        self.moved_at = self._line.acked_at = now
+        self.moved_at = self.unsent_since = self._line.acked_at = now
         self.refusing = None
         self.bytes -= batch.size
         self._resends = 0
@@ -241,6 +239,8 @@ class Lane:
         if self._producer is None or self._batch is None:
             return
         self.moved_at = time.monotonic()
+        if handed.attempts > 0:
+            self.unsent_since = self.moved_at
         if verdict.fate is Fate.REFUSED:
             self._producer.rewind(handed)
             self._refused(self._batch, verdict)

@@ -18,7 +18,9 @@ class ClusterOptions:
     """One Kafka cluster.
 
     bootstrap_servers: `host:port[,host:port...]`.
-    delivery_timeout_ms: a batch that has not ended after this time ends as `unknown`.
+    delivery_timeout_ms: a batch that has not ended after this time ends as `unknown`, or as
+    `kafka_unavailable` when no connection has got it. What waits in a lane of which Kafka has taken
+    nothing for so long, and for the next producer's start, ends as `kafka_unavailable`, too.
     linger_ms: how long the lanes of a broker's partitions gather records for its next request (see
     `Rounds`). Longer means fewer and fuller requests, which is less CPU here and at the broker.
     compression: one of CODECS. zstd costs 2 us of CPU a record more than none and saves 60-80 %

@@ -30,7 +30,8 @@ class ClusterSettings:
     delivery_timeout_ms: Annotated[
         int,
         about(
-            "When a lane without acknowledgement gives up: its records end as `unknown`.",
+            "When a lane without acknowledgement gives up: its records end as `unknown`, those "
+            "of which no connection has got anything as `kafka_unavailable`.",
             least=1000,
             most=_DAY_MS,
         ),

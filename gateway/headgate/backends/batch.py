@@ -1,0 +1,17 @@
+"""What a lane hands over at once, and how its records end when no broker has said it."""
+
+from typing import Any, NamedTuple
+
+from headgate.core.outcome import Failure, Reason
+from headgate.core.publish import Publish
+
+UNKNOWN = Failure(Reason.UNKNOWN, "handed to Kafka, which has not said how it ended")
+BAD_RECORD = Failure(Reason.INTERNAL, "the record could not be encoded")
+
+
+class Batch(NamedTuple):
+    """Publishes that were put into one builder; size: the sum of their sizes in bytes."""
+
+    publishes: list[Publish]
+    builder: Any
+    size: int
