@@ -140,20 +140,26 @@ def pairs_text(found: dict[str, list[Pair]]) -> str:
     return table(head, rows)
 
 
-def held_of(served: Gateway) -> dict[str, Any]:
+def held_of(served: Gateway) -> dict[str, Any] | None:
+    """What the worker holds; None before the page knows that the topic coalesces."""
     connection = HTTPConnection(LOOPBACK, served.management_port, timeout=10.0)
     try:
         connection.request("GET", f"/v1/topics/{STEADY}")
         page: dict[str, Any] = orjson.loads(connection.getresponse().read())
     finally:
         connection.close()
-    held: dict[str, Any] = page["held"]
+    held: dict[str, Any] | None = page.get("held")
     return held
+
+
+def owns_partitions(served: Gateway) -> bool:
+    held = held_of(served)
+    return held is not None and held["keys"] is not None
 
 
 def steady(served: Gateway, seconds: float) -> dict[str, Any]:
     """The driver's report, and what is held when its load ends."""
-    poll(lambda: held_of(served)["keys"] is not None, 30.0, "the worker owns no held partition")
+    poll(lambda: owns_partitions(served), 30.0, "the worker owns no held partition")
     report = run(
         Plan(
             url=f"{served.url}/v1/topics/{STEADY}/events",
