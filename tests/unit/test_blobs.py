@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -200,6 +201,33 @@ async def test_uploads_are_bounded_in_number(tmp_path):
     Slow.go.set()
     await asyncio.gather(*puts)
     assert Slow.most == 3
+    blobs.close()
+
+
+async def test_who_gives_up_while_it_waits_for_a_thread_leaves_nothing_behind(tmp_path):
+    """A store that hangs must not keep what the in-flight budget has got back."""
+    may_go, begun = threading.Event(), threading.Event()
+
+    class Hanging(FileBlobs):
+        def put(self, name, value):
+            begun.set()
+            assert may_go.wait(30)
+            super().put(name, value)
+
+    blobs = Blobs(f"file://{tmp_path}", 1, lambda url: Hanging(tmp_path))
+    first = asyncio.create_task(blobs.put("docs", VALUE))
+    assert await asyncio.to_thread(begun.wait, 30)
+    value = os.urandom(1000)
+    alone = sys.getrefcount(value)
+    second = asyncio.create_task(blobs.put("docs", value))
+    await asyncio.sleep(0)
+    assert sys.getrefcount(value) > alone
+    second.cancel()
+    await asyncio.wait([second])
+    del second
+    assert sys.getrefcount(value) == alone
+    may_go.set()
+    await first
     blobs.close()
 
 

@@ -268,6 +268,29 @@ async def test_given_up_in_the_lane_no_part_is_handed_over() -> None:
     assert room.admission.events == 0
 
 
+async def test_given_up_in_the_lane_the_elements_keys_can_be_unchanged_again() -> None:
+    room = LadderRoom()
+    ticket = room.post("deals", deal("d"))
+    room.decide()
+    await idle()
+    room.decide()  # the elements' own reservations
+    assert len(room.queued()) == 40
+    room.ingest.expire(ticket)
+    assert outcome(ticket).failure.reason is Reason.KAFKA_UNAVAILABLE
+    assert not any(room.suppression.under_way.values())
+
+
+async def test_what_was_given_up_while_it_climbed_is_held_no_longer() -> None:
+    room = LadderRoom()
+    tickets = [room.post("claims", big(key)) for key in "ab"]
+    await idle()
+    for ticket in tickets:
+        room.ingest.expire(ticket)
+    await idle()
+    assert all(future.cancelled() for _, future in room.blobs.waiting)
+    assert not room.ladder._climbing
+
+
 async def test_after_the_first_hand_over_the_deadline_says_unknown_and_all_goes_on() -> None:
     room = LadderRoom()
     ticket = room.post("chunks", big("a"))

@@ -52,7 +52,13 @@ class Blobs:
 
     async def put(self, topic: str, value: bytes) -> StoredBlob:
         """Have the value in the store, durably. Raises Refused (blobs_unavailable)."""
-        return await self.run(self._put, topic, value)
+        # Through a list, because the pool's queue keeps its arguments: who gives up while it waits
+        # there has its bytes back in the budget, and a store that hangs must not hold them.
+        values = [value]
+        try:
+            return await self.run(self._put, topic, values)
+        finally:
+            values.clear()
 
     async def begin(self, look: Callable[[bytes], None] = lambda piece: None) -> "BlobStream":
         """A blob whose content comes in pieces. Raises Refused (overloaded, blobs_unavailable).
@@ -112,7 +118,8 @@ class Blobs:
             self._store = self._make(self._url)
         return self._store
 
-    def _put(self, topic: str, value: bytes) -> StoredBlob:
+    def _put(self, topic: str, values: list[bytes]) -> StoredBlob:
+        value = values.pop()
         digest = hashlib.sha256(value).hexdigest()
         name = blob_name(topic, digest)
         self._opened().put(name, value)

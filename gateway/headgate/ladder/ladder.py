@@ -55,7 +55,7 @@ class Ladder:
         self._climb = Climb(tools)
         self._count = count
         self._order = InOrder(self._go_on)
-        self._climbing: dict[asyncio.Task[None], Publish] = {}
+        self._climbing: dict[Publish, asyncio.Task[None]] = {}
         self._plans: dict[Publish, Plan | Whole | Failure] = {}
         self._manifests: dict[Publish, Publish] = {}  # the place of each event's manifest
         self._wholes: dict[Publish, Whole] = {}  # events whose records are on their way
@@ -78,16 +78,18 @@ class Ladder:
         if "split" in oversized.route.ladder:  # its manifest goes later than its elements
             last = self._manifests[publish] = Publish(publish.record, 0, None, -1, None)
             self._order.enter(last, True)
-        task = asyncio.ensure_future(self._prepare(publish, oversized))
-        self._climbing[task] = publish
-        task.add_done_callback(self._climbing.pop)
+        task = self._climbing[publish] = asyncio.ensure_future(self._prepare(publish, oversized))
+        task.add_done_callback(lambda _: self._climbing.pop(publish))
 
     def drop(self, publish: Publish) -> None:
         """It was given up before any of it was handed over: those behind it go on."""
+        climbing = self._climbing.get(publish)
+        if climbing is not None:  # the budget has its bytes back, so nothing may hold its value
+            climbing.cancel()
         self._plans.pop(publish, None)
         whole = self._wholes.pop(publish, None)
-        if whole is not None:
-            whole.drop()
+        for part in whole.drop() if whole is not None else ():
+            self._suppression.ended(part, True)
         self._release(publish)
         self._order.drop(publish)
 
@@ -101,14 +103,14 @@ class Ladder:
     async def close(self) -> None:
         """End what is being prepared: it was not written."""
         climbing = dict(self._climbing)
-        for task in climbing:
+        for task in climbing.values():
             task.cancel()
-        for publish in climbing.values():
+        for publish in climbing:
             if not publish.dropped:
                 self.drop(publish)
                 self._listener.failed([publish], _CLOSED)
         if climbing:
-            await asyncio.wait(climbing)
+            await asyncio.wait(climbing.values())
 
     async def _prepare(self, publish: Publish, oversized: Oversized) -> None:
         plan: Plan | Failure | None

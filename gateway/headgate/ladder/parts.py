@@ -72,10 +72,14 @@ class Whole:
         if self.parent.stage < Stage.HANDED:
             self.parent.stage = Stage.HANDED
 
-    def drop(self) -> None:
-        """The event was given up before that: no lane hands a part over any more."""
+    def drop(self) -> list[Publish]:
+        """The event was given up before that: no lane hands a part over any more.
+
+        Returns the parts whose end nobody else reports: the others still wait for their verdict.
+        """
         for part in self._parts:
             part.dropped = True
+        return [part for part in self._parts if part.stage is Stage.LANE]
 
     def ended(self, part: Publish, outcome: Outcome) -> None:
         """A part has ended."""
