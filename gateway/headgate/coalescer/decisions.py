@@ -80,12 +80,18 @@ class SuppressedDecisions:
             raise LogError("no_verdict", "the suppression state gave no verdict") from error
         finally:
             if question.missing:
-                for publish in publishes:
-                    publish.dropped = True
+                self._break_off(publishes)
         return [
             Decided(verdict, publish)
             for verdict, publish in zip(question.verdicts, publishes, strict=True)
         ]
+
+    def _break_off(self, publishes: Sequence[Publish]) -> None:
+        """Nobody waits any more: end those that may be published, and the others when they may."""
+        for publish in publishes:
+            publish.dropped = True
+            if publish.stage is Stage.LANE:
+                self._suppression.ended(publish, True)
 
     def settle(self, decided: Decided, offset: int) -> None:
         publish = decided.token

@@ -1,0 +1,54 @@
+"""Asking suppression about windows: nothing stays under way when the asking is broken off."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+from headgate.aside import Aside
+from headgate.coalescer.base import Verdict
+from headgate.coalescer.decisions import SuppressedDecisions, Trust
+from headgate.coalescer.digests import Digests
+from headgate.core.held import Held
+from headgate.core.window import Window
+from headgate.routes import Compiler
+from unit.fakes import FakeSuppression, policy, topic_state
+
+
+class World:
+    def __init__(self) -> None:
+        digests = Digests(cast(Aside, None), lambda topic, why: None)
+        self.decisions = SuppressedDecisions(digests, self._connect)
+        state = {"kind": "state", "key": ("/id",), "coalesce_quiet_ms": 100, "suppress": "raw"}
+        self.route = Compiler(128, "ns")(policy(**state), topic_state())
+
+    def _connect(self, decisions: SuppressedDecisions) -> tuple[FakeSuppression, Trust]:
+        self.suppression = FakeSuppression(decisions)
+        return self.suppression, cast(Trust, None)
+
+
+def window(key: bytes) -> Window:
+    return Window(Held(0, key, b"{}", [], 0, 0, "p", False, None, 100))
+
+
+async def test_each_window_has_its_verdict_and_is_settled() -> None:
+    world = World()
+    asking = asyncio.create_task(world.decisions.reserve(world.route, [window(b"a")]))
+    await asyncio.sleep(0)
+    world.suppression.decide()
+    (decided,) = await asking
+    assert decided.verdict is Verdict.PUBLISH
+    world.decisions.settle(decided, 7)
+    assert world.suppression.published[b"a"][1] == 7
+
+
+async def test_asking_that_is_broken_off_leaves_nothing_under_way() -> None:
+    world = World()
+    asking = asyncio.create_task(world.decisions.reserve(world.route, [window(b"a"), window(b"b")]))
+    await asyncio.sleep(0)
+    world.suppression.decide()  # of the first alone
+    asking.cancel()
+    await asyncio.wait([asking])
+    world.suppression.decide()
+    assert [one.record.key for one, certain in world.suppression.ends if certain] == [b"a", b"b"]
+    assert not any(world.suppression.under_way.values())
