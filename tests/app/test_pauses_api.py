@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -100,3 +101,17 @@ async def test_only_operators_may_pause() -> None:
             for name in ("viewer", "operator")
         }
         assert {name: one.status for name, one in asked.items()} == {"viewer": 403, "operator": 200}
+
+
+async def test_a_body_may_come_in_pieces_and_has_a_limit(client: TestClient[Any, Any]) -> None:
+    async def body(*pieces: bytes) -> AsyncIterator[bytes]:
+        for piece in pieces:
+            yield piece
+            await asyncio.sleep(0.02)
+
+    pieces = body(b'{"scope": "all", ', b'"reason": "deploy"}')
+    assert (await client.put("/v1/pauses/billing", data=pieces)).status == 200
+    assert await intents(client) == [DEPLOY]
+    answer = await client.put("/v1/pauses/billing", data=body(b" " * 3000, b" " * 3000))
+    assert answer.status == 400
+    assert "4096 bytes" in (await answer.json())["detail"]

@@ -89,9 +89,7 @@ async def _asked(call: Callable[[], Awaitable[_T]]) -> _T:
 
 async def read_intent(request: web.Request) -> Intent:
     """What the body asks for. Raises RefusedError."""
-    if (request.content_length or 0) > _MOST_BODY:
-        raise RefusedError(Reason.MALFORMED, f"the body is over {_MOST_BODY} bytes")
-    raw = await request.content.read(_MOST_BODY + 1)
+    raw = await _read_body(request)
     try:
         asked = json.loads(raw)
     except (ValueError, RecursionError) as error:
@@ -105,6 +103,16 @@ async def read_intent(request: web.Request) -> Intent:
         return Intent(checked(_read_scope(asked["scope"])), checked_reason(asked["reason"]))
     except ValueError as error:
         raise RefusedError(Reason.MALFORMED, str(error)) from error
+
+
+async def _read_body(request: web.Request) -> bytes:
+    raw = b""
+    while len(raw) <= _MOST_BODY:
+        piece = await request.content.readany()
+        if not piece:
+            return raw
+        raw += piece
+    raise RefusedError(Reason.MALFORMED, f"the body is over {_MOST_BODY} bytes")
 
 
 def _read_scope(asked: object) -> Scope:
