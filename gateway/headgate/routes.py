@@ -117,6 +117,13 @@ class Routes:
         route = self._routes.get(topic)
         return None if route is None else route.scope
 
+    def compared(self, topic: str) -> Scope | None:
+        """The scope in which the topic's records are compared, here or by the coalescer; None
+        where they are not. Raises Refused.
+        """
+        route = self.find(topic)
+        return route.scope if route.held is None else self._compile(route.policy, route.state).scope
+
     def _held(self, topic: str, policy: TopicPolicy) -> TopicState:
         name = held_topic(topic)
         held = self._topics.get(name)

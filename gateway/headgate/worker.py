@@ -108,7 +108,7 @@ class _Controlled:
     async def forget(self, topic: str, key: bytes | None) -> Failure | None:
         suppressor = self._worker.suppressor
         try:
-            scope = self._worker.routes.find(topic).scope
+            scope = self._worker.routes.compared(topic)
             if suppressor is None or scope is None:
                 return Failure(Reason.MALFORMED, f"topic {topic!r} does not suppress")
             await suppressor.forget(scope, key)

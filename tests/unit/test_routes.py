@@ -102,3 +102,18 @@ def test_scopes_are_told_when_topics_are_prepared_and_once() -> None:
     routes.prepare(["orders"])
     assert changed == [(found[0], routes.find("orders").scope)]
     assert len(found) == 1
+
+
+def test_a_topic_that_coalesces_has_the_coalescers_scope_to_forget() -> None:
+    deals = policy(pattern="deals", kind="state", suppress="raw", coalesce_quiet_ms=100)
+    topics = FakeTopics(topic_state("deals"), topic_state("headgate.held.deals"), topic_state())
+    policies = PolicyTable([deals, policy()])
+    gateways = Routes(policies, topics, Compiler(128, "headgate"))
+    coalescers = Routes(policies, topics, Compiler(128, "headgate"), holds=False)
+    assert gateways.find("deals").scope is None
+    found, theirs = gateways.compared("deals"), coalescers.find("deals").scope
+    assert found is not None
+    assert theirs is not None
+    assert found.namespace == theirs.namespace
+    assert gateways.compared("deals") is found
+    assert gateways.compared("orders") is None
