@@ -67,7 +67,12 @@ class Onward(Endings):
         ticket.sizes[0] = streamed.stored.size
         for publish in started:  # none, if it was refused
             publish.oversized = Oversized(route, streamed.stored)
-            publish.digest = streamed.digest
+            # A reload may have come since its first byte: without a scope nothing is compared,
+            # and a content that nobody digested equals none (an empty digest clears the key's).
+            if route.scope is not None:
+                publish.digest = streamed.digest or b""
+                if streamed.digest is None:
+                    publish.force = publish.placed = True
 
     def _pass_on(self, route: Route, force: bool, publish: Publish) -> None:
         """A streamed event needs no look at its value any more, but keeps its key's order."""

@@ -11,16 +11,19 @@ from typing import Any
 
 import pytest
 
-from headgate.core.event import Refused
+from headgate.core.event import RawEvent, Refused
 from headgate.core.ids import EventIds
 from headgate.core.outcome import Failure, Name, Reason
 from headgate.core.oversize import SplitRule, StoredBlob
 from headgate.core.policy import PolicyTable, TopicPolicy
 from headgate.core.record import Record
 from headgate.core.route import Route
+from headgate.core.streamed import Streamed
 from headgate.core.suppression import Scope
 from headgate.core.topic import TopicState
+from headgate.edge.streams import streamed
 from headgate.endings import Steps
+from headgate.inbound import Inbound
 from headgate.ladder.climb import Tools
 from headgate.ladder.ladder import Ladder
 from headgate.routes import Routes
@@ -289,6 +292,22 @@ async def test_what_was_given_up_while_it_climbed_is_held_no_longer() -> None:
     await idle()
     assert all(future.cancelled() for _, future in room.blobs.waiting)
     assert not room.ladder._climbing
+
+
+@pytest.mark.parametrize(("topic", "digest_at_the_start"), [("claims", b"d" * 16), ("deals", None)])
+async def test_a_topic_that_begins_or_ends_to_suppress_while_a_body_streams(
+    topic: str, digest_at_the_start: bytes | None
+) -> None:
+    room = LadderRoom()
+    value = Streamed(RawEvent(b""), StoredBlob("file:///b/1", 9000, "1" * 64), digest_at_the_start)
+    headers = {b"content-type": b"text/plain", b"headgate-key": b"k"}
+    inbound = Inbound(topic, "p", headers, b"", "req-1", 0.0, value)
+    ticket = room.ingest.handle(inbound, streamed)
+    publish = ticket.publishes[0]
+    await room.settle()
+    assert outcome(ticket).name is Name.PUBLISHED
+    # Without a scope nothing is compared; where it is, its unknown content must equal nothing.
+    assert (publish.digest, publish.force) == ((None, False) if topic == "claims" else (b"", True))
 
 
 async def test_after_the_first_hand_over_the_deadline_says_unknown_and_all_goes_on() -> None:
