@@ -12,6 +12,7 @@ class Retries:
     attempt, doubled each time up to `most_s`. Later events of its key wait behind it.
     then: with the last attempt failed,
         `dead-letter`: it is written to `dead_letter`, with the reason in headers, and is done;
+            where that topic does not take it, as `stop`;
         `skip`: it is done, and counted;
         `stop`: the consumer ends with `GaveUpError`, and its offset is not committed;
         `hold`: it stays open. Its partition's committed offset stays before it, for ever.
@@ -67,7 +68,9 @@ class ConsumerOptions:
 
 
 class GaveUpError(Exception):
-    """An event failed as often as `Retries.attempts` allows, and `then` is `stop`."""
+    """An event failed as often as `Retries.attempts` allows, and `then` is `stop`, or its
+    dead-letter topic did not take it.
+    """
 
 
 @dataclass(slots=True)

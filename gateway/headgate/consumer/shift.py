@@ -215,7 +215,12 @@ class Shift:
     async def _bury(
         self, partition: OwnedPartition, received: Received, error: BaseException | str
     ) -> None:
-        await self._failures.bury(received, error)
+        try:
+            await self._failures.bury(received, error)
+        except KafkaError as trouble:  # as `stop`: it stays uncommitted, and somebody must know
+            self._returned()
+            self._hands.give_up(self._failures.gave_up(received, trouble))
+            return
         self._counts.dead_letters += 1
         partition.finish(received)
 
