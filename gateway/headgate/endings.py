@@ -220,8 +220,9 @@ class Endings:
 
     def acknowledged(self, batch: Sequence[Publish], base_offset: int) -> None:
         if batch[0].record.topic.startswith(HELD_PREFIX):  # a lane's batch has one topic
-            for publish in batch:
-                self._finish(publish, _HELD, -1, None)
+            for publish in batch:  # the place there is none of its topic's, and nobody follows
+                key, event_id = publish.record.key, publish.event_id
+                self._settle(publish, Outcome(_HELD, key=key, event_id=event_id))
             return
         step = 1 if base_offset >= 0 else 0
         offset = base_offset

@@ -167,6 +167,16 @@ async def test_a_refused_request_is_not_repeated(
     assert await Attempt(published_code, flaky.host).send(EVENTS) == ["forbidden"] * 4
 
 
+@pytest.mark.parametrize("name", [name for name in Name if name not in ("rejected", "unknown")])
+async def test_whatever_ended_well_is_not_repeated(
+    published_code: ModuleType, flaky: FlakyGateway, name: Name
+) -> None:
+    flaky.answers = [reply("deals", [Outcome(name, key=b"a")], True, False, "request")]
+    with closing(published_code.Sender(flaky.host, HEADERS)) as sender:
+        (outcome,) = await asyncio.to_thread(sender.send, "deals", EVENTS[:1])
+    assert outcome["outcome"] == name
+
+
 async def test_it_gives_up_with_what_is_known(
     published_code: ModuleType, flaky: FlakyGateway
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
 
 import pytest
@@ -14,9 +15,13 @@ from headgate.core.held import BurstEnd, held_topic, read_held
 from headgate.core.ids import EventIds
 from headgate.core.outcome import Failure, Reason
 from headgate.core.policy import PolicyTable
+from headgate.core.remembered import duplicate, pack, unpack
+from headgate.core.reply import reply
+from headgate.inbound import Inbound
 from headgate.ingest import Ingest, Limits
 from headgate.routes import Compiler, Routes
 from headgate.suppression.none import Unsuppressed
+from stack import eventually
 from unit.fakes import NOW_MS, FakeAccounts, NoQuotas, policy, topic_state
 
 AWAY = Failure(Reason.KAFKA_UNAVAILABLE, "no broker", None, 1)
@@ -145,3 +150,17 @@ async def test_what_kafka_may_have_is_unknown() -> None:
     world = World()
     world.lanes.is_silent = True
     assert (await world.refusal("deals")).reason is Reason.UNKNOWN
+
+
+async def test_what_is_held_has_no_place_neither_has_its_repeat() -> None:
+    """The held topic has partitions and offsets of its own: they say nothing to anybody."""
+    world = World()
+    headers = {b"content-type": b"application/json"}
+    ticket = world.ingest.handle(Inbound("deals", "shop", headers, b'{"id":"7"}', "r", 0.0))
+    await eventually(lambda: ticket.done)
+    (outcome,) = ticket.answered()
+    again = unpack(pack([(0, outcome)]))[0]
+    for each, name in ((outcome, "held"), (again, "duplicate"), (duplicate(outcome), "duplicate")):
+        shown = json.loads(reply("deals", [each], False, False, "r").body)
+        known = {"outcome": name, "topic": "deals", "key": "7", "event_id": outcome.event_id}
+        assert shown == known

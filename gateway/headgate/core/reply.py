@@ -118,7 +118,7 @@ def _put_key(shown: dict[str, Any], key: bytes) -> None:
 
 
 def _shown(topic: str, outcome: Outcome) -> dict[str, Any]:
-    if outcome.name is Name.HELD:  # it has no place in the topic yet
+    if outcome.partition < 0:  # held, or once more what was: it has no place in the topic yet
         return {"outcome": outcome.name, "topic": topic, **_event(outcome)}
     shown: dict[str, Any] = {
         "outcome": outcome.name,

@@ -77,15 +77,16 @@ SCHEMAS: dict[str, Json] = {
         **_FIGURES,
     ),
     "Outcome": _object(
-        ["outcome", "topic", "partition", "offset", "event_id", "records"],
+        ["outcome", "topic"],  # no more of one that is held, or was
         outcome={"enum": [name.value for name in Name if name not in ("rejected", "unknown")]},
         topic=_TEXT,
-        partition={"type": "integer", "minimum": -1},
+        partition={"type": "integer", "minimum": 0},
         offset={"type": "integer", "minimum": -1},
         key=_TEXT,
         key_base64=_BASE64,
         event_id=_or_null("string"),
         records=_COUNT,
+        oversize={"enum": ["compress", "notify", "claim-check", "split", "chunk"]},
     ),
     "FailedOutcome": _object(
         ["outcome", "reason", "status", "detail", "retryable"],
