@@ -1,6 +1,6 @@
 """What the rest of the gateway may ask of Kafka and of the suppression state.
 
-`ingest.py` talks to these protocols only; `memory.py` and the real backends pass one contract
+`ingest.py` talks to these protocols only; those in memory and the real ones pass one contract
 suite (tests/contract). Calls never await: results come back through the listeners below, once a
 batch and lane, or once a Redis call, instead of once an event.
 """

@@ -72,7 +72,7 @@ class Member:
         for one in owned:
             owner = self._new_owner(consumer, one, partial(ownership.is_current, one))
             self.owners.append(owner)
-            self._tasks.spawn(owner.run(), f"owner of {one.topic}-{one.partition}")
+            self._tasks.keep(owner.run, f"owner of {one.topic}-{one.partition}")
 
     async def ending(self) -> None:
         """Owners end after their terms: the guard of their transactions is the end itself."""
