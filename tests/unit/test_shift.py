@@ -7,14 +7,16 @@ from typing import Any, cast
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import MessageSizeTooLargeError
+from aiokafka.structs import TopicPartition
 
 from headgate.backends.options import ClusterOptions
 from headgate.consumer.failures import Failures
 from headgate.consumer.options import ConsumerOptions, Counts, GaveUpError, Retries
 from headgate.consumer.received import Received
-from headgate.consumer.shift import Shift
+from headgate.consumer.shift import Places, Shift
 from headgate.core.ownership import Ownership
 from headgate.core.pauses import Pauses
+from stack import eventually
 from unit.test_owned_partition import Read
 
 
@@ -36,6 +38,30 @@ class NoDeadLetters(Failures):
 
     async def bury(self, received: Received, error: BaseException | str) -> None:
         raise MessageSizeTooLargeError
+
+
+class Reader:
+    """As much of an aiokafka consumer as a shift needs before it reads."""
+
+    def pause(self, *tps: TopicPartition) -> None: ...
+
+    def resume(self, *tps: TopicPartition) -> None: ...
+
+
+async def test_whatever_ends_the_reading_ends_the_consumer() -> None:
+    async def positions(places: Places) -> dict[tuple[str, int], int]:
+        raise ValueError("no such table")
+
+    ownership, hands, options = Ownership(), Hands(), ConsumerOptions(drain_s=0.01)
+    failures = NoDeadLetters(options.retries)
+    shift = Shift(
+        cast(AIOKafkaConsumer, Reader()), ownership, ownership.assign([("orders", 0)]), options,
+        Pauses(), Counts(), hands, failures, positions,
+    )  # fmt: skip
+    shift.begin()
+    await eventually(lambda: hands.error is not None)
+    assert isinstance(hands.error, ValueError)
+    await shift.end()
 
 
 async def test_an_event_that_no_dead_letter_topic_takes_stops_the_consumer() -> None:

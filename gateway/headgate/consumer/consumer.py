@@ -41,7 +41,8 @@ class Consumer:
     bootstrap: `host:port[,...]`, or `ClusterOptions` where TLS or SASL is needed.
     pauses: a store of pause intent that others write to (`RedisPauses`). Nothing is handed out
     before it was read once; while it is away, what it said last holds.
-    positions: where to start, for whoever keeps offsets elsewhere (`SqlOffsets.positions`).
+    positions: where to start, for whoever keeps offsets elsewhere: given (topic, partition) pairs,
+    it returns the next offset of those that it knows. An OSError is tried again.
     """
 
     def __init__(

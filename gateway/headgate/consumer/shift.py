@@ -96,20 +96,22 @@ class Shift:
     # ---- reading
 
     async def _read(self) -> None:
-        await self._open_all()
+        try:
+            await self._open_all()
+            await self._read_on()
+        except Exception as error:  # the outermost frame of this task: who iterates must hear it
+            self._hands.give_up(error)
+
+    async def _read_on(self) -> None:
         while True:
             tps = self._with_room()
             if not tps:
                 await asyncio.sleep(_BUSY_POLL_MS / 1000)
                 continue
             wait_ms = _POLL_MS if len(tps) == len(self.partitions) else _BUSY_POLL_MS
-            try:
-                found = await self._consumer.getmany(
-                    *tps, timeout_ms=wait_ms, max_records=_MOST_RECORDS
-                )
-            except KafkaError as error:
-                self._hands.give_up(error)
-                return
+            found = await self._consumer.getmany(
+                *tps, timeout_ms=wait_ms, max_records=_MOST_RECORDS
+            )
             for tp, records in found.items():
                 partition = self.partitions.get(tp)
                 if partition is not None and self._ownership.is_current(partition.owned):
