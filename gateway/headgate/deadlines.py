@@ -1,10 +1,13 @@
 """Answers tickets whose time is up. One sweep for all instead of a timer for each request."""
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 
 from headgate.ticket import Ticket
+
+log = logging.getLogger(__name__)
 
 SWEEP_S = 0.05  # how late an answer may come after its deadline
 
@@ -36,4 +39,7 @@ class Deadlines:
         """Sweep until cancelled."""
         while True:
             await asyncio.sleep(SWEEP_S)
-            self.sweep()
+            try:
+                self.sweep()
+            except Exception:  # the outermost frame of this task: the others must be answered
+                log.exception("a deadline was not told")

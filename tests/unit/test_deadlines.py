@@ -42,3 +42,22 @@ async def test_it_sweeps_until_it_is_cancelled() -> None:
     await eventually(lambda: expired == [ticket])
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_one_ticket_that_cannot_be_expired_costs_only_itself() -> None:
+    clock, expired = Clock(), list[Ticket]()
+
+    def expire(ticket: Ticket) -> None:
+        if ticket.request_id == "bad":
+            raise ValueError("a bug")
+        expired.append(ticket)
+
+    deadlines = Deadlines(expire, 1.0, clock)
+    bad, good = Ticket("orders", "p", "bad", 0.0), Ticket("orders", "p", "good", 0.0)
+    deadlines.watch(bad)
+    deadlines.watch(good)
+    task = asyncio.ensure_future(deadlines.run())
+    clock.now = 1.0
+    await eventually(lambda: expired == [good], 5)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
