@@ -1,6 +1,8 @@
 """Objects cut out of a stream, however it is split into pieces."""
 
+import asyncio
 import json
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -9,6 +11,8 @@ from hypothesis import strategies as st
 from headgate.core.concatenated import Documents
 from headgate.core.event import Refused
 from headgate.core.outcome import Reason
+from headgate.edge.confluent.desk import Desk
+from headgate.edge.confluent.records import Records
 
 MOST = 1_000_000
 OBJECTS = st.dictionaries(
@@ -91,3 +95,20 @@ def test_a_large_object_in_small_pieces_is_linear() -> None:
         assert documents.feed(b"x" * 1000) == []
     (found,) = documents.feed(b'"}')
     assert len(found) == 900_008
+
+
+async def test_cutting_a_body_lets_others_have_their_turn() -> None:
+    """256 kB of small records take tens of milliseconds."""
+    body, turns = b'{"value":{"type":"JSON","data":{"id":"abcdefgh"}}}' * 5000, 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    beside = asyncio.create_task(others())
+    texts, broken = await Records(cast(Desk, None), 5000, 1_000_000, 1.0)._cut(body)
+    beside.cancel()
+    assert (len(texts), broken) == (5000, None)
+    assert turns >= 5

@@ -9,6 +9,8 @@ import re
 from headgate.core.event import Refused, malformed
 from headgate.core.outcome import Failure, Reason
 
+PIECE_BYTES = 32_768  # cut in 2-4 ms where records are small; nothing but braces takes 10
+
 _BLANKS = re.compile(rb"[ \t\r\n]*")
 _SIGN = re.compile(rb'["{}]')
 _REST_OF_STRING = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL)

@@ -9,7 +9,7 @@ from functools import partial
 
 from aiohttp import web
 
-from headgate.core.concatenated import Documents
+from headgate.core.concatenated import PIECE_BYTES, Documents
 from headgate.core.confluent import error
 from headgate.core.confluent_v3 import TYPE
 from headgate.core.event import Refused
@@ -20,7 +20,6 @@ from headgate.edge.confluent.group import SEPARATOR, Group, Target, failure_line
 from headgate.edge.confluent.stream import Stream
 
 _PATH = "/v3/clusters/{cluster_id}/topics/{topic}/records"
-_PIECE_BYTES = 262_144  # cut about as fast as 5 ms; then the event loop takes its turn
 _FORMAT = b"application/json"
 
 
@@ -80,8 +79,8 @@ class Records:
         """The records of a body, and what is wrong behind the last of them."""
         documents, texts = Documents(self._most_bytes), list[bytes]()
         try:
-            for at in range(0, len(body), _PIECE_BYTES):
-                texts += documents.feed(body[at : at + _PIECE_BYTES])
+            for at in range(0, len(body), PIECE_BYTES):
+                texts += documents.feed(body[at : at + PIECE_BYTES])
                 if len(texts) > self._most_events:
                     return texts, None  # ingest says that they are too many
                 if at:

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from aiohttp import ClientPayloadError, web
 
-from headgate.core.concatenated import Documents
+from headgate.core.concatenated import PIECE_BYTES, Documents
 from headgate.core.confluent_v3 import TYPE
 from headgate.core.event import Refused, malformed
 from headgate.core.outcome import Failure, Reason
@@ -72,6 +72,7 @@ class Stream:
                 if not await self._start(self._documents.feed(piece)):
                     break
                 self._documents.check()
+                await asyncio.sleep(0)  # what has arrived is read without a wait
             else:
                 self._documents.end()
         except Refused as refused:  # where the next record would begin cannot be told
@@ -82,7 +83,7 @@ class Stream:
         within = self._documents.pending > 0
         try:
             async with asyncio.timeout(self._idle_s if within else SILENCE_S):
-                return await self._request.content.readany()
+                return await self._request.content.read(PIECE_BYTES)
         except TimeoutError:
             detail = "the stream kept silent for too long" + (" within a record" if within else "")
             raise Refused(Failure(Reason.REQUEST_TIMEOUT, detail)) from None
