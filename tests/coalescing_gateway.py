@@ -68,11 +68,18 @@ class Client:
         return status, answer
 
     def ask(
-        self, method: str, path: str, body: str = "", headers: dict[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        body: str = "",
+        headers: dict[str, str] | None = None,
+        place: str = "",
     ) -> tuple[int, dict[str, Any]]:
-        """Ask the next gateway. Raises OSError or HTTPException when it does not answer."""
+        """Ask the next gateway, or who listens at `place`. Raises OSError or HTTPException when
+        it does not answer.
+        """
         self._turn += 1
-        place = self._places[self._turn % len(self._places)]
+        place = place or self._places[self._turn % len(self._places)]
         connection = self._connections.pop(place, None) or HTTPConnection(place, timeout=40)
         try:
             connection.request(method, path, body.encode(), headers or {})

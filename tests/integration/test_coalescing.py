@@ -50,3 +50,19 @@ async def test_a_sequential_client_is_answered_held_and_its_last_state_is_publis
     await eventually(lambda: last_values(kafka, topic_name) == expected, 30, 0.3)
     log = kafka_log.read_log(kafka.bootstrap, topic_name)
     assert len(log) <= 4, [json.loads(one.value or b"") for one in log]
+
+
+async def test_what_was_published_can_be_forgotten_by_hand(
+    kafka: RunningBroker, gateway: Gateway, client: Client, topic_name: str
+) -> None:
+    def published() -> int:
+        return len(kafka_log.read_log(kafka.bootstrap, topic_name))
+
+    client.post({"id": "d1", "n": 1})
+    await eventually(lambda: published() == 1, 30, 0.3)
+    for query, records in (("?key=d1", 2), ("", 3)):
+        path = f"/v1/suppression/{topic_name}{query}"
+        status, answer = client.ask("DELETE", path, place=f"127.0.0.1:{gateway.management_port}")
+        assert status == 200, answer
+        client.post({"id": "d1", "n": 1})
+        await eventually(lambda records=records: published() == records, 30, 0.3)
