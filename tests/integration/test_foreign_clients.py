@@ -1,7 +1,7 @@
 """Clients that were not written here, against a real gateway.
 
-Python's CloudEvents SDK runs always. JavaScript's needs node and npm, so it runs with the full
-figures only, and says there what is missing.
+Python's CloudEvents SDK runs always. Those for JavaScript need node and npm, so they run with the
+full figures only, and say there what is missing.
 """
 
 import json
@@ -25,6 +25,7 @@ from stack import RunningBroker, RunningRedis
 pytestmark = [pytest.mark.kafka, pytest.mark.redis]
 
 CLOUDEVENTS_JS = "cloudevents@10.0.0"
+KAFKA_REST_JS = "kafka-rest@0.0.5"  # Confluent's own, last published in 2016
 SEND_JS = """
 const { CloudEvent, HTTP, emitterFor, httpTransport, Mode } = require("cloudevents");
 const send = (mode) => emitterFor(httpTransport(process.argv[2]), { mode });
@@ -33,6 +34,26 @@ const event = (id) => new CloudEvent({
 (async () => {
   await send(Mode.BINARY)(event("js-binary"));
   await send(Mode.STRUCTURED)(event("js-structured"));
+})();
+"""
+# It was written for v1, whose produce requests are v2's but for the media type.
+PRODUCE_JS = """
+const KafkaRest = require("kafka-rest");
+KafkaRest.prototype.SUPPORTED_VERSIONS.push(2);
+const [, , url, name] = process.argv;
+const kafka = new KafkaRest({ url, version: 2 });
+kafka.config.requestContentType = "application/vnd.kafka.binary.v2+json";
+const topic = kafka.topic(name);
+const asked = (ask) => new Promise((resolve, reject) =>
+  ask((error, answer) => (error ? reject(Error(JSON.stringify(error))) : resolve(answer))));
+(async () => {
+  const many = [{ key: "k", value: "one" }, "two", { partition: 2, value: "three" }];
+  const one = { key: "k", value: "four" };
+  console.log(JSON.stringify([
+    await asked((then) => topic.produce(many, then)),
+    await asked((then) => topic.partition(1).produce(one, then)),
+    (await asked((then) => topic.get(then))).raw.partitions.length,
+  ]));
 })();
 """
 
@@ -100,16 +121,38 @@ def test_python_sdks_structured_events_in_a_batch(world: ConfluentWorld) -> None
 def test_javascripts_cloudevents_sdk(world: ConfluentWorld, tmp_path: Path) -> None:
     # Its binary mode does not percent-encode header values, as the HTTP binding asks for: a subject
     # beyond ASCII leaves it as bytes that are no UTF-8, and is refused.
-    node, npm = shutil.which("node"), shutil.which("npm")
-    if node is None or npm is None:
-        pytest.skip("node and npm are not on this machine")
-    subprocess.run([npm, "install", "--silent", CLOUDEVENTS_JS], cwd=tmp_path, check=True)
-    (tmp_path / "send.js").write_text(SEND_JS)
     world.log.take(world.topic("keyed"))
-    subprocess.run([node, "send.js", event_url(world)], cwd=tmp_path, check=True, timeout=60)
+    run_script(tmp_path, CLOUDEVENTS_JS, SEND_JS, event_url(world))
     events = {one.get_id(): one for one in map(read_back, world.log.take(world.topic("keyed")))}
     assert events.keys() == {"js-binary", "js-structured"}
     for event in events.values():
         assert event.get_data() == {"id": 7, "total": "12 €"}
         assert event.get_subject() == "js"
         assert json.dumps(event.get_source()) == '"/js"'
+
+
+@pytest.mark.full
+def test_confluents_client_for_javascript(world: ConfluentWorld, tmp_path: Path) -> None:
+    topic = world.topic("plain")
+    world.log.take(topic)
+    said = run_script(tmp_path, KAFKA_REST_JS, PRODUCE_JS, world.gateway.url, topic)
+    many, one, partitions = json.loads(said)
+    log = {(record.partition, record.offset): record for record in world.log.take(topic)}
+    places = [(each["partition"], each["offset"]) for each in many["offsets"] + one["offsets"]]
+    values = [(log[place].key, log[place].value) for place in places]
+    assert values == [(b"k", b"one"), (None, b"two"), (None, b"three"), (b"k", b"four")]
+    assert (places[2][0], places[3][0]) == (2, 1)
+    assert partitions == 3
+
+
+def run_script(folder: Path, package: str, script: str, *arguments: str) -> str:
+    """What a program for node says that uses a package of npm's."""
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node is None or npm is None:
+        pytest.skip("node and npm are not on this machine")
+    subprocess.run([npm, "install", "--silent", package], cwd=folder, check=True, timeout=120)
+    (folder / "script.js").write_text(script)
+    command = [node, "script.js", *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
