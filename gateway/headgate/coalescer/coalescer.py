@@ -139,8 +139,10 @@ class Coalescer:
         return None if policy is None or not policy.coalesces else rules_of(policy)
 
     def _topic_changed(self, before: TopicState | None, after: TopicState | None) -> None:
-        if before is None or after is None or before.topic_id != after.topic_id:
+        if before is None or after is None:
             self._look_again()
+        elif before.topic_id != after.topic_id and topic_of(after.name) is not None:
+            self._members[after.cluster].rejoin()
 
     def _look_again(self) -> None:
         for name, member in self._members.items():

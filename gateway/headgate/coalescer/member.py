@@ -45,6 +45,12 @@ class Member:
             self._wanted = topics
             self._changed.set()
 
+    def rejoin(self) -> None:
+        """A topic was made anew. A consumer that looked in between has no partitions of it, and
+        would not look again for minutes.
+        """
+        self._changed.set()
+
     def close(self) -> None:
         """Finish, and leave the group."""
         self._is_closing = True

@@ -27,6 +27,7 @@ from headgate.core.ownership import Owned, Ownership
 log = logging.getLogger(__name__)
 
 _START_S, _STOP_S, _WATCH_S, _RETRY_S = 30.0, 5.0, 0.5, 2.0
+_METADATA_MS = 10_000  # a member without partitions asks no sooner for those that a topic gets
 _NEVER_MS = 86_400_000_000  # owners bound each of their steps; a member without work stays one
 
 
@@ -108,6 +109,7 @@ class Membership:
             max_poll_interval_ms=_NEVER_MS,
             max_partition_fetch_bytes=options.max_partition_fetch_bytes,
             fetch_max_wait_ms=250,
+            metadata_max_age_ms=_METADATA_MS,
             partition_assignment_strategy=(RoundRobinPartitionAssignor,),
         )
         never_create_topics(consumer._client)
