@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaException
 
 import headgate
 from consumer_world import fill
@@ -157,3 +158,36 @@ def _with(names: dict[str, Any], book: Any) -> Any:
     main = names["main"]
     example["book"] = book
     return type(main)(main.__code__, example)
+
+
+async def test_a_topic_that_comes_later_or_again_is_read(
+    kafka: RunningBroker, topic_name: str
+) -> None:
+    """aiokafka alone looks for it every five minutes."""
+    seen: list[bytes | None] = []
+
+    async def handle(received: Received) -> None:
+        seen.append(received.value)
+
+    consumer = new_consumer(kafka, topic_name)
+    async with consumer:
+        work = asyncio.create_task(consumer.run(handle))
+        for _ in range(2):
+            await asyncio.sleep(2)  # it has looked, and found nothing
+            await eventually(lambda: created(kafka, topic_name))
+            goal = len(seen) + 10
+            fill(kafka.bootstrap, topic_name, 1, 10)
+            await eventually(lambda goal=goal: len(seen) >= goal, 30)
+            await consumer.commit()
+            kafka.delete_topic(topic_name)
+        consumer.stop()
+        await work
+
+
+def created(kafka: RunningBroker, topic: str) -> bool:
+    """Whether it could be created: one that was just deleted may still be there."""
+    try:
+        kafka.create_topic(topic, 1)
+    except KafkaException:
+        return False
+    return True

@@ -4,6 +4,7 @@ Private parts of aiokafka 0.14, and why:
 - `_coordinator.fetch_committed_offsets`: the public call gives no metadata.
 - `_coordinator._coordination_task`, `_fetcher._fetch_task`: a dead one leaves a consumer that says
   nothing and gets nothing.
+- `_client`: whether a topic is there, and to look again.
 - `_coordinator._pending_exception`: kept until somebody polls, which a member without partitions
   never does.
 """
@@ -82,13 +83,14 @@ class Membership:
 
         Leaves the group at the end. Raises KafkaError, OSError or TimeoutError.
         """
+        topics = list(topics)
         consumer = self._consumer()
         self._is_leaving = False
         try:
             async with asyncio.timeout(_START_S):
                 await consumer.start()
-            consumer.subscribe(list(topics), listener=_Listener(self, consumer))
-            await _watch(consumer, stop)
+            consumer.subscribe(topics, listener=_Listener(self, consumer))
+            await _watch(consumer, topics, stop)
         finally:
             self._is_leaving = True
             await self.end_terms()
@@ -150,10 +152,13 @@ async def committed(consumer: AIOKafkaConsumer, tp: TopicPartition) -> tuple[int
     return (-1, "") if one is None or one.offset < 0 else (one.offset, one.metadata or "")
 
 
-async def _watch(consumer: AIOKafkaConsumer, stop: asyncio.Event) -> None:
+async def _watch(consumer: AIOKafkaConsumer, topics: list[str], stop: asyncio.Event) -> None:
     """Until it is time to stop. Raises KafkaError when the consumer cannot go on."""
-    coordinator = consumer._coordinator
+    coordinator, client = consumer._coordinator, consumer._client
     while not stop.is_set():
+        # A topic that is not there, or not again yet: aiokafka would look in five minutes.
+        if not all(client.cluster.partitions_for_topic(topic) for topic in topics):
+            client.force_metadata_update()
         for task in (coordinator._coordination_task, consumer._fetcher._fetch_task):
             if task.done():
                 raise KafkaError("a task of the consumer has ended")
