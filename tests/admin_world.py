@@ -48,19 +48,22 @@ class FakeInstance:
     failure: Failure | None = None
     is_ready: bool = True
     audited: dict[str, bytes] = field(default_factory=dict)
+    unread: set[str] = field(default_factory=set)  # topics that only a new reading finds
 
     def __post_init__(self) -> None:
         names = {policy.pattern for policy in self.settings.topics}
         self.meter = Meter(Labels(self.settings.producers, names.__contains__), time.time)
         self.refreshed = 0.0
 
-    async def refresh(self) -> None:
+    async def refresh(self, at_once: bool = False) -> None:
+        if at_once:
+            self.unread.clear()
         self.figures.update(1, self.meter.collect())
         self.refreshed += 10.0
         self.rates.note(self.refreshed, self.figures.volumes())
 
     def topics(self) -> dict[str, TopicState]:
-        names = [policy.pattern for policy in self.settings.topics]
+        names = {policy.pattern for policy in self.settings.topics} - self.unread
         return {name: TopicState(name, "main", b"\0" * 16, 12) for name in names}
 
     def health(self) -> Health:

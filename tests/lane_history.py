@@ -188,7 +188,17 @@ async def running_lanes(
     try:
         await topics.start(lambda name: "main" if name == topic else None)
         await lanes.start()
+        # The node that was asked first may not know the newest topics yet.
+        await eventually(lambda: is_known(topics, topic))
         yield RunningLanes(topics, lanes, history, counts)
     finally:
         await lanes.close()
         await topics.close()
+
+
+def is_known(topics: KafkaTopics, topic: str) -> bool:
+    """Whether the topic was read, where its cluster answers; if not, it is read again soon."""
+    if topics.get(topic) is None and topics.healthy("main"):
+        topics.refresh_soon()
+        return False
+    return True

@@ -61,9 +61,9 @@ class Overview:
                 log.exception("reading the workers failed")
             await asyncio.sleep(_POLL_S)
 
-    async def refresh(self) -> None:
-        """Have figures that are not older than a second, details included."""
-        if time.monotonic() - self._details_read > _POLL_S:
+    async def refresh(self, at_once: bool = False) -> None:
+        """Have figures that are not older than a second, details included, or new ones."""
+        if at_once or time.monotonic() - self._details_read > _POLL_S:
             await self._read(with_details=True)
 
     def worker_died(self, pid: int) -> None:

@@ -145,6 +145,13 @@ async def test_lists_name_everyone_who_is_configured(
     assert rows[1]["skew"] == {"judged": False}
 
 
+async def test_a_topic_that_workers_have_just_found_is_shown(
+    instance: FakeInstance, client: TestClient[Any, Any]
+) -> None:
+    instance.unread.add("deals")
+    assert (await client.get("/v1/topics/deals")).status == 200
+
+
 @pytest.mark.parametrize(
     ("path", "reason"),
     [

@@ -110,6 +110,8 @@ class Admin:
         self._identify(request, "view")
         await self._instance.refresh()
         name = request.match_info["topic"]
+        if name not in self._instance.topics():
+            await self._instance.refresh(at_once=True)  # workers may take its events by now
         state, policy = self._topic(name)
         figures = self._instance.figures.total()
         return _json(

@@ -29,8 +29,8 @@ class Instance(Protocol):
     figures: Fleet
     rates: Rates
 
-    async def refresh(self) -> None:
-        """Read the workers, unless that was done within the last second."""
+    async def refresh(self, at_once: bool = False) -> None:
+        """Read the workers, unless that was done within the last second, or in any case."""
         ...
 
     def topics(self) -> Mapping[str, TopicState]:
