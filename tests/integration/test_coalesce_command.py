@@ -147,6 +147,8 @@ async def test_coalesce_partitions_is_changed_as_the_runbook_says(
     await eventually(is_published, 30, 0.3)
     await eventually(lambda: lag() == 0, 30, 0.3)
     kafka.delete_topic(held_topic(topic_name))
+    await eventually(lambda: client.post({"id": "lost"})[0] == 503, 30, 0.1)
+    client.held.pop("lost", None)
     config.write_text(text.replace("coalesce_partitions = 4", "coalesce_partitions = 7"))
     await eventually(lambda: run_init(config).returncode == 0, 30, 0.3)
     assert len(kafka_log.end_offsets(kafka.bootstrap, held_topic(topic_name))) == 7
