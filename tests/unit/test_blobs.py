@@ -170,6 +170,7 @@ async def test_a_store_that_fails_is_503_and_streams_are_bounded(tmp_path):
     with pytest.raises(Refused) as caught:
         await broken.put("documents", VALUE)
     assert caught.value.failure.reason is Reason.BLOBS_UNAVAILABLE
+    assert "/" not in caught.value.failure.detail, "producers need not know where it is"
     with pytest.raises(Refused) as caught:
         await broken.begin()
     assert caught.value.failure.reason is Reason.BLOBS_UNAVAILABLE

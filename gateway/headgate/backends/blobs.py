@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,12 +17,21 @@ from headgate.core.event import Refused
 from headgate.core.outcome import Failure, Reason
 from headgate.core.oversize import StoredBlob
 
+log = logging.getLogger(__name__)
+
 T = TypeVar("T")
 
 _RETRY_AFTER_S = 5
 # What a stream has passed on is free, but in the heaps of the threads it went through: 10 to 20 MB
 # of a body of 100 MB stayed there.
 _TRIM_BYTES = 2_097_152
+# Why is in the log: the store's own words name paths, buckets and accounts.
+_UNAVAILABLE = Failure(
+    Reason.BLOBS_UNAVAILABLE,
+    "the blob store does not take the value; nothing was published",
+    None,
+    _RETRY_AFTER_S,
+)
 _CLOSED = Failure(Reason.DRAINING, "this instance is shutting down", None, 1)
 
 
@@ -107,11 +117,13 @@ class Blobs:
         try:
             errors = self._opened().errors
         except ImportError as error:
-            raise Refused(_unavailable(f"{error}; install headgate[s3]")) from error
+            log.warning("the blob store cannot be opened: %s; install headgate[s3]", error)
+            raise Refused(_UNAVAILABLE) from error
         try:
             return work(*arguments)
         except errors as error:
-            raise Refused(_unavailable(repr(error))) from error
+            log.warning("the blob store fails: %r", error)
+            raise Refused(_UNAVAILABLE) from error
 
     def _opened(self) -> Store:
         if self._store is None:  # two threads may do it: they are alike
@@ -178,8 +190,3 @@ class BlobStream:
         if self._kept >= _TRIM_BYTES:
             self._kept = 0
             give_back()
-
-
-def _unavailable(why: str) -> Failure:
-    detail = f"the blob store does not take the value: {why}; nothing was published"
-    return Failure(Reason.BLOBS_UNAVAILABLE, detail, None, _RETRY_AFTER_S)
