@@ -148,8 +148,9 @@ async def test_lists_name_everyone_who_is_configured(
 async def test_a_topic_that_workers_have_just_found_is_shown(
     instance: FakeInstance, client: TestClient[Any, Any]
 ) -> None:
-    instance.unread.add("deals")
-    assert (await client.get("/v1/topics/deals")).status == 200
+    for method, path in (("GET", "/v1/topics/deals"), ("DELETE", "/v1/suppression/deals")):
+        instance.unread.add("deals")
+        assert (await client.request(method, path)).status == 200
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,9 @@ async def test_a_coalescer_of_its_own_shows_what_it_does(
     assert child.exit_code == 0
 
 
+# Full only, until it is known why events were not published within a minute when the topic was made
+# anew before gateways had seen that it was gone: twice among all other tests, seldom alone.
+@pytest.mark.full
 async def test_coalesce_partitions_is_changed_as_the_runbook_says(
     kafka: RunningBroker,
     redis_server: RunningRedis,

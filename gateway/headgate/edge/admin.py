@@ -110,9 +110,7 @@ class Admin:
         self._identify(request, "view")
         await self._instance.refresh()
         name = request.match_info["topic"]
-        if name not in self._instance.topics():
-            await self._instance.refresh(at_once=True)  # workers may take its events by now
-        state, policy = self._topic(name)
+        state, policy = await self._topic(name)
         figures = self._instance.figures.total()
         return _json(
             request, views.topic(state, policy, figures, self._instance.rates, time.time())
@@ -140,7 +138,7 @@ class Admin:
         """Drop suppression state, so that the next event of the key (or of all) is published."""
         caller = self._identify(request, "operate")
         name = request.match_info["topic"]
-        _, policy = self._topic(name)
+        _, policy = await self._topic(name)
         if policy.suppress == "off":
             raise RefusedError(Reason.MALFORMED, f"topic {name!r} does not suppress")
         key = _key(request)
@@ -185,7 +183,9 @@ class Admin:
         self._changes.append(change | fields)
         log.info("change: %s by %s", what, caller.name, extra={"remote": remote, **fields})
 
-    def _topic(self, name: str) -> tuple[TopicState, Any]:
+    async def _topic(self, name: str) -> tuple[TopicState, Any]:
+        if name not in self._instance.topics():
+            await self._instance.refresh(at_once=True)  # workers may take its events by now
         state = self._instance.topics().get(name)
         policy = PolicyTable(self._instance.settings.topics).match(name)
         if state is None or policy is None:
