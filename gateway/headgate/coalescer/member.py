@@ -46,8 +46,8 @@ class Member:
             self._changed.set()
 
     def rejoin(self) -> None:
-        """A topic was made anew. A consumer that looked in between has no partitions of it, and
-        would not look again for minutes.
+        """A topic was made anew, perhaps before the consumer saw that it was gone: it would go on
+        at offsets that the new one does not have.
         """
         self._changed.set()
 

@@ -2,9 +2,8 @@
 
 from typing import Final
 
-RESERVED_PREFIX: Final = (
-    "hg-"  # inbound headers that begin so are dropped: only the gateway writes them
-)
+# Inbound headers that begin so are dropped: only the gateway writes them.
+RESERVED_PREFIX: Final = "hg-"
 PRODUCER: Final = "hg-producer"
 RECEIVED_AT: Final = "hg-received-at"
 EVENT_ID: Final = "hg-event-id"

@@ -31,9 +31,8 @@ Digest = Callable[[bytes | None, bytes | None], bytes]
 
 
 _JSON_TYPE: Final = (CONTENT_TYPE, b"application/json")
-PLAIN_BYTES: Final = size_of(
-    None, None, [_JSON_TYPE]
-)  # a plain document's record beside key and value
+# A plain document's record beside key and value.
+PLAIN_BYTES: Final = size_of(None, None, [_JSON_TYPE])
 
 
 class Common:

@@ -16,9 +16,8 @@ from aiohttp.http import HttpVersion11
 from headgate.core.reply import Reply
 from headgate.edge.problems import response
 
-AT_ONCE_BYTES: Final = (
-    65_536  # more may have to wait for a slow reader, which aiohttp's writer does
-)
+# More may have to wait for a slow reader, which aiohttp's writer does.
+AT_ONCE_BYTES: Final = 65_536
 _LINES: Final = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: "
     for status in HTTPStatus
