@@ -1,0 +1,225 @@
+"""Replays as the registry keeps them: states, what may follow what, and the fold of its records.
+
+The registry is the compacted topic `headgate.replays` of a backfill tier, one partition. A replay
+has three keys: `<id>/spec` (by the API, never changed), `<id>/control` (by the API: run, pause,
+cancel) and `<id>/status` (observed; of mode topic by the runner, else by the API in the transaction
+of the spec). `snapshot/<name>` has a named vector of offsets, `runner` who carries replays out.
+Values are JSON objects; fields that this release does not know are kept and shown.
+
+Compaction keeps the newest record of each key, so the fold must end the same whatever is missing
+before it: a status may follow any from which it can be reached, not only its neighbour.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+REGISTRY_TOPIC = "headgate.replays"
+TOPIC_PREFIX = "replay."  # of the topics that replays are copied to
+RUNNER_KEY = b"runner"
+_SNAPSHOT = "snapshot"
+_MOST_BYTES = 900_000  # of a record: below Kafka's default limit
+
+
+class State(StrEnum):
+    """Where a replay stands."""
+
+    PENDING = "pending"  # accepted; nobody has begun
+    PLANNED = "planned"  # its topic is there
+    COPYING = "copying"
+    READY = "ready"  # can be read
+    COMPLETED = "completed"  # the group's offsets are committed
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"  # its time is over; the topic is deleted
+
+
+NEXT: Mapping[State, frozenset[State]] = {
+    State.PENDING: frozenset(
+        {State.PLANNED, State.READY, State.COMPLETED, State.FAILED, State.CANCELLED}
+    ),
+    State.PLANNED: frozenset({State.COPYING, State.FAILED, State.CANCELLED}),
+    State.COPYING: frozenset({State.READY, State.FAILED, State.CANCELLED}),
+    State.READY: frozenset({State.COMPLETED, State.FAILED, State.CANCELLED, State.EXPIRED}),
+    State.COMPLETED: frozenset(),
+    State.FAILED: frozenset(),
+    State.CANCELLED: frozenset(),
+    State.EXPIRED: frozenset(),
+}
+FINISHED = frozenset(state for state, following in NEXT.items() if not following)
+
+
+def reachable(start: State) -> frozenset[State]:
+    """Everything that may come after, by any number of steps."""
+    found: set[State] = set()
+    todo = set(NEXT[start])
+    while todo:
+        one = todo.pop()
+        found.add(one)
+        todo |= NEXT[one] - found
+    return frozenset(found)
+
+
+_REACHABLE = {state: reachable(state) for state in State}
+
+
+class Control(StrEnum):
+    """What is wanted of a replay. `cancel` is for ever."""
+
+    RUN = "run"
+    PAUSE = "pause"
+    CANCEL = "cancel"
+
+
+@dataclass(slots=True)
+class Replay:
+    """One replay, folded. spec: None until its record was seen."""
+
+    id: str
+    spec: Mapping[str, Any] | None = None
+    status: Mapping[str, Any] = field(default_factory=dict)
+    control: Control = Control.RUN
+
+    @property
+    def state(self) -> State:
+        """The state that the newest status record says."""
+        return State(self.status.get("state", State.PENDING))
+
+    @property
+    def is_finished(self) -> bool:
+        return self.state in FINISHED
+
+    @property
+    def topic(self) -> str:
+        """The topic that it is copied to."""
+        return TOPIC_PREFIX + self.id
+
+
+class Registry:
+    """The fold. `see` takes the topic's records in order; what makes no sense is counted."""
+
+    def __init__(self) -> None:
+        self._replays: dict[str, Replay] = {}
+        self.snapshots: dict[str, Mapping[str, Any]] = {}
+        self.runner: Mapping[str, Any] = {}
+        self.unread = 0
+
+    def __iter__(self) -> Iterator[Replay]:
+        """Those whose spec is there, oldest first: ids begin with the time."""
+        known = [one for one in self._replays.values() if one.spec is not None]
+        return iter(sorted(known, key=lambda one: (created_ms(one), one.id)))
+
+    def get(self, replay_id: str) -> Replay | None:
+        """One replay, or None."""
+        found = self._replays.get(replay_id)
+        return None if found is None or found.spec is None else found
+
+    def see(self, key: bytes | None, value: bytes | None) -> None:
+        """Fold one record; None as value takes its key away."""
+        name, _, what = (key or b"").decode("utf-8", "replace").rpartition("/")
+        document = _read(value)
+        if document is None and value is not None:
+            self.unread += 1
+        elif key == RUNNER_KEY:
+            self.runner = document or {}
+        elif name == _SNAPSHOT:
+            self._see_snapshot(what, document)
+        elif what in ("spec", "control", "status"):
+            self._see_replay(name, what, document)
+        else:
+            self.unread += 1
+
+    def _see_snapshot(self, name: str, document: Mapping[str, Any] | None) -> None:
+        if document is None:
+            self.snapshots.pop(name, None)
+        else:
+            self.snapshots[name] = document
+
+    def _see_replay(self, replay_id: str, what: str, document: Mapping[str, Any] | None) -> None:
+        if document is None:  # the three go together, in one transaction
+            self._replays.pop(replay_id, None)
+            return
+        replay = self._replays.setdefault(replay_id, Replay(replay_id))
+        if what == "spec":
+            replay.spec = replay.spec or document
+        elif what == "control":
+            wanted = document.get("control")
+            if wanted in frozenset(Control) and replay.control is not Control.CANCEL:
+                replay.control = Control(wanted)
+        elif follows(replay.state, document.get("state")):
+            replay.status = document
+
+
+def follows(state: State, then: object) -> bool:
+    """Whether a status with the state `then` is taken after one with `state`."""
+    if then not in frozenset(State):
+        return False
+    return (then not in FINISHED and then == state) or then in _REACHABLE[state]
+
+
+def created_ms(replay: Replay) -> int:
+    """When it was asked for, ms since 1970."""
+    return int((replay.spec or {}).get("created_ms", 0))
+
+
+def record(
+    replay_id: str, what: str, document: Mapping[str, Any] | None
+) -> tuple[bytes, bytes | None]:
+    """Key and value of a registry record; None takes it away. Raises ValueError when too large."""
+    value = None if document is None else _written(document)
+    return f"{replay_id}/{what}".encode(), value
+
+
+def snapshot_record(name: str, document: Mapping[str, Any]) -> tuple[bytes, bytes]:
+    """The same of a snapshot."""
+    return f"{_SNAPSHOT}/{name}".encode(), _written(document)
+
+
+def runner_record(document: Mapping[str, Any]) -> tuple[bytes, bytes]:
+    """Who carries replays out, and since when it is alive."""
+    return RUNNER_KEY, _written(document)
+
+
+def tombstones(replay_id: str) -> list[tuple[bytes, bytes | None]]:
+    """What forgets a replay; to be written in one transaction."""
+    return [record(replay_id, what, None) for what in ("spec", "control", "status")]
+
+
+def _written(document: Mapping[str, Any]) -> bytes:
+    written = json.dumps(document, separators=(",", ":")).encode()
+    if len(written) > _MOST_BYTES:
+        raise ValueError(f"{len(written)} bytes: more than {_MOST_BYTES} for one record")
+    return written
+
+
+def _read(value: bytes | None) -> Mapping[str, Any] | None:
+    if value is None:
+        return None
+    try:
+        document = json.loads(value)
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def new_id(now_ms: int, random_bytes: bytes) -> str:
+    """A UUIDv7 (RFC 9562, 5.7). random_bytes: 10 of them."""
+    tail = int.from_bytes(random_bytes[:10], "big")
+    number = (now_ms & 0xFFFFFFFFFFFF) << 80 | 0x7 << 76 | (tail >> 64 & 0xFFF) << 64
+    return _uuid(number | 0b10 << 62 | tail & 0x3FFFFFFFFFFFFFFF)
+
+
+def keyed_id(caller: str, idempotency_key: str) -> str:
+    """The same id for the same caller and Idempotency-Key, as a UUIDv8 (RFC 9562, 5.8)."""
+    digest = hashlib.sha256(f"{len(caller)}:{caller}:{idempotency_key}".encode()).digest()
+    number = int.from_bytes(digest[:16], "big")
+    number &= ~(0xF << 76) & ~(0b11 << 62) & (1 << 128) - 1
+    return _uuid(number | 0x8 << 76 | 0b10 << 62)
+
+
+def _uuid(number: int) -> str:
+    text = f"{number:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
