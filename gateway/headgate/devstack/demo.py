@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import aiohttp
 
 POSTS_PER_S = 5.0
+SAVES_EVERY = 60  # posts: one run of saves in 12 s
+SAVES = 50
 _PATIENCE = aiohttp.ClientTimeout(total=10)
 
 
@@ -55,10 +57,20 @@ def _order(source: random.Random, turn: int) -> Post:
 
 
 def _deal(source: random.Random, turn: int) -> Post:
+    if turn % SAVES_EVERY == 1:
+        return _saves(turn)
     # Saved far more often than changed: the price moves every hundredth turn.
     deal = source.randrange(8)
     body = {"id": f"deal-{deal}", "title": f"City break {deal}", "price": 199 + turn // 100}
     return Post("deal-admin", "deals", body)
+
+
+def _saves(turn: int) -> Post:
+    # Incident A in small: one deal saved after each of its options is switched off or on again.
+    # Each save differs from the one before, so comparing contents does not help.
+    states = [f"{turn}-{option}" for option in range(SAVES)]
+    deal = {"id": "deal-3", "title": "City break 3", "price": 199}
+    return Post("deal-admin", "deals", [{**deal, "switched": state} for state in states])
 
 
 def _save(source: random.Random, turn: int) -> Post:
