@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from headgate_spark.audit.count_all import STEPS, count_all
 from headgate_spark.audit.diagnosis import diagnose
 from headgate_spark.progress import Progress
 from headgate_spark.schema import FACTS
+from headgate_spark.source import ROWS_A_TASK
 
 PARTITIONS = 24
 KEYS = 200_000
@@ -32,7 +34,8 @@ def generate(spark: SparkSession, records: int, folder: Path) -> None:
     key = F.when(is_hot, F.lit("hot")).otherwise(other).cast("binary")
     # the audit's partitions need not be the keys': what counts here is the amount
     partition = F.when(is_hot, F.lit(5)).otherwise(F.pmod(F.xxhash64(key), F.lit(PARTITIONS)))
-    spark.range(records).select(
+    files = max(2, records // ROWS_A_TASK)  # as many as reading from Kafka makes
+    spark.range(0, records, 1, files).select(
         F.lit("scale").alias("topic"),
         partition.cast("int").alias("partition"),
         F.col("id").alias("offset"),
@@ -46,7 +49,6 @@ def generate(spark: SparkSession, records: int, folder: Path) -> None:
 
 def count(spark: SparkSession, records: int, folder: Path) -> float:
     """Count so many facts, see that the truth is found, and return the seconds it took."""
-    generate(spark, records, folder / "facts")
     facts = spark.read.parquet(str(folder / "facts"))
     spark.conf.set("spark.sql.shuffle.partitions", "8")
     begun = time.monotonic()
@@ -61,20 +63,36 @@ def count(spark: SparkSession, records: int, folder: Path) -> float:
     return took
 
 
+def tasks(log: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Each task that has ended, from Spark's event log: its stage and its measures."""
+    for file in log.iterdir():
+        for line in file.read_text().splitlines():
+            if '"SparkListenerTaskEnd"' in line:
+                event: dict[str, Any] = json.loads(line)
+                yield event["Stage ID"], event["Task Metrics"]
+
+
 def shuffled(log: Path) -> dict[int, list[int]]:
     """By stage, how many records each of its tasks took from a shuffle."""
     found: dict[int, list[int]] = defaultdict(list)
-    for file in log.iterdir():
-        for line in file.read_text().splitlines():
-            if '"SparkListenerTaskEnd"' not in line:
-                continue
-            event: dict[str, Any] = json.loads(line)
-            read = event["Task Metrics"]["Shuffle Read Metrics"]["Total Records Read"]
-            found[event["Stage ID"]].append(read)
+    for stage, measures in tasks(log):
+        found[stage].append(measures["Shuffle Read Metrics"]["Total Records Read"])
     return found
 
 
-@pytest.mark.full
+def run_times(log: Path) -> dict[int, list[float]]:
+    """By stage, the seconds that each of its tasks ran."""
+    found: dict[int, list[float]] = defaultdict(list)
+    for stage, measures in tasks(log):
+        found[stage].append(measures["Executor Run Time"] / 1000)
+    return found
+
+
+def on_cores(cores: int, stages: Iterable[list[float]]) -> float:
+    """The least seconds that these tasks take: each stage waits for the one before it."""
+    return sum(max(max(stage), sum(stage) / cores) for stage in stages)
+
+
 def test_the_hot_key_does_not_skew_the_job(
     spark: SparkSession, event_log: Path, tmp_path: Path
 ) -> None:
@@ -95,12 +113,22 @@ def test_the_hot_key_does_not_skew_the_job(
 
 
 @pytest.mark.full
-def test_time_and_memory_grow_linearly(spark: SparkSession, tmp_path: Path) -> None:
+def test_time_and_memory_grow_linearly(
+    spark: SparkSession, event_log: Path, tmp_path: Path
+) -> None:
     took, peak = {}, {}
     for records in (1_000_000, 5_000_000, 20_000_000):
-        took[records] = count(spark, records, tmp_path / str(records))
+        facts = tmp_path / str(records)
+        generate(spark, records, facts / "facts")
+        before = set(run_times(event_log))
+        took[records] = count(spark, records, facts)
         peak[records] = java_bytes()
-        print(f"{records:,}: {took[records]:.1f} s, {peak[records] / 2**20:.0f} MiB")  # noqa: T201
+        stages = [run for one, run in run_times(event_log).items() if one not in before]
+        ideal = {cores: round(on_cores(cores, stages), 1) for cores in (1, 2, 4, 8)}
+        print(  # noqa: T201
+            f"{records:,}: {took[records]:.1f} s, {peak[records] / 2**20:.0f} MiB; "
+            f"seconds of tasks on so many cores: {ideal}"
+        )
     assert took[20_000_000] <= 1.3 * 4 * took[5_000_000]
     assert peak[20_000_000] <= 2 * 2**30
 

@@ -1,0 +1,45 @@
+"""Writes generated topics to real Kafka, as a foreign client with a partitioner of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from confluent_kafka import Producer
+
+import skew_world
+from stack import RunningBroker
+
+
+def produce(
+    broker: RunningBroker,
+    topic: str,
+    keys: Sequence[bytes | None],
+    values: Sequence[bytes | None],
+    producers: Sequence[str | None],
+    partitions: Sequence[int] | None = None,
+) -> None:
+    """Write with librdkafka, which leaves the partition to its own default unless it is named."""
+    client = Producer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "linger.ms": 20,
+            "message.max.bytes": 12_000_000,
+            "enable.idempotence": True,
+        }
+    )
+    for number, key in enumerate(keys):
+        who = producers[number]
+        headers = [("hg-producer", who.encode())] if who is not None else []
+        place = {} if partitions is None else {"partition": int(partitions[number])}
+        while True:
+            try:
+                client.produce(topic, values[number], key, headers=headers, **place)
+                break
+            except BufferError:
+                client.poll(0.1)
+    assert client.flush(60) == 0
+
+
+def produce_world(broker: RunningBroker, topic: str, world: skew_world.Dataset) -> None:
+    values = [b"x" * int(size) for size in world.sizes]
+    produce(broker, topic, world.keys, values, world.producers, world.partition.tolist())
