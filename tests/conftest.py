@@ -39,6 +39,20 @@ def kafka(
         broker.kill()
 
 
+@pytest.fixture(scope="session")
+def backfill(
+    kafka_installation: KafkaInstallation, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RunningBroker]:
+    """A second cluster beside `kafka`, shared in the same way: the tier of the mirror."""
+    plan = single_node(tmp_path_factory.mktemp("backfill"), free_port())
+    broker = RunningBroker(kafka_installation, plan)
+    try:
+        broker.wait()
+        yield broker
+    finally:
+        broker.kill()
+
+
 @pytest.fixture
 def topic_name(request: pytest.FixtureRequest) -> str:
     """A topic name that no other test uses."""

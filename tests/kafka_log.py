@@ -6,13 +6,21 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
     NewTopic,
+    OffsetSpec,
     ResourceType,
 )
 
@@ -93,6 +101,32 @@ def end_offsets(bootstrap: str, topic: str) -> dict[int, int]:
         }
     finally:
         consumer.close()
+
+
+def stable_offsets(bootstrap: str, topic: str) -> dict[int, int]:
+    """Return the last stable offset of each partition: where committed records end."""
+    consumer = _consumer(bootstrap)
+    try:
+        partitions = _partitions(consumer, topic)
+    finally:
+        consumer.close()
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    wanted = {TopicPartition(topic, one): OffsetSpec.latest() for one in partitions}
+    asked = admin.list_offsets(wanted, isolation_level=IsolationLevel.READ_COMMITTED)
+    return {tp.partition: done.result(DEADLINE_S).offset for tp, done in asked.items()}
+
+
+def topic_names(bootstrap: str) -> set[str]:
+    """Return the names of all topics."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    return set(admin.list_topics(timeout=10).topics)
+
+
+def topic_id(bootstrap: str, topic: str) -> str:
+    """Return Kafka's id of a topic as Kafka's own tools show it, in url-safe base64."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    asked = admin.describe_topics(TopicCollection([topic]))
+    return str(asked[topic].result(DEADLINE_S).topic_id).replace("/", "_").replace("+", "-")
 
 
 def read_log(bootstrap: str, topic: str, deadline_s: float = DEADLINE_S) -> list[LogRecord]:

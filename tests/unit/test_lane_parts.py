@@ -17,8 +17,8 @@ from headgate.backends.halving import Halving
 from headgate.backends.metadata import TopicFacts, TopicsAnswer
 from headgate.backends.options import ClusterOptions, check_codec
 from headgate.backends.refusals import INVALID_RECORD, Fate, classify, learn_error_codes, refusal
-from headgate.backends.wire import Reader
 from headgate.core.outcome import Reason
+from headgate.core.wire import Reader
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from aiokafka.cluster import ClusterMetadata
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
 from aiokafka.protocol.metadata import MetadataRequest
 
-from headgate.backends.wire import Reader
 from headgate.core.topic import PartitionState
+from headgate.core.wire import Reader
 
 log = logging.getLogger(__name__)
 

@@ -1,0 +1,205 @@
+"""Copies one partition into the backfill tier: the loop that a Spark task runs, without Spark.
+
+An attempt: a transactional producer whose start fences every older one; only then the map, which
+says where to go on; then chunk after chunk, each one transaction with its segments. After any
+error the attempt ends, and the next one begins in the same way: nothing is remembered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from aiokafka.structs import TopicPartition
+
+from headgate.core.offset_map import gap_record, segment_record
+from headgate.core.segments import NO_RECORDS, RETENTION, Gap
+from headgate_spark.chunks import Chunk, Written, segments_of
+from headgate_spark.copy_plan import Copied, CopyOptions, Known, Unit
+from headgate_spark.kafka_clients import CLIENT_ERRORS
+from headgate_spark.map_reader import HiddenError
+from headgate_spark.resume import StalePlanError, opening, read_known
+from headgate_spark.source_reader import GoneError, ReadError, RecreatedError, SourceReader
+from headgate_spark.throttle import BrokerBuckets
+from headgate_spark.writer import FencedError, MapRecord, RefusedError, Target, WriteError, Writer
+
+_PAUSE_S = 1.0  # between two attempts
+_LOOKS = 5
+
+
+class TruncatedError(Exception):
+    """The source's log ends before what has been mirrored of it."""
+
+
+_TEMPORARY = (ReadError, WriteError, HiddenError, *CLIENT_ERRORS)
+_FINAL = (FencedError, RefusedError, RecreatedError, StalePlanError, TruncatedError)
+
+
+class Copier:
+    """Copies one unit. seen: told (records, bytes) of each committed chunk."""
+
+    def __init__(
+        self,
+        unit: Unit,
+        options: CopyOptions,
+        buckets: BrokerBuckets,
+        seen: Callable[[int], None] = lambda records: None,
+    ) -> None:
+        self._unit, self._options, self._buckets, self._seen = unit, options, buckets, seen
+        self._records = self._bytes = self._transactions = self._attempts = self._lost = 0
+        self._position = -1 if unit.known.position is None else unit.known.position
+
+    async def run(self) -> Copied:
+        """Copy up to the unit's end, or as long as the lease is. Does not raise for Kafka."""
+        clock = asyncio.get_running_loop().time
+        lease_end_s = clock() + self._options.lease_s
+        moved_s, trouble = clock(), None
+        while True:
+            before, self._attempts = self._transactions, self._attempts + 1
+            try:
+                await self._attempt(lease_end_s)
+                trouble = None
+                break
+            except _FINAL as error:
+                trouble = f"{type(error).__name__}: {error}"
+                break
+            except _TEMPORARY as error:
+                trouble = f"{type(error).__name__}: {error}"
+            if self._transactions > before:
+                moved_s = clock()
+            if clock() - moved_s > self._options.patience_s or self._is_over(lease_end_s):
+                break
+            await asyncio.sleep(_PAUSE_S)
+        place = self._unit.place
+        return Copied(
+            place.topic, place.partition, self._records, self._bytes, self._transactions,
+            self._attempts, self._position, self._lost, trouble,
+        )  # fmt: skip
+
+    async def _attempt(self, lease_end_s: float) -> None:
+        unit, options = self._unit, self._options
+        target = Target(
+            unit.place.topic, unit.place.partition, unit.map_partition, unit.max_batch_bytes
+        )
+        writer = Writer(options.target, unit.transactional_id(options.source.name), target)
+        tp = TopicPartition(unit.place.topic, unit.place.partition)
+        reader = SourceReader(tp, options, self._buckets)
+        try:
+            await writer.start()
+            known = await read_known(unit, options)  # after the fencing, never before
+            await reader.start()
+            await self._begin(known, reader, writer)
+            while not self._is_done(lease_end_s):
+                tick_s = asyncio.get_running_loop().time()
+                is_full = await self._copy_chunk(reader, writer)
+                if unit.end is None and not is_full:
+                    await self._rest(tick_s, lease_end_s)
+        finally:
+            await writer.drop()
+            await reader.drop()
+            self._bytes += reader.bytes
+
+    async def _begin(self, known: Known, reader: SourceReader, writer: Writer) -> None:
+        """Record the layout if it is new, and what is lost; then stand at the first offset."""
+        begin, end = await self._bounds(reader, known)
+        facts: list[MapRecord] = []
+        if known.layout != self._unit.place.layout:
+            facts += opening(self._unit, known, now_ms())
+        is_same = known.ids == self._unit_ids()
+        position = known.position if is_same else None
+        if position is None:
+            position = begin
+            start = Gap(begin, begin, NO_RECORDS, now_ms())
+            facts.append(gap_record(self._unit.place, start))
+        elif position < begin:
+            facts.append(self._lost_gap(position, begin))
+            position = begin
+        elif position > end:
+            raise TruncatedError(
+                f"its last stable offset is {end}, but {position} offsets are mirrored: it lost "
+                "records (unclean leader election?). Delete the mirror's topic to begin anew"
+            )
+        if facts:
+            await self._write(writer, Chunk([], position), facts)
+        self._stand_at(reader, position)
+
+    async def _bounds(self, reader: SourceReader, known: Known) -> tuple[int, int]:
+        """The source's log as it is; a leader that is new may take a while to know its end."""
+        for _ in range(_LOOKS):
+            begin, end = await reader.bounds()
+            if end >= (known.position or 0):
+                break
+            await asyncio.sleep(_PAUSE_S)
+        await reader.check(self._unit.layout.source_id)
+        return begin, end
+
+    def _unit_ids(self) -> tuple[str, str]:
+        return self._unit.layout.source_id, self._unit.layout.target_id
+
+    async def _copy_chunk(self, reader: SourceReader, writer: Writer) -> bool:
+        """Copy the next chunk. Whether it was full: then there is more."""
+        try:
+            chunk = await reader.read(self._unit.end)
+        except GoneError:
+            await self._skip_lost(reader, writer)
+            return True
+        if chunk.end == self._position:
+            return False
+        await reader.check(self._unit.layout.source_id)
+        facts = []
+        if not chunk.records:
+            gap = Gap(self._position, chunk.end, NO_RECORDS, now_ms())
+            facts.append(gap_record(self._unit.place, gap))
+        await self._write(writer, chunk, facts)
+        self._position = chunk.end
+        return len(chunk.records) >= self._options.chunk_records // 2
+
+    async def _skip_lost(self, reader: SourceReader, writer: Writer) -> None:
+        """Retention has passed the mirror: say so in the map, and go on behind it."""
+        begin, end = await reader.bounds()
+        await reader.check(self._unit.layout.source_id)
+        if not self._position < begin <= end:
+            raise TruncatedError(
+                f"offset {self._position} is not in its log, which has {begin} to {end}"
+            )
+        facts = [self._lost_gap(self._position, begin)]
+        await self._write(writer, Chunk([], begin), facts)
+        self._stand_at(reader, begin)
+
+    def _lost_gap(self, position: int, begin: int) -> MapRecord:
+        self._lost += begin - position
+        return gap_record(self._unit.place, Gap(position, begin, RETENTION, now_ms()))
+
+    def _stand_at(self, reader: SourceReader, position: int) -> None:
+        self._position = position
+        reader.seek(position)
+
+    async def _write(self, writer: Writer, chunk: Chunk, facts: Sequence[MapRecord]) -> None:
+        def mapped(written: Sequence[Written]) -> Iterable[MapRecord]:
+            segments = segments_of(chunk, written)
+            return [*facts, *(segment_record(self._unit.place, one) for one in segments)]
+
+        await writer.write(chunk, mapped)
+        self._records += len(chunk.records)
+        self._transactions += 1
+        self._seen(len(chunk.records))
+
+    def _is_over(self, lease_end_s: float) -> bool:
+        return self._unit.end is None and asyncio.get_running_loop().time() >= lease_end_s
+
+    def _is_done(self, lease_end_s: float) -> bool:
+        if self._unit.end is None:
+            return self._is_over(lease_end_s)
+        return self._position >= self._unit.end
+
+    async def _rest(self, tick_s: float, lease_end_s: float) -> None:
+        """Sleep until the next interval, if the last one is caught up with."""
+        now_s = asyncio.get_running_loop().time()
+        until_s = min(tick_s + self._options.interval_s, lease_end_s)
+        await asyncio.sleep(max(0.0, until_s - now_s))
+
+
+def now_ms() -> int:
+    """Milliseconds since 1970."""
+    return int(time.time() * 1000)

@@ -1,0 +1,174 @@
+"""Writes chunks to the target, each in one transaction with its records of the offset map.
+
+One producer id and epoch: `start` fences whoever had the transactional id and ends what they left
+open, then transactions, then `drop`, and never again. After any error it is dropped: whether a
+commit was done says the map, read after the next start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import (
+    InvalidProducerEpoch,
+    InvalidTimestampError,
+    KafkaError,
+    MessageSizeTooLargeError,
+    ProducerFenced,
+    TopicAuthorizationFailedError,
+    TransactionalIdAuthorizationFailed,
+)
+
+from headgate.core.offset_map import MAP_TOPIC
+from headgate_spark.chunks import Chunk, SourceRecord, Written
+from headgate_spark.kafka_clients import CLIENT_ERRORS, Connection, drop
+
+TRANSACTION_TIMEOUT_MS = 30_000  # the broker aborts what its owner does not end
+STEP_TIMEOUT_S = 25.0  # an ordinary leader loss takes 4-11 s; less than the above
+START_TIMEOUT_S = 60.0  # InitProducerId waits for the markers of what it ends
+MOST_BATCH_BYTES = 1_048_576  # of one batch with several records
+
+_FENCED = (ProducerFenced, InvalidProducerEpoch)
+_REFUSALS = (
+    InvalidTimestampError,
+    MessageSizeTooLargeError,
+    TopicAuthorizationFailedError,
+    TransactionalIdAuthorizationFailed,
+)
+MapRecord = tuple[bytes, bytes | None]
+
+
+class WriteError(Exception):
+    """It was not done, or nobody knows; a new producer and the map tell."""
+
+
+class FencedError(WriteError):
+    """Another producer has the transactional id, or the broker ended a transaction that hung."""
+
+
+class RefusedError(WriteError):
+    """The target will never take this."""
+
+
+class Target(NamedTuple):
+    """Where a partition is written. max_batch_bytes: the topic's max.message.bytes."""
+
+    topic: str
+    partition: int
+    map_partition: int
+    max_batch_bytes: int = MOST_BATCH_BYTES
+
+
+class Writer:
+    """The transactional producer of one partition. Every call but `drop` raises WriteError."""
+
+    def __init__(self, connection: Connection, transactional_id: str, target: Target) -> None:
+        codec = connection.compression
+        self._target = target
+        self._inner = AIOKafkaProducer(
+            **connection.arguments(),
+            transactional_id=transactional_id,
+            transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+            acks="all",
+            max_batch_size=min(MOST_BATCH_BYTES, target.max_batch_bytes),
+            compression_type=None if codec == "none" else codec,
+            linger_ms=0,
+        )
+
+    async def start(self) -> None:
+        """InitProducerId: returns when no older producer of this id can commit any more."""
+        async with self._translated(START_TIMEOUT_S):
+            await self._inner.start()
+
+    async def drop(self) -> None:
+        """End it at once."""
+        await drop(self._inner)
+
+    async def write(
+        self, chunk: Chunk, mapped: Callable[[Sequence[Written]], Iterable[MapRecord]]
+    ) -> list[Written]:
+        """One transaction: the records, then what `mapped` makes of their places, then commit."""
+        target = self._target
+        async with self._translated(STEP_TIMEOUT_S):
+            await self._inner.begin_transaction()
+            written = await self._append(chunk.records)
+            await self._append_map(mapped(written), target.map_partition)
+        async with self._translated(STEP_TIMEOUT_S):
+            await self._inner.commit_transaction()
+        return written
+
+    async def _append(self, records: Sequence[SourceRecord]) -> list[Written]:
+        topic, partition = self._target.topic, self._target.partition
+        waiting: list[tuple[int, int, asyncio.Future[Any]]] = []
+        builder, first = self._inner.create_batch(), 0
+        append = builder.append
+        for at, record in enumerate(records):
+            if append(
+                timestamp=record.timestamp,
+                key=record.key,
+                value=record.value,
+                headers=list(record.headers),  # aiokafka's C code takes no tuple
+            ) is None:  # fmt: skip
+                waiting.append((first, at, await self._send(builder, topic, partition)))
+                builder, first = self._inner.create_batch(), at
+                append = builder.append
+                taken = append(
+                    timestamp=record.timestamp,
+                    key=record.key,
+                    value=record.value,
+                    headers=list(record.headers),
+                )
+                if taken is None:  # an empty batch takes its first record whatever its size
+                    raise KafkaError("a record does not fit into any batch")
+        if records:
+            waiting.append((first, len(records), await self._send(builder, topic, partition)))
+        return [Written(first, behind, await _base(future)) for first, behind, future in waiting]
+
+    async def _append_map(self, records: Iterable[MapRecord], partition: int) -> None:
+        builder, waiting = self._inner.create_batch(), []
+        for key, value in records:
+            if builder.append(timestamp=None, key=key, value=value) is None:
+                waiting.append(await self._send(builder, MAP_TOPIC, partition))
+                builder = self._inner.create_batch()
+                builder.append(timestamp=None, key=key, value=value)
+        if builder.record_count():
+            waiting.append(await self._send(builder, MAP_TOPIC, partition))
+        for future in waiting:
+            await _base(future)
+
+    async def _send(self, builder: Any, topic: str, partition: int) -> asyncio.Future[Any]:
+        sent: asyncio.Future[Any] = await self._inner.send_batch(
+            builder, topic, partition=partition
+        )
+        # A step before may fail first; then nobody asks this one.
+        sent.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return sent
+
+    @asynccontextmanager
+    async def _translated(self, within_s: float) -> AsyncIterator[None]:
+        """Bound a step, and raise WriteError for whatever ends it."""
+        try:
+            async with asyncio.timeout(within_s):
+                yield
+        except _REFUSALS as error:
+            raise RefusedError(f"{type(error).__name__}: {error}") from error
+        except CLIENT_ERRORS as error:
+            kind = FencedError if self._is_fenced(error) else WriteError
+            raise kind(f"{type(error).__name__}: {error}") from error
+
+    def _is_fenced(self, error: BaseException) -> bool:
+        """A sender that was fenced ends; whoever calls then meets an assertion of aiokafka's."""
+        sender = self._inner._sender.sender_task
+        is_over = sender is not None and sender.done() and not sender.cancelled()
+        return isinstance(error, _FENCED) or (is_over and isinstance(sender.exception(), _FENCED))
+
+
+async def _base(future: asyncio.Future[Any]) -> int:
+    offset: int = (await future).offset
+    if offset < 0:
+        raise KafkaError("Kafka acknowledged a batch without its offset")
+    return offset
