@@ -14,7 +14,7 @@ from setuptools import setup
 ROOT = "gateway/headgate"
 # What every event passes. Protocols, options and whatever inherits from a foreign class stay out.
 HOT = """
-    core/admission core/decode core/digest core/event core/ids core/jsontext core/keys
+    core/admission core/decode core/digest core/event core/facts core/ids core/jsontext core/keys
     core/outcome core/publish core/reasons core/record core/reply core/request core/route
     core/suppression
     endings inbound ingest onward quotas ticket

@@ -85,8 +85,8 @@ FOREIGN = {
 JSON_MODULES = {"core.canonical", "core.cloudevents", "core.jsontext", "core.reply", "core.decode",
                 "core.weigh", "core.split", "core.envelope", "core.structs", "core.confluent",
                 "core.confluent_v2", "core.confluent_v3", "core.remembered",
-                "core.schema"}  # fmt: skip
-ALONE = {"core.keys", "core.record", "core.segments"}
+                "core.facts", "core.schema"}  # fmt: skip
+ALONE = {"core.fact_columns", "core.keys", "core.record", "core.segments"}
 # Time, randomness, the environment and the world are arguments of the core.
 WORLDLY = {"asyncio", "os", "pathlib", "random", "secrets", "socket", "subprocess", "threading",
            "time", "uuid", "logging", "urllib.request", "http", "multiprocessing"}  # fmt: skip

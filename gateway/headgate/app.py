@@ -3,9 +3,10 @@
 import asyncio
 import os
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from contextlib import AsyncExitStack, suppress
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from headgate.aside import Aside
@@ -43,6 +44,7 @@ from headgate.routes import Compiler, Routes
 from headgate.stats import Labels, Meter, watch_loop
 from headgate.suppression.none import Unsuppressed
 from headgate.suppression.suppressor import Suppressor
+from headgate.telling import Telling
 from headgate.weigher import PoolWeigher
 
 
@@ -87,6 +89,7 @@ class Worker:
         self.lanes = KafkaLanes(options, self.topics, self.ingest, limits, self.meter)
         self.suppressor = self._suppressor()
         self.topics.on_change(self._topic_changed)
+        self.telling = Telling(settings, options, self.topics, self.meter, _now_ms)
         self.held = HeldTopics(
             settings,
             options,
@@ -95,6 +98,7 @@ class Worker:
             _now_ms,
             self._aside,
             coalesces=settings.coalescer.in_gateway,
+            facts=self.telling.facts,
         )
         self.ingest.why_not_held = self.held.refusal
         self.blobs = self._open_blobs()
@@ -108,7 +112,7 @@ class Worker:
         self.ladder = Ladder(self.ingest, tools, self.meter.oversized)
         self.ladder.connect(self.lanes, suppression)
         examining = Examining(self.ingest, self._aside, self.meter.canonical_fallback)
-        steps = Steps(self._event_identity(), examining, self.ladder)
+        steps = Steps(self._event_identity(), examining, self.ladder, self.telling.facts)
         self.ingest.connect(self.lanes, suppression, steps)
 
     def _open_blobs(self) -> Blobs | None:
@@ -153,12 +157,14 @@ class Worker:
             await self.desk.start()
             self._exit.push_async_callback(self.desk.close)
         self._exit.callback(self._aside.close)
+        self.telling.start()
+        self._exit.push_async_callback(self.telling.close)  # after the last ends of held events
         await self.held.start()
         self._exit.push_async_callback(self.held.close)
         if self.blobs is not None:
             self._exit.callback(self.blobs.close)
         self._exit.push_async_callback(self.ladder.close)
-        self.meter.watch(self.lanes.depths, self._in_flight)
+        self.meter.watch(self._depths, self._in_flight)
         self.meter.watch_held(self.held.rows)
         loop = asyncio.get_running_loop()
         http = self.settings.http
@@ -221,6 +227,7 @@ class Worker:
         self.routes.replace(self.policies)
         self.routes.prepare(state.name for state in self.topics.states())
         self.held.replace(settings)
+        self.telling.replace(settings)
         self.topics.refresh_soon()
 
     def readiness(self) -> Readiness:
@@ -242,7 +249,7 @@ class Worker:
         return Authenticator(self.settings.auth, self.settings.producers)
 
     def _cluster_of(self, topic: str) -> str | None:
-        return cluster_of(topic, self.policies)
+        return self.telling.cluster_of(topic) or cluster_of(topic, self.policies)
 
     def _topic_changed(self, before: TopicState | None, after: TopicState | None) -> None:
         state = after or before
@@ -251,6 +258,9 @@ class Worker:
             self.routes.forget(of)
         elif after is not None:
             self.routes.prepare((after.name,))
+
+    def _depths(self) -> Iterator[tuple[str, int, int, int]]:
+        return chain(self.lanes.depths(), self.telling.depths())
 
     def _in_flight(self) -> tuple[int, int]:
         return self.admission.events, self.admission.bytes

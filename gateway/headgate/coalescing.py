@@ -20,6 +20,7 @@ from headgate.coalescer.watch import HeldWatch
 from headgate.config import Settings
 from headgate.core.canonical import Fallback
 from headgate.core.coalesce import Figures
+from headgate.core.facts import Facts
 from headgate.core.held import topic_of
 from headgate.core.outcome import Failure
 from headgate.core.policy import PolicyTable
@@ -51,6 +52,7 @@ class Coalescing:
         topics: KafkaTopics,
         meter: CoalescerMeter,
         aside: Aside,
+        facts: Facts | None = None,
     ) -> None:
         self._suppressor: Suppressor | None = None
         self._meter = meter
@@ -69,6 +71,7 @@ class Coalescing:
             decisions,
             meter,
             lambda: time.time_ns() // 1_000_000,
+            facts,
         )
 
     async def start(self) -> None:
@@ -147,6 +150,7 @@ class HeldTopics:
         aside: Aside,
         *,
         coalesces: bool,
+        facts: Facts | None = None,
     ) -> None:
         self._policies = PolicyTable(settings.topics)
         self._topics = topics
@@ -157,7 +161,7 @@ class HeldTopics:
         }
         self._coalescing: Coalescing | None = None
         if coalesces:
-            self._coalescing = Coalescing(settings, clusters, topics, meter, aside)
+            self._coalescing = Coalescing(settings, clusters, topics, meter, aside, facts)
         self._tasks = OwnedTasks()
 
     async def start(self) -> None:

@@ -16,6 +16,7 @@ from headgate.config import Settings
 from headgate.core.policy import PolicyTable
 from headgate.health import Dependency, Readiness
 from headgate.stats import Labels, Meter, watch_loop
+from headgate.telling import Telling
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +34,10 @@ async def coalesce(settings: Settings) -> None:
     topics = KafkaTopics(clusters, min(one.metadata_refresh_ms for one in ingest.values()))
     labels = Labels(settings.producers, lambda topic: topics.get(topic) is not None)
     meter, aside, policies = Meter(labels, time.time), Aside(), PolicyTable(settings.topics)
-    held = HeldTopics(settings, clusters, topics, meter, _now_ms, aside, coalesces=True)
+    telling = Telling(settings, clusters, topics, meter, _now_ms)
+    held = HeldTopics(
+        settings, clusters, topics, meter, _now_ms, aside, coalesces=True, facts=telling.facts
+    )
     meter.watch_held(held.rows)
 
     def readiness() -> Readiness:
@@ -50,7 +54,9 @@ async def coalesce(settings: Settings) -> None:
             await pages.start(settings.http.host, settings.coalescer.port)
         exit_stack.callback(aside.close)
         exit_stack.push_async_callback(topics.close)
-        await topics.start(lambda topic: cluster_of(topic, policies))
+        await topics.start(lambda topic: telling.cluster_of(topic) or cluster_of(topic, policies))
+        telling.start()
+        exit_stack.push_async_callback(telling.close)
         exit_stack.push_async_callback(held.close)
         await held.start()
         watching = asyncio.ensure_future(watch_loop(meter.loop_stall))

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, Protocol
 
 from headgate.backends.base import Identities, Lanes, Suppression
 from headgate.core.admission import Admission
+from headgate.core.facts import Facts
 from headgate.core.held import HELD_PREFIX
 from headgate.core.ids import EventIds
 from headgate.core.outcome import Failure, Name, Outcome, Reason
@@ -65,12 +66,13 @@ class Steps(NamedTuple):
     """What some topics need beside lanes and suppression; without one, no topic may ask for it.
 
     identity: for `dedupe_ttl_s` and Idempotency-Keys.  examining: for canonical comparison and
-    schemas.  ladder: for rungs below `reject`.
+    schemas.  ladder: for rungs below `reject`.  facts: for `facts`.
     """
 
     identity: Identities | None = None
     examining: Examining | None = None
     ladder: Ladder | None = None
+    facts: Facts | None = None
 
 
 class Endings:
@@ -89,7 +91,7 @@ class Endings:
         """Close the circle: all of them are built with this object as their listener."""
         self._lanes = lanes
         self._suppression = suppression
-        self._identity, self._examining, self._ladder = steps or Steps()
+        self._identity, self._examining, self._ladder, self._facts = steps or Steps()
 
     @property
     def is_draining(self) -> bool:
@@ -121,7 +123,7 @@ class Endings:
         ticket.outcomes = [rejected(failure)]
         ticket.sizes = [ticket.body_bytes]
         ticket.done = True
-        self._accounts.account(ticket.producer, ticket.topic, ticket.answered(), ticket.sizes)
+        self._account(ticket)
         self._admission.give(ticket.body_bytes, 0)
         self._remember(ticket)
 
@@ -134,11 +136,21 @@ class Endings:
         ticket.done = True
         if ticket.attempt is not None:
             self._answer_repeats(ticket)
-        self._accounts.account(ticket.producer, ticket.topic, ticket.answered(), ticket.sizes)
+        self._account(ticket)
         if ticket.waiter is not None:
             ticket.waiter(ticket)
         if ticket.open_publishes == 0:
             self._release(ticket)
+
+    def _account(self, ticket: Ticket) -> None:
+        outcomes = ticket.answered()
+        self._accounts.account(ticket.producer, ticket.topic, outcomes, ticket.sizes)
+        if ticket.facts:
+            self._tell(ticket, outcomes, ticket.sizes)
+
+    def _tell(self, ticket: Ticket, outcomes: list[Outcome], sizes: list[int]) -> None:
+        if self._facts is not None:
+            self._facts.take(ticket.producer, ticket.topic, ticket.facts, outcomes, sizes)
 
     def _release(self, ticket: Ticket) -> None:
         ticket.publishes = []  # the sweep may keep the ticket behind an older one that is open
@@ -178,6 +190,8 @@ class Endings:
         attempt = ticket.attempt
         if attempt is not None:
             attempt.late(index, outcome)
+        if ticket.facts:
+            self._tell(ticket, [outcome], [ticket.sizes[index]])
         if ticket.open_publishes == 0:
             self._release(ticket)
             self._remember(ticket)

@@ -96,6 +96,7 @@ class Ingest(Onward):
         ticket.attempt = attempt
         try:
             route = self._routes.find(inbound.topic)
+            ticket.facts = route.facts
             wishes = read_wishes(inbound.headers)
             if route.held is not None:
                 wishes = self._hold(route.held, wishes, decode_as)
@@ -141,8 +142,15 @@ class Ingest(Onward):
         """A request that ends before anything of it is started."""
         ticket = Ticket(inbound.topic, inbound.producer, inbound.request_id, inbound.arrived)
         ticket.body_bytes = len(inbound.body)
+        ticket.facts = self._routes.facts_of(inbound.topic)
         self._refuse(ticket, failure)
         return ticket
+
+    def tell_refused(self, producer: str, topic: str, failure: Failure) -> None:
+        """A request was refused before it came here; its front has counted it."""
+        one_in = self._routes.facts_of(topic)
+        if one_in and self._facts is not None:
+            self._facts.take(producer, topic, one_in, [rejected(failure)], [0])
 
     def _hold(self, held: TopicState, wishes: Wishes, decode_as: Decode | None) -> Wishes:
         """What the coalescer must know travels in headers."""

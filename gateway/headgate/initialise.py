@@ -8,10 +8,19 @@ from headgate.backends.topic_creator import create_topics
 from headgate.backends.topic_reader import READ_ERRORS, TopicReader
 from headgate.cluster_options import cluster_options
 from headgate.config import Settings
+from headgate.core.fact_columns import FACTS_TOPIC
 from headgate.core.held import topic_of
-from headgate.core.internal_topics import InternalTopic, faults, held_topics, on_cluster
+from headgate.core.internal_topics import (
+    InternalTopic,
+    facts_faults,
+    facts_topic,
+    faults,
+    held_topics,
+    on_cluster,
+)
 from headgate.core.policy import PolicyTable
 from headgate.core.topic import TopicState
+from headgate.telling import cluster_of_facts
 
 _ANSWER_S = 30.0
 
@@ -49,14 +58,19 @@ async def _one_cluster(
     reader = TopicReader(cluster, options)
 
     def is_ours(name: str) -> bool:
+        if name == FACTS_TOPIC:
+            return True
         policy = policies.match(topic_of(name) or name)
         return policy is not None and policy.cluster == cluster
 
     try:
         states = await reader.read(is_ours, {})
-        topics = {name: one for name, one in states.items() if topic_of(name) is None}
+        topics = {name: one for name, one in states.items() if policies.match(name) is not None}
         planned, unplanned = held_topics(policies, topics)
         mine = on_cluster(planned, cluster)
+        facts = facts_topic(policies, topics, cluster)
+        if facts is not None and cluster == cluster_of_facts(settings):
+            mine.append(facts)
         missing = [one for one in mine if one.name not in states]
         if may_create:
             await create_topics(options, missing)
@@ -79,11 +93,14 @@ def _missing(topic: InternalTopic, may_create: bool) -> Line:
 
 
 def _existing(topic: InternalTopic, states: Mapping[str, TopicState]) -> Line:
-    found, limit = states[topic.name], states[topic_of(topic.name) or ""].max_message_bytes
-    wrong = faults(topic, found, limit)
+    found, of = states[topic.name], topic_of(topic.name)
+    if of is None:
+        wrong = facts_faults(found)
+    else:
+        wrong = faults(topic, found, states[of].max_message_bytes)
     if wrong:
         return Line("error", topic.name, "; ".join(wrong))
     text = f"{found.partitions} partitions, as they are"
-    if found.partitions != topic.partitions:
+    if of is not None and found.partitions != topic.partitions:
         text += f" (coalesce_partitions = {topic.partitions} is for new topics: they never change)"
     return Line("ok", topic.name, text)

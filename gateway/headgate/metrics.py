@@ -116,6 +116,13 @@ _DECLARED = (
         "Events larger than their topic allows, by what they became: a rung, or reject.",
     ),
     Metric(
+        "headgate_facts_total",
+        Kind.COUNTER,
+        ("topic", "result"),
+        "Facts by what became of them: written to headgate.facts, or dropped because it is missing "
+        "(no_topic), more came than could be written (full), or for the reason named.",
+    ),
+    Metric(
         "headgate_suppression_bypassed_total",
         Kind.COUNTER,
         ("reason",),

@@ -117,6 +117,11 @@ class Routes:
         route = self._routes.get(topic)
         return None if route is None else route.scope
 
+    def facts_of(self, topic: str) -> int:
+        """Of one in how many of the topic's events facts are told; 0 = of none."""
+        route = self._routes.get(topic)
+        return 0 if route is None else route.facts
+
     def compared(self, topic: str) -> Scope | None:
         """The scope in which the topic's records are compared, here or by the coalescer; None
         where they are not. Raises Refused.

@@ -13,6 +13,7 @@ class Ticket:
     outcomes: in request order, None while open.  publishes: those that left ingest, for the
     deadline.  sizes: value bytes of each event, for the metrics.  waiter: told when all ended.
     attempt: what of it was claimed in Redis, None where nothing was.
+    facts: its topic tells facts of one in so many of its events; 0 = of none.
     """
 
     __slots__ = (
@@ -20,6 +21,7 @@ class Ticket:
         "attempt",
         "body_bytes",
         "done",
+        "facts",
         "is_batch",
         "minimal",
         "open_publishes",
@@ -40,6 +42,7 @@ class Ticket:
         self.request_id = request_id
         self.arrived = arrived
         self.body_bytes = 0
+        self.facts = 0
         self.is_batch = False
         self.minimal = False
         self.outcomes: list[Outcome | None] = []

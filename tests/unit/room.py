@@ -6,12 +6,14 @@ import json
 from hashlib import blake2b
 
 from headgate.core.admission import Admission
+from headgate.core.facts import Facts
 from headgate.core.ids import EventIds
 from headgate.core.outcome import Failure, Reason
 from headgate.core.policy import PolicyTable, TopicPolicy
 from headgate.core.route import Route
 from headgate.core.suppression import Scope
 from headgate.core.topic import TopicState
+from headgate.endings import Steps
 from headgate.inbound import Inbound
 from headgate.ingest import Ingest, Limits, answer
 from headgate.routes import Routes
@@ -41,15 +43,19 @@ class Room:
     """An ingest with everything around it. `orders` is plain, `deals` suppresses."""
 
     def __init__(
-        self, max_events: int = 10_000, max_bytes: int = 10_000_000, **changes: object
+        self,
+        max_events: int = 10_000,
+        max_bytes: int = 10_000_000,
+        facts: Facts | None = None,
+        **changes: object,
     ) -> None:
-        """changes: of the topics' states."""
+        """facts: of `deals` and `clicks`, not of `orders`.  changes: of the topics' states."""
         self.admission = Admission(max_bytes, max_events)
         self.accounts, self.quotas = FakeAccounts(), NoQuotas()
         policies = [
             policy(key=("/id",), max_bytes=200),
-            policy(pattern="deals", key=("/id",), suppress="raw"),
-            policy(pattern="clicks", keyless="spread"),
+            policy(pattern="deals", key=("/id",), suppress="raw", facts=bool(facts)),
+            policy(pattern="clicks", keyless="spread", facts=bool(facts)),
         ]
         states = [topic_state(name, **changes) for name in ("orders", "deals", "clicks")]
         self.topics = FakeTopics(*states)
@@ -71,7 +77,7 @@ class Room:
         )
         self.lanes = FakeLanes(self.ingest)
         self.suppression = FakeSuppression(self.ingest)
-        self.ingest.connect(self.lanes, self.suppression)
+        self.ingest.connect(self.lanes, self.suppression, Steps(facts=facts))
 
     def post(self, topic: str, body: bytes, **headers: bytes) -> Ticket:
         """As a front does it: the bytes are taken before."""

@@ -12,10 +12,11 @@ from redis.exceptions import NoPermissionError, RedisError, ResponseError
 from headgate.backends.topic_reader import READ_ERRORS, TopicReader
 from headgate.check.finding import Finding, error, ok
 from headgate.check.redis import judge_redis
-from headgate.check.topics import judge_missing, judge_topic, judge_unmatched
+from headgate.check.topics import judge_facts, judge_missing, judge_topic, judge_unmatched
 from headgate.cluster_options import cluster_options
 from headgate.config.backend_settings import ClusterSettings, RedisSettings
 from headgate.config.settings import Settings
+from headgate.core.fact_columns import FACTS_TOPIC, facts_cluster
 from headgate.core.policy import PolicyTable
 from headgate.core.topic import TopicState
 
@@ -46,6 +47,7 @@ def _judge_clusters(clusters: list[_Cluster], settings: Settings) -> list[Findin
     findings: list[Finding] = []
     existing: set[str] = set()
     is_complete = True
+    facts_in = facts_cluster({name: one.tier for name, one in settings.clusters.items()})
     for cluster in clusters:
         if settings.clusters[cluster.name].tier != "ingest":
             continue
@@ -58,6 +60,8 @@ def _judge_clusters(clusters: list[_Cluster], settings: Settings) -> list[Findin
                 existing.add(name)
                 findings += judge_topic(state, policy, settings)
         findings += judge_unmatched(cluster.topics, table)
+        if cluster.name == facts_in:
+            findings += judge_facts(cluster.topics.get(FACTS_TOPIC), table, cluster.name)
     if is_complete:
         findings += judge_missing(settings, existing)
     return findings

@@ -5,7 +5,9 @@ from collections.abc import Iterable, Iterator
 from headgate.check.finding import Finding, error, warn
 from headgate.config.names import dotted
 from headgate.config.settings import Settings
+from headgate.core.fact_columns import FACTS_TOPIC
 from headgate.core.globs import glob_matches, is_glob
+from headgate.core.internal_topics import facts_faults
 from headgate.core.policy import INTERNAL_PREFIXES, PolicyTable, TopicPolicy
 from headgate.core.topic import TopicState
 
@@ -48,6 +50,24 @@ def judge_missing(settings: Settings, existing: set[str]) -> Iterator[Finding]:
             glob_matches(policy.pattern, name) for name in existing
         ):
             yield warn(subject, "matches no topic in Kafka", "Create one, or remove the section.")
+
+
+def judge_facts(state: TopicState | None, table: PolicyTable, cluster: str) -> Iterator[Finding]:
+    """The topic of facts, if a topic asks for them. state: None = it is not there."""
+    asking = [policy.pattern for policy in table.policies if policy.facts]
+    if not asking:
+        return
+    subject = f"topic {FACTS_TOPIC}"
+    if state is None:
+        text = (
+            f"cluster {cluster} has no such topic: the facts of {', '.join(asking)} are dropped "
+            "and counted"
+        )
+        yield warn(subject, text, "Run `headgate init --config F`.")
+        return
+    for wrong in facts_faults(state):
+        text, _, fix = wrong.partition(": ")
+        yield error(subject, text, f"{fix.capitalize()}.")
 
 
 def _subject(state: TopicState) -> str:

@@ -1,6 +1,6 @@
 """The coalescer of one process: a member of each cluster's group, an owner for each partition."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -13,15 +13,17 @@ from headgate.coalescer.base import Decisions, LogError, Rules
 from headgate.coalescer.held_partition import Place
 from headgate.coalescer.member import FINISH_S, Member
 from headgate.coalescer.owner import Count, Owner, Surface
+from headgate.coalescer.told import tell
 from headgate.consumer.membership import MemberOptions
 from headgate.core.coalesce import Figures
 from headgate.core.event import Refused
+from headgate.core.facts import Facts
 from headgate.core.held import topic_of
 from headgate.core.ownership import Owned
 from headgate.core.policy import PolicyTable, TopicPolicy
 from headgate.core.route import Route
 from headgate.core.topic import TopicState
-from headgate.core.window import Bounds, Times
+from headgate.core.window import Bounds, Times, Window
 from headgate.routes import Routes
 
 GROUP = "headgate.held"
@@ -47,7 +49,9 @@ class Coalescer:
         decisions: Decisions,
         count: Count,
         now_ms: Callable[[], int],
+        facts: Facts | None = None,
     ) -> None:
+        self._facts = facts
         self._topics = topics
         self._routes = routes
         self._policies = policies
@@ -119,8 +123,12 @@ class Coalescer:
             is_mine=is_mine,
             now_ms=self._now_ms,
             fenced_pause_s=2.5 * self._member.heartbeat_ms / 1000,
+            tell=partial(self._tell, topic),
         )
         return Owner(consumer, place, surface)
+
+    def _tell(self, topic: str, outcome: str, windows: Sequence[Window]) -> None:
+        tell(self._facts, self._policies.match(topic), topic, outcome, windows)
 
     def _route(self, topic: str) -> Route:
         try:

@@ -26,6 +26,10 @@ _LIVED_S = 30.0  # after so long a life the next failure is a new one
 _NOTHING = Sum(0, 0)
 
 
+def _tell_nobody(outcome: str, windows: Sequence[Window]) -> None:
+    """Where no facts are told."""
+
+
 class Count(Protocol):
     """Who counts what became of held events, and how often lives ended early."""
 
@@ -42,7 +46,7 @@ class Surface(NamedTuple):
     route: the topic's in force, raising LogError.  topic_id: of H, hex; raising LogError.
     rules: the topic's now, None = it coalesces no more.  is_mine: whether the term lasts.
     fenced_pause_s: long enough for the group to say that the partition is another member's
-    (rule 10).
+    (rule 10).  tell: of windows that ended for good, as `base.Surroundings.ended`.
     """
 
     cluster: ClusterOptions
@@ -55,6 +59,7 @@ class Surface(NamedTuple):
     is_mine: Callable[[], bool]
     now_ms: Callable[[], int]
     fenced_pause_s: float
+    tell: Callable[[str, Sequence[Window]], None] = _tell_nobody
 
 
 class Owner:
@@ -154,6 +159,7 @@ class Owner:
                 sums[other] = sums.get(other, _NOTHING).plus(more)
         for (producer, name), total in sums.items():
             self._surface.counts.coalesced(producer, self.place.topic, name, *total)
+        self._surface.tell(outcome, windows)
 
     def show(self, figures: Figures) -> None:
         self.figures = figures

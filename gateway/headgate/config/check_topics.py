@@ -121,6 +121,9 @@ def _policy(policy: TopicPolicy) -> Iterator[Problem]:
     if policy.kind == "state" and policy.keyless == "spread":
         found = '"spread" on a topic of kind = "state"'
         yield Problem("keyless", found, '"reject": a state without a key is nobody\'s state')
+    if policy.facts_one_in > 1 and not policy.facts:
+        found = f"{policy.facts_one_in} without facts"
+        yield Problem("facts_one_in", found, "1, or a topic that tells facts", "Set facts = true.")
     yield from _coalescing(policy)
 
 

@@ -124,6 +124,21 @@ class TopicPolicy:
         ),
     ] = None
     schema: bytes | None = field(default=None, repr=False)
+    facts: Annotated[
+        bool,
+        about(
+            "Whether events that get no record of their own (unchanged, superseded, duplicate, "
+            "rejected) are told in the topic headgate.facts, for the skew audit."
+        ),
+    ] = False
+    facts_one_in: Annotated[
+        int,
+        about(
+            "Tell of one in so many of them, chosen by chance; the audit scales its counts up.",
+            least=1,
+            most=1_000_000,
+        ),
+    ] = 1
     coalesce_quiet_ms: Annotated[
         int | None,
         about(

@@ -72,7 +72,7 @@ class Route:
     orders: what must be found out of an event's content first, or None; its digest is then made
     there where the orders have rules.  schema_headers: of records that fit the topic's schema.
     held: the state of the topic that holds its events, where it coalesces; lane: the state of the
-    topic that they are written to.
+    topic that they are written to.  facts: see `Ticket`.
     """
 
     __slots__ = (
@@ -81,6 +81,7 @@ class Route:
         "_read_key",
         "_takes_timestamps",
         "digest",
+        "facts",
         "held",
         "ladder",
         "lane",
@@ -109,6 +110,7 @@ class Route:
         self.held = held
         self.lane = state if held is None else held
         self.topic = self.lane.name
+        self.facts = policy.facts_one_in if policy.facts else 0
         self._depth = json_max_depth
         self._takes_timestamps = policy.timestamp == "event"
         self.most_value_bytes = sys.maxsize if policy.max_bytes is None else policy.max_bytes

@@ -209,6 +209,7 @@ class EventsFront:
     def _count(self, producer: str, topic: str, failure: Failure) -> None:
         """A request that ended before ingest saw it is one rejected event."""
         self.requests.account(producer, topic, [rejected(failure)], [0])
+        self.ingest.tell_refused(producer, topic, failure)
 
     def producer(self, headers: Mapping[bytes, bytes], remote: str | None, topic: str) -> str:
         """The name of who asks, if it may post to the topic. Raises Refused."""

@@ -115,6 +115,10 @@ class Meter:
         series = self._known.get((producer, topic)) or self._find(producer, topic)
         series.coalesced(self._clock(), outcome, events, size)
 
+    def facts(self, topic: str, result: str, count: int) -> None:
+        """Count facts: written, or why they were dropped. topic: whose events they are of."""
+        self._add("headgate_facts_total", (self._labels.topic(topic), result), count)
+
     def life_ended(self, topic: str, reason: str) -> None:
         """Count an owner of a held partition that had to begin again. topic: one that is held."""
         self._add("headgate_coalescer_restarts_total", (topic, reason), 1)

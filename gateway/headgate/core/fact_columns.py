@@ -1,0 +1,54 @@
+"""The topic of facts: its name, and the columns of its records (shared with the Spark jobs).
+
+A fact is what is told of an event that got no record of its own: unchanged, superseded, duplicate
+or rejected. A record carries many facts of one topic as JSON, one array a column, all of one
+length; its key is the topic's name:
+
+    {"topic": "deals", "one_in": 1, "at_ms": [..], "producer": [..], "outcome": [..], ...}
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+FACTS_TOPIC: Final = "headgate.facts"
+TOPIC: Final = "topic"
+# Each fact stands for so many: those of a topic that tells only some of them (`facts_one_in`).
+ONE_IN: Final = "one_in"
+
+AT_MS: Final = "at_ms"  # when the event's end was known, ms since 1970
+PRODUCER: Final = "producer"
+OUTCOME: Final = "outcome"  # unchanged, superseded, duplicate or rejected
+REASON: Final = "reason"  # of rejected, else null
+PARTITION: Final = "partition"  # the place of the record that has the content, null where none is
+OFFSET: Final = "offset"
+KEY: Final = "key"  # null where the event had none, or was refused before it was known
+KEY_BASE64: Final = "key_base64"  # stands instead of `key` where one of the keys is not UTF-8
+BYTES: Final = "bytes"  # of the event's value as it was sent; the sum, where `events` is not 1
+EVENTS: Final = "events"  # how many events it tells of: superseded ones are summed by window
+
+# The columns with their types in SQL; `key` and `key_base64` exclude each other.
+COLUMNS: Final[Mapping[str, str]] = {
+    AT_MS: "bigint",
+    PRODUCER: "string",
+    OUTCOME: "string",
+    REASON: "string",
+    PARTITION: "int",
+    OFFSET: "bigint",
+    KEY: "string",
+    KEY_BASE64: "string",
+    BYTES: "bigint",
+    EVENTS: "bigint",
+}
+KEY_MAX_BYTES: Final = 1024  # a longer key is cut and made unique again by a digest
+
+# A gateway writes a fact about a second after the event's end, and its record's timestamp is from
+# then. Who looks for the facts of a time by the timestamps of records must look so far beyond it.
+LATE_MS: Final = 120_000
+
+
+def facts_cluster(tiers: Mapping[str, str]) -> str | None:
+    """The cluster that has the topic of facts: the first one of tier ingest.
+
+    tiers: by the clusters' names, in the order of the configuration.
+    """
+    return next((name for name, tier in tiers.items() if tier == "ingest"), None)
