@@ -9,9 +9,10 @@ import pytest
 from headgate.check.finding import Finding, Level
 from headgate.check.redis import judge_redis
 from headgate.check.settings import judge_settings
-from headgate.check.topics import judge_missing, judge_topic, judge_unmatched
+from headgate.check.topics import judge_facts, judge_missing, judge_topic, judge_unmatched
 from headgate.config import Settings, load_with_origins
-from headgate.core.policy import PolicyTable
+from headgate.core.internal_topics import facts_topic
+from headgate.core.policy import PolicyTable, TopicPolicy
 from headgate.core.topic import TopicState
 
 CLUSTER = '[clusters.main]\nbootstrap_servers = "a:1"\n'
@@ -210,3 +211,44 @@ def test_what_redis_will_bite_with(
     info: dict[str, Any], config: dict[str, str] | None, said: str
 ) -> None:
     assert said in texts(judge_redis({**CLEAN, **info}, config))
+
+
+FACTS = TopicState("headgate.facts", "main", b"f" * 16, 6)
+TELLING = PolicyTable([TopicPolicy("deals", "main", facts=True), TopicPolicy("orders", "main")])
+SILENT = PolicyTable([TopicPolicy("deals", "main")])
+
+
+def test_the_topic_of_facts_is_missed_only_where_a_topic_asks() -> None:
+    assert list(judge_facts(None, SILENT, "main")) == []
+    assert list(judge_facts(FACTS, TELLING, "main")) == []
+    missing = texts(judge_facts(None, TELLING, "main"))
+    assert missing.startswith(
+        "warn topic headgate.facts: cluster main has no such topic: the facts"
+    )
+    assert "of deals are dropped" in missing
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"cleanup_policy": "compact,delete"}, "cleanup.policy is compact,delete"),
+        ({"timestamp_type": "LogAppendTime"}, "LogAppendTime"),
+        ({"max_message_bytes": 1000}, "max.message.bytes is 1000"),
+    ],
+)
+def test_what_spoils_facts_is_an_error(wrong: dict[str, Any], said: str) -> None:
+    found = texts(judge_facts(FACTS._replace(**wrong), TELLING, "main"))
+    assert found.startswith("error topic headgate.facts: ")
+    assert said in found
+
+
+def test_the_topic_of_facts_is_as_safe_as_its_topics() -> None:
+    assert facts_topic(SILENT, {"deals": SOUND}, "main") is None
+    made = facts_topic(TELLING, {"deals": SOUND, "orders": FACTS}, "main")
+    assert made is not None
+    assert (made.name, made.cluster, made.replication_factor) == ("headgate.facts", "main", 3)
+    assert made.configs["min.insync.replicas"] == "2"
+    assert made.configs["cleanup.policy"] == "delete"
+    alone = facts_topic(TELLING, {}, "main")
+    assert alone is not None
+    assert alone.replication_factor == 1

@@ -50,6 +50,7 @@ def settings(folder: Path, text: str) -> Settings:
         (CLUSTER + '[http]\nhost = ""\n', "http.host", "an address"),
         (CLUSTER + '[redis]\nnamespace = "a b"\n', "redis.namespace", "letters"),
         (CLUSTER + "[topics.a]\nsuppress = 'raw'\n", "topics.a.suppress", "redis.url"),
+        (CLUSTER + "[topics.a]\nfacts_one_in = 9\n", "topics.a.facts_one_in", "facts = true"),
         (CLUSTER + "[topics.a]\nignore = ['/at']\n", "topics.a.ignore", 'suppress = "canonical"'),
         (CLUSTER + "[topics.a]\nignore = ['at']\n", "topics.a.ignore", 'Did you mean "/at"?'),
         (CLUSTER + "[topics.a]\nignore = ['']\n", "topics.a.ignore", "all are the same"),

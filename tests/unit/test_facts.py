@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from headgate.core.fact_columns import COLUMNS, KEY_MAX_BYTES, facts_cluster
 from headgate.core.facts import FACTS_A_RECORD, MOST_WAITING, Columns, Facts, written
 from headgate.core.outcome import Failure, Name, Outcome, Reason
+from headgate.inbound import Inbound
 from unit.fakes import NOW_MS
 from unit.room import REFUSED, UNKNOWN, Room
 
@@ -239,6 +240,10 @@ def test_a_request_that_is_refused_as_a_whole_is_told() -> None:
     assert kinds(facts) == [("rejected", "quota_exceeded", "deals")]
     room.ingest.tell_refused("p", "deals", Failure(Reason.FORBIDDEN, "no"))
     assert kinds(facts) == [("rejected", "forbidden", "deals")]
+    inbound = Inbound("deals", "p", {}, b"{}", "req-1", 0.0)
+    assert room.admission.take_bytes(2) is None
+    room.ingest.refuse(inbound, Failure(Reason.IDEMPOTENCY_CONFLICT, "still running"))
+    assert kinds(facts) == [("rejected", "idempotency_conflict", "deals")]
 
 
 def test_what_was_answered_unknown_is_told_when_it_ends_after_all() -> None:
