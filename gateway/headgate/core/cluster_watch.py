@@ -1,0 +1,182 @@
+"""All groups of one Kafka cluster over time, the logs that they read, and the cluster's health."""
+
+from collections import deque
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from headgate.core.group_facts import Described, Drift, Log, Place, Regression, Stored
+from headgate.core.group_report import GroupReport, Heat, Judging, report
+from headgate.core.group_watch import GroupWatch
+from headgate.core.lagrules import Rules, State
+from headgate.core.log_ends import Ends
+from headgate.core.probation import Probation
+
+_REGRESSIONS_KEPT = 1_000
+_DRIFTS_KEPT = 100
+_MOST_COUNTS = 10_000  # names of groups may be made up for each start of a consumer
+
+
+class WatchOptions(NamedTuple):
+    """See `Rules` and `Judging`. probation_ms: how long a new group must keep its lag at or below
+    `probation_lag` records until it counts as one that keeps up."""
+
+    rules: Rules = Rules()
+    horizon_ms: int = 3_600_000
+    probation_ms: int = 86_400_000
+    probation_lag: int = 10_000
+
+
+class PartitionSeen(NamedTuple):
+    """A partition in the cluster's metadata. leader: -1 = none."""
+
+    leader: int
+    replicas: int
+    in_sync: int
+
+
+class TopicSeen(NamedTuple):
+    """A topic in the cluster's metadata."""
+
+    topic_id: bytes
+    partitions: tuple[PartitionSeen, ...]
+    min_in_sync: int = 1
+    retention_ms: int = -1
+
+
+class Health(NamedTuple):
+    """Partitions of the whole cluster that are not as they should be."""
+
+    under_replicated: int = 0
+    offline: int = 0
+    below_min_isr: int = 0
+
+
+class ClusterWatch:
+    """Told what is seen, and when; memory is bounded by the groups and partitions that there are.
+
+    known: probation of groups as it was before a restart. A group that is there at the first look
+    and that nobody remembers counts as admitted: nothing says when it began.
+    """
+
+    def __init__(self, options: WatchOptions, known: Mapping[str, Probation]) -> None:
+        self.options = options
+        self.groups: dict[str, GroupWatch] = {}
+        self.logs: dict[Place, Log] = {}
+        self.health = Health()
+        self.drifts: deque[Drift] = deque(maxlen=_DRIFTS_KEPT)
+        self.regressions: deque[Regression] = deque(maxlen=_REGRESSIONS_KEPT)
+        self.counts: dict[tuple[str, str], int] = {}  # regressions by group and topic
+        self._topics: dict[str, TopicSeen] = {}
+        self._known = dict(known)
+        self._has_looked = False
+
+    def topics_seen(self, topics: Mapping[str, TopicSeen], now_ms: int) -> None:
+        """Take the cluster's metadata."""
+        for name, topic in topics.items():
+            before = self._topics.get(name)
+            if before is not None and before.topic_id != topic.topic_id:
+                self._recreated(name, topic, now_ms)
+            elif before is not None and len(before.partitions) != len(topic.partitions):
+                counts = (str(len(before.partitions)), str(len(topic.partitions)))
+                self.drifts.append(Drift("partitions", name, *counts, now_ms))
+        self._topics = dict(topics)
+        self.health = _health(topics)
+        for place in [each for each in self.logs if each.topic not in topics]:
+            del self.logs[place]
+
+    def _recreated(self, topic: str, now: TopicSeen, now_ms: int) -> None:
+        ids = (self._topics[topic].topic_id.hex(), now.topic_id.hex())
+        self.drifts.append(Drift("recreated", topic, *ids, now_ms))
+        for place in [each for each in self.logs if each.topic == topic]:
+            del self.logs[place]
+        for watch in self.groups.values():
+            for place in [each for each in watch.tracks if each.topic == topic]:
+                watch.removed(place)
+
+    def logs_seen(self, offsets: Mapping[Place, tuple[int, int]], now_ms: int) -> None:
+        """Take the first offset and the end of partitions."""
+        for place, (start, end) in offsets.items():
+            topic = self._topics.get(place.topic)
+            retention_ms = -1 if topic is None else topic.retention_ms
+            log = self.logs.get(place)
+            if log is None:
+                log = self.logs[place] = Log(start, end, Ends())
+            log.start, log.end, log.retention_ms = start, end, retention_ms
+            log.ends.note(now_ms, end)
+
+    def seeded(self, place: Place, at_ms: int, end: int) -> None:
+        """Take where a log's end was before anybody looked; before its first `logs_seen`."""
+        log = self.logs.setdefault(place, Log(0, end, Ends()))
+        log.ends.note(at_ms, end)
+
+    def groups_seen(self, described: Mapping[str, Described], now_ms: int) -> None:
+        """Take all groups that there are."""
+        for name in self.groups.keys() - described.keys():
+            del self.groups[name]
+        for name, one in described.items():
+            self._group(name, now_ms).is_described(one, now_ms)
+        self._has_looked = True
+
+    def _group(self, name: str, now_ms: int) -> GroupWatch:
+        watch = self.groups.get(name)
+        if watch is None:
+            admitted_ms = None if self._has_looked or self._known else now_ms
+            fresh = Probation(now_ms, None, admitted_ms)
+            probation = self._known.get(name, fresh)
+            watch = self.groups[name] = GroupWatch(name, self.options.rules, probation)
+        return watch
+
+    def committed(
+        self, group: str, place: Place, stored: Stored | None, at_ms: int, seen_ms: int
+    ) -> Regression | None:
+        """Take a commit of the trail; stored: None when the offset was deleted."""
+        if stored is None:
+            if group in self.groups:
+                self.groups[group].removed(place)
+            return None
+        fall = self._group(group, seen_ms).committed(place, stored, at_ms, seen_ms)
+        if fall is not None:
+            self._count(fall)
+        return fall
+
+    def sampled(
+        self, stored: Mapping[str, Mapping[Place, Stored]], now_ms: int, *, tells_commits: bool
+    ) -> list[Regression]:
+        """Take the committed offsets of groups at one moment; see `GroupWatch.sampled`."""
+        falls = []
+        for name, offsets in stored.items():
+            watch = self._group(name, now_ms)
+            falls += watch.sampled(offsets, self.logs, now_ms, tells_commits=tells_commits)
+        for fall in falls:
+            self._count(fall)
+        return falls
+
+    def _count(self, fall: Regression) -> None:
+        self.regressions.append(fall)
+        by = (fall.group, fall.topic)
+        self.counts[by] = self.counts.get(by, 0) + 1
+        if len(self.counts) > _MOST_COUNTS:
+            self.counts = {each: n for each, n in self.counts.items() if each[0] in self.groups}
+
+    def judged(self, now_ms: int, *, has_trail: bool) -> dict[str, GroupReport]:
+        """Judge every group, and whether it keeps up."""
+        judging = Judging(self.options.horizon_ms, has_trail)
+        found = {}
+        for name, watch in self.groups.items():
+            one = found[name] = report(watch, self.logs, now_ms, judging)
+            keeps_up = one.lag <= self.options.probation_lag and one.heat is not Heat.COLD
+            keeps_up = keeps_up and one.state in (State.OK, State.WARN)
+            watch.probation = watch.probation.looked(
+                now_ms, keeps_up=keeps_up, long_ms=self.options.probation_ms
+            )
+        return found
+
+
+def _health(topics: Mapping[str, TopicSeen]) -> Health:
+    under = offline = below = 0
+    for topic in topics.values():
+        for one in topic.partitions:
+            under += one.in_sync < one.replicas
+            offline += one.leader < 0
+            below += one.in_sync < topic.min_in_sync
+    return Health(under, offline, below)

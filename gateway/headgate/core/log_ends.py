@@ -1,0 +1,60 @@
+"""When a log's end passed an offset: what the age of a group's position is told from."""
+
+from typing import NamedTuple
+
+_MOST = 64
+
+
+class Point(NamedTuple):
+    """The end offset that a log had at a time."""
+
+    at_ms: int
+    end: int
+
+
+class Ends:
+    """The end of one partition's log over time, ever more coarsely into the past.
+
+    At most 64 points: when there are more, every second one of the older half goes. So memory is
+    bounded, and the error of an age is a fraction of that age.
+    """
+
+    __slots__ = ("_points",)
+
+    def __init__(self) -> None:
+        self._points: list[Point] = []
+
+    def note(self, at_ms: int, end: int) -> None:
+        """Take what the end is now. Times only grow; an end that went back is another log's."""
+        points = self._points
+        if points and end < points[-1].end:
+            points.clear()
+        if len(points) > 1 and points[-2].end == end:
+            points.pop()  # of a time without records the first and the last point will do
+        points.append(Point(at_ms, end))
+        if len(points) > _MOST:
+            half = _MOST // 2
+            del points[1:half:2]
+
+    def first_ms(self) -> int | None:
+        """Since when the end is known."""
+        return self._points[0].at_ms if self._points else None
+
+    def written_ms(self, offset: int) -> int | None:
+        """About when the record at `offset` was written.
+
+        None: before anything is known here, or not yet.
+        """
+        points = self._points
+        if not points or offset < points[0].end or offset >= points[-1].end:
+            return None
+        low, high = 0, len(points) - 1  # the first point whose end is above the offset
+        while low < high:
+            middle = (low + high) // 2
+            if points[middle].end > offset:
+                high = middle
+            else:
+                low = middle + 1
+        after, before = points[low], points[low - 1]
+        share = (offset - before.end) / (after.end - before.end)
+        return before.at_ms + round(share * (after.at_ms - before.at_ms))

@@ -1,0 +1,95 @@
+"""A scripted cluster for the monitor's rules: logs that grow, members that own and commit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from headgate.core.cluster_watch import ClusterWatch, PartitionSeen, TopicSeen, WatchOptions
+from headgate.core.group_facts import Described, Member, Place, Regression, Stored
+from headgate.core.group_report import GroupReport, PartitionReport
+from headgate.core.lagrules import State
+
+GROUP, TOPIC = "billing", "orders"
+START_MS = 1_700_000_000_000
+LOOK_MS = 10_000
+SOUND = PartitionSeen(1, 3, 3)
+
+
+class World:
+    """One topic, one group. has_trail: every commit is seen, not only what a look finds."""
+
+    def __init__(
+        self, *, has_trail: bool = True, partitions: int = 1, options: WatchOptions | None = None
+    ) -> None:
+        self.has_trail = has_trail
+        self.now_ms = START_MS
+        self.watch = ClusterWatch(options or WatchOptions(), {})
+        self.partitions = partitions
+        self.starts = [0] * partitions
+        self.ends = [0] * partitions
+        self.stored: dict[int, Stored] = {}
+        self.members: dict[str, set[int]] = {}
+        self.topic = TopicSeen(b"1" * 16, (SOUND,) * partitions, 2, 86_400_000)
+        self._looked = False
+
+    def member(self, name: str, *owned: int) -> None:
+        """A member owns these partitions; without any it is idle."""
+        for others in self.members.values():
+            others.difference_update(owned)
+        self.members.setdefault(name, set()).update(owned)
+
+    def leaves(self, name: str) -> None:
+        del self.members[name]
+
+    def commit(self, offset: int, partition: int = 0, by: str | None = None) -> Regression | None:
+        """A commit; by: a member of ours that signs it."""
+        said = "" if by is None else json.dumps({"member": by, "client": f"{by}-app", "term": 3})
+        self.stored[partition] = stored = Stored(offset, said)
+        if not self.has_trail or not self._looked:
+            return None
+        place = Place(TOPIC, partition)
+        return self.watch.committed(GROUP, place, stored, self.now_ms, self.now_ms)
+
+    def keep_up(self, partition: int = 0, by: str | None = None) -> None:
+        self.commit(self.ends[partition], partition, by)
+
+    def look(self) -> list[Regression]:
+        """One look of the monitor; then the time until the next."""
+        self.watch.topics_seen({TOPIC: self.topic}, self.now_ms)
+        offsets = {
+            Place(TOPIC, number): (self.starts[number], end) for number, end in enumerate(self.ends)
+        }
+        self.watch.logs_seen(offsets, self.now_ms)
+        members = tuple(
+            Member(name, f"{name}-app", "/10.0.0.1", frozenset(Place(TOPIC, one) for one in owned))
+            for name, owned in self.members.items()
+        )
+        status = "Stable" if members else "Empty"
+        self.watch.groups_seen({GROUP: Described("classic", status, members)}, self.now_ms)
+        stored = {GROUP: {Place(TOPIC, number): one for number, one in self.stored.items()}}
+        tells = not self.has_trail or not self._looked
+        falls = self.watch.sampled(stored, self.now_ms, tells_commits=tells)
+        self._looked = True
+        self.judged = self.watch.judged(self.now_ms, has_trail=self.has_trail)
+        self.now_ms += LOOK_MS
+        return falls
+
+    def looks(self, count: int, each: Callable[[], object] = lambda: None) -> list[State]:
+        """Do something before each look; return the group's state after every one."""
+        states = []
+        for _ in range(count):
+            each()
+            self.look()
+            states.append(self.group.state)
+        return states
+
+    def produce(self, count: int, partition: int = 0) -> None:
+        self.ends[partition] += count
+
+    @property
+    def group(self) -> GroupReport:
+        return self.judged[GROUP]
+
+    def partition(self, number: int = 0) -> PartitionReport:
+        return next(one for one in self.group.partitions if one.place.partition == number)
