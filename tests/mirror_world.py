@@ -18,8 +18,8 @@ from headgate.core.offset_map import (
     read_entry,
 )
 from headgate.core.segments import Result, Segment
+from headgate_spark.connections import Connection
 from headgate_spark.copy_plan import CopyOptions, Unit
-from headgate_spark.kafka_clients import Connection
 from kafka_log import LogRecord
 from stack import RunningBroker
 

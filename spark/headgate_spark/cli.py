@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from headgate_spark.errors import OK, USAGE, JobError
+from headgate_spark.mirror_command import add_mirror
 
 _EXAMPLES = """examples:
   headgate-spark audit --config headgate.toml --out audit/           all topics, all that is there
@@ -26,10 +27,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one job; return the exit code."""
     chosen = _parser().parse_args(arguments)
     try:
-        return _audit(chosen)
+        exit_code: int = chosen.run(chosen, _say)
     except JobError as error:
         _say(str(error))
         return error.exit_code
+    return exit_code
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -47,10 +49,18 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     ))  # fmt: skip
+    add_mirror(jobs.add_parser(
+        "mirror",
+        help="copy topics into the backfill tier, once or for good",
+        description="Copies topics into the backfill tier, records identical, with an exact map "
+        "of the offsets.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    ))  # fmt: skip
     return parser
 
 
 def _add_audit(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run=_audit)
     add = parser.add_argument
     add("--config", required=True, type=Path, metavar="F", help="the gateway's TOML file")
     add("--out", required=True, type=Path, metavar="DIR", help="where the results are written")
@@ -65,7 +75,7 @@ def _add_audit(parser: argparse.ArgumentParser) -> None:
     add("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark")
 
 
-def _audit(chosen: argparse.Namespace) -> int:
+def _audit(chosen: argparse.Namespace, say: Callable[[str], None]) -> int:
     from headgate_spark.audit.job import AuditRequest, audit, now_ms  # slow to import
     from headgate_spark.options import read_config
     from headgate_spark.session import open_session, parse_settings
@@ -83,7 +93,7 @@ def _audit(chosen: argparse.Namespace) -> int:
         publish=not chosen.no_publish,
     )
     settings = parse_settings(chosen.conf)
-    spark = open_session("headgate audit", chosen.master, settings, _say)
+    spark = open_session("headgate audit", chosen.master, settings, say)
     try:
         result = audit(spark, config, request)
     finally:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from headgate.core.offset_map import Layout, PartitionMap, Place, map_partition
-from headgate_spark.kafka_clients import Connection
+from headgate_spark.connections import Connection
 
 CHUNK_RECORDS, CHUNK_BYTES, CHUNK_S = 5_000, 4_194_304, 0.2
 
@@ -27,9 +27,7 @@ class Known:
     @classmethod
     def of(cls, found: PartitionMap, map_offset: int) -> Known:
         """What a map says."""
-        newest = found.layouts.get(found.newest)
-        ids = ("", "") if newest is None else (newest.source_id, newest.target_id)
-        return cls(map_offset, found.table.position, found.newest, ids)
+        return cls(map_offset, found.table.position, found.newest, found.ids)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,61 +8,45 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from dataclasses import dataclass, field
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError
 
+from headgate_spark.connections import Connection
+
 CLIENT_ID = "headgate-mirror"  # a quota on it caps all of the mirror at the brokers, too
 _END_S = 2.0
 CLIENT_ERRORS = (KafkaError, OSError, TimeoutError, AssertionError)  # it asserts its own states
 
 
-@dataclass(frozen=True, slots=True)
-class Connection:
-    """How to reach one cluster. Tasks get it, so it is plain values; files are read where it runs.
+def client_arguments(connection: Connection) -> dict[str, Any]:
+    """What every aiokafka client of this cluster takes."""
+    return {
+        "bootstrap_servers": connection.bootstrap_servers,
+        "client_id": CLIENT_ID,
+        "security_protocol": connection.security_protocol,
+        "ssl_context": _ssl_context(connection),
+        "sasl_mechanism": connection.sasl_mechanism,
+        "sasl_plain_username": connection.sasl_username,
+        "sasl_plain_password": connection.sasl_password,
+    }
 
-    compression: of the batches that are written; `none` for none.
-    """
 
-    name: str
-    bootstrap_servers: str
-    security_protocol: str = "PLAINTEXT"
-    sasl_mechanism: str = "PLAIN"
-    sasl_username: str | None = None
-    sasl_password: str | None = field(default=None, repr=False)
-    ssl_cafile: str | None = None
-    ssl_certfile: str | None = None
-    ssl_keyfile: str | None = None
-    compression: str = "zstd"
-
-    def arguments(self) -> dict[str, Any]:
-        """What every aiokafka client of this cluster takes."""
-        return {
-            "bootstrap_servers": self.bootstrap_servers,
-            "client_id": CLIENT_ID,
-            "security_protocol": self.security_protocol,
-            "ssl_context": self._ssl_context(),
-            "sasl_mechanism": self.sasl_mechanism,
-            "sasl_plain_username": self.sasl_username,
-            "sasl_plain_password": self.sasl_password,
-        }
-
-    def _ssl_context(self) -> ssl.SSLContext | None:
-        if "SSL" not in self.security_protocol.split("_"):
-            return None
-        context = ssl.create_default_context(cafile=self.ssl_cafile)
-        if self.ssl_certfile:
-            context.load_cert_chain(self.ssl_certfile, self.ssl_keyfile)
-        return context
+def _ssl_context(connection: Connection) -> ssl.SSLContext | None:
+    if "SSL" not in connection.security_protocol.split("_"):
+        return None
+    context = ssl.create_default_context(cafile=connection.ssl_cafile)
+    if connection.ssl_certfile:
+        context.load_cert_chain(connection.ssl_certfile, connection.ssl_keyfile)
+    return context
 
 
 def open_consumer(connection: Connection, **options: Any) -> AIOKafkaConsumer:
     """A consumer without a group that sees committed records alone and never resets itself."""
     return AIOKafkaConsumer(
-        **connection.arguments(),
+        **client_arguments(connection),
         enable_auto_commit=False,
         auto_offset_reset="none",  # an offset that is gone is an error, not another offset
         isolation_level="read_committed",

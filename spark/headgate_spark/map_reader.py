@@ -9,7 +9,8 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition
 
 from headgate.core.offset_map import MAP_TOPIC, Entry, read_entry
-from headgate_spark.kafka_clients import Connection, drop, open_consumer
+from headgate_spark.connections import Connection
+from headgate_spark.kafka_clients import drop, open_consumer
 
 # An open transaction of a writer that died hides what is behind it until the broker ends it, 30 s
 # (`writer.TRANSACTION_TIMEOUT_MS`); the coordinator looks every 10 s.

@@ -15,6 +15,7 @@ from typing import Any
 
 from headgate.core.globs import glob_matches
 from headgate.core.policy import INTERNAL_PREFIXES, PolicyTable, TopicPolicy
+from headgate_spark.connections import Connection, connection
 from headgate_spark.errors import USAGE, JobError
 
 _PREFIX = "HEADGATE_CLUSTERS__"
@@ -28,11 +29,17 @@ _CLIENT_OPTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """One Kafka cluster. client: options of Kafka's Java client, without Spark's `kafka.`."""
+    """One Kafka cluster. client: options of Kafka's Java client, without Spark's `kafka.`.
+
+    connection: the same for aiokafka.  backfill: the cluster that has its mirror, None = it has
+    none.
+    """
 
     name: str
     tier: str
     client: Mapping[str, str]
+    connection: Connection
+    backfill: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +80,8 @@ def _cluster(name: str, section: Mapping[str, Any], environment: Mapping[str, st
     servers = given.get("bootstrap_servers")
     if not servers:
         raise JobError(f"clusters.{name}.bootstrap_servers is missing", USAGE)
-    client = {"bootstrap.servers": servers if isinstance(servers, str) else ",".join(servers)}
+    servers = servers if isinstance(servers, str) else ",".join(servers)
+    client = {"bootstrap.servers": servers}
     for option, theirs in _CLIENT_OPTIONS.items():
         if given.get(option):
             client[theirs] = str(given[option])
@@ -83,7 +91,10 @@ def _cluster(name: str, section: Mapping[str, Any], environment: Mapping[str, st
         client |= _own_certificate(name, given)
     if given.get("sasl_mechanism"):
         client["sasl.jaas.config"] = _login(name, given)
-    return Cluster(name, str(given.get("tier", "ingest")), client)
+    aiokafka = connection(name, servers, _password(name, given), given)
+    return Cluster(
+        name, str(given.get("tier", "ingest")), client, aiokafka, given.get("backfill") or None
+    )
 
 
 def _own_certificate(name: str, given: Mapping[str, Any]) -> Mapping[str, str]:
@@ -95,10 +106,14 @@ def _own_certificate(name: str, given: Mapping[str, Any]) -> Mapping[str, str]:
     }
 
 
+def _password(name: str, given: Mapping[str, Any]) -> str | None:
+    if given.get("sasl_password") is None and given.get("sasl_password_file"):
+        return _text_of(name, "sasl_password_file", given).strip("\r\n")
+    return given.get("sasl_password")
+
+
 def _login(name: str, given: Mapping[str, Any]) -> str:
-    password = given.get("sasl_password")
-    if password is None and given.get("sasl_password_file"):
-        password = _text_of(name, "sasl_password_file", given).strip("\r\n")
+    password = _password(name, given)
     mechanism = str(given["sasl_mechanism"])
     module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
     user, secret = _quoted(str(given.get("sasl_username", ""))), _quoted(str(password or ""))

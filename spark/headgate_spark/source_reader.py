@@ -10,10 +10,10 @@ from aiokafka.errors import OffsetOutOfRangeError
 from aiokafka.structs import TopicPartition
 
 from headgate_spark.chunks import Chunk, SourceRecord
+from headgate_spark.cluster_facts import topic_id
 from headgate_spark.copy_plan import CHUNK_S, CopyOptions
 from headgate_spark.kafka_clients import CLIENT_ERRORS, drop, open_consumer
 from headgate_spark.throttle import BrokerBuckets
-from headgate_spark.topic_ids import topic_id
 
 _STEP_S = 25.0
 _RECORD_BYTES = 40  # what a record has beside key and value, roughly

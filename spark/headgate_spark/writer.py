@@ -25,7 +25,8 @@ from aiokafka.errors import (
 
 from headgate.core.offset_map import MAP_TOPIC
 from headgate_spark.chunks import Chunk, SourceRecord, Written
-from headgate_spark.kafka_clients import CLIENT_ERRORS, Connection, drop
+from headgate_spark.connections import Connection
+from headgate_spark.kafka_clients import CLIENT_ERRORS, client_arguments, drop
 
 TRANSACTION_TIMEOUT_MS = 30_000  # the broker aborts what its owner does not end
 STEP_TIMEOUT_S = 25.0  # an ordinary leader loss takes 4-11 s; less than the above
@@ -70,7 +71,7 @@ class Writer:
         codec = connection.compression
         self._target = target
         self._inner = AIOKafkaProducer(
-            **connection.arguments(),
+            **client_arguments(connection),
             transactional_id=transactional_id,
             transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
             acks="all",

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from headgate.core.fact_columns import FACTS_TOPIC
 from headgate.core.globs import is_glob
 from headgate.core.held import held_topic
+from headgate.core.offset_map import MAP_PARTITIONS, MAP_TOPIC
 from headgate.core.policy import PolicyTable, TopicPolicy
 from headgate.core.topic import TopicState
 
@@ -13,6 +14,7 @@ _RETENTION_MS = 604_800_000
 _HEADERS_BYTES = 16_384  # what a held record carries beyond the one that it becomes
 _FACTS_PARTITIONS = 6  # more topics than that share them: a topic's facts are on one
 _FACTS_LEAST_BYTES = 65_536  # two records of a few hundred facts
+_REPLICAS = 3  # where there are so many nodes
 _LONGEST_NAME = 249  # org.apache.kafka.common.internals.Topic
 
 
@@ -143,3 +145,25 @@ def faults(wanted: InternalTopic, found: TopicState, topic_limit_bytes: int) -> 
 def on_cluster(topics: Iterable[InternalTopic], cluster: str) -> list[InternalTopic]:
     """Those of one cluster."""
     return [topic for topic in topics if topic.cluster == cluster]
+
+
+def map_topic(cluster: str, nodes: int) -> InternalTopic:
+    """The offset map, on a backfill cluster of so many nodes."""
+    replicas = min(_REPLICAS, nodes)
+    configs = {
+        "cleanup.policy": "compact",
+        "message.timestamp.type": "CreateTime",
+        "min.insync.replicas": str(max(1, replicas - 1)),
+        "unclean.leader.election.enable": "false",
+    }
+    return InternalTopic(MAP_TOPIC, cluster, MAP_PARTITIONS, replicas, configs)
+
+
+def map_topic_faults(partitions: int, cleanup_policy: str) -> list[str]:
+    """What is wrong with a map topic that exists: the two things that make it useless."""
+    wrong = []
+    if partitions != MAP_PARTITIONS:
+        wrong.append(f"it has {partitions} partitions: it must have {MAP_PARTITIONS}, for good")
+    if cleanup_policy != "compact":
+        wrong.append(f"cleanup.policy is {cleanup_policy}: set it to compact")
+    return wrong

@@ -205,10 +205,15 @@ class PartitionMap:
         return max(self.layouts, default=0)
 
     @property
+    def ids(self) -> tuple[str, str]:
+        """Kafka's ids of the newest layout's two topics; empty when there is none."""
+        newest = self.layouts.get(self.newest)
+        return ("", "") if newest is None else _ids(newest)
+
+    @property
     def table(self) -> SegmentTable:
         """The segments between both topics as they are in the newest layout."""
-        newest = self.layouts.get(self.newest)
-        return self._none if newest is None else self._tables[_ids(newest)]
+        return self._tables.get(self.ids, self._none)
 
     def tables(self) -> list[tuple[Layout, SegmentTable]]:
         """Those of deleted topics, too, oldest first, each with the newest layout it is of."""

@@ -1,0 +1,118 @@
+"""What the mirror asks of a cluster and does to it: topics, settings, offsets."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import TopicAlreadyExistsError, for_code
+from aiokafka.structs import TopicPartition
+
+from headgate.core.internal_topics import InternalTopic
+from headgate_spark.cluster_facts import ClusterFacts, cluster_facts
+from headgate_spark.connections import Connection
+from headgate_spark.errors import JobError
+from headgate_spark.kafka_clients import CLIENT_ERRORS, client_arguments, drop, open_consumer
+from headgate_spark.mirror_topics import TopicConfig
+
+_OF_THE_TOPIC = 1  # DescribeConfigsResponse: ConfigSource.DYNAMIC_TOPIC_CONFIG
+
+
+class ClusterAdmin:
+    """One cluster; raises JobError where it does not answer or refuses."""
+
+    def __init__(
+        self, connection: Connection, admin: AIOKafkaAdminClient, consumer: AIOKafkaConsumer
+    ) -> None:
+        self.connection = connection
+        self._admin, self._consumer = admin, consumer
+
+    async def facts(self) -> ClusterFacts:
+        """Nodes and topics."""
+        with_errors = await cluster_facts(self._consumer._client)
+        sound = {name: one for name, one in with_errors.topics.items() if not one.error}
+        return ClusterFacts(with_errors.nodes, sound)
+
+    async def configs(self, topics: Iterable[str]) -> dict[str, TopicConfig]:
+        """The settings of these topics."""
+        wanted = [ConfigResource(ConfigResourceType.TOPIC, name) for name in topics]
+        found = {}
+        for answer in await self._admin.describe_configs(wanted) if wanted else []:
+            for code, text, _, name, entries in answer.resources:
+                if code:
+                    raise for_code(code)(f"settings of topic {name}: {text}")
+                values = {entry[0]: entry[1] for entry in entries}
+                own = frozenset(entry[0] for entry in entries if entry[3] == _OF_THE_TOPIC)
+                found[name] = TopicConfig(values, own)
+        return found
+
+    async def create(self, topics: Iterable[InternalTopic]) -> None:
+        """Create them; one that is there already is fine."""
+        new = [
+            NewTopic(
+                one.name, one.partitions, one.replication_factor, topic_configs=dict(one.configs)
+            )
+            for one in topics
+        ]
+        if not new:
+            return
+        answer = await self._admin.create_topics(new)
+        for name, code, *rest in answer.topic_errors:
+            if code and for_code(code) is not TopicAlreadyExistsError:
+                raise for_code(code)(f"topic {name} cannot be created: {rest}")
+
+    async def grow(self, topic: str, partitions: int) -> None:
+        """Give a topic more partitions."""
+        await self._admin.create_partitions({topic: NewPartitions(partitions)})
+
+    async def bounds(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+        """The first offset of each, and the one behind its last stable one."""
+        asked = list(tps)
+        begins = await self._consumer.beginning_offsets(asked)
+        ends = await self._consumer.end_offsets(asked)
+        return {tp: (begins[tp], ends[tp]) for tp in asked}
+
+    async def remove(self, topic: str, keys: Mapping[int, Iterable[bytes]]) -> None:
+        """Write records without value: partition -> keys."""
+        producer = AIOKafkaProducer(
+            **client_arguments(self.connection), enable_idempotence=True, linger_ms=20
+        )
+        try:
+            await producer.start()
+            waiting = [
+                await producer.send(topic, None, key, partition=partition)
+                for partition, some in keys.items()
+                for key in some
+            ]
+            for one in waiting:
+                await one
+        finally:
+            await drop(producer)
+
+
+@asynccontextmanager
+async def cluster_admin(connection: Connection) -> AsyncIterator[ClusterAdmin]:
+    """Connect. Raises JobError for whatever the cluster does wrong in the block, too."""
+    admin = AIOKafkaAdminClient(**client_arguments(connection))
+    consumer = open_consumer(connection)
+    try:
+        await consumer.start()
+        await admin.start()
+        yield ClusterAdmin(connection, admin, consumer)
+    except CLIENT_ERRORS as error:
+        servers = connection.bootstrap_servers
+        raise JobError(f"cluster {connection.name} ({servers}): {error!r}") from error
+    finally:
+        await drop(consumer)
+        await _close(admin)
+
+
+async def _close(admin: Any) -> None:
+    for connection in list(admin._client._conns.values()):
+        connection.close()
+    admin._client._conns.clear()
+    await admin.close()

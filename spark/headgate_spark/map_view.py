@@ -1,0 +1,69 @@
+"""The whole map of a backfill cluster as the driver knows it, read again and again to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headgate.core.offset_map import (
+    MAP_PARTITIONS,
+    Entry,
+    PartitionMap,
+    Place,
+    map_partition,
+    segment_key,
+)
+from headgate_spark.connections import Connection
+from headgate_spark.copy_plan import Known
+from headgate_spark.map_reader import read_map
+
+
+class MapView:
+    """The maps of all partitions of the topics that are mirrored. topics: None = of all."""
+
+    def __init__(self, target: Connection, topics: frozenset[str] | None = None) -> None:
+        self._target, self._topics = target, topics
+        self._read = dict.fromkeys(range(MAP_PARTITIONS), 0)
+        self._maps: dict[tuple[str, int], PartitionMap] = {}
+
+    async def refresh(self) -> None:
+        """Read on. Raises as `read_map`."""
+        self._read = await read_map(self._target, self._read, self._see)
+
+    def of(self, topic: str, partition: int) -> PartitionMap:
+        """A partition's map; an empty one when it has none."""
+        return self._maps.get((topic, partition), PartitionMap())
+
+    def of_topic(self, topic: str) -> list[PartitionMap]:
+        """The maps of its partitions that have one, in any order."""
+        return [one for (name, _), one in self._maps.items() if name == topic]
+
+    def known(self, topic: str, partition: int) -> Known:
+        """What a task need not read again."""
+        number = map_partition(topic, partition)
+        return Known.of(self.of(topic, partition), self._read[number])
+
+    def expired(self, topic: str, partition: int, target_begin: int) -> list[bytes]:
+        """Keys of segments that the target's retention has passed, but for the newest one: it
+        says where copying goes on."""
+        found = self.of(topic, partition)
+        # Whichever of them it was written in: the others' keys mean nothing.
+        layouts = [number for number, one in found.layouts.items() if one[1:3] == found.ids]
+        return [
+            segment_key(Place(topic, partition, layout), source)
+            for source in _passed(found, target_begin)
+            for layout in layouts
+        ]
+
+    def _see(self, entry: Entry) -> None:
+        topic, partition, _ = entry.place
+        if self._topics is None or topic in self._topics:
+            self._maps.setdefault((topic, partition), PartitionMap()).apply(entry)
+
+
+def _passed(found: PartitionMap, target_begin: int) -> Iterable[int]:
+    left = len(found.table)
+    for one in found.table:
+        left -= 1
+        if not left or one.target + one.records > target_begin:
+            return
+        yield one.source

@@ -1,0 +1,231 @@
+"""`headgate-spark mirror`: brings a cluster's topics into its backfill tier, once or for good.
+
+The driver plans and watches; what is mirrored is only ever read from the map. Tasks that die are
+run again by Spark, and a driver that dies leaves nothing but what the next one reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from headgate.core.segments import MapError
+from headgate_spark.cluster_admin import ClusterAdmin, cluster_admin
+from headgate_spark.copier import now_ms
+from headgate_spark.copy_plan import Copied, CopyOptions
+from headgate_spark.copy_tasks import deal, rate_of_task, run_on_spark
+from headgate_spark.errors import FAILED, OK, USAGE, JobError
+from headgate_spark.kafka_clients import CLIENT_ERRORS
+from headgate_spark.map_reader import HiddenError
+from headgate_spark.map_view import MapView
+from headgate_spark.mirror_lag import LagWatch, Totals, textfile, write_textfile
+from headgate_spark.mirror_plan import Plan, maps, plan, prepare_map, prepare_topics, shape_of, trim
+from headgate_spark.mirror_request import MirrorRequest, pairs
+from headgate_spark.options import Cluster, JobConfig, chosen_topics
+
+_EVERY_S = 5.0  # progress
+_ROUNDS = 5  # of copying once, when the source changes meanwhile
+
+Say = Callable[[str], None]
+
+
+class Mirror:
+    """One ingest cluster and its backfill cluster."""
+
+    def __init__(
+        self, spark: SparkSession, config: JobConfig, pair: tuple[Cluster, Cluster],
+        request: MirrorRequest, say: Say,
+    ) -> None:  # fmt: skip
+        self._context, self._config, self._request = spark.sparkContext, config, request
+        self._source, self._target = pair
+        self._say, self._totals, self._lags = say, Totals(), LagWatch()
+        self._view = MapView(self._target.connection)
+        self._stopped = asyncio.Event()
+        self._rounds = 0
+
+    async def run(self) -> int:
+        """Mirror; the exit code. Raises JobError."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._stopped.set)
+        if not self._request.is_following:
+            return await self._once()
+        while not self._stopped.is_set():
+            try:
+                await self._round()
+            except JobError as error:
+                if error.exit_code == USAGE:
+                    raise
+                self._say(str(error))  # an outage: what is not mirrored now is mirrored later
+                await self._pause(self._request.interval_s)
+        return OK
+
+    async def _once(self) -> int:
+        for _ in range(_ROUNDS):
+            found = await self._round()
+            if found is None:
+                return OK
+            wrong = [one for one in found if one.trouble is not None]
+            if not wrong or self._stopped.is_set():
+                break
+        for one in wrong:
+            self._say(f"{one.topic} partition {one.partition}: {one.trouble}")
+        return FAILED if wrong or self._stopped.is_set() else OK
+
+    async def _round(self) -> list[Copied] | None:
+        """Plan and copy; what became of each unit, None when there was nothing to do."""
+        source, target = self._source.connection, self._target.connection
+        async with cluster_admin(source) as there, cluster_admin(target) as here:
+            planned = await self._plan(there, here)
+            if not planned.units:
+                await self._show(here, planned)
+                self._say(f"{self._source.name}: all of {len(planned.ends)} partitions is mirrored")
+                return None
+            return await self._copy(planned, there)
+
+    async def _plan(self, there: ClusterAdmin, here: ClusterAdmin) -> Plan:
+        request, facts = self._request, await there.facts()
+        topics = chosen_topics(request.topics, self._config, self._source, set(facts.topics))
+        if not topics:
+            known = ", ".join(sorted(facts.topics)) or "none"
+            raise JobError(
+                f"no topic to mirror on cluster {self._source.name}: --topics "
+                f"{request.topics or '(all of the configuration)'} means none of {known}",
+                USAGE,
+            )
+        await prepare_map(here)
+        await prepare_topics(there, here, topics, request.retention_ms)
+        await self._refresh()
+        planned = await plan(
+            there, here, self._view, topics, now_ms(), is_bounded=not request.is_following
+        )
+        await trim(here, self._view, list(planned.ends))
+        return planned
+
+    async def _copy(self, planned: Plan, there: ClusterAdmin) -> list[Copied]:
+        parallel = self._context.defaultParallelism
+        # Followed partitions share tasks, all of which run at once; else each has its own.
+        count = parallel if self._request.is_following else len(planned.units)
+        tasks = deal(planned.units, count)
+        options = CopyOptions(
+            self._source.connection,
+            self._target.connection,
+            rate_of_task(self._request.bytes_per_s, tasks, planned.leaders, parallel),
+            self._request.interval_s,
+            self._request.lease_s,
+        )
+        self._rounds += 1
+        group = f"headgate-mirror-{self._source.name}-{self._rounds}"
+        self._say(f"{self._source.name}: {len(planned.units)} partitions in {len(tasks)} tasks")
+        job = asyncio.ensure_future(
+            asyncio.to_thread(run_on_spark, self._context, group, tasks, options)
+        )
+        try:
+            await self._watch(job, planned, there)
+        finally:
+            is_over = job.done()
+            if not is_over:
+                self._context.cancelJobGroup(group)
+        copied = await self._ended(job, is_over=is_over)
+        self._totals.add(copied)
+        await self._has_changed(planned, there)  # for what it says
+        return copied
+
+    async def _watch(self, job: asyncio.Future[Any], planned: Plan, there: ClusterAdmin) -> None:
+        """Return when the job has ended, or must: it is stopped, or the source's topics changed."""
+        stopped: asyncio.Future[Any] = asyncio.ensure_future(self._stopped.wait())
+        try:
+            while True:
+                await asyncio.wait(
+                    {job, stopped}, timeout=_EVERY_S, return_when=asyncio.FIRST_COMPLETED
+                )
+                if job.done() or stopped.done():
+                    return
+                if await self._has_changed(planned, there):
+                    self._say("topics have changed: planning anew")
+                    return
+        finally:
+            stopped.cancel()
+
+    async def _has_changed(self, planned: Plan, there: ClusterAdmin) -> bool:
+        try:
+            shape = shape_of(await there.facts(), list(planned.shape))
+            await self._refresh()
+            await self._show(there, planned)
+        except (JobError, *CLIENT_ERRORS) as error:
+            self._say(f"progress is not known: {error}")
+            return False
+        return shape != planned.shape
+
+    async def _show(self, there: ClusterAdmin, planned: Plan) -> None:
+        """Say and publish how far it is."""
+        tps = list(planned.ends)
+        found = maps(self._view, tps)
+        ends = planned.ends
+        if self._request.is_following:
+            ends = {tp: end for tp, (_, end) in (await there.bounds(tps)).items()}
+        lags = self._lags.lags(ends, found, time.monotonic())
+        if self._request.metrics is not None:
+            write_textfile(self._request.metrics, textfile(lags, found, self._totals))
+        left, oldest = (
+            sum(one.records for one in lags.values()),
+            max((one.seconds for one in lags.values()), default=0.0),
+        )
+        done = sum(not one.records for one in lags.values())
+        lost = sum(one.lost for one in lags.values())
+        more = f", {lost} offsets lost to retention" if lost else ""
+        self._say(
+            f"{self._source.name}: {done} of {len(tps)} partitions up to date, {left} offsets "
+            f"left, {oldest:.0f} s behind{more}"
+        )
+
+    async def _ended(self, job: asyncio.Future[list[Copied]], *, is_over: bool) -> list[Copied]:
+        try:
+            return await job
+        except Py4JError as error:
+            if not is_over:
+                return []  # it was cancelled
+            raise JobError(f"Spark gave up: {_cause(error)}") from error
+
+    async def _refresh(self) -> None:
+        try:
+            await self._view.refresh()
+        except (HiddenError, MapError, *CLIENT_ERRORS) as error:
+            raise JobError(f"cluster {self._target.name}: {error}") from error
+
+    async def _pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopped.wait()
+
+
+def _cause(error: BaseException) -> str:
+    """The line of Spark's that says it."""
+    lines = str(error).splitlines()
+    return next((one for one in lines if "Exception" in one), lines[0] if lines else "")
+
+
+def mirror(spark: SparkSession, config: JobConfig, request: MirrorRequest, say: Say) -> int:
+    """Run the job; the exit code. Raises JobError."""
+    found = pairs(config, request.cluster)
+    if request.is_following and len(found) > 1:
+        names = ", ".join(source.name for source, _ in found)
+        raise JobError(f"--follow takes one cluster a process: --cluster, one of {names}", USAGE)
+    return max(_run(spark, config, pair, request, say) for pair in found)
+
+
+def _run(
+    spark: SparkSession, config: JobConfig, pair: tuple[Cluster, Cluster], request: MirrorRequest,
+    say: Say,
+) -> int:  # fmt: skip
+    async def run() -> int:
+        return await Mirror(spark, config, pair, request, say).run()
+
+    return asyncio.run(run())

@@ -1,0 +1,122 @@
+"""How far a mirror is behind, what it has lost, and both as a Prometheus textfile."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from aiokafka.structs import TopicPartition
+
+from headgate.core.offset_map import PartitionMap
+from headgate.core.segments import LOST
+from headgate_spark.copy_plan import Copied
+
+_MOST_SAMPLES = 1000  # of one partition; beyond them the lag in seconds is a lower bound
+
+
+class Lag(NamedTuple):
+    """records: offsets between what is mirrored and the last stable offset.
+
+    seconds: for how long the oldest of them has been there, as far as it was watched.
+    lost: offsets in gaps of the map that nothing can fill.
+    """
+
+    records: int
+    seconds: float
+    lost: int
+
+
+class LagWatch:
+    """Remembers when the source's ends were seen, and so how old what is missing is."""
+
+    def __init__(self) -> None:
+        self._seen: dict[TopicPartition, deque[tuple[int, float]]] = {}
+
+    def lags(
+        self,
+        ends: Mapping[TopicPartition, int],
+        maps: Mapping[TopicPartition, PartitionMap],
+        now_s: float,
+    ) -> dict[TopicPartition, Lag]:
+        """The lag of each partition now. now_s: of any steady clock."""
+        for gone in self._seen.keys() - ends.keys():
+            del self._seen[gone]
+        return {tp: self._lag(tp, end, maps[tp], now_s) for tp, end in ends.items()}
+
+    def _lag(self, tp: TopicPartition, end: int, found: PartitionMap, now_s: float) -> Lag:
+        position = found.table.source_end
+        seen = self._seen.setdefault(tp, deque(maxlen=_MOST_SAMPLES))
+        if not seen or seen[-1][0] != end:
+            seen.append((end, now_s))
+        while seen and seen[0][0] <= position:
+            seen.popleft()
+        seconds = now_s - seen[0][1] if seen else 0.0
+        return Lag(max(0, end - position), seconds, _lost(found))
+
+
+def _lost(found: PartitionMap) -> int:
+    tables = [table for _, table in found.tables()]
+    return sum(gap.end - gap.source for table in tables for gap in table.gaps if gap.reason in LOST)
+
+
+def gaps(found: PartitionMap) -> int:
+    """How many gaps a partition's map has in which something is missing."""
+    return sum(gap.reason in LOST for _, table in found.tables() for gap in table.gaps)
+
+
+class Totals:
+    """What the tasks of this process have done, summed up."""
+
+    def __init__(self) -> None:
+        self.records: dict[TopicPartition, int] = {}
+        self.bytes: dict[TopicPartition, int] = {}
+
+    def add(self, copied: Sequence[Copied]) -> None:
+        """Count what some units did."""
+        for one in copied:
+            tp = TopicPartition(one.topic, one.partition)
+            self.records[tp] = self.records.get(tp, 0) + one.records
+            self.bytes[tp] = self.bytes.get(tp, 0) + one.bytes
+
+
+def textfile(
+    lags: Mapping[TopicPartition, Lag], maps: Mapping[TopicPartition, PartitionMap], totals: Totals
+) -> str:
+    """All metrics of the mirror in Prometheus' text format."""
+    gap_counts = {tp: gaps(maps[tp]) for tp in lags}
+    columns = (
+        ("mirror_lag_records", "gauge", {tp: one.records for tp, one in lags.items()}),
+        ("mirror_lag_seconds", "gauge", {tp: round(one.seconds, 3) for tp, one in lags.items()}),
+        ("mirror_gaps_total", "counter", gap_counts),
+        ("mirror_lost_offsets_total", "counter", {tp: one.lost for tp, one in lags.items()}),
+        ("mirror_records_total", "counter", totals.records),
+        ("mirror_read_bytes_total", "counter", totals.bytes),
+    )
+    lines = []
+    for name, kind, values in columns:
+        lines += [f"# HELP headgate_{name} {_HELP[name]}", f"# TYPE headgate_{name} {kind}"]
+        lines += [
+            f'headgate_{name}{{topic="{tp.topic}",partition="{tp.partition}"}} {value}'
+            for tp, value in sorted(values.items())
+        ]
+    return "\n".join(lines) + "\n"
+
+
+_HELP = {
+    "mirror_lag_records": "Offsets of the source that are not mirrored yet.",
+    "mirror_lag_seconds": "How long the oldest of them has been there.",
+    "mirror_gaps_total": "Gaps of the offset map: records gone before they were mirrored.",
+    "mirror_lost_offsets_total": "Source offsets in such gaps.",
+    "mirror_records_total": "Records that the tasks of this run have copied.",
+    "mirror_read_bytes_total": "Bytes that they have read from the source, as they came.",
+}
+
+
+def write_textfile(file: Path, text: str) -> None:
+    """Replace the file at once: Prometheus' collector never sees half of it."""
+    partial = file.with_name(f".{file.name}.{os.getpid()}")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(file)

@@ -1,0 +1,127 @@
+"""A copier killed or frozen at random moments, without Spark: fencing, resuming, exactly once."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+import mirror_world
+from headgate.devstack.child import Child
+from headgate_spark.copy_plan import CopyOptions, Unit
+from mirror_world import OddSource, Two
+from stack import RunningBroker
+
+pytestmark = pytest.mark.kafka
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def two(kafka: RunningBroker, backfill: RunningBroker) -> Two:
+    mirror_world.create_map(backfill)
+    return Two(kafka, backfill)
+
+
+@pytest.fixture
+def start_copier(tmp_path: Path) -> Iterator[Callable[[Unit, CopyOptions], Child]]:
+    with ExitStack() as ending:
+
+        def start(unit: Unit, options: CopyOptions) -> Child:
+            file = tmp_path / "unit.pickle"
+            file.write_bytes(pickle.dumps((unit, options)))
+            code = os.pathsep.join(str(ROOT / one) for one in ("gateway", "spark"))
+            command = [sys.executable, str(ROOT / "tests" / "copier_process.py"), str(file)]
+            number = len(list(tmp_path.glob("*.log")))
+            child = Child(
+                "copier", command, tmp_path / f"{number}.log",
+                environment={**os.environ, "PYTHONPATH": code},
+            )  # fmt: skip
+            ending.callback(child.kill)
+            return child
+
+        yield start
+
+
+def said(child: Child) -> str:
+    return child.log.read_text(errors="replace")
+
+
+def wait_for(child: Child, until: Callable[[], bool], deadline_s: float = 120.0) -> None:
+    end = time.monotonic() + deadline_s
+    while not until():
+        assert time.monotonic() < end, said(child)
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize(
+    ("records", "kills"),
+    [pytest.param(4_000, 8, id="scaled"),
+     pytest.param(40_000, 60, id="full", marks=pytest.mark.full)],
+)  # fmt: skip
+def test_I4_I5_I6_a_killed_copier_goes_on_without_loss_or_repetition(
+    two: Two, topic_name: str, start_copier: Callable[..., Child], records: int, kills: int
+) -> None:
+    seed = random.randrange(2**32)
+    chance = random.Random(seed)
+    two.source.create_topic(topic_name, 1, mirror_world.SOURCE_CONFIGS)
+    two.target.create_topic(topic_name, 1, mirror_world.TARGET_CONFIGS)
+    OddSource(two.source, topic_name, seed).write(0, records)
+    unit = mirror_world.unit(two, topic_name)
+    options = two.options(chunk_records=max(10, records // kills // 8))
+    for _ in range(kills):
+        copier = start_copier(unit, options)
+        wait_for(copier, lambda copier=copier: said(copier).count("\n") >= 2)  # type: ignore[misc]
+        time.sleep(chance.random() * 0.2)
+        copier.kill()
+        assert "done" not in said(copier), "it was too quick to be killed"
+    last = start_copier(unit, options)
+    wait_for(last, lambda: last.exit_code is not None)
+    assert last.exit_code == 0, said(last)
+    assert mirror_world.judge(two, topic_name) >= records, f"seed {seed}"
+
+
+def test_I7_a_copier_that_was_frozen_and_replaced_cannot_commit(
+    two: Two, topic_name: str, start_copier: Callable[..., Child]
+) -> None:
+    two.source.create_topic(topic_name, 1, mirror_world.SOURCE_CONFIGS)
+    two.target.create_topic(topic_name, 1, mirror_world.TARGET_CONFIGS)
+    OddSource(two.source, topic_name, seed=7).write(0, 3000)
+    unit = mirror_world.unit(two, topic_name)
+    frozen = start_copier(unit, two.options(chunk_records=50))
+    wait_for(frozen, lambda: said(frozen).count("\n") >= 3)
+    frozen.signal(signal.SIGSTOP)
+    second = start_copier(unit, two.options(chunk_records=400))
+    wait_for(second, lambda: said(second).count("\n") >= 3)
+    frozen.signal(signal.SIGCONT)
+    for one in (frozen, second):
+        wait_for(one, lambda one=one: one.exit_code is not None)  # type: ignore[misc]
+    assert "FencedError" in said(frozen)
+    assert second.exit_code == 0, said(second)
+    assert mirror_world.judge(two, topic_name) >= 3000
+
+
+def test_I7_of_several_copiers_at_once_each_takes_over_where_the_one_before_it_is(
+    two: Two, topic_name: str, start_copier: Callable[..., Child]
+) -> None:
+    two.source.create_topic(topic_name, 1, mirror_world.SOURCE_CONFIGS)
+    two.target.create_topic(topic_name, 1, mirror_world.TARGET_CONFIGS)
+    OddSource(two.source, topic_name, seed=8).write(0, 4000)
+    unit, copiers = mirror_world.unit(two, topic_name), list[Child]()
+    for _ in range(4):
+        one = start_copier(unit, two.options(chunk_records=20))
+        wait_for(one, lambda one=one: said(one).count("\n") >= 3)  # type: ignore[misc]
+        copiers.append(one)
+    last = start_copier(unit, two.options())
+    for one in (*copiers, last):
+        wait_for(one, lambda one=one: one.exit_code is not None)  # type: ignore[misc]
+    assert last.exit_code == 0, said(last)
+    assert all("FencedError" in said(one) for one in copiers)
+    assert mirror_world.judge(two, topic_name) >= 4000
