@@ -13,6 +13,7 @@ from headgate.core.policy import TopicPolicy
 from headgate.core.topic import TopicState
 from headgate.edge.admin import Admin
 from headgate.edge.auth import Authenticator
+from headgate.edge.instance import Monitored
 from headgate.edge.pauses import Pauses
 from headgate.overview import Health
 from headgate.stats import Labels, Meter
@@ -74,6 +75,9 @@ class FakeInstance:
     async def forget(self, topic: str, key: bytes | None) -> Failure | None:
         self.forgotten.append((topic, key))
         return self.failure
+
+    async def monitored(self, path: str, authorization: str | None) -> Monitored | Failure:
+        return self.failure or Monitored(200, "application/json", path.encode())
 
     async def audits(self) -> dict[str, bytes] | Failure:
         return self.failure or self.audited

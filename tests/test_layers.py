@@ -29,6 +29,7 @@ ALLOWED = {
     },
     "consumer": {"consumer", "core", "backends"},
     "coalescer": {"aside", "coalescer", "consumer", "core", "backends", "routes"},
+    "monitor": {"backends", "core", "metrics", "monitor", "stats"},
     "config": {"config", "core"},
     "stats": {"stats", "core", "metrics"},
     "metrics": {"core"},

@@ -15,6 +15,7 @@ COMMANDS = (
     "serve",
     "init",
     "coalesce",
+    "monitor",
     "blobs",
     "check",
     "config",
@@ -26,6 +27,7 @@ _EXAMPLES = """examples:
   headgate dev                            Kafka, Redis and the gateway on this machine
   headgate serve --config headgate.toml   the gateway alone
   headgate init --config headgate.toml    create the internal topics
+  headgate monitor --config headgate.toml what all consumer groups do
   headgate check --config headgate.toml   is the configuration right?
   headgate COMMAND --help                 options and examples of a command
 

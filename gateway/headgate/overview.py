@@ -15,6 +15,8 @@ from headgate.config import Settings
 from headgate.control import WorkerState, WorkerUnreachableError
 from headgate.core.outcome import Failure, Reason
 from headgate.core.topic import TopicState
+from headgate.edge.instance import Monitored
+from headgate.monitor_client import ask_monitor
 from headgate.stats.fleet import Fleet, Rates
 from headgate.worker_process import WorkerProcess
 
@@ -113,6 +115,10 @@ class Overview:
     async def audits(self) -> Mapping[str, bytes] | Failure:
         """The newest skew audit of each topic."""
         return await self._audits.by_topic()
+
+    async def monitored(self, path: str, authorization: str | None) -> Monitored | Failure:
+        """What `headgate monitor` answers there."""
+        return await ask_monitor(self.settings, path, authorization)
 
     async def _read(self, with_details: bool) -> None:
         async with self._reading:

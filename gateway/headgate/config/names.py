@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from headgate.config.backend_settings import BlobSettings, ClusterSettings, RedisSettings
+from headgate.config.monitor_settings import MonitorSettings
 from headgate.config.settings import (
     AdmissionSettings,
     AuthSettings,
@@ -23,6 +24,7 @@ SECTIONS: Mapping[str, type[Any]] = {
     "blobs": BlobSettings,
     "auth": AuthSettings,
     "coalescer": CoalescerSettings,
+    "monitor": MonitorSettings,
     "logs": LogSettings,
 }
 NAMED: Mapping[str, type[Any]] = {

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from headgate.config.backend_settings import BlobSettings, ClusterSettings, RedisSettings
+from headgate.config.monitor_settings import MonitorSettings
 from headgate.core.option import about
 from headgate.core.policy import TopicPolicy
 
@@ -187,4 +188,5 @@ class Settings:
     producers: Mapping[str, ProducerSettings] = field(default_factory=dict)
     topics: tuple[TopicPolicy, ...] = ()
     coalescer: CoalescerSettings = field(default_factory=CoalescerSettings)
+    monitor: MonitorSettings = field(default_factory=MonitorSettings)
     logs: LogSettings = field(default_factory=LogSettings)

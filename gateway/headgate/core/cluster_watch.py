@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from headgate.core.group_facts import Described, Drift, Log, Place, Regression, Stored
+from headgate.core.group_facts import Described, Drift, Log, Member, Place, Regression, Stored
 from headgate.core.group_report import GroupReport, Heat, Judging, report
 from headgate.core.group_watch import GroupWatch
 from headgate.core.lagrules import Rules, State
@@ -116,6 +116,35 @@ class ClusterWatch:
         for name, one in described.items():
             self._group(name, now_ms).is_described(one, now_ms)
         self._has_looked = True
+
+    def members_seen(self, group: str, members: tuple[Member, ...], now_ms: int) -> None:
+        """Take who is in a classic group after a rebalance, as the trail tells it."""
+        watch = self._group(group, now_ms)
+        watch.is_described(watch.described._replace(members=members), now_ms)
+
+    def member_is(self, group: str, member: Member, now_ms: int, *, is_gone: bool) -> None:
+        """Take what the trail tells of one member of a KIP-848 group."""
+        watch = self._group(group, now_ms)
+        others = tuple(one for one in watch.described.members if one.member_id != member.member_id)
+        members = others if is_gone else (*others, member)
+        watch.is_described(watch.described._replace(members=members), now_ms)
+
+    def member(self, group: str, member_id: str) -> Member:
+        """A member of a group as it is known now."""
+        watch = self.groups.get(group)
+        known = () if watch is None else watch.described.members
+        nobody = Member(member_id, "", "", frozenset())
+        return next((one for one in known if one.member_id == member_id), nobody)
+
+    def places_of(self, partitions: Mapping[bytes, tuple[int, ...]]) -> frozenset[Place]:
+        """Partitions by topic id, as places; of topics that are not known yet: none."""
+        names = {topic.topic_id: name for name, topic in self._topics.items()}
+        return frozenset(
+            Place(names[topic_id], number)
+            for topic_id, numbers in partitions.items()
+            if topic_id in names
+            for number in numbers
+        )
 
     def _group(self, name: str, now_ms: int) -> GroupWatch:
         watch = self.groups.get(name)

@@ -55,7 +55,7 @@ def committer_of(metadata: str) -> Committer | None:
     if not metadata.startswith("{"):
         return None
     try:
-        said = json.loads(metadata)
+        said = json.loads(metadata.rstrip("\0"))  # librdkafka sends the end of a C string, too
         return Committer(str(said["member"]), str(said["client"]), int(said["term"]))
     except (ValueError, KeyError, TypeError, RecursionError):
         return None

@@ -1,8 +1,10 @@
 """Reads Kafka's flexible encoding (KIP-482)."""
 
 import struct
+from typing import Any
 
 _INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
 
 
 class Reader:
@@ -29,6 +31,18 @@ class Reader:
         number: int = _INT16.unpack_from(self._data, self._position)[0]
         self._position += 2
         return number
+
+    def int32(self) -> int:
+        """Return a big-endian signed 32-bit number."""
+        number: int = _INT32.unpack_from(self._data, self._position)[0]
+        self._position += 4
+        return number
+
+    def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
+        """Return several numbers at once."""
+        numbers = layout.unpack_from(self._data, self._position)
+        self._position += layout.size
+        return numbers
 
     def varint(self) -> int:
         """Return an unsigned varint."""

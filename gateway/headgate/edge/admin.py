@@ -170,6 +170,15 @@ class Admin:
         self._changed(request, caller, "resume", _paused(group, intent))
         return _json(request, await self._pauses.shown(group))
 
+    async def groups(self, request: web.Request) -> web.Response:
+        """What the monitor says of all groups, or of one."""
+        self._identify(request, "view")
+        authorization = request.headers.get("Authorization")
+        found = await self._instance.monitored(str(request.rel_url), authorization)
+        if isinstance(found, Failure):
+            return problem_response(found, request_id_of(request))
+        return web.Response(status=found.status, body=found.body, content_type=found.content_type)
+
     async def changes(self, request: web.Request) -> web.Response:
         """The newest changes made here since the start, newest first."""
         self._identify(request, "view")

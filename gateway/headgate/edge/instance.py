@@ -1,7 +1,7 @@
 """What the management pages need of the instance that they show."""
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from headgate.config.settings import Settings
 from headgate.core.outcome import Failure
@@ -20,6 +20,14 @@ class Health(Protocol):
     def dependencies(self) -> Mapping[str, Mapping[str, object]]: ...
     @property
     def workers(self) -> Mapping[str, int]: ...
+
+
+class Monitored(NamedTuple):
+    """What the monitor answered."""
+
+    status: int
+    content_type: str
+    body: bytes
 
 
 class Instance(Protocol):
@@ -47,4 +55,8 @@ class Instance(Protocol):
 
     async def audits(self) -> Mapping[str, bytes] | Failure:
         """The newest skew audit of each topic, as JSON; the failure if Kafka does not answer."""
+        ...
+
+    async def monitored(self, path: str, authorization: str | None) -> Monitored | Failure:
+        """What `headgate monitor` answers there; the failure where none runs."""
         ...

@@ -17,7 +17,7 @@ Page = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 def management_app(admin: Admin) -> web.Application:
     """The management port's application."""
-    app = web.Application(middlewares=[_problems])
+    app = web.Application(middlewares=[problems])
     routes: list[tuple[str, str, Page]] = [
         ("GET", "/live", admin.live),
         ("GET", "/ready", admin.ready),
@@ -30,6 +30,8 @@ def management_app(admin: Admin) -> web.Application:
         ("GET", "/v1/pauses/{group}", admin.paused),
         ("PUT", "/v1/pauses/{group}", admin.pause),
         ("DELETE", "/v1/pauses/{group}", admin.resume),
+        ("GET", "/v1/groups", admin.groups),
+        ("GET", "/v1/groups/{group}", admin.groups),
         ("GET", "/v1/changes", admin.changes),
         ("GET", "/v1/audits/latest", admin.audits),
         ("GET", "/problems", _problem_index),
@@ -56,7 +58,7 @@ async def _problem(request: web.Request) -> web.Response:
 
 
 @web.middleware
-async def _problems(request: web.Request, handler: Page) -> web.StreamResponse:
+async def problems(request: web.Request, handler: Page) -> web.StreamResponse:
     """The one place that turns errors of these pages into problem documents."""
     request_id = request_id_of(request)
     try:

@@ -182,6 +182,50 @@ SCHEMAS: dict[str, Json] = {
         generated_at=_TEXT,
         diagnoses={"type": "array", "items": _TEXT},
     ),
+    "Groups": _object(
+        ["groups", "regressions", "clusters", "cannot_be_seen"],
+        groups={"type": "array", "items": {"$ref": "#/components/schemas/GroupState"}},
+        regressions={"type": "array", "items": {"$ref": "#/components/schemas/Regression"}},
+        clusters={"type": "array", "items": _object(["cluster", "ok", "every_commit_is_seen"])},
+        cannot_be_seen={"type": "array", "items": _TEXT},
+    ),
+    "GroupState": _object(
+        ["group", "cluster", "state", "lag", "heat", "stuck_commit", "probation", "hints"],
+        group=_TEXT,
+        cluster=_TEXT,
+        state={"enum": ["OK", "WARN", "STALL", "STOP", "REWIND"]},
+        lag=_COUNT,
+        heat={"enum": ["hot", "cooling", "cold", "unknown"]},
+        stuck_commit={"type": "boolean"},
+        position_age_s=_NUMBER,
+        loss_in_s=_or_null("number"),
+        probation=_object(["admitted"], admitted={"type": "boolean"}),
+        hints={"type": "array", "items": _TEXT},
+    ),
+    "Group": _object(
+        ["group", "on"],
+        group=_TEXT,
+        on={
+            "type": "array",
+            "items": {
+                "allOf": [
+                    {"$ref": "#/components/schemas/GroupState"},
+                    _object(["owners", "partitions", "recent_regressions", "pauses"]),
+                ]
+            },
+        },
+    ),
+    "Regression": _object(
+        ["group", "topic", "partition", "from", "to", "at", "committer", "recovered_at"],
+        group=_TEXT,
+        topic=_TEXT,
+        partition=_COUNT,
+        **{"from": _COUNT},
+        to=_COUNT,
+        at=_TEXT,
+        committer=_or_null("object"),
+        recovered_at=_or_null("string"),
+    ),
     "PauseIntent": _object(["scope", "reason"], scope=_SCOPE, reason=_REASON_TEXT)
     | {"additionalProperties": False},
     "Paused": _object(

@@ -1,0 +1,78 @@
+"""Reads `__consumer_offsets` from where it ends: every commit of a cluster, in its order.
+
+Only records that count: what was committed in a transaction is there once that is committed.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka.structs import TopicPartition
+
+from headgate.backends.connections import drop_client, end_task
+from headgate.backends.metadata import never_create_topics
+from headgate.backends.options import ClusterOptions, client_arguments
+from headgate.core.commit_records import OffsetsRecord, read_record
+
+log = logging.getLogger(__name__)
+
+TOPIC = "__consumer_offsets"
+_WAIT_MS = 500
+_MOST_RECORDS = 500  # at a time: a few milliseconds of decoding
+
+
+class CommitTrail:
+    """One reader of one cluster. `begin`, then `follow`; `close` in any case."""
+
+    def __init__(self, options: ClusterOptions) -> None:
+        self._consumer = AIOKafkaConsumer(
+            **client_arguments(options),
+            client_id="headgate-monitor",
+            enable_auto_commit=False,
+            isolation_level="read_committed",
+            auto_offset_reset="latest",
+        )
+        never_create_topics(self._consumer._client)
+
+    async def begin(self) -> bool:
+        """Stand at the end of every partition. False: no group has committed yet.
+
+        Raises KafkaError (TopicAuthorizationFailedError where it may not be read), OSError.
+        """
+        await self._consumer.start()
+        self._consumer._client.add_topic(TOPIC)
+        await self._consumer._client.force_metadata_update()
+        numbers = self._consumer.partitions_for_topic(TOPIC)
+        if not numbers:
+            return False
+        places = [TopicPartition(TOPIC, number) for number in sorted(numbers)]
+        self._consumer.assign(places)
+        for place, end in (await self._consumer.end_offsets(places)).items():
+            self._consumer.seek(place, end)
+        return True
+
+    async def follow(self, take: Callable[[OffsetsRecord], None]) -> None:
+        """Hand every record to `take`, in the order of each group. Ends by an error only."""
+        while True:
+            batches = await self._consumer.getmany(timeout_ms=_WAIT_MS, max_records=_MOST_RECORDS)
+            for records in batches.values():
+                for record in records:
+                    try:
+                        found = read_record(record.key, record.value)
+                    except ValueError as error:
+                        log.warning("%s-%d: %s", TOPIC, record.partition, error)
+                        continue
+                    if found is not None:
+                        take(found)
+            await asyncio.sleep(0)
+
+    async def close(self) -> None:
+        """Drop it; bounded also when Kafka does not answer."""
+        consumer = self._consumer
+        consumer._closed = True
+        for part, name in (("_coordinator", "_coordination_task"), ("_fetcher", "_fetch_task")):
+            task = getattr(getattr(consumer, part, None), name, None)
+            if task is not None:
+                await end_task(task)
+        await drop_client(consumer._client)

@@ -1,0 +1,80 @@
+"""`headgate monitor`: what all consumer groups do, and who set one back."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headgate.commands import FAILED, OK, CommandError, add_command
+
+if TYPE_CHECKING:
+    from headgate.commands import Subparsers
+    from headgate.config import Settings
+
+_EXAMPLES = """  headgate monitor --config headgate.toml            watch, and answer /v1/groups
+  headgate monitor --config headgate.toml --once     one look, as a table
+  headgate monitor --config headgate.toml --once --json
+  curl -s 127.0.0.1:9096/v1/groups?pretty            or /v1/groups of any gateway
+
+Looks at all groups of all clusters every monitor.interval_ms and, where it may read
+__consumer_offsets, follows every commit. One for an installation is enough. On a terminal it
+prints a table after every look; the log, on standard error, names every commit that went back.
+
+signals: TERM and INT end it
+exit codes: 0 ended by a signal (or looked once), 1 failed, 2 the configuration cannot be used"""
+
+_ONCE_S = 60.0
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add `monitor` to the commands."""
+    purpose = "watch all consumer groups: lag, states, commits that went back"
+    parser = add_command(subparsers, "monitor", purpose, _EXAMPLES)
+    parser.add_argument("--config", required=True, type=Path, metavar="F", help="the TOML file")
+    parser.add_argument("--once", action="store_true", help="look once, print, and end")
+    parser.add_argument("--json", action="store_true", help="with --once: print JSON")
+    parser.add_argument(
+        "--table", action="store_true", help="print the table also where that is no terminal"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Watch until a signal; return the exit code. Raises ConfigError, CommandError."""
+    import uvloop  # slow to import, as what follows
+
+    from headgate import logs
+    from headgate.config import load
+    from headgate.monitoring_process import monitor
+
+    settings = load(args.config, os.environ)
+    logs.configure(settings.logs)
+    if args.once:
+        return _once(settings, args.json)
+    say = _say if args.table or sys.stdout.isatty() else None
+    try:
+        uvloop.run(monitor(settings, say))
+    except OSError as error:
+        raise CommandError(f"monitor.port = {settings.monitor.port}: {error}", FAILED) from error
+    return OK
+
+
+def _once(settings: Settings, as_json: bool) -> int:
+    import orjson
+    import uvloop
+
+    from headgate.monitoring_process import look_once, table
+
+    try:
+        found = uvloop.run(look_once(settings, _ONCE_S))
+    except TimeoutError as error:
+        raise CommandError("a cluster does not answer: see the log", FAILED) from error
+    _say(orjson.dumps(found.groups()).decode() + "\n" if as_json else table(found))
+    return OK
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()

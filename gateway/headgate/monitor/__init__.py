@@ -1,0 +1,1 @@
+"""All consumer groups of all clusters: looked at, followed, judged and shown."""

@@ -1,0 +1,189 @@
+"""Looks at one cluster again and again, and follows every commit where it may.
+
+A look reads the committed offsets first and the logs' ends after them, so that no lag is below the
+true one. The trail begins after a look: what that has read is older than what the trail tells.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from headgate.backends.commit_trail import TOPIC, CommitTrail
+from headgate.backends.group_reader import GroupReader, Look
+from headgate.backends.options import ClusterOptions
+from headgate.backends.owned import OwnedTasks
+from headgate.backends.topic_reader import READ_ERRORS
+from headgate.core.cluster_watch import ClusterWatch, WatchOptions
+from headgate.core.commit_records import OffsetsRecord
+from headgate.core.group_facts import Place, Regression
+from headgate.core.group_report import GroupReport
+from headgate.core.probation import Probation
+from headgate.monitor.trail import take
+
+log = logging.getLogger(__name__)
+
+_LOOK_S = 60.0  # all groups of a large cluster take a few seconds
+_BEGIN_S = 30.0
+_TRAIL_AGAIN_S = 10.0
+_END_S = 5.0
+_UNREADABLE = f"{TOPIC} is not there yet or may not be read: commits between looks are not seen"
+
+
+class Status(NamedTuple):
+    """looked_ms: when the last look ended; None: none has.  look_s: how long it took.
+    trail: empty while every commit is seen, else why not."""
+
+    ok: bool
+    detail: str
+    looked_ms: int | None
+    look_s: float
+    trail: str
+
+
+class ClusterMonitor:
+    """`start`, `close`. now_ms: the time since 1970."""
+
+    def __init__(
+        self,
+        name: str,
+        options: ClusterOptions,
+        watch_options: WatchOptions,
+        interval_s: float,
+        known: Mapping[str, Probation],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.name = name
+        self.watch = ClusterWatch(watch_options, known)
+        self.status = Status(False, "not looked at yet", None, 0.0, "not begun yet")
+        self.judged: dict[str, GroupReport] = {}
+        self._options = options
+        self._interval_s = interval_s
+        self._now_ms = now_ms
+        self._reader = GroupReader(options)
+        self._has_trail = False
+        self._sees_commits = False
+        self._has_looked = asyncio.Event()
+        self._first_look = asyncio.Event()
+        self._one_at_a_time = asyncio.Lock()
+        self._tasks = OwnedTasks()
+
+    def start(self) -> None:
+        """Begin to look and to follow."""
+        self._tasks.keep(self._look_on, f"looking at cluster {self.name}")
+        self._tasks.keep(self._follow_on, f"following commits of cluster {self.name}")
+
+    async def close(self) -> None:
+        """End both; bounded."""
+        await self._tasks.end(_END_S)
+
+    async def looked(self) -> None:
+        """Wait until it was looked at once."""
+        await self._first_look.wait()
+
+    # ---- looks
+
+    async def _look_on(self) -> None:
+        clock = asyncio.get_running_loop().time
+        try:
+            while True:
+                began = clock()
+                try:
+                    async with self._one_at_a_time, asyncio.timeout(_LOOK_S):
+                        await self._look()
+                except READ_ERRORS as error:
+                    log.warning("cluster %s cannot be looked at: %r", self.name, error)
+                    self.status = self.status._replace(ok=False, detail=repr(error))
+                    await self._reader.close()
+                else:
+                    trail = self.status.trail
+                    self.status = Status(True, "", self._now_ms(), clock() - began, trail)
+                    self._has_looked.set()
+                    self._first_look.set()
+                await asyncio.sleep(max(0.0, self._interval_s - (clock() - began)))
+        finally:
+            await self._reader.close()
+
+    async def _look(self) -> None:
+        look = await self._reader.look()
+        new = look.logs.keys() - self.watch.logs.keys()
+        past = await self._past(look, new) if new else {}
+        self._sees_commits = TOPIC in look.topics
+        now_ms = self._now_ms()
+        self.watch.topics_seen(look.topics, now_ms)
+        for place in new:
+            for at_ms, ends in past.items():
+                self.watch.seeded(place, at_ms, ends[place])
+        self.watch.logs_seen(look.logs, now_ms)
+        self.watch.groups_seen(look.groups, now_ms)
+        falls = self.watch.sampled(look.stored, now_ms, tells_commits=not self._has_trail)
+        for fall in falls:
+            self._tell(fall)
+        self.judged = self.watch.judged(now_ms, has_trail=self._has_trail)
+
+    async def _past(self, look: Look, new: Iterable[Place]) -> dict[int, dict[Place, int]]:
+        """Where logs ended one page-cache horizon ago, and half of one."""
+        now_ms, horizon_ms = self._now_ms(), self.watch.options.horizon_ms
+        past = {}
+        highest = {place: look.logs[place][0] for place in new}
+        for at_ms in (now_ms - horizon_ms, now_ms - horizon_ms // 2):
+            found = await self._reader.offsets(highest, at_ms)
+            for place, lowest in highest.items():
+                offset = found.get(place, -1)  # -1: no record is younger
+                highest[place] = look.logs[place][1] if offset < 0 else max(lowest, offset)
+            past[at_ms] = dict(highest)
+        return past
+
+    # ---- the trail
+
+    async def _follow_on(self) -> None:
+        while True:
+            await self._has_looked.wait()
+            if not self._sees_commits:
+                self._is_followed(_UNREADABLE)
+                self._has_looked.clear()
+                continue
+            trail = CommitTrail(self._options)
+            try:
+                if await self._begin(trail):
+                    await trail.follow(self._take)
+            except READ_ERRORS as error:
+                log.warning("cluster %s: %s is not followed: %r", self.name, TOPIC, error)
+                self._is_followed(f"{TOPIC} cannot be read: {error!r}")
+            else:
+                self._is_followed(_UNREADABLE)
+            finally:
+                self._has_trail = False
+                await trail.close()
+            self._has_looked.clear()  # what was missed meanwhile is the next look's to tell
+            await asyncio.sleep(_TRAIL_AGAIN_S)
+
+    async def _begin(self, trail: CommitTrail) -> bool:
+        """Not during a look, which would tell of commits that the trail is going to tell."""
+        async with self._one_at_a_time, asyncio.timeout(_BEGIN_S):
+            begun = await trail.begin()
+            if begun:
+                self._is_followed("")
+            return begun
+
+    def _is_followed(self, why_not: str) -> None:
+        self._has_trail = not why_not
+        self.status = self.status._replace(trail=why_not)
+
+    def _take(self, record: OffsetsRecord) -> None:
+        fall = take(self.watch, record, self._now_ms())
+        if fall is not None:
+            self._tell(fall)
+
+    def _tell(self, fall: Regression) -> None:
+        who = "committer unknown" if fall.committer is None else f"by {fall.committer.client}"
+        log.warning(
+            "commit went back: group %s, %s-%d, from %d to %d, %s",
+            fall.group,
+            fall.topic,
+            fall.partition,
+            fall.from_offset,
+            fall.to_offset,
+            who,
+            extra={"cluster": self.name, "owner": fall.owner, "owner_before": fall.owner_before},
+        )

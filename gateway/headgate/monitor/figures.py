@@ -1,0 +1,72 @@
+"""The monitor's metrics. Groups are Kafka's, so their number is bounded here by its own means."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from headgate.core.group_report import Heat
+from headgate.core.lagrules import State
+from headgate.metrics import OTHER
+from headgate.monitor.cluster_monitor import ClusterMonitor
+from headgate.stats.snapshot import Labels, Snapshot
+
+_MOST_PARTITIONS = 20_000  # series of the lag; the lag of what is beyond is summed as `other`
+_MOST_GROUPS = 2_000
+
+Table = dict[Labels, float]
+
+
+def snapshot(clusters: Iterable[ClusterMonitor], now_ms: int) -> Snapshot:
+    """Everything that /metrics of the monitor says."""
+    every = list(clusters)
+    gauges: dict[str, Table] = defaultdict(dict)
+    counters: dict[str, Table] = defaultdict(dict)
+    for cluster in every:
+        _of_cluster(cluster, now_ms, gauges)
+        regressions = counters["headgate_commit_regressions_total"]
+        for by, count in cluster.watch.counts.items():
+            labels = (
+                by if len(regressions) < _MOST_PARTITIONS or by in regressions else (OTHER,) * 2
+            )
+            regressions[labels] = regressions.get(labels, 0) + count
+        _of_groups(cluster, gauges)
+    return Snapshot(dict(counters), dict(gauges))
+
+
+def _of_cluster(cluster: ClusterMonitor, now_ms: int, gauges: dict[str, Table]) -> None:
+    name, status = cluster.name, cluster.status
+    for state, count in cluster.watch.health._asdict().items():
+        gauges["headgate_cluster_partitions"][name, state] = count
+    if status.looked_ms is not None:
+        age_s = (now_ms - status.looked_ms) / 1000
+        gauges["headgate_monitor_look_age_seconds"][name,] = age_s
+        gauges["headgate_monitor_look_seconds"][name,] = status.look_s
+    gauges["headgate_monitor_follows_commits"][name,] = not status.trail
+
+
+def _of_groups(cluster: ClusterMonitor, gauges: dict[str, Table]) -> None:
+    lags, states = gauges["headgate_group_lag"], gauges["headgate_group_state"]
+    for name, found in cluster.judged.items():
+        for one in found.partitions:
+            labels: Labels = (name, one.place.topic, str(one.place.partition))
+            if len(lags) >= _MOST_PARTITIONS and labels not in lags:
+                labels = (OTHER, OTHER, "")
+            lags[labels] = lags.get(labels, 0) + one.lag
+        if len(states) >= _MOST_GROUPS * len(State) and (name, State.OK) not in states:
+            continue
+        watch = cluster.watch.groups.get(name)
+        for state in State:
+            _raise(states, (name, state), found.state is state)
+        _raise(gauges["headgate_group_stuck_commits"], (name,), found.is_stuck)
+        _raise(gauges["headgate_group_idle_members"], (name,), found.idle_members)
+        _raise(gauges["headgate_group_position_age_seconds"], (name,), found.age_ms / 1000)
+        for heat in (Heat.HOT, Heat.COOLING, Heat.COLD):
+            _raise(gauges["headgate_group_heat"], (name, heat), found.heat is heat)
+        if found.loss_ms is not None:
+            gauges["headgate_group_loss_seconds"][name,] = found.loss_ms / 1000
+        on_probation = watch is not None and watch.probation.admitted_ms is None
+        _raise(gauges["headgate_group_probation"], (name,), on_probation)
+
+
+def _raise(table: Table, labels: Labels, value: float) -> None:
+    """Of two groups of one name on two clusters the larger value counts."""
+    table[labels] = max(table.get(labels, 0.0), float(value))

@@ -1,0 +1,122 @@
+"""All clusters' monitors together: what `/v1/groups`, /metrics and the terminal are made of."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from headgate.backends.options import ClusterOptions
+from headgate.backends.owned import OwnedTasks
+from headgate.core.cluster_watch import WatchOptions
+from headgate.core.lagrules import SEVERITY
+from headgate.core.pauses import Kept
+from headgate.monitor import shown
+from headgate.monitor.cluster_monitor import ClusterMonitor
+from headgate.monitor.figures import snapshot
+from headgate.monitor.kept_probation import read_probation, write_probation
+from headgate.monitor.shown import Json
+from headgate.stats.snapshot import Snapshot
+
+_REGRESSIONS_SHOWN = 100
+_KEEP_S = 30.0
+_END_S = 5.0
+
+ReadPauses = Callable[[str], Awaitable[Iterable[Kept]]]
+
+
+class MonitorOptions(NamedTuple):
+    """interval_s: between two looks.  state_file: where probation is kept."""
+
+    watch: WatchOptions
+    interval_s: float
+    state_file: Path | None
+
+
+class Monitor:
+    """`start`, `close`. pauses: reads why a group is paused, raising OSError; None: no Redis.
+    now_ms: the time since 1970."""
+
+    def __init__(
+        self,
+        clusters: Mapping[str, ClusterOptions],
+        options: MonitorOptions,
+        pauses: ReadPauses | None,
+        now_ms: Callable[[], int],
+    ) -> None:
+        known = read_probation(options.state_file)
+        self._options = options
+        self._pauses = pauses
+        self._now_ms = now_ms
+        self.clusters = [
+            ClusterMonitor(
+                name, one, options.watch, options.interval_s, known.get(name, {}), now_ms
+            )
+            for name, one in clusters.items()
+        ]
+        self._tasks = OwnedTasks()
+
+    def start(self) -> None:
+        """Begin to look at all clusters."""
+        for one in self.clusters:
+            one.start()
+        self._tasks.keep(self._keep_probation, "probation of groups")
+
+    async def close(self) -> None:
+        """End; bounded."""
+        await self._tasks.end(_END_S)
+        for one in self.clusters:
+            await one.close()
+        self._write()
+
+    async def _keep_probation(self) -> None:
+        while True:
+            await asyncio.sleep(_KEEP_S)
+            self._write()
+
+    def _write(self) -> None:
+        looked = [one for one in self.clusters if one.status.looked_ms is not None]
+        if len(looked) == len(self.clusters):  # else what is not known yet would be forgotten
+            write_probation(self._options.state_file, [(one.name, one.watch) for one in looked])
+
+    async def looked(self) -> None:
+        """Wait until every cluster was looked at once."""
+        for one in self.clusters:
+            await one.looked()
+
+    def figures(self) -> Snapshot:
+        """What /metrics says."""
+        return snapshot(self.clusters, self._now_ms())
+
+    def groups(self) -> Json:
+        """All groups, worst first."""
+        rows = [
+            shown.group_row(cluster.name, watch, found, self._options.watch)
+            for cluster in self.clusters
+            for name, found in cluster.judged.items()
+            if (watch := cluster.watch.groups.get(name)) is not None
+        ]
+        rows.sort(key=lambda row: (-SEVERITY[row["state"]], -row["lag"], row["group"]))
+        falls = [one for cluster in self.clusters for one in cluster.watch.regressions]
+        falls.sort(key=lambda one: -one.at_ms)
+        return {
+            "groups": rows,
+            "regressions": [shown.regression(one) for one in falls[:_REGRESSIONS_SHOWN]],
+            "clusters": [shown.cluster_row(one) for one in self.clusters],
+            "cannot_be_seen": list(shown.CANNOT_BE_SEEN),
+        }
+
+    async def group(self, name: str) -> Json | None:
+        """One group on every cluster that has it; None: no cluster has."""
+        kept: Iterable[Kept] | None = None
+        if self._pauses is not None:
+            try:
+                kept = await self._pauses(name)
+            except OSError:
+                kept = None
+        found = [
+            shown.group_page(cluster, watch, judged, kept)
+            for cluster in self.clusters
+            if (watch := cluster.watch.groups.get(name)) is not None
+            and (judged := cluster.judged.get(name)) is not None
+        ]
+        return {"group": name, "on": found} if found else None

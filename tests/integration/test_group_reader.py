@@ -1,0 +1,127 @@
+"""One look at a real cluster: groups of both protocols, their members, offsets and logs."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import pytest
+from aiokafka import AIOKafkaConsumer
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
+from confluent_kafka import Consumer as RdConsumer
+
+from consumer_world import fill
+from headgate.backends.group_reader import GroupReader, Look
+from headgate.backends.options import ClusterOptions
+from headgate.backends.topic_reader import READ_ERRORS
+from headgate.core.group_facts import Place, Stored
+from stack import RunningBroker, RunningCluster
+
+pytestmark = pytest.mark.kafka
+
+
+@asynccontextmanager
+async def reader_of(bootstrap: str) -> AsyncIterator[GroupReader]:
+    reader = GroupReader(ClusterOptions(bootstrap))
+    try:
+        yield reader
+    finally:
+        await reader.close()
+
+
+@contextmanager
+def new_protocol(bootstrap: str, topic: str, group: str) -> Iterator[None]:
+    """A member of a KIP-848 group that reads and commits; one thread alone may use it."""
+    stop = threading.Event()
+
+    def consume() -> None:
+        consumer = RdConsumer(
+            {"bootstrap.servers": bootstrap, "group.id": group, "client.id": "rd",
+             "group.protocol": "consumer", "auto.offset.reset": "earliest",
+             "auto.commit.interval.ms": 200}
+        )  # fmt: skip
+        consumer.subscribe([topic])
+        while not stop.is_set():
+            consumer.poll(0.2)
+        consumer.close()
+
+    thread = threading.Thread(target=consume)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(30)
+
+
+async def test_groups_of_both_protocols(kafka: RunningBroker, topic_name: str) -> None:
+    kafka.create_topic(topic_name, 3)
+    fill(kafka.bootstrap, topic_name, 3, 5)
+    classic, new = f"classic-{topic_name}", f"new-{topic_name}"
+    consumer = AIOKafkaConsumer(
+        topic_name, bootstrap_servers=kafka.bootstrap, group_id=classic, client_id="till",
+        enable_auto_commit=False,
+    )  # fmt: skip
+    await consumer.start()
+    try:
+        async with reader_of(kafka.bootstrap) as reader:
+            with new_protocol(kafka.bootstrap, topic_name, new):
+                await consumer.commit({TopicPartition(topic_name, 1): OffsetAndMetadata(4, "who")})
+
+                async def both() -> Look | None:
+                    look = await reader.look()
+                    return look if len(look.stored.get(new, {})) == 3 else None
+
+                found = await eventually_some(both)
+            places = {Place(topic_name, number) for number in range(3)}
+            assert found.stored[classic] == {Place(topic_name, 1): Stored(4, "who")}
+            assert found.stored[new] == dict.fromkeys(places, Stored(5, ""))
+            for group, client, protocol in ((classic, "till", "classic"), (new, "rd", "consumer")):
+                described = found.groups[group]
+                assert (described.protocol, described.status.lower()) == (protocol, "stable")
+                (member,) = described.members
+                assert member.client_id == client
+                assert member.places == places
+            assert {place: found.logs[place] for place in places} == dict.fromkeys(places, (0, 5))
+            assert len(found.topics[topic_name].partitions) == 3
+            assert found.topics[topic_name].retention_ms == 604_800_000
+    finally:
+        await consumer.stop()
+
+
+async def eventually_some(ask: Callable[[], Awaitable[Look | None]]) -> Look:
+    async with asyncio.timeout(60):
+        while True:
+            found = await ask()
+            if found is not None:
+                return found
+            await asyncio.sleep(0.1)
+
+
+async def test_a_broker_that_is_away_is_seen(
+    start_cluster: Callable[..., RunningCluster], topic_name: str
+) -> None:
+    cluster = start_cluster(3)
+    cluster.create_topic(topic_name, 6)
+    fill(cluster.bootstrap, topic_name, 6, 5)
+    async with reader_of(cluster.bootstrap) as reader:
+        look = await reader.look()
+        assert {(one.replicas, one.in_sync) for one in look.topics[topic_name].partitions} == {
+            (3, 3)
+        }
+        assert look.topics[topic_name].min_in_sync == 2
+        cluster.nodes[2].kill()
+
+        async def seen() -> Look | None:
+            try:
+                found = await reader.look()
+            except READ_ERRORS:
+                return None
+            return (
+                found if {o.in_sync for o in found.topics[topic_name].partitions} == {2} else None
+            )
+
+        found = await eventually_some(seen)
+        assert {one.leader for one in found.topics[topic_name].partitions} <= {1, 2}

@@ -1,0 +1,301 @@
+"""Each situation that the monitor names, made on a real broker (issue 7, line 5)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer
+from aiokafka.structs import TopicPartition
+from confluent_kafka import Consumer as RdConsumer
+from confluent_kafka import KafkaException
+from confluent_kafka import TopicPartition as RdPartition
+
+from consumer_world import fill
+from headgate.backends.options import ClusterOptions
+from headgate.consumer import Consumer, ConsumerOptions
+from headgate.core.cluster_watch import WatchOptions
+from headgate.core.lagrules import Rules
+from headgate.monitor.monitor import Monitor, MonitorOptions
+from rd_member import RdMember
+from stack import RunningBroker, eventually
+
+pytestmark = pytest.mark.kafka
+
+PATIENCE_MS = 1_500
+WATCH = WatchOptions(Rules(patience_ms=PATIENCE_MS), probation_ms=2_000, probation_lag=5)
+Json = dict[str, Any]
+
+
+@asynccontextmanager
+async def watching(bootstrap: str, look_s: float = 0.2) -> AsyncIterator[Monitor]:
+    """A monitor that has looked, and follows every commit."""
+    options = MonitorOptions(WATCH, look_s, None)
+    clusters = {"main": ClusterOptions(bootstrap)}
+    monitor = Monitor(clusters, options, None, lambda: time.time_ns() // 1_000_000)
+    monitor.start()
+    try:
+        await eventually(lambda: monitor.clusters[0].status.trail == "", 30)
+        yield monitor
+    finally:
+        await monitor.close()
+
+
+def row(monitor: Monitor, group: str) -> Json | None:
+    found: list[Json] = [one for one in monitor.groups()["groups"] if one["group"] == group]
+    return found[0] if found else None
+
+
+def state(monitor: Monitor, group: str) -> str | None:
+    found = row(monitor, group)
+    return None if found is None else str(found["state"])
+
+
+async def page(monitor: Monitor, group: str) -> Json:
+    found = await monitor.group(group)
+    assert found is not None
+    (on,) = found["on"]
+    return on  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def join(kafka: RunningBroker, topic_name: str) -> Iterator[Callable[..., RdMember]]:
+    """Starts librdkafka members of the test's own group and topic."""
+    with ExitStack() as ending:
+
+        def start(client: str, protocol: str = "classic") -> RdMember:
+            member = RdMember(kafka.bootstrap, topic_name, f"g-{topic_name}", client, protocol)
+            ending.callback(member.close)
+            return member
+
+        yield start
+
+
+@pytest.fixture
+async def group(kafka: RunningBroker, topic_name: str) -> str:
+    """The name of the test's group, whose topic has two partitions of seven records."""
+    kafka.create_topic(topic_name, 2)
+    fill(kafka.bootstrap, topic_name, 2, 7)
+    first = RdConsumer({"bootstrap.servers": kafka.bootstrap, "group.id": "somebody"})
+
+    def is_known() -> bool:
+        """Asking has Kafka create `__consumer_offsets`, which takes it a moment."""
+        with suppress(KafkaException):
+            return bool(first.committed([RdPartition(topic_name, 0)], timeout=30))
+        return False
+
+    await eventually(is_known, 30)
+    first.close()
+    return f"g-{topic_name}"
+
+
+async def owns(member: RdMember, *partitions: int) -> None:
+    async def does() -> bool:
+        return await asyncio.to_thread(member.owned) == set(partitions)
+
+    await eventually(does, 40)
+
+
+async def owns_one(member: RdMember) -> int:
+    """Wait until it owns one of the two partitions; return which."""
+
+    async def owned() -> set[int]:
+        found = await asyncio.to_thread(member.owned)
+        return found if len(found) == 1 else set()
+
+    return (await eventually(owned, 40)).pop()
+
+
+async def commit(member: RdMember, partition: int, offset: int, metadata: str = "") -> None:
+    await asyncio.to_thread(member.commit, partition, offset, metadata)
+
+
+async def test_incident_b_is_named_with_time_and_owners(
+    kafka: RunningBroker, group: str, join: Callable[..., RdMember]
+) -> None:
+    async with watching(kafka.bootstrap) as monitor:
+        first = join("c1")
+        await owns(first, 0, 1)
+        for partition in (0, 1):
+            await commit(first, partition, 4)
+        second = join("c2")
+        moved = await owns_one(second)
+        await owns_one(first)
+        await commit(first, 1 - moved, 7)
+        await commit(second, moved, 7)
+        await eventually(lambda: state(monitor, group) == "OK", 20)
+        before_ms = time.time() * 1000
+        await commit(first, moved, 5)  # late, of a generation that is current: the broker takes it
+        await eventually(lambda: state(monitor, group) == "REWIND", 20)
+        found = await page(monitor, group)
+        assert found["stuck_commit"]
+        assert found["lag"] == 2
+        assert any("stuck commit" in hint for hint in found["hints"])
+        (fall,) = found["recent_regressions"]
+        assert (fall["partition"], fall["from"], fall["to"]) == (moved, 7, 5)
+        assert "c2" in fall["owner"]
+        assert "c1" in fall["owner_before"]
+        assert fall["committer"] is None, "librdkafka does not sign"
+        assert fall["recovered_at"] is None
+        (seen,) = [one for one in monitor.clusters[0].watch.regressions if one.group == group]
+        assert abs(seen.at_ms - before_ms) < 5_000
+        counts = monitor.figures().counters["headgate_commit_regressions_total"]
+        assert counts[group, fall["topic"]] == 1
+        await commit(second, moved, 7)
+        await eventually(lambda: state(monitor, group) == "OK", 20)
+        (fall,) = (await page(monitor, group))["recent_regressions"]
+        assert fall["recovered_at"] is not None
+
+
+async def test_a_step_back_between_two_looks_is_seen(
+    kafka: RunningBroker, group: str, join: Callable[..., RdMember]
+) -> None:
+    async with watching(kafka.bootstrap, look_s=3_600) as monitor:
+        member = join("c1")
+        await owns(member, 0, 1)
+        signed = json.dumps({"member": "c1-x", "client": "till", "term": 4})
+        for offset in (7, 5, 7):
+            await commit(member, 0, offset, signed)
+
+        def recovered() -> bool:
+            falls = [one for one in monitor.groups()["regressions"] if one["group"] == group]
+            return bool(falls) and falls[0]["recovered_at"] is not None
+
+        await eventually(recovered, 20)
+        (fall,) = [one for one in monitor.groups()["regressions"] if one["group"] == group]
+        assert (fall["from"], fall["to"]) == (7, 5)
+        assert fall["committer"] == {"member": "c1-x", "client": "till", "term": 4}
+
+
+async def test_rewound_stalled_and_stopped(
+    kafka: RunningBroker, group: str, topic_name: str, join: Callable[..., RdMember]
+) -> None:
+    async with watching(kafka.bootstrap) as monitor:
+        member = join("c1")
+        await owns(member, 0, 1)
+        for partition in (0, 1):
+            await commit(member, partition, 7)
+        await eventually(lambda: state(monitor, group) == "OK", 20)
+        await commit(member, 0, 2)
+        await eventually(lambda: state(monitor, group) == "REWIND", 20)
+        assert not (await page(monitor, group))["stuck_commit"], "its own doing"
+        await commit(member, 0, 7)
+        await eventually(lambda: state(monitor, group) == "OK", 20)
+        fill(kafka.bootstrap, topic_name, 2, 3)
+        async with asyncio.timeout(30):
+            while state(monitor, group) != "STALL":
+                for partition in (0, 1):
+                    await commit(member, partition, 7)  # it lives, and says the same again
+        member.close()
+        await eventually(lambda: state(monitor, group) == "STOP", 30)
+        await eventually(lambda: "the group has no members" in row(monitor, group)["hints"], 20)  # type: ignore[index]
+        assert row(monitor, group)["members"] == 0  # type: ignore[index]
+
+
+async def test_idle_members_and_one_that_never_commits(
+    kafka: RunningBroker, group: str, topic_name: str, join: Callable[..., RdMember]
+) -> None:
+    async with watching(kafka.bootstrap) as monitor:
+        for number in range(3):
+            join(f"c{number}")
+        await eventually(lambda: (row(monitor, group) or {}).get("idle_members") == 1, 60)
+        assert state(monitor, group) == "OK", "what was there before is none of its business"
+        fill(kafka.bootstrap, topic_name, 2, 3)
+        await eventually(lambda: state(monitor, group) == "STOP", 30)
+        found = await page(monitor, group)
+        assert {one["committed"] for one in found["partitions"]} == {None}
+        assert any("no commit" in hint for hint in found["hints"])
+
+
+async def test_a_group_of_the_new_protocol(
+    kafka: RunningBroker, group: str, join: Callable[..., RdMember]
+) -> None:
+    async with watching(kafka.bootstrap) as monitor:
+        member = join("c1", "consumer")
+        await owns(member, 0, 1)
+        for partition in (0, 1):
+            await commit(member, partition, 7)
+        await eventually(lambda: (row(monitor, group) or {}).get("members") == 1, 20)
+        await commit(member, 1, 3)
+        await eventually(lambda: state(monitor, group) == "REWIND", 20)
+        found = await page(monitor, group)
+        assert found["protocol"] == "consumer"
+        (owner,) = found["owners"]
+        assert owner["client"] == "c1"
+        assert len(owner["partitions"]) == 2
+        (fall,) = found["recent_regressions"]
+        assert (fall["partition"], fall["from"], fall["to"]) == (1, 7, 3)
+        assert "c1" in fall["owner"]
+        assert found["lag"] == 4
+
+
+async def test_consumers_of_ours_sign_and_show_their_internal_lag(
+    kafka: RunningBroker, group: str, topic_name: str
+) -> None:
+    options = ConsumerOptions(client_id="till", commit_interval_s=0.05)
+    async with (
+        watching(kafka.bootstrap) as monitor,
+        Consumer(topic_name, group=group, bootstrap=kafka.bootstrap, options=options) as consumer,
+    ):
+        done = 0
+        async for received in consumer:
+            received.done()
+            done += 1
+            if done == 14:
+                break
+
+        def caught_up() -> bool:
+            found = row(monitor, group)
+            return found is not None and found["lag"] == 0 and found["members"] == 1
+
+        await eventually(caught_up, 20)
+        found = await page(monitor, group)
+        assert {one["internal_lag"] for one in found["partitions"]} == {0}
+        newest = found["partitions"][0]["commits"][0]
+        assert newest["by"]["client"] == "till"
+        assert newest["by"]["member"] == found["owners"][0]["member"]
+
+
+async def test_a_new_group_is_on_probation_until_it_keeps_up(
+    kafka: RunningBroker, group: str, join: Callable[..., RdMember]
+) -> None:
+    async with watching(kafka.bootstrap) as monitor:
+        member = join("c1")
+        await owns(member, 0, 1)
+        for partition in (0, 1):
+            await commit(member, partition, 1)
+        await eventually(lambda: state(monitor, group) in ("STOP", "REWIND"), 30)
+        found = row(monitor, group)
+        assert found is not None
+        assert not found["probation"]["admitted"]
+        assert any("backfill tier" in hint for hint in found["hints"])
+        gauges = monitor.figures().gauges
+        assert gauges["headgate_group_probation"][group,] == 1
+        for partition in (0, 1):
+            await commit(member, partition, 7)
+        await eventually(lambda: bool((row(monitor, group) or {})["probation"]["admitted"]), 30)
+
+
+async def test_who_only_assigns_and_never_commits_is_named_as_what_cannot_be_seen(
+    kafka: RunningBroker, group: str, topic_name: str
+) -> None:
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=kafka.bootstrap, group_id=group, enable_auto_commit=False,
+        auto_offset_reset="earliest",
+    )  # fmt: skip
+    async with watching(kafka.bootstrap) as monitor:
+        await consumer.start()
+        try:
+            consumer.assign([TopicPartition(topic_name, 0)])
+            assert (await consumer.getone()).offset == 0
+            looked = monitor.clusters[0].status.looked_ms
+            await eventually(lambda: monitor.clusters[0].status.looked_ms != looked, 20)
+            assert row(monitor, group) is None
+            assert "never commit" in monitor.groups()["cannot_be_seen"][0]
+        finally:
+            await consumer.stop()
