@@ -14,6 +14,7 @@ from headgate.devstack.broker import BrokerPlan, KafkaInstallation, new_id
 from headgate.devstack.installation import prepare_kafka, single_node
 from headgate.devstack.ports import LOOPBACK, free_port
 from headgate.devstack.redis import RedisPlan
+from postgres_server import running_postgres
 from stack import Gateway, RunningBroker, RunningCluster, RunningRedis
 
 pytest_plugins = ["ci_rules"]
@@ -162,3 +163,11 @@ def start_gateway(tmp_path: Path) -> Iterator[Callable[..., Gateway]]:
             return gateway
 
         yield start
+
+
+@pytest.fixture(scope="session")
+def databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """URLs of an own PostgreSQL server and of an SQLite file."""
+    file = tmp_path_factory.mktemp("sqlite") / "effects.db"
+    with running_postgres() as url:
+        yield {"postgresql": url, "sqlite": f"sqlite+aiosqlite:///{file}"}

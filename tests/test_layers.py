@@ -72,7 +72,7 @@ ALLOWED = {
 # Where a foreign package may be imported; any other room of the table knows nothing of it.
 FOREIGN = {
     "backends": {"aiokafka", "redis", "hiredis", "fsspec", "botocore", "backports", "compression"},
-    "consumer": {"aiokafka", "fsspec", "redis"},
+    "consumer": {"aiokafka", "fsspec", "prometheus_client", "redis", "sqlalchemy"},
     "core": {"jsonschema_rs", "msgspec", "orjson"},
     "coalescer": {"aiokafka"},
     "check": {"aiokafka", "redis"},

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException
@@ -129,35 +127,6 @@ def test_the_library_needs_none_of_the_gateways_server() -> None:
     )
     path = str(Path(headgate.__file__).parents[1])
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": path})
-
-
-async def test_the_example_of_the_librarys_page_runs(kafka: RunningBroker, topic_name: str) -> None:
-    page = (Path(headgate.__file__).parent / "consumer" / "README.md").read_text()
-    _, example, _ = re.split(r"```(?:python)?\n", page)
-    example = example.replace('"orders', f'"{topic_name}').replace("billing", topic_name)
-    kafka.create_topic(topic_name, 1)
-    kafka.create_topic(f"{topic_name}.dead", 1)
-    fill(kafka.bootstrap, topic_name, 1, 10)
-    names: dict[str, Any] = {}
-    exec(compile(example, "README.md", "exec"), names)
-    booked: list[int] = []
-
-    async def book(event: Received) -> None:
-        await names["book"](event)
-        booked.append(event.offset)
-
-    main = asyncio.create_task(_with(names, book)(kafka.bootstrap))
-    await eventually(lambda: len(booked) == 10, 30)
-    main.cancel()
-    await asyncio.gather(main, return_exceptions=True)
-
-
-def _with(names: dict[str, Any], book: Any) -> Any:
-    """The page's `main`, calling our `book`, which calls the page's."""
-    example = dict(names)
-    main = names["main"]
-    example["book"] = book
-    return type(main)(main.__code__, example)
 
 
 async def test_a_topic_that_comes_later_or_again_is_read(

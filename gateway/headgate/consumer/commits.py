@@ -9,6 +9,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
+from headgate.consumer.offset_store import OffsetStore
 from headgate.consumer.options import ConsumerOptions, Counts
 from headgate.consumer.owned_partition import OwnedPartition
 from headgate.core.ownership import Ownership
@@ -26,12 +27,14 @@ class Commits:
         partitions: Mapping[TopicPartition, OwnedPartition],
         options: ConsumerOptions,
         counts: Counts,
+        store: OffsetStore | None,
     ) -> None:
         self._consumer = consumer
         self._ownership = ownership
         self._partitions = partitions
         self._options = options
         self._counts = counts
+        self._store = store
         self._committed: dict[TopicPartition, int] = {}
         self._one_at_a_time = asyncio.Lock()
 
@@ -48,10 +51,13 @@ class Commits:
             if not offsets:
                 return
             try:
+                if self._store is not None:
+                    marks = {(tp.topic, tp.partition): to for tp, to in offsets.items()}
+                    await self._store.advance(marks)
                 await self._consumer.commit(
                     {tp: OffsetAndMetadata(to, self._metadata(tp)) for tp, to in offsets.items()}
                 )
-            except KafkaError as error:  # the next one covers more
+            except (KafkaError, OSError) as error:  # the next one covers more
                 self._counts.commit_errors += 1
                 log.warning("offsets were not committed: %r", error)
                 return

@@ -22,10 +22,11 @@ from headgate.backends.options import ClusterOptions
 from headgate.backends.owned import OwnedTasks
 from headgate.consumer.failures import Failures
 from headgate.consumer.membership import MemberOptions, Membership
+from headgate.consumer.offset_store import OffsetStore
 from headgate.consumer.options import ConsumerOptions, Counts
 from headgate.consumer.pause_store import NOTHING_STORED, PauseStore
 from headgate.consumer.received import Received
-from headgate.consumer.shift import Positions, Shift
+from headgate.consumer.shift import Shift
 from headgate.core.ownership import Owned
 from headgate.core.pauses import Intent, Pauses, Scope
 
@@ -41,8 +42,7 @@ class Consumer:
     bootstrap: `host:port[,...]`, or `ClusterOptions` where TLS or SASL is needed.
     pauses: a store of pause intent that others write to (`RedisPauses`). Nothing is handed out
     before it was read once; while it is away, what it said last holds.
-    positions: where to start, for whoever keeps offsets elsewhere: given (topic, partition) pairs,
-    it returns the next offset of those that it knows. An OSError is tried again.
+    offsets: where offsets are kept, if not (only) by the group: `SqlOffsets`.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Consumer:
         bootstrap: str | ClusterOptions,
         options: ConsumerOptions | None = None,
         pauses: PauseStore = NOTHING_STORED,
-        positions: Positions | None = None,
+        offsets: OffsetStore | None = None,
     ) -> None:
         if not topics:
             raise ValueError("Consumer: name at least one topic")
@@ -60,7 +60,7 @@ class Consumer:
         self.options = options or ConsumerOptions()
         self.counts = Counts()
         self._topics = topics
-        self._positions = positions
+        self._offsets = offsets
         self._store = pauses
         self._pauses = Pauses()
         cluster = bootstrap if isinstance(bootstrap, ClusterOptions) else ClusterOptions(bootstrap)
@@ -218,7 +218,7 @@ class Consumer:
             self.counts,
             self,
             self._failures,
-            self._positions,
+            self._offsets,
         )
         self._shift.begin()
 

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable
 from typing import Protocol
 
 from aiokafka import AIOKafkaConsumer
@@ -21,6 +21,7 @@ from headgate.backends.owned import OwnedTasks
 from headgate.consumer.assembler import Assembler
 from headgate.consumer.commits import Commits
 from headgate.consumer.failures import Failures
+from headgate.consumer.offset_store import OffsetStore, seek
 from headgate.consumer.options import ConsumerOptions, Counts
 from headgate.consumer.owned_partition import OwnedPartition
 from headgate.consumer.received import Received
@@ -28,9 +29,6 @@ from headgate.core.ownership import Owned, Ownership
 from headgate.core.pauses import Pauses
 
 log = logging.getLogger(__name__)
-
-Places = Iterable[tuple[str, int]]
-Positions = Callable[[Places], Awaitable[Mapping[tuple[str, int], int]]]
 
 _POLL_MS, _BUSY_POLL_MS, _MOST_RECORDS = 500, 50, 500
 _FINAL_COMMIT_S, _END_S, _RETRY_S = 5.0, 5.0, 0.5
@@ -49,7 +47,7 @@ class Hands(Protocol):
 
 
 class Shift:
-    """See the module. position: where to start, if not from what the group committed."""
+    """See the module. offsets: where to start, if not from what the group committed."""
 
     def __init__(
         self,
@@ -61,7 +59,7 @@ class Shift:
         counts: Counts,
         hands: Hands,
         failures: Failures,
-        positions: Positions | None,
+        offsets: OffsetStore | None,
     ) -> None:
         self._consumer = consumer
         self._ownership = ownership
@@ -70,7 +68,7 @@ class Shift:
         self._counts = counts
         self._hands = hands
         self._failures = failures
-        self._positions = positions
+        self._offsets = offsets
         self._assembler = Assembler() if options.assemble else None
         self._tasks = OwnedTasks()
         self._timers: set[asyncio.TimerHandle] = set()
@@ -83,7 +81,7 @@ class Shift:
             TopicPartition(one.topic, one.partition): OwnedPartition(one, self, self._assembler)
             for one in owned
         }
-        self._commits = Commits(consumer, ownership, self.partitions, options, counts)
+        self._commits = Commits(consumer, ownership, self.partitions, options, counts, offsets)
         self.commit = self._commits.commit
 
     def begin(self) -> None:
@@ -120,16 +118,15 @@ class Shift:
 
     async def _open_all(self) -> None:
         """Find the starting positions, where something else than the group keeps them."""
-        while self._positions is not None:
+        while self._offsets is not None:
+            places = [(tp.topic, tp.partition) for tp in self.partitions]
             try:
-                known = await self._positions((tp.topic, tp.partition) for tp in self.partitions)
-            except OSError as error:
+                await seek(self._consumer, await self._offsets.positions(places))
+            except (KafkaError, OSError) as error:
                 log.warning("no starting positions yet: %r", error)
                 await asyncio.sleep(_RETRY_S)
-                continue
-            for place, offset in known.items():
-                self._consumer.seek(TopicPartition(*place), offset)
-            break
+            else:
+                break
         for partition in self.partitions.values():
             partition.may_be_read = True
         self.apply_pauses()

@@ -1,0 +1,52 @@
+"""Two questions that make an effect idempotent, asked in the transaction of the effect.
+
+    async def apply(connection: AsyncConnection, event: Received) -> None:
+        if await newer_than(connection, "deals", event.key, event.offset):
+            await connection.execute(upsert_deal(event))
+
+They need no `SqlOffsets`: an event that comes again, from another partition or out of order, is
+answered right, as the answer commits with the effect.
+"""
+
+from sqlalchemy import delete
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from headgate.consumer.sql_tables import SEEN, VERSIONS, insert_into
+
+
+async def seen(connection: AsyncConnection, scope: str, event_id: str, now_ms: int) -> bool:
+    """Whether an event with this id was seen before; from now on, it was.
+
+    scope: who must tell events apart, such as the name of the effect.  event_id: of the record's
+    `hg-event-id`.  now_ms: kept beside it, for `forget_seen`. Two transactions with one id wait for
+    each other; if the first one is rolled back, the second one is told False.
+    """
+    row = {"scope": scope, "event_id": event_id, "seen_at_ms": now_ms}
+    done = await connection.execute(
+        insert_into(connection, SEEN).values(row).on_conflict_do_nothing()
+    )
+    return done.rowcount != 1
+
+
+async def forget_seen(connection: AsyncConnection, scope: str, before_ms: int) -> int:
+    """Forget ids that were seen before this time (ms since 1970); returns how many."""
+    old = (SEEN.c.scope == scope) & (SEEN.c.seen_at_ms < before_ms)
+    return (await connection.execute(delete(SEEN).where(old))).rowcount
+
+
+async def newer_than(connection: AsyncConnection, scope: str, key: bytes, version: int) -> bool:
+    """Whether `version` is greater than every one before it of this key; from now on, it is.
+
+    version: what grows with each change of the key at its source: a row's version, a change time in
+    ms, or the offset where all events of a key are in one partition. Equal is not newer, so that an
+    event that comes again has no effect.
+    """
+    insert = insert_into(connection, VERSIONS).values(scope=scope, key=key, version=version)
+    done = await connection.execute(
+        insert.on_conflict_do_update(
+            index_elements=["scope", "key"],
+            set_={"version": insert.excluded.version},
+            where=VERSIONS.c.version < insert.excluded.version,
+        )
+    )
+    return done.rowcount == 1

@@ -1,0 +1,149 @@
+"""Effects in a database, exactly once: the effect and its offset in one transaction.
+
+    engine = create_async_engine("postgresql+asyncpg://...")
+    offsets = SqlOffsets(engine, group="billing")
+    await offsets.create_tables()
+    async with Consumer("orders", group="billing", bootstrap=..., offsets=offsets) as consumer:
+        await consumer.run(offsets.once(book))
+
+    async def book(connection: AsyncConnection, event: Received) -> None:
+        await connection.execute(insert(bookings).values(...))
+
+Why it is exactly once, also with members of the group that were given up for dead and go on:
+- Each effect's transaction first inserts the row (group, topic, partition, offset). Of two that
+  try, the second waits for the first, and does nothing when that one committed.
+- Rows below the position are removed in the transaction that raises it. A position only rises over
+  what is done, so whoever says so is right, also when it owns the partition no more.
+- After its insert the transaction reads the position. If the row of an effect had been removed, so
+  that the insert could succeed again, the position had been raised before, and tells. This needs
+  READ COMMITTED, where each statement sees what was committed before it; or SQLite, where the
+  insert has made this transaction the one writer.
+A key's next event is handed out when this one's transaction has ended, here or elsewhere, so that
+effects of a key are in the order of the log.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TypeAlias
+
+from sqlalchemy import ColumnElement, Table, and_, delete, select, update
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from headgate.consumer.offset_store import Place
+from headgate.consumer.received import Received
+from headgate.consumer.sql_tables import DONE, POSITIONS, create_tables, insert_into
+
+Effect: TypeAlias = Callable[[AsyncConnection, Received], Awaitable[None]]
+
+
+class SqlOffsets:
+    """What a group has done, kept in the database of its effects. `consumer.OffsetStore`.
+
+    engine: SQLAlchemy's, for PostgreSQL or SQLite. Its pool bounds how many effects run at a time.
+    """
+
+    def __init__(self, engine: AsyncEngine, group: str) -> None:
+        self._engine = engine
+        self._group = group
+
+    async def create_tables(self) -> None:
+        """Create the tables if they are missing."""
+        async with self._engine.begin() as connection:
+            await create_tables(connection)
+
+    def once(self, effect: Effect) -> Callable[[Received], Awaitable[None]]:
+        """A handler for `Consumer.run` that applies `effect` once for each event."""
+
+        async def handler(received: Received) -> None:
+            await self.apply(received, effect)
+
+        return handler
+
+    async def apply(self, received: Received, effect: Effect) -> bool:
+        """Run `effect` in a transaction with the event's offset; False: that was done before.
+
+        Whatever `effect` raises rolls back both. Raises SQLAlchemy's errors, too.
+        """
+        async with self._engine.connect() as connection:
+            if connection.dialect.name == "postgresql":  # whatever the engine's is: see the module
+                await connection.execution_options(isolation_level="READ COMMITTED")
+            async with connection.begin() as transaction:
+                if not await self._is_first(connection, received):
+                    await transaction.rollback()
+                    return False
+                await effect(connection, received)
+        return True
+
+    async def _is_first(self, connection: AsyncConnection, received: Received) -> bool:
+        place = (received.topic, received.partition)
+        row = {**self._names(place), "record_offset": received.offset}
+        inserted = await connection.execute(
+            insert_into(connection, DONE).values(row).on_conflict_do_nothing()
+        )
+        if inserted.rowcount != 1:
+            return False
+        query = select(POSITIONS.c.position).where(self._is(POSITIONS, place))
+        found = (await connection.execute(query)).first()
+        if found is None:
+            raise LookupError("SqlOffsets: give it to the consumer, too: Consumer(offsets=...)")
+        return found.position is None or received.offset >= found.position
+
+    # ---- consumer.OffsetStore
+
+    async def positions(self, places: Iterable[Place]) -> Mapping[Place, int]:
+        """The next offset of each place that has one. Raises OSError while the database is away."""
+        found: dict[Place, int] = {}
+        with self._away_is_an_os_error():
+            async with self._engine.begin() as connection:
+                for place in sorted(set(places)):
+                    position = await self._open(connection, place)
+                    if position is not None:
+                        found[place] = position
+        return found
+
+    async def _open(self, connection: AsyncConnection, place: Place) -> int | None:
+        # So that every effect finds a row, and one without is an error.
+        row = {**self._names(place), "position": None}
+        await connection.execute(
+            insert_into(connection, POSITIONS).values(row).on_conflict_do_nothing()
+        )
+        query = select(POSITIONS.c.position).where(self._is(POSITIONS, place))
+        position: int | None = (await connection.execute(query)).scalar_one()
+        return position
+
+    async def advance(self, marks: Mapping[Place, int]) -> None:
+        """Everything below these offsets is done. Raises OSError while the database is away."""
+        with self._away_is_an_os_error():
+            for place, mark in sorted(marks.items()):
+                async with self._engine.begin() as connection:
+                    await self._raise(connection, place, mark)
+
+    async def _raise(self, connection: AsyncConnection, place: Place, mark: int) -> None:
+        lower = (POSITIONS.c.position < mark) | POSITIONS.c.position.is_(None)
+        is_lower = self._is(POSITIONS, place) & lower
+        await connection.execute(update(POSITIONS).where(is_lower).values(position=mark))
+        below = self._is(DONE, place) & (DONE.c.record_offset < mark)
+        await connection.execute(delete(DONE).where(below))
+
+    async def forget(self, topic: str) -> None:
+        """Forget a topic, such as one that was deleted and made again. No member may run."""
+        async with self._engine.begin() as connection:
+            for table in (POSITIONS, DONE):
+                is_topic = (table.c.group_name == self._group) & (table.c.topic == topic)
+                await connection.execute(delete(table).where(is_topic))
+
+    def _names(self, place: Place) -> dict[str, str | int]:
+        return {"group_name": self._group, "topic": place[0], "partition": place[1]}
+
+    def _is(self, table: Table, place: Place) -> ColumnElement[bool]:
+        return and_(*(table.c[name] == value for name, value in self._names(place).items()))
+
+    @contextmanager
+    def _away_is_an_os_error(self) -> Iterator[None]:
+        try:
+            yield
+        except (DataError, IntegrityError, ProgrammingError):
+            raise  # such as tables that are not there: waiting does not help
+        except (DBAPIError, OSError, TimeoutError) as error:
+            raise OSError(f"the database of group {self._group}: {error}") from error
