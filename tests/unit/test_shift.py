@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from aiokafka import AIOKafkaConsumer
@@ -11,9 +12,10 @@ from aiokafka.structs import TopicPartition
 
 from headgate.backends.options import ClusterOptions
 from headgate.consumer.failures import Failures
+from headgate.consumer.offset_store import Place
 from headgate.consumer.options import ConsumerOptions, Counts, GaveUpError, Retries
 from headgate.consumer.received import Received
-from headgate.consumer.shift import Places, Shift
+from headgate.consumer.shift import Shift
 from headgate.core.ownership import Ownership
 from headgate.core.pauses import Pauses
 from stack import eventually
@@ -48,15 +50,21 @@ class Reader:
     def resume(self, *tps: TopicPartition) -> None: ...
 
 
-async def test_whatever_ends_the_reading_ends_the_consumer() -> None:
-    async def positions(places: Places) -> dict[tuple[str, int], int]:
+class NoTable:
+    """An offset store that waiting does not help."""
+
+    async def positions(self, places: Iterable[Place]) -> dict[Place, int]:
         raise ValueError("no such table")
 
+    async def advance(self, marks: Mapping[Place, int]) -> None: ...
+
+
+async def test_whatever_ends_the_reading_ends_the_consumer() -> None:
     ownership, hands, options = Ownership(), Hands(), ConsumerOptions(drain_s=0.01)
     failures = NoDeadLetters(options.retries)
     shift = Shift(
         cast(AIOKafkaConsumer, Reader()), ownership, ownership.assign([("orders", 0)]), options,
-        Pauses(), Counts(), hands, failures, positions,
+        Pauses(), Counts(), hands, failures, NoTable(),
     )  # fmt: skip
     shift.begin()
     await eventually(lambda: hands.error is not None)
