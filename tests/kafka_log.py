@@ -19,6 +19,7 @@ from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
+    NewPartitions,
     NewTopic,
     OffsetSpec,
     ResourceType,
@@ -65,6 +66,16 @@ def _has_leaders(admin: AdminClient, name: str, partitions: int) -> bool:
     return len(found) == partitions and all(one.leader >= 0 for one in found.values())
 
 
+def add_partitions(bootstrap: str, name: str, total: int) -> None:
+    """Give a topic more partitions, and wait until each has a leader."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_partitions([NewPartitions(name, total)])[name].result(DEADLINE_S)
+    end = time.monotonic() + DEADLINE_S
+    while not _has_leaders(admin, name, total):
+        assert time.monotonic() < end, f"{name} has no leaders"
+        time.sleep(0.02)
+
+
 def delete_topic(bootstrap: str, name: str) -> None:
     """Delete a topic."""
     admin = AdminClient({"bootstrap.servers": bootstrap})  # a name: it must outlive its call
@@ -89,6 +100,14 @@ def set_topic_configs(bootstrap: str, name: str, configs: Mapping[str, str]) -> 
     resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.incremental_alter_configs([resource])[resource].result(DEADLINE_S)
+
+
+def topic_configs(bootstrap: str, name: str) -> dict[str, str]:
+    """Return all settings of a topic that are in force."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    resource = ConfigResource(ResourceType.TOPIC, name)
+    found = admin.describe_configs([resource])[resource].result(DEADLINE_S)
+    return {option: entry.value for option, entry in found.items()}
 
 
 def end_offsets(bootstrap: str, topic: str) -> dict[int, int]:

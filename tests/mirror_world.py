@@ -43,7 +43,7 @@ class Two(NamedTuple):
     def options(self, **more: object) -> CopyOptions:
         source = Connection("main", self.source.bootstrap)
         target = Connection("main-backfill", self.target.bootstrap)
-        return CopyOptions(source, target, **more)  # type: ignore[arg-type]
+        return CopyOptions(source, target, **{"patience_s": 60.0, **more})  # type: ignore[arg-type]
 
 
 def create_map(target: RunningBroker) -> None:
@@ -148,12 +148,12 @@ class OddSource:
                     producer.poll(0.1)
 
 
-def read_maps(target: RunningBroker) -> dict[tuple[str, int], PartitionMap]:
-    """The maps of all partitions, as an independent client reads them."""
+def read_maps(target: RunningBroker, topic: str) -> dict[tuple[str, int], PartitionMap]:
+    """The maps of a topic's partitions, as an independent client reads them."""
     found: dict[tuple[str, int], PartitionMap] = {}
     for record in kafka_log.read_log(target.bootstrap, MAP_TOPIC):
         entry = read_entry(record.key, record.value)
-        if entry is not None:
+        if entry is not None and entry.place.topic == topic:
             found.setdefault(entry.place[:2], PartitionMap()).apply(entry)
     return found
 
@@ -166,7 +166,7 @@ def judge(two: Two, topic: str) -> int:
     """Compare both tiers record by record, and every offset's translation. How many records."""
     before = _by_partition(kafka_log.read_log(two.source.bootstrap, topic))
     after = _by_partition(kafka_log.read_log(two.target.bootstrap, topic))
-    maps = read_maps(two.target)
+    maps = read_maps(two.target, topic)
     ends = kafka_log.stable_offsets(two.source.bootstrap, topic)
     assert kafka_log.end_offsets(two.target.bootstrap, topic).keys() == ends.keys()  # I1
     for partition, end in ends.items():
@@ -206,4 +206,4 @@ def _by_partition(records: Iterable[LogRecord]) -> dict[int, list[LogRecord]]:
 
 
 def segments(target: RunningBroker, topic: str, partition: int = 0) -> list[Segment]:
-    return list(read_maps(target)[topic, partition].table)
+    return list(read_maps(target, topic)[topic, partition].table)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from headgate_spark.errors import OK, USAGE, JobError
-from headgate_spark.mirror_command import add_mirror
+from headgate_spark.mirror_command import add_mirror, add_verify
 
 _EXAMPLES = """examples:
   headgate-spark audit --config headgate.toml --out audit/           all topics, all that is there
@@ -54,6 +54,12 @@ def _parser() -> argparse.ArgumentParser:
         help="copy topics into the backfill tier, once or for good",
         description="Copies topics into the backfill tier, records identical, with an exact map "
         "of the offsets.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    ))  # fmt: skip
+    add_verify(jobs.add_parser(
+        "verify",
+        help="compare the backfill tier with the ingest tier, record by record",
+        description="Compares the backfill tier with the ingest tier, record by record.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     ))  # fmt: skip
     return parser

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -19,6 +20,7 @@ from headgate_spark.errors import JobError
 from headgate_spark.kafka_clients import CLIENT_ERRORS, client_arguments, drop, open_consumer
 from headgate_spark.mirror_topics import TopicConfig
 
+_SETTLED_S, _POLL_S = 30.0, 0.1
 _OF_THE_TOPIC = 1  # DescribeConfigsResponse: ConfigSource.DYNAMIC_TOPIC_CONFIG
 
 
@@ -64,6 +66,24 @@ class ClusterAdmin:
         for name, code, *rest in answer.topic_errors:
             if code and for_code(code) is not TopicAlreadyExistsError:
                 raise for_code(code)(f"topic {name} cannot be created: {rest}")
+
+    async def settled(self, wanted: Mapping[str, int]) -> None:
+        """Wait until topics have so many partitions, each with a leader: it takes a moment."""
+        deadline_s = asyncio.get_running_loop().time() + _SETTLED_S
+        while True:
+            topics = (await self.facts()).topics
+            late = [
+                name
+                for name, partitions in wanted.items()
+                if name not in topics
+                or len(topics[name].leaders) < partitions
+                or min(topics[name].leaders) < 0
+            ]
+            if not late:
+                return
+            if asyncio.get_running_loop().time() > deadline_s:
+                raise JobError(f"cluster {self.connection.name}: no leaders for {', '.join(late)}")
+            await asyncio.sleep(_POLL_S)
 
     async def grow(self, topic: str, partitions: int) -> None:
         """Give a topic more partitions."""

@@ -58,3 +58,9 @@ def rate_of_task(
     for units in tasks:
         readers.update({leaders[TopicPartition(*unit.place[:2])] for unit in units})
     return limit / min(parallel, max(readers.values()))
+
+
+def cause_of(error: BaseException) -> str:
+    """The line of Spark's that says it."""
+    lines = str(error).splitlines()
+    return next((one for one in lines if "Exception" in one), lines[0] if lines else "")

@@ -6,31 +6,40 @@ from collections.abc import Iterable
 
 from headgate.core.offset_map import (
     MAP_PARTITIONS,
+    MAP_TOPIC,
     Entry,
     PartitionMap,
     Place,
     map_partition,
     segment_key,
 )
+from headgate.core.segments import MapError
 from headgate_spark.connections import Connection
 from headgate_spark.copy_plan import Known
+from headgate_spark.errors import JobError
 from headgate_spark.map_reader import read_map
 
 
 class MapView:
-    """The maps of all partitions of the topics that are mirrored. topics: None = of all."""
+    """The maps of all partitions of all topics that have one."""
 
-    def __init__(self, target: Connection, topics: frozenset[str] | None = None) -> None:
-        self._target, self._topics = target, topics
+    def __init__(self, target: Connection) -> None:
+        self._target = target
         self._read = dict.fromkeys(range(MAP_PARTITIONS), 0)
         self._maps: dict[tuple[str, int], PartitionMap] = {}
+        self._broken: dict[tuple[str, int], MapError] = {}
 
     async def refresh(self) -> None:
         """Read on. Raises as `read_map`."""
         self._read = await read_map(self._target, self._read, self._see)
 
     def of(self, topic: str, partition: int) -> PartitionMap:
-        """A partition's map; an empty one when it has none."""
+        """A partition's map; an empty one when it has none. Raises JobError when it is broken."""
+        if (topic, partition) in self._broken:
+            raise JobError(
+                f"the offset map of {topic} partition {partition} in {MAP_TOPIC} contradicts "
+                f"itself: {self._broken[topic, partition]}. Delete the mirror's topic to begin anew"
+            )
         return self._maps.get((topic, partition), PartitionMap())
 
     def of_topic(self, topic: str) -> list[PartitionMap]:
@@ -56,8 +65,10 @@ class MapView:
 
     def _see(self, entry: Entry) -> None:
         topic, partition, _ = entry.place
-        if self._topics is None or topic in self._topics:
+        try:
             self._maps.setdefault((topic, partition), PartitionMap()).apply(entry)
+        except MapError as error:  # of that partition alone: the others go on
+            self._broken[topic, partition] = error
 
 
 def _passed(found: PartitionMap, target_begin: int) -> Iterable[int]:

@@ -20,7 +20,7 @@ from headgate.core.segments import MapError
 from headgate_spark.cluster_admin import ClusterAdmin, cluster_admin
 from headgate_spark.copier import now_ms
 from headgate_spark.copy_plan import Copied, CopyOptions
-from headgate_spark.copy_tasks import deal, rate_of_task, run_on_spark
+from headgate_spark.copy_tasks import cause_of, deal, rate_of_task, run_on_spark
 from headgate_spark.errors import FAILED, OK, USAGE, JobError
 from headgate_spark.kafka_clients import CLIENT_ERRORS
 from headgate_spark.map_reader import HiddenError
@@ -192,7 +192,7 @@ class Mirror:
         except Py4JError as error:
             if not is_over:
                 return []  # it was cancelled
-            raise JobError(f"Spark gave up: {_cause(error)}") from error
+            raise JobError(f"Spark gave up: {cause_of(error)}") from error
 
     async def _refresh(self) -> None:
         try:
@@ -204,12 +204,6 @@ class Mirror:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._stopped.wait()
-
-
-def _cause(error: BaseException) -> str:
-    """The line of Spark's that says it."""
-    lines = str(error).splitlines()
-    return next((one for one in lines if "Exception" in one), lines[0] if lines else "")
 
 
 def mirror(spark: SparkSession, config: JobConfig, request: MirrorRequest, say: Say) -> int:

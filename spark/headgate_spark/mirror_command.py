@@ -30,6 +30,17 @@ configuration, or a topic of the backfill tier that would not be a true mirror
 """
 
 
+_VERIFY = """examples:
+  headgate-spark verify --config headgate.toml
+  headgate-spark verify --config F --topics orders --out verify.json
+
+Compares key, value, headers and timestamp of every record that is mapped and that both tiers
+still have. Records that the ingest tier has no more (expired, compacted) are counted and fine.
+exit codes: 0 all identical, 1 records differ or are missing (the first are named), 2 usage or
+configuration
+"""
+
+
 def add_mirror(parser: argparse.ArgumentParser) -> None:
     """The options of `mirror`."""
     _add_common(parser)
@@ -43,6 +54,14 @@ def add_mirror(parser: argparse.ArgumentParser) -> None:
     add("--metrics", type=Path, metavar="FILE", help="a Prometheus textfile, kept up to date")
     parser.set_defaults(run=run_mirror)
     parser.epilog = _MIRROR
+
+
+def add_verify(parser: argparse.ArgumentParser) -> None:
+    """The options of `verify`."""
+    _add_common(parser)
+    parser.add_argument("--out", type=Path, metavar="FILE", help="the result as JSON")
+    parser.set_defaults(run=run_verify)
+    parser.epilog = _VERIFY
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
@@ -72,6 +91,16 @@ def run_mirror(chosen: argparse.Namespace, say: Callable[[str], None]) -> int:
         metrics=chosen.metrics,
     )
     return _with_spark(chosen, "headgate mirror", say, lambda spark, config: mirror(
+        spark, config, request, say
+    ))  # fmt: skip
+
+
+def run_verify(chosen: argparse.Namespace, say: Callable[[str], None]) -> int:
+    """`headgate-spark verify`. Raises JobError."""
+    from headgate_spark.verify import VerifyRequest, verify  # slow to import
+
+    request = VerifyRequest(chosen.cluster, chosen.topics, _rate(chosen.bytes_per_s), chosen.out)
+    return _with_spark(chosen, "headgate verify", say, lambda spark, config: verify(
         spark, config, request, say
     ))  # fmt: skip
 

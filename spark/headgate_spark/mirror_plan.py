@@ -8,7 +8,14 @@ from typing import NamedTuple
 from aiokafka.structs import TopicPartition
 
 from headgate.core.internal_topics import InternalTopic, map_topic, map_topic_faults
-from headgate.core.offset_map import MAP_TOPIC, Layout, PartitionMap, Place, map_partition
+from headgate.core.offset_map import (
+    MAP_PARTITIONS,
+    MAP_TOPIC,
+    Layout,
+    PartitionMap,
+    Place,
+    map_partition,
+)
 from headgate_spark.cluster_admin import ClusterAdmin
 from headgate_spark.cluster_facts import ClusterFacts, TopicFacts
 from headgate_spark.copy_plan import Unit
@@ -44,6 +51,7 @@ async def prepare_map(target: ClusterAdmin) -> None:
     found = facts.topics.get(MAP_TOPIC)
     if found is None:
         await target.create([map_topic(target.connection.name, len(facts.nodes))])
+        await target.settled({MAP_TOPIC: MAP_PARTITIONS})
         return
     policy = (await target.configs([MAP_TOPIC]))[MAP_TOPIC].values["cleanup.policy"]
     wrong = map_topic_faults(len(found.leaders), policy)
@@ -73,6 +81,7 @@ async def prepare_topics(
         partitions = len(there.topics[name].leaders)
         if len(here.topics[name].leaders) < partitions:
             await target.grow(name, partitions)
+    await target.settled({name: len(there.topics[name].leaders) for name in topics})
 
 
 def _faults(

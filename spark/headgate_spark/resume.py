@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from aiokafka.errors import OffsetOutOfRangeError
+
 from headgate.core.offset_map import Entry, Layout, Place, gap_record, layout_record
 from headgate.core.segments import RECREATED, Gap, Segment
 from headgate_spark.copy_plan import CopyOptions, Known, Unit
@@ -31,7 +33,10 @@ async def read_known(unit: Unit, options: CopyOptions) -> Known:
         elif isinstance(fact, Segment | Gap) and entry.place.layout == layout:
             position = fact.end if position is None else max(position, fact.end)
 
-    await read_map(options.target, {unit.map_partition: known.map_offset}, see)
+    try:
+        await read_map(options.target, {unit.map_partition: known.map_offset}, see)
+    except OffsetOutOfRangeError as error:
+        raise StalePlanError("the map topic is not the one that was planned with") from error
     if layout > place.layout or (layout == place.layout and ids != unit.layout[1:3]):
         raise StalePlanError(f"layout {layout} has been opened meanwhile")
     return Known(0, position, layout, ids)
