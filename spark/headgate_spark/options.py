@@ -147,6 +147,7 @@ def _policy(pattern: str, given: Mapping[str, Any]) -> TopicPolicy:
         cluster=str(given.get("cluster", "")),
         coalesce_quiet_ms=given.get("coalesce_quiet_ms"),
         coalesce_max_delay_ms=given.get("coalesce_max_delay_ms"),
+        facts=given.get("facts") is True,
     )
 
 

@@ -18,6 +18,7 @@ from headgate_spark.audit.diagnosis import (
 )
 from headgate_spark.audit.figures import KeyFigures, Prediction, Sizes, TopicFigures
 from headgate_spark.audit.measures import floor_of, max_over_mean, max_useful_partitions
+from headgate_spark.audit.senders import Waste, wasteful
 from headgate_spark.audit.what_if import lessened, pinned, salted, weight
 
 PINNED_KEYS = 50  # a list that people can keep
@@ -58,7 +59,17 @@ def recommend(figures: TopicFigures, findings: list[Finding]) -> list[Recommenda
         found.append(_partitions(figures))
     if Diagnosis.BURSTY in names:
         found.append(_smooth())
-    return found
+    return found + [_send_less(one) for one in wasteful(figures)]
+
+
+def _send_less(waste: Waste) -> Recommendation:
+    expected = {
+        "events": float(waste.producer.in_vain),
+        "bytes": float(waste.bytes),
+        "share": waste.share,
+    }
+    cost = "none to consumers; its own requests, and the gateway's work for them, go"
+    return Recommendation("send-changes-only", expected, cost, waste.why)
 
 
 def _is_about(finding: Finding, diagnosis: Diagnosis) -> bool:

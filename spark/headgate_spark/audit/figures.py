@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from headgate_spark.audit.measures import Balance, Load, balance
+from headgate_spark.audit.unpublished import NOT_ASKED, Unpublished
 
 BUCKET_MS = 300_000  # the 5-minute windows in which bursts are looked for
 
@@ -83,6 +84,13 @@ class ProducerFigures(NamedTuple):
     unchanged: int | None = None
     superseded: int | None = None
     rejected: int | None = None
+    duplicate: int | None = None
+
+    @property
+    def in_vain(self) -> int:
+        """Events that Kafka never saw, as far as that is known."""
+        ends = (self.unchanged, self.superseded, self.rejected, self.duplicate)
+        return sum(one or 0 for one in ends)
 
 
 class KeyBucket(NamedTuple):
@@ -121,6 +129,7 @@ class TopicFigures:
     misplaced: Misplaced
     producers: tuple[ProducerFigures, ...]
     key_buckets: tuple[KeyBucket, ...] = ()
+    unpublished: Unpublished = NOT_ASKED
 
     @property
     def partitions(self) -> int:

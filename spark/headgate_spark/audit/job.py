@@ -17,9 +17,11 @@ from pyspark.sql import SparkSession
 
 from headgate_spark.audit.assemble import COALESCE_MS, Counted, figures_of
 from headgate_spark.audit.count_all import STEPS, count_all
+from headgate_spark.audit.facts_topic import read_unpublished
 from headgate_spark.audit.figures import TopicFigures
 from headgate_spark.audit.page import page
 from headgate_spark.audit.result import Document, document
+from headgate_spark.audit.senders import with_unpublished
 from headgate_spark.audit.textfile import textfile
 from headgate_spark.audit.what_if import candidates
 from headgate_spark.errors import USAGE, JobError
@@ -50,7 +52,7 @@ class AuditRequest:
 def audit(spark: SparkSession, config: JobConfig, request: AuditRequest) -> Document:
     """Read, count, judge, write, publish; return the result. Raises JobError."""
     cluster = chosen_cluster(config, request.cluster)
-    progress = Progress(STEPS + 2 + request.publish)
+    progress = Progress(STEPS + 3 + request.publish)
     with ExitStack() as ending:
         view = ending.enter_context(KafkaView(spark, cluster))
         sizes = view.topics()
@@ -63,6 +65,8 @@ def audit(spark: SparkSession, config: JobConfig, request: AuditRequest) -> Docu
         counts = {name: candidates(present[name], request.counts) for name in names}
         counted = count_all(spark, facts, request.out, present, counts, progress)
         figures = [_figures(config, name, present[name], counted, request) for name in names]
+        told = read_unpublished(spark, config, _windows(figures, request), progress)
+        figures = [with_unpublished(one, told[one.topic]) for one in figures]
         with progress.step(f"writing {request.out}"):
             result = write_all(figures, request.out, now_ms())
         if request.publish:
@@ -162,6 +166,15 @@ def _figures(
     coalesce = COALESCE_MS if quiet is None else (quiet, most or 5 * quiet)
     window = (request.from_ms, request.to_ms)
     return figures_of(topic, partitions, counted, window, coalesce)
+
+
+def _windows(
+    figures: Sequence[TopicFigures], request: AuditRequest
+) -> dict[str, tuple[int | None, int | None]]:
+    """When facts count. What is asked for by offsets has the times of its records."""
+    if request.offsets is None:
+        return {one.topic: (request.from_ms, request.to_ms) for one in figures}
+    return {one.topic: (one.from_ms, one.to_ms) for one in figures}
 
 
 def write_all(figures: Sequence[TopicFigures], out: Path, at_ms: int) -> Document:

@@ -12,6 +12,7 @@ from headgate_spark.audit.charts import Line, bars, heat_map, line_chart
 from headgate_spark.audit.diagnosis import HOT
 from headgate_spark.audit.figures import TopicFigures
 from headgate_spark.audit.measures import lorenz
+from headgate_spark.audit.senders import senders_table
 from headgate_spark.audit.what_if import what_if
 from headgate_spark.times import shown_time
 
@@ -73,7 +74,7 @@ def _topic(topic: dict[str, Any], figures: TopicFigures) -> str:
     return (
         f'<section id="{name}"><h2>{name}</h2><p class="note">{escape(window["from"])} to '
         f"{escape(window['to'])}</p>{_findings(topic)}<ul>{listed}</ul>{_charts(topic, figures)}"
-        f"{_measures(topic)}{_what_if(topic)}{_keys(topic)}{_producers(topic)}</section>"
+        f"{_measures(topic)}{_what_if(topic)}{_keys(topic)}{senders_table(topic)}</section>"
     )
 
 
@@ -189,19 +190,6 @@ def _keys(topic: dict[str, Any]) -> str:
         for one in topic["top_keys"][:20]
     )
     return f"<h3>Top keys</h3><table>{head}{rows}</table>"
-
-
-def _producers(topic: dict[str, Any]) -> str:
-    names = ["producer", "records", "bytes", "unchanged", "superseded", "rejected"]
-    rows = "".join(
-        _row("td", [one["producer"] or "(no hg-producer)", *(_number(one[n]) for n in names[1:])])
-        for one in topic["producers"]
-    )
-    return f"<h3>Producers</h3><table>{_row('th', names)}{rows}</table>"
-
-
-def _number(value: int | None) -> str:
-    return "not known" if value is None else f"{value:,}"
 
 
 def _row(cell: str, texts: Sequence[str]) -> str:

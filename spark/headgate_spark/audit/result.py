@@ -44,6 +44,7 @@ def topic_result(figures: TopicFigures) -> Document:
         "recommendations": [_advice(one) for one in recommend(figures, findings)],
         "fetch": fetch_advice(figures.sizes)._asdict(),
         "producers": [one._asdict() for one in figures.producers],
+        "facts": figures.unpublished.shown(),
     }
 
 
