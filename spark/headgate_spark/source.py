@@ -38,7 +38,12 @@ def facts_of(spark: SparkSession, cluster: Cluster, ranges: Sequence[Range]) -> 
 
 
 def read(
-    spark: SparkSession, cluster: Cluster, ranges: Sequence[Range], *, headers: bool
+    spark: SparkSession,
+    cluster: Cluster,
+    ranges: Sequence[Range],
+    *,
+    headers: bool,
+    rows_a_task: int = ROWS_A_TASK,
 ) -> DataFrame:
     """The records of these offsets as the connector gives them, lazily."""
     wanted = [one for one in ranges if one.end > one.start]
@@ -50,7 +55,7 @@ def read(
         "includeHeaders": str(headers).lower(),
         # An offset that is gone ends the job: a hole would make every figure wrong.
         "failOnDataLoss": "true",
-        "minPartitions": str(max(len(wanted), total // ROWS_A_TASK)),
+        "minPartitions": str(max(len(wanted), total // rows_a_task)),
         "kafka.isolation.level": "read_committed",
         **{f"kafka.{name}": value for name, value in cluster.client.items()},
     }

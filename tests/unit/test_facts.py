@@ -147,6 +147,7 @@ def test_a_record_is_full_at_a_number_of_facts_and_topics_do_not_mix() -> None:
 def test_what_waits_is_bounded_and_the_rest_is_counted() -> None:
     facts = facts_of()
     outcomes, sizes = [UNCHANGED, PUBLISHED] * 1000, [1] * 2000
+    assert FACTS_A_RECORD < MOST_WAITING
     for _ in range(MOST_WAITING // 1000 + 3):
         facts.take("p", "deals", 1, outcomes, sizes)
     facts.coalesced("p", "other", Name.SUPERSEDED, b"k", 7, 1)

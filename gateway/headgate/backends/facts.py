@@ -110,7 +110,7 @@ class FactsLog:
                 due = time.monotonic() + FLUSH_S
             for columns in self._facts.collect(is_due):
                 self._write(lanes, columns)
-                await asyncio.sleep(0)  # each takes some 0.2 ms of the event loop
+                await asyncio.sleep(0)  # each takes some 0.3 ms of the event loop
             self._count_dropped()
 
     def _write(self, lanes: KafkaLanes, columns: Columns) -> None:

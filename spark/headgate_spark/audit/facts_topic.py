@@ -21,6 +21,7 @@ from headgate_spark.ranges import Range, by_time
 from headgate_spark.source import read
 
 TOP_KEYS = 20
+ROWS_A_TASK, MOST_TASKS = 500, 1000
 _ALWAYS_MS = (0, 2**62)
 
 # [from, to) in ms since 1970; None = without bound.
@@ -72,7 +73,7 @@ def _read(
         ranges = _ranges(view, partitions, windows)
         if not any(one.end > one.start for one in ranges):
             return {topic: _none_found() for topic in windows}
-        records = read(spark, cluster, ranges, headers=False)
+        records = read(spark, cluster, ranges, headers=False, rows_a_task=_rows_a_task(ranges))
         sums = summed(told(records, windows)).persist()
         ending.callback(sums.unpersist)
         return _results(sums, windows)
@@ -89,6 +90,11 @@ def _ranges(view: KafkaView, partitions: int, windows: Mapping[str, Bounds]) -> 
     first = None if None in starts else min(starts)
     last = None if None in ends else max(ends) + names.LATE_MS
     return by_time(view, places, first, last)
+
+
+def _rows_a_task(ranges: list[Range]) -> int:
+    """A record has from one fact to some thousands: many tasks of few records, but not too many."""
+    return max(ROWS_A_TASK, sum(one.end - one.start for one in ranges) // MOST_TASKS)
 
 
 def told(records: DataFrame, windows: Mapping[str, Bounds]) -> DataFrame:
