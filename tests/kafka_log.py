@@ -102,6 +102,12 @@ def set_topic_configs(bootstrap: str, name: str, configs: Mapping[str, str]) -> 
     admin.incremental_alter_configs([resource])[resource].result(DEADLINE_S)
 
 
+def partition_count(bootstrap: str, topic: str) -> int:
+    """Return how many partitions a topic has."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    return len(admin.list_topics(topic, timeout=10).topics[topic].partitions)
+
+
 def topic_configs(bootstrap: str, name: str) -> dict[str, str]:
     """Return all settings of a topic that are in force."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
