@@ -97,10 +97,10 @@ def test_a_replay_that_goes_on_is_rewound_until_it_is_where_it_was(has_trail: bo
     def step() -> None:
         nonlocal at
         world.commit(at)
-        at += 300
+        at += 100
 
-    states = world.looks(6, step)  # 0, 300 ... 1500
-    assert states == [REWIND] * 5 + [OK]
+    states = world.looks(16, step)  # 0, 100 ... 1500: for longer than any window
+    assert states == [REWIND] * 15 + [OK]
     assert len(world.watch.regressions) == 1
 
 

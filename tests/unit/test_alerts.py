@@ -1,0 +1,61 @@
+"""deploy/prometheus/alerts.yml: names that exist, label values that exist, runbooks that exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from headgate.core.cluster_watch import Health
+from headgate.core.group_report import Heat
+from headgate.core.lagrules import State
+from headgate.metrics import METRICS
+
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+RULES: list[dict[str, Any]] = [
+    rule
+    for group in yaml.safe_load((DEPLOY / "prometheus" / "alerts.yml").read_text())["groups"]
+    for rule in group["rules"]
+]
+VALUES = {
+    ("headgate_group_state", "state"): set(State),
+    ("headgate_group_heat", "heat"): set(Heat),
+    ("headgate_cluster_partitions", "state"): set(Health._fields),
+    ("headgate_workers", "state"): {"up", "wanted"},
+}
+_METRIC = re.compile(r"\b(headgate_\w+)(?:\{(\w+)=~?\"([^\"]+)\"\})?")
+
+
+@pytest.mark.parametrize("rule", RULES, ids=[rule["alert"] for rule in RULES])
+def test_an_alert_can_fire(rule: dict[str, Any]) -> None:
+    named = _METRIC.findall(rule["expr"])
+    assert named
+    labels: set[str] = set()
+    for name, label, values in named:
+        assert name in METRICS, name
+        labels.update(METRICS[name].labels)
+        if label:
+            assert label in METRICS[name].labels
+            assert set(values.split("|")) <= VALUES[name, label]
+    shown = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
+    assert shown <= labels
+
+
+@pytest.mark.parametrize("rule", RULES, ids=[rule["alert"] for rule in RULES])
+def test_its_runbook_is_there(rule: dict[str, Any]) -> None:
+    file, _, anchor = rule["annotations"]["runbook"].partition("#")
+    text = (DEPLOY.parent / file).read_text()
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    assert anchor in {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in headings}
+
+
+def test_every_bad_state_has_an_alert() -> None:
+    told = " ".join(rule["expr"] for rule in RULES)
+    for state in set(State) - {State.OK}:
+        assert f'state="{state}"' in told
+    assert "headgate_group_stuck_commits" in told
+    assert "headgate_group_probation" in told
+    assert 'heat="cold"' in told
