@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+from burrow_rules import Burrow
 from headgate.core.cluster_watch import ClusterWatch, PartitionSeen, TopicSeen, WatchOptions
 from headgate.core.group_facts import Described, Member, Place, Regression, Stored
 from headgate.core.group_report import GroupReport, PartitionReport
@@ -32,6 +33,8 @@ class World:
         self.members: dict[str, set[int]] = {}
         self.topic = TopicSeen(b"1" * 16, (SOUND,) * partitions, 2, 86_400_000)
         self._looked = False
+        self.burrow = Burrow()  # of partition 0
+        self.burrow_says: list[str] = []  # after each look
 
     def member(self, name: str, *owned: int) -> None:
         """A member owns these partitions; without any it is idle."""
@@ -46,6 +49,8 @@ class World:
         """A commit; by: a member of ours that signs it."""
         said = "" if by is None else json.dumps({"member": by, "client": f"{by}-app", "term": 3})
         self.stored[partition] = stored = Stored(offset, said)
+        if partition == 0:
+            self.burrow.committed(offset, self.now_ms)
         if not self.has_trail or not self._looked:
             return None
         place = Place(TOPIC, partition)
@@ -71,6 +76,8 @@ class World:
         tells = not self.has_trail or not self._looked
         falls = self.watch.sampled(stored, self.now_ms, tells_commits=tells)
         self._looked = True
+        self.burrow.refreshed(self.ends[0])
+        self.burrow_says.append(self.burrow.state(self.now_ms))
         self.judged = self.watch.judged(self.now_ms, has_trail=self.has_trail)
         self.now_ms += LOOK_MS
         return falls

@@ -436,3 +436,90 @@ def test_a_new_group_is_on_probation_until_it_has_kept_up() -> None:
 def test_a_group_that_was_there_before_the_monitor_is_not_on_probation() -> None:
     world = working(has_trail=True)
     assert world.watch.groups[GROUP].probation.admitted_ms is not None
+
+
+# ---- where Burrow says something else: each row of the table in deploy/README.md ("Groups")
+
+
+def test_burrow_a_step_back_within_min_distance() -> None:
+    world = working(has_trail=True)
+    world.commit(1499)
+    world.keep_up()
+    world.looks(3)
+    assert set(world.burrow_says) == {"OK"}
+    assert len(world.watch.regressions) == 1
+
+
+def test_burrow_forgets_a_rewind_that_leaves_its_window() -> None:
+    world = working(has_trail=True)
+    at = 0
+
+    def step() -> None:
+        nonlocal at
+        world.commit(at)
+        at += 50
+
+    begun = len(world.burrow_says)
+    assert set(world.looks(20, step)) == {REWIND}
+    assert world.burrow_says[begun : begun + 9] == ["REWIND"] * 9
+    assert set(world.burrow_says[begun + 9 :]) == {"OK"}
+
+
+def test_burrow_takes_a_stuck_commit_for_a_stop() -> None:
+    world = working(has_trail=True)
+    world.commit(1498)
+    assert set(world.looks(40)) == {REWIND}
+    assert world.burrow_says[-1] == "STOP"
+    assert "REWIND" in world.burrow_says
+
+
+def test_burrow_and_a_slow_topic_whose_consumer_died() -> None:
+    world = World(has_trail=True)
+    world.member("a", 0)
+    for _ in range(12):  # a record every ten minutes
+        world.looks(60)
+        world.produce(1)
+        world.keep_up()
+    world.looks(60)
+    world.leaves("a")
+    world.produce(1)
+    begun = len(world.burrow_says)
+    ours = world.looks(600)
+    assert ours.index(STOP) * LOOK_MS <= 70_000
+    assert world.burrow_says.index("STOP", begun) - begun > 250, "after 40 minutes and more"
+
+
+def test_burrow_never_warns_of_commits_that_are_faster_than_its_refresh() -> None:
+    world = working(has_trail=True)
+
+    def step() -> None:
+        for _ in range(10):
+            world.produce(20)
+            world.commit(world.stored[0].offset + 10)
+            world.now_ms += 1_000
+        world.now_ms -= 10_000
+
+    states = world.looks(30, step)
+    assert states[-1] is WARN
+    assert "WARN" not in world.burrow_says
+
+
+def test_burrow_and_a_recreated_topic() -> None:
+    world = working(has_trail=True)
+    world.topic = replace_id(world)
+    world.ends[0] = 0
+    del world.stored[0]
+    world.watch.committed(GROUP, Place(TOPIC, 0), None, world.now_ms, world.now_ms)
+    world.look()
+    world.produce(10)
+    world.commit(3)
+    assert world.looks(3) == [OK] * 3
+    assert "REWIND" in world.burrow_says
+
+
+def test_burrow_does_not_see_a_member_without_a_commit() -> None:
+    world = World(has_trail=True)
+    world.member("a", 0)
+    world.look()
+    assert world.looks(12, lambda: world.produce(10))[-1] is STOP
+    assert set(world.burrow_says) == {"OK"}
