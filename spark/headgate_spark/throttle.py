@@ -14,15 +14,20 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.protocol.fetch import FetchRequest
 
 _LEAST_FETCH_BYTES, MOST_FETCH_BYTES = 65_536, 4_194_304
+_SAVED_S = 0.5
 _FETCHES_A_SECOND = 4  # an answer is at most so much of a second's bytes
 
 
 class Bucket:
-    """rate: bytes a second. Nothing is saved up: a pause earns no burst."""
+    """rate: bytes a second.
 
-    def __init__(self, rate: float) -> None:
+    What was not read in a pause, as between two chunks, is made up for, but no more than half a
+    second's.
+    """
+
+    def __init__(self, rate: float, now_s: float) -> None:
         self._rate = rate
-        self._free_at_s = 0.0
+        self._free_at_s = now_s
 
     def wait_s(self, now_s: float) -> float:
         """How long to wait before the next request."""
@@ -30,7 +35,7 @@ class Bucket:
 
     def spend(self, count: int, now_s: float) -> None:
         """These bytes came."""
-        self._free_at_s = max(self._free_at_s, now_s) + count / self._rate
+        self._free_at_s = max(self._free_at_s, now_s - _SAVED_S) + count / self._rate
 
 
 class BrokerBuckets:
@@ -55,7 +60,7 @@ class BrokerBuckets:
         async def send_in_time(node: int, request: Any, **options: Any) -> Any:
             if not isinstance(request, FetchRequest):
                 return await send(node, request, **options)
-            bucket = self._bucket(node)
+            bucket = self._bucket(node, clock())
             if bucket is not None:
                 await asyncio.sleep(bucket.wait_s(clock()))
             begun_s = clock()
@@ -68,10 +73,12 @@ class BrokerBuckets:
 
         client.send = send_in_time
 
-    def _bucket(self, node: int) -> Bucket | None:
+    def _bucket(self, node: int, now_s: float) -> Bucket | None:
         if self._rate is None:
             return None
-        return self._buckets.setdefault(node, Bucket(self._rate))
+        if node not in self._buckets:
+            self._buckets[node] = Bucket(self._rate, now_s)
+        return self._buckets[node]
 
 
 def _record_bytes(answer: Any) -> int:
