@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,9 +12,10 @@ import pytest
 
 import kafka_log
 import mirror_world
+from headgate_spark.cli import main
 from mirror_job import Job, config_text
 from mirror_world import OddSource, Two
-from stack import RunningBroker
+from stack import RunningBroker, eventually
 
 pytestmark = pytest.mark.kafka
 
@@ -36,6 +39,7 @@ def start_job(tmp_path: Path) -> Iterator[Callable[..., Job]]:
         yield start
 
 
+@pytest.mark.full  # the scenario with kills mirrors once, too
 def test_a_topic_is_mirrored_once_and_a_second_run_writes_nothing(
     two: Two, topic_name: str, start_job: Callable[..., Job]
 ) -> None:
@@ -49,3 +53,81 @@ def test_a_topic_is_mirrored_once_and_a_second_run_writes_nothing(
     ends = kafka_log.end_offsets(two.target.bootstrap, topic_name)
     assert start_job(two, topic_name, "mirror").wait() == 0
     assert kafka_log.end_offsets(two.target.bootstrap, topic_name) == ends
+
+
+def metric(file: Path, name: str) -> list[float]:
+    text = file.read_text() if file.exists() else ""
+    lines = [line for line in text.splitlines() if line.startswith(f"headgate_{name}{{")]
+    return [float(line.split()[-1]) for line in lines]
+
+
+async def test_what_is_followed_stays_close_and_new_partitions_are_taken_along(
+    two: Two, topic_name: str, start_job: Callable[..., Job], tmp_path: Path
+) -> None:
+    two.source.create_topic(topic_name, 8, mirror_world.SOURCE_CONFIGS)
+    metrics = tmp_path / "mirror.prom"
+    job = start_job(
+        two, topic_name, "mirror", "--follow", "--interval", "5", "--metrics", str(metrics),
+        "--master", "local[2]",
+    )  # fmt: skip
+    source, lags = OddSource(two.source, topic_name, seed=11), []
+    for number in range(24):
+        source.write(number % 8, 30)
+        lags += metric(metrics, "mirror_lag_seconds")
+    await eventually(lambda: _is_level(two, topic_name), 60)
+    kafka_log.add_partitions(two.source.bootstrap, topic_name, 10)
+    OddSource(two.source, topic_name, seed=12).write(9, 50)
+    await eventually(lambda: "topics have changed" in job.text(), 30)
+    await eventually(lambda: _is_level(two, topic_name), 60)
+    lags += metric(metrics, "mirror_lag_seconds")
+    job.child.signal(signal.SIGTERM)
+    assert job.wait(60) == 0, job.text()
+    assert max(lags, default=0.0) <= 5 + 10  # the interval and ten seconds
+    assert mirror_world.judge(two, topic_name) >= 24 * 30 + 50
+    assert not job.workers()
+    out = tmp_path / "verify.json"
+    assert start_job(two, topic_name, "verify", "--out", str(out)).wait() == 0
+    found = json.loads(out.read_text())
+    assert [one["partition"] for one in found] == list(range(10))
+    assert all(one["good"] for one in found)
+    assert sum(one["compared"] for one in found) >= 24 * 30 + 50
+
+
+def _is_level(two: Two, topic: str) -> bool:
+    if kafka_log.partition_count(two.source.bootstrap, topic) != len(
+        maps := mirror_world.read_maps(two.target, topic)
+    ):
+        return False
+    ends = kafka_log.stable_offsets(two.source.bootstrap, topic)
+    return all(maps[topic, one].table.source_end == end for one, end in ends.items())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--interval", "1"], "--interval 1: at least 5"),
+        (["--bytes-per-s", "0"], "--bytes-per-s 0: at least 1"),
+        (["--cluster", "nowhere"], "--cluster nowhere: no [clusters.nowhere] with tier = ingest"),
+        (["--cluster", "lone"], "clusters.lone.backfill is not set"),
+        (["--cluster", "odd"], 'clusters.odd.backfill = "lone": no [clusters.lone] with tier'),
+    ],
+)
+def test_wrong_options_are_named_before_spark_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    config = tmp_path / "headgate.toml"
+    config.write_text(
+        '[clusters.lone]\nbootstrap_servers = ["127.0.0.1:1"]\n'
+        '[clusters.odd]\nbootstrap_servers = ["127.0.0.1:1"]\nbackfill = "lone"\n'
+    )
+    assert main(["mirror", "--config", str(config), *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_file_without_a_second_tier_says_what_is_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "headgate.toml"
+    config.write_text('[clusters.main]\nbootstrap_servers = ["127.0.0.1:1"]\n')
+    assert main(["verify", "--config", str(config)]) == 2
+    assert "set clusters.<name>.backfill" in capsys.readouterr().err
