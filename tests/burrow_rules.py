@@ -2,14 +2,15 @@
 
 After `core/internal/evaluator/caching.go` (calculatePartitionStatus) and
 `core/internal/storage/inmemory.go` (mergeFrequentCommitIntoPrevious) of github.com/linkedin/Burrow,
-commit ced55ba (Apache License 2.0), with its defaults: 10 intervals, min-distance 1 s, allowed-lag 0;
-end offsets are refreshed every 10 s, at each look of the histories.
+commit ced55ba (Apache License 2.0), with what its config/burrow.toml sets: 10 intervals,
+min-distance 1 s, allowed-lag 0; end offsets are refreshed every 10 s, at each look.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from itertools import pairwise
 
 INTERVALS = 10
 MIN_DISTANCE_MS = 1_000
@@ -50,7 +51,7 @@ class Burrow:
         recently_zero = any(end <= last.offset for end in self.ends)
         if now_ms - last.at_ms > last.at_ms - first.at_ms and not recently_zero:
             return "STOP"
-        pairs = list(zip(offsets, offsets[1:], strict=False))
+        pairs = list(pairwise(offsets))
         for number, (before, after) in enumerate(pairs):
             if after.offset < before.offset:
                 if not any(one.offset >= before.offset for one in offsets[number + 1 :]):
