@@ -11,11 +11,12 @@ from headgate.core.outcome import Failure
 from headgate.core.pauses import Intent, Kept
 from headgate.core.policy import TopicPolicy
 from headgate.core.topic import TopicState
-from headgate.edge.admin import Admin
+from headgate.edge.admin import Admin, Desks
 from headgate.edge.auth import Authenticator
 from headgate.edge.instance import Monitored
 from headgate.edge.pauses import Pauses
 from headgate.overview import Health
+from headgate.replays.none import NoSecondTier
 from headgate.stats import Labels, Meter
 from headgate.stats.fleet import Fleet, Rates
 
@@ -102,6 +103,9 @@ class KeptInMemory:
         return self.groups.get(group, {}).pop(intent, None) is not None
 
 
-def admin_of(instance: FakeInstance, store: KeptInMemory | None = None) -> Admin:
+def admin_of(
+    instance: FakeInstance, store: KeptInMemory | None = None, desks: Desks | None = None
+) -> Admin:
     callers = Authenticator(instance.settings.auth, instance.settings.producers)
-    return Admin(instance, callers, Pauses(store))
+    none = NoSecondTier()
+    return Admin(instance, callers, Pauses(store), desks or Desks(none, none, none))

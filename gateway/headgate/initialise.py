@@ -17,6 +17,8 @@ from headgate.core.internal_topics import (
     faults,
     held_topics,
     on_cluster,
+    registry_faults,
+    registry_topic,
 )
 from headgate.core.policy import PolicyTable
 from headgate.core.topic import TopicState
@@ -38,14 +40,15 @@ class Line(NamedTuple):
 
 
 async def initialise(settings: Settings, *, may_create: bool) -> list[Line]:
-    """Create (if allowed) and check all internal topics of all ingest clusters."""
+    """Create (if allowed) and check all internal topics of all clusters."""
     policies, lines = PolicyTable(settings.topics), list[Line]()
     for name, cluster in settings.clusters.items():
-        if cluster.tier != "ingest":
-            continue
         try:
             async with asyncio.timeout(_ANSWER_S):
-                lines += await _one_cluster(settings, name, policies, may_create)
+                if cluster.tier == "ingest":
+                    lines += await _one_cluster(settings, name, policies, may_create)
+                else:
+                    lines += await _backfill(settings, name, may_create)
         except READ_ERRORS as error:
             lines.append(Line("error", name, f"the cluster does not do it: {error!r}"))
     return lines
@@ -84,6 +87,23 @@ async def _one_cluster(
     lines += [_missing(one, may_create) for one in missing]
     lines += [_existing(one, states) for one in mine if one.name in states]
     return lines
+
+
+async def _backfill(settings: Settings, cluster: str, may_create: bool) -> list[Line]:
+    options = cluster_options(settings.clusters[cluster])
+    reader = TopicReader(cluster, options)
+    try:
+        states = await reader.read(lambda _: True, {})
+        wanted = registry_topic(cluster, min(3, reader.brokers()))
+        found = states.get(wanted.name)
+        if found is None and may_create:
+            await create_topics(options, [wanted])
+    finally:
+        await reader.close()
+    if found is None:
+        return [_missing(wanted, may_create)]
+    wrong = registry_faults(found)
+    return [Line("error" if wrong else "ok", wanted.name, "; ".join(wrong) or "as it must be")]
 
 
 def _missing(topic: InternalTopic, may_create: bool) -> Line:

@@ -264,6 +264,12 @@ _DECLARED = (
         "Monitor: 1 while every commit is read from __consumer_offsets, 0 with looks alone.",
     ),
     Metric(
+        "headgate_replays",
+        Kind.MAX,
+        ("state",),
+        "Replays in the registries of the backfill tiers, by state.",
+    ),
+    Metric(
         "headgate_event_loop_stall_seconds",
         Kind.MAX,
         (),

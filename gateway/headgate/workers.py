@@ -25,6 +25,7 @@ from headgate.edge.management import management_app
 from headgate.edge.pauses import Pauses
 from headgate.overview import Overview
 from headgate.ports import management_sites, reserved
+from headgate.replaying import replaying
 from headgate.worker_process import HopelessWorkerError, Launch, Watchers, WorkerProcess
 
 log = logging.getLogger(__name__)
@@ -77,7 +78,9 @@ class Parent:
         callers = Authenticator(settings.auth, settings.producers)
         url = settings.redis.url
         self._store = None if url is None else RedisPauses(url, settings.redis.timeout_ms / 1000)
-        self._admin = Admin(self._overview, callers, Pauses(self._store))
+        second = replaying(lambda: self._overview.settings, self._overview.figures.set)
+        self._follow = second.follow
+        self._admin = Admin(self._overview, callers, Pauses(self._store), second.desks)
         self._stop = asyncio.Event()
 
     async def run(self) -> int:
@@ -104,6 +107,7 @@ class Parent:
 
     async def _run_workers(self) -> int:
         polling = asyncio.create_task(self._overview.poll(), name="poll")
+        following = asyncio.create_task(self._follow(), name="replays")
         stopping = asyncio.create_task(self._stop.wait(), name="stop")
         running = [asyncio.create_task(each.run(), name="worker") for each in self._workers]
         is_clean = False
@@ -113,10 +117,11 @@ class Parent:
         finally:
             for each in self._workers:
                 each.kill()
-            polling.cancel()
-            stopping.cancel()
+            own = [polling, following, stopping]
+            for task in own:
+                task.cancel()
             ended = await asyncio.gather(*running, return_exceptions=True)
-            await asyncio.wait([polling, stopping])
+            await asyncio.wait(own)
         return _exit_code(ended, is_clean)
 
     async def _drain(self, running: Sequence["asyncio.Task[None]"]) -> bool:

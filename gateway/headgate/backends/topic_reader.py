@@ -69,6 +69,10 @@ class TopicReader:
             raise NodeNotReadyError("not connected")
         return await read_partitions(self._client, _nodes(self._client)[0], topic)
 
+    def brokers(self) -> int:
+        """How many brokers the cluster had at the last answer."""
+        return 0 if self._client is None else len(self._client.cluster.brokers())
+
     async def close(self) -> None:
         """Drop the connection."""
         client, self._client = self._client, None

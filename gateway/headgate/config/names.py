@@ -7,6 +7,7 @@ from typing import Any
 
 from headgate.config.backend_settings import BlobSettings, ClusterSettings, RedisSettings
 from headgate.config.monitor_settings import MonitorSettings
+from headgate.config.replay_settings import ReplaySettings
 from headgate.config.settings import (
     AdmissionSettings,
     AuthSettings,
@@ -25,6 +26,7 @@ SECTIONS: Mapping[str, type[Any]] = {
     "auth": AuthSettings,
     "coalescer": CoalescerSettings,
     "monitor": MonitorSettings,
+    "replays": ReplaySettings,
     "logs": LogSettings,
 }
 NAMED: Mapping[str, type[Any]] = {

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from headgate.config.backend_settings import BlobSettings, ClusterSettings, RedisSettings
 from headgate.config.monitor_settings import MonitorSettings
+from headgate.config.replay_settings import ReplaySettings
 from headgate.core.option import about
 from headgate.core.policy import TopicPolicy
 
@@ -189,4 +190,5 @@ class Settings:
     topics: tuple[TopicPolicy, ...] = ()
     coalescer: CoalescerSettings = field(default_factory=CoalescerSettings)
     monitor: MonitorSettings = field(default_factory=MonitorSettings)
+    replays: ReplaySettings = field(default_factory=ReplaySettings)
     logs: LogSettings = field(default_factory=LogSettings)

@@ -8,6 +8,7 @@ from headgate.core.globs import is_glob
 from headgate.core.held import held_topic
 from headgate.core.offset_map import MAP_PARTITIONS, MAP_TOPIC
 from headgate.core.policy import PolicyTable, TopicPolicy
+from headgate.core.replay import REGISTRY_TOPIC
 from headgate.core.topic import TopicState
 
 _RETENTION_MS = 604_800_000
@@ -139,6 +140,22 @@ def faults(wanted: InternalTopic, found: TopicState, topic_limit_bytes: int) -> 
         wrong.append(f"max.message.bytes is {found.max_message_bytes}: set it to {least}")
     if found.unclean_leader_election:
         wrong.append("unclean.leader.election.enable is true: set it to false")
+    return wrong
+
+
+def registry_topic(cluster: str, replication_factor: int) -> InternalTopic:
+    """The registry of replays on a backfill cluster (`core.replay`)."""
+    configs = {"cleanup.policy": "compact", "unclean.leader.election.enable": "false"}
+    return InternalTopic(REGISTRY_TOPIC, cluster, 1, replication_factor, configs)
+
+
+def registry_faults(found: TopicState) -> list[str]:
+    """What is wrong with a registry that exists, each with its fix."""
+    wrong = []
+    if found.partitions != 1:
+        wrong.append(f"it has {found.partitions} partitions: delete it and run this again")
+    if found.cleanup_policy != "compact":
+        wrong.append(f"cleanup.policy is {found.cleanup_policy}: set it to compact")
     return wrong
 
 

@@ -21,6 +21,8 @@ class Reason(StrEnum):
     METHOD_NOT_ALLOWED = "method_not_allowed"
     REQUEST_TIMEOUT = "request_timeout"
     IDEMPOTENCY_CONFLICT = "idempotency_conflict"
+    REPLAY_FINISHED = "replay_finished"
+    GROUP_ACTIVE = "group_active"
     TOO_LARGE = "too_large"
     UNSUPPORTED_ENCODING = "unsupported_encoding"
     IDEMPOTENCY_MISMATCH = "idempotency_mismatch"
@@ -30,6 +32,7 @@ class Reason(StrEnum):
     TIMESTAMP_OUT_OF_RANGE = "timestamp_out_of_range"
     TOO_MANY_EVENTS = "too_many_events"
     NEEDS_NATIVE_API = "needs_native_api"
+    NOT_COVERED = "not_covered"
     QUOTA_EXCEEDED = "quota_exceeded"
     HEADERS_TOO_LARGE = "headers_too_large"
     INTERNAL = "internal"
@@ -117,6 +120,20 @@ TRAITS: Mapping[Reason, Traits] = {
         "The same request or event is under way",
         "Wait for Retry-After seconds, then send it again: it is answered as the first one ended.",
     ),
+    Reason.REPLAY_FINISHED: Traits(
+        409,
+        False,
+        "INFO",
+        "The replay has ended",
+        "Nothing more can be changed about it; ask for a new one.",
+    ),
+    Reason.GROUP_ACTIVE: Traits(
+        409,
+        False,
+        "INFO",
+        "The group has members",
+        "Stop the group's consumers, then ask again: their offsets are not moved under them.",
+    ),
     Reason.TOO_LARGE: Traits(
         413,
         False,
@@ -171,6 +188,13 @@ TRAITS: Mapping[Reason, Traits] = {
         "INFO",
         "Not over a compatible API",
         "Post to /v1/topics/{topic}/events: the topic coalesces, so there is no offset to answer.",
+    ),
+    Reason.NOT_COVERED: Traits(
+        422,
+        False,
+        "INFO",
+        "Not on the backfill tier",
+        "Mirror it first, or ask for what `/v1/coverage/{topic}` shows.",
     ),
     Reason.QUOTA_EXCEEDED: Traits(
         429, True, "INFO", "Quota exceeded", "Wait for Retry-After seconds, then send again."

@@ -80,6 +80,8 @@ def _rate_limit(failure: Failure) -> tuple[tuple[str, str], ...]:
     """RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10)."""
     if failure.reason is not Reason.QUOTA_EXCEEDED or failure.figures is None:
         return ()
+    if "quota" not in failure.figures:  # a quota of the control plane, which has no rate
+        return ()
     name, per_second = failure.figures["quota"], failure.figures["limit_per_s"]
     return (
         ("RateLimit", f'"{name}";r={failure.figures["remaining"]};t={failure.retry_after_s}'),

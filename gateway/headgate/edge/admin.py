@@ -6,7 +6,7 @@ import logging
 import socket
 import time
 from collections import deque
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 from aiohttp import web
@@ -18,11 +18,13 @@ from headgate.core.topic import TopicState
 from headgate.edge import views
 from headgate.edge.auth import Authenticator, Identity
 from headgate.edge.instance import Instance
+from headgate.edge.offsets import OffsetDesk, OffsetPages, SnapshotDesk
 from headgate.edge.openapi.document import document
 from headgate.edge.openapi.page import docs_page
 from headgate.edge.pauses import Pauses, read_intent
 from headgate.edge.problems import html_page, problem_response
 from headgate.edge.refused import RefusedError
+from headgate.edge.replays import ReplayDesk, ReplayPages
 from headgate.edge.shown import iso
 from headgate.stats.exposition import CONTENT_TYPE, render
 
@@ -32,11 +34,23 @@ REMOTE_HEADER = "X-Headgate-Remote"  # the client behind a worker's request; fro
 _CHANGES_KEPT = 200
 
 
+class Desks(NamedTuple):
+    """Who carries out what the pages of the second tier are asked."""
+
+    replays: ReplayDesk
+    offsets: OffsetDesk
+    snapshots: SnapshotDesk
+
+
 class Admin:
     """The pages. callers: who may do what; replaced at a reload.  pauses: of consumer groups."""
 
-    def __init__(self, instance: Instance, callers: Authenticator, pauses: Pauses) -> None:
+    def __init__(
+        self, instance: Instance, callers: Authenticator, pauses: Pauses, desks: Desks
+    ) -> None:
         self._pauses = pauses
+        self.replays = ReplayPages(desks.replays, self._identify, self._changed)
+        self.offsets = OffsetPages(desks[1], desks[2], self._identify, self._changed)
         self._instance = instance
         self.callers = callers
         self._changes: deque[dict[str, Any]] = deque(maxlen=_CHANGES_KEPT)

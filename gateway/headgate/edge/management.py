@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from headgate.core.outcome import Failure, Reason
+from headgate.core.refusal import RefusalError
 from headgate.edge.admin import Admin, request_id_of
 from headgate.edge.problems import index_page, problem_page, problem_response
 from headgate.edge.refused import RefusedError
@@ -34,6 +35,17 @@ def management_app(admin: Admin) -> web.Application:
         ("GET", "/v1/groups/{group}", admin.groups),
         ("GET", "/v1/changes", admin.changes),
         ("GET", "/v1/audits/latest", admin.audits),
+        ("POST", "/v1/replays", admin.replays.create),
+        ("GET", "/v1/replays", admin.replays.list),
+        ("GET", "/v1/replays/{id}", admin.replays.show),
+        ("DELETE", "/v1/replays/{id}", admin.replays.cancel),
+        ("POST", "/v1/replays/{id}/pause", admin.replays.pause),
+        ("POST", "/v1/replays/{id}/resume", admin.replays.resume),
+        ("GET", "/v1/replays/{id}/events", admin.replays.events),
+        ("POST", "/v1/offsets/translate", admin.offsets.translate),
+        ("GET", "/v1/coverage/{topic}", admin.offsets.coverage),
+        ("GET", "/v1/snapshots", admin.offsets.snapshots),
+        ("POST", "/v1/snapshots", admin.offsets.take_snapshot),
         ("GET", "/problems", _problem_index),
         ("GET", "/problems/{reason}", _problem),
         ("GET", "/openapi.json", admin.openapi),
@@ -63,7 +75,7 @@ async def problems(request: web.Request, handler: Page) -> web.StreamResponse:
     request_id = request_id_of(request)
     try:
         return await handler(request)
-    except RefusedError as refused:
+    except (RefusedError, RefusalError) as refused:
         return problem_response(refused.failure, request_id)
     except web.HTTPMethodNotAllowed as refused:
         allowed = ", ".join(sorted(refused.allowed_methods))

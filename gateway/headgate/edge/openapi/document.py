@@ -12,6 +12,8 @@ from headgate.edge.openapi.compatible_schemas import COMPATIBLE_SCHEMAS
 from headgate.edge.openapi.management import MANAGEMENT
 from headgate.edge.openapi.native import COMMIT_BURST, PAGES, events_operation
 from headgate.edge.openapi.operation import Json, Operation
+from headgate.edge.openapi.replay_schemas import REPLAY_SCHEMAS
+from headgate.edge.openapi.replays import SECOND_TIER
 from headgate.edge.openapi.schemas import SCHEMAS
 
 _TAGS = {
@@ -21,6 +23,7 @@ _TAGS = {
     "Pages": "Health, problems and this document, without credentials.",
     "Control plane": "What operators ask, at the management port. `view` to read, `operate` to "
     "change.",
+    "Second tier": "Replays from the backfill tier, and the map of offsets between the tiers.",
 }
 _HEADERS: Json = {
     "X-Request-Id": {
@@ -49,7 +52,7 @@ _SECURITY: Json = {
 def operations(http: HttpSettings) -> Sequence[Operation]:
     """Every operation of both ports. HEAD goes with each GET and is not listed."""
     events = events_operation(http.batch_max_events, http.body_max_bytes)
-    return (events, COMMIT_BURST, *COMPATIBLE, *PAGES, *MANAGEMENT)
+    return (events, COMMIT_BURST, *COMPATIBLE, *PAGES, *MANAGEMENT, *SECOND_TIER)
 
 
 @lru_cache(maxsize=2)
@@ -70,7 +73,7 @@ def document(http: HttpSettings) -> bytes:
         "tags": [{"name": name, "description": text} for name, text in _TAGS.items()],
         "paths": paths,
         "components": {
-            "schemas": {**SCHEMAS, **COMPATIBLE_SCHEMAS},
+            "schemas": {**SCHEMAS, **COMPATIBLE_SCHEMAS, **REPLAY_SCHEMAS},
             "headers": _HEADERS,
             "securitySchemes": _SECURITY,
         },

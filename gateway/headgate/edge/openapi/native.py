@@ -19,6 +19,15 @@ from headgate.edge.openapi.operation import (
 )
 
 _PAGES = (Reason.NOT_FOUND, Reason.REQUEST_TIMEOUT)
+# Reasons that posting events never has.
+_ELSEWHERE = frozenset(
+    {
+        Reason.METHOD_NOT_ALLOWED,
+        Reason.REPLAY_FINISHED,
+        Reason.GROUP_ACTIVE,
+        Reason.NOT_COVERED,
+    }
+)
 _FLAG = {"type": "string", "enum": ["true", "false"]}
 _ANY = {"description": "Any JSON."}
 _PRODUCER_NAME: Json = {"type": "string", "minLength": 1, "maxLength": 100}
@@ -160,7 +169,7 @@ def _failures() -> dict[str, Json]:
     }
     found: dict[str, list[Reason]] = {}
     for reason, traits in TRAITS.items():
-        if reason is not Reason.METHOD_NOT_ALLOWED:
+        if reason not in _ELSEWHERE:
             found.setdefault(str(traits.status), []).append(reason)
     return {
         status: failed_answer(status, reasons, content) for status, reasons in sorted(found.items())

@@ -1,0 +1,119 @@
+"""Replays, snapshots, translations and coverage as JSON."""
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from headgate.core.offset_map import PartitionMap
+from headgate.core.replay import Control, Replay, State
+from headgate.core.replay_plan import Logs
+from headgate.core.segments import SegmentTable, Translation
+
+REQUIRED = {"isolation.level": "read_committed"}  # of whoever reads the backfill tier
+_MOST_GAPS = 100
+
+
+def moment(ms: Any) -> str | None:
+    """ISO 8601 in UTC."""
+    if not isinstance(ms, int):
+        return None
+    text = datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z")
+
+
+def replay_page(replay: Replay, servers: str, runner: Mapping[str, Any]) -> dict[str, Any]:
+    """One replay. servers: of the backfill tier."""
+    spec, status = replay.spec or {}, replay.status
+    asked = spec.get("asked", {})
+    page = {name: value for name, value in asked.items() if name != "dry_run"}
+    return {
+        "id": replay.id,
+        "state": state_of(replay),
+        "control": str(replay.control),
+        "reason": status.get("reason") or _waiting(replay, runner),
+        **page,
+        "by": spec.get("by"),
+        "created_at": moment(spec.get("created_ms")),
+        "changed_at": moment(status.get("at_ms", spec.get("created_ms"))),
+        "expires_at": moment(status.get("expires_ms")),
+        "planned": planned_page(spec),
+        "done": {
+            "read": status.get("read", 0),
+            "records": status.get("records", 0),
+            "bytes": status.get("bytes", 0),
+            "event_time": moment(status.get("event_time_ms")),
+        },
+        "result": result_page(replay, servers),
+        "required": REQUIRED,
+    }
+
+
+def state_of(replay: Replay) -> str:
+    """The state as it is shown: a time that has passed counts, whoever has yet to write it."""
+    expires_ms = replay.status.get("expires_ms")
+    is_over = isinstance(expires_ms, int) and expires_ms < time.time() * 1000
+    return str(State.EXPIRED if replay.state is State.READY and is_over else replay.state)
+
+
+def planned_page(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """What was planned when it was asked for."""
+    names = ("records", "bytes", "cold_offsets", "lost_offsets", "seconds", "covered")
+    return {**{name: spec.get(name) for name in names}, "partitions": spec.get("plan", {})}
+
+
+def result_page(replay: Replay, servers: str) -> dict[str, Any] | None:
+    """Where the records are to be read; None where there is nothing (yet, or any more)."""
+    spec, mode = replay.spec or {}, (replay.spec or {}).get("mode")
+    if state_of(replay) not in (State.READY, State.COMPLETED):
+        return None
+    plan: Mapping[str, Any] = spec.get("plan", {})
+    if mode == "topic":
+        offsets = replay.status.get("offsets", {})
+        return {"bootstrap_servers": servers, "topic": replay.topic, "offsets": offsets}
+    found = {partition: dict(part["target"]) for partition, part in plan.items()}
+    page = {"bootstrap_servers": servers, "topic": spec.get("topic"), "offsets": found}
+    return page | ({"group": spec.get("group")} if mode == "group" else {})
+
+
+def _waiting(replay: Replay, runner: Mapping[str, Any]) -> str | None:
+    if replay.control is Control.CANCEL and not replay.is_finished:
+        return "cancelled; the runner has yet to clean up"
+    if replay.state is not State.PENDING:
+        return None
+    if not runner:
+        return "waits for a runner: start `headgate-spark replay --follow`"
+    return f"waits for the runner, which was last seen at {moment(runner.get('at_ms'))}"
+
+
+def snapshot_page(name: str, document: Mapping[str, Any]) -> dict[str, Any]:
+    """One snapshot."""
+    shown = {key: value for key, value in document.items() if key != "at_ms"}
+    return {"name": name, **shown, "at": moment(document.get("at_ms"))}
+
+
+def translated(given: Sequence[Translation]) -> list[dict[str, Any]]:
+    """In the order asked; `source` is the offset that was given, on whichever tier."""
+    return [
+        {"source": one.source, "offset": one.offset, "result": str(one.result)} for one in given
+    ]
+
+
+def coverage_page(table: SegmentTable, found: PartitionMap, logs: Logs) -> dict[str, Any]:
+    """What of one partition is mirrored."""
+    times = table.times()
+    return {
+        "layout": found.newest,
+        "source": {"start": table.source_start, "end": table.source_end},
+        "target": {"start": table.target_start, "end": table.target_end},
+        "times": None if times is None else {"from": moment(times[0]), "to": moment(times[1])},
+        "segments": len(table),
+        "not_mirrored": {
+            "before": max(0, table.source_start - logs.ingest_start),
+            "behind": max(0, logs.ingest_end - max(table.source_end, logs.ingest_start)),
+        },
+        "gaps": [
+            {"start": one.source, "end": one.end, "reason": one.reason, "at": moment(one.at_ms)}
+            for one in table.gaps[-_MOST_GAPS:]
+        ],
+    }

@@ -1,0 +1,34 @@
+"""What cannot be answered becomes a refusal that says why and what to do."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+from headgate.backends.topic_reader import READ_ERRORS
+from headgate.backends.transactions import TransactionError
+from headgate.core.outcome import Reason
+from headgate.core.refusal import RefusalError
+from headgate.core.replay_fields import FieldError
+
+_ANSWER_S = 45.0  # a transaction of a runner that died is aborted after 30 s
+
+
+@asynccontextmanager
+async def asking(cluster: str) -> AsyncIterator[None]:
+    """Bound what is asked of a cluster. Raises RefusalError."""
+    try:
+        async with asyncio.timeout(_ANSWER_S):
+            yield
+    except (*READ_ERRORS, TransactionError) as error:
+        detail = f"cluster {cluster} does not answer: {error!r}"
+        raise RefusalError(Reason.KAFKA_UNAVAILABLE, detail, retry_after_s=5) from error
+
+
+@contextmanager
+def reading() -> Iterator[None]:
+    """Around what reads a request's JSON. Raises RefusalError."""
+    try:
+        yield
+    except FieldError as error:
+        figures = {"field": error.field} if error.field else None
+        raise RefusalError(Reason.MALFORMED, str(error), figures) from error

@@ -1,0 +1,80 @@
+"""The offset map of the topics that are asked for, read from `headgate.offsets` when it is.
+
+Only maps that were asked for are kept, the least recently used go first. Each partition of the map
+topic is read once, then what is new; for another topic of the same map partition it is read again.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import NamedTuple
+
+from headgate.backends.compacted import CompactedTopic, NoTopicError
+from headgate.backends.options import ClusterOptions
+from headgate.core.offset_map import MAP_TOPIC, Entry, PartitionMap, map_partition, read_entry
+from headgate.core.segments import MapError
+
+MOST_SEGMENTS = 2_000_000  # 36 bytes each
+
+
+class Owner(NamedTuple):
+    """Whose map it is."""
+
+    topic: str
+    partition: int
+
+
+class OffsetMaps:
+    """Maps of one backfill cluster. most_segments: in memory; the last one asked for stays."""
+
+    def __init__(self, options: ClusterOptions, most_segments: int = MOST_SEGMENTS) -> None:
+        self._log = CompactedTopic(options, MAP_TOPIC, self._see, self._restart)
+        self._maps: OrderedDict[Owner, PartitionMap] = OrderedDict()
+        self._most_segments = most_segments
+        self._reading = asyncio.Lock()
+        self.unread = 0
+
+    async def of(self, topic: str, partitions: Iterable[int]) -> Mapping[int, PartitionMap]:
+        """The newest maps of these partitions. Raises as `CompactedTopic.read_new`."""
+        wanted = [Owner(topic, one) for one in partitions]
+        async with self._reading:
+            for owner in wanted:
+                if owner not in self._maps:
+                    self._maps[owner] = PartitionMap()
+                    self._log.forget(map_partition(*owner))
+            with suppress(NoTopicError):  # nothing was ever mirrored
+                await self._log.read_new({map_partition(*owner) for owner in wanted})
+            for owner in wanted:
+                self._maps.move_to_end(owner)
+            found = {owner.partition: self._maps[owner] for owner in wanted}
+            self._evict(len(wanted))
+        return found
+
+    def _see(self, _partition: int, key: bytes | None, value: bytes | None) -> None:
+        try:
+            entry = read_entry(key, value)
+            if entry is not None:
+                self._apply(entry)
+        except MapError:
+            self.unread += 1
+
+    def _apply(self, entry: Entry) -> None:
+        found = self._maps.get(Owner(entry.place.topic, entry.place.partition))
+        if found is not None:
+            found.apply(entry)
+
+    def _restart(self, partition: int) -> None:
+        for owner in self._maps:
+            if map_partition(*owner) == partition:
+                self._maps[owner] = PartitionMap()
+
+    def _evict(self, least: int) -> None:
+        kept = sum(_size(one) for one in self._maps.values())
+        while kept > self._most_segments and len(self._maps) > least:
+            _, gone = self._maps.popitem(last=False)
+            kept -= _size(gone)
+
+
+def _size(one: PartitionMap) -> int:
+    return sum(len(table) for _, table in one.tables())

@@ -1,0 +1,46 @@
+"""What is answered where no cluster has a backfill tier. Imports nothing of Kafka."""
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from headgate.core.outcome import Reason
+from headgate.core.refusal import RefusalError
+from headgate.core.replay import Control
+
+
+def _refuse() -> NoReturn:
+    detail = "no cluster has a backfill tier: set clusters.<ingest>.backfill, and mirror"
+    raise RefusalError(Reason.NOT_COVERED, detail)
+
+
+class NoSecondTier:
+    """Implements the desks of replays, offsets and snapshots."""
+
+    async def create(
+        self, _asked: Any, _caller: str, _idempotency_key: str | None
+    ) -> tuple[dict[str, Any], bool]:
+        _refuse()
+
+    async def list(self, _topic: str | None, _state: str | None) -> Sequence[dict[str, Any]]:
+        return []
+
+    async def show(self, replay_id: str) -> dict[str, Any]:
+        raise RefusalError(Reason.NOT_FOUND, f"no replay {replay_id!r}")
+
+    async def control(self, replay_id: str, _wanted: Control) -> dict[str, Any]:
+        return await self.show(replay_id)
+
+    async def translate(self, _asked: Any) -> dict[str, Any]:
+        _refuse()
+
+    async def coverage(self, _topic: str) -> dict[str, Any]:
+        _refuse()
+
+    async def all(self) -> Sequence[dict[str, Any]]:
+        return []
+
+    async def take(self, _asked: Any, _caller: str) -> tuple[dict[str, Any], bool]:
+        _refuse()
+
+    async def follow(self) -> None:
+        """There is nothing to look after."""

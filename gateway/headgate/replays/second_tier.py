@@ -1,0 +1,102 @@
+"""Registries and offset maps of a gateway's backfill clusters; what is asked of the maps."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from headgate.backends.tier_view import view_of
+from headgate.config.settings import Settings
+from headgate.core.replay_fields import FieldError, known, number
+from headgate.core.replay_spec import partition_number, read_topic
+from headgate.core.segments import SegmentTable, Translation
+from headgate.replays.answers import coverage_page, translated
+from headgate.replays.asked import asking, reading
+from headgate.replays.maps import OffsetMaps
+from headgate.replays.planner import look, partitions_of
+from headgate.replays.registry_log import RegistryLog
+from headgate.replays.tiers import TierTable
+
+_MOST_OFFSETS = 10_000  # 5 us each: the event loop is held up for less than 50 ms
+
+
+class SecondTiers:
+    """Registries and maps, each made when first asked for."""
+
+    def __init__(self, settings: Callable[[], Settings]) -> None:
+        self.table = TierTable(settings)
+        self._logs: dict[str, RegistryLog] = {}
+        self._maps: dict[str, OffsetMaps] = {}
+
+    def log(self, backfill: str) -> RegistryLog:
+        """The registry of a backfill cluster."""
+        if backfill not in self._logs:
+            self._logs[backfill] = RegistryLog(self.table.options(backfill))
+        return self._logs[backfill]
+
+    def maps(self, backfill: str) -> OffsetMaps:
+        """The offset maps on it."""
+        if backfill not in self._maps:
+            self._maps[backfill] = OffsetMaps(self.table.options(backfill))
+        return self._maps[backfill]
+
+
+class Offsets:
+    """Translation and coverage. Every call raises RefusalError."""
+
+    def __init__(self, tiers: SecondTiers) -> None:
+        self._tiers = tiers
+
+    async def translate(self, asked: Any) -> dict[str, Any]:
+        """Offsets of one tier to those of the other, in the order asked."""
+        topic, to, wanted = _wanted(asked)
+        tiers = self._tiers.table.of(topic)
+        async with asking(tiers.backfill):
+            maps = await self._tiers.maps(tiers.backfill).of(topic, wanted)
+        found = {
+            str(one): translated(_translate(maps[one].table, to, offsets))
+            for one, offsets in wanted.items()
+        }
+        return {"topic": topic, "to": to, "offsets": found}
+
+    async def coverage(self, topic: str) -> dict[str, Any]:
+        """What of a topic is mirrored, by partition."""
+        tiers = self._tiers.table.of(topic)
+        async with (
+            asking(tiers.backfill),
+            view_of(tiers.ingest_options) as ingest,
+            view_of(tiers.backfill_options) as backfill,
+        ):
+            count = await partitions_of(topic, ingest, backfill)
+            maps = self._tiers.maps(tiers.backfill)
+            seen = await look(topic, range(count), ingest, backfill, maps)
+        pages = {
+            str(one): coverage_page(seen.table(one), seen.maps[one], seen.logs(one))
+            for one in range(count)
+        }
+        return {"topic": topic, "backfill": tiers.backfill, "partitions": pages}
+
+
+def _translate(table: SegmentTable, to: str, offsets: Sequence[int]) -> list[Translation]:
+    one = table.to_target if to == "backfill" else table.to_source
+    return [one(offset) for offset in offsets]
+
+
+def _wanted(asked: Any) -> tuple[str, str, dict[int, list[int]]]:
+    with reading():
+        given = known("", asked, {"topic", "to", "offsets"}, "topic", "to", "offsets")
+        if given["to"] not in ("backfill", "ingest"):
+            raise FieldError("to", "backfill or ingest")
+        if not isinstance(given["offsets"], Mapping):
+            raise FieldError("offsets", 'offsets by partition, such as {"0": [5, 9]}')
+        wanted = {
+            partition_number("offsets", one): _numbers(f"offsets.{one}", some)
+            for one, some in given["offsets"].items()
+        }
+        if sum(map(len, wanted.values())) > _MOST_OFFSETS:
+            raise FieldError("offsets", f"at most {_MOST_OFFSETS} in one request")
+        return read_topic(given["topic"]), given["to"], wanted
+
+
+def _numbers(field: str, asked: object) -> list[int]:
+    if not isinstance(asked, list):
+        raise FieldError(field, "a list of offsets")
+    return [number(field, one, least=0, most=2**62) for one in asked]

@@ -1,0 +1,121 @@
+"""Named vectors of source offsets, kept in the registry: where a topic ended, or a group stood."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from headgate.backends.tier_view import TierView, view_of
+from headgate.core.outcome import Reason
+from headgate.core.refusal import RefusalError
+from headgate.core.replay import snapshot_record
+from headgate.core.replay_fields import FieldError, known, text
+from headgate.core.replay_spec import LONGEST_NAME, read_topic
+from headgate.replays.answers import snapshot_page
+from headgate.replays.asked import asking, reading
+from headgate.replays.planner import partitions_of
+from headgate.replays.registry_log import Change
+from headgate.replays.second_tier import SecondTiers
+
+_MOST_SNAPSHOTS = 1_000  # of one backfill cluster
+
+Vector = dict[str, dict[str, int]]  # topic -> partition -> offset
+
+
+class _Wanted(NamedTuple):
+    name: str
+    topic: str | None
+    group: str | None
+
+
+class Snapshots:
+    """Every call raises RefusalError."""
+
+    def __init__(self, tiers: SecondTiers) -> None:
+        self._tiers = tiers
+
+    async def all(self) -> Sequence[dict[str, Any]]:
+        """By name."""
+        rows = []
+        for backfill in self._tiers.table.backfills():
+            async with asking(backfill):
+                registry = await self._tiers.log(backfill).read()
+            rows += [snapshot_page(*one) for one in sorted(registry.snapshots.items())]
+        return rows
+
+    async def take(self, asked: Any, caller: str) -> tuple[dict[str, Any], bool]:
+        """The page, and whether it is new: a name that is taken for the same is not moved."""
+        wanted = _read(asked)
+        ingest, vector = await self._vector(wanted)
+        document = {
+            "topic": wanted.topic,
+            "group": wanted.group,
+            "topics": vector,
+            "by": caller,
+            "at_ms": int(time.time() * 1000),
+        }
+        backfill = self._tiers.table.backfill_of(ingest)
+        async with asking(backfill):
+            return await self._keep(backfill, wanted.name, document)
+
+    async def _vector(self, wanted: _Wanted) -> tuple[str, Vector]:
+        """The ingest cluster, and the offsets."""
+        if wanted.topic is not None:
+            clusters = [self._tiers.table.of(wanted.topic).ingest]
+        else:
+            clusters = self._tiers.table.ingests()
+        for cluster in clusters:
+            async with asking(cluster), view_of(self._tiers.table.options(cluster)) as view:
+                vector = await _offsets(view, wanted)
+            if vector:
+                return cluster, vector
+        detail = f"group {wanted.group!r} has committed nothing on {', '.join(clusters) or 'any'}"
+        raise RefusalError(Reason.MALFORMED, detail)
+
+    async def _keep(
+        self, backfill: str, name: str, document: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], bool]:
+        async def decide(change: Change) -> None:
+            taken = change.registry.snapshots.get(name)
+            if taken is None:
+                if len(change.registry.snapshots) >= _MOST_SNAPSHOTS:
+                    detail = f"there are {_MOST_SNAPSHOTS} snapshots already"
+                    raise RefusalError(Reason.QUOTA_EXCEEDED, detail, retry_after_s=60)
+                await change.put([snapshot_record(name, document)])
+            elif any(taken.get(one) != document[one] for one in ("topic", "group")):
+                detail = f"snapshot {name!r} is of something else: take another name"
+                raise RefusalError(Reason.IDEMPOTENCY_MISMATCH, detail)
+
+        registry = await self._tiers.log(backfill).change(decide)
+        kept = registry.snapshots[name]
+        return snapshot_page(name, kept), dict(kept) == dict(document)
+
+
+async def _offsets(view: TierView, wanted: _Wanted) -> Vector:
+    if wanted.topic is None:
+        found = await view.committed(wanted.group or "")
+    elif wanted.group is None:
+        count = await partitions_of(wanted.topic, view)
+        extents = await view.extents(wanted.topic, range(count))
+        found = {(wanted.topic, one): extent.end for one, extent in extents.items()}
+    else:
+        every = await view.committed(wanted.group)
+        found = {place: offset for place, offset in every.items() if place[0] == wanted.topic}
+    vector: Vector = {}
+    for (topic, partition), offset in sorted(found.items()):
+        vector.setdefault(topic, {})[str(partition)] = offset
+    return vector
+
+
+def _read(asked: Any) -> _Wanted:
+    with reading():
+        given = known("", asked, {"name", "topic", "group"}, "name")
+        name, topic, group = text("name", given["name"], LONGEST_NAME), None, None
+        if "/" in name:
+            raise FieldError("name", "a name without slashes")
+        if given.get("topic") is not None:
+            topic = read_topic(given["topic"])
+        if given.get("group") is not None:
+            group = text("group", given["group"], LONGEST_NAME)
+        if topic is None and group is None:
+            raise FieldError("topic", "a topic, a group, or both are asked for")
+        return _Wanted(name, topic, group)

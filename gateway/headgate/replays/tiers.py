@@ -1,0 +1,67 @@
+"""Which backfill cluster belongs to a topic, as the configuration says now."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from headgate.backends.options import ClusterOptions
+from headgate.cluster_options import cluster_options
+from headgate.config.settings import Settings
+from headgate.core.outcome import Reason
+from headgate.core.policy import PolicyTable
+from headgate.core.refusal import RefusalError
+
+
+class Tiers(NamedTuple):
+    """A topic's two clusters, by name and with how to reach them."""
+
+    topic: str
+    ingest: str
+    backfill: str
+    ingest_options: ClusterOptions
+    backfill_options: ClusterOptions
+
+    @property
+    def servers(self) -> str:
+        """The backfill cluster's bootstrap servers, as consumers are told."""
+        return self.backfill_options.bootstrap_servers
+
+
+class TierTable:
+    """settings: those in force, asked each time, since topics change at a reload."""
+
+    def __init__(self, settings: Callable[[], Settings]) -> None:
+        self._settings = settings
+
+    def backfills(self) -> list[str]:
+        """The clusters of tier backfill that an ingest cluster names."""
+        clusters = self._settings().clusters.values()
+        return sorted({one.backfill for one in clusters if one.backfill is not None})
+
+    def ingests(self) -> list[str]:
+        """The clusters that have a backfill tier."""
+        clusters = self._settings().clusters
+        return sorted(name for name, one in clusters.items() if one.backfill is not None)
+
+    def backfill_of(self, ingest: str) -> str:
+        """The backfill cluster of one of `ingests`."""
+        found = self._settings().clusters[ingest].backfill
+        assert found is not None
+        return found
+
+    def options(self, cluster: str) -> ClusterOptions:
+        """How to reach a cluster."""
+        return cluster_options(self._settings().clusters[cluster])
+
+    def of(self, topic: str) -> Tiers:
+        """Raises RefusalError for a topic that no policy matches or that has no second tier."""
+        settings = self._settings()
+        policy = PolicyTable(settings.topics).match(topic)
+        if policy is None:
+            raise RefusalError(Reason.UNKNOWN_TOPIC, f"no topic {topic!r} is served here")
+        ingest = policy.cluster
+        backfill = settings.clusters[ingest].backfill
+        if backfill is None:
+            detail = f"topic {topic!r} has no backfill tier: set clusters.{ingest}.backfill"
+            raise RefusalError(Reason.NOT_COVERED, detail)
+        options = (self.options(ingest), self.options(backfill))
+        return Tiers(topic, ingest, backfill, *options)
