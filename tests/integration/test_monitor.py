@@ -299,3 +299,32 @@ async def test_who_only_assigns_and_never_commits_is_named_as_what_cannot_be_see
             assert "never commit" in monitor.groups()["cannot_be_seen"][0]
         finally:
             await consumer.stop()
+
+
+async def test_it_outlives_a_broker_that_is_killed(
+    start_broker: Callable[..., RunningBroker], topic_name: str
+) -> None:
+    broker = start_broker()
+    broker.create_topic(topic_name, 2)
+    fill(broker.bootstrap, topic_name, 2, 7)
+    group = f"g-{topic_name}"
+    member = RdMember(broker.bootstrap, topic_name, group, "c1")
+    try:
+        async with watching(broker.bootstrap) as monitor:
+            await owns(member, 0, 1)
+            await commit(member, 0, 7)
+            await commit(member, 1, 7)
+            await eventually(lambda: state(monitor, group) == "OK", 20)
+            (cluster,) = monitor.clusters
+            broker.kill()
+            await eventually(lambda: not cluster.status.ok, 60)
+            assert state(monitor, group) == "OK", "what is not known is not made up"
+            await asyncio.to_thread(broker.restart)
+            await eventually(lambda: cluster.status.ok and not cluster.status.trail, 60)
+            await owns(member, 0, 1)
+            await commit(member, 1, 4)
+            await eventually(lambda: state(monitor, group) == "REWIND", 30)
+            (fall,) = cluster.watch.regressions
+            assert (fall.partition, fall.from_offset, fall.to_offset) == (1, 7, 4)
+    finally:
+        member.close()

@@ -15,8 +15,10 @@ _MOST_GROUPS = 2_000
 Table = dict[Labels, float]
 
 
-def snapshot(clusters: Iterable[ClusterMonitor], now_ms: int) -> Snapshot:
-    """Everything that /metrics of the monitor says."""
+def snapshot(
+    clusters: Iterable[ClusterMonitor], now_ms: int, most_partitions: int = _MOST_PARTITIONS
+) -> Snapshot:
+    """Everything that /metrics of the monitor says. most_partitions: series of one metric."""
     every = list(clusters)
     gauges: dict[str, Table] = defaultdict(dict)
     counters: dict[str, Table] = defaultdict(dict)
@@ -24,11 +26,9 @@ def snapshot(clusters: Iterable[ClusterMonitor], now_ms: int) -> Snapshot:
         _of_cluster(cluster, now_ms, gauges)
         regressions = counters["headgate_commit_regressions_total"]
         for by, count in cluster.watch.counts.items():
-            labels = (
-                by if len(regressions) < _MOST_PARTITIONS or by in regressions else (OTHER,) * 2
-            )
+            labels = by if len(regressions) < most_partitions or by in regressions else (OTHER,) * 2
             regressions[labels] = regressions.get(labels, 0) + count
-        _of_groups(cluster, gauges)
+        _of_groups(cluster, gauges, most_partitions)
     return Snapshot(dict(counters), dict(gauges))
 
 
@@ -43,12 +43,12 @@ def _of_cluster(cluster: ClusterMonitor, now_ms: int, gauges: dict[str, Table]) 
     gauges["headgate_monitor_follows_commits"][name,] = not status.trail
 
 
-def _of_groups(cluster: ClusterMonitor, gauges: dict[str, Table]) -> None:
+def _of_groups(cluster: ClusterMonitor, gauges: dict[str, Table], most_partitions: int) -> None:
     lags, states = gauges["headgate_group_lag"], gauges["headgate_group_state"]
     for name, found in cluster.judged.items():
         for one in found.partitions:
             labels: Labels = (name, one.place.topic, str(one.place.partition))
-            if len(lags) >= _MOST_PARTITIONS and labels not in lags:
+            if len(lags) >= most_partitions and labels not in lags:
                 labels = (OTHER, OTHER, "")
             lags[labels] = lags.get(labels, 0) + one.lag
         if len(states) >= _MOST_GROUPS * len(State) and (name, State.OK) not in states:

@@ -1,0 +1,159 @@
+"""The monitor's parts beside its rules: probation over a restart, pauses, the table, figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from group_world import GROUP, TOPIC, World
+from headgate.backends.options import ClusterOptions
+from headgate.core.cluster_watch import ClusterWatch, WatchOptions
+from headgate.core.group_facts import Described, Regression
+from headgate.core.log_ends import Ends
+from headgate.core.pauses import ALL, Intent, Kept, Scope
+from headgate.core.probation import Probation
+from headgate.monitor.figures import snapshot
+from headgate.monitor.kept_probation import read_probation, write_probation
+from headgate.monitor.monitor import Monitor, MonitorOptions
+from headgate.monitor.shown import partition
+from headgate.monitor.table import lines
+
+EMPTY = Described("classic", "Empty")
+
+
+def monitor_of(world: World) -> Monitor:
+    """A monitor that never looks, over a scripted cluster."""
+    options = MonitorOptions(WatchOptions(), 10.0, None)
+    monitor = Monitor({"main": ClusterOptions("127.0.0.1:1")}, options, None, lambda: world.now_ms)
+    (cluster,) = monitor.clusters
+    cluster.watch, cluster.judged = world.watch, world.judged
+    return monitor
+
+
+def test_probation_outlives_a_restart(tmp_path: Path) -> None:
+    file = tmp_path / "monitor.json"
+    assert read_probation(file) == {}
+    watch = ClusterWatch(WatchOptions(), {"old": Probation(1, 2, 3)})
+    watch.groups_seen(dict.fromkeys(("old", "new"), EMPTY), 9)
+    write_probation(file, [("main", watch)])
+    known = read_probation(file)
+    assert known == {"main": {"old": Probation(1, 2, 3), "new": Probation(9, None, None)}}
+    again = ClusterWatch(WatchOptions(), known["main"])
+    again.groups_seen(dict.fromkeys(("old", "new"), EMPTY), 99)
+    assert again.groups["old"].probation.admitted_ms == 3
+    assert again.groups["new"].probation.first_seen_ms == 9
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"main": 1}', '{"main": {"g": 1}}'])
+def test_a_broken_file_is_set_aside(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "monitor.json"
+    file.write_text(text)
+    assert read_probation(file) == {}
+    assert (tmp_path / "monitor.json.broken").read_text() == text
+
+
+def test_a_file_that_cannot_be_written_is_no_end(tmp_path: Path) -> None:
+    write_probation(tmp_path / "nowhere" / "monitor.json", [])
+
+
+def committing(world: World, count: int) -> None:
+    def step() -> None:
+        world.produce(10)
+        world.keep_up()
+
+    world.looks(count, step)
+
+
+@pytest.mark.parametrize(
+    ("scope", "paused", "read"),
+    [
+        (ALL, True, True),
+        (Scope(TOPIC), True, True),
+        (Scope(TOPIC, 0), True, True),
+        (Scope(TOPIC, 1), False, False),
+        (Scope("other"), False, False),
+    ],
+)
+def test_who_goes_on_reading_while_paused_is_named(scope: Scope, paused: bool, read: bool) -> None:
+    world = World()
+    world.member("a", 0)
+    committing(world, 3)
+    kept = [Kept(Intent(scope, "deploy"), "till", world.now_ms)]
+    world.commit(world.ends[0] + 1)  # what was handed out before is still committed
+    world.look()
+    assert partition(world.partition(), kept)["read_while_paused"] is False
+    committing(world, 5)
+    found = partition(world.partition(), kept)
+    assert (found["paused"], found["read_while_paused"]) == (paused, read)
+
+
+async def test_the_table_says_what_is_wrong_first() -> None:
+    world = World()
+    world.member("c1", 0)
+    world.produce(7)
+    world.commit(4)
+    world.look()
+    world.member("c2", 0)
+    world.look()
+    world.commit(7)
+    world.look()
+    world.commit(5, by="c1")
+    world.look()
+    text = "\n".join(lines(monitor_of(world).groups(), "12:00:00"))
+    assert "REWIND" in text
+    assert "stuck commit" in text
+    assert f"{GROUP} {TOPIC}-0 7 -> 5 (c1-app; not recovered)" in text
+
+
+async def test_figures_have_a_bounded_number_of_labels() -> None:
+    world = World(partitions=6)
+    for number in range(6):
+        world.produce(5, number)
+        world.commit(0, number)
+    world.look()
+    found = snapshot(monitor_of(world).clusters, world.now_ms, most_partitions=4)
+    lags = found.gauges["headgate_group_lag"]
+    assert len(lags) == 5
+    assert sum(lags.values()) == 30
+    assert lags["other", "other", ""] == 10
+
+
+async def test_a_group_on_no_cluster_is_none() -> None:
+    world = World()
+    world.look()
+    assert await monitor_of(world).group("nobody") is None
+    page: Any = await monitor_of(world).group(GROUP)
+    assert page["on"][0]["pauses"] is None, "where there is no Redis nothing is known of pauses"
+
+
+def test_the_end_over_time_is_bounded_and_keeps_its_course() -> None:
+    ends = Ends()
+    for number in range(100_000):
+        ends.note(number * 1_000, number * 10)
+    assert len(ends._points) <= 65
+    assert ends.first_ms() == 0
+    for offset in (999_000, 990_000, 900_000, 500_000, 5_000):
+        written = ends.written_ms(offset)
+        assert written is not None
+        assert abs(written - offset * 100) <= 1_000, "the log grew evenly, so the age is exact"
+    assert ends.written_ms(999_990) is None, "not there yet"
+    ends.note(100_000_000, 5)
+    assert ends.written_ms(3) is None, "another log"
+
+
+def test_regressions_are_kept_in_bounded_number() -> None:
+    world = World()
+    world.member("a", 0)
+    world.produce(10_000)
+    world.commit(5)
+    world.look()
+    for _ in range(3_000):
+        world.commit(9)
+        world.commit(8)
+    assert len(world.watch.regressions) == 1_000
+    assert world.watch.counts[GROUP, TOPIC] == 3_000
+    (track,) = world.watch.groups[GROUP].tracks.values()
+    assert len(track.open_falls) <= 8
+    assert isinstance(world.watch.regressions[0], Regression)
