@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import random
+import signal
+import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import uuid4
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError
@@ -15,6 +20,7 @@ from aiokafka.structs import TopicPartition
 from confluent_kafka import Consumer as RdConsumer
 from confluent_kafka import KafkaException, Producer
 
+import group_member
 from headgate.consumer.consumer import Consumer
 from headgate.consumer.options import ConsumerOptions
 from headgate.consumer.received import Received
@@ -47,11 +53,19 @@ def fill(bootstrap: str, topic: str, partitions: int, each: int, keys: int = 7) 
 class Handled:
     """What all members of a group did, in the order in which they did it."""
 
-    done: list[Place] = field(default_factory=list)
+    ended: list[tuple[float, Place]] = field(default_factory=list)
     begun: Counter[Place] = field(default_factory=Counter)
 
+    def end(self, *places: Place) -> None:
+        at = time.monotonic()  # one clock for all processes
+        self.ended += [(at, place) for place in places]
+
+    @property
+    def done(self) -> list[Place]:
+        return [place for _, place in sorted(self.ended)]
+
     def places(self) -> set[Place]:
-        return set(self.done)
+        return {place for _, place in self.ended}
 
     def redelivered(self) -> int:
         """Hand-outs beyond the first of each record."""
@@ -90,12 +104,61 @@ class OurMember:
     async def _handle(self, received: Received) -> None:
         self._handled.begun[received.partition, received.offset] += 1
         await asyncio.sleep(self._chance.uniform(0, 0.02))
-        self._handled.done.append((received.partition, received.offset))
+        self._handled.end((received.partition, received.offset))
 
     async def stop(self) -> None:
         self.consumer.stop()
         assert self._task is not None
         await self._task
+
+
+class ProcessMember:
+    """One of ours in a process of its own, which can stand still beyond its session."""
+
+    def __init__(
+        self, bootstrap: str, topic: str, group: str, handled: Handled, folder: Path
+    ) -> None:
+        self._handled = handled
+        self._file = folder / f"member-{uuid4()}"
+        self._file.touch()
+        self._command = [sys.executable, group_member.__file__, bootstrap, topic, group]
+        self._command.append(str(self._file))
+
+    async def start(self) -> None:
+        self._process = await asyncio.create_subprocess_exec(*self._command)
+
+    def has_begun(self, events: int) -> bool:
+        return self._file.read_text().count("begin") >= events
+
+    async def stand_still(self, seconds: float) -> None:
+        """The group gives it up; then it goes on with what it had."""
+        self.halt()
+        await asyncio.sleep(seconds)
+        self.go_on()
+
+    def halt(self) -> None:
+        self._process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
+    async def stop(self) -> None:
+        self.go_on()
+        self._process.terminate()
+        try:
+            async with asyncio.timeout(30):
+                await self._process.wait()
+        finally:
+            if self._process.returncode is None:
+                self._process.kill()
+                await self._process.wait()
+        for line in self._file.read_text().splitlines():
+            at, what, partition, offset = line.split()
+            place = (int(partition), int(offset))
+            if what == "begin":
+                self._handled.begun[place] += 1
+            else:
+                self._handled.ended.append((float(at), place))
 
 
 class PlainMember:
@@ -131,7 +194,7 @@ class PlainMember:
                 for record in records:
                     self._handled.begun[record.partition, record.offset] += 1
                 await asyncio.sleep(self._chance.uniform(0, 0.02))
-                self._handled.done += [(one.partition, one.offset) for one in records]
+                self._handled.end(*((one.partition, one.offset) for one in records))
                 self._highest[tp] = records[-1].offset + 1
 
     async def _commit(self) -> None:
@@ -180,7 +243,7 @@ class RdMember:
                 continue
             place = (message.partition(), message.offset())
             self._handled.begun[place] += 1
-            self._handled.done.append(place)
+            self._handled.end(place)
             try:
                 self._consumer.commit(message=message, asynchronous=False)
             except KafkaException:
@@ -192,11 +255,11 @@ class RdMember:
         await asyncio.to_thread(self._thread.join, 30)
 
 
-Member = OurMember | PlainMember | RdMember
+Member = OurMember | ProcessMember | PlainMember | RdMember
 
 
 class Rebalances:
-    """Members join and leave at random, so often."""
+    """Members join and leave at random, so often; one in ten times, one stands still."""
 
     def __init__(self, new_member: Callable[[], Member], chance: random.Random) -> None:
         self._new = new_member
@@ -204,14 +267,22 @@ class Rebalances:
         self.members: list[Member] = []
 
     async def force(self, count: int, pause_s: tuple[float, float]) -> None:
-        for _ in range(count):
-            if len(self.members) <= 2 or (len(self.members) < 4 and self._chance.random() < 0.5):
+        for number in range(count):
+            if number % 10 == 5:
+                await self._stand_still()
+            elif len(self.members) <= 2 or (len(self.members) < 4 and self._chance.random() < 0.5):
                 member = self._new()
                 self.members.append(member)
                 await member.start()
             else:
                 await self.members.pop(self._chance.randrange(len(self.members))).stop()
             await asyncio.sleep(self._chance.uniform(*pause_s))
+
+    async def _stand_still(self) -> None:
+        for member in self.members:
+            if isinstance(member, ProcessMember):
+                await member.stand_still(8)  # sessions have 6 s
+                return
 
     async def stop(self) -> None:
         while self.members:

@@ -45,6 +45,9 @@ class NoDeadLetters(Failures):
 class Reader:
     """As much of an aiokafka consumer as a shift needs before it reads."""
 
+    class _coordinator:
+        generation, member_id = 1, "test-1"
+
     def pause(self, *tps: TopicPartition) -> None: ...
 
     def resume(self, *tps: TopicPartition) -> None: ...

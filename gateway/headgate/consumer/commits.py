@@ -1,4 +1,10 @@
-"""Commits what is done of each partition, in its own term of ownership, and never backwards."""
+"""Commits what is done of each partition, in its own term of ownership, and never backwards.
+
+aiokafka's `commit` reads member id and generation whenever it sends, also when it sends again. A
+member that the group has given up for dead has neither for a moment, and without them a broker
+takes any commit as long as the group is empty: that of a process that stood still, after its heirs
+have gone. So each request is sent here, with the generation of the shift or not at all.
+"""
 
 import asyncio
 import json
@@ -15,6 +21,8 @@ from headgate.consumer.owned_partition import OwnedPartition
 from headgate.core.ownership import Ownership
 
 log = logging.getLogger(__name__)
+
+_AGAIN_S = 0.1
 
 
 class Commits:
@@ -37,6 +45,15 @@ class Commits:
         self._store = store
         self._committed: dict[TopicPartition, int] = {}
         self._one_at_a_time = asyncio.Lock()
+        self._generation: tuple[int, str] | None = None
+
+    def begin(self) -> None:
+        """The shift begins, in the group's present generation."""
+        self._generation = self._present_generation()
+
+    def _present_generation(self) -> tuple[int, str]:
+        coordinator = self._consumer._coordinator
+        return coordinator.generation, coordinator.member_id
 
     async def run(self) -> None:
         """Commit at every interval."""
@@ -54,15 +71,32 @@ class Commits:
                 if self._store is not None:
                     marks = {(tp.topic, tp.partition): to for tp, to in offsets.items()}
                     await self._store.advance(marks)
-                await self._consumer.commit(
-                    {tp: OffsetAndMetadata(to, self._metadata(tp)) for tp, to in offsets.items()}
-                )
+                is_sent = await self._send(offsets)
             except (KafkaError, OSError) as error:  # the next one covers more
                 self._counts.commit_errors += 1
                 log.warning("offsets were not committed: %r", error)
                 return
-            for tp, offset in offsets.items():
+            for tp, offset in offsets.items() if is_sent else ():
                 self._note(tp, offset)
+
+    async def _send(self, offsets: Mapping[TopicPartition, int]) -> bool:
+        """False: this member's generation is over, and nothing was sent."""
+        coordinator = self._consumer._coordinator
+        commits = {tp: OffsetAndMetadata(to, self._metadata(tp)) for tp, to in offsets.items()}
+        while True:
+            await coordinator.ensure_coordinator_known()
+            if self._present_generation() != self._generation:
+                self._counts.stale_commits += len(offsets)
+                return False
+            try:
+                # Not one await between the look at the generation and the request with it.
+                await coordinator._do_commit_offsets(None, commits)
+            except KafkaError as error:
+                if not error.retriable:
+                    raise
+                await asyncio.sleep(_AGAIN_S)
+            else:
+                return True
 
     def _note(self, tp: TopicPartition, offset: int) -> None:
         partition = self._partitions[tp]

@@ -88,6 +88,7 @@ class Shift:
         """The partitions are all paused; those that intent allows are read from now on."""
         self.apply_pauses()
         if self.partitions:
+            self._commits.begin()
             self._tasks.spawn(self._read(), "reading")
             self._tasks.keep(self._commits.run, "committing")
 
