@@ -16,6 +16,8 @@ from headgate.core.internal_topics import (
     facts_topic,
     faults,
     held_topics,
+    map_topic,
+    map_topic_faults,
     on_cluster,
     registry_faults,
     registry_topic,
@@ -94,16 +96,23 @@ async def _backfill(settings: Settings, cluster: str, may_create: bool) -> list[
     reader = TopicReader(cluster, options)
     try:
         states = await reader.read(lambda _: True, {})
-        wanted = registry_topic(cluster, min(3, reader.brokers()))
-        found = states.get(wanted.name)
-        if found is None and may_create:
-            await create_topics(options, [wanted])
+        replicas = min(3, reader.brokers())
+        wanted = [registry_topic(cluster, replicas), map_topic(cluster, replicas)]
+        missing = [one for one in wanted if one.name not in states]
+        if may_create:
+            await create_topics(options, missing)
     finally:
         await reader.close()
-    if found is None:
-        return [_missing(wanted, may_create)]
-    wrong = registry_faults(found)
-    return [Line("error" if wrong else "ok", wanted.name, "; ".join(wrong) or "as it must be")]
+    lines = [_missing(one, may_create) for one in missing]
+    for one, judge in zip(wanted, (registry_faults, _map_faults), strict=True):
+        if (found := states.get(one.name)) is not None:
+            wrong = "; ".join(judge(found))
+            lines.append(Line("error" if wrong else "ok", one.name, wrong or "as it must be"))
+    return lines
+
+
+def _map_faults(found: TopicState) -> list[str]:
+    return map_topic_faults(found.partitions, found.cleanup_policy)
 
 
 def _missing(topic: InternalTopic, may_create: bool) -> Line:

@@ -19,6 +19,7 @@ _EXAMPLES = """  headgate init --config headgate.toml
   headgate init --config headgate.toml --check     creates nothing: are they there and right?
 
 Topics that coalesce (coalesce_quiet_ms) need one internal topic each, headgate.held.<topic>.
+A cluster that is another one's backfill tier needs headgate.offsets, the mirror's offset map.
 Whatever exists is checked and never changed. Run it again whenever a topic begins to coalesce.
 
 exit codes: 0 all there and right, 1 something is wrong or missing, 2 the configuration cannot

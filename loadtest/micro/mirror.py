@@ -1,0 +1,185 @@
+"""Processor time of mirroring a record, beside a bare loop over the same client library.
+
+    python loadtest/micro/mirror.py [records]
+
+Two brokers of its own, one partition of 648-byte records with the gateway's headers, copied by
+`headgate_spark.copier` and by a bare aiokafka `getmany` and transactional `send_batch` loop with
+chunks of the same size, in turns, in this process. Microseconds of this process a record, the best
+of several rounds. Prints Markdown.
+"""
+
+import asyncio
+import os
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.structs import TopicPartition
+
+from headgate.core.offset_map import MAP_TOPIC, Layout, Place
+from headgate.devstack.broker import start_node, wait_for_node
+from headgate.devstack.installation import prepare_kafka, single_node
+from headgate.devstack.ports import free_port
+from headgate_spark.cluster_admin import cluster_admin
+from headgate_spark.connections import Connection
+from headgate_spark.copier import Copier
+from headgate_spark.copy_plan import CHUNK_RECORDS, CopyOptions, Unit
+from headgate_spark.mirror_plan import prepare_map
+from headgate_spark.throttle import MOST_FETCH_BYTES, BrokerBuckets
+
+ROUNDS, RECORDS, VALUE = 3, 100_000, 648
+TOPIC = "orders"
+HEADERS = [
+    ("hg-producer", b"checkout"),
+    ("hg-received-at", b"1795000000000"),
+    ("hg-event-id", b"01933f5e-7a8c-7cc0-8000-0123456789ab"),
+    ("content-type", b"application/json"),
+]
+
+
+async def fill(bootstrap: str, records: int) -> None:
+    """Write the source."""
+    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, max_batch_size=262_144)
+    await producer.start()
+    waiting, number = [], 0
+    while number < records:
+        builder = producer.create_batch()
+        while number < records and builder.append(
+            timestamp=1_795_000_000_000 + number,
+            key=b"%d" % (number % 5000),
+            value=os.urandom(VALUE // 2).hex().encode(),
+            headers=HEADERS,
+        ):
+            number += 1
+        waiting.append(await producer.send_batch(builder, TOPIC, partition=0))
+    for one in waiting:
+        await one
+    await producer.stop()
+
+
+async def bare(options: CopyOptions, records: int, name: str) -> None:
+    """What a copier costs at least: read, write in transactions, nothing else."""
+    tp, codec = TopicPartition(TOPIC, 0), options.target.compression
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=options.source.bootstrap_servers,
+        isolation_level="read_committed",
+        max_partition_fetch_bytes=MOST_FETCH_BYTES,
+    )
+    producer = AIOKafkaProducer(
+        bootstrap_servers=options.target.bootstrap_servers,
+        transactional_id=name,
+        max_batch_size=1_048_576,
+        compression_type=None if codec == "none" else codec,
+    )
+    await consumer.start()
+    await producer.start()
+    consumer.assign([tp])
+    consumer.seek(tp, 0)
+    done = 0
+    while done < records:
+        chunk = []
+        while len(chunk) < CHUNK_RECORDS and done + len(chunk) < records:
+            found = await consumer.getmany(
+                tp, timeout_ms=200, max_records=CHUNK_RECORDS - len(chunk)
+            )
+            chunk += found.get(tp, [])
+        await producer.begin_transaction()
+        builder, waiting = producer.create_batch(), []
+        for record in chunk:
+            while builder.append(
+                timestamp=record.timestamp, key=record.key, value=record.value,
+                headers=list(record.headers),
+            ) is None:  # fmt: skip
+                waiting.append(await producer.send_batch(builder, name, partition=0))
+                builder = producer.create_batch()
+        waiting.append(await producer.send_batch(builder, name, partition=0))
+        for one in waiting:
+            await one
+        await producer.commit_transaction()
+        done += len(chunk)
+    await producer.stop()
+    await consumer.stop()
+
+
+async def copied(options: CopyOptions, records: int, name: str) -> None:
+    """The mirror's copier. Every round is a layout of its own, and so copies the whole topic."""
+    async with cluster_admin(options.source) as there:
+        source_id = (await there.facts()).topics[TOPIC].topic_id
+    number = int(name.rpartition("-")[2])  # as if the target had been made anew each time
+    unit = Unit(Place(TOPIC, 0, number), Layout(1, source_id, name, 0), records)
+    found = await Copier(unit, options, BrokerBuckets(None)).run()
+    assert (found.trouble, found.records) == (None, records), found
+
+
+async def create(bootstrap: str, names: list[str]) -> None:
+    """Topics of one partition."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    await admin.create_topics([NewTopic(name, 1, 1) for name in names])
+    await admin.close()
+
+
+async def measured(work: Callable[[], Awaitable[None]], records: int) -> tuple[float, float]:
+    """Microseconds of processor time a record, and records a second."""
+    begun, used = time.perf_counter(), time.process_time()
+    await work()
+    return (
+        (time.process_time() - used) / records * 1e6,
+        records / (time.perf_counter() - begun),
+    )
+
+
+async def run(source: str, target: str, records: int) -> None:
+    """Measure both in turns, without compression and with the backfill tier's default."""
+    await create(source, [TOPIC])
+    await create(target, [TOPIC, *(f"bare-{n}" for n in range(1, 2 * ROUNDS + 1))])
+    await fill(source, records)
+    sys.stdout.write("| compression | bare us | copier us | ratio | copier records/s |\n")
+    sys.stdout.write("|---|---|---|---|---|\n")
+    number = 0
+    for codec in ("none", "zstd"):
+        options = CopyOptions(
+            Connection("main", source), Connection("backfill", target, compression=codec)
+        )
+        async with cluster_admin(options.target) as here:
+            await prepare_map(here)
+        plain, ours = [], []
+        for _ in range(ROUNDS):
+            number += 1
+            name = f"bare-{number}"
+            plain.append(await measured(partial(bare, options, records, name), records))
+            ours.append(await measured(partial(copied, options, records, name), records))
+        least, most = min(one[0] for one in plain), min(one[0] for one in ours)
+        rate = max(one[1] for one in ours)
+        sys.stdout.write(
+            f"| {codec} | {least:.1f} | {most:.1f} | {most / least:.2f} | {rate:,.0f} |\n"
+        )
+        sys.stdout.flush()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    sys.stdout.write(f"\nPeak memory of this process: {peak:.0f} MB. Map: {MAP_TOPIC}.\n")
+
+
+def main() -> None:
+    """Start two brokers, measure, end them."""
+    records = int(sys.argv[1]) if len(sys.argv) > 1 else RECORDS
+    installation = prepare_kafka(os.environ, say=lambda line: None)
+    with tempfile.TemporaryDirectory(prefix="headgate-mirror-") as folder:
+        plans = [single_node(Path(folder) / name, free_port()) for name in ("ingest", "backfill")]
+        nodes = [start_node(installation, plan) for plan in plans]
+        try:
+            for node, plan in zip(nodes, plans, strict=True):
+                wait_for_node(node, plan)
+            asyncio.run(run(plans[0].bootstrap, plans[1].bootstrap, records))
+        finally:
+            for node in nodes:
+                node.kill()
+
+
+if __name__ == "__main__":
+    main()
