@@ -15,6 +15,7 @@ import pytest
 
 import kafka_log
 from coalescing_gateway import Client, config_text, last_values, run_init
+from facts_world import facts_of
 from headgate.core.held import held_topic
 from headgate.devstack.child import Child
 from headgate.devstack.ports import LOOPBACK, free_port
@@ -87,7 +88,7 @@ async def test_a_coalescer_of_its_own_shows_what_it_does(
     ending: ExitStack,
 ) -> None:
     kafka.create_topic(topic_name, 3)
-    text = config_text(kafka, redis_server.url, topic_name)
+    text = config_text(kafka, redis_server.url, topic_name, "facts = true")
     text = text.replace("[coalescer]\n", APART)
     config = tmp_path / "headgate.toml"
     config.write_text(text)
@@ -115,6 +116,8 @@ async def test_a_coalescer_of_its_own_shows_what_it_does(
     assert (second.returncode, "coalescer.port" in second.stderr) == (1, True), second
     child.stop(20)
     assert child.exit_code == 0
+    told = [(one.outcome, one.key, one.events) for one in facts_of(kafka.bootstrap, topic_name)]
+    assert told == [("superseded", b"d1", 19)]
 
 
 # Full only, until it is known why events were not published within a minute when the topic was made

@@ -12,6 +12,7 @@ from typing import Any
 import kafka_log
 from coalescing_gateway import run_init
 from facts_world import FACTS, Told, counted, facts_of, sums
+from http_client import exchange
 from stack import Gateway, RunningBroker, RunningRedis, eventually
 
 JSON = {"content-type": "application/json"}
@@ -136,6 +137,8 @@ async def test_an_independent_client_reads_exactly_what_happened(
         "unsupported_encoding", "quota_exceeded", "idempotency_mismatch",
     }  # fmt: skip
     assert set(poster.outcomes) == {"published", "unchanged", "duplicate", *reasons}
+    assert topic_name in exchange(gateway.port, "GET", "/topics").document
+    assert FACTS not in exchange(gateway.port, "GET", "/topics").document
     gateway.stop()  # the last second's facts are written while it drains
     found = Counter(facts_of(kafka.bootstrap, topic_name))
     assert found == poster.expected

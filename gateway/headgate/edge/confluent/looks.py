@@ -11,6 +11,7 @@ from aiohttp import web
 from headgate.core import confluent_v2, confluent_v3
 from headgate.core.event import Refused
 from headgate.core.outcome import Failure, Reason
+from headgate.core.policy import INTERNAL_PREFIXES
 from headgate.core.reply import Reply
 from headgate.core.topic import PartitionState, TopicState
 from headgate.edge.confluent.desk import Asked, Desk, no_cluster
@@ -58,8 +59,9 @@ class Looks:
 
     async def _names(self, asked: Asked) -> Reply:
         caller = self._desk.caller(asked)
-        names = [one.name for one in self._topics.states() if caller.may_post(one.name)]
-        return _json(names, confluent_v2.TYPE)
+        known = (one.name for one in self._topics.states())
+        names = [one for one in known if not one.startswith(INTERNAL_PREFIXES)]
+        return _json([one for one in names if caller.may_post(one)], confluent_v2.TYPE)
 
     async def _topic(self, topic: str, asked: Asked) -> Reply:
         state = self._state(topic, asked)
