@@ -108,6 +108,13 @@ def partition_count(bootstrap: str, topic: str) -> int:
     return len(admin.list_topics(topic, timeout=10).topics[topic].partitions)
 
 
+def leader(bootstrap: str, topic: str, partition: int) -> int:
+    """Return the node that leads a partition, -1 = none."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    found = admin.list_topics(topic, timeout=10).topics[topic].partitions
+    return int(found[partition].leader)
+
+
 def topic_configs(bootstrap: str, name: str) -> dict[str, str]:
     """Return all settings of a topic that are in force."""
     admin = AdminClient({"bootstrap.servers": bootstrap})

@@ -26,6 +26,7 @@ from headgate_spark.writer import FencedError, MapRecord, RefusedError, Target, 
 
 _PAUSE_S = 1.0  # between two attempts
 _LOOKS = 5
+_REPLACED_S = 3.0  # a copier that took over has committed something by then, if there is anything
 
 
 class TruncatedError(Exception):
@@ -33,7 +34,7 @@ class TruncatedError(Exception):
 
 
 _TEMPORARY = (ReadError, WriteError, HiddenError, *CLIENT_ERRORS)
-_FINAL = (FencedError, RefusedError, RecreatedError, StalePlanError, TruncatedError)
+_FINAL = (RefusedError, RecreatedError, StalePlanError, TruncatedError)
 
 
 class Copier:
@@ -61,6 +62,10 @@ class Copier:
                 await self._attempt(lease_end_s)
                 trouble = None
                 break
+            except FencedError as error:
+                trouble = f"{type(error).__name__}: {error}"
+                if await self._is_replaced():
+                    break
             except _FINAL as error:
                 trouble = f"{type(error).__name__}: {error}"
                 break
@@ -76,6 +81,18 @@ class Copier:
             place.topic, place.partition, self._records, self._bytes, self._transactions,
             self._attempts, self._position, self._lost, trouble,
         )  # fmt: skip
+
+    async def _is_replaced(self) -> bool:
+        """Whether another copier has gone on meanwhile. If not, it was the broker that ended a
+        transaction which hung: two that are alive must not fence each other for ever."""
+        await asyncio.sleep(_REPLACED_S)
+        try:
+            known = await read_known(self._unit, self._options)
+        except StalePlanError:
+            return True
+        except _TEMPORARY:
+            return False
+        return (-1 if known.position is None else known.position) > self._position
 
     async def _attempt(self, lease_end_s: float) -> None:
         unit, options = self._unit, self._options

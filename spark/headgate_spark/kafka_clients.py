@@ -7,17 +7,21 @@ while they are away (aiokafka #1101), so clients are dropped: connections closed
 from __future__ import annotations
 
 import asyncio
+import random
 import ssl
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.client import AIOKafkaClient
+from aiokafka.cluster import ClusterMetadata
 from aiokafka.errors import KafkaError
+from aiokafka.protocol.metadata import MetadataRequest
 
 from headgate_spark.connections import Connection
 
 CLIENT_ID = "headgate-mirror"  # a quota on it caps all of the mirror at the brokers, too
 _END_S = 2.0
+_METADATA_PAUSE_S = 0.1  # Java's retry.backoff.ms; aiokafka asks at once, again and again
 CLIENT_ERRORS = (KafkaError, OSError, TimeoutError, AssertionError)  # it asserts its own states
 
 
@@ -43,15 +47,54 @@ def _ssl_context(connection: Connection) -> ssl.SSLContext | None:
     return context
 
 
+def never_create_topics(client: AIOKafkaClient) -> None:
+    """Make the client's own metadata requests create nothing, and keep a pause.
+
+    aiokafka's ask the broker to create what is unknown: a copier that still remembers a deleted
+    topic would bring it back, empty.
+    """
+    asked_at_s = 0.0
+
+    async def update(cluster: ClusterMetadata, topics: set[str]) -> bool:
+        nonlocal asked_at_s
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(max(0.0, asked_at_s + _METADATA_PAUSE_S - loop.time()))
+        asked_at_s = loop.time()
+        request = MetadataRequest(sorted(topics), allow_auto_topic_creation=False)
+        nodes = [broker.nodeId for broker in client.cluster.brokers()]
+        random.shuffle(nodes)
+        for node in nodes:
+            answer = await _asked(client, node, request)
+            if answer is not None and answer.brokers:
+                cluster.update_metadata(answer)
+                return True
+        cluster.failed_update(None)
+        return False
+
+    client._metadata_update = update
+
+
+async def _asked(client: AIOKafkaClient, node: int, request: MetadataRequest) -> Any:
+    connection = await client._get_conn(node)
+    if connection is None:
+        return None
+    try:
+        return await connection.send(request)
+    except (KafkaError, TimeoutError):
+        return None  # another node is asked, or this one later
+
+
 def open_consumer(connection: Connection, **options: Any) -> AIOKafkaConsumer:
     """A consumer without a group that sees committed records alone and never resets itself."""
-    return AIOKafkaConsumer(
+    consumer = AIOKafkaConsumer(
         **client_arguments(connection),
         enable_auto_commit=False,
         auto_offset_reset="none",  # an offset that is gone is an error, not another offset
         isolation_level="read_committed",
         **options,
     )
+    never_create_topics(consumer._client)
+    return consumer
 
 
 async def drop(client: AIOKafkaConsumer | AIOKafkaProducer) -> None:

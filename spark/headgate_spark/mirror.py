@@ -61,7 +61,8 @@ class Mirror:
             try:
                 await self._round()
             except JobError as error:
-                if error.exit_code == USAGE:
+                # What was right once is set right again: a topic that is being made anew.
+                if error.exit_code == USAGE and not self._rounds:
                     raise
                 self._say(str(error))  # an outage: what is not mirrored now is mirrored later
                 await self._pause(self._request.interval_s)
@@ -75,8 +76,6 @@ class Mirror:
             wrong = [one for one in found if one.trouble is not None]
             if not wrong or self._stopped.is_set():
                 break
-        for one in wrong:
-            self._say(f"{one.topic} partition {one.partition}: {one.trouble}")
         return FAILED if wrong or self._stopped.is_set() else OK
 
     async def _round(self) -> list[Copied] | None:
@@ -92,7 +91,7 @@ class Mirror:
 
     async def _plan(self, there: ClusterAdmin, here: ClusterAdmin) -> Plan:
         request, facts = self._request, await there.facts()
-        topics = chosen_topics(request.topics, self._config, self._source, set(facts.topics))
+        topics = self._topics(set(facts.topics))
         if not topics:
             known = ", ".join(sorted(facts.topics)) or "none"
             raise JobError(
@@ -108,6 +107,9 @@ class Mirror:
         )
         await trim(here, self._view, list(planned.ends))
         return planned
+
+    def _topics(self, there: set[str]) -> list[str]:
+        return chosen_topics(self._request.topics, self._config, self._source, there)
 
     async def _copy(self, planned: Plan, there: ClusterAdmin) -> list[Copied]:
         parallel = self._context.defaultParallelism
@@ -135,6 +137,9 @@ class Mirror:
                 self._context.cancelJobGroup(group)
         copied = await self._ended(job, is_over=is_over)
         self._totals.add(copied)
+        for one in copied:
+            if one.trouble is not None:
+                self._say(f"{one.topic} partition {one.partition}: {one.trouble}")
         await self._has_changed(planned, there)  # for what it says
         return copied
 
@@ -156,7 +161,8 @@ class Mirror:
 
     async def _has_changed(self, planned: Plan, there: ClusterAdmin) -> bool:
         try:
-            shape = shape_of(await there.facts(), list(planned.shape))
+            facts = await there.facts()
+            shape = shape_of(facts, self._topics(set(facts.topics)))
             await self._refresh()
             await self._show(there, planned)
         except (JobError, *CLIENT_ERRORS) as error:

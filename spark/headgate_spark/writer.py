@@ -26,7 +26,12 @@ from aiokafka.errors import (
 from headgate.core.offset_map import MAP_TOPIC
 from headgate_spark.chunks import Chunk, SourceRecord, Written
 from headgate_spark.connections import Connection
-from headgate_spark.kafka_clients import CLIENT_ERRORS, client_arguments, drop
+from headgate_spark.kafka_clients import (
+    CLIENT_ERRORS,
+    client_arguments,
+    drop,
+    never_create_topics,
+)
 
 TRANSACTION_TIMEOUT_MS = 30_000  # the broker aborts what its owner does not end
 STEP_TIMEOUT_S = 25.0  # an ordinary leader loss takes 4-11 s; less than the above
@@ -79,6 +84,7 @@ class Writer:
             compression_type=None if codec == "none" else codec,
             linger_ms=0,
         )
+        never_create_topics(self._inner.client)
 
     async def start(self) -> None:
         """InitProducerId: returns when no older producer of this id can commit any more."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
 import pytest
@@ -262,3 +262,49 @@ async def test_the_map_and_an_empty_partition_say_that_nothing_is_there(
     assert (copied.records, copied.transactions) == (0, 1)
     assert mirror_world.read_maps(two.target, topic)[topic, 0].table.position == 0
     assert (await copy(mirror_world.unit(two, topic), two.options())).transactions == 0
+
+
+async def test_a_deleted_topic_is_not_brought_back(
+    start_broker: Callable[..., RunningBroker], backfill: RunningBroker, topic_name: str
+) -> None:
+    """Brokers make topics that clients ask for, unless they are told otherwise."""
+    two = Two(start_broker({"auto.create.topics.enable": "true"}), backfill)
+    mirror_world.create_map(backfill)
+    two.source.create_topic(topic_name, 1)
+    backfill.create_topic(topic_name, 1, mirror_world.TARGET_CONFIGS)
+    produce(two.source, topic_name, [b"a"])
+    unit = mirror_world.unit(two, topic_name, end=None)
+    async with following(unit, two.options(interval_s=0.2)) as task:
+        await eventually(lambda: mapped_end(two, topic_name) == 1)
+        two.source.delete_topic(topic_name)
+        await eventually(lambda: topic_name not in kafka_log.topic_names(two.source.bootstrap))
+        with suppress(TimeoutError):  # it asks for metadata again and again
+            await asyncio.wait_for(asyncio.shield(task), 4)
+        assert topic_name not in kafka_log.topic_names(two.source.bootstrap)
+
+
+@pytest.mark.parametrize("down_s", [3.0, pytest.param(30.0, marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    "side", [pytest.param(0, id="source", marks=pytest.mark.full), pytest.param(1, id="target")]
+)
+async def test_a_tier_that_is_down_for_a_while_is_waited_for(
+    kafka: RunningBroker, start_broker: Callable[..., RunningBroker], topic_name: str,
+    side: int, down_s: float,
+) -> None:  # fmt: skip
+    own = start_broker()
+    two = Two(own, kafka) if side == 0 else Two(kafka, own)
+    mirror_world.create_map(two.target)
+    two.source.create_topic(topic_name, 1, mirror_world.SOURCE_CONFIGS)
+    two.target.create_topic(topic_name, 1, mirror_world.TARGET_CONFIGS)
+    OddSource(two.source, topic_name, seed=1).write(0, 2000)
+    task = asyncio.create_task(
+        run(mirror_world.unit(two, topic_name), two.options(chunk_records=20))
+    )
+    await eventually(lambda: mapped_end(two, topic_name) > 100, 20)
+    own.kill()
+    done, _ = await asyncio.wait([task], timeout=down_s)
+    assert not done
+    await asyncio.to_thread(own.restart)
+    copied = await asyncio.wait_for(task, 120)
+    assert copied.trouble is None
+    assert mirror_world.judge(two, topic_name) >= 2000
