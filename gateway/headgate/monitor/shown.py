@@ -20,6 +20,10 @@ CANNOT_BE_SEEN = (
     "brokers' bytes out beside what the groups here explain give them away.",
     "Offsets that a consumer keeps outside Kafka (in its own database): its group has no commits.",
 )
+_PAUSE_LOST = (
+    "it reads although it is paused: a rebalance takes a plain client's pause away, and members "
+    "that do not ask for intent know of none (headgate.consumer keeps it)"
+)
 _DRAIN_MS = 10_000  # what was handed out before a pause is still committed
 
 
@@ -51,8 +55,11 @@ def group_page(
     """One group on one cluster. kept: why it is paused; None where that is not known."""
     intents = None if kept is None else list(kept)
     falls = [one for one in cluster.watch.regressions if one.group == watch.name]
+    row = group_row(cluster.name, watch, found, cluster.watch.options)
+    if any(_moved_while_paused(one, intents or ()) for one in found.partitions):
+        row["hints"].append(_PAUSE_LOST)
     return {
-        **group_row(cluster.name, watch, found, cluster.watch.options),
+        **row,
         "owners": [
             {
                 "member": one.member_id,
