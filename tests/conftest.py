@@ -17,7 +17,7 @@ from headgate.devstack.redis import RedisPlan
 from postgres_server import running_postgres
 from stack import Gateway, RunningBroker, RunningCluster, RunningRedis
 
-pytest_plugins = ["ci_rules"]
+pytest_plugins = ["ci_rules", "replay_fixtures"]
 
 
 @pytest.fixture(scope="session")

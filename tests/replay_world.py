@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import signal
+import sys
 import time
 from collections.abc import Callable, Sequence
 from http.client import HTTPConnection
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from confluent_kafka import Producer
@@ -22,6 +25,7 @@ from headgate.core.offset_map import (
 )
 from headgate.core.replay import REGISTRY_TOPIC
 from headgate.core.segments import Segment
+from headgate.devstack.child import Child
 from kafka_log import LogRecord
 from stack import Gateway, RunningBroker
 
@@ -92,7 +96,7 @@ def produce(producer: Producer, topic: str, partition: int, number: int) -> None
         value,
         key=f"key-{number % 5}",
         partition=partition,
-        timestamp=BASE_MS + max(number, 0) * 1000,
+        timestamp=BASE_MS + max(number, 0) % 3_000 * 1000,  # an hour ahead is too much for Kafka
         headers=headers_of(number),
     )
 
@@ -204,6 +208,37 @@ class Api:
     def create(self, topic: str, **more: Any) -> Answer:
         asked = {"name": "again", "topic": topic, "from": {"timestamp": 0}}
         return self.ask("POST", "/v1/replays", {**asked, "deliver": {"mode": "topic"}, **more})
+
+
+class ReplayRunner:
+    """`headgate-spark replay --follow` as a process."""
+
+    def __init__(self, config: Path, log: Path) -> None:
+        command = [sys.executable, "-m", "headgate_spark", "replay", "--config", str(config)]
+        self._child = Child("runner", [*command, "--follow", "--patience", "3"], log)
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        return self._child.exit_code
+
+    def log(self) -> str:
+        return self._child.log.read_text(errors="replace")
+
+    def signal(self, number: int) -> None:
+        self._child.signal(number)
+
+    def stop(self) -> None:
+        """SIGTERM, and wait for the end."""
+        self._child.stop(30.0)
+
+    def kill(self) -> None:
+        """SIGKILL, also when it stands still."""
+        self._child.signal(signal.SIGCONT)
+        self._child.kill()
 
 
 def until(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from headgate_spark.errors import OK, USAGE, JobError
 from headgate_spark.mirror_command import add_mirror, add_verify
+from headgate_spark.replay_command import add_replay
 
 _EXAMPLES = """examples:
   headgate-spark audit --config headgate.toml --out audit/           all topics, all that is there
@@ -60,6 +61,12 @@ def _parser() -> argparse.ArgumentParser:
         "verify",
         help="compare the backfill tier with the ingest tier, record by record",
         description="Compares the backfill tier with the ingest tier, record by record.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    ))  # fmt: skip
+    add_replay(jobs.add_parser(
+        "replay",
+        help="carry out the replays that were asked for",
+        description="Carries out replays of mode topic: the runner.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     ))  # fmt: skip
     return parser

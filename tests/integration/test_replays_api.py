@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from http.client import HTTPConnection
@@ -12,51 +12,11 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 import kafka_log
-from headgate.devstack.broker import KafkaInstallation
-from headgate.devstack.installation import single_node
-from headgate.devstack.ports import free_port
 from headgate.replays.answers import moment
 from replay_world import BASE_MS, Api, Two, mirror, post, until
 from stack import Gateway, RunningBroker
 
 pytestmark = pytest.mark.kafka
-
-
-@pytest.fixture(scope="module")
-def two(
-    kafka: RunningBroker,
-    kafka_installation: KafkaInstallation,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Two]:
-    plan = single_node(tmp_path_factory.mktemp("backfill"), free_port())
-    broker = RunningBroker(kafka_installation, plan)
-    try:
-        broker.wait()
-        found = Two(kafka, broker)
-        found.create_internal()
-        yield found
-    finally:
-        broker.kill()
-
-
-@pytest.fixture
-def topic(two: Two, topic_name: str) -> str:
-    """Mirrored wholly: partition 0 has 40 records in 6 transactions, partition 1 has 20."""
-    two.create_topic(topic_name)
-    post(two, topic_name, 0, range(40), aborted=2)
-    post(two, topic_name, 1, range(100, 120))
-    mirror(two, topic_name)
-    return topic_name
-
-
-@pytest.fixture(scope="module")
-def api(two: Two, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    gateway = Gateway(tmp_path_factory.mktemp("gateway"), two.config(), (), {})
-    try:
-        gateway.wait()
-        yield Api(gateway)
-    finally:
-        gateway.kill()
 
 
 def by_partition(two: Two, topic: str) -> tuple[dict[int, list[Any]], dict[int, list[Any]]]:

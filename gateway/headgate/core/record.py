@@ -10,6 +10,7 @@ EVENT_ID: Final = "hg-event-id"
 SCHEMA: Final = "hg-schema"  # the version of the schema that the value fits
 CONTENT_TYPE: Final = "content-type"
 TRACEPARENT: Final = "traceparent"
+REPLAY_ID: Final = "hg-replay-id"  # the replay that copied this record
 BURST: Final = "hg-burst"  # the burst that an event belongs to (Headgate-Burst)
 # Of records in held topics alone (`core.held`):
 FORCED: Final = "hg-forced"  # publish even if unchanged

@@ -1,0 +1,272 @@
+"""Carries out the replays of one backfill cluster: the runner, while it has the lease.
+
+Each step is one transaction that ends with the replay's status, so that a runner that is killed
+anywhere leaves what the next one's first look finds. Replays take turns, a chunk each.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.structs import TopicPartition
+
+from headgate.core.internal_topics import InternalTopic
+from headgate.core.replay import FINISHED, Control, Replay, State, record, runner_record
+from headgate.core.replay_plan import BACKFILL
+from headgate.core.replay_spec import Mode
+from headgate_spark.chunks import Chunk
+from headgate_spark.cluster_admin import ClusterAdmin, cluster_admin
+from headgate_spark.connections import Connection
+from headgate_spark.copy_plan import CopyOptions
+from headgate_spark.errors import JobError
+from headgate_spark.kafka_clients import client_arguments
+from headgate_spark.mirror_topics import FOREVER, UNLIMITED
+from headgate_spark.replay_progress import (
+    Order,
+    Place,
+    after_chunk,
+    next_place,
+    when_ready,
+    with_state,
+)
+from headgate_spark.replay_registry import RegistryReader
+from headgate_spark.replay_writer import Pair, ReplayWriter
+from headgate_spark.source_reader import GoneError, SourceReader
+from headgate_spark.throttle import BrokerBuckets
+
+BEAT_S = 2.0
+_HEADER_BYTES = 1_024  # more than `hg-replay-id` takes
+
+
+class Runner:
+    """name: in the registry.  clusters: how to reach those that specs name.
+
+    Calls raise LeaseError, ReadError, JobError, KafkaError, OSError or TimeoutError: then nothing
+    is known for certain, and the next runner looks again.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        target: Connection,
+        clusters: Mapping[str, Connection],
+        writer: ReplayWriter,
+        reader: RegistryReader,
+        say: Callable[[str], None],
+    ) -> None:
+        self._name = name
+        self._target = target
+        self._clusters = clusters
+        self._writer, self._reader = writer, reader
+        self._say = say
+        self._beat_at = 0.0
+        # Newer than what the reader has seen so far: nobody else writes them.
+        self._statuses: dict[str, Mapping[str, Any]] = {}
+        self._sources: dict[str, tuple[Place, SourceReader]] = {}
+        self._free_at: dict[str, float] = {}
+
+    async def turn(self) -> bool:
+        """Give each replay one step; whether any had something to do."""
+        await self._reader.read_new()
+        await self._beat()
+        did = False
+        for replay in list(self._reader.registry):
+            if (replay.spec or {}).get("mode") == Mode.TOPIC:
+                did = await self._turn_of(replay) or did
+        return did
+
+    async def sweep(self) -> None:
+        """Delete the topics of replays that have ended: a runner may have died in between."""
+        over = {one.topic for one in self._reader.registry if one.is_finished}
+        async with cluster_admin(self._target) as admin:
+            for topic in over & (await admin.facts()).topics.keys():
+                await _delete(admin, self._target, topic)
+
+    async def _turn_of(self, replay: Replay) -> bool:
+        if replay.is_finished:
+            known = self._statuses.pop(replay.id, None)
+            if known is not None and known["state"] not in FINISHED:
+                # cancelled by the API just when it was begun here
+                async with cluster_admin(self._target) as admin:
+                    await _delete(admin, self._target, replay.topic)
+            return False
+        replay.status = self._statuses.get(replay.id, replay.status)
+        return not replay.is_finished and await self._step(replay)
+
+    async def drop(self) -> None:
+        """Let go of what is open."""
+        for _, source in self._sources.values():
+            await source.drop()
+        self._sources.clear()
+
+    # ---- one step of one replay
+
+    async def _step(self, replay: Replay) -> bool:
+        if replay.control is Control.CANCEL:
+            return await self._end(replay, State.CANCELLED, "")
+        if replay.state is State.READY:
+            is_over = int(replay.status.get("expires_ms", 0)) < _now_ms()
+            return is_over and await self._end(replay, State.EXPIRED, "")
+        if replay.control is Control.PAUSE:
+            await self._close(replay)
+            return False
+        try:
+            order = Order.of(replay.spec or {})
+            return await self._advance(replay, order)
+        except (KeyError, TypeError, ValueError) as error:
+            return await self._end(replay, State.FAILED, f"the spec cannot be read: {error!r}")
+        except GoneError as error:
+            why = f"records that were planned are gone from the log: {error}"
+            return await self._end(replay, State.FAILED, why)
+
+    async def _advance(self, replay: Replay, order: Order) -> bool:
+        if replay.state is State.PENDING:
+            refusal = await self._create(replay, order)
+            if refusal is not None:
+                return await self._end(replay, State.FAILED, refusal)
+            return await self._tell(replay, with_state(replay, State.PLANNED, _now_ms()))
+        if replay.state is State.PLANNED:
+            return await self._tell(replay, with_state(replay, State.COPYING, _now_ms()))
+        place = next_place(order, replay.status)
+        if place is None:
+            await self._close(replay)
+            self._say(f"replay {replay.id}: {replay.status.get('records', 0)} records are ready")
+            return await self._tell(replay, when_ready(replay, order, _now_ms()))
+        return await self._copy(replay, order, place)
+
+    async def _copy(self, replay: Replay, order: Order, place: Place) -> bool:
+        if self._free_at.get(replay.id, 0.0) > time.monotonic():
+            return False  # its rate is used up for now
+        source = await self._source(replay, order, place)
+        chunk = await source.read(place.piece.end)
+        if chunk.end <= place.at:
+            return False
+        copied = Chunk([one for one in chunk.records if _taken(order, one)], chunk.end)
+        written: list[Mapping[str, Any]] = []
+
+        def told(behind: int | None) -> list[Pair]:
+            written.append(after_chunk(replay.status, place, chunk, copied, behind, _now_ms()))
+            return [record(replay.id, "status", written[-1])]
+
+        await self._writer.write(replay.topic, place.partition, copied.records, replay.id, told)
+        self._statuses[replay.id] = replay.status = written[-1]
+        at = place._replace(at=chunk.end)
+        self._sources[replay.id] = (at, source)
+        per_s = order.rate.get("records_per_s")
+        if per_s:
+            start = max(self._free_at.get(replay.id, 0.0), time.monotonic())
+            self._free_at[replay.id] = start + len(copied.records) / per_s
+        return True
+
+    async def _source(self, replay: Replay, order: Order, place: Place) -> SourceReader:
+        known = self._sources.get(replay.id)
+        if known is not None and known[0] == place:
+            return known[1]
+        await self._close(replay)
+        is_warm = place.piece.tier == BACKFILL
+        cluster = self._target if is_warm else self._clusters[order.cluster]
+        rate = order.rate.get("bytes_per_s" if is_warm else "cold_bytes_per_s")
+        per_s = order.rate.get("records_per_s")
+        options = CopyOptions(cluster, self._target)
+        if per_s:  # small pieces, so that a slow replay goes on all the time
+            options = CopyOptions(cluster, self._target, chunk_records=max(1, min(5_000, per_s)))
+        tp = TopicPartition(order.topic, place.partition)
+        source = SourceReader(tp, options, BrokerBuckets(rate))
+        self._sources[replay.id] = (place, source)
+        await source.start()
+        source.seek(place.at)
+        return source
+
+    # ---- its topic
+
+    async def _create(self, replay: Replay, order: Order) -> str | None:
+        async with cluster_admin(self._target) as admin:
+            facts = await admin.facts()
+            if order.topic not in facts.topics:
+                return f"cluster {self._target.name} has no topic {order.topic}"
+            configs = await admin.configs([order.topic])
+            most = configs[order.topic].number("max.message.bytes") + _HEADER_BYTES
+            replicas = min(3, len(facts.nodes))
+            wanted = _replay_topic(replay, self._target.name, order.partitions, replicas, most)
+            await admin.create([wanted])
+            await admin.settled({replay.topic: order.partitions})
+        return None
+
+    async def _end(self, replay: Replay, state: State, reason: str) -> bool:
+        await self._close(replay)
+        async with cluster_admin(self._target) as admin:
+            await _delete(admin, self._target, replay.topic)
+        self._say(f"replay {replay.id}: {state}{': ' + reason if reason else ''}")
+        return await self._tell(replay, with_state(replay, state, _now_ms(), reason))
+
+    # ---- the registry
+
+    async def _tell(self, replay: Replay, status: Mapping[str, object]) -> bool:
+        await self._writer.tell([record(replay.id, "status", status)])
+        self._statuses[replay.id] = replay.status = status
+        return True
+
+    async def _beat(self) -> None:
+        if time.monotonic() - self._beat_at >= BEAT_S:
+            await self._writer.tell([self.beat()])
+            self._beat_at = time.monotonic()
+
+    def beat(self, *, is_last: bool = False) -> Pair:
+        """The registry record that says who is the runner."""
+        return runner_record({"runner": self._name, "at_ms": _now_ms(), "stopped": is_last})
+
+    async def _close(self, replay: Replay) -> None:
+        known = self._sources.pop(replay.id, None)
+        if known is not None:
+            await known[1].drop()
+
+
+def unfinished(reader: RegistryReader) -> bool:
+    """Whether any replay could go on now."""
+    return any(
+        (one.spec or {}).get("mode") == Mode.TOPIC
+        and one.state not in {*FINISHED, State.READY}
+        and one.control is not Control.PAUSE
+        for one in reader.registry
+    )
+
+
+def _taken(order: Order, one: object) -> bool:
+    only = order.only
+    return only.is_empty or only.takes(one.key, one.value, one.headers)  # type: ignore[attr-defined]
+
+
+def _replay_topic(
+    replay: Replay, cluster: str, partitions: int, replicas: int, max_message_bytes: int
+) -> InternalTopic:
+    configs = {
+        "cleanup.policy": "delete",
+        "message.timestamp.type": "CreateTime",
+        "message.timestamp.before.max.ms": UNLIMITED,
+        "message.timestamp.after.max.ms": UNLIMITED,
+        "retention.ms": FOREVER,  # by the records' time, not by the topic's: the runner deletes it
+        "retention.bytes": FOREVER,
+        "max.message.bytes": str(max_message_bytes),
+    }
+    return InternalTopic(replay.topic, cluster, partitions, replicas, configs)
+
+
+async def _delete(admin: ClusterAdmin, target: Connection, topic: str) -> None:
+    if topic not in (await admin.facts()).topics:
+        return
+    client = AIOKafkaAdminClient(**client_arguments(target))
+    try:
+        await client.start()
+        answer = await client.delete_topics([topic])
+        for _, code, *_ in answer.topic_error_codes:
+            if code not in (0, 3):  # 3: it is gone already
+                raise JobError(f"topic {topic} cannot be deleted: Kafka's error {code}")
+    finally:
+        await client.close()
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

@@ -1,0 +1,149 @@
+"""The runner's producer: copied records and the status that tells of them, in one transaction.
+
+Its transactional id is the runner's lease: whoever starts it last is the runner, and what an older
+one had open is undone. After any error it is dropped: what was committed says the registry.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import InvalidProducerEpoch, KafkaError, ProducerFenced
+
+from headgate.core.record import REPLAY_ID
+from headgate.core.replay import REGISTRY_TOPIC
+from headgate_spark.chunks import SourceRecord
+from headgate_spark.connections import Connection
+from headgate_spark.kafka_clients import CLIENT_ERRORS, client_arguments, drop
+
+LEASE_ID = "headgate.replay.runner"
+TRANSACTION_TIMEOUT_MS = 30_000
+_STEP_S, _START_S = 25.0, 60.0
+_MOST_BATCH_BYTES = 950_000
+_FENCED = (ProducerFenced, InvalidProducerEpoch)
+
+Pair = tuple[bytes, bytes | None]
+
+
+class LeaseError(Exception):
+    """It was not done, or nobody knows. is_lost: another runner has the lease."""
+
+    def __init__(self, text: str, *, is_lost: bool) -> None:
+        super().__init__(text)
+        self.is_lost = is_lost
+
+
+class ReplayWriter:
+    """Every call but `drop` raises LeaseError."""
+
+    def __init__(self, connection: Connection) -> None:
+        codec = connection.compression
+        self._inner = AIOKafkaProducer(
+            **client_arguments(connection),
+            transactional_id=LEASE_ID,
+            transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+            acks="all",
+            max_batch_size=_MOST_BATCH_BYTES,
+            compression_type=None if codec == "none" else codec,
+            linger_ms=0,
+        )
+
+    async def start(self) -> None:
+        """Take the lease: returns when no older runner can commit any more."""
+        async with self._translated(_START_S):
+            await self._inner.start()
+
+    async def write(
+        self,
+        topic: str,
+        partition: int,
+        records: Sequence[SourceRecord],
+        replay_id: str,
+        told: Callable[[int | None], Sequence[Pair]],
+    ) -> None:
+        """One transaction: records to one partition, then the registry records that `told` makes of
+        the offset behind the last of them, None when there are none."""
+        marked = (REPLAY_ID, replay_id.encode())
+        async with self._translated(_STEP_S):
+            await self._inner.begin_transaction()
+            behind = await self._append(topic, partition, records, marked)
+            await self._put(told(behind))
+        async with self._translated(_STEP_S):
+            await self._inner.commit_transaction()
+
+    async def tell(self, pairs: Sequence[Pair]) -> None:
+        """One transaction with registry records alone."""
+        await self.write(REGISTRY_TOPIC, 0, (), "", lambda _: pairs)
+
+    async def drop(self) -> None:
+        """End it at once."""
+        await drop(self._inner)
+
+    async def _append(
+        self,
+        topic: str,
+        partition: int,
+        records: Sequence[SourceRecord],
+        marked: tuple[str, bytes],
+    ) -> int | None:
+        waiting, builder = [], self._inner.create_batch()
+        for record in records:
+            while not _taken(builder, record, marked):
+                if not builder.record_count():
+                    raise KafkaError("a record does not fit into any batch")
+                waiting.append(await self._send(builder, topic, partition))
+                builder = self._inner.create_batch()
+        count = builder.record_count()
+        if not count:
+            return None
+        waiting.append(await self._send(builder, topic, partition))
+        base = -1
+        for sent in waiting:
+            base = int((await sent).offset)
+        if base < 0:
+            raise KafkaError("Kafka acknowledged a batch without its offset")
+        return base + count
+
+    async def _put(self, pairs: Sequence[Pair]) -> None:
+        waiting = []
+        for key, value in pairs:  # a batch each: a status may be large
+            builder = self._inner.create_batch()
+            builder.append(timestamp=None, key=key, value=value)
+            waiting.append(await self._send(builder, REGISTRY_TOPIC, 0))
+        for sent in waiting:
+            await sent
+
+    async def _send(self, builder: Any, topic: str, partition: int) -> asyncio.Future[Any]:
+        sent: asyncio.Future[Any] = await self._inner.send_batch(
+            builder, topic, partition=partition
+        )
+        # A step before may fail first; then nobody asks this one.
+        sent.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return sent
+
+    @asynccontextmanager
+    async def _translated(self, within_s: float) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(within_s):
+                yield
+        except CLIENT_ERRORS as error:
+            sender = self._inner._sender.sender_task
+            is_over = sender is not None and sender.done() and not sender.cancelled()
+            is_lost = isinstance(error, _FENCED) or (
+                is_over and isinstance(sender.exception(), _FENCED)
+            )
+            raise LeaseError(f"{type(error).__name__}: {error}", is_lost=is_lost) from error
+
+
+def _taken(builder: Any, record: SourceRecord, marked: tuple[str, bytes]) -> bool:
+    added = builder.append(
+        timestamp=record.timestamp,
+        key=record.key,
+        value=record.value,
+        headers=[*record.headers, marked],
+    )
+    return added is not None

@@ -1,0 +1,211 @@
+"""Replays to a topic of their own: exactly the records that were asked for, whatever dies."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+import kafka_log
+from kafka_log import LogRecord
+from replay_world import BASE_MS, Api, ReplayRunner, Two, mirror, post, until
+from stack import Gateway
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+
+StartRunner = Callable[[], ReplayRunner]
+
+
+def wanted(two: Two, topic: str, is_taken: Callable[[LogRecord], bool]) -> list[Any]:
+    """What an independent client finds on the ingest tier, as a replay must have it."""
+    return [
+        _shown(one, one.headers)
+        for one in kafka_log.read_log(two.ingest.bootstrap, topic)
+        if is_taken(one)
+    ]
+
+
+def replayed(two: Two, page: Any) -> list[Any]:
+    """What is in a replay's topic, without the header that it adds."""
+    found = []
+    for one in kafka_log.read_log(two.backfill.bootstrap, f"replay.{page['id']}"):
+        assert one.headers[-1] == ("hg-replay-id", page["id"].encode())
+        found.append(_shown(one, one.headers[:-1]))
+    return found
+
+
+def _shown(one: LogRecord, headers: Iterable[Any]) -> Any:
+    return (one.partition, one.key, one.value, [*headers], one.timestamp_ms)
+
+
+def topics_of(two: Two) -> set[str]:
+    admin = AdminClient({"bootstrap.servers": two.backfill.bootstrap})
+    return set(admin.list_topics(timeout=10).topics)
+
+
+def state_of(api: Api, page: Any) -> str:
+    return str(api.get(f"/v1/replays/{page['id']}")["state"])
+
+
+def until_ready(api: Api, page: Any) -> Any:
+    path = f"/v1/replays/{page['id']}"
+    found = until(lambda: api.get(path), lambda now: now["state"] not in UNFINISHED, 90)
+    assert found["state"] == "ready", found
+    return found
+
+
+UNFINISHED = ("pending", "planned", "copying")
+
+
+def test_exactly_the_filtered_records(
+    two: Two, topic: str, api: Api, start_runner: StartRunner
+) -> None:
+    runner = start_runner()
+    only = {"producers": ["checkout"], "equals": {"/even": True}}
+    bounds = {"from": {"timestamp": BASE_MS + 6_000}, "to": {"timestamp": BASE_MS + 112_000}}
+    made = api.create(topic, filter=only, deliver={"mode": "topic", "ttl_s": 60}, **bounds).page
+    assert made["state"] == "pending"
+    ready = until_ready(api, made)
+
+    def is_taken(one: LogRecord) -> bool:
+        in_time = BASE_MS + 6_000 <= one.timestamp_ms < BASE_MS + 112_000
+        is_even = one.value is not None and b'"even": true' in one.value
+        return in_time and is_even and ("hg-producer", b"checkout") in one.headers
+
+    expected = wanted(two, topic, is_taken)
+    assert replayed(two, made) == expected
+    assert len(expected) == ready["done"]["records"] == 8
+    assert ready["done"]["read"] == ready["planned"]["records"] == 46
+    starts = {int(one): place["start"] for one, place in ready["result"]["offsets"].items()}
+    read = kafka_log.read_from(two.backfill.bootstrap, ready["result"]["topic"], starts)
+    ends = {int(one): place["end"] for one, place in ready["result"]["offsets"].items()}
+    assert sum(one.offset < ends[one.partition] for one in read) == 8
+    assert api.ask("DELETE", f"/v1/replays/{made['id']}").status == 200
+    until(lambda: state_of(api, made), "cancelled".__eq__)
+    until(lambda: topics_of(two), lambda names: f"replay.{made['id']}" not in names)
+    runner.stop()
+    assert runner.exit_code == 0
+
+
+@pytest.mark.full
+def test_cold_records_come_too_where_that_is_allowed(
+    two: Two, topic: str, api: Api, start_runner: StartRunner
+) -> None:
+    post(two, topic, 1, range(120, 140))
+    to = {str(one): end for one, end in kafka_log.end_offsets(two.ingest.bootstrap, topic).items()}
+    made = api.create(topic, to={"offsets": to}, allow_cold=True).page
+    assert made["planned"]["cold_offsets"] == 23
+    start_runner()
+    until_ready(api, made)
+    assert replayed(two, made) == wanted(two, topic, lambda _: True)
+
+
+def test_a_runner_that_is_killed_anywhere_loses_and_repeats_nothing(
+    two: Two, topic_name: str, api: Api, start_runner: StartRunner, request: pytest.FixtureRequest
+) -> None:
+    is_full = "not full" not in request.config.getoption("-m")
+    kills, records = (30, 12_000) if is_full else (2, 700)
+    two.create_topic(topic_name)
+    for partition in (0, 1):
+        post(two, topic_name, partition, range(partition * 100_000, partition * 100_000 + records))
+    mirror(two, topic_name, chunk=500)
+    made = api.create(topic_name, rate={"records_per_s": records // 10}).page
+    chance = random.Random(17)
+    seen = set()
+    for _ in range(kills):
+        runner = start_runner()
+        until(runner.log, lambda text: "this is the runner now" in text)
+        time.sleep(chance.uniform(0, 1.0))
+        seen.add(state_of(api, made))
+        runner.kill()
+    start_runner()
+    until_ready(api, made)
+    assert seen & {"copying"}
+    assert replayed(two, made) == wanted(two, topic_name, lambda _: True)
+
+
+@pytest.mark.full
+def test_two_runners_at_once(
+    two: Two, topic_name: str, api: Api, start_runner: StartRunner
+) -> None:
+    two.create_topic(topic_name)
+    post(two, topic_name, 0, range(900))
+    mirror(two, topic_name, chunk=200)
+    first = start_runner()
+    until(first.log, lambda text: "this is the runner now" in text)
+    second = start_runner()
+    made = api.create(topic_name, rate={"records_per_s": 60}).page
+    until(lambda: api.get(f"/v1/replays/{made['id']}")["done"]["records"], lambda done: done > 100)
+    assert "this is the runner" not in second.log()
+    first.signal(signal.SIGSTOP)  # a zombie: its connections stay, its lease does not
+    until(second.log, lambda text: "this is the runner now" in text)
+    first.signal(signal.SIGCONT)
+    until(first.log, lambda text: "another runner has taken over" in text)
+    until_ready(api, made)
+    assert replayed(two, made) == wanted(two, topic_name, lambda _: True)
+    assert (first.exit_code, second.exit_code) == (None, None)
+
+
+FULL = pytest.mark.full
+
+
+@pytest.mark.parametrize(
+    "at",
+    [
+        "copying",
+        pytest.param("pending", marks=FULL),
+        pytest.param("paused", marks=FULL),
+        pytest.param("ready", marks=FULL),
+    ],
+)
+def test_cancelled_in_every_state(
+    two: Two, topic: str, api: Api, start_runner: StartRunner, at: str
+) -> None:
+    rate = {} if at == "ready" else {"rate": {"records_per_s": 2}}
+    made = api.create(topic, **rate).page
+    path = f"/v1/replays/{made['id']}"
+    if at != "pending":
+        runner = start_runner()
+        until(lambda: state_of(api, made), "ready".__eq__ if at == "ready" else "copying".__eq__)
+        if at == "paused":
+            api.ask("POST", f"{path}/pause")
+            done = api.get(path)["done"]["records"]
+            time.sleep(2)  # a chunk may have been on its way
+            assert api.get(path)["done"]["records"] <= done + 2
+        runner.kill()  # in that state, too
+    assert api.ask("DELETE", path).status == 200
+    start_runner()
+    until(lambda: state_of(api, made), "cancelled".__eq__)
+    until(lambda: topics_of(two), lambda names: f"replay.{made['id']}" not in names)
+    assert api.ask("POST", f"{path}/resume").status == 409
+
+
+@pytest.mark.full
+def test_a_replay_expires_and_its_topic_with_it(
+    two: Two, topic: str, api: Api, start_runner: StartRunner
+) -> None:
+    start_runner()
+    made = api.create(topic, deliver={"mode": "topic", "ttl_s": 2}).page
+    until(lambda: state_of(api, made), "expired".__eq__)
+    until(lambda: topics_of(two), lambda names: f"replay.{made['id']}" not in names)
+
+
+@pytest.mark.full
+def test_a_gateway_that_is_killed_takes_nothing_along(
+    two: Two,
+    topic: str,
+    start_runner: StartRunner,
+    start_gateway: Callable[..., Gateway],
+) -> None:
+    gateway = start_gateway(two.config())
+    made = Api(gateway).create(topic, rate={"records_per_s": 30}).page
+    start_runner()
+    gateway.kill()
+    gateway.restart()
+    until_ready(Api(gateway), made)
+    assert replayed(two, made) == wanted(two, topic, lambda _: True)
