@@ -97,7 +97,7 @@ class ReplayWriter:
                     raise KafkaError("a record does not fit into any batch")
                 waiting.append(await self._send(builder, topic, partition))
                 builder = self._inner.create_batch()
-        count = builder.record_count()
+        count = int(builder.record_count())
         if not count:
             return None
         waiting.append(await self._send(builder, topic, partition))
