@@ -118,20 +118,22 @@ def test_the_hot_key_does_not_skew_the_job(
 def test_time_and_memory_grow_linearly(
     spark: SparkSession, event_log: Path, tmp_path: Path
 ) -> None:
-    took, peak = {}, {}
+    spent, peak = {}, {}
     for records in (1_000_000, 5_000_000, 20_000_000):
         facts = tmp_path / str(records)
         generate(spark, records, facts / "facts")
         before = set(cpu_times(event_log))
-        took[records] = count(spark, records, facts)
+        took = count(spark, records, facts)
         peak[records] = java_bytes()
-        stages = [spent for one, spent in cpu_times(event_log).items() if one not in before]
+        stages = [times for one, times in cpu_times(event_log).items() if one not in before]
         ideal = {cores: round(on_cores(cores, stages), 1) for cores in (1, 2, 4, 8)}
+        spent[records] = ideal[1]
         print(  # noqa: T201
-            f"{records:,}: {took[records]:.1f} s, {peak[records] / 2**20:.0f} MiB; "
+            f"{records:,}: {took:.1f} s, {peak[records] / 2**20:.0f} MiB; "
             f"least seconds on so many cores: {ideal}"
         )
-    assert took[20_000_000] <= 1.3 * 4 * took[5_000_000]
+    # of the processors, not of the clock: others may use them, too
+    assert spent[20_000_000] <= 1.3 * 4 * spent[5_000_000]
     assert peak[20_000_000] <= 2 * 2**30
 
 
