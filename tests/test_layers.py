@@ -81,6 +81,7 @@ FOREIGN = {
     "edge": {"aiohttp", "backports", "compression", "orjson"},
     "stats": {"datasketches", "msgspec", "numpy", "prometheus_client"},
     "health": {"orjson"},
+    "monitor": {"aiohttp"},
     "logs": {"orjson"},
     "devstack": {"aiohttp", "aiokafka"},
 }

@@ -246,6 +246,12 @@ _DECLARED = (
         "Monitor: partitions that are under_replicated, offline or below_min_isr.",
     ),
     Metric(
+        "headgate_unexplained_bytes_per_second",
+        Kind.MAX,
+        ("cluster", "topic"),
+        "Monitor: bytes that leave the brokers and that no group's progress explains.",
+    ),
+    Metric(
         "headgate_monitor_look_age_seconds",
         Kind.MAX,
         ("cluster",),

@@ -14,6 +14,7 @@ from headgate.config import Settings
 from headgate.consumer.pause_store import RedisPauses
 from headgate.core.cluster_watch import WatchOptions
 from headgate.core.lagrules import Rules
+from headgate.monitor.cluster_monitor import Exporters
 from headgate.monitor.monitor import Monitor, MonitorOptions
 from headgate.monitor.table import lines
 from headgate.monitoring_pages import MonitorPages
@@ -78,7 +79,12 @@ def _monitor(settings: Settings, exit_stack: AsyncExitStack) -> Monitor:
         store = RedisPauses(url, settings.redis.timeout_ms / 1000)
         exit_stack.push_async_callback(store.close)
         pauses = store.kept
-    return Monitor(clusters, monitor_options(settings), pauses, _now_ms)
+    limit = float(settings.monitor.rogue_bytes_per_s)
+    exporters = {
+        name: Exporters(one.metrics_urls, limit, is_mirrored=one.backfill is not None)
+        for name, one in settings.clusters.items()
+    }
+    return Monitor(clusters, monitor_options(settings), pauses, _now_ms, exporters)
 
 
 async def _show(found: Monitor, say: Say, interval_s: float) -> None:

@@ -17,7 +17,6 @@ from headgate.backends.group_requests import (
     EARLIEST,
     LATEST,
     Listed,
-    Offsets,
     describe_classic,
     describe_consumer,
     fetch_offsets,
@@ -29,7 +28,7 @@ from headgate.backends.metadata import never_create_topics
 from headgate.backends.options import ClusterOptions, client_arguments
 from headgate.backends.partition_facts import PartitionFacts, read_partition_facts
 from headgate.core.cluster_watch import PartitionSeen, TopicSeen
-from headgate.core.group_facts import Described, Place
+from headgate.core.group_facts import Described, Offsets, Place
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from headgate.backends.flexible import NO_TAGS, NULL, FlexibleRequest, array, text
 from headgate.core.commit_records import read_assignment
-from headgate.core.group_facts import Described, Member, Place, Stored
+from headgate.core.group_facts import Described, Member, Offsets, Place, Stored
 from headgate.core.wire import Reader
 
 _FIND_COORDINATOR, _OFFSET_FETCH, _DESCRIBE_GROUPS, _LIST_GROUPS = 10, 9, 15, 16
@@ -73,9 +73,6 @@ def _coordinators(reader: Reader) -> dict[str, int]:
         reader.text()  # the error in words
         reader.tags()
     return found
-
-
-Offsets = dict[Place, Stored]
 
 
 def fetch_offsets(groups: Iterable[str]) -> FlexibleRequest[dict[str, Offsets]]:

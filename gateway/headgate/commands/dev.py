@@ -42,6 +42,9 @@ def register(subparsers: Subparsers) -> None:
         help="TOML sections to add or override; topics named there are created",
     )
     parser.add_argument(
+        "--jmx", action="store_true", help="brokers serve their metrics, for `headgate monitor`"
+    )
+    parser.add_argument(
         "--json", action="store_true", help="print one line of JSON when all is ready"
     )
 
@@ -60,6 +63,7 @@ def run(args: argparse.Namespace) -> int:
         is_fresh=args.fresh,
         is_demo=args.demo,
         is_json=args.json,
+        has_jmx=args.jmx,
     )
     try:
         return run_session(options, os.environ, sys.stdout, sys.stderr)

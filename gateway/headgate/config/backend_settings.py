@@ -83,6 +83,14 @@ class ClusterSettings:
             most=_DAY_MS,
         ),
     ] = 15_000  # losing a leader stalls acknowledgements for 4-11 s and then goes on
+    metrics_urls: Annotated[
+        tuple[str, ...],
+        about(
+            "Pages of the brokers' JMX exporters, one a broker, for `headgate monitor`: bytes out "
+            "that no group explains have a reader that Kafka does not list.",
+            example='["http://kafka-1:7071/metrics"]',
+        ),
+    ] = ()
     metadata_refresh_ms: Annotated[
         int, about("How often topics and their limits are read again.", least=100, most=_DAY_MS)
     ] = 10_000

@@ -73,6 +73,15 @@ class MonitorSettings:
     probation_lag: Annotated[
         int, about("Records of lag with which a group still keeps up.", least=0, most=10**12)
     ] = 10_000
+    rogue_bytes_per_s: Annotated[
+        int,
+        about(
+            "Bytes a second of a topic that may leave the brokers without a group that explains "
+            "them; needs clusters.NAME.metrics_urls.",
+            least=1,
+            most=10**15,
+        ),
+    ] = 1_048_576
     state_file: Annotated[
         str | None,
         about(

@@ -42,6 +42,9 @@ class Stored(NamedTuple):
     metadata: str = ""
 
 
+Offsets = dict[Place, Stored]  # all of one group
+
+
 class Committer(NamedTuple):
     """Who committed, by its own word: consumers of `headgate.consumer` say it in the metadata."""
 

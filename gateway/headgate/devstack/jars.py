@@ -59,7 +59,7 @@ def _download_into(folder: Path, java: Path, say: Callable[[str], None]) -> None
 def _run_ivy(work: Path, goal: Path, java: Path, say: Callable[[str], None]) -> None:
     module = work / "ivy.xml"
     module.write_text(_IVY_MODULE)
-    command = [str(java), "-cp", f"{_pyspark_jars()}/*", "org.apache.ivy.Main", "-m2compatible"]
+    command = [str(java), "-cp", f"{pyspark_jars()}/*", "org.apache.ivy.Main", "-m2compatible"]
     command += ["-ivy", str(module), "-confs", "default", "-cache", str(work / "ivy")]
     command += ["-retrieve", f"{goal}/[artifact]-[revision].[ext]"]
     total = len(_expected())
@@ -80,7 +80,8 @@ def _run_ivy(work: Path, goal: Path, java: Path, say: Callable[[str], None]) -> 
         raise JarsError(f"Ivy ended with {ivy.returncode}:\n{''.join(log[-25:])}")
 
 
-def _pyspark_jars() -> Path:
+def pyspark_jars() -> Path:
+    """Where the Ivy is that downloads. Raises JarsError."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise JarsError("the package pyspark is not installed: run `make setup`")

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+from headgate.devstack.cache import cache_directory
 from headgate.devstack.child import Child
 from headgate.devstack.demo import POSTS_PER_S, post_until_cancelled
 from headgate.devstack.installation import prepare_kafka
+from headgate.devstack.jmx import ensure_agent
 from headgate.devstack.ledger import Ledger
 from headgate.devstack.ports import prefer
 from headgate.devstack.redis import find_redis
@@ -24,7 +26,9 @@ from headgate.devstack.show import ready_line, ready_text, write_topic_viewer
 from headgate.devstack.stack import DevStack, Ports
 
 Say = Callable[[str], None]
-PREFERRED = Ports(gateway=8080, management=9090, ingest=9092, backfill=9192, redis=6379)
+PREFERRED = Ports(
+    gateway=8080, management=9090, ingest=9092, backfill=9192, redis=6379, monitor=9096
+)
 _DATA = ("ingest", "backfill", "redis", "gateway.log", "headgate.toml", "show-topic")
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _WATCH_INTERVAL_S = 0.5
@@ -43,6 +47,7 @@ class Options:
     is_fresh: bool
     is_demo: bool
     is_json: bool
+    has_jmx: bool = False
 
 
 def run_session(
@@ -61,7 +66,10 @@ def run_session(
             _delete_data(options.state)
         find_redis()  # fails before the downloads
         installation = prepare_kafka(environment, say)
-        stack = DevStack(installation, options.state, _choose_ports(say))
+        agent = None
+        if options.has_jmx:
+            agent = ensure_agent(cache_directory(environment), installation.java, say)
+        stack = DevStack(installation, options.state, _choose_ports(say), agent)
         stack.write_config(options.overlay, environment)
         return _run(stack, options, out, say)
 

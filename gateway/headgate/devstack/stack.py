@@ -16,14 +16,16 @@ from typing import Any, NamedTuple
 from headgate.config import load
 from headgate.devstack.broker import (
     STOP_GRACE_S,
+    BrokerPlan,
     KafkaInstallation,
     start_node,
     wait_for_node,
 )
 from headgate.devstack.child import Child
 from headgate.devstack.installation import single_node
+from headgate.devstack.jmx import JmxAgent
 from headgate.devstack.ledger import Ledger
-from headgate.devstack.ports import LOOPBACK
+from headgate.devstack.ports import LOOPBACK, free_port
 from headgate.devstack.redis import RedisPlan, start_redis, wait_for_redis
 from headgate.devstack.sample import Table, effective_config, merge, to_toml, topics_to_create
 from headgate.devstack.topics import create_internal, create_missing
@@ -43,15 +45,27 @@ class Ports(NamedTuple):
     ingest: int
     backfill: int
     redis: int
+    monitor: int = 9096
 
 
 class DevStack:
     """Starts and stops the children; `state` keeps data, logs and the effective configuration."""
 
-    def __init__(self, installation: KafkaInstallation, state: Path, ports: Ports) -> None:
+    def __init__(
+        self,
+        installation: KafkaInstallation,
+        state: Path,
+        ports: Ports,
+        agent: JmxAgent | None = None,
+    ) -> None:
         self.state = state
         self.ports = ports
         self.installation = installation
+        self._agent = agent  # of the brokers, which then serve their metrics
+        self._jmx_ports: dict[str, int] = {}
+        if agent is not None:
+            first = free_port(ports)
+            self._jmx_ports = {"ingest": first, "backfill": free_port({*ports, first})}
         self.ledger = Ledger(state / "children.json")
         self.children: dict[str, Child] = {}
         self.ingest = single_node(state / "ingest", ports.ingest)
@@ -84,7 +98,7 @@ class DevStack:
     def start_backends(self, say: Callable[[str], None]) -> None:
         """Start brokers and Redis together and wait for them. Raises StartError."""
         for name, plan in (("ingest", self.ingest), ("backfill", self.backfill)):
-            child = start_node(self.installation, plan)
+            child = start_node(self.installation, plan, *self._jvm_flags(name, plan))
             self._keep(name, child, STOP_GRACE_S)
         self._keep("redis", start_redis(self.redis), REDIS_GRACE_S)
         wait_for_redis(self.children["redis"], self.redis)
@@ -92,6 +106,11 @@ class DevStack:
         for name, plan in (("ingest", self.ingest), ("backfill", self.backfill)):
             wait_for_node(self.children[name], plan)
             say(f"  {name:<9} {plan.bootstrap}")
+
+    def _jvm_flags(self, name: str, plan: BrokerPlan) -> list[str]:
+        if self._agent is None:
+            return []
+        return [self._agent.flag(plan.directory, self._jmx_ports[name])]
 
     def create_topics(self, say: Callable[[str], None]) -> list[str]:
         """Create the topics of the configuration that are missing; return their names.
@@ -133,6 +152,11 @@ class DevStack:
         self.children[name] = child
         self.ledger.add(child.name, child.pid, grace_s)
 
+    def _address(self, name: str, plan: BrokerPlan) -> dict[str, Any]:
+        port = self._jmx_ports.get(name)
+        metrics = {} if port is None else {"metrics_urls": [f"http://{LOOPBACK}:{port}/metrics"]}
+        return {"bootstrap_servers": [plan.bootstrap], **metrics}
+
     def _addresses(self) -> dict[str, Any]:
         return {
             "http": {
@@ -141,10 +165,11 @@ class DevStack:
                 "management_port": self.ports.management,
             },
             "clusters": {
-                "main": {"bootstrap_servers": [self.ingest.bootstrap]},
-                "main-backfill": {"bootstrap_servers": [self.backfill.bootstrap]},
+                "main": self._address("ingest", self.ingest),
+                "main-backfill": self._address("backfill", self.backfill),
             },
             "redis": {"url": self.redis.url},
+            "monitor": {"port": self.ports.monitor},
         }
 
 

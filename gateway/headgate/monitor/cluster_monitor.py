@@ -19,6 +19,8 @@ from headgate.core.commit_records import OffsetsRecord
 from headgate.core.group_facts import Place, Regression
 from headgate.core.group_report import GroupReport
 from headgate.core.probation import Probation
+from headgate.core.rogue_readers import RogueReaders
+from headgate.monitor.broker_metrics import ScrapeError, scrape
 from headgate.monitor.trail import take
 
 log = logging.getLogger(__name__)
@@ -27,6 +29,7 @@ _LOOK_S = 60.0  # all groups of a large cluster take a few seconds
 _BEGIN_S = 30.0
 _TRAIL_AGAIN_S = 10.0
 _END_S = 5.0
+_NO_EXPORTERS = "no broker's metrics are read (clusters.NAME.metrics_urls)"
 _UNREADABLE = f"{TOPIC} is not there yet or may not be read: commits between looks are not seen"
 
 
@@ -41,6 +44,17 @@ class Status(NamedTuple):
     trail: str
 
 
+class Exporters(NamedTuple):
+    """The brokers' metrics. See `RogueReaders`."""
+
+    urls: tuple[str, ...] = ()
+    limit_per_s: float = 0.0
+    is_mirrored: bool = False
+
+
+NO_EXPORTERS = Exporters()
+
+
 class ClusterMonitor:
     """`start`, `close`. now_ms: the time since 1970."""
 
@@ -52,8 +66,12 @@ class ClusterMonitor:
         interval_s: float,
         known: Mapping[str, Probation],
         now_ms: Callable[[], int],
+        exporters: Exporters = NO_EXPORTERS,
     ) -> None:
         self.name = name
+        self.exporters = exporters
+        self.readers = RogueReaders(exporters.limit_per_s, is_mirrored=exporters.is_mirrored)
+        self.rogue_detail = "" if exporters.urls else _NO_EXPORTERS
         self.watch = ClusterWatch(watch_options, known)
         self.status = Status(False, "not looked at yet", None, 0.0, "not begun yet")
         self.judged: dict[str, GroupReport] = {}
@@ -120,6 +138,17 @@ class ClusterMonitor:
         for fall in falls:
             self._tell(fall)
         self.judged = self.watch.judged(now_ms, has_trail=self._has_trail)
+        if self.exporters.urls:
+            await self._scrape(look)
+
+    async def _scrape(self, look: Look) -> None:
+        try:
+            brokers = await scrape(self.exporters.urls)
+        except ScrapeError as error:
+            self.rogue_detail = f"brokers' metrics: {error}"
+            return
+        self.rogue_detail = ""
+        self.readers.looked(self._now_ms(), brokers, look.stored)
 
     async def _past(self, look: Look, new: Iterable[Place]) -> dict[int, dict[Place, int]]:
         """Where logs ended one page-cache horizon ago, and half of one."""

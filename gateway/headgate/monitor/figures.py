@@ -40,6 +40,8 @@ def _of_cluster(cluster: ClusterMonitor, now_ms: int, gauges: dict[str, Table]) 
         age_s = (now_ms - status.looked_ms) / 1000
         gauges["headgate_monitor_look_age_seconds"][name,] = age_s
         gauges["headgate_monitor_look_seconds"][name,] = status.look_s
+    for topic, rate in cluster.readers.unexplained.items():
+        gauges["headgate_unexplained_bytes_per_second"][name, topic] = rate
     gauges["headgate_monitor_follows_commits"][name,] = not status.trail
 
 

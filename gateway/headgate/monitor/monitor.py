@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from headgate.backends.options import ClusterOptions
@@ -11,7 +12,7 @@ from headgate.core.cluster_watch import WatchOptions
 from headgate.core.lagrules import SEVERITY
 from headgate.core.pauses import Kept
 from headgate.monitor import shown
-from headgate.monitor.cluster_monitor import ClusterMonitor
+from headgate.monitor.cluster_monitor import NO_EXPORTERS, ClusterMonitor, Exporters
 from headgate.monitor.figures import snapshot
 from headgate.monitor.kept_probation import read_probation, write_probation
 from headgate.monitor.shown import Json
@@ -42,6 +43,7 @@ class Monitor:
         options: MonitorOptions,
         pauses: ReadPauses | None,
         now_ms: Callable[[], int],
+        exporters: Mapping[str, Exporters] = MappingProxyType({}),
     ) -> None:
         known = read_probation(options.state_file)
         self._options = options
@@ -49,7 +51,13 @@ class Monitor:
         self._now_ms = now_ms
         self.clusters = [
             ClusterMonitor(
-                name, one, options.watch, options.interval_s, known.get(name, {}), now_ms
+                name,
+                one,
+                options.watch,
+                options.interval_s,
+                known.get(name, {}),
+                now_ms,
+                exporters.get(name, NO_EXPORTERS),
             )
             for name, one in clusters.items()
         ]

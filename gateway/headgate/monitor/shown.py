@@ -159,6 +159,16 @@ def cluster_row(cluster: ClusterMonitor) -> Json:
         "every_commit_is_seen": not status.trail,
         "why_not": status.trail or None,
         "partitions": watch.health._asdict(),
+        "rogue_readers": [
+            {
+                "topic": one.topic,
+                "bytes_per_s": round(one.bytes_per_s),
+                "unexplained_per_s": round(one.unexplained_per_s),
+                "since": when(one.since_ms),
+            }
+            for one in cluster.readers.rogues()
+        ],
+        "rogue_readers_unknown": cluster.rogue_detail or None,
         "drift": [drift(one) for one in reversed(watch.drifts)],
     }
 

@@ -46,6 +46,9 @@ def _of_cluster(cluster: dict[str, Any]) -> Iterator[str]:
         yield f"cluster {name}: {cluster['detail']}"
     elif not cluster["every_commit_is_seen"]:
         yield f"cluster {name}: {cluster['why_not']}"
+    for one in cluster["rogue_readers"]:
+        rate = one["unexplained_per_s"]
+        yield f"cluster {name}: {one['topic']} is read by somebody unknown, {rate} bytes a second"
     bad = {state: count for state, count in cluster["partitions"].items() if count}
     if bad:
         yield f"cluster {name}: " + ", ".join(f"{n} {state}" for state, n in bad.items())
