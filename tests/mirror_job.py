@@ -58,6 +58,10 @@ class Job:
             one for one in daemons if (parent := one.parent()) is not None and parent in daemons
         ]
 
+    def remains(self) -> list[psutil.Process]:
+        """What is left of it, whoever started it: its session is its own."""
+        return [one for one in psutil.process_iter() if _is_of_session(one, self.child.pid)]
+
     def kill(self) -> None:
         """SIGKILL to the driver alone: what it started must end by itself."""
         os.kill(self.child.pid, signal.SIGKILL)
@@ -85,4 +89,11 @@ def _is_daemon(process: psutil.Process) -> bool:
     try:
         return "pyspark.daemon" in " ".join(process.cmdline())
     except psutil.Error:
+        return False
+
+
+def _is_of_session(process: psutil.Process, session: int) -> bool:
+    try:
+        return os.getsid(process.pid) == session and process.status() != psutil.STATUS_ZOMBIE
+    except (OSError, psutil.Error):
         return False

@@ -150,6 +150,8 @@ class OddSource:
 
 def read_maps(target: RunningBroker, topic: str) -> dict[tuple[str, int], PartitionMap]:
     """The maps of a topic's partitions, as an independent client reads them."""
+    if MAP_TOPIC not in kafka_log.topic_names(target.bootstrap):
+        return {}
     found: dict[tuple[str, int], PartitionMap] = {}
     for record in kafka_log.read_log(target.bootstrap, MAP_TOPIC):
         entry = read_entry(record.key, record.value)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import pytest
 import mirror_world
 from mirror_job import Job, config_text
 from mirror_world import OddSource, Two
-from stack import RunningBroker
+from stack import RunningBroker, eventually
 
 pytestmark = pytest.mark.kafka
 PARTITIONS = 4
@@ -27,7 +26,7 @@ PARTITIONS = 4
         pytest.param(50_000, 30, 400_000, id="full", marks=pytest.mark.full),
     ],
 )
-def test_I4_I6_I7_whatever_is_killed_each_record_is_mirrored_once_and_mapped(
+async def test_I4_I6_I7_whatever_is_killed_each_record_is_mirrored_once_and_mapped(
     kafka: RunningBroker,
     backfill: RunningBroker,
     topic_name: str,
@@ -37,30 +36,47 @@ def test_I4_I6_I7_whatever_is_killed_each_record_is_mirrored_once_and_mapped(
     bytes_per_s: int,
 ) -> None:
     two, seed = Two(kafka, backfill), random.randrange(2**32)
-    chance = random.Random(seed)
     two.source.create_topic(topic_name, PARTITIONS, mirror_world.SOURCE_CONFIGS)
     source = OddSource(two.source, topic_name, seed)
     for partition in range(PARTITIONS):
         source.write(partition, records)
-    with jobs(two, topic_name, tmp_path) as start:
-        killed = _kill_often(start, chance, kills, ["--bytes-per-s", str(bytes_per_s)])
-        last = start()
+    with ExitStack() as ending:
+        jobs = Jobs(two, topic_name, tmp_path, ending)
+        killed = _kill_often(jobs, random.Random(seed), kills, str(bytes_per_s))
+        last = jobs.start()
         assert last.wait() == 0, last.text()
+        # what a killed driver had started has ended by itself
+        await eventually(lambda: not any(job.remains() for job in jobs.started), 30)
     assert set(killed) == {"worker", "driver"}
     assert mirror_world.judge(two, topic_name) >= PARTITIONS * records, f"seed {seed}"
 
 
-def _kill_often(
-    start: Callable[..., Job], chance: random.Random, kills: int, slow: list[str]
-) -> list[str]:
+class Jobs:
+    """Starts jobs, the next one while what the one before left may still be alive."""
+
+    def __init__(self, two: Two, topic: str, folder: Path, ending: ExitStack) -> None:
+        config = folder / "headgate.toml"
+        config.write_text(config_text(two, [topic]))
+        self._arguments = ["--config", str(config), "--topics", topic, "--master", "local[2,50]"]
+        self._folder, self._ending = folder, ending
+        self.started: list[Job] = []
+
+    def start(self, *more: str) -> Job:
+        job = Job(self._folder, "mirror", *self._arguments, *more)
+        self._ending.callback(job.end)
+        self.started.append(job)
+        return job
+
+
+def _kill_often(jobs: Jobs, chance: random.Random, kills: int, bytes_per_s: str) -> list[str]:
     done: list[str] = []
-    job = start(*slow)
+    job = jobs.start("--bytes-per-s", bytes_per_s)
     while len(done) < kills:
         _wait_for_work(job)
         time.sleep(chance.random() * 1.5)
         if len(done) % 4 == 3:
             job.kill()
-            job, done = start(*slow), [*done, "driver"]
+            job, done = jobs.start("--bytes-per-s", bytes_per_s), [*done, "driver"]
         elif workers := job.workers():
             with suppress(psutil.NoSuchProcess):
                 chance.choice(workers).kill()
@@ -76,24 +92,3 @@ def _wait_for_work(job: Job) -> None:
         assert job.exit_code is None, job.text()
         assert time.monotonic() < end, job.text()
         time.sleep(0.02)
-
-
-class jobs:
-    """Starts jobs, the next one while what the one before left may still be alive."""
-
-    def __init__(self, two: Two, topic: str, folder: Path) -> None:
-        self._ending, self._folder, self._topic = ExitStack(), folder, topic
-        self._config = folder / "headgate.toml"
-        self._config.write_text(config_text(two, [topic]))
-
-    def __enter__(self) -> Callable[..., Job]:
-        return self._start
-
-    def __exit__(self, *_: object) -> None:
-        self._ending.close()
-
-    def _start(self, *more: str) -> Job:
-        wanted = ["--config", str(self._config), "--topics", self._topic]
-        job = Job(self._folder, "mirror", *wanted, "--master", "local[2,50]", *more)
-        self._ending.callback(job.end)
-        return job
