@@ -109,8 +109,8 @@ class Copier:
             await self._begin(known, reader, writer)
             while not self._is_done(lease_end_s):
                 tick_s = asyncio.get_running_loop().time()
-                is_full = await self._copy_chunk(reader, writer)
-                if unit.end is None and not is_full:
+                await self._copy_chunk(reader, writer)
+                if unit.end is None and not reader.is_behind:
                     await self._rest(tick_s, lease_end_s)
         finally:
             await writer.drop()
@@ -154,15 +154,14 @@ class Copier:
     def _unit_ids(self) -> tuple[str, str]:
         return self._unit.layout.source_id, self._unit.layout.target_id
 
-    async def _copy_chunk(self, reader: SourceReader, writer: Writer) -> bool:
-        """Copy the next chunk. Whether it was full: then there is more."""
+    async def _copy_chunk(self, reader: SourceReader, writer: Writer) -> None:
         try:
             chunk = await reader.read(self._unit.end)
         except GoneError:
             await self._skip_lost(reader, writer)
-            return True
+            return
         if chunk.end == self._position:
-            return False
+            return
         await reader.check(self._unit.layout.source_id)
         facts = []
         if not chunk.records:
@@ -170,7 +169,6 @@ class Copier:
             facts.append(gap_record(self._unit.place, gap))
         await self._write(writer, chunk, facts)
         self._position = chunk.end
-        return len(chunk.records) >= self._options.chunk_records // 2
 
     async def _skip_lost(self, reader: SourceReader, writer: Writer) -> None:
         """Retention has passed the mirror: say so in the map, and go on behind it."""

@@ -82,13 +82,25 @@ class SourceReader:
                 wait_s = until_s - clock()
                 if wait_s <= 0:
                     break
-                more = await self._more(options.chunk_records - len(records), wait_s)
+                try:
+                    more = await self._more(options.chunk_records - len(records), wait_s)
+                except GoneError:
+                    if records:  # they were there still: the next call says what is gone
+                        return Chunk(records, records[-1].offset + 1)
+                    raise
                 records += more
                 size += sum(map(_size, more))
                 position = await self._inner.position(self._tp)
                 if end is not None and position >= end:
                     return _cut(records, end)
             return Chunk(records, await self._inner.position(self._tp))
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the last answer knew of more than has been read."""
+        stable = self._inner.last_stable_offset(self._tp)
+        state = self._inner._subscription.subscription.assignment.state_value(self._tp)
+        return stable is not None and state.has_valid_position and state.position < stable
 
     async def drop(self) -> None:
         """End it at once."""

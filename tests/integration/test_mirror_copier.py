@@ -283,10 +283,9 @@ async def test_a_deleted_topic_is_not_brought_back(
         assert topic_name not in kafka_log.topic_names(two.source.bootstrap)
 
 
-@pytest.mark.parametrize("down_s", [3.0, pytest.param(30.0, marks=pytest.mark.full)])
-@pytest.mark.parametrize(
-    "side", [pytest.param(0, id="source", marks=pytest.mark.full), pytest.param(1, id="target")]
-)
+@pytest.mark.full  # half a minute each; a kill of the copier is in every run
+@pytest.mark.parametrize("down_s", [3.0, 30.0])
+@pytest.mark.parametrize("side", [0, 1], ids=["source", "target"])
 async def test_a_tier_that_is_down_for_a_while_is_waited_for(
     kafka: RunningBroker, start_broker: Callable[..., RunningBroker], topic_name: str,
     side: int, down_s: float,

@@ -1,0 +1,106 @@
+"""How far a mirror is behind, from what was seen of both sides; which clusters are mirrored."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from aiokafka.structs import TopicPartition
+
+from headgate.core.offset_map import Entry, Layout, PartitionMap, Place
+from headgate.core.segments import NO_RECORDS, RETENTION, Gap, Segment
+from headgate_spark.copy_plan import Copied
+from headgate_spark.errors import JobError
+from headgate_spark.mirror_lag import LagWatch, Totals, textfile, write_textfile
+from headgate_spark.mirror_request import pairs
+from headgate_spark.options import read_config
+
+TP = TopicPartition("orders", 3)
+PLACE = Place("orders", 3, 1)
+
+
+def mapped(*facts: Segment | Gap) -> PartitionMap:
+    found = PartitionMap()
+    for fact in (Layout(4, "a", "b", 0), *facts):
+        found.apply(Entry(PLACE, fact))
+    return found
+
+
+def test_the_lag_is_as_old_as_the_oldest_offset_that_is_missing() -> None:
+    watch, found = LagWatch(), mapped(Segment(0, 0, 10, 10, 0, 0))
+    assert watch.lags({TP: 10}, {TP: found}, 100.0)[TP] == (0, 0.0, 0)
+    assert watch.lags({TP: 15}, {TP: found}, 103.0)[TP] == (5, 0.0, 0)
+    assert watch.lags({TP: 20}, {TP: found}, 105.0)[TP] == (10, 2.0, 0)
+    found.apply(Entry(PLACE, Segment(10, 11, 5, 15, 0, 0)))
+    assert watch.lags({TP: 20}, {TP: found}, 106.0)[TP] == (5, 1.0, 0)
+    found.apply(Entry(PLACE, Segment(15, 17, 5, 20, 0, 0)))
+    assert watch.lags({TP: 20}, {TP: found}, 200.0)[TP] == (0, 0.0, 0)
+
+
+def test_lost_offsets_are_those_of_gaps_with_a_reason_to_worry() -> None:
+    found = mapped(Gap(0, 4, NO_RECORDS, 1), Gap(4, 9, RETENTION, 1), Segment(9, 0, 1, 10, 0, 0))
+    lags = LagWatch().lags({TP: 10}, {TP: found}, 0.0)
+    assert lags[TP].lost == 5
+    totals = Totals()
+    totals.add([Copied("orders", 3, 7, 900, 2, 1, 10, 5, None)] * 2)
+    text = textfile(lags, {TP: found}, totals)
+    labels = '{topic="orders",partition="3"}'
+    for line in (
+        f"headgate_mirror_lag_records{labels} 0",
+        f"headgate_mirror_gaps_total{labels} 1",
+        f"headgate_mirror_lost_offsets_total{labels} 5",
+        f"headgate_mirror_records_total{labels} 14",
+        f"headgate_mirror_read_bytes_total{labels} 1800",
+    ):
+        assert line in text.splitlines()
+
+
+def test_the_textfile_is_replaced_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "mirror.prom"
+    for text in ("one\n", "two\n"):
+        write_textfile(file, text)
+        assert file.read_text() == text
+    assert list(tmp_path.iterdir()) == [file]
+
+
+SEVERAL = """
+[clusters.sales]
+bootstrap_servers = ["127.0.0.1:1"]
+backfill = "sales-history"
+[clusters.sales-history]
+bootstrap_servers = ["127.0.0.1:2"]
+tier = "backfill"
+[clusters.logs]
+bootstrap_servers = ["127.0.0.1:3"]
+[clusters.stock]
+bootstrap_servers = ["127.0.0.1:4"]
+backfill = "stock-history"
+compression = "none"
+sasl_mechanism = "SCRAM-SHA-512"
+security_protocol = "SASL_PLAINTEXT"
+sasl_username = "mirror"
+sasl_password = "secret"
+[clusters.stock-history]
+bootstrap_servers = ["127.0.0.1:5", "127.0.0.1:6"]
+tier = "backfill"
+"""
+
+
+def test_each_ingest_cluster_has_a_backfill_tier_of_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "headgate.toml"
+    file.write_text(SEVERAL)
+    config = read_config(file, {"HEADGATE_CLUSTERS__STOCK__SASL_PASSWORD": "better"})
+    found = pairs(config, None)
+    assert [(one.name, other.name) for one, other in found] == [
+        ("sales", "sales-history"),
+        ("stock", "stock-history"),
+    ]
+    assert [one.name for one, _ in pairs(config, "stock")] == ["stock"]
+    stock, history = (one.connection for one in found[1])
+    assert (stock.sasl_mechanism, stock.sasl_username) == ("SCRAM-SHA-512", "mirror")
+    assert stock.sasl_password == "better"
+    assert "better" not in repr(stock)
+    assert (stock.compression, history.compression) == ("none", "zstd")
+    assert history.bootstrap_servers == "127.0.0.1:5,127.0.0.1:6"
+    with pytest.raises(JobError, match=r"clusters\.logs\.backfill is not set"):
+        pairs(config, "logs")
