@@ -189,6 +189,10 @@ class Api:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
+    @property
+    def url(self) -> str:
+        return self._gateway.management_url
+
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
         connection = HTTPConnection("127.0.0.1", self._gateway.management_port, timeout=90)
         try:

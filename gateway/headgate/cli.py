@@ -19,6 +19,8 @@ COMMANDS = (
     "blobs",
     "check",
     "config",
+    "replay",
+    "offsets",
     "token",
     "worker",
 )  # modules of headgate.commands

@@ -1,0 +1,92 @@
+"""What the commands that ask a gateway's control plane share: options, and the HTTP request."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import ssl
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from headgate.commands import FAILED, USAGE, CommandError
+
+_ANSWER_S = 120.0
+_DEFAULT_URL = "http://127.0.0.1:9090"
+_URL_VARIABLE, _TOKEN_VARIABLE = "HEADGATE_URL", "HEADGATE_TOKEN"
+
+
+def add_gateway(parser: argparse.ArgumentParser) -> None:
+    """Where the gateway is, and who asks."""
+    parser.add_argument(
+        "--url",
+        default=os.environ.get(_URL_VARIABLE, _DEFAULT_URL),
+        metavar="URL",
+        help=f"of the management port (or {_URL_VARIABLE}); default: {_DEFAULT_URL}",
+    )
+    parser.add_argument(
+        "--token-file",
+        type=Path,
+        metavar="FILE",
+        help=f"with the token, where the gateway asks for one (or {_TOKEN_VARIABLE})",
+    )
+
+
+def ask(
+    args: argparse.Namespace,
+    method: str,
+    path: str,
+    body: Any = None,
+    headers: Mapping[str, str] | None = None,
+) -> Any:
+    """The answer's JSON. Raises CommandError with what the gateway says."""
+    raw = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(
+        args.url.rstrip("/") + path, raw, {**_headers(args), **(headers or {})}, method=method
+    )
+    if request.type not in ("http", "https"):
+        raise CommandError(f"--url {args.url}: http:// or https:// is asked for", USAGE)
+    try:
+        context = ssl.create_default_context() if request.type == "https" else None
+        with urllib.request.urlopen(request, timeout=_ANSWER_S, context=context) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as error:
+        raise CommandError(_told(error), FAILED) from error
+    except (OSError, ValueError) as error:
+        raise CommandError(f"--url {args.url} does not answer: {error}", FAILED) from error
+
+
+def show(page: Any) -> None:
+    """Print an answer."""
+    sys.stdout.write(json.dumps(page, indent=2) + "\n")
+
+
+def read_argument(name: str, text: str) -> Any:
+    """JSON of the command line, or of a file as @FILE. Raises CommandError."""
+    try:
+        return json.loads(Path(text[1:]).read_text() if text.startswith("@") else text)
+    except (OSError, ValueError) as error:
+        raise CommandError(f"{name} {text}: {error}", USAGE) from error
+
+
+def _headers(args: argparse.Namespace) -> dict[str, str]:
+    found = {"Content-Type": "application/json"}
+    token = os.environ.get(_TOKEN_VARIABLE)
+    if args.token_file is not None:
+        try:
+            token = args.token_file.read_text().strip()
+        except OSError as error:
+            raise CommandError(f"--token-file {args.token_file}: {error}", USAGE) from error
+    return {**found, "Authorization": f"Bearer {token}"} if token else found
+
+
+def _told(error: urllib.error.HTTPError) -> str:
+    try:
+        problem = json.load(error)
+        return f"{problem['status']} {problem['reason']}: {problem['detail']}"
+    except (ValueError, KeyError, TypeError):
+        return f"the gateway answers {error.code} {error.reason}"

@@ -1,0 +1,167 @@
+"""`headgate replay`: asks a gateway for replays, and shows, pauses and cancels them."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
+
+from headgate.commands import FAILED, OK, USAGE, CommandError, add_command
+
+if TYPE_CHECKING:
+    from headgate.commands import Subparsers
+
+_EXAMPLES = """  headgate replay create --topic orders --from 2h --producer checkout --wait
+  headgate replay create --topic orders --from 2h --dry-run
+  headgate replay create --topic orders --from 2026-01-31T12:00:00Z --mode seek
+  headgate replay create --topic orders --from '{"snapshot": "r17"}' --mode group --group billing
+  headgate replay create --topic orders --from 7d --filter '{"equals": {"/status": "paid"}}'
+  headgate replay list --state copying
+  headgate replay show ID
+  headgate replay pause ID
+  headgate replay resume ID
+  headgate replay cancel ID
+
+A client of the gateway's control plane: --url (or HEADGATE_URL), --token-file (or HEADGATE_TOKEN).
+Whoever reads the result needs isolation.level=read_committed.
+
+exit codes: 0 done, 1 refused or failed, 2 usage"""
+
+_POLL_S = 1.0
+_UNFINISHED = ("pending", "planned", "copying")
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add `replay` to the commands."""
+    from headgate.commands.asking import add_gateway
+
+    parser = add_command(subparsers, "replay", "replays from the backfill tier", _EXAMPLES)
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    create = add_command(actions, "create", "ask for a replay", _EXAMPLES)
+    _add_create(create)
+    listed = add_command(actions, "list", "all replays", _EXAMPLES)
+    listed.add_argument("--topic", metavar="T", help="those of one topic")
+    listed.add_argument("--state", metavar="S", help="those in one state")
+    parsers = [create, listed]
+    for name, purpose in {
+        "show": "one replay",
+        "cancel": "end one for good",
+        "pause": "stop copying",
+        "resume": "go on copying",
+    }.items():
+        one = add_command(actions, name, purpose, _EXAMPLES)
+        one.add_argument("id", metavar="ID")
+        parsers.append(one)
+    for one in parsers:
+        add_gateway(one)
+
+
+def _add_create(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--topic", required=True, metavar="T")
+    add("--from", dest="start", required=True, metavar="WHEN",
+        help="2h (ago), ISO 8601, ms since 1970, or JSON as the API takes it")  # fmt: skip
+    add("--to", dest="end", metavar="WHEN", help="the same; default: as far as is mirrored")
+    add("--name", metavar="NAME", help="default: made of topic and --from")
+    add("--partitions", metavar="N,N", help="default: all")
+    add("--producer", action="append", default=[], metavar="P", help="only its events")
+    add("--key", action="append", default=[], metavar="K", help="only events of this key")
+    add("--filter", metavar="JSON", help="more conditions, or @FILE")
+    add("--mode", choices=("seek", "topic", "group"), default="topic", help="default: topic")
+    add("--group", metavar="G", help="of --mode group: whose offsets are set")
+    add("--ttl", type=int, metavar="S", help="seconds to keep the result")
+    add("--bytes-per-s", type=int, metavar="N")
+    add("--records-per-s", type=int, metavar="N")
+    add("--allow-cold", action="store_true", help="read what is not mirrored from the ingest tier")
+    add("--dry-run", action="store_true", help="only say what it would be")
+    add("--idempotency-key", metavar="K", help="a repeat gets the replay that it made before")
+    add("--wait", action="store_true", help="until it is ready or has ended")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Ask, print the answer; return the exit code. Raises CommandError."""
+    from headgate.commands.asking import ask, show
+
+    if args.action == "create":
+        return _create(args)
+    if args.action == "list":
+        chosen = {"topic": args.topic, "state": args.state}
+        query = urlencode({name: value for name, value in chosen.items() if value is not None})
+        show(ask(args, "GET", f"/v1/replays?{query}"))
+        return OK
+    path = f"/v1/replays/{quote(args.id, safe='')}"
+    if args.action == "show":
+        show(ask(args, "GET", path))
+    elif args.action == "cancel":
+        show(ask(args, "DELETE", path))
+    else:
+        show(ask(args, "POST", f"{path}/{args.action}"))
+    return OK
+
+
+def _create(args: argparse.Namespace) -> int:
+    from headgate.commands.asking import ask, show
+
+    key = args.idempotency_key
+    headers = {} if key is None else {"Idempotency-Key": key}
+    page = ask(args, "POST", "/v1/replays", _body(args), headers)
+    last = ""
+    while args.wait and page.get("state") in _UNFINISHED:
+        time.sleep(_POLL_S)
+        page = ask(args, "GET", f"/v1/replays/{page['id']}")
+        line = f"{page['id']} {page['state']}: {page['done']['records']} records"
+        if line != last:
+            sys.stderr.write(f"{line}\n")
+            last = line
+    show(page)
+    return FAILED if page.get("state") in ("failed", "cancelled") else OK
+
+
+def _body(args: argparse.Namespace) -> dict[str, Any]:
+    from headgate.commands.asking import read_argument
+
+    deliver = {"mode": args.mode, "group": args.group, "ttl_s": args.ttl}
+    rate = {"bytes_per_s": args.bytes_per_s, "records_per_s": args.records_per_s}
+    only = {} if args.filter is None else read_argument("--filter", args.filter)
+    if not isinstance(only, dict):
+        raise CommandError("--filter: a JSON object is asked for", USAGE)
+    body = {
+        "name": args.name or f"{args.topic} from {args.start}",
+        "topic": args.topic,
+        "from": _bound("--from", args.start),
+        "deliver": _given(deliver),
+        "to": None if args.end is None else _bound("--to", args.end),
+        "partitions": _numbers(args.partitions),
+        "filter": _given({**only, "producers": args.producer or only.get("producers"),
+                          "keys": args.key or only.get("keys")}) or None,
+        "rate": _given(rate) or None,
+        "allow_cold": args.allow_cold or None,
+        "dry_run": args.dry_run or None,
+    }  # fmt: skip
+    return _given(body)
+
+
+def _given(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _bound(option: str, text: str) -> Any:
+    from headgate.commands.asking import read_argument
+
+    if text.startswith(("{", "@")):
+        return read_argument(option, text)
+    if re.fullmatch(r"-?\d+(ms|s|m|h|d)", text):
+        return {"relative": f"-{text.removeprefix('-')}"}  # argparse takes -2h for an option
+    return {"timestamp": int(text) if text.isdigit() else text}
+
+
+def _numbers(text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    try:
+        return [int(one) for one in text.split(",")]
+    except ValueError as error:
+        raise CommandError(f"--partitions {text}: numbers with commas between", USAGE) from error

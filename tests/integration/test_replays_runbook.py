@@ -1,0 +1,102 @@
+"""The runbook of deploy/README.md: ask with the command, watch, read exactly those events."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafka_log
+from replay_world import BASE_MS, Api, ReplayRunner, Two
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+
+SCRIPT = Path(__file__).parents[2] / "deploy" / "replay" / "read_replay.py"
+
+
+def run(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def headgate(api: Api, *arguments: str) -> Any:
+    command = [sys.executable, "-m", "headgate", *arguments, "--url", api.url]
+    return json.loads(run(*command))
+
+
+def events(output: str) -> list[Any]:
+    return [json.loads(line) for line in output.splitlines()]
+
+
+def key_of(event: Any) -> Any:
+    return (event["partition"], event["key"], event["value"], event["timestamp"])
+
+
+def test_ask_watch_and_read_exactly_those_events(
+    two: Two, topic: str, api: Api, start_runner: Callable[[], ReplayRunner]
+) -> None:
+    start_runner()
+    since = str(BASE_MS + 5_000)
+    asked = ["replay", "create", "--topic", topic, "--from", since, "--producer", "checkout"]
+    dry = headgate(api, *asked, "--dry-run")
+    assert (dry["planned"]["records"], dry["planned"]["covered"]) == (55, True)
+    made = headgate(api, *asked, "--wait", "--idempotency-key", topic)
+    assert made["state"] == "ready"
+    assert headgate(api, *asked, "--idempotency-key", topic)["id"] == made["id"]
+    listed = headgate(api, "replay", "list", "--topic", topic)["replays"]
+    assert [one["id"] for one in listed] == [made["id"]]
+    read = events(run(sys.executable, str(SCRIPT), "--url", api.url, made["id"]))
+    wanted = [
+        (one.partition, _text(one.key), _text(one.value), one.timestamp_ms)
+        for one in kafka_log.read_log(two.ingest.bootstrap, topic)
+        if ("hg-producer", b"checkout") in one.headers and one.timestamp_ms >= int(since)
+    ]
+    assert len(wanted) > 10
+    assert sorted(map(key_of, read), key=str) == sorted(wanted, key=str)
+    ended = headgate(api, "replay", "cancel", made["id"])
+    assert ended["control"] == "cancel"
+
+
+def test_a_place_of_the_ingest_tier_is_found_on_the_backfill_tier(
+    two: Two, topic: str, api: Api
+) -> None:
+    made = headgate(
+        api, "replay", "create", "--topic", topic, "--from", str(BASE_MS), "--mode", "seek"
+    )
+    read = events(run(sys.executable, str(SCRIPT), "--url", api.url, made["id"]))
+    assert len(read) == 60
+    source = next(
+        one for one in kafka_log.read_log(two.ingest.bootstrap, topic) if one.partition == 1
+    )
+    page = headgate(api, "offsets", "translate", "--topic", topic, f"1:{source.offset}")
+    (place,) = page["offsets"]["1"]
+    (found,) = [one for one in read if (one["partition"], one["offset"]) == (1, place["offset"])]
+    assert place["result"] == "exact"
+    assert found["value"] == _text(source.value)
+
+
+def test_a_refusal_is_told(topic: str, api: Api) -> None:
+    command = [sys.executable, "-m", "headgate", "replay", "create", "--topic", topic, "--from"]
+    for extra, code, said in (
+        (["2d", "--mode", "group"], 1, "deliver.group"),
+        (["{"], 2, "--from"),
+        (["2d", "--url", "http://127.0.0.1:1"], 1, "does not answer"),
+    ):
+        done = subprocess.run(
+            [*command, extra[0], "--url", api.url, *extra[1:]],
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == code
+        assert said in done.stderr
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode()
