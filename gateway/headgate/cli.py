@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from headgate.commands import USAGE, CommandError
+from headgate.commands import FAILED, USAGE, CommandError
 from headgate.config.errors import ConfigError
 
 COMMANDS = (
@@ -24,6 +24,16 @@ COMMANDS = (
     "token",
     "worker",
 )  # modules of headgate.commands
+
+# What the extra `server` installs, as far as commands import it before anything else of it.
+SERVER_MODULES = {
+    "aiohttp",
+    "datasketches",
+    "jsonschema_rs",
+    "prometheus_client",
+    "redis",
+    "uvloop",
+}
 
 _EXAMPLES = """examples:
   headgate dev                            Kafka, Redis and the gateway on this machine
@@ -46,6 +56,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(str(error), USAGE)
     except CommandError as error:
         return _fail(str(error), error.exit_code)
+    except ModuleNotFoundError as error:
+        name = (error.name or "").partition(".")[0]
+        if name not in SERVER_MODULES:
+            raise
+        return _fail(f"{name} is missing: pip install 'headgate[server]'", FAILED)
     return code
 
 

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaException
 
-import headgate
 from consumer_world import fill
 from headgate.consumer.consumer import Consumer
 from headgate.consumer.options import ConsumerOptions, GaveUpError, Retries
@@ -117,16 +112,6 @@ async def test_the_consumer_stops_before_an_event_that_nobody_may_lose(
             if event.offset == 9:
                 break
     assert seen == [5, 6, 7, 8, 9]
-
-
-def test_the_library_needs_none_of_the_gateways_server() -> None:
-    code = (
-        "import sys, headgate.consumer.consumer\n"
-        "bad = {'aiohttp', 'redis', 'prometheus_client', 'uvloop'} & set(sys.modules)\n"
-        "sys.exit(repr(bad) if bad else 0)"
-    )
-    path = str(Path(headgate.__file__).parents[1])
-    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": path})
 
 
 async def test_a_topic_that_comes_later_or_again_is_read(
