@@ -25,9 +25,10 @@ COMMANDS = (
     "worker",
 )  # modules of headgate.commands
 
-# What the extra `server` installs, as far as commands import it before anything else of it.
+# What the extra `server` installs.
 SERVER_MODULES = {
     "aiohttp",
+    "backports",
     "datasketches",
     "jsonschema_rs",
     "prometheus_client",
