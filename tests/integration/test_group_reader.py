@@ -80,6 +80,7 @@ async def test_groups_of_both_protocols(kafka: RunningBroker, topic_name: str) -
             assert found.stored[new] == dict.fromkeys(places, Stored(5, ""))
             for group, client, protocol in ((classic, "till", "classic"), (new, "rd", "consumer")):
                 described = found.groups[group]
+                assert described is not None
                 assert (described.protocol, described.status.lower()) == (protocol, "stable")
                 (member,) = described.members
                 assert member.client_id == client

@@ -143,6 +143,31 @@ def test_the_end_over_time_is_bounded_and_keeps_its_course() -> None:
     assert ends.written_ms(3) is None, "another log"
 
 
+def test_a_group_is_forgotten_after_three_whole_looks_without_it() -> None:
+    watch = ClusterWatch(WatchOptions(), {})
+    watch.groups_seen({"a": EMPTY, "b": EMPTY}, 1)
+    for _ in range(10):
+        watch.groups_seen({"a": None}, 2, is_whole=False)
+    for _ in range(2):
+        watch.groups_seen({"a": EMPTY}, 3)
+    assert set(watch.groups) == {"a", "b"}
+    watch.groups_seen({"a": EMPTY, "b": None}, 4)
+    assert watch.groups["b"].probation.first_seen_ms == 1, "it was there all the time"
+    for _ in range(3):
+        watch.groups_seen({"a": EMPTY}, 5)
+    assert set(watch.groups) == {"a"}
+
+
+def test_members_that_are_not_told_are_not_gone() -> None:
+    world = World()
+    world.member("a", 0)
+    world.produce(1)
+    world.keep_up()
+    world.look()
+    world.watch.groups_seen({GROUP: None}, world.now_ms)
+    assert world.watch.groups[GROUP].owners
+
+
 def test_regressions_are_kept_in_bounded_number() -> None:
     world = World()
     world.member("a", 0)

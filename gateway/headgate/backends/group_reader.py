@@ -16,6 +16,7 @@ from headgate.backends.flexible import FlexibleRequest
 from headgate.backends.group_requests import (
     EARLIEST,
     LATEST,
+    Found,
     Listed,
     describe_classic,
     describe_consumer,
@@ -44,12 +45,15 @@ _T = TypeVar("_T")
 
 
 class Look(NamedTuple):
-    """What one look found. ends, starts: offsets of the partitions that the groups read."""
+    """What one look found. groups: None for one that its coordinator does not describe now.
+    logs: first offset and end of the partitions that the groups read.  is_whole: every node has
+    told its groups; else some may be missing here that are there."""
 
     topics: dict[str, TopicSeen]
-    groups: dict[str, Described]
+    groups: dict[str, Described | None]
     stored: dict[str, Offsets]
     logs: dict[Place, tuple[int, int]]
+    is_whole: bool
 
 
 class GroupReader:
@@ -66,19 +70,21 @@ class GroupReader:
     async def look(self) -> Look:
         """Read everything once. Raises KafkaError, OSError, TimeoutError."""
         client = await self._connected()
+        await client.force_metadata_update()  # nodes come and go; it asks for no topic
         nodes = _nodes(client)
         facts = await read_partition_facts(client, nodes[self._looks % len(nodes)])
-        listed = await self._listed(client, nodes)
+        listed, is_whole = await self._listed(client, nodes)
         await self._find_coordinators(client, nodes, listed)
         groups, stored = await asyncio.gather(
             self._described(client, listed), self._stored(client, listed)
         )
-        if self._looks % _SETTINGS_EVERY == 0:
+        if self._looks % _SETTINGS_EVERY == 0 or facts.keys() - self._settings.keys():
             self._settings = await self._read_settings(client, nodes[0], facts)
         self._looks += 1
         places = set(chain.from_iterable(stored.values()))
         for group in groups.values():
-            places.update(chain.from_iterable(one.places for one in group.members))
+            members = () if group is None else group.members
+            places.update(chain.from_iterable(one.places for one in members))
         self._leaders = {
             Place(topic, number): one.leader
             for topic, (_id, partitions) in facts.items()
@@ -87,11 +93,15 @@ class GroupReader:
         }
         ends = await self.offsets(places, LATEST)
         starts = await self.offsets(places, EARLIEST)
-        logs = {place: (starts[place], end) for place, end in ends.items() if place in starts}
-        return Look(self._topics(facts), groups, stored, logs)
+        logs = {
+            place: (starts[place].offset, end.offset)
+            for place, end in ends.items()
+            if place in starts
+        }
+        return Look(self._topics(facts), groups, stored, logs, is_whole)
 
-    async def offsets(self, places: Iterable[Place], timestamp: int) -> dict[Place, int]:
-        """Offsets of a time, from the leaders of the last look; see `list_offsets`."""
+    async def offsets(self, places: Iterable[Place], timestamp: int) -> dict[Place, Found]:
+        """Where logs are at a time, from the leaders of the last look; see `list_offsets`."""
         client = await self._connected()
         by_leader: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
         for place in places:
@@ -99,7 +109,7 @@ class GroupReader:
             if leader is not None:
                 by_leader[leader][place.topic].append(place.partition)
         asked = [(leader, list_offsets(topics, timestamp)) for leader, topics in by_leader.items()]
-        found: dict[Place, int] = {}
+        found: dict[Place, Found] = {}
         for answer in await self._ask_each(client, asked):
             found |= answer
         return found
@@ -122,16 +132,21 @@ class GroupReader:
             await self._client.bootstrap()
         return self._client
 
-    async def _listed(self, client: AIOKafkaClient, nodes: Sequence[int]) -> list[Listed]:
+    async def _listed(
+        self, client: AIOKafkaClient, nodes: Sequence[int]
+    ) -> tuple[list[Listed], bool]:
+        """All groups, and whether those are all: a node may be away, or still read its share."""
         found: list[Listed] = []
         answers = await self._ask_each(client, [(node, list_groups()) for node in nodes])
+        is_whole = len(answers) == len(nodes)
         for error, groups in answers:
             if error:
-                raise for_code(error)()
+                is_whole = False
+                log.warning("a node does not list its groups: %s", for_code(error).__name__)
             found += [
                 one for one in groups if one.kind in _WATCHED and one.protocol in ("", "consumer")
             ]
-        return found
+        return found, is_whole
 
     async def _find_coordinators(
         self, client: AIOKafkaClient, nodes: Sequence[int], listed: Iterable[Listed]
@@ -161,10 +176,8 @@ class GroupReader:
 
     async def _described(
         self, client: AIOKafkaClient, listed: Iterable[Listed]
-    ) -> dict[str, Described]:
-        found = {
-            one.group: Described(one.kind or "classic", one.status or "Unknown") for one in listed
-        }
+    ) -> dict[str, Described | None]:
+        found: dict[str, Described | None] = {one.group: None for one in listed}
         new = [one.group for one in listed if one.kind == "consumer"]
         old = [one.group for one in listed if one.kind != "consumer"]
         asked = [(node, describe_consumer(some)) for node, some in self._by_coordinator(new)]
@@ -213,8 +226,8 @@ class GroupReader:
             asked = [(_TOPIC_RESOURCE, name, _SETTINGS) for name in some]
             answer: Any = await client.send(node, DescribeConfigsRequest(asked))
             for error, _text, _kind, name, entries in answer.resources:
-                if error == 0:
-                    found[name] = {option: value for option, value, *_ in entries}
+                settings = {option: value for option, value, *_ in entries}
+                found[name] = settings if error == 0 else {}  # not ours to see
         return found
 
     def _topics(self, facts: Mapping[str, PartitionFacts]) -> dict[str, TopicSeen]:

@@ -196,12 +196,21 @@ def _consumer_places(reader: Reader) -> frozenset[Place]:
     return frozenset(places)
 
 
+class Found(NamedTuple):
+    """A place in a log. at_ms: of the record there, -1 for LATEST and EARLIEST.
+
+    offset: -1 where no record is as young as was asked for.
+    """
+
+    at_ms: int
+    offset: int
+
+
 def list_offsets(
     partitions: Mapping[str, Sequence[int]], timestamp: int
-) -> FlexibleRequest[dict[Place, int]]:
-    """The offset of a time in ms since 1970, LATEST or EARLIEST, of partitions that one node leads.
-
-    -1 where no record is as young. Partitions with an error are left out.
+) -> FlexibleRequest[dict[Place, Found]]:
+    """The first record of a time in ms since 1970, or LATEST or EARLIEST, of partitions that one
+    node leads. Partitions with an error are left out.
     """
     tail = struct.pack(">iq", -1, timestamp) + NO_TAGS
     topics = array(
@@ -214,15 +223,15 @@ def list_offsets(
     )
 
 
-def _offsets(reader: Reader) -> dict[Place, int]:
+def _offsets(reader: Reader) -> dict[Place, Found]:
     reader.skip(4)
     found = {}
     for _ in range(reader.count()):
         topic = reader.text() or ""
         for _ in range(reader.count()):
-            number, error, _at, offset, _epoch = reader.unpack(_LISTED)
+            number, error, at_ms, offset, _epoch = reader.unpack(_LISTED)
             if error == 0:
-                found[Place(topic, number)] = offset
+                found[Place(topic, number)] = Found(at_ms, offset)
             reader.tags()
         reader.tags()
     return found

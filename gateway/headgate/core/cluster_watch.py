@@ -13,6 +13,7 @@ from headgate.core.probation import Probation
 
 _REGRESSIONS_KEPT = 1_000
 _DRIFTS_KEPT = 100
+_GONE_LOOKS = 3
 _MOST_COUNTS = 10_000  # names of groups may be made up for each start of a consumer
 
 
@@ -69,6 +70,7 @@ class ClusterWatch:
         self._topics: dict[str, TopicSeen] = {}
         self._known = dict(known)
         self._has_looked = False
+        self._missed: dict[str, int] = {}  # looks in a row that did not find a known group
 
     def topics_seen(self, topics: Mapping[str, TopicSeen], now_ms: int) -> None:
         """Take the cluster's metadata."""
@@ -105,16 +107,31 @@ class ClusterWatch:
             log.ends.note(now_ms, end)
 
     def seeded(self, place: Place, at_ms: int, end: int) -> None:
-        """Take where a log's end was before anybody looked; before its first `logs_seen`."""
+        """Take where a log's end was before anybody looked; before its first `logs_seen`, and the
+        older before the newer. Timestamps of records need not grow: what does not fit is left out.
+        """
         log = self.logs.setdefault(place, Log(0, end, Ends()))
-        log.ends.note(at_ms, end)
+        if end >= log.end:
+            log.end = end
+            log.ends.note(at_ms, end)
 
-    def groups_seen(self, described: Mapping[str, Described], now_ms: int) -> None:
-        """Take all groups that there are."""
-        for name in self.groups.keys() - described.keys():
-            del self.groups[name]
+    def groups_seen(
+        self, described: Mapping[str, Described | None], now_ms: int, *, is_whole: bool = True
+    ) -> None:
+        """Take the groups that there are. None: it is there, and nothing is said of it now.
+
+        is_whole: no group is missing but those that are gone. Only after three such looks in a row
+        one is forgotten: a coordinator that has just taken over may not know all of its groups.
+        """
+        missing = self.groups.keys() - described.keys()
+        if is_whole:
+            self._missed = {name: self._missed.get(name, 0) + 1 for name in missing}
+            for name in [each for each, looks in self._missed.items() if looks >= _GONE_LOOKS]:
+                del self.groups[name], self._missed[name]
         for name, one in described.items():
-            self._group(name, now_ms).is_described(one, now_ms)
+            watch = self._group(name, now_ms)
+            if one is not None:
+                watch.is_described(one, now_ms)
         self._has_looked = True
 
     def members_seen(self, group: str, members: tuple[Member, ...], now_ms: int) -> None:

@@ -6,7 +6,7 @@ true one. The trail begins after a look: what that has read is older than what t
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from headgate.backends.commit_trail import TOPIC, CommitTrail
@@ -125,15 +125,14 @@ class ClusterMonitor:
     async def _look(self) -> None:
         look = await self._reader.look()
         new = look.logs.keys() - self.watch.logs.keys()
-        past = await self._past(look, new) if new else {}
+        past = await self._past(look, new) if new else ()
         self._sees_commits = TOPIC in look.topics
         now_ms = self._now_ms()
         self.watch.topics_seen(look.topics, now_ms)
-        for place in new:
-            for at_ms, ends in past.items():
-                self.watch.seeded(place, at_ms, ends[place])
+        for place, at_ms, end in past:
+            self.watch.seeded(place, at_ms, end)
         self.watch.logs_seen(look.logs, now_ms)
-        self.watch.groups_seen(look.groups, now_ms)
+        self.watch.groups_seen(look.groups, now_ms, is_whole=look.is_whole)
         falls = self.watch.sampled(look.stored, now_ms, tells_commits=not self._has_trail)
         for fall in falls:
             self._tell(fall)
@@ -150,18 +149,18 @@ class ClusterMonitor:
         self.rogue_detail = ""
         self.readers.looked(self._now_ms(), brokers, look.stored)
 
-    async def _past(self, look: Look, new: Iterable[Place]) -> dict[int, dict[Place, int]]:
-        """Where logs ended one page-cache horizon ago, and half of one."""
+    async def _past(self, look: Look, new: Collection[Place]) -> list[tuple[Place, int, int]]:
+        """When logs ended where: as of one page-cache horizon ago, and half of one."""
         now_ms, horizon_ms = self._now_ms(), self.watch.options.horizon_ms
-        past = {}
-        highest = {place: look.logs[place][0] for place in new}
+        past = []
         for at_ms in (now_ms - horizon_ms, now_ms - horizon_ms // 2):
-            found = await self._reader.offsets(highest, at_ms)
-            for place, lowest in highest.items():
-                offset = found.get(place, -1)  # -1: no record is younger
-                highest[place] = look.logs[place][1] if offset < 0 else max(lowest, offset)
-            past[at_ms] = dict(highest)
-        return past
+            for place, found in (await self._reader.offsets(new, at_ms)).items():
+                if found.offset < 0:  # no record is younger
+                    past.append((place, at_ms, look.logs[place][1]))
+                else:  # from then on nothing was written until this record
+                    past.append((place, at_ms, found.offset))
+                    past.append((place, min(found.at_ms, now_ms), found.offset))
+        return sorted(past)
 
     # ---- the trail
 
