@@ -76,7 +76,7 @@ class EventsFront:
         self._once = once
         self._streams = streams
         self._request_ids = request_ids
-        self._body_max_bytes = body_max_bytes
+        self.body_max_bytes = body_max_bytes
         self._body_timeout_s = body_timeout_s
         self._loop = asyncio.get_running_loop()
 
@@ -201,7 +201,7 @@ class EventsFront:
 
     async def _read(self, request: web.BaseRequest, headers: Mapping[bytes, bytes]) -> bytes:
         encoding = headers.get(b"content-encoding", b"")
-        most, seconds = self._body_max_bytes, self._body_timeout_s
+        most, seconds = self.body_max_bytes, self._body_timeout_s
         if not encoding and request.content.is_eof():
             return received_body(request, most, self.budget)
         return await read_body(request, encoding, most, seconds, self.budget)

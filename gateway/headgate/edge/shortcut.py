@@ -49,11 +49,12 @@ class ShortConnection(Connection):
     so that answers leave in the order of their requests.
     """
 
-    __slots__ = ("_front", "_is_starting", "_open", "_remote")
+    __slots__ = ("_front", "_is_starting", "_most_bytes", "_open", "_remote")
 
     def __init__(self, front: EventsFront, manager: web.Server, **options: object) -> None:
         super().__init__(manager, **options)  # type: ignore[arg-type]
         self._front = front
+        self._most_bytes = min(MOST_BYTES, front.body_max_bytes)  # aiohttp's way refuses the rest
         self._open: Ticket | None = None
         self._is_starting = False
         self._remote: str | None = None
@@ -127,7 +128,8 @@ class ShortConnection(Connection):
         if found is None:
             return None
         headers = {name.lower(): value for name, value in message.raw_headers}
-        if not _UNUSUAL.isdisjoint(headers) or int(headers.get(b"content-length", 0)) > MOST_BYTES:
+        size = int(headers.get(b"content-length", 0))
+        if not _UNUSUAL.isdisjoint(headers) or size > self._most_bytes:
             return None
         topic = found.group(1)
         return unquote(topic) if "%" in topic else topic, headers
