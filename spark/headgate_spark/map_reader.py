@@ -15,7 +15,7 @@ from headgate_spark.kafka_clients import drop, open_consumer
 # An open transaction of a writer that died hides what is behind it until the broker ends it, 30 s
 # (`writer.TRANSACTION_TIMEOUT_MS`); the coordinator looks every 10 s.
 HIDDEN_S = 90.0
-_POLL_MS = 200
+_POLL_MS = 20  # an empty answer comes after this time, and says that the end is reached
 
 
 class HiddenError(Exception):
