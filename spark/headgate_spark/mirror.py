@@ -109,7 +109,10 @@ class Mirror:
         return planned
 
     def _topics(self, there: set[str]) -> list[str]:
-        return chosen_topics(self._request.topics, self._config, self._source, there)
+        found = chosen_topics(self._request.topics, self._config, self._source, there)
+        # A name that is another cluster's topic would be two topics in one mirror.
+        owners = {name: self._config.cluster_of(name) for name in found}
+        return [name for name in found if owners[name] in (None, self._source)]
 
     async def _copy(self, planned: Plan, there: ClusterAdmin) -> list[Copied]:
         parallel = self._context.defaultParallelism
