@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 import kafka_log
 from kafka_log import LogRecord
 from replay_world import BASE_MS, Api, ReplayRunner, Two, mirror, post, until
-from stack import Gateway
+from stack import Gateway, RunningRedis
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
@@ -196,16 +196,19 @@ def test_a_replay_expires_and_its_topic_with_it(
 
 
 @pytest.mark.full
-def test_a_gateway_that_is_killed_takes_nothing_along(
+def test_a_gateway_that_is_killed_and_a_redis_that_is_empty_take_nothing_along(
     two: Two,
     topic: str,
     start_runner: StartRunner,
     start_gateway: Callable[..., Gateway],
+    start_redis: Callable[..., RunningRedis],
 ) -> None:
-    gateway = start_gateway(two.config())
+    redis = start_redis()
+    gateway = start_gateway(two.config(f'dedupe_ttl_s = 60\n[redis]\nurl = "{redis.url}"\n'))
     made = Api(gateway).create(topic, rate={"records_per_s": 30}).page
     start_runner()
     gateway.kill()
+    redis.restart()  # it keeps nothing on disk
     gateway.restart()
     until_ready(Api(gateway), made)
     assert replayed(two, made) == wanted(two, topic, lambda _: True)
