@@ -15,9 +15,8 @@ from confluent_kafka import Consumer as RdConsumer
 from consumer_world import fill
 from headgate.backends.group_reader import GroupReader, Look
 from headgate.backends.options import ClusterOptions
-from headgate.backends.topic_reader import READ_ERRORS
 from headgate.core.group_facts import Place, Stored
-from stack import RunningBroker, RunningCluster
+from stack import RunningBroker
 
 pytestmark = pytest.mark.kafka
 
@@ -99,30 +98,3 @@ async def eventually_some(ask: Callable[[], Awaitable[Look | None]]) -> Look:
             if found is not None:
                 return found
             await asyncio.sleep(0.1)
-
-
-async def test_a_broker_that_is_away_is_seen(
-    start_cluster: Callable[..., RunningCluster], topic_name: str
-) -> None:
-    cluster = start_cluster(3)
-    cluster.create_topic(topic_name, 6)
-    fill(cluster.bootstrap, topic_name, 6, 5)
-    async with reader_of(cluster.bootstrap) as reader:
-        look = await reader.look()
-        assert {(one.replicas, one.in_sync) for one in look.topics[topic_name].partitions} == {
-            (3, 3)
-        }
-        assert look.topics[topic_name].min_in_sync == 2
-        cluster.nodes[2].kill()
-
-        async def seen() -> Look | None:
-            try:
-                found = await reader.look()
-            except READ_ERRORS:
-                return None
-            return (
-                found if {o.in_sync for o in found.topics[topic_name].partitions} == {2} else None
-            )
-
-        found = await eventually_some(seen)
-        assert {one.leader for one in found.topics[topic_name].partitions} <= {1, 2}

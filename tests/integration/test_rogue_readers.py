@@ -24,7 +24,7 @@ from headgate.devstack.jmx import ensure_agent
 from headgate.devstack.ports import LOOPBACK, free_port
 from headgate.monitor.cluster_monitor import Exporters
 from headgate.monitor.monitor import Monitor, MonitorOptions
-from stack import eventually
+from stack import RunningBroker, eventually
 
 pytestmark = pytest.mark.kafka
 
@@ -134,10 +134,10 @@ async def test_a_reader_without_a_group_is_named(measured: Measured, topic_name:
         await monitor.close()
 
 
-async def test_an_exporter_that_does_not_answer_is_said(measured: Measured) -> None:
+async def test_an_exporter_that_does_not_answer_is_said(kafka: RunningBroker) -> None:
     options = MonitorOptions(WatchOptions(), 0.2, None)
     exporters = {"main": Exporters((f"http://{LOOPBACK}:{free_port()}/metrics",), LIMIT)}
-    clusters = {"main": ClusterOptions(measured.bootstrap)}
+    clusters = {"main": ClusterOptions(kafka.bootstrap)}
     monitor = Monitor(clusters, options, None, lambda: 0, exporters)
     monitor.start()
     try:

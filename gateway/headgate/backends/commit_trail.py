@@ -6,6 +6,7 @@ Only records that count: what was committed in a transaction is there once that 
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import Any
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition
@@ -34,9 +35,11 @@ class CommitTrail:
             auto_offset_reset="latest",
         )
         never_create_topics(self._consumer._client)
+        self._first: dict[TopicPartition, list[Any]] = {}
 
     async def begin(self) -> bool:
-        """Stand at the end of every partition. False: no group has committed yet.
+        """Stand at the end of every partition, and read once: only that shows whether it may be
+        read. False: no group has committed yet.
 
         Raises KafkaError (TopicAuthorizationFailedError where it may not be read), OSError.
         """
@@ -50,12 +53,13 @@ class CommitTrail:
         self._consumer.assign(places)
         for place, end in (await self._consumer.end_offsets(places)).items():
             self._consumer.seek(place, end)
+        self._first = await self._consumer.getmany(timeout_ms=_WAIT_MS)
         return True
 
     async def follow(self, take: Callable[[OffsetsRecord], None]) -> None:
         """Hand every record to `take`, in the order of each group. Ends by an error only."""
+        batches, self._first = self._first, {}
         while True:
-            batches = await self._consumer.getmany(timeout_ms=_WAIT_MS, max_records=_MOST_RECORDS)
             for records in batches.values():
                 for record in records:
                     try:
@@ -66,6 +70,7 @@ class CommitTrail:
                     if found is not None:
                         take(found)
             await asyncio.sleep(0)
+            batches = await self._consumer.getmany(timeout_ms=_WAIT_MS, max_records=_MOST_RECORDS)
 
     async def close(self) -> None:
         """Drop it; bounded also when Kafka does not answer."""
