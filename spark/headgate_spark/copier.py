@@ -55,7 +55,7 @@ class Copier:
         """Copy up to the unit's end, or as long as the lease is. Does not raise for Kafka."""
         clock = asyncio.get_running_loop().time
         lease_end_s = clock() + self._options.lease_s
-        moved_s, trouble = clock(), None
+        moved_s, trouble, is_stale = clock(), None, False
         while True:
             before, self._attempts = self._transactions, self._attempts + 1
             try:
@@ -68,6 +68,7 @@ class Copier:
                     break
             except _FINAL as error:
                 trouble = f"{type(error).__name__}: {error}"
+                is_stale = isinstance(error, RecreatedError | StalePlanError)
                 break
             except _TEMPORARY as error:
                 trouble = f"{type(error).__name__}: {error}"
@@ -79,7 +80,7 @@ class Copier:
         place = self._unit.place
         return Copied(
             place.topic, place.partition, self._records, self._bytes, self._transactions,
-            self._attempts, self._position, self._lost, trouble,
+            self._attempts, self._position, self._lost, trouble, is_stale,
         )  # fmt: skip
 
     async def _is_replaced(self) -> bool:

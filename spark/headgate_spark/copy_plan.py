@@ -77,6 +77,7 @@ class Copied(NamedTuple):
     """What became of a unit. trouble: why it did not come to its end, for people; None = it did.
 
     bytes: read from the source's brokers.  lost: records of gaps, as far as offsets can say.
+    is_stale: the plan was older than the topic or the map; another one may succeed.
     """
 
     topic: str
@@ -88,3 +89,4 @@ class Copied(NamedTuple):
     position: int
     lost: int
     trouble: str | None
+    is_stale: bool = False

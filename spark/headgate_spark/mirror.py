@@ -74,8 +74,8 @@ class Mirror:
             if found is None:
                 return OK
             wrong = [one for one in found if one.trouble is not None]
-            if not wrong or self._stopped.is_set():
-                break
+            if not any(one.is_stale for one in wrong) or self._stopped.is_set():
+                break  # who was fenced must not come back: the other job would do the same
         return FAILED if wrong or self._stopped.is_set() else OK
 
     async def _round(self) -> list[Copied] | None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
 import pytest
@@ -14,9 +12,8 @@ import kafka_log
 import mirror_world
 from headgate.core.offset_map import MAP_TOPIC, Layout, Place, map_partition
 from headgate.core.segments import RECREATED, RETENTION, Result
-from headgate_spark.copier import Copier
-from headgate_spark.copy_plan import Copied, CopyOptions, Known, Unit
-from headgate_spark.throttle import BrokerBuckets
+from headgate_spark.copy_plan import Known
+from mirror_copies import copy, following, mapped_end, produce, run
 from mirror_world import OddSource, Two
 from stack import RunningBroker, eventually
 
@@ -33,16 +30,6 @@ def two(kafka: RunningBroker, backfill: RunningBroker) -> Two:
 def topic(two: Two, topic_name: str) -> str:
     two.source.create_topic(topic_name, 1, mirror_world.SOURCE_CONFIGS)
     return two.target.create_topic(topic_name, 1, mirror_world.TARGET_CONFIGS)
-
-
-async def run(unit: Unit, options: CopyOptions) -> Copied:
-    return await Copier(unit, options, BrokerBuckets(options.bytes_per_s)).run()
-
-
-async def copy(unit: Unit, options: CopyOptions) -> Copied:
-    copied = await run(unit, options)
-    assert copied.trouble is None
-    return copied
 
 
 async def test_I2_I3_I4_I5_odd_records_are_copied_once_in_order_identical_and_mapped(
@@ -63,13 +50,6 @@ async def test_I6_a_finished_copy_run_again_writes_nothing(two: Two, topic: str)
     assert (again.records, again.transactions) == (0, 0)
     assert kafka_log.end_offsets(two.target.bootstrap, topic) == ends
     assert kafka_log.end_offsets(two.target.bootstrap, MAP_TOPIC) == maps
-
-
-def produce(broker: RunningBroker, topic: str, values: list[bytes], **more: object) -> None:
-    client = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5, **more})
-    for value in values:
-        client.produce(topic, value, partition=0)
-    assert client.flush(30) == 0
 
 
 async def test_I3_records_as_large_as_the_topic_takes_are_copied(two: Two, topic_name: str) -> None:
@@ -113,21 +93,6 @@ async def test_I8_what_retention_took_before_it_was_mirrored_is_an_explicit_gap(
     assert [int(one.value or b"") for one in records] == [*range(10), *range(30, 35)]
     assert table.to_target(9) == (9, records[9].offset, Result.EXACT)
     assert table.to_target(20) == (20, records[10].offset, Result.NEXT)
-
-
-@asynccontextmanager
-async def following(unit: Unit, options: CopyOptions) -> AsyncIterator[asyncio.Task[Copied]]:
-    task = asyncio.create_task(run(unit, options))
-    try:
-        yield task
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
-
-
-def mapped_end(two: Two, topic: str) -> int:
-    found = mirror_world.read_maps(two.target, topic).get((topic, 0))
-    return found.table.source_end if found else -1
 
 
 async def test_I8_retention_that_passes_a_running_copy_is_an_explicit_gap(
@@ -262,48 +227,3 @@ async def test_the_map_and_an_empty_partition_say_that_nothing_is_there(
     assert (copied.records, copied.transactions) == (0, 1)
     assert mirror_world.read_maps(two.target, topic)[topic, 0].table.position == 0
     assert (await copy(mirror_world.unit(two, topic), two.options())).transactions == 0
-
-
-async def test_a_deleted_topic_is_not_brought_back(
-    start_broker: Callable[..., RunningBroker], backfill: RunningBroker, topic_name: str
-) -> None:
-    """Brokers make topics that clients ask for, unless they are told otherwise."""
-    two = Two(start_broker({"auto.create.topics.enable": "true"}), backfill)
-    mirror_world.create_map(backfill)
-    two.source.create_topic(topic_name, 1)
-    backfill.create_topic(topic_name, 1, mirror_world.TARGET_CONFIGS)
-    produce(two.source, topic_name, [b"a"])
-    unit = mirror_world.unit(two, topic_name, end=None)
-    async with following(unit, two.options(interval_s=0.2)) as task:
-        await eventually(lambda: mapped_end(two, topic_name) == 1)
-        two.source.delete_topic(topic_name)
-        await eventually(lambda: topic_name not in kafka_log.topic_names(two.source.bootstrap))
-        with suppress(TimeoutError):  # it asks for metadata again and again
-            await asyncio.wait_for(asyncio.shield(task), 4)
-        assert topic_name not in kafka_log.topic_names(two.source.bootstrap)
-
-
-@pytest.mark.full  # half a minute each; a kill of the copier is in every run
-@pytest.mark.parametrize("down_s", [3.0, 30.0])
-@pytest.mark.parametrize("side", [0, 1], ids=["source", "target"])
-async def test_a_tier_that_is_down_for_a_while_is_waited_for(
-    kafka: RunningBroker, start_broker: Callable[..., RunningBroker], topic_name: str,
-    side: int, down_s: float,
-) -> None:  # fmt: skip
-    own = start_broker()
-    two = Two(own, kafka) if side == 0 else Two(kafka, own)
-    mirror_world.create_map(two.target)
-    two.source.create_topic(topic_name, 1, mirror_world.SOURCE_CONFIGS)
-    two.target.create_topic(topic_name, 1, mirror_world.TARGET_CONFIGS)
-    OddSource(two.source, topic_name, seed=1).write(0, 2000)
-    task = asyncio.create_task(
-        run(mirror_world.unit(two, topic_name), two.options(chunk_records=20))
-    )
-    await eventually(lambda: mapped_end(two, topic_name) > 100, 20)
-    own.kill()
-    done, _ = await asyncio.wait([task], timeout=down_s)
-    assert not done
-    await asyncio.to_thread(own.restart)
-    copied = await asyncio.wait_for(task, 120)
-    assert copied.trouble is None
-    assert mirror_world.judge(two, topic_name) >= 2000

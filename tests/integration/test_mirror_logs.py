@@ -12,9 +12,7 @@ from confluent_kafka import Producer
 import kafka_log
 import mirror_world
 from headgate_spark.comparer import compare
-from headgate_spark.copier import Copier
-from headgate_spark.copy_plan import Copied, CopyOptions, Unit
-from headgate_spark.throttle import BrokerBuckets
+from mirror_copies import copy
 from mirror_world import OddSource, Two
 from stack import RunningBroker, RunningCluster, eventually
 
@@ -25,12 +23,6 @@ COMPACTED = {
     "min.cleanable.dirty.ratio": "0.001",
     "max.compaction.lag.ms": "1",
 }
-
-
-async def copy(unit: Unit, options: CopyOptions) -> Copied:
-    copied = await Copier(unit, options, BrokerBuckets(None)).run()
-    assert copied.trouble is None
-    return copied
 
 
 def produce(broker: RunningBroker, topic: str, count: int) -> None:
