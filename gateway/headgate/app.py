@@ -29,7 +29,6 @@ from headgate.deadlines import Deadlines
 from headgate.edge.auth import Authenticator
 from headgate.edge.events import EventsFront
 from headgate.edge.routes import Page
-from headgate.endings import Steps
 from headgate.examining import Examining
 from headgate.front import data_plane, listen, once, streams
 from headgate.health import Dependency, Readiness
@@ -42,6 +41,7 @@ from headgate.ladder.ladder import Ladder
 from headgate.quotas import ProducerQuotas
 from headgate.routes import Compiler, Routes
 from headgate.stats import Labels, Meter, watch_loop
+from headgate.steps import Steps
 from headgate.suppression.none import Unsuppressed
 from headgate.suppression.suppressor import Suppressor
 from headgate.telling import Telling

@@ -55,14 +55,14 @@ class Markers:
         self._open += 1
 
     def ended(self, _part: Publish, outcome: Outcome) -> None:
-        """See `endings.Whole`."""
+        """See `steps.Whole`."""
         self.failure = self.failure or outcome.failure
         self._open -= 1
         if not self._open and not self._all_ended.done():
             self._all_ended.set_result(None)
 
     def handed_over(self) -> None:
-        """See `endings.Whole`; the stage on each publish says it already."""
+        """See `steps.Whole`; the stage on each publish says it already."""
 
     async def wait(self, timeout_s: float) -> Failure | None:
         """Wait until all are in Kafka; why they are not, or not in time."""

@@ -6,18 +6,17 @@ lanes, and `ingest.Ingest` the way in.
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
-from headgate.backends.base import Identities, Lanes, Suppression
+from headgate.backends.base import Lanes, Suppression
 from headgate.core.admission import Admission
-from headgate.core.facts import Facts
 from headgate.core.held import HELD_PREFIX
 from headgate.core.ids import EventIds
 from headgate.core.outcome import Failure, Name, Outcome, Reason
 from headgate.core.publish import Publish, Stage
 from headgate.core.record import EVENT_ID
 from headgate.core.route import Route
-from headgate.examining import Examining
+from headgate.steps import Steps, Whole
 from headgate.ticket import Ticket, rejected
 
 # Looking a member up in an Enum class costs 0.1 us in Python 3.11: as much as a small call.
@@ -41,40 +40,6 @@ class Accounts(Protocol):
     ) -> None: ...
 
 
-class Whole(Protocol):
-    """The records that an oversized event became (`ladder.parts`)."""
-
-    rung: str
-    count: int
-    partition: int
-    offset: int
-
-    def ended(self, part: Publish, outcome: Outcome) -> None: ...
-
-
-class Ladder(Protocol):
-    """Where events of topics with a ladder go instead of their lane (`ladder.ladder`)."""
-
-    def take(self, publish: Publish) -> None: ...
-
-    def drop(self, publish: Publish) -> None: ...
-
-    def handed_over(self, batch: Sequence[Publish]) -> None: ...
-
-
-class Steps(NamedTuple):
-    """What some topics need beside lanes and suppression; without one, no topic may ask for it.
-
-    identity: for `dedupe_ttl_s` and Idempotency-Keys.  examining: for canonical comparison and
-    schemas.  ladder: for rungs below `reject`.  facts: for `facts`.
-    """
-
-    identity: Identities | None = None
-    examining: Examining | None = None
-    ladder: Ladder | None = None
-    facts: Facts | None = None
-
-
 class Endings:
     """Every event gets exactly one outcome here, and every budget is given back."""
 
@@ -87,7 +52,7 @@ class Endings:
         self._timeout_s = request_timeout_ms / 1000
         self._idle: asyncio.Event | None = None
 
-    def connect(self, lanes: Lanes, suppression: Suppression, steps: "Steps | None" = None) -> None:
+    def connect(self, lanes: Lanes, suppression: Suppression, steps: Steps | None = None) -> None:
         """Close the circle: all of them are built with this object as their listener."""
         self._lanes = lanes
         self._suppression = suppression

@@ -13,10 +13,10 @@ from headgate.core.policy import PolicyTable, TopicPolicy
 from headgate.core.route import Route
 from headgate.core.suppression import Scope
 from headgate.core.topic import TopicState
-from headgate.endings import Steps
 from headgate.inbound import Inbound
 from headgate.ingest import Ingest, Limits, answer
 from headgate.routes import Routes
+from headgate.steps import Steps
 from headgate.ticket import Ticket
 from unit.fakes import (
     NOW_MS,

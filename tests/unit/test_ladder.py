@@ -22,11 +22,11 @@ from headgate.core.streamed import Streamed
 from headgate.core.suppression import Scope
 from headgate.core.topic import TopicState
 from headgate.edge.streams import streamed
-from headgate.endings import Steps
 from headgate.inbound import Inbound
 from headgate.ladder.climb import Tools
 from headgate.ladder.ladder import Ladder
 from headgate.routes import Routes
+from headgate.steps import Steps
 from headgate.ticket import Ticket
 from unit.fakes import FakeTopics, policy, topic_state
 from unit.room import Room, digest

@@ -1,0 +1,44 @@
+"""What some topics need beside lanes and suppression: what `Endings` asks of it."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from headgate.backends.base import Identities
+from headgate.core.facts import Facts
+from headgate.core.outcome import Outcome
+from headgate.core.publish import Publish
+from headgate.examining import Examining
+
+
+class Whole(Protocol):
+    """The records that an oversized event became (`ladder.parts`)."""
+
+    rung: str
+    count: int
+    partition: int
+    offset: int
+
+    def ended(self, part: Publish, outcome: Outcome) -> None: ...
+
+
+class Ladder(Protocol):
+    """Where events of topics with a ladder go instead of their lane (`ladder.ladder`)."""
+
+    def take(self, publish: Publish) -> None: ...
+
+    def drop(self, publish: Publish) -> None: ...
+
+    def handed_over(self, batch: Sequence[Publish]) -> None: ...
+
+
+class Steps(NamedTuple):
+    """What some topics need beside lanes and suppression; without one, no topic may ask for it.
+
+    identity: for `dedupe_ttl_s` and Idempotency-Keys.  examining: for canonical comparison and
+    schemas.  ladder: for rungs below `reject`.  facts: for `facts`.
+    """
+
+    identity: Identities | None = None
+    examining: Examining | None = None
+    ladder: Ladder | None = None
+    facts: Facts | None = None
