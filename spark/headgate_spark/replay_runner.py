@@ -63,6 +63,7 @@ class Runner:
         self._writer, self._reader = writer, reader
         self._say = say
         self._beat_at = 0.0
+        self._cold: dict[tuple[str, int | None], BrokerBuckets] = {}
         # Newer than what the reader has seen so far: nobody else writes them.
         self._statuses: dict[str, Mapping[str, Any]] = {}
         self._sources: dict[str, tuple[Place, SourceReader]] = {}
@@ -174,11 +175,18 @@ class Runner:
         if per_s:  # small pieces, so that a slow replay goes on all the time
             options = CopyOptions(cluster, self._target, chunk_records=max(1, min(5_000, per_s)))
         tp = TopicPartition(order.topic, place.partition)
-        source = SourceReader(tp, options, BrokerBuckets(rate))
+        source = SourceReader(tp, options, self._buckets(order, rate, is_warm=is_warm))
         self._sources[replay.id] = (place, source)
         await source.start()
         source.seek(place.at)
         return source
+
+    def _buckets(self, order: Order, rate: int | None, *, is_warm: bool) -> BrokerBuckets:
+        """Of the backfill tier each replay has its own; what is read from an ingest cluster at one
+        rate is counted together, for its brokers are to be spared."""
+        if is_warm:
+            return BrokerBuckets(rate)
+        return self._cold.setdefault((order.cluster, rate), BrokerBuckets(rate))
 
     # ---- its topic
 

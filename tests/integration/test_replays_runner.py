@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 import kafka_log
@@ -16,7 +17,7 @@ from kafka_log import LogRecord
 from replay_world import BASE_MS, Api, ReplayRunner, Two, mirror, post, until
 from stack import Gateway, RunningRedis
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
 StartRunner = Callable[[], ReplayRunner]
 
@@ -212,3 +213,39 @@ def test_a_gateway_that_is_killed_and_a_redis_that_is_empty_take_nothing_along(
     gateway.restart()
     until_ready(Api(gateway), made)
     assert replayed(two, made) == wanted(two, topic, lambda _: True)
+
+
+def post_plainly(two: Two, topic: str, records: int, size: int) -> None:
+    """Values that no codec makes smaller, on the ingest tier alone."""
+    producer = Producer({"bootstrap.servers": two.ingest.bootstrap, "linger.ms": 20})
+    chance = random.Random(3)
+    for number in range(records):
+        producer.produce(topic, chance.randbytes(size), key=f"{number}", partition=number % 2)
+        producer.poll(0)
+    assert producer.flush(60) == 0
+
+
+@pytest.mark.full
+def test_reading_from_the_ingest_tier_keeps_to_its_rate(
+    two: Two, topic_name: str, start_runner: StartRunner, start_gateway: Callable[..., Gateway]
+) -> None:
+    rate = 1_000_000
+    two.create_topic(topic_name)
+    post_plainly(two, topic_name, 5_000, 2_000)
+    api = Api(start_gateway(two.config(f"[replays]\ncold_bytes_per_s = {rate}\n")))
+    ends = kafka_log.end_offsets(two.ingest.bootstrap, topic_name)
+    to = {"offsets": {str(one): end for one, end in ends.items()}}
+    start_runner()
+    made = api.create(topic_name, to=to, allow_cold=True).page
+    points = []
+
+    def look() -> Any:
+        page = api.get(f"/v1/replays/{made['id']}")
+        points.append((time.monotonic(), page["done"]["bytes"]))
+        return page
+
+    until(look, lambda page: page["state"] == "ready", 60)
+    first = next(one for one in points if one[1] > 1_000_000)
+    last = next(one for one in points if one[1] > 9_000_000)
+    measured = (last[1] - first[1]) / (last[0] - first[0])
+    assert 0.9 * rate < measured < 1.1 * rate
