@@ -15,7 +15,7 @@ from headgate.backends.options import ClusterOptions, client_arguments
 See = Callable[[int, bytes | None, bytes | None], None]
 SILENCE_S = 15.0  # longer than an ordinary leader loss
 _POLL_MS = 200
-_AT_ONCE = 500  # records between two looks of the event loop
+_AT_ONCE = 200  # records between two looks of the event loop, some 10 us each
 
 
 class NoTopicError(OSError):

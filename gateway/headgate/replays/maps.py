@@ -35,6 +35,10 @@ class OffsetMaps:
         self._reading = asyncio.Lock()
         self.unread = 0
 
+    def still(self) -> asyncio.Lock:
+        """Held while maps are looked at from another thread: nothing is read into them then."""
+        return self._reading
+
     async def of(self, topic: str, partitions: Iterable[int]) -> Mapping[int, PartitionMap]:
         """The newest maps of these partitions. Raises as `CompactedTopic.read_new`."""
         wanted = [Owner(topic, one) for one in partitions]

@@ -52,12 +52,13 @@ async def plan(spec: Spec, tiers: Tiers, maps: OffsetMaps, registry: Registry) -
         count = await partitions_of(spec.topic, ingest, backfill)
         chosen = _chosen(spec, count)
         seen = await look(spec.topic, chosen, ingest, backfill, maps)
-        resolver = _Resolver(spec, seen, ingest, backfill, registry)
+        resolver = _Resolver(spec, maps, seen, ingest, backfill, registry)
         starts = await resolver.resolve("from", spec.start, chosen)
         ends = {one: max(starts[one], seen.table(one).source_end) for one in chosen}
         if spec.end is not None:
             ends = await resolver.resolve("to", spec.end, chosen)
-        plans = await asyncio.to_thread(_plans, starts, ends, seen)  # linear in the segments
+        async with maps.still():
+            plans = await asyncio.to_thread(_plans, starts, ends, seen)  # linear in the segments
         _check(spec, plans, seen)
         sample = {one.partition: one.target_start for one in plans if one.records}
         size = await backfill.bytes_a_record(spec.topic, sample) if sample else None
@@ -130,12 +131,14 @@ class _Resolver:
     def __init__(
         self,
         spec: Spec,
+        maps: OffsetMaps,
         seen: Seen,
         ingest: TierView,
         backfill: TierView,
         registry: Registry,
     ) -> None:
         self._topic = spec.topic
+        self._maps = maps
         self._seen = seen
         self._ingest, self._backfill = ingest, backfill
         self._registry = registry
@@ -180,7 +183,8 @@ class _Resolver:
         return {int(one): int(offset) for one, offset in vector.items()}
 
     async def _at(self, time_ms: int, chosen: Sequence[int]) -> dict[int, int]:
-        segments = await asyncio.to_thread(self._segments, time_ms, chosen)
+        async with self._maps.still():
+            segments = await asyncio.to_thread(self._segments, time_ms, chosen)
         starts = {}
         for one, source in segments.items():
             place = self._seen.table(one).to_target(source).offset
