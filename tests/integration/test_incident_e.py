@@ -163,7 +163,7 @@ async def test_effects_are_there_exactly_once_and_in_order(
         async def all_there() -> bool:
             return await how_many(engine) >= PARTITIONS * each
 
-        await eventually(all_there, 180, 0.2)
+        await eventually(all_there, 60 + 0.02 * PARTITIONS * each, 0.2)
     finally:
         await asyncio.to_thread(members.stop)
     assert await effects(engine) == expected(each)
