@@ -18,7 +18,7 @@ from confluent_kafka import TopicPartition as RdPartition
 
 from consumer_world import fill
 from headgate.backends.options import ClusterOptions
-from headgate.consumer import Consumer, ConsumerOptions
+from headgate.consumer import Consumer, ConsumerOptions, Received
 from headgate.core.cluster_watch import WatchOptions
 from headgate.core.lagrules import Rules
 from headgate.monitor.monitor import Monitor, MonitorOptions
@@ -328,3 +328,43 @@ async def test_it_outlives_a_broker_that_is_killed(
             assert (fall.partition, fall.from_offset, fall.to_offset) == (1, 7, 4)
     finally:
         member.close()
+
+
+async def test_incident_b_beside_a_consumer_of_ours_shows_both_lags(
+    kafka: RunningBroker, group: str, topic_name: str, join: Callable[..., RdMember]
+) -> None:
+    """Ours has done everything and has said so; the late commit is not its own."""
+    options = ConsumerOptions(client_id="till", commit_interval_s=0.05)
+    done: list[int] = []
+
+    async def handle(received: Received) -> None:
+        done.append(received.offset)
+
+    async with watching(kafka.bootstrap) as monitor:
+        first = join("c1")
+        await owns(first, 0, 1)
+        async with Consumer(
+            topic_name, group=group, bootstrap=kafka.bootstrap, options=options
+        ) as consumer:
+            running = asyncio.create_task(consumer.run(handle, tasks=2))
+            kept = await owns_one(first)
+            moved = 1 - kept
+            await commit(first, kept, 7)
+
+            async def caught_up() -> bool:
+                found = await monitor.group(group)
+                return found is not None and found["on"][0]["lag"] == 0
+
+            await eventually(caught_up, 30)
+            await commit(first, moved, 5)
+            await eventually(lambda: state(monitor, group) == "REWIND", 20)
+            found = next(
+                one
+                for one in (await page(monitor, group))["partitions"]
+                if one["partition"] == moved
+            )
+            assert (found["lag"], found["internal_lag"], found["stuck_commit"]) == (2, 0, True)
+            assert "till" in found["owner"]
+            assert "c1" in found["owner_before"]
+            consumer.stop()
+            await running
