@@ -63,6 +63,17 @@ async def test_I3_records_as_large_as_the_topic_takes_are_copied(two: Two, topic
     assert mirror_world.judge(two, topic_name) == 4
 
 
+async def test_I3_the_append_times_of_a_source_are_kept(two: Two, topic_name: str) -> None:
+    """The target would give its own if it were told so; it takes those of the source's broker."""
+    log_append = {"message.timestamp.type": "LogAppendTime"}
+    two.source.create_topic(topic_name, 1, log_append)
+    two.target.create_topic(topic_name, 1, mirror_world.TARGET_CONFIGS)
+    for _ in range(3):
+        produce(two.source, topic_name, [b"a", b"b"])
+    assert (await copy(mirror_world.unit(two, topic_name), two.options())).records == 6
+    assert mirror_world.judge(two, topic_name) == 6
+
+
 async def test_a_record_that_the_target_refuses_ends_the_copy_and_is_not_skipped(
     two: Two, topic_name: str
 ) -> None:
