@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from group_world import GROUP, TOPIC, World
 from headgate.backends.options import ClusterOptions
 from headgate.core.cluster_watch import ClusterWatch, WatchOptions
+from headgate.core.commit_records import read_record
 from headgate.core.group_facts import Described, Regression
 from headgate.core.log_ends import Ends
 from headgate.core.pauses import ALL, Intent, Kept, Scope
@@ -182,3 +184,27 @@ def test_regressions_are_kept_in_bounded_number() -> None:
     (track,) = world.watch.groups[GROUP].tracks.values()
     assert len(track.open_falls) <= 8
     assert isinstance(world.watch.regressions[0], Regression)
+
+
+async def test_a_reset_of_everything_does_not_fill_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World()
+    world.member("a", 0)
+    world.produce(500)
+    world.commit(400)
+    world.look()
+    (cluster,) = monitor_of(world).clusters
+    key = struct.pack(">h", 1) + _text(GROUP) + _text(TOPIC) + struct.pack(">i", 0)
+    for offset in range(399, 0, -1):
+        value = struct.pack(">hqi", 3, offset, 0) + _text("") + struct.pack(">q", world.now_ms)
+        record = read_record(key, value)
+        assert record is not None
+        cluster._take(record)
+    assert len(caplog.records) == 21
+    assert "see /v1/groups" in caplog.messages[-1]
+    assert world.watch.counts[GROUP, TOPIC] == 399
+
+
+def _text(value: str) -> bytes:
+    return struct.pack(">h", len(value)) + value.encode()

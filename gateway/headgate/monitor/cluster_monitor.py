@@ -29,6 +29,7 @@ _LOOK_S = 60.0  # all groups of a large cluster take a few seconds
 _BEGIN_S = 30.0
 _TRAIL_AGAIN_S = 10.0
 _END_S = 5.0
+_MOST_TOLD = 20  # steps back, from one look to the next
 _NO_EXPORTERS = "no broker's metrics are read (clusters.NAME.metrics_urls)"
 _UNREADABLE = f"{TOPIC} is not there yet or may not be read: commits between looks are not seen"
 
@@ -79,6 +80,7 @@ class ClusterMonitor:
         self._interval_s = interval_s
         self._now_ms = now_ms
         self._reader = GroupReader(options)
+        self._told = 0  # steps back since the last look
         self._has_trail = False
         self._sees_commits = False
         self._has_looked = asyncio.Event()
@@ -124,6 +126,7 @@ class ClusterMonitor:
 
     async def _look(self) -> None:
         look = await self._reader.look()
+        self._told = 0
         new = look.logs.keys() - self.watch.logs.keys()
         past = await self._past(look, new) if new else ()
         self._sees_commits = TOPIC in look.topics
@@ -204,6 +207,12 @@ class ClusterMonitor:
             self._tell(fall)
 
     def _tell(self, fall: Regression) -> None:
+        """Log it; a group that was reset, or flaps, must not fill the log."""
+        self._told += 1
+        if self._told > _MOST_TOLD:
+            if self._told == _MOST_TOLD + 1:
+                log.warning("more commits went back: see /v1/groups", extra={"cluster": self.name})
+            return
         who = "committer unknown" if fall.committer is None else f"by {fall.committer.client}"
         log.warning(
             "commit went back: group %s, %s-%d, from %d to %d, %s",
