@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 from collections.abc import Callable, Iterator
@@ -132,3 +133,27 @@ def test_a_file_without_a_second_tier_says_what_is_missing(
     config.write_text('[clusters.main]\nbootstrap_servers = ["127.0.0.1:1"]\n')
     assert main(["verify", "--config", str(config)]) == 2
     assert "set clusters.<name>.backfill" in capsys.readouterr().err
+
+
+@pytest.mark.full  # half a minute of standing still
+async def test_following_goes_on_after_the_backfill_cluster_was_down_for_half_a_minute(
+    kafka: RunningBroker,
+    start_broker: Callable[..., RunningBroker],
+    topic_name: str,
+    start_job: Callable[..., Job],
+) -> None:
+    two = Two(kafka, start_broker())
+    two.source.create_topic(topic_name, 2, mirror_world.SOURCE_CONFIGS)
+    job = start_job(two, topic_name, "mirror", "--follow", "--master", "local[2]")
+    source = OddSource(two.source, topic_name, seed=13)
+    source.write(0, 200)
+    await eventually(lambda: _is_level(two, topic_name), 60)
+    two.target.kill()
+    for number in range(30):
+        source.write(number % 2, 20)
+        await asyncio.sleep(1)
+    await asyncio.to_thread(two.target.restart)
+    await eventually(lambda: _is_level(two, topic_name), 120, 1.0)
+    job.child.signal(signal.SIGTERM)
+    assert job.wait(60) == 0, job.text()
+    assert mirror_world.judge(two, topic_name) >= 800
