@@ -249,3 +249,23 @@ def test_reading_from_the_ingest_tier_keeps_to_its_rate(
     last = next(one for one in points if one[1] > 9_000_000)
     measured = (last[1] - first[1]) / (last[0] - first[0])
     assert 0.9 * rate < measured < 1.1 * rate
+
+
+@pytest.mark.full
+def test_the_backfill_cluster_goes_down_and_comes_back(
+    two: Two, topic_name: str, api: Api, start_runner: StartRunner
+) -> None:
+    two.create_topic(topic_name)
+    post(two, topic_name, 0, range(600))
+    mirror(two, topic_name, chunk=100)
+    runner = start_runner()
+    made = api.create(topic_name, rate={"records_per_s": 60}).page
+    until(lambda: api.get(f"/v1/replays/{made['id']}")["done"]["records"], lambda done: done > 60)
+    two.backfill.kill()
+    time.sleep(30)
+    two.backfill.restart()
+    path = f"/v1/replays/{made['id']}"
+    until(lambda: api.ask("GET", path).status, (200).__eq__, 120)
+    until(lambda: api.ask("GET", path).page.get("state"), "ready".__eq__, 120)
+    assert runner.exit_code is None
+    assert replayed(two, made) == wanted(two, topic_name, lambda _: True)
