@@ -6,35 +6,9 @@ deploy/README.md lists the same table for operators; a test compares the two.
 """
 
 from collections.abc import Mapping
-from enum import StrEnum
-from typing import NamedTuple
 
-OTHER = "other"  # the label of every producer and topic that the configuration does not name
-
-
-class Kind(StrEnum):
-    """What Prometheus calls it, and for gauges how the figures of several workers become one."""
-
-    COUNTER = "counter"
-    HISTOGRAM = "histogram"
-    SUM = "sum"  # gauge: the workers' values add up
-    MAX = "max"  # gauge: the largest value of any worker
-
-
-class Metric(NamedTuple):
-    """One metric. buckets: upper bounds, ascending, without +Inf; empty unless a histogram."""
-
-    name: str
-    kind: Kind
-    labels: tuple[str, ...]
-    text: str
-    buckets: tuple[float, ...] = ()
-
-
-# A single event takes 1-20 ms, a stalled lane up to the request's deadline of some tens of seconds.
-SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-# Powers of four from 64 bytes: 1 MiB, Kafka's default limit, is a bucket bound.
-BYTES = tuple(float(4**power) for power in range(3, 13))
+from headgate.group_metrics import GROUP_METRICS
+from headgate.metric import BYTES, SECONDS, Kind, Metric
 
 _BY_PAIR = ("producer", "topic")
 
@@ -186,90 +160,6 @@ _DECLARED = (
         "Share (0 to 1) of the most frequent key in the events of the last one to two hours.",
     ),
     Metric(
-        "headgate_group_lag",
-        Kind.SUM,
-        ("group", "topic", "partition"),
-        "Monitor: records between a group's committed offset and the log's end.",
-    ),
-    Metric(
-        "headgate_group_state",
-        Kind.MAX,
-        ("group", "state"),
-        "Monitor: 1 for the state that a group is in (OK, WARN, STALL, STOP, REWIND), else 0.",
-    ),
-    Metric(
-        "headgate_group_heat",
-        Kind.MAX,
-        ("group", "heat"),
-        "Monitor: 1 for where a group reads (hot, cooling, cold: from disk), else 0.",
-    ),
-    Metric(
-        "headgate_group_position_age_seconds",
-        Kind.MAX,
-        ("group",),
-        "Monitor: age of the oldest record that a group reads next; 0 without lag.",
-    ),
-    Metric(
-        "headgate_group_loss_seconds",
-        Kind.MAX,
-        ("group",),
-        "Monitor: until retention takes records that a group will not have read by then.",
-    ),
-    Metric(
-        "headgate_group_stuck_commits",
-        Kind.MAX,
-        ("group",),
-        "Monitor: 1 while a former owner's commit lies below what is done, else 0.",
-    ),
-    Metric(
-        "headgate_group_idle_members",
-        Kind.MAX,
-        ("group",),
-        "Monitor: members that own no partition.",
-    ),
-    Metric(
-        "headgate_group_probation",
-        Kind.MAX,
-        ("group",),
-        "Monitor: 1 while a new group has not kept up for long enough, else 0.",
-    ),
-    Metric(
-        "headgate_commit_regressions_total",
-        Kind.COUNTER,
-        ("group", "topic"),
-        "Monitor: commits that were lower than the one before, also those made good since.",
-    ),
-    Metric(
-        "headgate_cluster_partitions",
-        Kind.MAX,
-        ("cluster", "state"),
-        "Monitor: partitions that are under_replicated, offline or below_min_isr.",
-    ),
-    Metric(
-        "headgate_unexplained_bytes_per_second",
-        Kind.MAX,
-        ("cluster", "topic"),
-        "Monitor: bytes that leave the brokers and that no group's progress explains.",
-    ),
-    Metric(
-        "headgate_monitor_look_age_seconds",
-        Kind.MAX,
-        ("cluster",),
-        "Monitor: since the last look at a cluster that went well.",
-    ),
-    Metric(
-        "headgate_monitor_look_seconds",
-        Kind.MAX,
-        ("cluster",),
-        "Monitor: how long that look took.",
-    ),
-    Metric(
-        "headgate_monitor_follows_commits",
-        Kind.MAX,
-        ("cluster",),
-        "Monitor: 1 while every commit is read from __consumer_offsets, 0 with looks alone.",
-    ),
-    Metric(
         "headgate_replays",
         Kind.MAX,
         ("state",),
@@ -311,7 +201,7 @@ _DECLARED = (
     ),
 )
 
-METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _DECLARED}
+METRICS: Mapping[str, Metric] = {metric.name: metric for metric in (*_DECLARED, *GROUP_METRICS)}
 
 _SHOWN = {Kind.SUM: "gauge, sum of the workers", Kind.MAX: "gauge, largest of the workers"}
 
@@ -319,7 +209,7 @@ _SHOWN = {Kind.SUM: "gauge, sum of the workers", Kind.MAX: "gauge, largest of th
 def markdown() -> str:
     """The table of deploy/README.md."""
     rows = ["| metric | labels | kind | meaning |", "|---|---|---|---|"]
-    for metric in _DECLARED:
+    for metric in METRICS.values():
         labels = ", ".join(f"`{label}`" for label in metric.labels) or "-"
         kind = _SHOWN.get(metric.kind, str(metric.kind))
         rows.append(f"| `{metric.name}` | {labels} | {kind} | {metric.text} |")

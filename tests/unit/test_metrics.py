@@ -7,7 +7,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from headgate.core.outcome import Name, Outcome
-from headgate.metrics import METRICS, Kind, markdown
+from headgate.metric import Kind
+from headgate.metrics import METRICS, markdown
 from headgate.stats import Labels, Meter
 from headgate.stats.exposition import render
 from headgate.stats.snapshot import Snapshot

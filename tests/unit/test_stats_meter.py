@@ -3,7 +3,8 @@
 import pytest
 
 from headgate.core.outcome import Failure, Name, Outcome, Reason
-from headgate.metrics import METRICS, Kind
+from headgate.metric import Kind
+from headgate.metrics import METRICS
 from headgate.stats import Labels, Meter, sketches, snapshot
 from headgate.stats.exposition import render
 from headgate.stats.labels import MAX_PAIRS

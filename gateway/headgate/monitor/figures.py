@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from headgate.core.group_report import Heat
 from headgate.core.lagrules import State
-from headgate.metrics import OTHER
+from headgate.metric import OTHER
 from headgate.monitor.cluster_monitor import ClusterMonitor
 from headgate.stats.snapshot import Labels, Snapshot
 

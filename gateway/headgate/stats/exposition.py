@@ -15,7 +15,8 @@ from prometheus_client.core import (
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
-from headgate.metrics import METRICS, Kind, Metric
+from headgate.metric import Kind, Metric
+from headgate.metrics import METRICS
 from headgate.stats import sketches
 from headgate.stats.snapshot import Buckets, Snapshot, recent
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from headgate.core.outcome import Name, Outcome
-from headgate.metrics import OTHER, SECONDS
+from headgate.metric import OTHER, SECONDS
 from headgate.stats import process, snapshot
 from headgate.stats.labels import MAX_PAIRS, Labels
 from headgate.stats.series import Series

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from headgate.metrics import METRICS, Kind
+from headgate.metric import Kind
+from headgate.metrics import METRICS
 from headgate.stats import sketches
 from headgate.stats.sketches import Sketched
 
