@@ -170,3 +170,12 @@ def test_the_table_is_about_rooms_that_exist() -> None:
     rooms = {name.partition(".")[0] for name, _ in MODULES}
     assert rooms >= set(ALLOWED)
     assert set(ALLOWED) >= set(FOREIGN)
+
+
+def test_no_module_is_longer_than_one_can_keep_in_mind() -> None:
+    sizes = {
+        str(path.relative_to(ROOT)): len(path.read_text().splitlines())
+        for root in (GATEWAY, SPARK)
+        for path in root.rglob("*.py")
+    }
+    assert {name: size for name, size in sizes.items() if size > 300} == {}
