@@ -115,7 +115,7 @@ def test_a_runner_that_is_killed_anywhere_loses_and_repeats_nothing(
     for partition in (0, 1):
         post(two, topic_name, partition, range(partition * 100_000, partition * 100_000 + records))
     mirror(two, topic_name, chunk=500)
-    made = api.create(topic_name, rate={"records_per_s": records // 10}).page
+    made = api.create(topic_name, rate={"records_per_s": records // (10 if is_full else 3)}).page
     chance = random.Random(17)
     seen = set()
     for _ in range(kills):
