@@ -89,7 +89,13 @@ class OurMember:
             drain_s=5,
             session_timeout_ms=6_000,
         )
-        self.consumer = Consumer(topic, group=group, bootstrap=bootstrap, options=options)
+        self.consumer = Consumer(
+            topic,
+            group=group,
+            bootstrap=bootstrap,
+            options=options,
+            offsets=group_member.LateCommits(),
+        )
         self._handled = handled
         self._chance = chance
         self._task: asyncio.Task[None] | None = None

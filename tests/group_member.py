@@ -12,17 +12,31 @@ import random
 import signal
 import sys
 import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TextIO
 
 from headgate.consumer import Consumer, ConsumerOptions, Received
+from headgate.consumer.offset_store import Place
+
+
+class LateCommits:
+    """An offset store that keeps nothing: it delays commits, between their making and sending."""
+
+    async def positions(self, places: Iterable[Place]) -> Mapping[Place, int]:
+        return {}
+
+    async def advance(self, marks: Mapping[Place, int]) -> None:
+        await asyncio.sleep(random.uniform(0, 0.4))
 
 
 async def main(bootstrap: str, topic: str, group: str, out: TextIO) -> None:
     options = ConsumerOptions(
         concurrency=32, prefetch=100, commit_interval_s=0.05, drain_s=5, session_timeout_ms=6_000
     )
-    consumer = Consumer(topic, group=group, bootstrap=bootstrap, options=options)
+    consumer = Consumer(
+        topic, group=group, bootstrap=bootstrap, options=options, offsets=LateCommits()
+    )
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, consumer.stop)
 
     def say(what: str, received: Received) -> None:

@@ -1,7 +1,8 @@
 """Incident B: commits that go back across rebalances, on a real broker.
 
-Committed offsets are read from `__consumer_offsets` itself, so a commit that was repaired a moment
-later is seen, too.
+Members join, leave, and stand still beyond their sessions; their commits are delayed between their
+making and their sending. Committed offsets are read from `__consumer_offsets` itself, so that a
+commit that was repaired a moment later is seen, too.
 """
 
 from __future__ import annotations
