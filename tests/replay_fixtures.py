@@ -56,14 +56,14 @@ def api(two: Two, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
 
 
 @pytest.fixture
-def start_runner(two: Two, tmp_path: Path) -> Iterator[Callable[[], ReplayRunner]]:
+def start_runner(two: Two, tmp_path: Path) -> Iterator[Callable[..., ReplayRunner]]:
     """A factory of runners that follow."""
     numbers, config = count(1), tmp_path / "runner.toml"
     config.write_text(two.config())
     with ExitStack() as ending:
 
-        def start() -> ReplayRunner:
-            runner = ReplayRunner(config, tmp_path / f"runner-{next(numbers)}.log")
+        def start(*more: str) -> ReplayRunner:
+            runner = ReplayRunner(config, tmp_path / f"runner-{next(numbers)}.log", *more)
             ending.callback(runner.kill)
             return runner
 

@@ -217,9 +217,9 @@ class Api:
 class ReplayRunner:
     """`headgate-spark replay --follow` as a process."""
 
-    def __init__(self, config: Path, log: Path) -> None:
+    def __init__(self, config: Path, log: Path, *more: str) -> None:
         command = [sys.executable, "-m", "headgate_spark", "replay", "--config", str(config)]
-        self._child = Child("runner", [*command, "--follow", "--patience", "3"], log)
+        self._child = Child("runner", [*command, "--follow", "--patience", "3", *more], log)
 
     @property
     def pid(self) -> int:

@@ -8,12 +8,14 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 from headgate_spark.connections import Connection
 from headgate_spark.errors import OK, USAGE, JobError
 from headgate_spark.kafka_clients import CLIENT_ERRORS
 from headgate_spark.options import JobConfig
+from headgate_spark.replay_metrics import ReplayMetrics
 from headgate_spark.replay_registry import RegistryReader
 from headgate_spark.replay_runner import Runner, unfinished
 from headgate_spark.replay_writer import LeaseError, ReplayWriter
@@ -26,11 +28,12 @@ _TROUBLE = (LeaseError, ReadError, JobError, *CLIENT_ERRORS)
 
 class RunRequest(NamedTuple):
     """cluster: the backfill cluster, None = all.  patience_s: how long the runner that there is may
-    be silent before this one takes its place."""
+    be silent before this one takes its place.  metrics: a textfile to keep up to date."""
 
     cluster: str | None
     is_following: bool
     patience_s: float
+    metrics: Path | None = None
 
 
 def run_replays(config: JobConfig, request: RunRequest, say: Callable[[str], None]) -> int:
@@ -42,10 +45,11 @@ async def _run(config: JobConfig, request: RunRequest, say: Callable[[str], None
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    metrics = ReplayMetrics(request.metrics)
     connections = {name: one.connection for name, one in config.clusters.items()}
     async with asyncio.TaskGroup() as group:
         for name in _targets(config, request.cluster):
-            post = _Post(connections[name], connections, request, stop, say)
+            post = _Post(connections[name], connections, request, metrics, stop, say)
             group.create_task(post.run(), name=name)
     return OK
 
@@ -67,11 +71,13 @@ class _Post:
         target: Connection,
         clusters: Mapping[str, Connection],
         request: RunRequest,
+        metrics: ReplayMetrics,
         stop: asyncio.Event,
         say: Callable[[str], None],
     ) -> None:
         self._target, self._clusters = target, clusters
         self._request, self._stop = request, stop
+        self._metrics = metrics
         self._say = say
         self._name = f"{socket.gethostname()}:{os.getpid()}"
 
@@ -91,6 +97,7 @@ class _Post:
         try:
             await reader.start()
             await reader.read_all()
+            self._metrics.tell(self._target.name, None, 0)
             seen, since = reader.registry.runner, time.monotonic()
             while not self._stop.is_set():
                 is_free = not seen or seen.get("stopped") or seen.get("runner") == self._name
@@ -107,7 +114,9 @@ class _Post:
     async def _duty(self) -> bool:
         """Be the runner; True: there is nothing left to do, or it was told to stop."""
         writer, reader = ReplayWriter(self._target), RegistryReader(self._target)
-        runner = Runner(self._name, self._target, self._clusters, writer, reader, self._say)
+        runner = Runner(
+            self._name, self._target, self._clusters, writer, reader, self._metrics, self._say
+        )
         try:
             await writer.start()  # from here on no other runner can commit
             await reader.start()
@@ -115,6 +124,7 @@ class _Post:
             await runner.sweep()
             self._say(f"cluster {self._target.name}: this is the runner now")
             await self._turns(runner, reader)
+            runner.report()
             await writer.tell([runner.beat(is_last=True)])
         except LeaseError as error:
             if not error.is_lost:

@@ -26,6 +26,7 @@ def add_replay(parser: argparse.ArgumentParser) -> None:
     add("--follow", action="store_true", help="go on until it is stopped")
     add("--patience", type=float, default=15.0, metavar="S",
         help="take over from a runner that is silent for so long; default: 15")  # fmt: skip
+    add("--metrics", type=Path, metavar="FILE", help="a Prometheus textfile, kept up to date")
     parser.set_defaults(run=run_replay)
     parser.epilog = _REPLAY
 
@@ -36,4 +37,5 @@ def run_replay(chosen: argparse.Namespace, say: Callable[[str], None]) -> int:
     from headgate_spark.replay import RunRequest, run_replays  # slow to import
 
     config = read_config(chosen.config, os.environ)
-    return run_replays(config, RunRequest(chosen.cluster, chosen.follow, chosen.patience), say)
+    request = RunRequest(chosen.cluster, chosen.follow, chosen.patience, chosen.metrics)
+    return run_replays(config, request, say)

@@ -59,6 +59,23 @@ def next_place(order: Order, status: Mapping[str, Any]) -> Place | None:
     return None
 
 
+def remaining(plan: object, status: Mapping[str, Any]) -> int:
+    """How many offsets of the plan are still to be read; 0 where it cannot be read."""
+    try:
+        pieces = pieces_of(plan)  # type: ignore[arg-type]
+        progress = status.get("progress", {})
+        return sum(_left(some, progress.get(str(one), {})) for one, some in pieces.items())
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return 0
+
+
+def _left(pieces: Sequence[Piece], done: Mapping[str, Any]) -> int:
+    number = int(done.get("piece", 0))
+    left = sum(one.end - one.start for one in pieces[number:])
+    is_begun = number < len(pieces) and "next" in done
+    return left - (max(0, int(done["next"]) - pieces[number].start) if is_begun else 0)
+
+
 def after_chunk(
     status: Mapping[str, Any],
     place: Place,

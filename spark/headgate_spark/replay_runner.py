@@ -10,20 +10,16 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import TopicPartition
 
-from headgate.core.internal_topics import InternalTopic
 from headgate.core.replay import FINISHED, Control, Replay, State, record, runner_record
 from headgate.core.replay_plan import BACKFILL
 from headgate.core.replay_spec import Mode
 from headgate_spark.chunks import Chunk
-from headgate_spark.cluster_admin import ClusterAdmin, cluster_admin
+from headgate_spark.cluster_admin import cluster_admin
 from headgate_spark.connections import Connection
 from headgate_spark.copy_plan import CopyOptions
-from headgate_spark.errors import JobError
-from headgate_spark.kafka_clients import client_arguments
-from headgate_spark.mirror_topics import FOREVER, UNLIMITED
+from headgate_spark.replay_metrics import ReplayMetrics
 from headgate_spark.replay_progress import (
     Order,
     Place,
@@ -33,12 +29,12 @@ from headgate_spark.replay_progress import (
     with_state,
 )
 from headgate_spark.replay_registry import RegistryReader
+from headgate_spark.replay_topics import create, delete
 from headgate_spark.replay_writer import Pair, ReplayWriter
 from headgate_spark.source_reader import GoneError, SourceReader
 from headgate_spark.throttle import BrokerBuckets
 
 BEAT_S = 2.0
-_HEADER_BYTES = 1_024  # more than `hg-replay-id` takes
 
 
 class Runner:
@@ -55,12 +51,14 @@ class Runner:
         clusters: Mapping[str, Connection],
         writer: ReplayWriter,
         reader: RegistryReader,
+        metrics: ReplayMetrics,
         say: Callable[[str], None],
     ) -> None:
         self._name = name
         self._target = target
         self._clusters = clusters
         self._writer, self._reader = writer, reader
+        self._metrics = metrics
         self._say = say
         self._beat_at = 0.0
         self._cold: dict[tuple[str, int | None], BrokerBuckets] = {}
@@ -84,7 +82,7 @@ class Runner:
         over = {one.topic for one in self._reader.registry if one.is_finished}
         async with cluster_admin(self._target) as admin:
             for topic in over & (await admin.facts()).topics.keys():
-                await _delete(admin, self._target, topic)
+                await delete(admin, self._target, topic)
 
     async def _turn_of(self, replay: Replay) -> bool:
         if replay.is_finished:
@@ -92,7 +90,7 @@ class Runner:
             if known is not None and known["state"] not in FINISHED:
                 # cancelled by the API just when it was begun here
                 async with cluster_admin(self._target) as admin:
-                    await _delete(admin, self._target, replay.topic)
+                    await delete(admin, self._target, replay.topic)
             return False
         replay.status = self._statuses.get(replay.id, replay.status)
         return not replay.is_finished and await self._step(replay)
@@ -125,7 +123,7 @@ class Runner:
 
     async def _advance(self, replay: Replay, order: Order) -> bool:
         if replay.state is State.PENDING:
-            refusal = await self._create(replay, order)
+            refusal = await create(self._target, replay, order)
             if refusal is not None:
                 return await self._end(replay, State.FAILED, refusal)
             return await self._tell(replay, with_state(replay, State.PLANNED, _now_ms()))
@@ -153,6 +151,8 @@ class Runner:
             return [record(replay.id, "status", written[-1])]
 
         await self._writer.write(replay.topic, place.partition, copied.records, replay.id, told)
+        size = written[-1]["bytes"] - replay.status.get("bytes", 0)
+        self._metrics.copied(self._target.name, len(copied.records), size)
         self._statuses[replay.id] = replay.status = written[-1]
         at = place._replace(at=chunk.end)
         self._sources[replay.id] = (at, source)
@@ -188,25 +188,12 @@ class Runner:
             return BrokerBuckets(rate)
         return self._cold.setdefault((order.cluster, rate), BrokerBuckets(rate))
 
-    # ---- its topic
-
-    async def _create(self, replay: Replay, order: Order) -> str | None:
-        async with cluster_admin(self._target) as admin:
-            facts = await admin.facts()
-            if order.topic not in facts.topics:
-                return f"cluster {self._target.name} has no topic {order.topic}"
-            configs = await admin.configs([order.topic])
-            most = configs[order.topic].number("max.message.bytes") + _HEADER_BYTES
-            replicas = min(3, len(facts.nodes))
-            wanted = _replay_topic(replay, self._target.name, order.partitions, replicas, most)
-            await admin.create([wanted])
-            await admin.settled({replay.topic: order.partitions})
-        return None
+    # ---- its end
 
     async def _end(self, replay: Replay, state: State, reason: str) -> bool:
         await self._close(replay)
         async with cluster_admin(self._target) as admin:
-            await _delete(admin, self._target, replay.topic)
+            await delete(admin, self._target, replay.topic)
         self._say(f"replay {replay.id}: {state}{': ' + reason if reason else ''}")
         return await self._tell(replay, with_state(replay, state, _now_ms(), reason))
 
@@ -221,6 +208,11 @@ class Runner:
         if time.monotonic() - self._beat_at >= BEAT_S:
             await self._writer.tell([self.beat()])
             self._beat_at = time.monotonic()
+            self.report()
+
+    def report(self) -> None:
+        """Write the metrics."""
+        self._metrics.tell(self._target.name, self._reader.registry, _now_ms())
 
     def beat(self, *, is_last: bool = False) -> Pair:
         """The registry record that says who is the runner."""
@@ -245,35 +237,6 @@ def unfinished(reader: RegistryReader) -> bool:
 def _taken(order: Order, one: object) -> bool:
     only = order.only
     return only.is_empty or only.takes(one.key, one.value, one.headers)  # type: ignore[attr-defined]
-
-
-def _replay_topic(
-    replay: Replay, cluster: str, partitions: int, replicas: int, max_message_bytes: int
-) -> InternalTopic:
-    configs = {
-        "cleanup.policy": "delete",
-        "message.timestamp.type": "CreateTime",
-        "message.timestamp.before.max.ms": UNLIMITED,
-        "message.timestamp.after.max.ms": UNLIMITED,
-        "retention.ms": FOREVER,  # by the records' time, not by the topic's: the runner deletes it
-        "retention.bytes": FOREVER,
-        "max.message.bytes": str(max_message_bytes),
-    }
-    return InternalTopic(replay.topic, cluster, partitions, replicas, configs)
-
-
-async def _delete(admin: ClusterAdmin, target: Connection, topic: str) -> None:
-    if topic not in (await admin.facts()).topics:
-        return
-    client = AIOKafkaAdminClient(**client_arguments(target))
-    try:
-        await client.start()
-        answer = await client.delete_topics([topic])
-        for _, code, *_ in answer.topic_error_codes:
-            if code not in (0, 3):  # 3: it is gone already
-                raise JobError(f"topic {topic} cannot be deleted: Kafka's error {code}")
-    finally:
-        await client.close()
 
 
 def _now_ms() -> int:

@@ -1,0 +1,60 @@
+"""The topics that replays are copied to: how they are made and deleted."""
+
+from __future__ import annotations
+
+from aiokafka.admin import AIOKafkaAdminClient
+
+from headgate.core.internal_topics import InternalTopic
+from headgate.core.replay import Replay
+from headgate_spark.cluster_admin import ClusterAdmin, cluster_admin
+from headgate_spark.connections import Connection
+from headgate_spark.errors import JobError
+from headgate_spark.kafka_clients import client_arguments
+from headgate_spark.mirror_topics import FOREVER, UNLIMITED
+from headgate_spark.replay_progress import Order
+
+_HEADER_BYTES = 1_024  # more than `hg-replay-id` takes
+
+
+async def create(target: Connection, replay: Replay, order: Order) -> str | None:
+    """Make a replay's topic; returns why that cannot be. Raises JobError."""
+    async with cluster_admin(target) as admin:
+        facts = await admin.facts()
+        if order.topic not in facts.topics:
+            return f"cluster {target.name} has no topic {order.topic}"
+        configs = await admin.configs([order.topic])
+        most = configs[order.topic].number("max.message.bytes") + _HEADER_BYTES
+        replicas = min(3, len(facts.nodes))
+        await admin.create([_topic(replay, target.name, order.partitions, replicas, most)])
+        await admin.settled({replay.topic: order.partitions})
+    return None
+
+
+def _topic(
+    replay: Replay, cluster: str, partitions: int, replicas: int, max_message_bytes: int
+) -> InternalTopic:
+    configs = {
+        "cleanup.policy": "delete",
+        "message.timestamp.type": "CreateTime",
+        "message.timestamp.before.max.ms": UNLIMITED,
+        "message.timestamp.after.max.ms": UNLIMITED,
+        "retention.ms": FOREVER,  # by the records' time, not by the topic's: the runner deletes it
+        "retention.bytes": FOREVER,
+        "max.message.bytes": str(max_message_bytes),
+    }
+    return InternalTopic(replay.topic, cluster, partitions, replicas, configs)
+
+
+async def delete(admin: ClusterAdmin, target: Connection, topic: str) -> None:
+    """Delete it where it is there. Raises JobError, KafkaError, OSError or TimeoutError."""
+    if topic not in (await admin.facts()).topics:
+        return
+    client = AIOKafkaAdminClient(**client_arguments(target))
+    try:
+        await client.start()
+        answer = await client.delete_topics([topic])
+        for _, code, *_ in answer.topic_error_codes:
+            if code not in (0, 3):  # 3: it is gone already
+                raise JobError(f"topic {topic} cannot be deleted: Kafka's error {code}")
+    finally:
+        await client.close()
