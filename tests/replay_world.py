@@ -121,7 +121,7 @@ def _mirror_one(two: Two, topic: str, partition: int, partitions: int, chunk: in
     producer.init_transactions(30)
     if not there:
         producer.begin_transaction()
-        _put(producer, place, layout_record(place, Layout(partitions, "s", "t", BASE_MS)))
+        _put(producer, place, layout_record(place, _layout(two, topic, partitions)))
         producer.commit_transaction(30)
     for at in range(there, len(sources), chunk):
         some = sources[at : at + chunk]
@@ -131,6 +131,11 @@ def _mirror_one(two: Two, topic: str, partition: int, partitions: int, chunk: in
         for segment in _segments(some, target, end):
             _put(producer, place, segment_record(place, segment))
         producer.commit_transaction(30)
+
+
+def _layout(two: Two, topic: str, partitions: int) -> Layout:
+    ids = [kafka_log.topic_id(one.bootstrap, topic) for one in two]
+    return Layout(partitions, *ids, BASE_MS)
 
 
 def _copied(producer: Producer, topic: str, some: Sequence[LogRecord]) -> int:

@@ -21,7 +21,7 @@ _HELP = {
     "replay_runner": "1 where this process is the runner, 0 where another one is.",
     "replay_records_total": "Records that this process has copied.",
     "replay_bytes_total": "Their keys' and values' bytes.",
-    "replays": "Replays of mode topic that the registry has.",
+    "replay_copies": "Replays of mode topic that the registry has, by state.",
     "replay_remaining_offsets": "Offsets that replays under way have still to read.",
     "replay_oldest_seconds": "How long ago the oldest replay under way was asked for; 0: none is.",
 }
@@ -71,7 +71,7 @@ def readings(cluster: str, replays: Iterable[Replay], now_ms: int) -> Series:
         ("replay_oldest_seconds", label): max(0.0, (now_ms - oldest_ms) / 1000),
     }
     for state in (*State, _PAUSED):
-        found["replays", f'{label},state="{state}"'] = states[state]
+        found["replay_copies", f'{label},state="{state}"'] = states[state]
     return found
 
 

@@ -21,7 +21,10 @@ class Place(NamedTuple):
 
 
 class Order(NamedTuple):
-    """A replay as the runner understands it. Raises KeyError, TypeError or ValueError in `of`."""
+    """A replay as the runner understands it. Raises KeyError, TypeError or ValueError in `of`.
+
+    topic_ids: by tier, of the topics whose offsets the plan has; a tier may be missing.
+    """
 
     topic: str
     cluster: str
@@ -30,6 +33,7 @@ class Order(NamedTuple):
     only: RecordFilter
     rate: Mapping[str, int | None]
     ttl_s: int
+    topic_ids: Mapping[str, str]
 
     @classmethod
     def of(cls, spec: Mapping[str, Any]) -> Order:
@@ -42,6 +46,7 @@ class Order(NamedTuple):
             only=read_filter(spec["asked"].get("filter")),
             rate=spec["rate"],
             ttl_s=int(spec["ttl_s"]),
+            topic_ids=dict(spec.get("topic_ids", {})),
         )
 
 

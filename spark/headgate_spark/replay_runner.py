@@ -29,9 +29,9 @@ from headgate_spark.replay_progress import (
     with_state,
 )
 from headgate_spark.replay_registry import RegistryReader
-from headgate_spark.replay_topics import create, delete
+from headgate_spark.replay_topics import create, delete, other_topic, recreated
 from headgate_spark.replay_writer import Pair, ReplayWriter
-from headgate_spark.source_reader import GoneError, SourceReader
+from headgate_spark.source_reader import GoneError, ReadError, RecreatedError, SourceReader
 from headgate_spark.throttle import BrokerBuckets
 
 BEAT_S = 2.0
@@ -117,9 +117,27 @@ class Runner:
             return await self._advance(replay, order)
         except (KeyError, TypeError, ValueError) as error:
             return await self._end(replay, State.FAILED, f"the spec cannot be read: {error!r}")
-        except GoneError as error:
-            why = f"records that were planned are gone from the log: {error}"
+        except RecreatedError as error:
+            return await self._end(replay, State.FAILED, recreated(order, str(error)))
+        except (GoneError, ReadError) as error:
+            why = await self._lost(replay, order, error)
+            if why is None:
+                raise
             return await self._end(replay, State.FAILED, why)
+
+    async def _lost(self, replay: Replay, order: Order, error: Exception) -> str | None:
+        """Why what is planned will never be read again; None: it may be."""
+        place = next_place(order, replay.status)
+        if place is not None:
+            tier = place.piece.tier
+            other = await other_topic(self._cluster(order, tier), order, tier)
+            if other is not None:
+                return other
+        is_gone = isinstance(error, GoneError)
+        return f"records that were planned are gone from the log: {error}" if is_gone else None
+
+    def _cluster(self, order: Order, tier: str) -> Connection:
+        return self._target if tier == BACKFILL else self._clusters[order.cluster]
 
     async def _advance(self, replay: Replay, order: Order) -> bool:
         if replay.state is State.PENDING:
@@ -141,6 +159,9 @@ class Runner:
             return False  # its rate is used up for now
         source = await self._source(replay, order, place)
         chunk = await source.read(place.piece.end)
+        topic_id = order.topic_ids.get(place.piece.tier)
+        if topic_id is not None:
+            await source.check(topic_id)
         if chunk.end <= place.at:
             return False
         copied = Chunk([one for one in chunk.records if _taken(order, one)], chunk.end)
@@ -168,7 +189,7 @@ class Runner:
             return known[1]
         await self._close(replay)
         is_warm = place.piece.tier == BACKFILL
-        cluster = self._target if is_warm else self._clusters[order.cluster]
+        cluster = self._cluster(order, place.piece.tier)
         rate = order.rate.get("bytes_per_s" if is_warm else "cold_bytes_per_s")
         per_s = order.rate.get("records_per_s")
         options = CopyOptions(cluster, self._target)

@@ -6,7 +6,9 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from headgate.core.internal_topics import InternalTopic
 from headgate.core.replay import Replay
+from headgate.core.replay_plan import BACKFILL
 from headgate_spark.cluster_admin import ClusterAdmin, cluster_admin
+from headgate_spark.cluster_facts import ClusterFacts
 from headgate_spark.connections import Connection
 from headgate_spark.errors import JobError
 from headgate_spark.kafka_clients import client_arguments
@@ -20,14 +22,38 @@ async def create(target: Connection, replay: Replay, order: Order) -> str | None
     """Make a replay's topic; returns why that cannot be. Raises JobError."""
     async with cluster_admin(target) as admin:
         facts = await admin.facts()
-        if order.topic not in facts.topics:
-            return f"cluster {target.name} has no topic {order.topic}"
+        other = _other(facts, target, order, BACKFILL)
+        if other is not None:
+            return other
         configs = await admin.configs([order.topic])
         most = configs[order.topic].number("max.message.bytes") + _HEADER_BYTES
         replicas = min(3, len(facts.nodes))
         await admin.create([_topic(replay, target.name, order.partitions, replicas, most)])
         await admin.settled({replay.topic: order.partitions})
     return None
+
+
+async def other_topic(connection: Connection, order: Order, tier: str) -> str | None:
+    """Why the plan cannot be of the topic that is there now; None: it is. Raises JobError."""
+    async with cluster_admin(connection) as admin:
+        return _other(await admin.facts(), connection, order, tier)
+
+
+def _other(facts: ClusterFacts, connection: Connection, order: Order, tier: str) -> str | None:
+    found, wanted = facts.topics.get(order.topic), order.topic_ids.get(tier)
+    if found is None:
+        return f"cluster {connection.name} has no topic {order.topic}"
+    if wanted not in (None, found.topic_id):
+        return recreated(order, f"its id is {found.topic_id}, it was {wanted}")
+    return None
+
+
+def recreated(order: Order, why: str) -> str:
+    """What is said when a topic was made anew under a plan."""
+    return (
+        f"topic {order.topic} was deleted and made anew since this was planned ({why}): the plan's "
+        "offsets are not its own; ask again when it is mirrored"
+    )
 
 
 def _topic(

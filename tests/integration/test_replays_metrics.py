@@ -30,8 +30,8 @@ def test_the_file_follows_a_replay_to_its_end(
     until(lambda: reading(file, "replay_remaining_offsets"), lambda now: 0 < now < left)
     assert reading(file, "replay_runner") == 1
     assert reading(file, "replay_oldest_seconds") > 0
-    assert reading(file, "replays", ',state="copying"') == 1
-    until(lambda: reading(file, "replays", ',state="ready"'), (1.0).__eq__)
+    assert reading(file, "replay_copies", ',state="copying"') == 1
+    until(lambda: reading(file, "replay_copies", ',state="ready"'), (1.0).__eq__)
     found = kafka_log.read_log(two.backfill.bootstrap, f"replay.{made['id']}")
     assert reading(file, "replay_records_total") == len(found) == 60
     size = sum(len(one.key or b"") + len(one.value or b"") for one in found)

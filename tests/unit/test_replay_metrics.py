@@ -57,15 +57,15 @@ def test_only_those_under_way_count_as_progress(tmp_path: Path) -> None:
         'headgate_replay_oldest_seconds{cluster="old"} 7.5',
         'headgate_replay_records_total{cluster="old"} 5',
         'headgate_replay_bytes_total{cluster="old"} 60',
-        'headgate_replays{cluster="old",state="pending"} 1',
-        'headgate_replays{cluster="old",state="copying"} 1',
-        'headgate_replays{cluster="old",state="paused"} 1',
-        'headgate_replays{cluster="old",state="ready"} 1',
-        'headgate_replays{cluster="old",state="failed"} 1',
-        'headgate_replays{cluster="old",state="expired"} 0',
+        'headgate_replay_copies{cluster="old",state="pending"} 1',
+        'headgate_replay_copies{cluster="old",state="copying"} 1',
+        'headgate_replay_copies{cluster="old",state="paused"} 1',
+        'headgate_replay_copies{cluster="old",state="ready"} 1',
+        'headgate_replay_copies{cluster="old",state="failed"} 1',
+        'headgate_replay_copies{cluster="old",state="expired"} 0',
     ):
         assert line in lines
-    assert not [one for one in lines if one.startswith('headgate_replays{cluster="other"')]
+    assert not [one for one in lines if one.startswith('headgate_replay_copies{cluster="other"')]
     metrics.tell("old", [others[-1]], 10_500)  # a spec that cannot be read stops nothing
     metrics.tell("old", None, 0)  # another process has taken over: what this one knew is old
     lines = file.read_text().splitlines()

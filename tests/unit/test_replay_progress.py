@@ -31,7 +31,7 @@ def order_of(lengths: list[list[tuple[str, int]]]) -> Order:
         partition: tuple(Piece(tier, 100 * at, 100 * at + n) for at, (tier, n) in enumerate(some))
         for partition, some in enumerate(lengths)
     }
-    return Order("orders", "main", len(lengths), plan, RecordFilter(), {}, 60)
+    return Order("orders", "main", len(lengths), plan, RecordFilter(), {}, 60, {})
 
 
 @given(st.lists(pieces, max_size=3), st.data())

@@ -58,6 +58,7 @@ def document_of(
         "made_by": os.urandom(8).hex(),  # tells a repeat from an attempt whose end was not known
         "partitions": planned.partitions,
         "plan": shown(planned.plans),
+        "topic_ids": dict(planned.topic_ids),
         "records": sums.records,
         "bytes": total_bytes,
         "cold_offsets": sums.cold,

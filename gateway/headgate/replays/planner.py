@@ -6,6 +6,7 @@ it; on the ingest tier for what is not mirrored. `to` left out means: as far as 
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from headgate.backends.tier_view import Extent, TierView, view_of
@@ -13,7 +14,7 @@ from headgate.core.offset_map import PartitionMap
 from headgate.core.outcome import Reason
 from headgate.core.refusal import RefusalError
 from headgate.core.replay import Registry
-from headgate.core.replay_plan import Logs, PartitionPlan, plan_partition, totals
+from headgate.core.replay_plan import BACKFILL, INGEST, Logs, PartitionPlan, plan_partition, totals
 from headgate.core.replay_spec import Bound, Mode, Spec
 from headgate.core.segments import SegmentTable
 from headgate.replays.maps import OffsetMaps
@@ -39,11 +40,15 @@ class Seen(NamedTuple):
 
 
 class Planned(NamedTuple):
-    """partitions: of the topic.  bytes_a_record: sampled; None where nothing could be."""
+    """partitions: of the topic.  bytes_a_record: sampled; None where nothing could be.
+
+    topic_ids: by tier, Kafka's ids of the topics that the map is of, as far as it has one pair.
+    """
 
     plans: Sequence[PartitionPlan]
     partitions: int
     bytes_a_record: float | None
+    topic_ids: Mapping[str, str] = MappingProxyType({})
 
 
 async def plan(spec: Spec, tiers: Tiers, maps: OffsetMaps, registry: Registry) -> Planned:
@@ -62,7 +67,7 @@ async def plan(spec: Spec, tiers: Tiers, maps: OffsetMaps, registry: Registry) -
         _check(spec, plans, seen)
         sample = {one.partition: one.target_start for one in plans if one.records}
         size = await backfill.bytes_a_record(spec.topic, sample) if sample else None
-    return Planned(plans, count, size)
+    return Planned(plans, count, size, _topic_ids(seen))
 
 
 async def partitions_of(topic: str, *views: TierView) -> int:
@@ -93,6 +98,11 @@ def _plans(
         plan_partition(one, start, max(start, ends[one]), seen.table(one), seen.logs(one))
         for one, start in sorted(starts.items())
     ]
+
+
+def _topic_ids(seen: Seen) -> Mapping[str, str]:
+    known = {one.ids for one in seen.maps.values()} - {("", "")}
+    return dict(zip((INGEST, BACKFILL), known.pop(), strict=True)) if len(known) == 1 else {}
 
 
 def _chosen(spec: Spec, count: int) -> Sequence[int]:
