@@ -164,12 +164,13 @@ class ReplayDesk:
         """All replays, oldest first."""
         if state is not None and state not in [*State]:
             raise RefusalError(Reason.MALFORMED, f"state is one of {', '.join(State)}")
-        rows = []
+        rows: list[dict[str, Any]] = []
         for backfill in self._tiers.table.backfills():
             async with asking(backfill):
                 registry = await self._tiers.log(backfill).read()
             servers = self._tiers.table.options(backfill).bootstrap_servers
             rows += [replay_page(one, servers, registry.runner) for one in registry]
+        rows.sort(key=lambda one: (one["created_at"] or "", one["id"]))  # of all registries
         return [
             one for one in rows if topic in (None, one["topic"]) and state in (None, one["state"])
         ]
