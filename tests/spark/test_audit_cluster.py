@@ -14,7 +14,7 @@ from skew_world import figures_of, zipf
 from spark_cluster import archive_of_the_code, spark_cluster, submit
 from stack import RunningBroker
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.full]  # a master, a worker and two executors
 SCRIPT = Path(__file__).parents[2] / "deploy" / "spark" / "headgate_spark_job.py"
 
 
