@@ -203,11 +203,13 @@ class Runner:
         return source
 
     def _buckets(self, order: Order, rate: int | None, *, is_warm: bool) -> BrokerBuckets:
-        """Of the backfill tier each replay has its own; what is read from an ingest cluster at one
-        rate is counted together, for its brokers are to be spared."""
+        """Each replay has its own; what all read from an ingest cluster is counted together, too,
+        for its brokers are to be spared."""
         if is_warm:
             return BrokerBuckets(rate)
-        return self._cold.setdefault((order.cluster, rate), BrokerBuckets(rate))
+        in_all = order.rate.get("cold_in_all_bytes_per_s", rate)
+        within = self._cold.setdefault((order.cluster, in_all), BrokerBuckets(in_all))
+        return BrokerBuckets(rate, within)
 
     # ---- its end
 

@@ -39,14 +39,21 @@ class Bucket:
 
 
 class BrokerBuckets:
-    """One bucket a source broker, shared by all that a task reads. rate: None = no limit."""
+    """One bucket a source broker, shared by all that a task reads. rate: None = no limit.
 
-    def __init__(self, rate: float | None) -> None:
+    within: what is read counts there, too, and waits for it.
+    """
+
+    def __init__(self, rate: float | None, within: BrokerBuckets | None = None) -> None:
         self._rate = rate
+        self._within = within
         self._buckets: dict[int, Bucket] = {}
 
     def fetch_bytes(self) -> int:
         """How much to ask for at a time."""
+        if self._within is not None:
+            alone = BrokerBuckets(self._rate)
+            return min(alone.fetch_bytes(), self._within.fetch_bytes())
         if self._rate is None:
             return MOST_FETCH_BYTES
         wanted = int(self._rate / _FETCHES_A_SECOND)
@@ -60,25 +67,26 @@ class BrokerBuckets:
         async def send_in_time(node: int, request: Any, **options: Any) -> Any:
             if not isinstance(request, FetchRequest):
                 return await send(node, request, **options)
-            bucket = self._bucket(node, clock())
-            if bucket is not None:
-                await asyncio.sleep(bucket.wait_s(clock()))
+            buckets = self._of(node, clock())
+            if buckets:
+                await asyncio.sleep(max(one.wait_s(clock()) for one in buckets))
             begun_s = clock()
             answer = await send(node, request, **options)
             size = _record_bytes(answer)
             count(size)
-            if bucket is not None:
-                bucket.spend(size, begun_s)
+            for one in buckets:
+                one.spend(size, begun_s)
             return answer
 
         client.send = send_in_time
 
-    def _bucket(self, node: int, now_s: float) -> Bucket | None:
+    def _of(self, node: int, now_s: float) -> list[Bucket]:
+        outer = [] if self._within is None else self._within._of(node, now_s)
         if self._rate is None:
-            return None
+            return outer
         if node not in self._buckets:
             self._buckets[node] = Bucket(self._rate, now_s)
-        return self._buckets[node]
+        return [self._buckets[node], *outer]
 
 
 def _record_bytes(answer: Any) -> int:

@@ -41,6 +41,7 @@ def document_of(
         "records_per_s": spec.rate.records_per_s,
         "bytes_per_s": _least(spec.rate.bytes_per_s, settings.bytes_per_s),
         "cold_bytes_per_s": _least(spec.rate.bytes_per_s, settings.cold_bytes_per_s),
+        "cold_in_all_bytes_per_s": settings.cold_bytes_per_s,
     }
     if len(planned.plans) * 400 > _MOST_PLAN_BYTES:
         detail = f"{len(planned.plans)} partitions are too many for one replay: ask for some"
