@@ -54,6 +54,10 @@ def said(child: Child) -> str:
     return child.log.read_text(errors="replace")
 
 
+def ended(child: Child) -> bool:
+    return child.exit_code is not None
+
+
 def wait_for(child: Child, until: Callable[[], bool], deadline_s: float = 120.0) -> None:
     end = time.monotonic() + deadline_s
     while not until():
@@ -75,13 +79,16 @@ def test_I4_I5_I6_a_killed_copier_goes_on_without_loss_or_repetition(
     two.target.create_topic(topic_name, 1, mirror_world.TARGET_CONFIGS)
     OddSource(two.source, topic_name, seed).write(0, records)
     unit = mirror_world.unit(two, topic_name)
-    options = two.options(chunk_records=max(10, records // kills // 8))
+    options, cut_short = two.options(chunk_records=max(10, records // kills // 25)), 0
     for _ in range(kills):
         copier = start_copier(unit, options)
-        wait_for(copier, lambda copier=copier: said(copier).count("\n") >= 2)  # type: ignore[misc]
-        time.sleep(chance.random() * 0.2)
+        wait_for(copier, lambda copier=copier: said(copier).count("\n") >= 2 or ended(copier))  # type: ignore[misc]
+        time.sleep(chance.random() * 0.1)
         copier.kill()
-        assert "done" not in said(copier), "it was too quick to be killed"
+        if "done" in said(copier):  # where machines are quick, all is copied before the last kill
+            break
+        cut_short += 1
+    assert cut_short >= kills // 3, "they were too quick to be killed"
     last = start_copier(unit, options)
     wait_for(last, lambda: last.exit_code is not None)
     assert last.exit_code == 0, said(last)
