@@ -76,6 +76,7 @@ async def test_incident_b(kafka: RunningBroker, redis_server: RunningRedis, conf
             await eventually(stuck, 60)
 
 
+@pytest.mark.full  # half a minute of waiting
 async def test_incident_c(kafka: RunningBroker, redis_server: RunningRedis, config: Path) -> None:
     async with watching(kafka, redis_server) as monitor:
         with playing("c", config):

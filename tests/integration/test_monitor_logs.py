@@ -177,6 +177,7 @@ async def test_a_topic_that_is_recreated_or_grows_is_named(
         assert row(monitor, group)["regressions"] == 0
 
 
+@pytest.mark.full  # half a minute of waiting
 async def test_a_broker_that_dies_is_named_and_no_group_is_forgotten(
     start_cluster: Callable[..., RunningCluster], topic_name: str
 ) -> None:

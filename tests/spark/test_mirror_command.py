@@ -62,6 +62,7 @@ def metric(file: Path, name: str) -> list[float]:
     return [float(line.split()[-1]) for line in lines]
 
 
+@pytest.mark.full  # half a minute of waiting
 async def test_what_is_followed_stays_close_and_new_partitions_are_taken_along(
     two: Two, topic_name: str, start_job: Callable[..., Job], tmp_path: Path
 ) -> None:
