@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, Producer
 
 from consumer_world import fill
 from headgate.consumer.consumer import Consumer
@@ -112,6 +112,34 @@ async def test_the_consumer_stops_before_an_event_that_nobody_may_lose(
             if event.offset == 9:
                 break
     assert seen == [5, 6, 7, 8, 9]
+
+
+async def test_records_of_aborted_transactions_are_never_handed_out(
+    kafka: RunningBroker, topic_name: str
+) -> None:
+    """The backfill tier has them: attempts of the mirror that were killed."""
+    kafka.create_topic(topic_name, 1)
+    producer = Producer(
+        {"bootstrap.servers": kafka.bootstrap, "transactional.id": f"mirror-{topic_name}"}
+    )
+    producer.init_transactions(30)
+    for number in range(6):
+        producer.begin_transaction()
+        for part in range(5):
+            producer.produce(topic_name, f"{number}.{part}".encode(), b"key", partition=0)
+        producer.flush(30)
+        if number % 2:
+            producer.abort_transaction(30)
+        else:
+            producer.commit_transaction(30)
+    values: list[bytes | None] = []
+    async with new_consumer(kafka, topic_name) as consumer:
+        async for event in consumer:
+            values.append(event.value)
+            event.done()
+            if len(values) == 15:
+                break
+    assert values == [f"{number}.{part}".encode() for number in (0, 2, 4) for part in range(5)]
 
 
 async def test_a_topic_that_comes_later_or_again_is_read(
