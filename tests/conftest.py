@@ -15,7 +15,7 @@ from headgate.devstack.installation import prepare_kafka, single_node
 from headgate.devstack.ports import LOOPBACK, free_port
 from headgate.devstack.redis import RedisPlan
 from postgres_server import running_postgres
-from stack import Gateway, RunningBroker, RunningCluster, RunningRedis
+from stack import Gateway, RunningBroker, RunningCluster, RunningRedis, running_broker
 
 pytest_plugins = ["ci_rules", "replay_fixtures"]
 
@@ -31,13 +31,8 @@ def kafka(
     kafka_installation: KafkaInstallation, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RunningBroker]:
     """The broker that all tests of one xdist worker share: use your own topics, never stop it."""
-    plan = single_node(tmp_path_factory.mktemp("kafka"), free_port())
-    broker = RunningBroker(kafka_installation, plan)
-    try:
-        broker.wait()
+    with running_broker(kafka_installation, tmp_path_factory.mktemp("kafka")) as broker:
         yield broker
-    finally:
-        broker.kill()
 
 
 @pytest.fixture(scope="session")
@@ -45,13 +40,8 @@ def backfill(
     kafka_installation: KafkaInstallation, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RunningBroker]:
     """A second cluster beside `kafka`, shared in the same way: the tier of the mirror."""
-    plan = single_node(tmp_path_factory.mktemp("backfill"), free_port())
-    broker = RunningBroker(kafka_installation, plan)
-    try:
-        broker.wait()
+    with running_broker(kafka_installation, tmp_path_factory.mktemp("backfill")) as broker:
         yield broker
-    finally:
-        broker.kill()
 
 
 @pytest.fixture

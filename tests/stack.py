@@ -8,8 +8,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import TypeVar
@@ -19,6 +19,7 @@ import psutil
 import kafka_log
 from headgate.devstack.broker import BrokerPlan, KafkaInstallation, start_node, wait_for_node
 from headgate.devstack.child import Child
+from headgate.devstack.installation import single_node
 from headgate.devstack.ports import LOOPBACK, free_port
 from headgate.devstack.redis import RedisPlan, start_redis, wait_for_redis
 
@@ -29,6 +30,7 @@ __all__ = [
     "RunningRedis",
     "eventually",
     "free_port",
+    "running_broker",
 ]
 
 T = TypeVar("T")
@@ -149,6 +151,19 @@ class RunningBroker(_Restartable):
     def delete_topic(self, name: str) -> None:
         """Delete a topic."""
         kafka_log.delete_topic(self.bootstrap, name)
+
+
+@contextmanager
+def running_broker(
+    installation: KafkaInstallation, folder: Path, options: Mapping[str, str] | None = None
+) -> Iterator[RunningBroker]:
+    """One broker with its data in `folder`, ended with the block."""
+    broker = RunningBroker(installation, single_node(folder, free_port(), options))
+    try:
+        broker.wait()
+        yield broker
+    finally:
+        broker.kill()
 
 
 class RunningCluster:

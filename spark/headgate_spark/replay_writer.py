@@ -12,19 +12,19 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import InvalidProducerEpoch, KafkaError, ProducerFenced
+from aiokafka.errors import KafkaError
 
 from headgate.core.record import REPLAY_ID
 from headgate.core.replay import REGISTRY_TOPIC
 from headgate_spark.chunks import SourceRecord
 from headgate_spark.connections import Connection
 from headgate_spark.kafka_clients import CLIENT_ERRORS, client_arguments, drop
+from headgate_spark.transactions import is_fenced, send
 
 LEASE_ID = "headgate.replay.runner"
 TRANSACTION_TIMEOUT_MS = 30_000
 _STEP_S, _START_S = 25.0, 60.0
 _MOST_BATCH_BYTES = 950_000
-_FENCED = (ProducerFenced, InvalidProducerEpoch)
 
 Pair = tuple[bytes, bytes | None]
 
@@ -95,12 +95,12 @@ class ReplayWriter:
             while not _taken(builder, record, marked):
                 if not builder.record_count():
                     raise KafkaError("a record does not fit into any batch")
-                waiting.append(await self._send(builder, topic, partition))
+                waiting.append(await send(self._inner, builder, topic, partition))
                 builder = self._inner.create_batch()
         count = int(builder.record_count())
         if not count:
             return None
-        waiting.append(await self._send(builder, topic, partition))
+        waiting.append(await send(self._inner, builder, topic, partition))
         base = -1
         for sent in waiting:
             base = int((await sent).offset)
@@ -113,17 +113,9 @@ class ReplayWriter:
         for key, value in pairs:  # a batch each: a status may be large
             builder = self._inner.create_batch()
             builder.append(timestamp=None, key=key, value=value)
-            waiting.append(await self._send(builder, REGISTRY_TOPIC, 0))
+            waiting.append(await send(self._inner, builder, REGISTRY_TOPIC, 0))
         for sent in waiting:
             await sent
-
-    async def _send(self, builder: Any, topic: str, partition: int) -> asyncio.Future[Any]:
-        sent: asyncio.Future[Any] = await self._inner.send_batch(
-            builder, topic, partition=partition
-        )
-        # A step before may fail first; then nobody asks this one.
-        sent.add_done_callback(lambda done: done.cancelled() or done.exception())
-        return sent
 
     @asynccontextmanager
     async def _translated(self, within_s: float) -> AsyncIterator[None]:
@@ -131,11 +123,7 @@ class ReplayWriter:
             async with asyncio.timeout(within_s):
                 yield
         except CLIENT_ERRORS as error:
-            sender = self._inner._sender.sender_task
-            is_over = sender is not None and sender.done() and not sender.cancelled()
-            is_lost = isinstance(error, _FENCED) or (
-                is_over and isinstance(sender.exception(), _FENCED)
-            )
+            is_lost = is_fenced(self._inner, error)
             raise LeaseError(f"{type(error).__name__}: {error}", is_lost=is_lost) from error
 
 

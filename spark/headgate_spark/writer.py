@@ -14,11 +14,9 @@ from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import (
-    InvalidProducerEpoch,
     InvalidTimestampError,
     KafkaError,
     MessageSizeTooLargeError,
-    ProducerFenced,
     TopicAuthorizationFailedError,
     TransactionalIdAuthorizationFailed,
 )
@@ -32,13 +30,13 @@ from headgate_spark.kafka_clients import (
     drop,
     never_create_topics,
 )
+from headgate_spark.transactions import is_fenced, send
 
 TRANSACTION_TIMEOUT_MS = 30_000  # the broker aborts what its owner does not end
 STEP_TIMEOUT_S = 25.0  # an ordinary leader loss takes 4-11 s; less than the above
 START_TIMEOUT_S = 60.0  # InitProducerId waits for the markers of what it ends
 MOST_BATCH_BYTES = 1_048_576  # of one batch with several records
 
-_FENCED = (ProducerFenced, InvalidProducerEpoch)
 _REFUSALS = (
     InvalidTimestampError,
     MessageSizeTooLargeError,
@@ -120,7 +118,7 @@ class Writer:
                 value=record.value,
                 headers=list(record.headers),  # aiokafka's C code takes no tuple
             ) is None:  # fmt: skip
-                waiting.append((first, at, await self._send(builder, topic, partition)))
+                waiting.append((first, at, await send(self._inner, builder, topic, partition)))
                 builder, first = self._inner.create_batch(), at
                 append = builder.append
                 taken = append(
@@ -132,28 +130,21 @@ class Writer:
                 if taken is None:  # an empty batch takes its first record whatever its size
                     raise KafkaError("a record does not fit into any batch")
         if records:
-            waiting.append((first, len(records), await self._send(builder, topic, partition)))
+            sent = await send(self._inner, builder, topic, partition)
+            waiting.append((first, len(records), sent))
         return [Written(first, behind, await _base(future)) for first, behind, future in waiting]
 
     async def _append_map(self, records: Iterable[MapRecord], partition: int) -> None:
         builder, waiting = self._inner.create_batch(), []
         for key, value in records:
             if builder.append(timestamp=None, key=key, value=value) is None:
-                waiting.append(await self._send(builder, MAP_TOPIC, partition))
+                waiting.append(await send(self._inner, builder, MAP_TOPIC, partition))
                 builder = self._inner.create_batch()
                 builder.append(timestamp=None, key=key, value=value)
         if builder.record_count():
-            waiting.append(await self._send(builder, MAP_TOPIC, partition))
+            waiting.append(await send(self._inner, builder, MAP_TOPIC, partition))
         for future in waiting:
             await _base(future)
-
-    async def _send(self, builder: Any, topic: str, partition: int) -> asyncio.Future[Any]:
-        sent: asyncio.Future[Any] = await self._inner.send_batch(
-            builder, topic, partition=partition
-        )
-        # A step before may fail first; then nobody asks this one.
-        sent.add_done_callback(lambda done: done.cancelled() or done.exception())
-        return sent
 
     @asynccontextmanager
     async def _translated(self, within_s: float) -> AsyncIterator[None]:
@@ -164,14 +155,8 @@ class Writer:
         except _REFUSALS as error:
             raise RefusedError(f"{type(error).__name__}: {error}") from error
         except CLIENT_ERRORS as error:
-            kind = FencedError if self._is_fenced(error) else WriteError
+            kind = FencedError if is_fenced(self._inner, error) else WriteError
             raise kind(f"{type(error).__name__}: {error}") from error
-
-    def _is_fenced(self, error: BaseException) -> bool:
-        """A sender that was fenced ends; whoever calls then meets an assertion of aiokafka's."""
-        sender = self._inner._sender.sender_task
-        is_over = sender is not None and sender.done() and not sender.cancelled()
-        return isinstance(error, _FENCED) or (is_over and isinstance(sender.exception(), _FENCED))
 
 
 async def _base(future: asyncio.Future[Any]) -> int:

@@ -26,9 +26,7 @@ from headgate.consumer.received import Received
 from headgate.consumer.sql_offsets import SqlOffsets
 from headgate.consumer.sql_tables import DONE, VERSIONS
 from headgate.devstack.broker import KafkaInstallation
-from headgate.devstack.installation import single_node
-from headgate.devstack.ports import free_port
-from stack import RunningBroker, eventually
+from stack import RunningBroker, eventually, running_broker
 
 log = logging.getLogger(__name__)
 pytestmark = pytest.mark.kafka
@@ -125,13 +123,9 @@ def broker(
 ) -> Iterator[RunningBroker]:
     """One that gives members up soon, so that a kill costs two seconds and not seven."""
     options = {"group.min.session.timeout.ms": "500"}
-    plan = single_node(tmp_path_factory.mktemp("broker"), free_port(), options)
-    found = RunningBroker(kafka_installation, plan)
-    try:
-        found.wait()
+    folder = tmp_path_factory.mktemp("broker")
+    with running_broker(kafka_installation, folder, options) as found:
         yield found
-    finally:
-        found.kill()
 
 
 @pytest.mark.parametrize(
