@@ -65,7 +65,7 @@ async def look_once(settings: Settings, within_s: float) -> Monitor:
     async with AsyncExitStack() as exit_stack:
         found = _monitor(settings, exit_stack)
         exit_stack.push_async_callback(found.close)
-        found.start()
+        found.start(follows=False)  # a trail of commits needs more than one look
         async with asyncio.timeout(within_s):
             await found.looked()
         return found

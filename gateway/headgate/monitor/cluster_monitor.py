@@ -88,10 +88,13 @@ class ClusterMonitor:
         self._one_at_a_time = asyncio.Lock()
         self._tasks = OwnedTasks()
 
-    def start(self) -> None:
-        """Begin to look and to follow."""
+    def start(self, *, follows: bool = True) -> None:
+        """Begin to look, and to follow every commit."""
         self._tasks.keep(self._look_on, f"looking at cluster {self.name}")
-        self._tasks.keep(self._follow_on, f"following commits of cluster {self.name}")
+        if follows:
+            self._tasks.keep(self._follow_on, f"following commits of cluster {self.name}")
+        else:
+            self._is_followed("one look does not see commits")
 
     async def close(self) -> None:
         """End both; bounded."""

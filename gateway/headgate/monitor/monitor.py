@@ -63,10 +63,10 @@ class Monitor:
         ]
         self._tasks = OwnedTasks()
 
-    def start(self) -> None:
-        """Begin to look at all clusters."""
+    def start(self, *, follows: bool = True) -> None:
+        """Begin to look at all clusters. follows: every commit, too."""
         for one in self.clusters:
-            one.start()
+            one.start(follows=follows)
         self._tasks.keep(self._keep_probation, "probation of groups")
 
     async def close(self) -> None:
