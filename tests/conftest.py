@@ -11,11 +11,19 @@ from pathlib import Path
 import pytest
 
 from headgate.devstack.broker import BrokerPlan, KafkaInstallation, new_id
-from headgate.devstack.installation import prepare_kafka, single_node
-from headgate.devstack.ports import LOOPBACK, free_port
+from headgate.devstack.installation import prepare_kafka
+from headgate.devstack.ports import LOOPBACK
 from headgate.devstack.redis import RedisPlan
 from postgres_server import running_postgres
-from stack import Gateway, RunningBroker, RunningCluster, RunningRedis, running_broker
+from stack import (
+    Gateway,
+    RunningBroker,
+    RunningCluster,
+    RunningRedis,
+    free_port,
+    running_broker,
+    single_node,
+)
 
 pytest_plugins = ["ci_rules", "replay_fixtures"]
 
@@ -60,7 +68,7 @@ def start_broker(
     with ExitStack() as ending:
 
         def start(options: Mapping[str, str] | None = None) -> RunningBroker:
-            plan = single_node(tmp_path / f"broker-{next(numbers)}", free_port(), options)
+            plan = single_node(tmp_path / f"broker-{next(numbers)}", options=options)
             broker = RunningBroker(kafka_installation, plan)
             ending.callback(broker.kill)
             broker.wait()
@@ -92,8 +100,7 @@ def start_cluster(
 
 
 def _cluster_plans(directory: Path, size: int, options: Mapping[str, str]) -> list[BrokerPlan]:
-    firsts = [free_port() for _ in range(size)]
-    ports = [(first, free_port(firsts)) for first in firsts]
+    ports = [(free_port(), free_port()) for _ in range(size)]
     voters = ",".join(f"{n}@{LOOPBACK}:{ports[n - 1][1]}" for n in range(1, size + 1))
     cluster_id = new_id()
     return [

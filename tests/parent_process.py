@@ -15,7 +15,8 @@ from typing import Any
 
 import psutil
 
-from headgate.devstack.ports import LOOPBACK, free_port
+from headgate.devstack.ports import LOOPBACK
+from stack import free_port
 
 SCRIPT = Path(__file__).parent / "fake_worker.py"
 CONFIG = """

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from headgate.devstack.ports import LOOPBACK, accepts, free_port
+from headgate.devstack.ports import LOOPBACK, accepts
+from stack import free_port
 
 DEADLINE_S = 60.0
 _USER = "nobody"  # PostgreSQL refuses to run as root

@@ -10,10 +10,8 @@ from pathlib import Path
 import pytest
 
 from headgate.devstack.broker import KafkaInstallation
-from headgate.devstack.installation import single_node
-from headgate.devstack.ports import free_port
 from replay_world import Api, ReplayRunner, Two, mirror, post
-from stack import Gateway, RunningBroker
+from stack import Gateway, RunningBroker, single_node
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +21,7 @@ def two(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Two]:
     """Both tiers; the backfill one is the module's own."""
-    plan = single_node(tmp_path_factory.mktemp("backfill"), free_port())
+    plan = single_node(tmp_path_factory.mktemp("backfill"))
     broker = RunningBroker(kafka_installation, plan)
     try:
         broker.wait()

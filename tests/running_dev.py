@@ -32,7 +32,7 @@ class Dev:
     def end(self, number: signal.Signals) -> int:
         """Send a signal and wait for the exit code."""
         self.process.send_signal(number)
-        code = self.process.wait(60)
+        code = self.process.wait(120)
         assert self.process.stdout is not None
         assert self.process.stdout.read() == b""
         return code

@@ -15,8 +15,9 @@ import psutil
 
 import headgate
 import headgate_spark
-from headgate.devstack.ports import LOOPBACK, free_port
+from headgate.devstack.ports import LOOPBACK
 from headgate_spark.connector import ensure_connector, pyspark_folder
+from stack import free_port
 
 DEADLINE_S = 60.0
 _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"

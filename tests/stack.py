@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -17,10 +17,16 @@ from typing import TypeVar
 import psutil
 
 import kafka_log
-from headgate.devstack.broker import BrokerPlan, KafkaInstallation, start_node, wait_for_node
+from headgate.devstack.broker import (
+    BrokerPlan,
+    KafkaInstallation,
+    new_id,
+    start_node,
+    wait_for_node,
+)
 from headgate.devstack.child import Child
-from headgate.devstack.installation import single_node
-from headgate.devstack.ports import LOOPBACK, free_port
+from headgate.devstack.ports import LOOPBACK
+from headgate.devstack.ports import free_port as any_free_port
 from headgate.devstack.redis import RedisPlan, start_redis, wait_for_redis
 
 __all__ = [
@@ -31,6 +37,7 @@ __all__ = [
     "eventually",
     "free_port",
     "running_broker",
+    "single_node",
 ]
 
 T = TypeVar("T")
@@ -38,6 +45,33 @@ T = TypeVar("T")
 # one gets more time: what fails then did not happen, rather than not yet.
 PATIENCE = 3.0
 STANDING = "TtZX"  # states of proc(5): stopped, traced, zombie, dead
+START_S = 90.0  # of a gateway; PATIENCE is in it
+# Each worker of pytest-xdist has ports of its own, see `free_port`.
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+_WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+_given: set[int] = set()
+
+
+def free_port(taken: Collection[int] = ()) -> int:
+    """Return a free port that is given to nobody else, here or in another worker of pytest-xdist.
+
+    Its server listens only later, and one that is killed comes back to its port: meanwhile it
+    would look free.
+    """
+    while True:
+        port = any_free_port({*taken, *_given})
+        if port % _WORKERS == _WORKER % _WORKERS:
+            _given.add(port)
+            return port
+
+
+def single_node(
+    folder: Path, port: int | None = None, options: Mapping[str, str] | None = None
+) -> BrokerPlan:
+    """Plan a cluster of one node, on ports of its own."""
+    port, controller_port = port or free_port(), free_port()
+    voters = f"1@{LOOPBACK}:{controller_port}"
+    return BrokerPlan(folder, new_id(), 1, port, controller_port, voters, options=options or {})
 
 
 async def eventually(
@@ -165,7 +199,7 @@ def running_broker(
     installation: KafkaInstallation, folder: Path, options: Mapping[str, str] | None = None
 ) -> Iterator[RunningBroker]:
     """One broker with its data in `folder`, ended with the block."""
-    broker = RunningBroker(installation, single_node(folder, free_port(), options))
+    broker = RunningBroker(installation, single_node(folder, options=options))
     try:
         broker.wait()
         yield broker
@@ -259,13 +293,13 @@ class Gateway(_Restartable):
         except psutil.NoSuchProcess:
             return []
 
-    def wait(self, deadline_s: float = 30.0) -> None:
+    def wait(self, deadline_s: float = START_S) -> None:
         """Wait until GET /ready answers 200."""
         self.child.wait_until(self.is_ready, deadline_s)
 
     def is_ready(self) -> bool:
         """Ask GET /ready once."""
-        connection = HTTPConnection(LOOPBACK, self.port, timeout=2.0)
+        connection = HTTPConnection(LOOPBACK, self.port, timeout=10.0)
         try:
             connection.request("GET", "/ready")
             return connection.getresponse().status == 200

@@ -9,9 +9,9 @@ from admin_world import TOKENS, TOPICS, FakeInstance, admin_of
 from headgate.config.monitor_settings import MonitorSettings
 from headgate.config.settings import AuthSettings, HttpSettings, Settings
 from headgate.core.outcome import Failure, Reason
-from headgate.devstack.ports import free_port
 from headgate.edge.management import management_app
 from headgate.monitor_client import ask_monitor, monitor_url
+from stack import free_port
 
 
 async def test_the_monitor_s_answer_is_passed_on() -> None:

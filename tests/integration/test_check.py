@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from headgate.devstack.ports import LOOPBACK, free_port
-from stack import RunningBroker, RunningRedis
+from headgate.devstack.ports import LOOPBACK
+from stack import RunningBroker, RunningRedis, free_port
 
 pytestmark = [pytest.mark.kafka, pytest.mark.redis]
 
@@ -39,7 +39,7 @@ def check(folder: Path, text: str, *args: str) -> tuple[int, dict[str, Any]]:
     file.write_text(text)
     command = [sys.executable, "-m", "headgate", "check", "--config", str(file)]
     done = subprocess.run(
-        [*command, "--connect", "--json", *args], capture_output=True, text=True, timeout=60
+        [*command, "--connect", "--json", *args], capture_output=True, text=True, timeout=120
     )
     assert done.stderr == ""
     return done.returncode, json.loads(done.stdout)

@@ -18,9 +18,9 @@ from coalescing_gateway import Client, config_text, last_values, run_init
 from facts_world import facts_of
 from headgate.core.held import held_topic
 from headgate.devstack.child import Child
-from headgate.devstack.ports import LOOPBACK, free_port
-from http_client import exchange
-from stack import Gateway, RunningBroker, RunningRedis, eventually
+from headgate.devstack.ports import LOOPBACK
+from http_client import ClosedError, exchange
+from stack import Gateway, RunningBroker, RunningRedis, eventually, free_port
 
 APART = "[coalescer]\nin_gateway = false\n"
 
@@ -51,7 +51,7 @@ def start_coalescer(tmp_path: Path) -> Iterator[Callable[..., tuple[Child, int]]
 def is_ready(port: int) -> bool:
     try:
         answer = exchange(port, "GET", "/ready")
-    except OSError:
+    except (OSError, ClosedError):
         return False
     return (
         answer.status == 200 and "owns 4 " in answer.document["dependencies"]["coalescer"]["detail"]
@@ -74,7 +74,7 @@ def run_coalesce(config: Path, port: int) -> subprocess.CompletedProcess[str]:
         env={**os.environ, "HEADGATE_COALESCER__PORT": str(port), "HEADGATE_HTTP__HOST": LOOPBACK},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
 
 
@@ -114,7 +114,7 @@ async def test_a_coalescer_of_its_own_shows_what_it_does(
     assert exchange(port, "GET", "/v1/topics").status == 404
     second = await asyncio.to_thread(run_coalesce, config, port)
     assert (second.returncode, "coalescer.port" in second.stderr) == (1, True), second
-    child.stop(20)
+    child.stop(90)
     assert child.exit_code == 0
     told = [(one.outcome, one.key, one.events) for one in facts_of(kafka.bootstrap, topic_name)]
     assert told == [("superseded", b"d1", 19)]

@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from headgate.devstack.ports import LOOPBACK
+from headgate.devstack.ports import LOOPBACK, claim
 from kafka_log import end_offsets, read_log
 from running_dev import Dev
 from stack import eventually
@@ -45,14 +45,17 @@ def all_pids(ready: dict[str, Any]) -> list[int]:
 
 
 def is_alive(pid: int) -> bool:
-    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def post(gateway: str, topic: str, body: bytes) -> dict[str, Any]:
     request = urllib.request.Request(f"{gateway}/v1/topics/{topic}/events", body)
     request.add_header("Content-Type", "application/json")
     request.add_header("Headgate-Producer", "me")
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=90) as answer:
         outcome: dict[str, Any] = json.load(answer)
         return outcome
 
@@ -113,12 +116,17 @@ async def test_nothing_of_a_killed_run_is_left_after_the_next_start(
 
 @contextmanager
 def port_8080_taken() -> Iterator[None]:
-    """Listen on 8080, unless something else does already: the same to `headgate dev`."""
-    try:
-        server = socket.create_server((LOOPBACK, 8080))
-    except OSError:
+    """Listen on 8080, unless something else does, or is about to: the same to `headgate dev`."""
+    mark = claim(8080)
+    if mark is None:
         yield
         return
+    with mark:
+        try:
+            server = socket.create_server((LOOPBACK, 8080))
+        except OSError:
+            yield
+            return
     with server:
         yield
 
@@ -152,7 +160,7 @@ async def test_taken_ports_own_topics_and_demo(
 def test_second_run_on_a_state_folder_is_refused(start_dev: Callable[..., Dev]) -> None:
     ready = start_dev().ready()
     second = start_dev()
-    assert second.process.wait(30) == 1
+    assert second.process.wait(90) == 1
     assert "another `headgate dev` runs" in second.progress.read_text()
     assert all(is_alive(pid) for pid in all_pids(ready))
 

@@ -11,9 +11,9 @@ import pytest
 
 from headgate.backends.options import LaneLimits
 from headgate.core.outcome import Reason
-from headgate.devstack.ports import LOOPBACK, free_port
+from headgate.devstack.ports import LOOPBACK
 from lane_history import running_lanes
-from stack import RunningBroker, eventually
+from stack import PATIENCE, RunningBroker, eventually, free_port
 
 pytestmark = pytest.mark.kafka
 
@@ -65,8 +65,8 @@ async def test_killed_kafka_loses_nothing_and_is_refused_early(
         await asyncio.to_thread(broker.restart)
         before = len(world.history.offsets)
         await eventually(lambda: len(world.history.offsets) > before + 3_000, 30)
-        assert world.lanes.refusal(state, 0) is None
-        assert world.lanes.health("main")[0]
+        await eventually(lambda: world.lanes.refusal(state, 0) is None)
+        await eventually(lambda: world.lanes.health("main")[0])
         ending.set()
         await loading
         await world.all_ended()
@@ -90,8 +90,8 @@ async def test_batch_of_a_stopped_broker_ends_unknown_and_nothing_lands_out_of_t
         queued = [world.put(topic_name, 0) for _ in range(5)]
         await eventually(lambda: world.history.all_ended(handed), 10)
         assert world.history.reasons() == {Reason.UNKNOWN: 5}
-        assert world.history.rebuilds == ["delivery_timeout"]
         await asyncio.to_thread(broker.resume)
+        await eventually(lambda: world.history.rebuilds == ["delivery_timeout"])
         last = [world.put(topic_name, 0) for _ in range(5)]
         await world.all_ended()
         assert all(one in world.history.offsets for one in queued + last)
@@ -199,7 +199,7 @@ async def test_drain_is_bounded_while_kafka_is_stopped(
         dropped.dropped = True
         began = time.monotonic()
         await world.lanes.drain(1.0)
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 10 * PATIENCE
         assert world.history.all_ended()
         reasons = world.history.reasons()
         assert set(reasons) == {Reason.UNKNOWN, Reason.KAFKA_UNAVAILABLE}
@@ -258,4 +258,4 @@ async def test_unreachable_bootstrap_ends_quickly(topic_name: str) -> None:
     async with running_lanes(nowhere, topic_name) as world:
         assert world.topics.get(topic_name) is None
         assert not world.topics.healthy("main")
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 15 * PATIENCE

@@ -22,11 +22,10 @@ from consumer_world import fill
 from headgate.backends.options import ClusterOptions
 from headgate.core.cluster_watch import WatchOptions
 from headgate.devstack.broker import KafkaInstallation
-from headgate.devstack.installation import single_node
-from headgate.devstack.ports import LOOPBACK, free_port
+from headgate.devstack.ports import LOOPBACK
 from headgate.monitor.monitor import Monitor, MonitorOptions
 from rd_member import RdMember
-from stack import RunningBroker, eventually
+from stack import RunningBroker, eventually, free_port, single_node
 
 pytestmark = pytest.mark.kafka
 
@@ -43,7 +42,7 @@ GRANTED = [
 @pytest.fixture
 def guarded(kafka_installation: KafkaInstallation, tmp_path: Path) -> Iterator[tuple[str, str]]:
     """A broker's address for everybody, who may do everything, and for `guest`."""
-    plan, secured = single_node(tmp_path / "node", free_port()), f"{LOOPBACK}:{free_port()}"
+    plan, secured = single_node(tmp_path / "node"), f"{LOOPBACK}:{free_port()}"
     module = "org.apache.kafka.common.security.plain.PlainLoginModule"
     listeners = f"PLAINTEXT://{plan.bootstrap},SECURED://{secured}"
     options = {

@@ -21,8 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from consumer_world import fill
 from headgate.devstack.child import Child
-from headgate.devstack.ports import free_port
-from stack import Gateway, RunningBroker, eventually
+from stack import Gateway, RunningBroker, eventually, free_port
 
 pytestmark = pytest.mark.kafka
 

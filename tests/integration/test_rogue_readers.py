@@ -19,12 +19,11 @@ from headgate.backends.options import ClusterOptions
 from headgate.core.cluster_watch import WatchOptions
 from headgate.devstack.broker import KafkaInstallation, start_node, wait_for_node
 from headgate.devstack.cache import cache_directory
-from headgate.devstack.installation import single_node
 from headgate.devstack.jmx import ensure_agent
-from headgate.devstack.ports import LOOPBACK, free_port
+from headgate.devstack.ports import LOOPBACK
 from headgate.monitor.cluster_monitor import Exporters
 from headgate.monitor.monitor import Monitor, MonitorOptions
-from stack import RunningBroker, eventually
+from stack import RunningBroker, eventually, free_port, single_node
 
 pytestmark = pytest.mark.kafka
 
@@ -40,7 +39,7 @@ class Measured(NamedTuple):
 def measured(kafka_installation: KafkaInstallation, tmp_path: Path) -> Iterator[Measured]:
     """A broker with the agent."""
     agent = ensure_agent(cache_directory(os.environ), kafka_installation.java, lambda _: None)
-    plan = single_node(tmp_path / "broker", free_port())
+    plan = single_node(tmp_path / "broker")
     port = free_port({plan.port, plan.controller_port})
     child = start_node(kafka_installation, plan, agent.flag(plan.directory, port))
     try:

@@ -15,11 +15,9 @@ import kafka_log
 from headgate.core.offset_map import MAP_PARTITIONS, MAP_TOPIC
 from headgate.core.replay import REGISTRY_TOPIC
 from headgate.devstack.broker import KafkaInstallation
-from headgate.devstack.installation import single_node
-from headgate.devstack.ports import free_port
 from mirror_job import Job
 from replay_world import Api, ReplayRunner, until
-from stack import Gateway, RunningBroker
+from stack import Gateway, RunningBroker, single_node
 
 pytestmark = [pytest.mark.kafka, pytest.mark.full, pytest.mark.timeout(600)]
 
@@ -52,7 +50,7 @@ def areas(kafka_installation: KafkaInstallation, tmp_path: Path) -> Iterator[lis
     with ExitStack() as ending:
         brokers = []
         for number in range(2 * len(AREAS)):
-            plan = single_node(tmp_path / f"broker-{number}", free_port())
+            plan = single_node(tmp_path / f"broker-{number}")
             brokers.append(RunningBroker(kafka_installation, plan))
             ending.callback(brokers[-1].kill)
         for one in brokers:

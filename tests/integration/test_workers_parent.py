@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from headgate.devstack.ports import free_port
 from parent_process import SCRIPT, Running
+from stack import free_port
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ LOOPBACK = "127.0.0.1"
 # Below the range that kernels take the ports of outgoing connections from: one that the kernel
 # chooses may be taken again before a server listens on it, or be given to two servers.
 _FIRST, _LAST = 15_000, 31_999
+_claims: dict[int, socket.socket] = {}
 
 
 def free_port(taken: Collection[int] = ()) -> int:
@@ -20,6 +21,20 @@ def free_port(taken: Collection[int] = ()) -> int:
         port = random.randint(_FIRST, _LAST)
         if port not in taken and is_free(port):
             return port
+
+
+def claim(port: int) -> socket.socket | None:
+    """Claim a port among the processes that ask here, until what is returned is closed.
+
+    Its server listens only some seconds later: until then it looks free to all others.
+    """
+    mark = socket.socket(socket.AF_UNIX)
+    try:
+        mark.bind(f"\0headgate-port-{port}")  # abstract (unix(7)): gone with its process
+    except OSError:
+        mark.close()
+        return None
+    return mark
 
 
 def is_free(port: int) -> bool:
@@ -34,10 +49,20 @@ def is_free(port: int) -> bool:
 
 
 def prefer(port: int, taken: Collection[int] = ()) -> int:
-    """Return `port` if it is free and not in `taken`, else some other free port."""
-    if port not in taken and is_free(port):
+    """Return `port` if it is free, unclaimed and not in `taken`, else some other free port."""
+    if port not in taken and is_free(port) and _has(port):
         return port
     return free_port(taken)
+
+
+def _has(port: int) -> bool:
+    """Claim a port for the life of this process; tell whether it has it."""
+    if port not in _claims:
+        mark = claim(port)
+        if mark is None:
+            return False
+        _claims[port] = mark
+    return True
 
 
 def accepts(port: int) -> bool:
