@@ -14,7 +14,7 @@ from stack import Gateway, RunningBroker, RunningRedis
 
 CONFIG = """
 [http]
-body_timeout_ms = 1500
+body_timeout_ms = {body_timeout_ms}
 request_timeout_ms = 20000
 json_max_depth = 128
 [clusters.main]
@@ -24,6 +24,7 @@ metadata_refresh_ms = 250
 url = "{redis}"
 namespace = "{suffix}"
 quarantine_ms = 1
+timeout_ms = 5000
 [producers.shop]
 [topics."events-{suffix}"]
 key = ["/id"]
@@ -140,12 +141,19 @@ def reason(answer: Answer) -> tuple[int, str]:
 
 
 @contextmanager
-def running_world(kafka: RunningBroker, redis: RunningRedis, directory: Path) -> Iterator[World]:
+def running_world(
+    kafka: RunningBroker, redis: RunningRedis, directory: Path, body_timeout_ms: int = 60_000
+) -> Iterator[World]:
     """Start a gateway with topics of its own, and end it."""
     suffix = new_id().replace("_", "-")[:8]
     for short in EXISTING:
         kafka.create_topic(f"{short}-{suffix}", PARTITIONS, LIMITS.get(short))
-    text = CONFIG.format(bootstrap=kafka.bootstrap, redis=redis.url, suffix=suffix)
+    text = CONFIG.format(
+        bootstrap=kafka.bootstrap,
+        redis=redis.url,
+        suffix=suffix,
+        body_timeout_ms=body_timeout_ms,
+    )
     gateway = Gateway(directory, text, (), {})
     try:
         gateway.wait()

@@ -61,7 +61,7 @@ class HeldWorld:
         self.settings = Settings(
             clusters={"main": ClusterSettings((kafka.bootstrap,), metadata_refresh_ms=500)},
             redis=RedisSettings(
-                url=redis_url, namespace=topic, quarantine_ms=QUARANTINE_MS, timeout_ms=500
+                url=redis_url, namespace=topic, quarantine_ms=QUARANTINE_MS, timeout_ms=5000
             ),
             coalescer=CoalescerSettings(session_timeout_ms=6000),
             topics=(policy,),
@@ -108,7 +108,7 @@ class HeldWorld:
                 partition=partition,
                 headers=burst_end_headers(burst.encode()),
             )
-        self._producer.flush(10)
+        self._producer.flush(60)
 
     def _put(
         self, key: bytes, value: bytes | None, headers: list[tuple[str, bytes]], flush: bool
@@ -122,7 +122,7 @@ class HeldWorld:
         )
         self._producer.poll(0)
         if flush:
-            self._producer.flush(10)
+            self._producer.flush(60)
 
     def log(self) -> list[kafka_log.LogRecord]:
         """What the topic has, read_committed."""

@@ -28,6 +28,7 @@ metadata_refresh_ms = 500
 url = "{redis_url}"
 namespace = "{topic}"
 quarantine_ms = 1
+timeout_ms = 5000
 [coalescer]
 session_timeout_ms = 6000
 [topics."{topic}"]
@@ -44,7 +45,7 @@ coalesce_partitions = 4
 def run_init(config: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """`headgate init`, as an operator runs it."""
     command = [sys.executable, "-m", "headgate", "init", "--config", str(config), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env={**os.environ}, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ}, timeout=120)
 
 
 class Client:
@@ -80,7 +81,7 @@ class Client:
         """
         self._turn += 1
         place = place or self._places[self._turn % len(self._places)]
-        connection = self._connections.pop(place, None) or HTTPConnection(place, timeout=40)
+        connection = self._connections.pop(place, None) or HTTPConnection(place, timeout=90)
         try:
             connection.request(method, path, body.encode(), headers or {})
             response = connection.getresponse()

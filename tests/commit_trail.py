@@ -6,9 +6,9 @@ import struct
 import uuid
 from typing import NamedTuple
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-_READ_S = 20.0
+_READ_S = 60.0
 
 
 class Commit(NamedTuple):
@@ -27,6 +27,8 @@ def commit_trail(bootstrap: str, group: str) -> list[Commit]:
             "bootstrap.servers": bootstrap,
             "group.id": f"trail-{uuid.uuid4()}",
             "enable.auto.commit": False,
+            "enable.partition.eof": True,  # the log may end with a transaction's marker
+            "isolation.level": "read_uncommitted",  # others may have left transactions open
             "auto.offset.reset": "earliest",
         }
     )
@@ -42,21 +44,20 @@ def commit_trail(bootstrap: str, group: str) -> list[Commit]:
 
 
 def _read(consumer: Consumer, tp: TopicPartition, group: str) -> list[Commit]:
-    _, end = consumer.get_watermark_offsets(tp, timeout=_READ_S)
-    if not end:
-        return []
     consumer.assign([tp])
     found: list[Commit] = []
-    last = -1
-    while last < end - 1:
+    while True:
         message = consumer.poll(_READ_S)
-        assert message is not None, "the offsets topic ends early"
-        assert message.error() is None, message.error()
-        last = message.offset()
+        assert message is not None, "the offsets topic is not read to its end"
+        error = message.error()
+        if error is not None and error.code() == KafkaError._PARTITION_EOF:
+            if message.partition() == tp.partition:
+                return found
+            continue
+        assert error is None, error
         commit = _decode(message.key(), message.value(), group)
         if commit is not None:
             found.append(commit)
-    return found
 
 
 def _decode(key: bytes, value: bytes | None, group: str) -> Commit | None:

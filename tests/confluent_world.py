@@ -19,7 +19,7 @@ from stack import Gateway, RunningBroker, RunningRedis
 
 CONFIG = """
 [http]
-body_timeout_ms = 1500
+body_timeout_ms = 3000
 body_max_bytes = 1000000
 request_timeout_ms = 20000
 cors_origins = ["https://app.example"]
@@ -32,6 +32,7 @@ metadata_refresh_ms = 250
 url = "{redis}"
 namespace = "{suffix}"
 quarantine_ms = 1
+timeout_ms = 5000
 [topics."keyed-{suffix}"]
 key = ["/id"]
 max_bytes = 200000
@@ -98,7 +99,7 @@ class RecordStream:
     """A chunked request whose answer is read while it is still being sent."""
 
     def __init__(self, port: int, path: str) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), 20)
+        self._socket = socket.create_connection(("127.0.0.1", port), 60)
         head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
         self._socket.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
         self._file = self._socket.makefile("rb")
@@ -137,7 +138,7 @@ class RecordStream:
         except TimeoutError:
             return True
         finally:
-            self._socket.settimeout(20)
+            self._socket.settimeout(60)
         return False
 
     def report(self) -> Any:

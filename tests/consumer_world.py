@@ -46,7 +46,7 @@ def fill(bootstrap: str, topic: str, partitions: int, each: int, keys: int = 7) 
             key = f"{partition}-{number % keys}".encode()
             producer.produce(topic, str(number).encode(), key, partition=partition)
         producer.poll(0)
-    assert producer.flush(30) == 0
+    assert producer.flush(90) == 0
 
 
 @dataclass
@@ -152,7 +152,7 @@ class ProcessMember:
         self.go_on()
         self._process.terminate()
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(90):
                 await self._process.wait()
         finally:
             if self._process.returncode is None:
@@ -258,7 +258,7 @@ class RdMember:
 
     async def stop(self) -> None:
         self._stop.set()
-        await asyncio.to_thread(self._thread.join, 30)
+        await asyncio.to_thread(self._thread.join, 90)
 
 
 Member = OurMember | ProcessMember | PlainMember | RdMember
@@ -271,9 +271,11 @@ class Rebalances:
         self._new = new_member
         self._chance = chance
         self.members: list[Member] = []
+        self.forced = 0
 
     async def force(self, count: int, pause_s: tuple[float, float]) -> None:
         for number in range(count):
+            self.forced += 1
             if number % 10 == 5:
                 await self._stand_still()
             elif len(self.members) <= 2 or (len(self.members) < 4 and self._chance.random() < 0.5):

@@ -62,7 +62,7 @@ def counted(gateway: Gateway, topic: str) -> dict[str, float]:
     import urllib.request
 
     found = {}
-    with urllib.request.urlopen(f"{gateway.management_url}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"{gateway.management_url}/metrics", timeout=60) as answer:
         for line in answer.read().decode().splitlines():
             if line.startswith("headgate_facts_total{") and f'topic="{topic}"' in line:
                 result = line.split('result="')[1].split('"')[0]

@@ -74,8 +74,15 @@ class Load:
         """How often each outcome was answered to what was sent after `since`."""
         return Counter(one.outcome for one in self.sent if one.began >= since)
 
+    def each_since(self, since: float, outcome: str, count: int = 1) -> bool:
+        """Whether every writer has sent so many events after `since` that ended so."""
+        return all(
+            sum(one.began >= since and one.outcome == outcome for one in list(mine)) >= count
+            for mine in self._sent
+        )
+
     def _write(self, writer: int, mine: list[Sent]) -> None:
-        connection = HTTPConnection(LOOPBACK, self._port, timeout=60)
+        connection = HTTPConnection(LOOPBACK, self._port, timeout=90)
         headers = {"Content-Type": "application/json", "Headgate-Producer": f"w{writer}"}
         count = 0
         while not self._stopping.is_set():

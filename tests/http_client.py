@@ -23,7 +23,7 @@ __all__ = [
     "request_bytes",
 ]
 
-DEADLINE_S = 15.0
+DEADLINE_S = 60.0  # a green test does not wait for it
 JSON = {"Content-Type": "application/json"}
 NDJSON = {"Content-Type": "application/x-ndjson"}
 

@@ -25,7 +25,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-DEADLINE_S = 30.0
+DEADLINE_S = 90.0  # a green test does not wait for it
+ASK_S = 30.0  # one question
 _NO_COORDINATOR = {
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -62,7 +63,7 @@ def create_topic(
 
 
 def _has_leaders(admin: AdminClient, name: str, partitions: int) -> bool:
-    found = admin.list_topics(name, timeout=5).topics[name].partitions
+    found = admin.list_topics(name, timeout=ASK_S).topics[name].partitions
     return len(found) == partitions and all(one.leader >= 0 for one in found.values())
 
 
@@ -92,7 +93,7 @@ def delete_records(bootstrap: str, topic: str) -> None:
 
 
 def set_topic_configs(bootstrap: str, name: str, configs: Mapping[str, str]) -> None:
-    """Set some of a topic's settings; the others stay."""
+    """Set some of a topic's settings, and wait until the broker has them; the others stay."""
     entries = [
         ConfigEntry(option, value, incremental_operation=AlterConfigOpType.SET)
         for option, value in configs.items()
@@ -100,18 +101,22 @@ def set_topic_configs(bootstrap: str, name: str, configs: Mapping[str, str]) -> 
     resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.incremental_alter_configs([resource])[resource].result(DEADLINE_S)
+    end = time.monotonic() + DEADLINE_S
+    while not configs.items() <= topic_configs(bootstrap, name).items():
+        assert time.monotonic() < end, f"{name} does not take {configs}"
+        time.sleep(0.02)
 
 
 def partition_count(bootstrap: str, topic: str) -> int:
     """Return how many partitions a topic has."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    return len(admin.list_topics(topic, timeout=10).topics[topic].partitions)
+    return len(admin.list_topics(topic, timeout=ASK_S).topics[topic].partitions)
 
 
 def leader(bootstrap: str, topic: str, partition: int) -> int:
     """Return the node that leads a partition, -1 = none."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    found = admin.list_topics(topic, timeout=10).topics[topic].partitions
+    found = admin.list_topics(topic, timeout=ASK_S).topics[topic].partitions
     return int(found[partition].leader)
 
 
@@ -128,7 +133,7 @@ def end_offsets(bootstrap: str, topic: str) -> dict[int, int]:
     consumer = _consumer(bootstrap)
     try:
         return {
-            partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), 10)[1]
+            partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), ASK_S)[1]
             for partition in _partitions(consumer, topic)
         }
     finally:
@@ -151,7 +156,7 @@ def stable_offsets(bootstrap: str, topic: str) -> dict[int, int]:
 def topic_names(bootstrap: str) -> set[str]:
     """Return the names of all topics."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    return set(admin.list_topics(timeout=10).topics)
+    return set(admin.list_topics(timeout=ASK_S).topics)
 
 
 def topic_id(bootstrap: str, topic: str) -> str:
@@ -199,7 +204,7 @@ def group_offsets(
         tps = [TopicPartition(topic, partition) for partition in _partitions(consumer, topic)]
         while True:
             try:
-                found = consumer.committed(tps, timeout=10)
+                found = consumer.committed(tps, timeout=ASK_S)
                 return {one.partition: max(one.offset, -1) for one in found}
             except KafkaException as error:  # a new broker's first group has no coordinator yet
                 if error.args[0].code() not in _NO_COORDINATOR or time.monotonic() > end:
@@ -251,4 +256,4 @@ def _consumer(bootstrap: str, group: str = "log-reader") -> Consumer:
 
 
 def _partitions(consumer: Consumer, topic: str) -> list[int]:
-    return sorted(consumer.list_topics(topic, timeout=10).topics[topic].partitions)
+    return sorted(consumer.list_topics(topic, timeout=ASK_S).topics[topic].partitions)

@@ -46,7 +46,7 @@ bootstrap_servers = "{broker.bootstrap}"
 
 def post(
     url: str, topic: str, body: bytes, headers: Mapping[str, str] | None = None,
-    timeout_s: float = 30.0,
+    timeout_s: float = 90.0,
 ) -> Reply:  # fmt: skip
     """One request on a connection of its own."""
     split = urlsplit(url)

@@ -167,7 +167,7 @@ class RunningLanes(NamedTuple):
 
     async def check_log(self, bootstrap: str, topic: str) -> None:
         """Compare with what an independent client reads (see `History.check`)."""
-        self.history.check(await asyncio.to_thread(read_log, bootstrap, topic, 60.0))
+        self.history.check(await asyncio.to_thread(read_log, bootstrap, topic))
 
 
 @asynccontextmanager

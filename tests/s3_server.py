@@ -33,7 +33,7 @@ def running_bucket(log: Path) -> Iterator[Bucket]:
         "AWS_SECRET_ACCESS_KEY": "s", "AWS_DEFAULT_REGION": "us-east-1",
     }  # fmt: skip
     try:
-        server.wait_until(lambda: _made(port), 30)
+        server.wait_until(lambda: _made(port), 90)
         yield Bucket(server, environment)
     finally:
         server.kill()

@@ -24,9 +24,26 @@ def world(
         yield running
 
 
+@pytest.fixture(scope="module")
+def impatient(
+    kafka: RunningBroker, redis_server: RunningRedis, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[World]:
+    """It gives up a body after 1.5 s."""
+    folder = tmp_path_factory.mktemp("impatient")
+    with running_world(kafka, redis_server, folder, body_timeout_ms=1_500) as running:
+        yield running
+
+
 @pytest.fixture
 def connection(world: World) -> Iterator[Connection]:
     with Connection(world.port) as opened:
+        yield opened
+
+
+@pytest.fixture
+def hurried(impatient: World) -> Iterator[Connection]:
+    """A connection to the impatient one."""
+    with Connection(impatient.port) as opened:
         yield opened
 
 
@@ -66,13 +83,13 @@ def test_two_ways_to_end_a_body_are_refused(
     assert records == []
 
 
-def test_body_shorter_than_its_length(world: World, connection: Connection) -> None:
-    with world.written("events") as records:
-        connection.send(event_request(world, JSON, length="9"))
-        answer = connection.answer()
+def test_body_shorter_than_its_length(impatient: World, hurried: Connection) -> None:
+    with impatient.written("events") as records:
+        hurried.send(event_request(impatient, JSON, length="9"))
+        answer = hurried.answer()
         assert reason(answer) == (408, "request_timeout")
         assert answer.headers["connection"] == "close"
-        assert connection.is_closed()
+        assert hurried.is_closed()
     assert_problem(answer)
     assert answer.document["retryable"] is True
     assert records == []
@@ -194,11 +211,12 @@ def test_broken_chunk_after_the_headers(world: World, connection: Connection) ->
     assert records == []
 
 
-def test_chunks_without_end(world: World, connection: Connection) -> None:
-    with world.written("events") as records:
-        connection.send(event_request(world, CHUNKED, b"8\r\n" + EVENT + b"\r\n", length=""))
-        answer = connection.answer()
-        assert connection.is_closed()
+def test_chunks_without_end(impatient: World, hurried: Connection) -> None:
+    chunk = b"8\r\n" + EVENT + b"\r\n"
+    with impatient.written("events") as records:
+        hurried.send(event_request(impatient, CHUNKED, chunk, length=""))
+        answer = hurried.answer()
+        assert hurried.is_closed()
     assert reason(answer) == (408, "request_timeout")
     assert records == []
 
@@ -217,15 +235,15 @@ def test_chunks_over_the_cap(world: World, connection: Connection) -> None:
     assert records == []
 
 
-def test_slow_body_has_one_deadline_not_one_a_byte(world: World, connection: Connection) -> None:
-    with world.written("events") as records:
+def test_slow_body_has_one_deadline_not_one_a_byte(impatient: World, hurried: Connection) -> None:
+    with impatient.written("events") as records:
         started = time.monotonic()
-        connection.send(event_request(world, JSON, b"{", length="1000"))
-        while connection.silence(0.1):
-            connection.send(b" ")
-            assert time.monotonic() - started < 10
-        answer = connection.answer()
-        assert connection.is_closed()
+        hurried.send(event_request(impatient, JSON, b"{", length="1000"))
+        while hurried.silence(0.1):
+            hurried.send(b" ")
+            assert time.monotonic() - started < 60  # 1.5 s a byte would be 1500
+        answer = hurried.answer()
+        assert hurried.is_closed()
     assert reason(answer) == (408, "request_timeout")
     assert time.monotonic() - started >= 1.4
     assert records == []

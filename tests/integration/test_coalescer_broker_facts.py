@@ -18,7 +18,7 @@ from headgate.core.record import Record
 from stack import RunningBroker, eventually
 
 GROUP = "facts"
-START_S = 30.0
+START_S = 90.0
 
 
 @asynccontextmanager
@@ -140,7 +140,7 @@ async def test_a_position_moves_past_markers_and_aborted_records(
     async with member_of(kafka, topic, topic) as consumer:
         end = (await consumer.end_offsets([tp]))[tp]
         shown = []
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while await consumer.position(tp) < end:
                 for some in (await consumer.getmany(tp, timeout_ms=200)).values():
                     shown += [one.value for one in some]

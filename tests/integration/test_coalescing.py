@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 import kafka_log
-from coalescing_gateway import Client, config_text, last_values, run_init
+from coalescing_gateway import QUIET_MS, Client, config_text, last_values, run_init
 from stack import Gateway, RunningBroker, RunningRedis, eventually
 
 
@@ -40,16 +41,20 @@ def client(gateway: Gateway, topic_name: str) -> Iterator[Client]:
 async def test_a_sequential_client_is_answered_held_and_its_last_state_is_published(
     kafka: RunningBroker, gateway: Gateway, client: Client, topic_name: str
 ) -> None:
+    began = time.monotonic()
     for number in range(60):
         status, answer = client.post({"id": "d1", "n": number})
         assert status == 202, answer
         assert answer["outcome"] == "held"
         assert set(answer) == {"outcome", "topic", "key", "event_id"}
+    took_ms = (time.monotonic() - began) * 1000
     client.post({"id": "d2", "n": 0})
     expected = {key: texts[-1] for key, texts in client.held.items()}
     await eventually(lambda: last_values(kafka, topic_name) == expected, 30, 0.3)
     log = kafka_log.read_log(kafka.bootstrap, topic_name)
-    assert len(log) <= 4, [json.loads(one.value or b"") for one in log]
+    # A window lasts for the quiet time at least, so a slow machine has more of them in its burst.
+    windows = 1 + took_ms // QUIET_MS
+    assert len(log) <= max(4, windows + 1), [json.loads(one.value or b"") for one in log]
 
 
 async def test_what_was_published_can_be_forgotten_by_hand(

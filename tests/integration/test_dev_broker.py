@@ -21,7 +21,7 @@ def write(bootstrap: str, topic: str, *values: bytes) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "acks": "all"})
     for value in values:
         producer.produce(topic, value, key=b"k", headers={"a": b"1"}, partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(90) == 0
 
 
 def test_log_reader_returns_what_was_written(kafka: RunningBroker, topic_name: str) -> None:
@@ -63,7 +63,7 @@ async def test_paused_redis_answers_after_resume(start_redis: Callable[..., Runn
     await eventually(lambda: answers_ping(server.port))
 
 
-def test_gateway_fixture_runs_a_real_process_tree(
+async def test_gateway_fixture_runs_a_real_process_tree(
     kafka: RunningBroker, start_gateway: Callable[..., Gateway], topic_name: str
 ) -> None:
     kafka.create_topic(topic_name)
@@ -76,7 +76,7 @@ def test_gateway_fixture_runs_a_real_process_tree(
     assert len(pids) >= 2  # the parent and a worker
     gateway.stop()
     assert gateway.exit_code == 0, gateway.log()
-    assert not [pid for pid in pids if psutil.pid_exists(pid)]
+    await eventually(lambda: not [pid for pid in pids if psutil.pid_exists(pid)])
     gateway.restart()
     gateway.kill()
     assert gateway.exit_code == -9

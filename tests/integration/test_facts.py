@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from collections.abc import Callable
 from http.client import HTTPConnection
@@ -31,6 +32,7 @@ metadata_refresh_ms = 500
 url = "{redis_url}"
 namespace = "{name}"
 quarantine_ms = 1
+timeout_ms = 5000
 [producers.limited]
 quota_events_per_s = 1
 [topics."{name}"]
@@ -65,7 +67,7 @@ class Poster:
         self.outcomes: Counter[str] = Counter()
 
     def ask(self, topic: str, body: bytes, headers: dict[str, str]) -> tuple[int, dict[str, Any]]:
-        connection = HTTPConnection("127.0.0.1", self._port, timeout=60)
+        connection = HTTPConnection("127.0.0.1", self._port, timeout=90)
         try:
             connection.request("POST", f"/v1/topics/{topic}/events", body, {**JSON, **headers})
             response = connection.getresponse()
@@ -176,7 +178,7 @@ def post_what_fails_and_repeats(poster: Poster, topic: str) -> None:
     many = b"[" + b",".join([b"{}"] * 301) + b"]"
     poster.post(topic, many, [len(many)])
     poster.post(topic, b"{}", [0], content_encoding="br")
-    for _ in range(5):
+    while not poster.outcomes["quota_exceeded"]:  # one a second: soon, unless all stand still
         poster.post(topic, b'{"id": "quota"}', [15], headgate_producer="limited")
 
 
@@ -198,10 +200,12 @@ async def test_what_was_coalesced_is_told_by_the_coalescer(
         facts = facts_of(kafka.bootstrap, topic)
         return len(kafka_log.read_log(kafka.bootstrap, topic)) + sum(one.events for one in facts)
 
+    began = time.monotonic()
     for start in range(0, len(saves), 5):
         some = saves[start : start + 5]
         body, sizes = b"[" + b",".join(some) + b"]", [len(save) for save in some]
         poster.post(topic, body, sizes, headgate_producer="cron" if start % 3 else "shop")
+    windows = 2 * (1 + (time.monotonic() - began) // 0.3)  # of two keys, each at least so long
     await eventually(lambda: covered() >= len(saves), 30, 0.5)
     for key in (b'{"id": "d0", "n": %d}', b'{"id": "d1", "n": %d}'):
         last = [save for save in saves if save[:10] == key[:10]][-1]
@@ -212,7 +216,7 @@ async def test_what_was_coalesced_is_told_by_the_coalescer(
     facts, log = facts_of(kafka.bootstrap, topic), kafka_log.read_log(kafka.bootstrap, topic)
     found = sums(facts)
     assert found["again", "unchanged"] == 2
-    assert len(log) < 30
+    assert len(log) < max(30, windows)
     written = Counter((one.header("hg-producer") or b"").decode() for one in log)
     for who, total in (("cron", 200), ("shop", 100)):
         rest = found.get((who, "superseded"), 0) + found.get((who, "unchanged"), 0)
@@ -231,7 +235,7 @@ async def test_facts_never_stand_in_the_way_of_events(
     """Without their topic, and without Kafka: events are answered as ever, facts are counted."""
     kafka = start_broker()
     kafka.create_topic(topic_name, 3)
-    text = config_text(kafka.bootstrap, redis_server.url, topic_name, timeout_ms=1500)
+    text = config_text(kafka.bootstrap, redis_server.url, topic_name, timeout_ms=5000)
     gateway = start_gateway(text.replace("facts_one_in = 50", "").replace("facts = true", ""))
     poster, lines = Poster(gateway), {"content_type": "application/x-ndjson"}
     poster.post(topic_name, b"{}", [2])  # before the reload it is told to nobody
@@ -243,7 +247,7 @@ async def test_facts_never_stand_in_the_way_of_events(
         return "run `headgate init --config F`" in gateway.log()
 
     await eventually(is_told, 20, 0.2)
-    before = counted(gateway, topic_name)["no_topic"]
+    before = await eventually(lambda: counted(gateway, topic_name).get("no_topic", 0))
     batch = ndjson(range(50))
     poster.outcomes.clear()
     for _ in range(3):

@@ -91,7 +91,7 @@ def test_pythons_cloudevents_sdk(world: ConfluentWorld, to_http: object) -> None
     }  # fmt: skip
     assert callable(to_http)
     message: HTTPMessage = to_http(CloudEvent(attributes, {"id": 7, "total": "12 €"}))
-    answer = requests.post(event_url(world), message.body, headers=message.headers, timeout=20)
+    answer = requests.post(event_url(world), message.body, headers=message.headers, timeout=60)
     assert answer.status_code == 201, answer.text
     (record,) = world.log.take(topic)
     assert record.key == attributes["subject"].encode()  # type: ignore[attr-defined]
@@ -109,7 +109,7 @@ def test_python_sdks_structured_events_in_a_batch(world: ConfluentWorld) -> None
         attributes = {"id": f"b-{number}", "type": "t", "source": "/s", "specversion": "1.0"}
         bodies.append(to_structured_event(CloudEvent(attributes, {"id": number})).body)
     answer = requests.post(
-        event_url(world), b"[" + b",".join(bodies) + b"]", timeout=20,
+        event_url(world), b"[" + b",".join(bodies) + b"]", timeout=60,
         headers={"Content-Type": "application/cloudevents-batch+json"},
     )  # fmt: skip
     assert (answer.status_code, answer.json()["summary"]) == (200, {"published": 3})

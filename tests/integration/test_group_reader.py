@@ -59,6 +59,7 @@ async def test_groups_of_both_protocols(kafka: RunningBroker, topic_name: str) -
     kafka.create_topic(topic_name, 3)
     fill(kafka.bootstrap, topic_name, 3, 5)
     classic, new = f"classic-{topic_name}", f"new-{topic_name}"
+    places = {Place(topic_name, number) for number in range(3)}
     consumer = AIOKafkaConsumer(
         topic_name, bootstrap_servers=kafka.bootstrap, group_id=classic, client_id="till",
         enable_auto_commit=False,
@@ -70,11 +71,14 @@ async def test_groups_of_both_protocols(kafka: RunningBroker, topic_name: str) -
                 await consumer.commit({TopicPartition(topic_name, 1): OffsetAndMetadata(4, "who")})
 
                 async def both() -> Look | None:
+                    """All is committed, and the group has settled."""
                     look = await reader.look()
-                    return look if len(look.stored.get(new, {})) == 3 else None
+                    described, stored = look.groups.get(new), look.stored.get(new, {})
+                    is_stable = described is not None and described.status.lower() == "stable"
+                    wanted = dict.fromkeys(places, Stored(5, ""))
+                    return look if is_stable and stored == wanted else None
 
                 found = await eventually_some(both)
-            places = {Place(topic_name, number) for number in range(3)}
             assert found.stored[classic] == {Place(topic_name, 1): Stored(4, "who")}
             assert found.stored[new] == dict.fromkeys(places, Stored(5, ""))
             for group, client, protocol in ((classic, "till", "classic"), (new, "rd", "consumer")):
@@ -92,7 +96,7 @@ async def test_groups_of_both_protocols(kafka: RunningBroker, topic_name: str) -
 
 
 async def eventually_some(ask: Callable[[], Awaitable[Look | None]]) -> Look:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while True:
             found = await ask()
             if found is not None:

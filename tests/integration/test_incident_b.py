@@ -49,7 +49,7 @@ class Group:
     async def committed(self) -> dict[int, int]:
         asked = [ConsumerGroupTopicPartitions(self._name)]
         (found,) = self._admin.list_consumer_group_offsets(asked).values()
-        offsets = await asyncio.to_thread(found.result, 30)
+        offsets = await asyncio.to_thread(found.result, 90)
         return {one.partition: one.offset for one in offsets.topic_partitions}
 
     def has_committed(self, each: int) -> Callable[[], Awaitable[bool]]:
@@ -64,7 +64,7 @@ class Group:
     async def members(self) -> int:
         """0 as long as it is not stable."""
         (found,) = self._admin.describe_consumer_groups([self._name]).values()
-        description = await asyncio.to_thread(found.result, 30)
+        description = await asyncio.to_thread(found.result, 90)
         return len(description.members) if description.state.name == "STABLE" else 0
 
 
@@ -93,11 +93,17 @@ async def test_commits_never_go_back_and_nothing_is_skipped(
         ours.append(member)
         return member
 
+    def revokes() -> int:
+        return sum(one.consumer.counts.revokes for one in ours)
+
     rebalances = Rebalances(new_member, chance)
     try:
         await rebalances.force(count, (0.1, 0.8))
-        while not any(isinstance(one, OurMember) for one in rebalances.members):
-            await rebalances.force(1, (0.1, 0.2))
+        # By chance there may be few of ours among them.
+        while revokes() < count // 5 or not any(
+            isinstance(one, OurMember) for one in rebalances.members
+        ):
+            await rebalances.force(1, (0.1, 0.5))
         await eventually(Group(kafka.bootstrap, group).has_committed(each), 180, 0.2)
     finally:
         await rebalances.stop()
@@ -106,13 +112,11 @@ async def test_commits_never_go_back_and_nothing_is_skipped(
     assert not regressions(trail)
     last = {one.partition: one.offset for one in trail}
     assert last == dict.fromkeys(range(PARTITIONS), each), "the last commit covers everything"
-    revokes = sum(one.consumer.counts.revokes for one in ours)
-    assert revokes >= count // 5, "there were rebalances"
     # What ended behind an event that was still waiting for its key comes again.
-    assert handled.redelivered() <= PREFETCH * PARTITIONS * (count + revokes)
+    assert handled.redelivered() <= PREFETCH * PARTITIONS * (rebalances.forced + revokes())
     assert not out_of_order(handled.done, KEYS)
     again = handled.redelivered()
-    log.warning("%d commits, %d revocations, %d redelivered", len(trail), revokes, again)
+    log.warning("%d commits, %d revocations, %d redelivered", len(trail), revokes(), again)
 
 
 async def test_a_member_that_was_given_up_for_dead_does_not_commit(

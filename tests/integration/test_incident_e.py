@@ -77,7 +77,7 @@ class Members:
             process.terminate()
         for process in self._members:
             try:
-                process.wait(30)
+                process.wait(90)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -158,14 +158,20 @@ async def test_effects_are_there_exactly_once_and_in_order(
             return await how_many(engine) >= PARTITIONS * each
 
         await eventually(all_there, 60 + 0.02 * PARTITIONS * each, 0.2)
+        # A partition may have no owner at the moment; the next one commits what is done.
+        await eventually(lambda: nothing_beside(engine, group), 60, 0.2)
     finally:
         await asyncio.to_thread(members.stop)
     assert await effects(engine) == expected(each)
-    # the last commit was that of an orderly stop: nothing is kept beside the positions
+    assert await nothing_beside(engine, group)
+    await engine.dispose()
+
+
+async def nothing_beside(engine: AsyncEngine, group: str) -> bool:
+    """Whether all that is done is behind the positions."""
     async with engine.connect() as connection:
         query = select(func.count()).where(DONE.c.group_name == group)
-        assert (await connection.execute(query)).scalar_one() == 0
-    await engine.dispose()
+        return bool((await connection.execute(query)).scalar_one() == 0)
 
 
 async def test_without_the_offset_in_the_transaction_some_are_there_twice(
@@ -219,7 +225,7 @@ async def test_the_last_version_wins_when_events_come_out_of_order(
     group = f"upsert-{topic_name}"
     async with Consumer(topic_name, group=group, bootstrap=kafka.bootstrap) as consumer:
         work = asyncio.create_task(consumer.run(upsert, tasks=8))
-        await eventually(lambda: handled == len(wrote), 60)
+        await eventually(lambda: handled >= len(wrote), 60)
         consumer.stop()
         await work
     assert all(found == sorted(set(found)) for found in applied.values()), "only ever upwards"
@@ -261,4 +267,4 @@ def write_anywhere(bootstrap: str, topic: str, wrote: list[tuple[bytes, int]]) -
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
     for number, (key, version) in enumerate(wrote):
         producer.produce(topic, str(version).encode(), key, partition=number % PARTITIONS)
-    assert producer.flush(30) == 0
+    assert producer.flush(90) == 0

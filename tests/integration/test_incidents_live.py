@@ -49,7 +49,7 @@ async def watching(kafka: RunningBroker, redis: RunningRedis) -> AsyncIterator[M
 
 @contextmanager
 def playing(incident: str, config: Path) -> Iterator[None]:
-    command = [sys.executable, str(SCRIPT), incident, "--config", str(config), "--seconds", "60"]
+    command = [sys.executable, str(SCRIPT), incident, "--config", str(config), "--seconds", "280"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as script:
         try:
             yield

@@ -165,12 +165,16 @@ async def test_chunks_come_out_whole_by_the_library(kafka, start_gateway, topic_
         return [('action="chunk"' in one, float(one.split()[-1])) for one in lines]
 
     await eventually(lambda: counted() == [(True, 5.0)])
-    shown = json.loads(page(gateway.management_url + "/v1/producers/other"))
-    assert shown["oversize"] == {"chunk": 5}
+    await eventually(
+        lambda: (
+            json.loads(page(gateway.management_url + "/v1/producers/other"))["oversize"]
+            == {"chunk": 5}
+        )
+    )
 
 
 def page(url: str) -> str:
-    with urlopen(url, timeout=10) as answer:
+    with urlopen(url, timeout=60) as answer:
         return answer.read().decode()
 
 

@@ -70,7 +70,7 @@ async def run_rounds(broker: RunningBroker, topic: str, rounds: int, seed: int) 
         allowed = {Reason.UNKNOWN, Reason.TOO_LARGE, Reason.KAFKA_UNAVAILABLE}
         assert set(world.history.reasons()) <= allowed
         assert sum(events + size for _, _, events, size in world.lanes.depths()) == 0
-        world.history.check(await asyncio.to_thread(read_log, broker.bootstrap, topic, 60.0))
+        world.history.check(await asyncio.to_thread(read_log, broker.bootstrap, topic))
 
 
 async def test_random_faults(start_broker: Callable[..., RunningBroker], topic_name: str) -> None:

@@ -161,7 +161,7 @@ class Stand:
         dump = self.redis.plan.directory / "dump.rdb"
         dump.unlink(missing_ok=True)
         if self.random.random() < 0.5:
-            with socket.create_connection((LOOPBACK, self.redis.port), timeout=5.0) as connection:
+            with socket.create_connection((LOOPBACK, self.redis.port), timeout=30.0) as connection:
                 connection.sendall(b"SAVE\r\n")
                 assert connection.recv(64).startswith(b"+OK")
             await asyncio.sleep(0.5)

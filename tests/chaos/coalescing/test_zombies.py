@@ -45,7 +45,7 @@ class Writer:
             (RECEIVED_AT, b"%d" % (time.time_ns() // 1_000_000)),
         ]
         self._producer.produce(self._held, value, key.encode(), partition=0, headers=headers)
-        assert self._producer.flush(10) == 0
+        assert self._producer.flush(60) == 0
         self.sent.append(Sent(event_id, key, value, "held"))
 
 
@@ -80,7 +80,7 @@ class Zombies:
         return (await self.logs.histories(self.writer.sent)).violations()
 
     def _are_members(self, count: int) -> bool:
-        found = self._admin.describe_consumer_groups([GROUP])[GROUP].result(10)
+        found = self._admin.describe_consumer_groups([GROUP])[GROUP].result(60)
         return found.state is ConsumerGroupState.STABLE and len(found.members) == count
 
 

@@ -28,7 +28,7 @@ lane_stall_ms = 5000
 metadata_refresh_ms = 1000
 [redis]
 url = "{redis}"
-timeout_ms = 200
+timeout_ms = {redis_timeout_ms}
 quarantine_ms = {quarantine_ms:.0f}
 [producers.shop]
 [topics."{topic}"]
@@ -86,7 +86,7 @@ class Stand:
         self.redis.restart()
 
     def _ask_redis(self, command: str) -> None:
-        with socket.create_connection((LOOPBACK, self.redis.port), timeout=5.0) as connection:
+        with socket.create_connection((LOOPBACK, self.redis.port), timeout=30.0) as connection:
             connection.sendall(command.encode() + b"\r\n")
             assert connection.recv(64).startswith(b"+OK")
 
@@ -127,6 +127,7 @@ async def stand(
     topic: str,
     delay_s: tuple[float, float],
     seed: int,
+    redis_timeout_ms: int = 200,
 ) -> AsyncIterator[Stand]:
     """Start everything. delay_s: shortest and longest wait of a piece on its way."""
     port, chance = free_port(), random.Random(seed)
@@ -145,6 +146,7 @@ async def stand(
             redis=redis.url,
             topic=topic,
             quarantine_ms=QUARANTINE_S * 1000,
+            redis_timeout_ms=redis_timeout_ms,
         )
         it = Stand(broker, redis, [start(text), start(text)], topic)
         await it.wait_until_ready()

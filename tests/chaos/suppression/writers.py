@@ -13,7 +13,7 @@ import aiohttp
 from chaos.suppression.history import Attempt
 
 HOT_KEYS, WRITERS_OF_A_HOT_KEY, SEQUENTIAL_KEYS, CONTENTS = 5, 4, 30, "ABC"
-_GIVE_UP_S = 15.0
+_GIVE_UP_S = 60.0
 
 
 class Writers:
