@@ -142,15 +142,29 @@ def end_offsets(bootstrap: str, topic: str) -> dict[int, int]:
 
 def stable_offsets(bootstrap: str, topic: str) -> dict[int, int]:
     """Return the last stable offset of each partition: where committed records end."""
-    consumer = _consumer(bootstrap)
-    try:
-        partitions = _partitions(consumer, topic)
-    finally:
-        consumer.close()
+    return _ends(bootstrap, topic, IsolationLevel.READ_COMMITTED)
+
+
+def _ends(
+    bootstrap: str, topic: str, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+) -> dict[int, int]:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    wanted = {TopicPartition(topic, one): OffsetSpec.latest() for one in partitions}
-    asked = admin.list_offsets(wanted, isolation_level=IsolationLevel.READ_COMMITTED)
+    partitions = admin.list_topics(topic, timeout=ASK_S).topics[topic].partitions
+    wanted = {TopicPartition(topic, one): OffsetSpec.latest() for one in sorted(partitions)}
+    asked = admin.list_offsets(wanted, isolation_level=isolation)
     return {tp.partition: done.result(DEADLINE_S).offset for tp, done in asked.items()}
+
+
+def wait_settled(bootstrap: str, topic: str) -> None:
+    """Wait until no transaction is open in a topic.
+
+    A commit is answered once it is decided; its markers, which let others see the records, are
+    written after that.
+    """
+    end = time.monotonic() + DEADLINE_S
+    while stable_offsets(bootstrap, topic) != _ends(bootstrap, topic):
+        assert time.monotonic() < end, f"{topic} has an open transaction"
+        time.sleep(0.02)
 
 
 def topic_names(bootstrap: str) -> set[str]:

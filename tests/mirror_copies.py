@@ -8,7 +8,9 @@ from contextlib import asynccontextmanager
 
 from confluent_kafka import Producer
 
+import kafka_log
 import mirror_world
+from headgate.core.offset_map import MAP_TOPIC
 from headgate_spark.copier import Copier
 from headgate_spark.copy_plan import Copied, CopyOptions, Unit
 from headgate_spark.throttle import BrokerBuckets
@@ -21,8 +23,11 @@ async def run(unit: Unit, options: CopyOptions) -> Copied:
 
 
 async def copy(unit: Unit, options: CopyOptions) -> Copied:
+    """A copy that must succeed; returns when all of it can be read."""
     copied = await run(unit, options)
     assert copied.trouble is None
+    for topic in (unit.place.topic, MAP_TOPIC):
+        kafka_log.wait_settled(options.target.bootstrap_servers, topic)
     return copied
 
 

@@ -66,7 +66,7 @@ class Job:
         """SIGKILL to the driver alone: what it started must end by itself."""
         os.kill(self.child.pid, signal.SIGKILL)
 
-    def wait(self, deadline_s: float = 240.0) -> int:
+    def wait(self, deadline_s: float = 480.0) -> int:
         """Wait for its end; the exit code."""
         end = time.monotonic() + deadline_s
         while (code := self.exit_code) is None:

@@ -107,6 +107,7 @@ class OddSource:
             kind = self._chance.choice(("plain", "committed", "aborted", "small"))
             getattr(self, f"_{kind}")(partition, some)
             left -= 0 if kind == "aborted" else some
+        kafka_log.wait_settled(self._broker.bootstrap, self._topic)
 
     def _plain(self, partition: int, count: int) -> None:
         producer = self._producer(**{"compression.type": self._chance.choice(CODECS)})
@@ -164,8 +165,15 @@ def content(record: LogRecord) -> tuple[object, ...]:
     return record.key, record.value, tuple(record.headers), record.timestamp_ms
 
 
+def wait_settled(two: Two, topic: str) -> None:
+    """Wait until all that was committed on the target can be read, also in the map."""
+    for name in (topic, MAP_TOPIC):
+        kafka_log.wait_settled(two.target.bootstrap, name)
+
+
 def judge(two: Two, topic: str) -> int:
     """Compare both tiers record by record, and every offset's translation. How many records."""
+    wait_settled(two, topic)
     before = _by_partition(kafka_log.read_log(two.source.bootstrap, topic))
     after = _by_partition(kafka_log.read_log(two.target.bootstrap, topic))
     maps = read_maps(two.target, topic)

@@ -27,7 +27,7 @@ from headgate.core.replay import REGISTRY_TOPIC
 from headgate.core.segments import Segment
 from headgate.devstack.child import Child
 from kafka_log import LogRecord
-from stack import Gateway, RunningBroker
+from stack import PATIENCE, Gateway, RunningBroker
 
 BASE_MS = int(time.time() * 1000) - 3_600_000  # older records would be taken by retention
 PRODUCERS = ("checkout", "till", "batch")
@@ -89,6 +89,7 @@ def post(two: Two, topic: str, partition: int, numbers: Sequence[int], aborted: 
                 produce(producer, topic, partition, -number)
             producer.flush(30)
             producer.abort_transaction(30)
+    kafka_log.wait_settled(two.ingest.bootstrap, topic)
 
 
 def produce(producer: Producer, topic: str, partition: int, number: int) -> None:
@@ -107,6 +108,8 @@ def mirror(two: Two, topic: str, partitions: int = 2, chunk: int = 10) -> None:
     """Copy all that is committed and not yet there, a chunk a transaction, with the map."""
     for partition in range(partitions):
         _mirror_one(two, topic, partition, partitions, chunk)
+    for name in (topic, MAP_TOPIC):
+        kafka_log.wait_settled(two.backfill.bootstrap, name)
 
 
 def _mirror_one(two: Two, topic: str, partition: int, partitions: int, chunk: int) -> None:
@@ -255,7 +258,8 @@ class ReplayRunner:
 def until(
     ask: Callable[[], Any], is_enough: Callable[[Any], bool], deadline_s: float = 60.0
 ) -> Any:
-    """Poll until what is answered is enough."""
+    """Poll until what is answered is enough. `deadline_s` is for an idle machine."""
+    deadline_s *= PATIENCE
     end = time.monotonic() + deadline_s
     while not is_enough(found := ask()):
         assert time.monotonic() < end, f"not within {deadline_s} s: {found}"

@@ -120,6 +120,7 @@ async def test_I8_retention_that_passes_a_running_copy_is_an_explicit_gap(
         produce(two.source, topic, [b"last"])
         await eventually(lambda: mapped_end(two, topic) == 31, 20)
         assert not task.done()
+    mirror_world.wait_settled(two, topic)
     records = kafka_log.read_log(two.target.bootstrap, topic)
     gaps = mirror_world.read_maps(two.target, topic)[topic, 0].table.gaps
     assert len(records) + sum(gap.end - gap.source for gap in gaps) == 31

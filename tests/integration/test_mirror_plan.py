@@ -14,11 +14,10 @@ import mirror_world
 from headgate.core.offset_map import MAP_TOPIC
 from headgate.core.segments import Result
 from headgate_spark.cluster_admin import ClusterAdmin, cluster_admin
-from headgate_spark.copier import Copier
 from headgate_spark.errors import USAGE, JobError
 from headgate_spark.map_view import MapView
 from headgate_spark.mirror_plan import Plan, plan, prepare_map, prepare_topics, trim
-from headgate_spark.throttle import BrokerBuckets
+from mirror_copies import copy
 from mirror_world import OddSource, Two
 from stack import RunningBroker, eventually
 
@@ -56,8 +55,7 @@ async def planned(two: Two, topic: str, *, is_bounded: bool = True) -> tuple[Pla
 async def mirror(two: Two, topic: str) -> Plan:
     found, _ = await planned(two, topic)
     for unit in found.units:
-        copied = await Copier(unit, two.options(chunk_records=40), BrokerBuckets(None)).run()
-        assert copied.trouble is None
+        await copy(unit, two.options(chunk_records=40))
     return found
 
 

@@ -7,13 +7,12 @@ from aiokafka.structs import TopicPartition
 from confluent_kafka import Producer
 
 import kafka_log
+import mirror_copies
 import mirror_world
 from headgate.core.offset_map import MAP_TOPIC, layout_record, segment_record
 from headgate.core.segments import Segment
 from headgate_spark.comparer import Verified, compare
-from headgate_spark.copier import Copier
 from headgate_spark.copy_plan import Unit
-from headgate_spark.throttle import BrokerBuckets
 from mirror_world import OddSource, Two
 from stack import RunningBroker
 
@@ -34,9 +33,7 @@ async def mirrored(
 
 
 async def copy(two: Two, topic: str) -> None:
-    unit = mirror_world.unit(two, topic)
-    options = two.options(chunk_records=100)
-    assert (await Copier(unit, options, BrokerBuckets(None)).run()).trouble is None
+    await mirror_copies.copy(mirror_world.unit(two, topic), two.options(chunk_records=100))
 
 
 async def verify(two: Two, topic: str) -> Verified:
