@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, closing, suppress
 from typing import Any
 
 import pytest
@@ -44,6 +44,13 @@ async def watching(bootstrap: str, look_s: float = 0.2) -> AsyncIterator[Monitor
         yield monitor
     finally:
         await monitor.close()
+
+
+async def looked_anew(monitor: Monitor) -> None:
+    """Wait for a look that began after now: one that is under way may know less than the trail."""
+    for _ in range(2):
+        before = monitor.clusters[0].status.looked_ms
+        await eventually(lambda before=before: monitor.clusters[0].status.looked_ms != before, 20)  # type: ignore[misc]
 
 
 def row(monitor: Monitor, group: str) -> Json | None:
@@ -115,6 +122,36 @@ async def commit(member: RdMember, partition: int, offset: int, metadata: str = 
     await asyncio.to_thread(member.commit, partition, offset, metadata)
 
 
+async def committed(monitor: Monitor, group: str) -> dict[int, int | None]:
+    """What a look has found, by partition."""
+    found = await monitor.group(group)
+    rows = [] if found is None else found["on"][0]["partitions"]
+    return {one["partition"]: one["committed"] for one in rows}
+
+
+async def has_committed(monitor: Monitor, group: str, *offsets: int) -> None:
+    """Wait until looks find these offsets, of partitions 0, 1 ..., and who owns what now.
+
+    Without a commit a partition has no lag either, so that no lag says nothing.
+    """
+    wanted = dict(enumerate(offsets))
+
+    async def does() -> bool:
+        return await committed(monitor, group) == wanted
+
+    await eventually(does, 20)
+    await looked_anew(monitor)
+
+
+async def takes(member: RdMember, partition: int, offset: int) -> bool:
+    """Whether the broker takes a commit: one that has just begun may want the member to rejoin."""
+    try:
+        await commit(member, partition, offset)
+    except KafkaException:
+        return False
+    return True
+
+
 async def test_incident_b_is_named_with_time_and_owners(
     kafka: RunningBroker, group: str, join: Callable[..., RdMember]
 ) -> None:
@@ -128,9 +165,11 @@ async def test_incident_b_is_named_with_time_and_owners(
         await owns_one(first)
         await commit(first, 1 - moved, 7)
         await commit(second, moved, 7)
-        await eventually(lambda: state(monitor, group) == "OK", 20)
+        await has_committed(monitor, group, 7, 7)
+        assert state(monitor, group) == "OK"
         before_ms = time.time() * 1000
         await commit(first, moved, 5)  # late, of a generation that is current: the broker takes it
+        after_ms = time.time() * 1000
         await eventually(lambda: state(monitor, group) == "REWIND", 20)
         found = await page(monitor, group)
         assert found["stuck_commit"]
@@ -143,7 +182,7 @@ async def test_incident_b_is_named_with_time_and_owners(
         assert fall["committer"] is None, "librdkafka does not sign"
         assert fall["recovered_at"] is None
         (seen,) = [one for one in monitor.clusters[0].watch.regressions if one.group == group]
-        assert abs(seen.at_ms - before_ms) < 5_000
+        assert before_ms - 1 <= seen.at_ms <= after_ms
         counts = monitor.figures().counters["headgate_commit_regressions_total"]
         assert counts[group, fall["topic"]] == 1
         await commit(second, moved, 7)
@@ -180,17 +219,21 @@ async def test_rewound_stalled_and_stopped(
         await owns(member, 0, 1)
         for partition in (0, 1):
             await commit(member, partition, 7)
-        await eventually(lambda: state(monitor, group) == "OK", 20)
+        await has_committed(monitor, group, 7, 7)
+        assert state(monitor, group) == "OK"
         await commit(member, 0, 2)
         await eventually(lambda: state(monitor, group) == "REWIND", 20)
         assert not (await page(monitor, group))["stuck_commit"], "its own doing"
         await commit(member, 0, 7)
         await eventually(lambda: state(monitor, group) == "OK", 20)
         fill(kafka.bootstrap, topic_name, 2, 3)
-        async with asyncio.timeout(30):
-            while state(monitor, group) != "STALL":
-                for partition in (0, 1):
-                    await commit(member, partition, 7)  # it lives, and says the same again
+
+        async def stalls() -> bool:
+            for partition in (0, 1):
+                await commit(member, partition, 7)  # it lives, and says the same again
+            return state(monitor, group) == "STALL"
+
+        await eventually(stalls, 30)
         member.close()
         await eventually(lambda: state(monitor, group) == "STOP", 30)
         await eventually(lambda: "the group has no members" in row(monitor, group)["hints"], 20)  # type: ignore[index]
@@ -220,6 +263,7 @@ async def test_a_group_of_the_new_protocol(
         await owns(member, 0, 1)
         for partition in (0, 1):
             await commit(member, partition, 7)
+        await has_committed(monitor, group, 7, 7)
         await eventually(lambda: (row(monitor, group) or {}).get("members") == 1, 20)
         await commit(member, 1, 3)
         await eventually(lambda: state(monitor, group) == "REWIND", 20)
@@ -268,20 +312,23 @@ async def test_consumers_of_ours_sign_and_show_their_internal_lag(
 
 
 async def test_a_new_group_is_on_probation_until_it_keeps_up(
-    kafka: RunningBroker, group: str, join: Callable[..., RdMember]
+    kafka: RunningBroker, group: str, topic_name: str, join: Callable[..., RdMember]
 ) -> None:
     async with watching(kafka.bootstrap) as monitor:
-        member = join("c1")
-        await owns(member, 0, 1)
-        for partition in (0, 1):
-            await commit(member, partition, 1)
-        await eventually(lambda: state(monitor, group) in ("STOP", "REWIND"), 30)
+        # Both at once and before it has members: it never was without lag.
+        behind = [RdPartition(topic_name, partition, 1) for partition in (0, 1)]
+        settings = {"bootstrap.servers": kafka.bootstrap, "group.id": group}
+        with closing(RdConsumer(settings)) as nobody:
+            await asyncio.to_thread(lambda: nobody.commit(offsets=behind, asynchronous=False))
+        await eventually(lambda: state(monitor, group) == "STOP", 30)
         found = row(monitor, group)
         assert found is not None
         assert not found["probation"]["admitted"]
         assert any("backfill tier" in hint for hint in found["hints"])
         gauges = monitor.figures().gauges
         assert gauges["headgate_group_probation"][group,] == 1
+        member = join("c1")
+        await owns(member, 0, 1)
         for partition in (0, 1):
             await commit(member, partition, 7)
         await eventually(lambda: bool((row(monitor, group) or {})["probation"]["admitted"]), 30)
@@ -320,15 +367,16 @@ async def test_it_outlives_a_broker_that_is_killed(
             await owns(member, 0, 1)
             await commit(member, 0, 7)
             await commit(member, 1, 7)
-            await eventually(lambda: state(monitor, group) == "OK", 20)
+            await has_committed(monitor, group, 7, 7)
+            assert state(monitor, group) == "OK"
             (cluster,) = monitor.clusters
             broker.kill()
             await eventually(lambda: not cluster.status.ok, 60)
             assert state(monitor, group) == "OK", "what is not known is not made up"
             await asyncio.to_thread(broker.restart)
             await eventually(lambda: cluster.status.ok and not cluster.status.trail, 60)
-            await owns(member, 0, 1)
-            await commit(member, 1, 4)
+            await has_committed(monitor, group, 7, 7)
+            await eventually(lambda: takes(member, 1, 4), 60)
             await eventually(lambda: state(monitor, group) == "REWIND", 30)
             (fall,) = cluster.watch.regressions
             assert (fall.partition, fall.from_offset, fall.to_offset) == (1, 7, 4)
@@ -357,11 +405,7 @@ async def test_incident_b_beside_a_consumer_of_ours_shows_both_lags(
             moved = 1 - kept
             await commit(first, kept, 7)
 
-            async def caught_up() -> bool:
-                found = await monitor.group(group)
-                return found is not None and found["on"][0]["lag"] == 0
-
-            await eventually(caught_up, 30)
+            await has_committed(monitor, group, 7, 7)
             await commit(first, moved, 5)
             await eventually(lambda: state(monitor, group) == "REWIND", 20)
             found = next(

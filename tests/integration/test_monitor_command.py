@@ -42,7 +42,7 @@ state_file = "{state_file}"
 
 def get(url: str) -> tuple[int, Any]:
     try:
-        with urlopen(url, timeout=10) as answer:
+        with urlopen(url, timeout=60) as answer:
             return answer.status, json.loads(answer.read())
     except HTTPError as error:
         return error.code, json.loads(error.read())
@@ -90,18 +90,22 @@ async def test_the_gateway_shows_what_the_monitor_sees(
 
         def caught_up() -> Any:
             status, page = get(url)
-            return status == 200 and page["on"][0]["lag"] == 0 and page["on"][0]["members"] and page
+            if status != 200:
+                return None
+            (on,) = page["on"]
+            done = {one["committed"] for one in on["partitions"]}  # without commits it has no lag
+            return done == {5} and on["lag"] == 0 and on["owners"] and page
 
         page = await eventually(caught_up, 30)
     finally:
         await consumer.stop()
     (on,) = page["on"]
     assert (on["group"], on["state"], on["owners"][0]["client"]) == (group, "OK", "till")
-    assert {one["committed"] for one in on["partitions"]} == {5}
     fill(kafka.bootstrap, topic_name, 2, 3)
 
     def stopped() -> bool:
-        return bool(get(url)[1]["on"][0]["state"] == "STOP")
+        (on,) = get(url)[1]["on"]
+        return (on["state"], on["lag"]) == ("STOP", 6)  # a look may find some of what was written
 
     await eventually(stopped, 30)
     _, every = get(f"{gateway.management_url}/v1/groups")
@@ -139,7 +143,7 @@ def _shows_figures(port: int, group: str, topic: str) -> None:
     assert samples["headgate_group_state", *sorted((group, "STOP"))] == 1
     assert samples["headgate_group_state", *sorted((group, "OK"))] == 0
     assert samples["headgate_cluster_partitions", "main", "offline"] == 0
-    assert samples["headgate_monitor_look_age_seconds", "main"] < 5
+    assert samples["headgate_monitor_look_age_seconds", "main"] < 30
 
 
 def test_one_look_as_a_table_and_as_json(

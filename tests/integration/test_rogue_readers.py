@@ -121,7 +121,8 @@ async def test_a_reader_without_a_group_is_named(measured: Measured, topic_name:
             await eventually(lambda: topic_name in cluster.readers.unexplained, 60)
             looked = cluster.status.looked_ms or 0
             await eventually(lambda: (cluster.status.looked_ms or 0) > looked + 5_000, 30)
-            assert rogue() == [], "a group that commits explains what it reads"
+            # a group that commits explains what it reads, but for a while in which it was late
+            await eventually(lambda: rogue() == [], 20)
             async with task(read_in_secret(bootstrap, topic_name)):
                 await eventually(lambda: rogue() == [topic_name], 60)
                 assert len(monitor.groups()["groups"]) == 1, "no list has it"
