@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 
 from headgate.devstack.ports import LOOPBACK
-from stack import free_port
+from stack import PATIENCE, free_port
 
 SCRIPT = Path(__file__).parent / "fake_worker.py"
 CONFIG = """
@@ -24,7 +24,7 @@ CONFIG = """
 port = {port}
 management_port = {management_port}
 workers = {workers}
-drain_timeout_ms = 1000
+drain_timeout_ms = {drain_ms}
 [clusters.main]
 bootstrap_servers = ["127.0.0.1:1"]
 [redis]
@@ -38,13 +38,18 @@ suppress = "raw"
 
 
 class Running:
-    """A parent with its workers."""
+    """A parent with its workers. drain_ms: how long it lets them end, with 5 s more."""
 
-    def __init__(self, folder: Path, workers: int, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, folder: Path, workers: int, environ: Mapping[str, str], drain_ms: int
+    ) -> None:
         self.port, self.management_port = free_port(), free_port()
         self.config = folder / "headgate.toml"
         self.text = CONFIG.format(
-            port=self.port, management_port=self.management_port, workers=workers
+            port=self.port,
+            management_port=self.management_port,
+            workers=workers,
+            drain_ms=drain_ms,
         )
         self.config.write_text(self.text)
         # Short: it holds unix sockets, whose paths are bounded, and `folder` may be deep.
@@ -59,7 +64,7 @@ class Running:
         self._seen: dict[int, psutil.Process] = {}
 
     def get(self, path: str, method: str = "GET") -> tuple[int, str]:
-        connection = HTTPConnection(LOOPBACK, self.management_port, timeout=5)
+        connection = HTTPConnection(LOOPBACK, self.management_port, timeout=30)
         try:
             connection.request(method, path)
             answer = connection.getresponse()
@@ -71,8 +76,8 @@ class Running:
         return json.loads(self.get(path)[1])
 
     def until(self, look: Callable[[], Any], deadline_s: float = 20.0) -> Any:
-        """Ask until the answer is true."""
-        end = time.monotonic() + deadline_s
+        """Ask until the answer is true. `deadline_s` is for an idle machine."""
+        end = time.monotonic() + deadline_s * PATIENCE
         while True:
             try:
                 found = look()

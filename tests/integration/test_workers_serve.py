@@ -37,7 +37,7 @@ key = ["/id"]
 
 def call(port: int, method: str, path: str, body: bytes = b"", **headers: str) -> tuple[int, Any]:
     """The answer's status and JSON (text where it is none)."""
-    connection = HTTPConnection(LOOPBACK, port, timeout=10)
+    connection = HTTPConnection(LOOPBACK, port, timeout=60)
     try:
         connection.request(method, path, body, {k.replace("_", "-"): v for k, v in headers.items()})
         answer = connection.getresponse()
@@ -111,7 +111,8 @@ async def test_forgotten_keys_are_published_again(
     assert answer["forgotten"]["key"] == "a/b"
     assert outcome(gateway, topic_name, {"id": "a/b"}) == "published"
     assert outcome(gateway, topic_name, {"id": "other"}) == "unchanged"
-    assert call(gateway.management_port, "DELETE", f"/v1/suppression/{topic_name}")[0] == 200
+    path = f"/v1/suppression/{topic_name}"
+    await eventually(lambda: call(gateway.management_port, "DELETE", path)[0] == 200)
     assert outcome(gateway, topic_name, {"id": "other"}) == "published"
 
 
@@ -137,11 +138,13 @@ async def test_totals_never_go_back_when_workers_are_killed_under_traffic(
         try:
             for _ in range(2):
                 readings.append(counted(gateway))
-                before = set(gateway.pids[1:])
-                psutil.Process(min(before)).send_signal(signal.SIGKILL)
+                victim = min(gateway.pids[1:])
+                psutil.Process(victim).send_signal(signal.SIGKILL)
                 await eventually(
                     lambda: readings.append(counted(gateway)) or len(readings) % 20 == 0
                 )
+                # which the parent has noticed, so that it counts the next one
+                await eventually(lambda pid=victim: pid not in gateway.pids, 30)
                 await eventually(lambda: _up(gateway) == 2, 30)
         finally:
             stopped.append(True)
@@ -195,7 +198,7 @@ async def test_one_port_for_both(
     assert post(port, topic_name, {"id": 1})[0] == 201
     await eventually(lambda: call(port, "GET", "/v1/producers/shop")[1]["topics"])
     assert "headgate_events_total" in call(port, "GET", "/metrics")[1]
-    assert call(port, "DELETE", f"/v1/suppression/{topic_name}")[0] == 200
+    await eventually(lambda: call(port, "DELETE", f"/v1/suppression/{topic_name}")[0] == 200)
     assert call(port, "GET", "/v1/nothing")[1]["reason"] == "not_found"
 
 
