@@ -84,7 +84,7 @@ def fuzz(world: ConfluentWorld, api: Any, method: str, path: str, examples: int)
             parts["topic"] = data.draw(st.sampled_from(topics))
         if "cluster_id" in parts and data.draw(st.integers(0, 9)):
             parts["cluster_id"] = world.cluster_id
-        response = case.call(base_url=base, session=session, timeout=30)
+        response = case.call(base_url=base, session=session, timeout=120)
         assert response.status_code < 500 or response.status_code in (503, 504), response.text
         case.validate_response(response, checks=CHECKS)
 
