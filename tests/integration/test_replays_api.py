@@ -245,11 +245,14 @@ def test_gateways_share_what_is_known_and_metrics_count_it(
 ) -> None:
     one, other = (start_gateway(two.config()) for _ in range(2))
     made = Api(one).create(topic).page
-    assert Api(other).get(f"/v1/replays/{made['id']}")["state"] == "pending"
+    path = f"/v1/replays/{made['id']}"
+    # a gateway knows its own changes at once, those of others soon
+    found = until(lambda: Api(other).ask("GET", path), lambda answer: answer.status == 200)
+    assert found.page["state"] == "pending"
     one.kill()
     assert Api(other).ask("DELETE", f"/v1/replays/{made['id']}").page["state"] == "cancelled"
     one.restart()
-    assert Api(one).get(f"/v1/replays/{made['id']}")["state"] == "cancelled"
+    until(lambda: Api(one).get(path)["state"], "cancelled".__eq__)
     changes = Api(other).get("/v1/changes")["changes"]
     assert changes[0]["what"] == "cancel replay"
 
