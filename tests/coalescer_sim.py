@@ -14,7 +14,7 @@ from typing import NamedTuple
 from headgate.coalescer.base import Committed, Decided, Emission, LogError, Read, Rules, Verdict
 from headgate.coalescer.life import Life
 from headgate.core.coalesce import Figures
-from headgate.core.held import Held, HeldRecord, Mark
+from headgate.core.held import Held, HeldRecord, Mark, Metadata
 from headgate.core.policy import TopicPolicy
 from headgate.core.route import Route
 from headgate.core.topic import TopicState
@@ -46,7 +46,8 @@ class Transaction:
 
 
 class Entry(NamedTuple):
-    """A record of H or O. transaction None: not transactional. event: for O, its H offset."""
+    """A record of H or O. transaction None: not transactional. event: for O, the held event's
+    `number`."""
 
     record: HeldRecord | None
     key: bytes
@@ -68,12 +69,19 @@ class Cell:
     tokens: dict[tuple[int, int], bool] = field(default_factory=dict)  # token -> has expired
 
 
+def number(held: Held) -> int:
+    """A name for a held event that grows also when H is made anew."""
+    return 1000 * int(held.producer) + held.offset
+
+
 class World:
     """is_fenced, is_atomic: switched off to show what fencing and the transaction are for."""
 
     def __init__(self, *, is_fenced: bool = True, is_atomic: bool = True) -> None:
         self.is_fenced, self.is_atomic = is_fenced, is_atomic
         self.h: list[Entry] = []
+        self.made = 0  # how often H was made anew
+        self.retold: set[int] = set()  # emitted by who did not know yet that H is another one
         self.o: list[Entry] = []
         self.cells: dict[bytes, Cell] = {}
         self.group = Committed(-1, "")
@@ -88,9 +96,18 @@ class World:
         value = None if content is None else content.encode()
         offset = len(self.h)
         held = Held(
-            offset, key.encode(), value, [], self.now, self.now, "p", force, None, 100
+            offset, key.encode(), value, [], self.now, self.now, str(self.made), force, None, 100
         )  # fmt: skip
-        self.h.append(Entry(held, held.key, offset, value, None))
+        self.h.append(Entry(held, held.key, number(held), value, None))
+
+    @property
+    def topic_id(self) -> str:
+        return f"{self.made:02x}"
+
+    def make_anew(self) -> None:
+        """H is deleted, with what nobody has emitted yet, and another one is created."""
+        self.made += 1
+        self.h = []
 
     def stable_end(self) -> int:
         """The last stable offset of H."""
@@ -141,8 +158,11 @@ class World:
     # ---- what must hold (the numbers of 9-coalescer-model)
 
     def check_o(self) -> None:
+        """Whoever has not seen yet that H was made anew may emit of the new one what its successor
+        emits again: nothing tells the successor of it. Nothing is lost, and O ends right."""
         for key in {entry.key for entry in self.o}:
-            events = [entry.event for entry in self.visible() if entry.key == key]
+            found = [entry.event for entry in self.visible() if entry.key == key]
+            events = [event for event in found if event not in self.retold]
             if any(later < earlier for earlier, later in pairwise(events)):
                 self.violations.append(f"2 O goes back: {events}")
             if len(set(events)) < len(events):
@@ -155,15 +175,17 @@ class World:
 
     def check_end(self) -> None:
         held = [one.record for one in self.h if isinstance(one.record, Held)]
-        if self.group.offset < self.stable_end():
-            self.violations.append(f"3 stuck: {self.group.offset} of {self.stable_end()}")
+        metadata = Metadata.read(self.group.metadata)
+        is_of_h = metadata is not None and metadata.topic_id == self.topic_id
+        if self.h and (self.group.offset < self.stable_end() or not is_of_h):
+            self.violations.append(f"3 stuck: {self.group} of {self.stable_end()}")
         for key in {one.key for one in held}:
             mine = [one for one in held if one.key == key]
             last = self.last(key)
             newest = mine[-1]
-            if last is None or (last.event != newest.offset and last.content != newest.value):
+            if last is None or (last.event != number(newest) and last.content != newest.value):
                 self.violations.append(f"1 event {newest.offset} is lost, O ends with {last}")
-            forced = [one.offset for one in mine if one.forced]
+            forced = [number(one) for one in mine if one.forced]
             if forced and (last is None or last.event < forced[-1]):
                 self.violations.append(f"6 forced event {forced[-1]} has no record")
 
@@ -179,6 +201,8 @@ class Process:
     def __init__(self, world: World, number: int) -> None:
         self.world, self.number = world, number
         self.knows = True  # that it owns the partition, or rather: not that it does not
+        self.sees = world.topic_id  # which H it takes for the present one
+        self.is_leaving = False
         self.is_dead = False
         self.lose: str | None = None  # the next EndTxn's request or answer
         self.blind: set[bytes] = set()  # of the process, as the connection to Redis is
@@ -194,12 +218,18 @@ class Process:
         self.label = ""
         self.life = self.life_type(self, self, self.rules, self)
         self.coroutine = self.life.run()
+        self.is_leaving = False
+
+    def look(self) -> None:
+        """See which H there is; the term ends where it is another one (`Member.rejoin`)."""
+        self.is_leaving |= self.sees != self.world.topic_id
+        self.sees = self.world.topic_id
 
     def resume(self) -> None:
         """Take one step; a life that ended by an error begins again."""
         try:
             self.label = self.coroutine.send(None)
-        except LogError:
+        except (LogError, StopIteration):
             if self.knows:
                 self.begin()
             else:
@@ -233,6 +263,8 @@ class Process:
         await Step("reads")
         self._check()
         found: list[HeldRecord] = []
+        if self.position > len(self.world.h):
+            self.position = 0  # out of range: the earliest
         if self.position < self.world.stable_end():
             entry = self.world.h[self.position]
             self.position += 1
@@ -247,7 +279,9 @@ class Process:
         offsets = []
         for window, emission in zip(self.emitting, emissions, strict=True):
             offsets.append(len(self.world.o))
-            event = window.last.offset
+            event = number(window.last)
+            if self.life._topic_id != self.world.topic_id:
+                self.world.retold.add(event)
             self.world.o.append(Entry(None, emission.key, event, emission.value, in_o))
         for mark in marks:
             self.world.h.append(Entry(mark, mark.key, -1, None, transaction))
@@ -353,7 +387,7 @@ class Process:
         return self.world.now
 
     def is_stopping(self) -> bool:
-        return False
+        return self.is_leaving
 
     async def pause(self, milliseconds: int) -> None:
         await Step("pauses")
@@ -362,7 +396,7 @@ class Process:
         return ROUTE
 
     def topic_id(self) -> str:
-        return "00"
+        return self.sees
 
     def ended(self, outcome: str, windows: Sequence[Window]) -> None:
         """Nobody counts."""

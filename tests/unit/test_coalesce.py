@@ -160,16 +160,16 @@ def test_the_low_water_mark_is_the_first_event_of_what_is_open() -> None:
 
 def test_marks_are_for_emitted_events_that_will_be_read_again() -> None:
     closed = [Window(held(4, "a", 0)), Window(held(9, "b", 0))]
-    assert marks_of(closed, 7) == [Mark(b"b", 9)]
+    assert marks_of(closed, 7, "0a") == [Mark(b"b", 9, "0a")]
 
 
 def test_a_mark_skips_what_a_former_owner_has_emitted() -> None:
-    found = windows(held(0, "a", 0), held(1, "b", 0), Mark(b"a", 0), target=3)
+    found = windows(held(0, "a", 0), held(1, "b", 0), Mark(b"a", 0, "0a"), target=3)
     assert due(found, 10**9) == [("b", 1)]
 
 
 def test_a_mark_leaves_what_came_later() -> None:
-    found = windows(held(0, "a", 0), held(1, "a", 0), Mark(b"a", 0))
+    found = windows(held(0, "a", 0), held(1, "a", 0), Mark(b"a", 0, "0a"))
     assert due(found, 10**9) == [("a", 1)]
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from coalescer_sim import CRAMPED, OPEN, RULES, Process, World
-from headgate.coalescer.base import HeldPartition, LogError, Rules
+from headgate.coalescer.base import HeldPartition, LogError, Read, Rules
 from headgate.coalescer.life import Life, Unsettled
 from headgate.core.coalesce import Windows
 from headgate.core.held import Held, Mark
@@ -20,7 +20,7 @@ from headgate.core.window import Window
 
 HISTORIES, STEPS = 400, 160
 FAULTS = ("crash", "zombie", "timeout", "lose_request", "lose_answer", "lose_by_fence", "flush",
-          "expire", "cut")  # fmt: skip
+          "expire", "cut", "make_anew")  # fmt: skip
 
 
 class History:
@@ -116,7 +116,9 @@ class History:
         self.trace.append(f"held {key}={content}{'!' if force else ''}")
 
     def _learn(self) -> None:
-        """A zombie hears from the group."""
+        """A zombie hears from the group, or the owner of another H."""
+        for process in self.processes:
+            process.look()
         for process in self.processes[:-1]:
             process.knows = False
 
@@ -162,6 +164,10 @@ class History:
     def _expire(self, owner: Process) -> None:
         for cell in self.world.cells.values():
             cell.tokens = dict.fromkeys(cell.tokens, True)
+
+    def _make_anew(self, owner: Process) -> None:
+        self.world.make_anew()
+        self.left += self.random.randint(2, 6)  # else there is little to be lost
 
     def _cut(self, owner: Process) -> None:
         if self.world.redis_up:
@@ -317,6 +323,17 @@ class NeverCommitsAlone(Life):
         return False
 
 
+class CommitsUnderTheIdOfTheMoment(Life):
+    async def _commit(self, offset: int, settlements: Unsettled) -> None:
+        self._topic_id = self._around.topic_id()
+        await super()._commit(offset, settlements)
+
+
+class TakesMarksOfAnotherH(Life):
+    async def _look(self, wait_ms: int) -> Read:
+        return await self._log.read(wait_ms)
+
+
 class ForcedIsNotSticky(Life):
     async def _begin(self) -> Windows:
         windows = await super()._begin()
@@ -362,6 +379,8 @@ RULES_OUT = [
     ("9: unknown is committed", TakesUnknownAsCommitted, {}, ("lose_request",), "15"),
     ("9: unknown is refused", TakesUnknownAsRefused, {}, ("lose_answer", "lose_by_fence"), "5"),
     ("11: forced is not sticky", ForcedIsNotSticky, {}, (), "6"),
+    ("14: an old offset of a new H", CommitsUnderTheIdOfTheMoment, {}, ("make_anew",), "1"),
+    ("14: marks of another H", TakesMarksOfAnotherH, {}, ("make_anew", "crash"), "1"),
     ("7: no offset alone", NeverCommitsAlone, {}, ("crash",), "3"),
 ]  # fmt: skip
 

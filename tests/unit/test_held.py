@@ -46,7 +46,7 @@ def test_without_a_wanted_timestamp_it_is_the_arrival() -> None:
 
 def test_a_tombstone_is_no_done_mark() -> None:
     assert isinstance(read_held(0, b"k", None, 0, OURS), Held)
-    assert read_held(0, b"k", b"", 0, mark_headers(41)) == Mark(b"k", 41)
+    assert read_held(0, b"k", b"", 0, mark_headers(Mark(b"k", 41, "0a"))) == Mark(b"k", 41, "0a")
 
 
 def test_the_end_of_a_burst() -> None:
@@ -54,7 +54,8 @@ def test_the_end_of_a_burst() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "headers"), [(None, OURS), (b"k", []), (b"k", [("hg-done", b"x")])]
+    ("key", "headers"),
+    [(None, OURS), (b"k", []), (b"k", [("hg-done", b"x 0a")]), (b"k", [("hg-done", b"7")])],
 )
 def test_whatever_else_is_there_is_foreign(
     key: bytes | None, headers: list[tuple[str, bytes]]

@@ -110,7 +110,7 @@ class KafkaHeldPartition:
         records = [Record(place.topic, *emission) for emission in emissions]
         now_ms = self._now_ms()
         records += [
-            Record(place.held, place.partition, one.key, b"", mark_headers(one.done), now_ms)
+            Record(place.held, place.partition, one.key, b"", mark_headers(one), now_ms)
             for one in marks
         ]
         async with self._asking():

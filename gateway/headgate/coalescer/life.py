@@ -13,6 +13,7 @@ from headgate.coalescer.base import (
     Emission,
     HeldPartition,
     LogError,
+    Read,
     Rules,
     Surroundings,
     Verdict,
@@ -41,6 +42,7 @@ class Life:
         self._rules = rules
         self._around = around
         self._committed = -1
+        self._topic_id = ""
         self._is_flagged = False
 
     async def run(self) -> None:
@@ -64,8 +66,12 @@ class Life:
         committed = await self._log.committed()
         metadata = Metadata.read(committed.metadata)
         offset = committed.offset
-        if metadata is not None and metadata.topic_id != self._around.topic_id():
-            offset, metadata = -1, None  # H was made anew (rule 14)
+        # Once for the whole life (rule 14). What this life commits and marks are offsets of the H
+        # that it began with; under the id of an H that was made anew meanwhile the next life
+        # would trust them, and skip as many events of the new one.
+        self._topic_id = self._around.topic_id()
+        if metadata is not None and metadata.topic_id != self._topic_id:
+            offset, metadata = -1, None  # H was made anew
         if metadata is not None and metadata.is_blind:
             self._is_flagged = True
             self._decisions.distrust(self._around.route())
@@ -82,7 +88,7 @@ class Life:
         marks = DoneMarks(_MARKS_A_KEY * self._rules.bounds.keys)
         position = await self._log.seek(self._committed)
         while position < target and not self._around.is_stopping():
-            read = await self._log.read(_WAIT_MS)
+            read = await self._look(_WAIT_MS)
             marks.read(read.records)
             position = read.position
             if marks.are_too_many:
@@ -101,10 +107,16 @@ class Life:
             wait_ms = min(wait_ms, _IDLE_MS)
         if windows.must_close:
             return
-        read = await self._log.read(wait_ms)
+        read = await self._look(wait_ms)
         windows.read(read.records, read.position, self._around.now_ms())
         if not read.records and not windows.is_catching_up and self._has_to_tell(windows):
             await self._commit(windows.low_water(), Unsettled(self._decisions, ()))
+
+    async def _look(self, wait_ms: int) -> Read:
+        """What lies in H, but for marks of an H that is no more."""
+        records, position = await self._log.read(wait_ms)
+        mine = [one for one in records if type(one) is not Mark or one.topic_id == self._topic_id]
+        return Read(mine, position)
 
     def _has_to_tell(self, windows: Windows) -> bool:
         """Rule 7: nothing is open and the group's offset lies behind; or the flag can go."""
@@ -150,11 +162,11 @@ class Life:
             settlements.offsets = await self._log.append(emissions, self._marks(emitted, low_water))
 
     def _marks(self, emitted: Sequence[Window], low_water: int) -> Sequence[Mark]:
-        return marks_of(emitted, low_water)
+        return marks_of(emitted, low_water, self._topic_id)
 
     async def _commit(self, offset: int, settlements: "Unsettled") -> None:
         is_blind = self._is_blind()
-        metadata = Metadata(self._around.topic_id(), is_blind).text()
+        metadata = Metadata(self._topic_id, is_blind).text()
         with settlements.refusable():
             await self._log.send_offset(offset, metadata)
         await self._log.end_transaction()  # rule 9: an error here, and its end is not known

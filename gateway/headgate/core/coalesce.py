@@ -251,10 +251,10 @@ class DoneMarks:
                 self.by_key[record.key] = max(record.done, self.by_key.get(record.key, -1))
 
 
-def marks_of(emitted: Sequence[Window], low_water: int) -> list[Mark]:
+def marks_of(emitted: Sequence[Window], low_water: int, topic_id: str) -> list[Mark]:
     """The done marks of a transaction: emitted events that will be read again (rule 6)."""
     return [
-        Mark(window.last.key, window.last.offset)
+        Mark(window.last.key, window.last.offset, topic_id)
         for window in emitted
         if window.last.offset >= low_water
     ]

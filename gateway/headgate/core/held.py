@@ -52,10 +52,15 @@ class Held(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A done mark: the key's event at that offset of H, and all before it, need nothing more."""
+    """A done mark: the key's event at that offset of H, and all before it, need nothing more.
+
+    topic_id: of that H, in hex. Whoever has not seen yet that H was made anew still marks what it
+    read of the old one, and such a mark lies in the new one.
+    """
 
     key: bytes
     done: int
+    topic_id: str
 
 
 class BurstEnd(NamedTuple):
@@ -73,9 +78,9 @@ class Foreign(NamedTuple):
 HeldRecord = Held | Mark | BurstEnd | Foreign
 
 
-def mark_headers(done: int) -> Headers:
+def mark_headers(mark: Mark) -> Headers:
     """The headers of a done mark; its key is the event's, its value is empty."""
-    return [(DONE, b"%d" % done)]
+    return [(DONE, f"{mark.done} {mark.topic_id}".encode())]
 
 
 def burst_end_headers(burst: bytes) -> Headers:
@@ -98,8 +103,9 @@ def read_held(
     if key is None:
         return Foreign(offset)
     if DONE in found:
-        done = found[DONE]
-        return Mark(key, int(done)) if done.isdigit() else Foreign(offset)
+        done, _, topic_id = found[DONE].partition(b" ")
+        is_mark = done.isdigit() and topic_id.isalnum()
+        return Mark(key, int(done), topic_id.decode()) if is_mark else Foreign(offset)
     if producer is None:
         return Foreign(offset)
     kept = [pair for pair in headers if pair[0] != FORCED and pair[0] != WANTED_TIMESTAMP]

@@ -15,7 +15,8 @@ BURST: Final = "hg-burst"  # the burst that an event belongs to (Headgate-Burst)
 # Of records in held topics alone (`core.held`):
 FORCED: Final = "hg-forced"  # publish even if unchanged
 WANTED_TIMESTAMP: Final = "hg-timestamp"  # ms: the record's timestamp once it is emitted
-DONE: Final = "hg-done"  # a done mark: the offset of an event of this key that has been emitted
+# A done mark: the offset of an event of this key that has been emitted, and the topic's id.
+DONE: Final = "hg-done"
 BURST_END: Final = "hg-burst-end"  # this burst is complete
 
 # What an oversized event became (core/oversize.py). Values are text: numbers in decimal, digests

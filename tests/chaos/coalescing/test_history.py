@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chaos.coalescing.history import Clocks, Histories, Sent
-from headgate.core.held import mark_headers
+from headgate.core.held import Mark, mark_headers
 from headgate.core.record import EVENT_ID, FORCED, PRODUCER, RECEIVED_AT
 from kafka_log import LogRecord
 
@@ -75,7 +75,7 @@ def test_a_record_that_was_never_held_is_seen() -> None:
 
 
 def test_a_done_mark_is_no_event() -> None:
-    mark = LogRecord(0, 9, b"k", b"", list(mark_headers(0)), 0)
+    mark = LogRecord(0, 9, b"k", b"", list(mark_headers(Mark(b"k", 0, "00"))), 0)
     assert not broken(sent("A1"), [*log("A1"), mark], log("A1"))
 
 
