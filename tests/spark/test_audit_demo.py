@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from kafka_log import LogRecord, read_log
+from mirror_job import QUICK
 from running_dev import Dev
 from stack import eventually
 
@@ -35,7 +36,7 @@ def keys_of(log: list[LogRecord]) -> Counter[bytes]:
 
 
 def run_in(folder: Path, command: list[str]) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(command, cwd=folder, capture_output=True, timeout=240, check=False)
+    return subprocess.run(command, cwd=folder, capture_output=True, timeout=600, check=False)
 
 
 async def test_an_audit_of_the_sample_traffic(tmp_path: Path) -> None:
@@ -44,9 +45,9 @@ async def test_an_audit_of_the_sample_traffic(tmp_path: Path) -> None:
         ready = dev.ready()
         ingest = ready["ingest"]
         # two runs of saves at least, and enough records to be judged
-        await eventually(lambda: keys_of(read_log(ingest, "deals"))[SAVED] >= 100, 120)
+        await eventually(lambda: keys_of(read_log(ingest, "deals"))[SAVED] >= 100, 120, 1.0)
         before = {name: read_log(ingest, name) for name in ("deals", "orders")}
-        command = [sys.executable, "-m", "headgate_spark", *documented()]
+        command = [sys.executable, "-m", "headgate_spark", *documented(), *QUICK]
         done = await asyncio.to_thread(run_in, tmp_path, command)
         assert done.returncode == 0, done.stderr.decode()
         after = {name: read_log(ingest, name) for name in before}

@@ -11,6 +11,7 @@ from typing import Any
 
 import psutil
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -66,7 +67,13 @@ def count(spark: SparkSession, records: int, folder: Path) -> float:
 
 
 def tasks(log: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Each task that has ended, from Spark's event log: its stage and its measures."""
+    """Each task that has ended, from Spark's event log: its stage and its measures.
+
+    The log is written behind the jobs, and whole lines of it when all events are there.
+    """
+    context = SparkContext._active_spark_context
+    assert context is not None
+    context._jsc.sc().listenerBus().waitUntilEmpty()
     for file in log.iterdir():
         for line in file.read_text().splitlines():
             if '"SparkListenerTaskEnd"' in line:
