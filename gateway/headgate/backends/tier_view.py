@@ -9,7 +9,9 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
 from headgate.backends.compacted import SILENCE_S, consumer_of, ends_of
+from headgate.backends.group_requests import describe_consumer
 from headgate.backends.options import ClusterOptions, client_arguments
+from headgate.core.group_facts import Described
 
 _SAMPLE_S = 3.0
 _SAMPLE_RECORDS = 500
@@ -129,15 +131,21 @@ async def busy(options: ClusterOptions, group: str) -> str | None:
     async with admin_of(options) as admin:
         (answer,) = await admin.describe_consumer_groups([group])
         _, _, state, _, _, members, *_ = answer.groups[0]
-        if members:
-            return f"group {group!r} has {len(members)} members ({state}): stop them first"
-        listed = {name for name, _ in await admin.list_consumer_groups()}
-        if state == "Dead" and group in listed:
-            return (
-                f"group {group!r} is of the consumer protocol (KIP-848), whose members cannot be "
-                "seen from here: take a group of another name"
-            )
+        if state == "Dead" and group in {name for name, _ in await admin.list_consumer_groups()}:
+            found = await _described(admin, group)
+            if found is None:
+                return f"group {group!r} is there, but Kafka does not say who is in it: ask again"
+            state, members = found.status, found.members
+    if members:
+        return f"group {group!r} has {len(members)} members ({state}): stop them first"
     return None
+
+
+async def _described(admin: AIOKafkaAdminClient, group: str) -> Described | None:
+    """A group of the new protocol."""
+    node = await admin.find_coordinator(group)
+    found: dict[str, Described] = await admin._client.send(node, describe_consumer([group]))
+    return found.get(group)
 
 
 @asynccontextmanager
