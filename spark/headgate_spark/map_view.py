@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 
 from headgate.core.offset_map import (
     MAP_PARTITIONS,
@@ -13,11 +14,13 @@ from headgate.core.offset_map import (
     map_partition,
     segment_key,
 )
-from headgate.core.segments import MapError
+from headgate.core.segments import MapError, SegmentTable
 from headgate_spark.connections import Connection
 from headgate_spark.copy_plan import Known
 from headgate_spark.errors import JobError
 from headgate_spark.map_reader import read_map
+
+_MOST_EXPIRED = 20_000  # of a table in one round, so that it stays short; the next takes more
 
 
 class MapView:
@@ -52,16 +55,22 @@ class MapView:
         return Known.of(self.of(topic, partition), self._read[number])
 
     def expired(self, topic: str, partition: int, target_begin: int) -> list[bytes]:
-        """Keys of segments that the target's retention has passed, but for the newest one: it
-        says where copying goes on."""
+        """Keys of segments that nobody needs: those of a deleted topic, and those that the
+        target's retention has passed, but for the newest one: it says where copying goes on."""
         found = self.of(topic, partition)
-        # Whichever of them it was written in: the others' keys mean nothing.
-        layouts = [number for number, one in found.layouts.items() if one[1:3] == found.ids]
-        return [
-            segment_key(Place(topic, partition, layout), source)
-            for source in _passed(found, target_begin)
-            for layout in layouts
-        ]
+        keys: list[bytes] = []
+        for newest, table in found.tables():
+            ids = newest[1:3]
+            is_deleted = ids != found.ids
+            sources = (one.source for one in table) if is_deleted else _passed(table, target_begin)
+            # Whichever layout it was written in: the others' keys mean nothing.
+            layouts = [number for number, one in found.layouts.items() if one[1:3] == ids]
+            keys += [
+                segment_key(Place(topic, partition, layout), source)
+                for source in islice(sources, _MOST_EXPIRED)
+                for layout in layouts
+            ]
+        return keys
 
     def _see(self, entry: Entry) -> None:
         topic, partition, _ = entry.place
@@ -71,9 +80,9 @@ class MapView:
             self._broken[topic, partition] = error
 
 
-def _passed(found: PartitionMap, target_begin: int) -> Iterable[int]:
-    left = len(found.table)
-    for one in found.table:
+def _passed(table: SegmentTable, target_begin: int) -> Iterable[int]:
+    left = len(table)
+    for one in table:
         left -= 1
         if not left or one.target + one.records > target_begin:
             return

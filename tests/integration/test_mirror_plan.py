@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 import kafka_log
 import mirror_world
 from headgate.core.offset_map import MAP_TOPIC
-from headgate.core.segments import Result
+from headgate.core.segments import RECREATED, Result
 from headgate_spark.cluster_admin import ClusterAdmin, cluster_admin
 from headgate_spark.errors import USAGE, JobError
 from headgate_spark.map_view import MapView
@@ -244,3 +244,31 @@ async def test_segments_are_taken_back_when_the_targets_retention_passes_them(
     assert list(after) == before[-1:]
     assert after.to_target(before[0].source).result is Result.OUT_OF_RANGE
     assert not (await mirror(two, topic_name)).units  # and still nothing is copied again
+
+
+async def test_segments_of_a_deleted_topic_are_taken_back_and_nothing_else(
+    two: Two, topic_name: str
+) -> None:
+    two.source.create_topic(topic_name, 1, mirror_world.SOURCE_CONFIGS)
+    OddSource(two.source, topic_name, seed=1).write(0, 300)
+    await mirror(two, topic_name)
+    kafka_log.add_partitions(two.source.bootstrap, topic_name, 2)  # the same table goes on
+    OddSource(two.source, topic_name, seed=2).write(0, 100)
+    await mirror(two, topic_name)
+    before = mirror_world.segments(two.target, topic_name)
+    two.source.delete_topic(topic_name)
+    await eventually(lambda: topic_name not in kafka_log.topic_names(two.source.bootstrap))
+    two.source.create_topic(topic_name, 2, mirror_world.SOURCE_CONFIGS)
+    OddSource(two.source, topic_name, seed=3).write(0, 100)
+    await mirror(two, topic_name)
+    now = mirror_world.segments(two.target, topic_name)
+    tp = TopicPartition(topic_name, 0)
+    for written in (2 * len(before), 0):  # under both layouts' keys; then none is left
+        _, view = await planned(two, topic_name)
+        async with admins(two) as (_, here):
+            assert await trim(here, view, [tp]) == written
+    found = mirror_world.read_maps(two.target, topic_name)[topic_name, 0]
+    (_, old), (_, table) = found.tables()
+    assert (len(old), [gap.reason for gap in old.gaps]) == (0, [RECREATED])
+    assert list(table) == now
+    assert not (await mirror(two, topic_name)).units  # and nothing is copied again
