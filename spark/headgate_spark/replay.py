@@ -36,12 +36,23 @@ class RunRequest(NamedTuple):
     metrics: Path | None = None
 
 
-def run_replays(config: JobConfig, request: RunRequest, say: Callable[[str], None]) -> int:
-    """Until all is done, or for good. Raises JobError."""
-    return asyncio.run(_run(config, request, say))
+WriterOf = Callable[[Connection], ReplayWriter]
 
 
-async def _run(config: JobConfig, request: RunRequest, say: Callable[[str], None]) -> int:
+def run_replays(
+    config: JobConfig,
+    request: RunRequest,
+    say: Callable[[str], None],
+    writer_of: WriterOf = ReplayWriter,
+) -> int:
+    """Until all is done, or for good. writer_of: what writes to a backfill cluster. Raises
+    JobError."""
+    return asyncio.run(_run(config, request, say, writer_of))
+
+
+async def _run(
+    config: JobConfig, request: RunRequest, say: Callable[[str], None], writer_of: WriterOf
+) -> int:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -49,7 +60,7 @@ async def _run(config: JobConfig, request: RunRequest, say: Callable[[str], None
     connections = {name: one.connection for name, one in config.clusters.items()}
     async with asyncio.TaskGroup() as group:
         for name in _targets(config, request.cluster):
-            post = _Post(connections[name], connections, request, metrics, stop, say)
+            post = _Post(connections[name], connections, request, metrics, stop, say, writer_of)
             group.create_task(post.run(), name=name)
     return OK
 
@@ -74,11 +85,13 @@ class _Post:
         metrics: ReplayMetrics,
         stop: asyncio.Event,
         say: Callable[[str], None],
+        writer_of: WriterOf,
     ) -> None:
         self._target, self._clusters = target, clusters
         self._request, self._stop = request, stop
         self._metrics = metrics
         self._say = say
+        self._writer_of = writer_of
         self._name = f"{socket.gethostname()}:{os.getpid()}"
 
     async def run(self) -> None:
@@ -113,7 +126,7 @@ class _Post:
 
     async def _duty(self) -> bool:
         """Be the runner; True: there is nothing left to do, or it was told to stop."""
-        writer, reader = ReplayWriter(self._target), RegistryReader(self._target)
+        writer, reader = self._writer_of(self._target), RegistryReader(self._target)
         runner = Runner(
             self._name, self._target, self._clusters, writer, reader, self._metrics, self._say
         )

@@ -5,62 +5,21 @@ from __future__ import annotations
 import random
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
 
 import kafka_log
 from kafka_log import LogRecord
+from replay_copies import replayed, state_of, topics_of, until_ready, wanted
 from replay_world import BASE_MS, Api, ReplayRunner, Two, mirror, post, until
 from stack import Gateway, RunningRedis
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
 StartRunner = Callable[[], ReplayRunner]
-
-
-def wanted(two: Two, topic: str, is_taken: Callable[[LogRecord], bool]) -> list[Any]:
-    """What an independent client finds on the ingest tier, as a replay must have it."""
-    return [
-        _shown(one, one.headers)
-        for one in kafka_log.read_log(two.ingest.bootstrap, topic)
-        if is_taken(one)
-    ]
-
-
-def replayed(two: Two, page: Any) -> list[Any]:
-    """What is in a replay's topic, without the header that it adds."""
-    found = []
-    for one in kafka_log.read_log(two.backfill.bootstrap, f"replay.{page['id']}"):
-        assert one.headers[-1] == ("hg-replay-id", page["id"].encode())
-        found.append(_shown(one, one.headers[:-1]))
-    return found
-
-
-def _shown(one: LogRecord, headers: Iterable[Any]) -> Any:
-    return (one.partition, one.key, one.value, [*headers], one.timestamp_ms)
-
-
-def topics_of(two: Two) -> set[str]:
-    admin = AdminClient({"bootstrap.servers": two.backfill.bootstrap})
-    return set(admin.list_topics(timeout=10).topics)
-
-
-def state_of(api: Api, page: Any) -> str:
-    return str(api.get(f"/v1/replays/{page['id']}")["state"])
-
-
-def until_ready(api: Api, page: Any) -> Any:
-    path = f"/v1/replays/{page['id']}"
-    found = until(lambda: api.get(path), lambda now: now["state"] not in UNFINISHED, 90)
-    assert found["state"] == "ready", found
-    return found
-
-
-UNFINISHED = ("pending", "planned", "copying")
 
 
 def test_exactly_the_filtered_records(
