@@ -4,73 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import subprocess
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AclOperation, ResourceType
 
 from headgate.core.outcome import Reason
 from headgate.devstack.broker import KafkaInstallation
-from headgate.devstack.ports import LOOPBACK
 from kafka_log import read_log
 from lane_history import running_lanes
-from stack import RunningBroker, eventually, free_port, single_node
+from secured_broker import SECRET, ClientCertificate, SecuredBroker
+from stack import eventually
 
 pytestmark = pytest.mark.kafka
-
-SECRET = "let-me-in"
-STORE_PASSWORD = "changeit"
-
-
-class SecuredBroker:
-    """A broker with a second listener; `authority` is the file with its certificate."""
-
-    def __init__(self, installation: KafkaInstallation, directory: Path) -> None:
-        store, self.authority = make_certificate(installation, directory)
-        self.bootstrap = f"{LOOPBACK}:{free_port()}"
-        plan = single_node(directory / "node")
-        users = f'user_gate="{SECRET}" user_guest="{SECRET}"'
-        module = "org.apache.kafka.common.security.plain.PlainLoginModule"
-        plain = f"PLAINTEXT://{plan.bootstrap}"
-        secured = f"SECURED://{self.bootstrap}"
-        controller = f"CONTROLLER://{LOOPBACK}:{plan.controller_port}"
-        options = {
-            "listeners": f"{plain},{secured},{controller}",
-            "advertised.listeners": f"{plain},{secured}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,"
-            "SECURED:SASL_SSL",
-            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "super.users": "User:ANONYMOUS;User:gate",
-            "listener.name.secured.sasl.enabled.mechanisms": "PLAIN",
-            "listener.name.secured.plain.sasl.jaas.config": f"{module} required {users};",
-            "listener.name.secured.ssl.keystore.location": str(store),
-            "listener.name.secured.ssl.keystore.password": STORE_PASSWORD,
-            "listener.name.secured.ssl.keystore.type": "PKCS12",
-        }
-        self.node = RunningBroker(installation, replace(plan, options=options))
-
-
-def make_certificate(installation: KafkaInstallation, directory: Path) -> tuple[Path, Path]:
-    """Make a key and a certificate for the loopback address, with Java's keytool."""
-    keytool = installation.java.resolve().parent / "keytool"
-    store, certificate = directory / "keys.p12", directory / "authority.pem"
-    common = ["-keystore", str(store), "-storepass", STORE_PASSWORD, "-alias", "broker"]
-    pair = ["-genkeypair", "-keyalg", "RSA", "-validity", "2", "-dname", "CN=broker"]
-    pair += ["-ext", f"san=ip:{LOOPBACK}", "-ext", "bc=ca:true", "-storetype", "PKCS12"]
-    export = ["-exportcert", "-rfc", "-file", str(certificate)]
-    for step in (pair, export):
-        subprocess.run([str(keytool), *step, *common], check=True, capture_output=True)
-    return store, certificate
 
 
 @pytest.fixture(scope="module")
@@ -112,26 +59,14 @@ async def test_lanes_over_tls_and_sasl(broker: SecuredBroker, topic_name: str) -
         world.history.check(await asyncio.to_thread(read_log, broker.node.bootstrap, topic_name))
 
 
-def allow_guest(bootstrap: str, topic: str, *operations: AclOperation) -> None:
-    allow = AclPermissionType.ALLOW
-    literal = ResourcePatternType.LITERAL
-    rules = [
-        AclBinding(ResourceType.TOPIC, topic, literal, "User:guest", "*", operation, allow)
-        for operation in operations
-    ]
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for done in admin.create_acls(rules).values():
-        done.result(30)
-
-
 async def test_topic_that_may_not_be_written_is_refused_at_once(
     broker: SecuredBroker, topic_name: str
 ) -> None:
     plain = broker.node.bootstrap
     broker.node.create_topic(topic_name)
-    allow_guest(plain, topic_name, AclOperation.DESCRIBE)
+    broker.allow("guest", ResourceType.TOPIC, topic_name, AclOperation.DESCRIBE)
     # Kafka gives a producer id to whoever may write some topic.
-    allow_guest(plain, f"{topic_name}-other", AclOperation.WRITE)
+    broker.allow("guest", ResourceType.TOPIC, f"{topic_name}-other", AclOperation.WRITE)
     async with running_lanes(
         broker.bootstrap,
         topic_name,
@@ -149,7 +84,7 @@ async def test_topic_that_may_not_be_written_is_refused_at_once(
         await world.all_ended()
         assert world.history.reasons() == {Reason.BROKER_REFUSED: 100}
         assert set(world.history.handed.values()) == {1}, "no record is tried twice"
-        allow_guest(plain, topic_name, AclOperation.WRITE)
+        broker.allow("guest", ResourceType.TOPIC, topic_name, AclOperation.WRITE)
         # The broker takes a moment to apply the rule; until then it refuses.
         await eventually(lambda: world.put(topic_name, 0) and world.history.offsets, 15)
         await world.all_ended()
@@ -178,4 +113,60 @@ async def test_wrong_credentials_are_told_and_nothing_hangs(
         assert not world.lanes.health("main")[0]
         await eventually(lambda: "no answer" in world.topics.detail("main"))
         assert not world.topics.healthy("main")
+    gc.collect()
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+async def test_lanes_with_scram(broker: SecuredBroker, topic_name: str, mechanism: str) -> None:
+    broker.node.create_topic(topic_name, 2)
+    broker.add_scram("gate", mechanism)
+    async with running_lanes(
+        broker.bootstrap,
+        topic_name,
+        security_protocol="SASL_SSL",
+        sasl_mechanism=mechanism,
+        sasl_username="gate",
+        sasl_password=SECRET,
+        ssl_cafile=str(broker.authority),
+    ) as world:
+        for number in range(200):
+            world.put(topic_name, number % 2)
+        await world.all_ended()
+        assert len(world.history.offsets) == 200
+        world.history.check(await asyncio.to_thread(read_log, broker.node.bootstrap, topic_name))
+
+
+async def test_lanes_with_a_client_certificate(broker: SecuredBroker, topic_name: str) -> None:
+    broker.node.create_topic(topic_name, 2)
+    async with running_lanes(
+        broker.mutual,
+        topic_name,
+        security_protocol="SSL",
+        ssl_cafile=str(broker.authority),
+        ssl_certfile=str(broker.certificate.file),
+        ssl_keyfile=str(broker.certificate.key),
+    ) as world:
+        for number in range(200):
+            world.put(topic_name, number % 2)
+        await world.all_ended()
+        assert len(world.history.offsets) == 200
+        world.history.check(await asyncio.to_thread(read_log, broker.node.bootstrap, topic_name))
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+@pytest.mark.parametrize("given", ["none", "of another authority"])
+async def test_without_a_certificate_that_is_known_nobody_comes_in(
+    broker: SecuredBroker, topic_name: str, given: str, tmp_path: Path
+) -> None:
+    other = ClientCertificate(tmp_path, "certified")
+    own = {} if given == "none" else {"ssl_certfile": other.file, "ssl_keyfile": other.key}
+    async with running_lanes(
+        broker.mutual,
+        topic_name,
+        security_protocol="SSL",
+        ssl_cafile=str(broker.authority),
+        **own,
+    ) as world:
+        await eventually(lambda: "cannot connect" in world.lanes.health("main")[1])
+        assert not world.lanes.health("main")[0]
     gc.collect()
