@@ -26,7 +26,8 @@ def replaying(settings: Callable[[], Settings], gauge: SetGauge) -> Replaying:
     from headgate.replays.desk import ReplayDesk
     from headgate.replays.second_tier import Offsets, SecondTiers
     from headgate.replays.snapshots import Snapshots
+    from headgate.replays.sweeper import Sweeper
 
     tiers = SecondTiers(settings)
-    desk = ReplayDesk(tiers, settings, gauge)
-    return Replaying(Desks(desk, Offsets(tiers), Snapshots(tiers)), desk.follow)
+    desks = Desks(ReplayDesk(tiers, settings), Offsets(tiers), Snapshots(tiers))
+    return Replaying(desks, Sweeper(tiers, gauge).follow)

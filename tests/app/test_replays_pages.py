@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from io import BytesIO
 from typing import Any
 
@@ -16,7 +16,7 @@ from headgate.core.refusal import RefusalError
 from headgate.core.replay import Control
 from headgate.edge.admin import Desks
 from headgate.edge.management import management_app
-from headgate.replays.none import NoSecondTier
+from headgate.replays.none import NoSecondTier, Rows
 
 ID = "0192f0c1-7a3e-7c5a-9a52-2f4be1d3a001"
 ASKED = {"name": "again", "topic": "orders", "from": {"timestamp": 0}, "deliver": {"mode": "seek"}}
@@ -36,9 +36,9 @@ class InMemory(NoSecondTier):
         is_dry = asked.get("dry_run") is True
         return {"id": ID, "name": asked["name"], "topic": asked["topic"]}, not is_dry
 
-    async def list(self, topic: str | None, state: str | None) -> Sequence[dict[str, Any]]:
+    async def list(self, topic: str | None, state: str | None) -> Rows:
         self.calls.append(("list", topic, state))
-        return []
+        return [], []
 
     async def show(self, replay_id: str) -> dict[str, Any]:
         if replay_id != ID:

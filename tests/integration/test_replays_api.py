@@ -285,5 +285,5 @@ def test_without_a_second_tier_it_says_so(
     api = Api(start_gateway(config))
     refused = api.create("x")
     assert (refused.status, refused.page["reason"]) == (422, "not_covered")
-    assert api.get("/v1/replays") == {"replays": []}
-    assert api.get("/v1/snapshots") == {"snapshots": []}
+    assert api.get("/v1/replays") == {"replays": [], "unavailable": []}
+    assert api.get("/v1/snapshots") == {"snapshots": [], "unavailable": []}

@@ -1,11 +1,10 @@
 """The pages of the offset map: translate offsets, what is mirrored, and named offsets."""
 
-from collections.abc import Sequence
 from typing import Any, Protocol
 
 from aiohttp import web
 
-from headgate.edge.replays import Changed, Identify, json_page, read_json
+from headgate.edge.replays import Changed, Identify, Rows, json_page, read_json
 
 
 class OffsetDesk(Protocol):
@@ -19,7 +18,7 @@ class OffsetDesk(Protocol):
 class SnapshotDesk(Protocol):
     """Keeps named offsets. Every call raises RefusalError."""
 
-    async def all(self) -> Sequence[dict[str, Any]]: ...
+    async def all(self) -> Rows: ...
 
     async def take(self, asked: Any, caller: str) -> tuple[dict[str, Any], bool]: ...
 
@@ -48,7 +47,8 @@ class OffsetPages:
     async def snapshots(self, request: web.Request) -> web.Response:
         """All named offsets."""
         self._identify(request, "view")
-        return json_page(request, {"snapshots": await self._snapshots.all()})
+        rows, unavailable = await self._snapshots.all()
+        return json_page(request, {"snapshots": rows, "unavailable": unavailable})
 
     async def take_snapshot(self, request: web.Request) -> web.Response:
         """Name the offsets of now."""

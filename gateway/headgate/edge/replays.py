@@ -23,6 +23,9 @@ _ENDS = frozenset(map(str, FINISHED))
 Identify = Callable[[web.Request, str], Identity]
 Changed = Callable[[web.Request, Identity, str, dict[str, Any]], None]
 
+# What was found, and the backfill clusters that could not be asked.
+Rows = tuple[Sequence[dict[str, Any]], Sequence[dict[str, Any]]]
+
 
 class ReplayDesk(Protocol):
     """Carries out what the pages are asked. Every call raises RefusalError."""
@@ -31,7 +34,7 @@ class ReplayDesk(Protocol):
         self, asked: Any, caller: str, idempotency_key: str | None
     ) -> tuple[dict[str, Any], bool]: ...
 
-    async def list(self, topic: str | None, state: str | None) -> Sequence[dict[str, Any]]: ...
+    async def list(self, topic: str | None, state: str | None) -> Rows: ...
 
     async def show(self, replay_id: str) -> dict[str, Any]: ...
 
@@ -65,8 +68,9 @@ class ReplayPages:
     async def list(self, request: web.Request) -> web.Response:
         """All replays, or those of a topic or in a state."""
         self._identify(request, "view")
-        rows = await self._desk.list(request.query.get("topic"), request.query.get("state"))
-        return json_page(request, {"replays": rows})
+        query = request.query
+        rows, unavailable = await self._desk.list(query.get("topic"), query.get("state"))
+        return json_page(request, {"replays": rows, "unavailable": unavailable})
 
     async def show(self, request: web.Request) -> web.Response:
         """One replay."""

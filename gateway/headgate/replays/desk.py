@@ -5,8 +5,6 @@ transaction that registers them: nothing is copied, so there is nothing that a r
 better, and a gateway that dies leaves all of it or nothing. Mode `topic` is the runner's.
 """
 
-import asyncio
-import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -25,21 +23,15 @@ from headgate.core.replay import (
     keyed_id,
     new_id,
     record,
-    tombstones,
 )
 from headgate.core.replay_spec import Mode, Spec, read_spec
-from headgate.replays.answers import planned_page, replay_page, state_of
+from headgate.replays.answers import planned_page, replay_page
 from headgate.replays.asked import asking, reading
 from headgate.replays.documents import Asker, document_of, dry_page
 from headgate.replays.planner import Planned, plan
 from headgate.replays.registry_log import Change
 from headgate.replays.second_tier import SecondTiers
 from headgate.replays.tiers import Tiers
-
-log = logging.getLogger(__name__)
-
-_EVERY_S = 10.0
-SetGauge = Callable[[str, tuple[str, ...], float], None]
 
 
 class Asked(NamedTuple):
@@ -49,15 +41,19 @@ class Asked(NamedTuple):
     is_new: bool
 
 
-class ReplayDesk:
-    """tiers: registries and maps of all backfill clusters.  gauge: sets a figure of /metrics."""
+class Listed(NamedTuple):
+    """Replays, and the backfill clusters that could not be asked for theirs."""
 
-    def __init__(
-        self, tiers: SecondTiers, settings: Callable[[], Settings], gauge: SetGauge
-    ) -> None:
+    replays: Sequence[dict[str, Any]]
+    unavailable: Sequence[dict[str, Any]]
+
+
+class ReplayDesk:
+    """tiers: registries and maps of all backfill clusters."""
+
+    def __init__(self, tiers: SecondTiers, settings: Callable[[], Settings]) -> None:
         self._tiers = tiers
         self._settings = settings
-        self._gauge = gauge
 
     async def create(self, asked: Any, caller: str, idempotency_key: str | None) -> Asked:
         """Plan a replay and register it, or only say what it would be."""
@@ -160,20 +156,20 @@ class ReplayDesk:
 
     # ---- what is there
 
-    async def list(self, topic: str | None, state: str | None) -> Sequence[dict[str, Any]]:
-        """All replays, oldest first."""
+    async def list(self, topic: str | None, state: str | None) -> Listed:
+        """All replays, oldest first, and the clusters that could not be asked."""
         if state is not None and state not in [*State]:
             raise RefusalError(Reason.MALFORMED, f"state is one of {', '.join(State)}")
+        heard = await self._tiers.hear()
         rows: list[dict[str, Any]] = []
-        for backfill in self._tiers.table.backfills():
-            async with asking(backfill):
-                registry = await self._tiers.log(backfill).read()
+        for backfill, registry in heard.registries:
             servers = self._tiers.table.options(backfill).bootstrap_servers
             rows += [replay_page(one, servers, registry.runner) for one in registry]
         rows.sort(key=lambda one: (one["created_at"] or "", one["id"]))  # of all registries
-        return [
+        found = [
             one for one in rows if topic in (None, one["topic"]) and state in (None, one["state"])
         ]
+        return Listed(found, heard.unavailable())
 
     async def show(self, replay_id: str) -> dict[str, Any]:
         """One replay."""
@@ -196,64 +192,18 @@ class ReplayDesk:
         return await self.show(replay_id)
 
     async def _find(self, replay_id: str) -> tuple[str, Registry, Replay]:
-        for backfill in self._tiers.table.backfills():
-            async with asking(backfill):
-                registry = await self._tiers.log(backfill).read()
+        missing = RefusalError(Reason.NOT_FOUND, f"no replay {replay_id!r}")
+        for backfill in self._tiers.likely(replay_id):
+            try:
+                async with asking(backfill):
+                    registry = await self._tiers.log(backfill).read()
+            except RefusalError as refusal:
+                missing = refusal  # it may be there
+                continue
             replay = registry.get(replay_id)
             if replay is not None:
                 return backfill, registry, replay
-        raise RefusalError(Reason.NOT_FOUND, f"no replay {replay_id!r}")
-
-    # ---- what must be done without being asked
-
-    async def follow(self) -> None:
-        """Count replays for /metrics and forget old ones, again and again, until cancelled."""
-        said = ""
-        while True:
-            try:
-                await self.look_after()
-                said = ""
-            except RefusalError as refusal:
-                if said != (said := str(refusal)):  # once, however long it lasts
-                    log.warning("replays cannot be looked after: %s", refusal)
-            except Exception:
-                log.exception("looking after replays failed")
-            await asyncio.sleep(_EVERY_S)
-
-    async def look_after(self) -> None:
-        """Once."""
-        counts = dict.fromkeys(map(str, State), 0)
-        for backfill in self._tiers.table.backfills():
-            async with asking(backfill):
-                registry = await self._tiers.log(backfill).read()
-                for replay in registry:
-                    counts[state_of(replay)] += 1
-                if self._due(registry):
-                    await self._tiers.log(backfill).change(self._sweep)
-        for state, count in counts.items():
-            self._gauge("headgate_replays", (state,), count)
-
-    async def _sweep(self, change: Change) -> None:
-        for replay, is_gone in self._due(change.registry):
-            if is_gone:
-                await change.put(tombstones(replay.id))
-            else:
-                status = {**replay.status, "state": State.EXPIRED, "at_ms": _now_ms()}
-                await change.put([record(replay.id, "status", status)])
-
-    def _due(self, registry: Registry) -> Sequence[tuple[Replay, bool]]:
-        """What this has to change: (replay, whether it is to be forgotten). The runner expires
-        its own, since their topic goes with them."""
-        now_ms, due = _now_ms(), []
-        for replay in registry:
-            is_runners = (replay.spec or {}).get("mode") == Mode.TOPIC
-            at_ms = replay.status.get("at_ms", now_ms)
-            keep_ms = (replay.spec or {}).get("keep_s", 0) * 1000
-            if replay.is_finished and at_ms + keep_ms < now_ms:
-                due.append((replay, True))
-            elif not is_runners and not replay.is_finished and state_of(replay) == State.EXPIRED:
-                due.append((replay, False))
-        return due
+        raise missing
 
 
 def _controlled(replay: Replay, wanted: Control) -> list[tuple[bytes, bytes | None]]:

@@ -7,6 +7,8 @@ from headgate.core.outcome import Reason
 from headgate.core.refusal import RefusalError
 from headgate.core.replay import Control
 
+Rows = tuple[Sequence[dict[str, Any]], Sequence[dict[str, Any]]]
+
 
 def _refuse() -> NoReturn:
     detail = "no cluster has a backfill tier: set clusters.<ingest>.backfill, and mirror"
@@ -21,8 +23,8 @@ class NoSecondTier:
     ) -> tuple[dict[str, Any], bool]:
         _refuse()
 
-    async def list(self, _topic: str | None, _state: str | None) -> Sequence[dict[str, Any]]:
-        return []
+    async def list(self, _topic: str | None, _state: str | None) -> Rows:
+        return [], []
 
     async def show(self, replay_id: str) -> dict[str, Any]:
         raise RefusalError(Reason.NOT_FOUND, f"no replay {replay_id!r}")
@@ -36,8 +38,8 @@ class NoSecondTier:
     async def coverage(self, _topic: str) -> dict[str, Any]:
         _refuse()
 
-    async def all(self) -> Sequence[dict[str, Any]]:
-        return []
+    async def all(self) -> Rows:
+        return [], []
 
     async def take(self, _asked: Any, _caller: str) -> tuple[dict[str, Any], bool]:
         _refuse()

@@ -67,6 +67,11 @@ class RegistryLog:
         self._read_at = -_FRESH_S
         self._reading = asyncio.Lock()
 
+    @property
+    def last(self) -> Registry:
+        """As it was when it was last read."""
+        return self._registry
+
     async def read(self) -> Registry:
         """The registry, at most half a second old. Raises as `CompactedTopic.read_new`."""
         async with self._reading:

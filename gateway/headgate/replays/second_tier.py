@@ -10,6 +10,7 @@ from headgate.core.replay_spec import partition_number, read_topic
 from headgate.core.segments import SegmentTable, Translation
 from headgate.replays.answers import coverage_page, translated
 from headgate.replays.asked import asking, reading
+from headgate.replays.heard import Heard, hear
 from headgate.replays.maps import OffsetMaps
 from headgate.replays.planner import look, partitions_of
 from headgate.replays.registry_log import RegistryLog
@@ -31,6 +32,16 @@ class SecondTiers:
         if backfill not in self._logs:
             self._logs[backfill] = RegistryLog(self.table.options(backfill))
         return self._logs[backfill]
+
+    async def hear(self) -> Heard:
+        """All registries. Raises RefusalError when no cluster answers."""
+        return await hear(self.table.backfills(), lambda one: self.log(one).read())
+
+    def likely(self, replay_id: str) -> list[str]:
+        """Backfill clusters, first the one whose registry had this replay when it was last read:
+        whether the others answer does not matter then."""
+        known = self.table.backfills()
+        return sorted(known, key=lambda one: self.log(one).last.get(replay_id) is None)
 
     def maps(self, backfill: str) -> OffsetMaps:
         """The offset maps on it."""

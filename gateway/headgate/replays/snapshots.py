@@ -33,14 +33,15 @@ class Snapshots:
     def __init__(self, tiers: SecondTiers) -> None:
         self._tiers = tiers
 
-    async def all(self) -> Sequence[dict[str, Any]]:
-        """By name."""
-        rows = []
-        for backfill in self._tiers.table.backfills():
-            async with asking(backfill):
-                registry = await self._tiers.log(backfill).read()
-            rows += [snapshot_page(*one) for one in sorted(registry.snapshots.items())]
-        return rows
+    async def all(self) -> tuple[Sequence[dict[str, Any]], Sequence[dict[str, Any]]]:
+        """By name, and the clusters that could not be asked."""
+        heard = await self._tiers.hear()
+        rows = [
+            snapshot_page(*one)
+            for _, registry in heard.registries
+            for one in sorted(registry.snapshots.items())
+        ]
+        return rows, heard.unavailable()
 
     async def take(self, asked: Any, caller: str) -> tuple[dict[str, Any], bool]:
         """The page, and whether it is new: a name that is taken for the same is not moved."""

@@ -128,6 +128,7 @@ REPLAY_SCHEMAS: dict[str, Json] = {
         required=_REQUIRED,
         dry_run={"type": "boolean"},
     ),
+    "Unavailable": _object(["cluster", "why"], cluster=_TEXT, why=_TEXT),
     "TranslateRequest": _exactly(
         ["topic", "to", "offsets"],
         topic=_TOPIC,

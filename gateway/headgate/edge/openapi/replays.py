@@ -29,6 +29,10 @@ _REPLAY_EXAMPLE = {
 }
 _TRANSLATE_EXAMPLE = {"topic": "orders", "to": "backfill", "offsets": {"0": [5, 9]}}
 _SNAPSHOT_EXAMPLE = {"name": "before-release-17", "topic": "orders"}
+_SILENT = (
+    "Backfill clusters that could not be asked: what is theirs is missing here. Where none answers "
+    "at all, the request is refused."
+)
 _KEY = header(
     "Idempotency-Key",
     "Your id of the request: a repeat is answered with the replay that it made.",
@@ -59,7 +63,9 @@ def _ok(schema: str, text: str, status: str = "200") -> dict[str, Json]:
 
 def _listed(name: str, row: str) -> dict[str, Json]:
     rows = {"type": "array", "items": ref(row)}
-    schema = {"type": "object", "required": [name], "properties": {name: rows}}
+    silent = {"type": "array", "items": ref("Unavailable"), "description": _SILENT}
+    properties = {name: rows, "unavailable": silent}
+    schema = {"type": "object", "required": [*properties], "properties": properties}
     return {"200": answer("All of them", "application/json", schema)}
 
 

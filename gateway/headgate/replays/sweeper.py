@@ -1,0 +1,89 @@
+"""What must be done about replays without being asked: count them, and forget old ones."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+
+from headgate.core.refusal import RefusalError
+from headgate.core.replay import Registry, Replay, State, record, tombstones
+from headgate.core.replay_spec import Mode
+from headgate.replays.answers import state_of
+from headgate.replays.asked import asking
+from headgate.replays.registry_log import Change
+from headgate.replays.second_tier import SecondTiers
+
+log = logging.getLogger(__name__)
+
+_EVERY_S = 10.0
+SetGauge = Callable[[str, tuple[str, ...], float], None]
+
+
+class Sweeper:
+    """gauge: sets a figure of /metrics."""
+
+    def __init__(self, tiers: SecondTiers, gauge: SetGauge) -> None:
+        self._tiers = tiers
+        self._gauge = gauge
+        self._said: dict[str, str] = {}
+
+    async def follow(self) -> None:
+        """Again and again, until cancelled."""
+        while True:
+            try:
+                await self._look()
+            except Exception:
+                log.exception("looking after replays failed")
+            await asyncio.sleep(_EVERY_S)
+
+    async def _look(self) -> None:
+        """Each cluster by itself: one that does not answer leaves the others alone. Its replays
+        are counted as they were last seen."""
+        backfills = self._tiers.table.backfills()
+        await asyncio.gather(*map(self._look_at, backfills))
+        counts = dict.fromkeys(map(str, State), 0)
+        for backfill in backfills:
+            for replay in self._tiers.log(backfill).last:
+                counts[state_of(replay)] += 1
+        for state, count in counts.items():
+            self._gauge("headgate_replays", (state,), count)
+
+    async def _look_at(self, backfill: str) -> None:
+        try:
+            async with asking(backfill):
+                if _due(await self._tiers.log(backfill).read()):
+                    await self._tiers.log(backfill).change(_sweep)
+        except RefusalError as refusal:
+            if self._said.get(backfill) != str(refusal):  # once, however long it lasts
+                log.warning("replays cannot be looked after: %s", refusal)
+            self._said[backfill] = str(refusal)
+        else:
+            self._said.pop(backfill, None)
+
+
+async def _sweep(change: Change) -> None:
+    for replay, is_gone in _due(change.registry):
+        if is_gone:
+            await change.put(tombstones(replay.id))
+        else:
+            status = {**replay.status, "state": State.EXPIRED, "at_ms": _now_ms()}
+            await change.put([record(replay.id, "status", status)])
+
+
+def _due(registry: Registry) -> Sequence[tuple[Replay, bool]]:
+    """What is to be changed: (replay, whether it is to be forgotten). The runner expires
+    its own, since their topic goes with them."""
+    now_ms, due = _now_ms(), []
+    for replay in registry:
+        is_runners = (replay.spec or {}).get("mode") == Mode.TOPIC
+        at_ms = replay.status.get("at_ms", now_ms)
+        keep_ms = (replay.spec or {}).get("keep_s", 0) * 1000
+        if replay.is_finished and at_ms + keep_ms < now_ms:
+            due.append((replay, True))
+        elif not is_runners and not replay.is_finished and state_of(replay) == State.EXPIRED:
+            due.append((replay, False))
+    return due
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
