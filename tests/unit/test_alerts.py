@@ -13,6 +13,7 @@ from headgate.core.cluster_watch import Health
 from headgate.core.group_report import Heat
 from headgate.core.lagrules import State
 from headgate.metrics import METRICS
+from headgate_spark import mirror_lag, replay_metrics
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 RULES: list[dict[str, Any]] = [
@@ -26,6 +27,12 @@ VALUES = {
     ("headgate_cluster_partitions", "state"): set(Health._fields),
     ("headgate_workers", "state"): {"up", "wanted"},
 }
+LABELS: dict[str, set[str]] = {
+    **{name: set(metric.labels) for name, metric in METRICS.items()},
+    # the textfiles of the jobs
+    **{f"headgate_{name}": {"topic", "partition"} for name in mirror_lag._HELP},
+    **{f"headgate_{name}": {"cluster", "state"} for name in replay_metrics._HELP},
+}
 _METRIC = re.compile(r"\b(headgate_\w+)(?:\{(\w+)=~?\"([^\"]+)\"\})?")
 
 
@@ -35,10 +42,10 @@ def test_an_alert_can_fire(rule: dict[str, Any]) -> None:
     assert named
     labels: set[str] = set()
     for name, label, values in named:
-        assert name in METRICS, name
-        labels.update(METRICS[name].labels)
+        assert name in LABELS, name
+        labels.update(LABELS[name])
         if label:
-            assert label in METRICS[name].labels
+            assert label in LABELS[name]
             assert set(values.split("|")) <= VALUES[name, label]
     shown = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
     assert shown <= labels
