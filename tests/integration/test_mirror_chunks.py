@@ -1,0 +1,113 @@
+"""What a chunk is, and that it is there with its map or not at all."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import random
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+import kafka_log
+import mirror_world
+from headgate.devstack.child import Child
+from headgate_spark.copy_plan import CHUNK_BYTES, CHUNK_RECORDS, CHUNK_S, CopyOptions, Unit
+from mirror_copies import copy, produce
+from mirror_world import OddSource, Two
+from stack import RunningBroker
+
+pytestmark = pytest.mark.kafka
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def two(kafka: RunningBroker, backfill: RunningBroker) -> Two:
+    mirror_world.create_map(backfill)
+    return Two(kafka, backfill)
+
+
+@pytest.fixture
+def topic(two: Two, topic_name: str) -> str:
+    two.source.create_topic(topic_name, 1, mirror_world.SOURCE_CONFIGS)
+    return two.target.create_topic(topic_name, 1, mirror_world.TARGET_CONFIGS)
+
+
+@pytest.mark.parametrize(
+    ("size", "limits", "least", "most"),
+    [
+        pytest.param(10, {"chunk_records": 100}, 3, 3, id="records"),
+        # bytes are counted fetch by fetch: a chunk has at most one (4 MB) more than it should
+        pytest.param(50_000, {}, 2, 4, id="bytes"),
+        # 0.9 MB at 0.6 MB/s take a second and a half
+        pytest.param(3_000, {"bytes_per_s": 600_000.0}, 3, 300, id="time"),
+    ],
+)
+async def test_a_chunk_ends_with_its_records_its_bytes_or_its_time(
+    two: Two, topic: str, size: int, limits: dict[str, float], least: int, most: int
+) -> None:
+    assert (CHUNK_RECORDS, CHUNK_BYTES, CHUNK_S) == (5_000, 4_194_304, 0.2)
+    chance = random.Random(5)
+    values = [chance.randbytes(size) for _ in range(300)]
+    produce(two.source, topic, values, **{"batch.size": 20_000})  # a fetch brings whole batches
+    copied = await copy(mirror_world.unit(two, topic), two.options(**limits))
+    assert copied.records == mirror_world.judge(two, topic) == 300
+    assert least <= copied.transactions - 1 <= most, copied  # one opens the layout
+
+
+@pytest.fixture
+def start_copier(tmp_path: Path) -> Iterator[Callable[[Unit, CopyOptions], Child]]:
+    with ExitStack() as ending:
+
+        def start(unit: Unit, options: CopyOptions) -> Child:
+            file = tmp_path / "unit.pickle"
+            file.write_bytes(pickle.dumps((unit, options)))
+            code = os.pathsep.join(str(ROOT / one) for one in ("gateway", "spark"))
+            command = [sys.executable, str(ROOT / "tests" / "copier_process.py"), str(file)]
+            number = len(list(tmp_path.glob("*.log")))
+            child = Child(
+                "copier", command, tmp_path / f"{number}.log",
+                environment={**os.environ, "PYTHONPATH": code},
+            )  # fmt: skip
+            ending.callback(child.kill)
+            return child
+
+        yield start
+
+
+def test_I5_wherever_a_copier_dies_what_is_visible_is_mapped_and_what_is_mapped_is_visible(
+    two: Two, topic: str, start_copier: Callable[[Unit, CopyOptions], Child]
+) -> None:
+    seed = random.randrange(2**32)
+    chance = random.Random(seed)
+    OddSource(two.source, topic, seed).write(0, 4_000)
+    unit, options = mirror_world.unit(two, topic), two.options(chunk_records=20)
+    seen = defaultdict[bool, int](int)
+    for _ in range(4):
+        copier = start_copier(unit, options)
+        end = time.monotonic() + 60
+        while copier.log.read_text().count("\n") < 2 and copier.exit_code is None:
+            assert time.monotonic() < end, copier.log.read_text()
+            time.sleep(0.005)
+        time.sleep(chance.random() * 0.1)
+        copier.kill()
+        # Whoever takes its transactional id has Kafka end what it had open.
+        heir = Producer(
+            {
+                "bootstrap.servers": two.target.bootstrap,
+                "transactional.id": unit.transactional_id(options.source.name),
+            }
+        )
+        heir.init_transactions(60)
+        visible = {one.offset for one in kafka_log.read_log(two.target.bootstrap, topic)}
+        segments = mirror_world.segments(two.target, topic)
+        mapped = {one.target + step for one in segments for step in range(one.records)}
+        assert visible == mapped, f"seed {seed}"
+        seen[bool(visible)] += 1
+    assert seen[True]
