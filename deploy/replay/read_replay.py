@@ -1,6 +1,8 @@
 """Reads exactly what a replay gave, one JSON object a line: point a consumer at its offsets.
 
     read_replay.py --url http://127.0.0.1:9090 ID > events.ndjson
+    KAFKA_PASSWORD=... read_replay.py --security-protocol SASL_SSL --sasl-mechanism SCRAM-SHA-512 \\
+        --sasl-username me --ssl-cafile ca.pem ID > events.ndjson
 
 Works for replays of mode seek and topic that are ready. Needs aiokafka; any client will do that
 knows isolation.level=read_committed, can be assigned partitions and can seek.
@@ -10,6 +12,8 @@ import argparse
 import asyncio
 import base64
 import json
+import os
+import ssl
 import sys
 import urllib.request
 
@@ -20,6 +24,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--url", default="http://127.0.0.1:9090", help="the management port")
     parser.add_argument("--token", help="where the gateway asks for one")
+    parser.add_argument("--security-protocol", default="PLAINTEXT", help="of the backfill tier")
+    parser.add_argument("--sasl-mechanism", default="PLAIN")
+    parser.add_argument("--sasl-username", help="the password is in KAFKA_PASSWORD")
+    parser.add_argument("--ssl-cafile", help="certificate authorities (PEM); default: the system's")
     parser.add_argument("id", help="of the replay")
     args = parser.parse_args()
     headers = {"Authorization": f"Bearer {args.token}"} if args.token else {}
@@ -28,12 +36,25 @@ def main() -> None:
         replay = json.load(answer)
     if replay["result"] is None:
         sys.exit(f"the replay is {replay['state']}: {replay['reason']}")
-    asyncio.run(read(replay["result"]))
+    asyncio.run(read(replay["result"], way_in(args)))
 
 
-async def read(result: dict) -> None:
+def way_in(args: argparse.Namespace) -> dict:
+    """Who we are, as aiokafka is told."""
+    has_tls = args.security_protocol.endswith("SSL")
+    return {
+        "security_protocol": args.security_protocol,
+        "ssl_context": ssl.create_default_context(cafile=args.ssl_cafile) if has_tls else None,
+        "sasl_mechanism": args.sasl_mechanism,
+        "sasl_plain_username": args.sasl_username,
+        "sasl_plain_password": os.environ.get("KAFKA_PASSWORD"),
+    }
+
+
+async def read(result: dict, way_in: dict) -> None:
     consumer = AIOKafkaConsumer(
         bootstrap_servers=result["bootstrap_servers"],
+        **way_in,
         isolation_level="read_committed",  # else records of aborted attempts come, too
         enable_auto_commit=False,
         auto_offset_reset="none",

@@ -6,6 +6,8 @@ Each part has the rights that deploy/ documents, and no others.
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -163,10 +165,23 @@ def check_replays(tiers: Secured, two: replay_world.Two, topic: str, gateway: Ga
     try:
         until_ready(api, made)
         assert replayed(two, made) == wanted(two, topic, lambda _: True)
+        assert len(read_by_script(tiers, api, made["id"])) == 45
         assert api.ask("DELETE", f"/v1/replays/{made['id']}").status == 200
     finally:
         runner.stop()
         sys.stdout.write(runner.log())  # shown when it fails
+
+
+def read_by_script(tiers: Secured, api: Api, replay_id: str) -> list[str]:
+    """deploy/replay/read_replay.py, as a user of the backfill cluster."""
+    script = Path(__file__).parents[2] / "deploy" / "replay" / "read_replay.py"
+    way_in = ["--security-protocol", "SASL_SSL", "--sasl-mechanism", SCRAM, "--sasl-username"]
+    way_in += ["gate", "--ssl-cafile", str(tiers.backfill.authority)]
+    command = [sys.executable, str(script), "--url", api.url, *way_in, replay_id]
+    password = {**os.environ, "KAFKA_PASSWORD": SECRET}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=password)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
 
 
 def read(broker: RunningBroker, topic: str) -> list[kafka_log.LogRecord]:
