@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from headgate.devstack.ports import LOOPBACK, claim
-from kafka_log import end_offsets, read_log
+from kafka_log import LogRecord, end_offsets, read_log
 from running_dev import Dev
 from stack import eventually
 
@@ -51,6 +51,10 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+def alive(ready: dict[str, Any]) -> list[int]:
+    return [pid for pid in all_pids(ready) if is_alive(pid)]
+
+
 def post(gateway: str, topic: str, body: bytes) -> dict[str, Any]:
     request = urllib.request.Request(f"{gateway}/v1/topics/{topic}/events", body)
     request.add_header("Content-Type", "application/json")
@@ -69,9 +73,37 @@ def first_shown(viewer: Path, topic: str) -> str:
     return line
 
 
-async def test_start_post_stop_and_start_again(start_dev: Callable[..., Dev]) -> None:
-    dev = start_dev()
-    ready = dev.ready()
+async def test_the_life_of_a_state_folder(start_dev: Callable[..., Dev]) -> None:
+    """Starts cost ten seconds each, so one story has them all."""
+    first = start_dev()
+    ready = first.ready()
+    log = await its_stack_works(ready)
+    second_run_is_refused(start_dev)
+    assert first.end(signal.SIGTERM) == 0
+    assert not alive(ready)
+
+    killed = start_dev()
+    ready = killed.ready()
+    assert read_log(ready["ingest"], "deals") == log
+    post(ready["gateway"], "deals", DEAL)
+    log = read_log(ready["ingest"], "deals")
+    killed.end(signal.SIGKILL)
+
+    third = start_dev()
+    after_kill = third.ready()
+    assert not alive(ready), "the next start ends what a kill -9 left"
+    assert read_log(after_kill["ingest"], "deals") == log
+    end_of_a_child_ends_everything(third, after_kill)
+
+    fresh = start_dev("--fresh")
+    ready = fresh.ready()
+    assert read_log(ready["ingest"], "deals") == []
+    assert fresh.end(signal.SIGINT) == 0
+    assert not alive(ready)
+
+
+async def its_stack_works(ready: dict[str, Any]) -> list[LogRecord]:
+    """Post an event twice; returns the log."""
     assert ready.keys() == FIELDS
     assert ready["pids"].keys() == {"gateway", "ingest", "backfill", "redis"}
     partitions = {name: len(end_offsets(ready["ingest"], name)) for name in ("deals", "clicks")}
@@ -88,30 +120,21 @@ async def test_start_post_stop_and_start_again(start_dev: Callable[..., Dev]) ->
     assert f"Partition:{first['partition']}\tOffset:0" in shown
     assert "hg-producer:me" in shown
     assert shown.endswith("\t2342565\t" + DEAL.decode())
-
-    assert dev.end(signal.SIGTERM) == 0
-    assert not [pid for pid in all_pids(ready) if is_alive(pid)]
-
-    second = start_dev().ready()
-    assert read_log(second["ingest"], "deals") == log
+    return log
 
 
-async def test_nothing_of_a_killed_run_is_left_after_the_next_start(
-    start_dev: Callable[..., Dev],
-) -> None:
-    dev = start_dev()
-    killed = dev.ready()
-    post(killed["gateway"], "deals", DEAL)
-    dev.end(signal.SIGKILL)
-    restarted = start_dev()
-    ready = restarted.ready()
-    assert not [pid for pid in all_pids(killed) if is_alive(pid)]
-    assert [one.value for one in read_log(ready["ingest"], "deals")] == [DEAL]
-    assert restarted.end(signal.SIGINT) == 0
-    assert not [pid for pid in all_pids(ready) if is_alive(pid)]
+def second_run_is_refused(start_dev: Callable[..., Dev]) -> None:
+    second = start_dev()
+    assert second.process.wait(90) == 1
+    assert "another `headgate dev` runs" in second.progress.read_text()
 
-    fresh = start_dev("--fresh").ready()
-    assert read_log(fresh["ingest"], "deals") == []
+
+def end_of_a_child_ends_everything(dev: Dev, ready: dict[str, Any]) -> None:
+    assert len(alive(ready)) == len(all_pids(ready))
+    psutil.Process(ready["pids"]["ingest"][0]).kill()
+    assert dev.process.wait(120) == 1
+    assert "ended by itself" in dev.progress.read_text()
+    assert not alive(ready)
 
 
 @contextmanager
@@ -155,23 +178,6 @@ async def test_taken_ports_own_topics_and_demo(
         return found == {b"checkout", b"deal-admin", b"web", b"archive"}
 
     await eventually(demo_producers, 30)
-
-
-def test_second_run_on_a_state_folder_is_refused(start_dev: Callable[..., Dev]) -> None:
-    ready = start_dev().ready()
-    second = start_dev()
-    assert second.process.wait(90) == 1
-    assert "another `headgate dev` runs" in second.progress.read_text()
-    assert all(is_alive(pid) for pid in all_pids(ready))
-
-
-def test_end_of_a_child_ends_everything(start_dev: Callable[..., Dev]) -> None:
-    dev = start_dev()
-    ready = dev.ready()
-    psutil.Process(ready["pids"]["ingest"][0]).kill()
-    assert dev.process.wait(90) == 1
-    assert "ended by itself" in dev.progress.read_text()
-    assert not [pid for pid in all_pids(ready) if is_alive(pid)]
 
 
 def test_bad_configuration_is_refused_before_anything_starts(
