@@ -184,7 +184,9 @@ async def running_lanes(
     topics = KafkaTopics(clusters, refresh_ms)
     history = History()
     counts = LaneCounts(history)
-    lanes = KafkaLanes(clusters, topics, history, limits or LaneLimits(), counts)
+    lanes = KafkaLanes(
+        clusters, topics, history, dict.fromkeys(clusters, limits or LaneLimits()), counts
+    )
     try:
         await topics.start(lambda name: "main" if name == topic else None)
         await lanes.start()

@@ -85,7 +85,7 @@ class Worker:
             Limits(settings.http.batch_max_events, settings.http.request_timeout_ms),
             _now_ms,
         )
-        limits = lane_limits(ingest_tier.values())
+        limits = {name: lane_limits(cluster) for name, cluster in ingest_tier.items()}
         self.lanes = KafkaLanes(options, self.topics, self.ingest, limits, self.meter)
         self.suppressor = self._suppressor()
         self.topics.on_change(self._topic_changed)
@@ -103,12 +103,12 @@ class Worker:
         self.ingest.why_not_held = self.held.refusal
         self.blobs = self._open_blobs()
         self.desk = self._desk()
-        self._connect(limits)
+        self._connect()
 
-    def _connect(self, limits: LaneLimits) -> None:
+    def _connect(self) -> None:
         """Close the circle: what ingest hands events to has it as its listener."""
         suppression = self.suppressor or Unsuppressed(self.ingest)
-        tools = Tools(self._ids, self.blobs, self._aside, LoneBatch, limits.max_batch_bytes)
+        tools = Tools(self._ids, self.blobs, self._aside, LoneBatch, LaneLimits().max_batch_bytes)
         self.ladder = Ladder(self.ingest, tools, self.meter.oversized)
         self.ladder.connect(self.lanes, suppression)
         examining = Examining(self.ingest, self._aside, self.meter.canonical_fallback)

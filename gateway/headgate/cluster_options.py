@@ -1,7 +1,5 @@
 """From a cluster's section of the configuration to what the Kafka backend is told."""
 
-from collections.abc import Iterable
-
 from headgate.backends.options import ClusterOptions, LaneLimits
 from headgate.config.backend_settings import ClusterSettings
 
@@ -25,11 +23,10 @@ def cluster_options(cluster: ClusterSettings) -> ClusterOptions:
     )
 
 
-def lane_limits(clusters: Iterable[ClusterSettings]) -> LaneLimits:
-    """The bounds of the lanes; of several clusters the tightest."""
-    every = list(clusters)
+def lane_limits(cluster: ClusterSettings) -> LaneLimits:
+    """The bounds of this cluster's lanes."""
     return LaneLimits(
-        max_bytes=min(one.lane_max_bytes for one in every),
-        election_ms=min(one.lane_stall_ms for one in every),
-        stall_ms=min(LaneLimits().stall_ms, *(one.lane_stall_ms for one in every)),
+        max_bytes=cluster.lane_max_bytes,
+        election_ms=cluster.lane_stall_ms,
+        stall_ms=min(LaneLimits().stall_ms, cluster.lane_stall_ms),
     )

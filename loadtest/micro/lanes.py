@@ -148,7 +148,8 @@ async def sample(bootstrap: str, concurrency: int, options: ClusterOptions, s: f
     clusters = {"main": options}
     topics = KafkaTopics(clusters, 60_000)
     clients = Clients(concurrency)
-    lanes = KafkaLanes(clusters, topics, clients, LaneLimits(), Counts())
+    limits = dict.fromkeys(clusters, LaneLimits())
+    lanes = KafkaLanes(clusters, topics, clients, limits, Counts())
     try:
         await topics.start(lambda name: "main" if name == TOPIC else None)
         await lanes.start()

@@ -198,7 +198,7 @@ def test_too_many_header_fields(world: World, connection: Connection, size: int)
         connection.send(event_request(world, {**JSON, **headers}))
         answer = connection.answer()
         assert connection.is_closed()
-    assert reason(answer) == (400, "malformed")
+    assert reason(answer) == (431, "headers_too_large")
     assert "headers" in answer.document["detail"]
     assert records == []
 

@@ -57,7 +57,7 @@ class Cluster:
         self.tried = asyncio.Event()
         self._options = options
         self._delivery_s = options.delivery_timeout_ms / 1000
-        self._limits = limits
+        self.limits = limits
         self._topics = topics
         self._meter = meter
         self._gate = asyncio.Event()
@@ -72,7 +72,7 @@ class Cluster:
         while True:
             if self.producer is None:
                 await self._gate.wait()
-            elif self.handed_bytes >= self._limits.max_handed_bytes:
+            elif self.handed_bytes >= self.limits.max_handed_bytes:
                 await asyncio.sleep(_FULL_STEP_S)
             else:
                 return self.producer
@@ -147,7 +147,7 @@ class Cluster:
     async def _connect(self, before: Producer | None) -> Producer:
         retry_s = _RETRY_S
         while True:
-            producer = self._current = Producer(self._options, self._limits.max_batch_bytes)
+            producer = self._current = Producer(self._options, self.limits.max_batch_bytes)
             try:
                 await producer.start(before)
             except READ_ERRORS as error:
@@ -203,7 +203,7 @@ class Cluster:
             self._silent_since = None
         elif self._silent_since is None:
             self._silent_since = now
-        stall_s = self._limits.stall_ms / 1000
+        stall_s = self.limits.stall_ms / 1000
         if self.producer is None:
             if now - self._closed_at > stall_s:
                 self.refusing = _unavailable(f"cluster {self.name}: {self._detail}")
@@ -225,7 +225,7 @@ class Cluster:
             self._probed_at = now
             self._topics.refresh_soon(self.name)
         patience_ms = (
-            self._limits.election_ms if self._topics.healthy(self.name) else self._limits.stall_ms
+            self.limits.election_ms if self._topics.healthy(self.name) else self.limits.stall_ms
         )
         lane.refusing = (
             _unavailable(f"no acknowledgement from {lane.topic}-{lane.partition} for {age_s:.0f} s")

@@ -74,7 +74,7 @@ class FactsLog:
         if self._lanes is not None:
             return
         clusters = {self._cluster: self._options}
-        limits = LaneLimits(max_bytes=_LANE_BYTES)
+        limits = {self._cluster: LaneLimits(max_bytes=_LANE_BYTES)}
         self._lanes = KafkaLanes(clusters, self._topics, self, limits, self._meter)
         self._facts.on_full = self._asked.set
         self._tasks.spawn(self._lanes.start(), "lanes of facts")

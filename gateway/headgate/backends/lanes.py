@@ -33,19 +33,21 @@ class KafkaLanes:
         clusters: Mapping[str, ClusterOptions],
         topics: KafkaTopics,
         deliveries: Deliveries,
-        limits: LaneLimits,
+        limits: Mapping[str, LaneLimits],
         meter: LaneMeter,
     ) -> None:
-        """Raises ValueError when a cluster's compression needs a package that is not there."""
+        """clusters, limits: by the cluster's name.
+
+        Raises ValueError when a cluster's compression needs a package that is not there.
+        """
         for name, options in clusters.items():
             check_codec(name, options.compression)
         self._clusters = {
-            name: Cluster(name, options, limits, topics, meter)
+            name: Cluster(name, options, limits[name], topics, meter)
             for name, options in clusters.items()
         }
         self._topics = topics
         self._deliveries = deliveries
-        self._limits = limits
         self._lanes: dict[tuple[str, int], Lane] = {}
         self._tasks = OwnedTasks()
         self._is_closed = False
@@ -65,11 +67,12 @@ class KafkaLanes:
     def refusal(self, state: TopicState, partition: int) -> Failure | None:
         """Return why this lane takes nothing now."""
         lane = self._lanes.get((state.name, partition))
+        cluster = self._clusters[state.cluster]
         if lane is None:
-            return self._clusters[state.cluster].refusing
-        if lane.bytes >= self._limits.max_bytes or lane.events >= self._limits.max_events:
+            return cluster.refusing
+        if lane.bytes >= cluster.limits.max_bytes or lane.events >= cluster.limits.max_events:
             return lane.refusing or _full(lane)
-        return lane.refusing or self._clusters[state.cluster].refusing
+        return lane.refusing or cluster.refusing
 
     def put(self, publish: Publish) -> None:
         """Take a record; how it ends is told to `Deliveries`."""
@@ -124,7 +127,7 @@ class KafkaLanes:
         return lane
 
     def _batch_limit(self, state: TopicState) -> int:
-        return min(self._limits.max_batch_bytes, state.batch_limit_bytes)
+        return min(self._clusters[state.cluster].limits.max_batch_bytes, state.batch_limit_bytes)
 
     def _refuse(self, publish: Publish) -> None:
         if not publish.dropped:

@@ -16,6 +16,7 @@ from headgate.edge.problems import problem_response
 
 # A client may hold an idle connection so long; it also bounds how long request headers may take.
 KEEP_ALIVE_S = 75.0
+_TOO_MANY = "Too many headers received"  # aiohttp has no class of its own for it
 _LINGER_S = 2.0  # reads on after an early refusal, so that the client sees the answer
 
 Handle = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
@@ -76,7 +77,7 @@ class Connection(RequestHandler):
 
 def _refused(error: HttpProcessingError) -> Failure:
     detail = error.message or "bad request"
-    if isinstance(error, LineTooLong):
+    if isinstance(error, LineTooLong) or detail == _TOO_MANY:
         return Failure(Reason.HEADERS_TOO_LARGE, detail)
     return Failure(Reason.MALFORMED, detail)
 
