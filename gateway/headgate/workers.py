@@ -6,10 +6,8 @@ and SIGINT drain (a second one ends at once), SIGHUP reloads topics and producer
 
 import asyncio
 import logging
-import os
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,6 +23,7 @@ from headgate.edge.management import management_app
 from headgate.edge.pauses import Pauses
 from headgate.overview import Overview
 from headgate.ports import management_sites, reserved
+from headgate.private_folder import private_folder
 from headgate.replaying import replaying
 from headgate.worker_process import HopelessWorkerError, Launch, Watchers, WorkerProcess
 
@@ -32,7 +31,6 @@ log = logging.getLogger(__name__)
 
 OK, FAILED, CONFIGURATION = 0, 1, 2  # the command's exit codes
 WORKER_COMMAND = (sys.executable, "-m", "headgate", "worker")
-_LONGEST_FOLDER = 60  # bytes
 _DRAIN_MARGIN_S = 5.0  # a worker ends itself within drain_timeout_ms; this is for the rest
 
 
@@ -51,14 +49,8 @@ class Start(NamedTuple):
 async def serve(start: Start) -> int:
     """Run until a signal ends it; return the exit code. Raises ConfigError, PortTakenError."""
     settings = load(start.config, start.environ)
-    with tempfile.TemporaryDirectory(prefix="headgate-", dir=_short_folder()) as folder:  # 0700
-        return await Parent(start, settings, Path(folder)).run()
-
-
-def _short_folder() -> str | None:
-    """Where sockets can be made: a unix socket's path has at most 107 bytes, and TMPDIR may be
-    longer than leaves room for ours. None: where temporary files are made anyway."""
-    return None if len(os.fsencode(tempfile.gettempdir())) <= _LONGEST_FOLDER else "/tmp"
+    with private_folder() as folder:
+        return await Parent(start, settings, folder).run()
 
 
 class Parent:

@@ -1,0 +1,60 @@
+"""The parent's private folder, and what parents that were killed have left of theirs.
+
+It holds a copy of the configuration, which may name passwords, so nothing of it should stay. A lock
+on a file in it is held as long as its parent lives, however that ends: whoever gets the lock of
+another folder may remove it.
+"""
+
+import fcntl
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+_PREFIX = "headgate-"
+_LOCK = "parent.lock"
+_LONGEST = 60  # bytes
+
+
+@contextmanager
+def private_folder() -> Iterator[Path]:
+    """Make one (0700) for as long as the context lasts, and remove those that were left behind."""
+    above = _short_folder()
+    _remove_left(above)
+    with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=above) as made:
+        folder = Path(made)
+        new = folder / f"{_LOCK}.new"
+        with new.open("wb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            new.rename(folder / _LOCK)  # nobody sees it before it is locked
+            yield folder
+
+
+def _short_folder() -> Path:
+    """Where sockets can be made: a unix socket's path has at most 107 bytes, and TMPDIR may be
+    longer than leaves room for ours."""
+    usual = tempfile.gettempdir()
+    return Path(usual if len(os.fsencode(usual)) <= _LONGEST else "/tmp")
+
+
+def _remove_left(above: Path) -> None:
+    for lock in above.glob(f"{_PREFIX}*/{_LOCK}"):
+        with suppress(OSError):  # another user's, or removed meanwhile
+            folder = lock.parent
+            if folder.stat().st_uid == os.getuid() and _is_free(lock):
+                shutil.rmtree(folder)
+                log.info("removed what a killed parent left", extra={"path": str(folder)})
+
+
+def _is_free(lock: Path) -> bool:
+    with lock.open("rb") as opened:
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
