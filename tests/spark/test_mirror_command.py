@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 import kafka_log
 import mirror_world
+from headgate.core.offset_map import MAP_TOPIC, read_entry
+from headgate.core.segments import Segment
 from headgate_spark.cli import main
 from mirror_job import Job, config_text
 from mirror_world import OddSource, Two
@@ -94,6 +98,62 @@ async def test_what_is_followed_stays_close_and_new_partitions_are_taken_along(
     assert [one["partition"] for one in found] == list(range(10))
     assert all(one["good"] for one in found)
     assert sum(one["compared"] for one in found) >= 24 * 30 + 50
+
+
+@pytest.mark.full  # half a minute of load
+async def test_8_partitions_are_followed_within_the_interval_and_ten_seconds(
+    two: Two,
+    topic_name: str,
+    start_job: Callable[..., Job],
+) -> None:
+    two.source.create_topic(topic_name, 8)
+    job = start_job(
+        two, topic_name, "mirror", "--follow", "--interval", "5", "--bytes-per-s", "1000000",
+        "--master", "local[2]",
+    )  # fmt: skip
+    producer = Producer({"bootstrap.servers": two.source.bootstrap, "linger.ms": 5})
+
+    def post(count: int) -> None:
+        for number in range(8 * count):
+            producer.produce(topic_name, bytes(500), partition=number % 8)
+        assert producer.flush(30) == 0
+
+    post(1)
+    await eventually(lambda: _is_level(two, topic_name), 60)
+    for _ in range(150):  # 40 kB a time: a fifth of what may be read
+        post(10)
+        await asyncio.sleep(0.2)
+    await eventually(lambda: _is_level(two, topic_name), 60)
+    job.child.signal(signal.SIGTERM)
+    assert job.wait(60) == 0, job.text()
+    lags = _lags(two, topic_name)
+    assert len(lags) == 8 * 1500
+    late = [one for one in lags if one > 5 + 10]
+    figures = {f"p{share}": lags[len(lags) * share // 100] for share in (50, 95, 99)}
+    sys.stdout.write(f"lag in s: {figures}, at most {lags[-1]:.1f}\n")  # pytest -rP shows it
+    # a twentieth may be of a moment when others had the cores
+    assert len(late) <= len(lags) // 20
+
+
+def _lags(two: Two, topic: str) -> list[float]:
+    """How old each record was when its place was written to the map, in seconds: by the times of
+    the records, since whoever looks is late as well."""
+    mapped: dict[int, list[tuple[Segment, int]]] = {}
+    for record in kafka_log.read_log(two.target.bootstrap, MAP_TOPIC):
+        entry = read_entry(record.key, record.value)
+        if entry is not None and entry.place.topic == topic and isinstance(entry.fact, Segment):
+            mapped.setdefault(entry.place.partition, []).append((entry.fact, record.timestamp_ms))
+    posted = {
+        (one.partition, one.offset): one.timestamp_ms
+        for one in kafka_log.read_log(two.source.bootstrap, topic)
+    }
+    return sorted(
+        (at_ms - posted[partition, segment.source + step]) / 1000
+        for partition, some in mapped.items()
+        for segment, at_ms in some
+        for step in range(segment.records)
+        if segment.source + step  # the first waited for Spark's start
+    )
 
 
 def _is_level(two: Two, topic: str) -> bool:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import psutil
 import pytest
+from confluent_kafka import Producer
 
+import kafka_log
 import mirror_world
 from mirror_job import Job, config_text
 from mirror_world import OddSource, Two
@@ -49,6 +53,57 @@ async def test_I4_I6_I7_whatever_is_killed_each_record_is_mirrored_once_and_mapp
         await eventually(lambda: not any(job.remains() for job in jobs.started), 30)
     assert set(killed) == {"worker", "driver"}
     assert mirror_world.judge(two, topic_name) >= PARTITIONS * records, f"seed {seed}"
+
+
+COMPACTED = {
+    "cleanup.policy": "compact",
+    "segment.bytes": "1048576",
+    "min.cleanable.dirty.ratio": "0.001",
+    "max.compaction.lag.ms": "1",
+}
+
+
+@pytest.mark.full
+async def test_I4_I6_I7_compacted_gaps_are_nothing_that_kills_could_hide(
+    start_broker: Callable[..., RunningBroker],
+    backfill: RunningBroker,
+    topic_name: str,
+    tmp_path: Path,
+) -> None:
+    """Compaction knows no null keys and takes null values, so that it has a topic of its own."""
+    two, seed = Two(start_broker({"log.cleaner.backoff.ms": "200"}), backfill), 11
+    two.source.create_topic(topic_name, PARTITIONS, {**COMPACTED, "cleanup.policy": "delete"})
+    chance = random.Random(seed)
+    producer = Producer({"bootstrap.servers": two.source.bootstrap, "compression.type": "none"})
+    for number in range(PARTITIONS * 8_000):
+        key, partition = b"%d" % chance.randrange(6_000), number % PARTITIONS
+        producer.produce(topic_name, chance.randbytes(500), key, partition=partition)
+        producer.poll(0)
+    assert producer.flush(60) == 0
+    two.source.set_topic_configs(topic_name, COMPACTED)
+
+    def left() -> int:
+        return len(kafka_log.read_log(two.source.bootstrap, topic_name))
+
+    await eventually(lambda: left() < PARTITIONS * 7_000, 60, 1.0)
+    two.source.set_topic_configs(topic_name, {"cleanup.policy": "delete", "retention.ms": "-1"})
+    records = await _steady(left)
+    with ExitStack() as ending:
+        jobs = Jobs(two, topic_name, tmp_path, ending)
+        killed = _kill_often(jobs, chance, 6, "300000")
+        last = jobs.start()
+        assert last.wait() == 0, last.text()
+    assert set(killed) == {"worker", "driver"}
+    assert mirror_world.judge(two, topic_name) == records
+
+
+async def _steady(count: Callable[[], int]) -> int:
+    """When the cleaner has come to its end."""
+    last, now = -1, count()
+    while now != last:
+        await asyncio.sleep(2)
+        last, now = now, count()
+    return now
 
 
 class Jobs:
