@@ -32,7 +32,11 @@ class RecreatedError(Exception):
 
 
 class SourceReader:
-    """A consumer of one partition. Every call but `drop` raises ReadError."""
+    """A consumer of one partition. Every call but `drop` raises ReadError.
+
+    is_behind: whether there was more when the last chunk was read. What comes while that is being
+    written does not count: who writes small chunks all the time would never rest.
+    """
 
     def __init__(self, tp: TopicPartition, options: CopyOptions, buckets: BrokerBuckets) -> None:
         self._tp, self._options = tp, options
@@ -43,6 +47,8 @@ class SourceReader:
         )
         self._buckets = buckets
         self.bytes = 0  # that have come, compressed as they are
+        self.is_behind = True
+        self._answers = 0
 
     async def start(self) -> None:
         """Connect."""
@@ -77,6 +83,7 @@ class SourceReader:
         options, clock = self._options, asyncio.get_running_loop().time
         records: list[SourceRecord] = []
         size, until_s = 0, clock() + CHUNK_S
+        answers, self.is_behind = self._answers, True
         async with _translated():
             while len(records) < options.chunk_records and size < options.chunk_bytes:
                 wait_s = until_s - clock()
@@ -93,14 +100,11 @@ class SourceReader:
                 position = await self._inner.position(self._tp)
                 if end is not None and position >= end:
                     return _cut(records, end)
-            return Chunk(records, await self._inner.position(self._tp))
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether the last answer knew of more than has been read."""
-        stable = self._inner.last_stable_offset(self._tp)
-        state = self._inner._subscription.subscription.assignment.state_value(self._tp)
-        return stable is not None and state.has_valid_position and state.position < stable
+            position = await self._inner.position(self._tp)
+            # An answer of before does not know the end of now: it was fetched ahead.
+            stable = self._inner.last_stable_offset(self._tp) or 0
+            self.is_behind = position < stable or answers == self._answers
+            return Chunk(records, position)
 
     async def drop(self) -> None:
         """End it at once."""
@@ -108,6 +112,7 @@ class SourceReader:
 
     def _count(self, size: int) -> None:
         self.bytes += size
+        self._answers += 1
 
     async def _more(self, most: int, wait_s: float) -> list[SourceRecord]:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pickle
 import random
@@ -18,10 +19,12 @@ from confluent_kafka import Producer
 import kafka_log
 import mirror_world
 from headgate.devstack.child import Child
+from headgate_spark.copier import Copier
 from headgate_spark.copy_plan import CHUNK_BYTES, CHUNK_RECORDS, CHUNK_S, CopyOptions, Unit
-from mirror_copies import copy, produce
+from headgate_spark.throttle import BrokerBuckets
+from mirror_copies import copy, mapped_end, produce
 from mirror_world import OddSource, Two
-from stack import RunningBroker
+from stack import RunningBroker, eventually
 
 pytestmark = pytest.mark.kafka
 ROOT = Path(__file__).parents[2]
@@ -59,6 +62,31 @@ async def test_a_chunk_ends_with_its_records_its_bytes_or_its_time(
     copied = await copy(mirror_world.unit(two, topic), two.options(**limits))
     assert copied.records == mirror_world.judge(two, topic) == 300
     assert least <= copied.transactions - 1 <= most, copied  # one opens the layout
+
+
+async def test_what_is_followed_is_committed_once_an_interval_also_while_more_comes(
+    two: Two, topic: str
+) -> None:
+    """A transaction costs as much as some hundred records."""
+    commits: list[float] = []
+    unit = mirror_world.unit(two, topic, end=None)
+    options = two.options(interval_s=1.5)
+    copier = Copier(unit, options, BrokerBuckets(None), lambda _: commits.append(time.monotonic()))
+    task = asyncio.create_task(copier.run())
+    try:
+        await eventually(lambda: commits, 20)  # the layout
+        begun = time.monotonic()
+        for number in range(60):
+            await asyncio.to_thread(produce, two.source, topic, [b"%d" % number])
+            await asyncio.sleep(0.1)
+        await eventually(lambda: mapped_end(two, topic) == 60, 20)
+        took_s = time.monotonic() - begun
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+    sys.stdout.write(f"{len(commits) - 1} commits in {took_s:.1f} s\n")
+    # what came while the first was written may be taken along, by a second
+    assert took_s / 1.5 - 2 <= len(commits) - 1 <= 2 * (took_s / 1.5 + 1)
 
 
 @pytest.fixture
