@@ -9,6 +9,8 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import NamedTuple
 
+from s3fs import S3FileSystem
+
 from headgate.devstack.child import Child
 from stack import free_port
 
@@ -32,6 +34,7 @@ def running_bucket(log: Path) -> Iterator[Bucket]:
         "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}", "AWS_ACCESS_KEY_ID": "k",
         "AWS_SECRET_ACCESS_KEY": "s", "AWS_DEFAULT_REGION": "us-east-1",
     }  # fmt: skip
+    S3FileSystem.clear_instance_cache()  # of the server that another test of this process had
     try:
         server.wait_until(lambda: _made(port), 90)
         yield Bucket(server, environment)
