@@ -66,6 +66,8 @@ async def test_each_reason_comes_and_goes_by_itself(client: TestClient[Any, Any]
         b'{"scope": {"topic": "orders", "partition": -1}, "reason": "x"}',
         b'{"scope": {"topic": "orders", "partition": true}, "reason": "x"}',
         b'{"scope": {"topic": "orders", "partition": null}, "reason": "x"}',
+        b'{"scope": {"topic": "orders", "partition": 18446744073709551616}, "reason": "x"}',
+        b'{"scope": {"topic": "\\ud800"}, "reason": "x"}',
         b'{"scope": "all", "reason": ""}',
         b'{"scope": "all", "reason": "\\u0000"}',
         b'{"scope": "all", "reason": 1}',

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from io import BytesIO
 from typing import Any
@@ -144,3 +145,16 @@ async def test_what_makes_no_sense_is_refused(
     )
     assert answer.status == status
     assert answer.content_type == "application/problem+json"
+
+
+@pytest.mark.parametrize(
+    "value", [r'"\ud800"', "18446744073709551616", "NaN", "[" * 250 + "]" * 250]
+)
+async def test_what_could_not_be_shown_again_is_not_kept(
+    client: TestClient[Any, Any], desk: InMemory, value: str
+) -> None:
+    """It would make every later list of replays an internal error."""
+    body = json.dumps({**ASKED, "filter": {"equals": {"/a": 0}}}).replace("0}", value + "}")
+    answer = await client.post("/v1/replays", data=body, headers=as_("operator"))
+    assert (answer.status, (await answer.json())["reason"]) == (400, "malformed")
+    assert desk.calls == []

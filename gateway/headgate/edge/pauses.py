@@ -4,11 +4,11 @@ They write what consumers of `headgate.consumer` with a pause store follow withi
 consumers do not know of it.
 """
 
-import json
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Protocol, TypeVar
 
+import orjson
 from aiohttp import web
 
 from headgate.core.outcome import Reason
@@ -91,8 +91,8 @@ async def read_intent(request: web.Request) -> Intent:
     """What the body asks for. Raises RefusedError."""
     raw = await _read_body(request)
     try:
-        asked = json.loads(raw)
-    except (ValueError, RecursionError) as error:
+        asked = orjson.loads(raw)
+    except ValueError as error:
         raise RefusedError(Reason.MALFORMED, f"the body is not JSON: {error}") from error
     example = '{"scope": "all", "reason": "deploy"}'
     if not isinstance(asked, dict) or set(asked) != {"scope", "reason"}:

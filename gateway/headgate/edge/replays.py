@@ -144,16 +144,25 @@ def _key(request: web.Request) -> str | None:
 
 
 async def read_json(request: web.Request) -> Any:
-    """The body. Raises RefusalError."""
+    """The body. Raises RefusalError, also for what could be kept and never be shown again."""
     raw = bytearray()
     while piece := await request.content.readany():
         raw += piece
         if len(raw) > _MOST_BODY:
             raise RefusalError(Reason.TOO_LARGE, f"the body is over {_MOST_BODY} bytes")
     try:
-        return json.loads(raw)
+        document = json.loads(raw, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise RefusalError(Reason.MALFORMED, f"the body is not JSON: {error}") from error
+    try:
+        orjson.dumps([{"": document}])  # as deep as it is in a list
+    except TypeError as error:
+        raise RefusalError(Reason.MALFORMED, f"the body cannot be kept: {error}") from error
+    return document
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
 
 
 def json_page(request: web.Request, page: object, status: int = 200) -> web.Response:
