@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from headgate.core.offset_map import PartitionMap
@@ -12,13 +12,16 @@ from headgate.core.segments import SegmentTable, Translation
 
 REQUIRED = {"isolation.level": "read_committed"}  # of whoever reads the backfill tier
 _MOST_GAPS = 100
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # the years 1 and 9999
 
 
 def moment(ms: Any) -> str | None:
-    """ISO 8601 in UTC."""
+    """ISO 8601 in UTC. What lies beyond its calendar, as records' times may, is shown as its end."""
     if not isinstance(ms, int):
         return None
-    text = datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
+    since = timedelta(milliseconds=min(max(ms, _FIRST_MS), _LAST_MS))
+    text = (_EPOCH + since).isoformat(timespec="milliseconds")
     return text.replace("+00:00", "Z")
 
 
