@@ -24,6 +24,10 @@ _SNAPSHOT = "snapshot"
 _MOST_BYTES = 900_000  # of a record: below Kafka's default limit
 
 
+class TooLargeError(ValueError):
+    """A record that the registry's topic would not take."""
+
+
 class State(StrEnum):
     """Where a replay stands."""
 
@@ -168,7 +172,7 @@ def created_ms(replay: Replay) -> int:
 def record(
     replay_id: str, what: str, document: Mapping[str, Any] | None
 ) -> tuple[bytes, bytes | None]:
-    """Key and value of a registry record; None takes it away. Raises ValueError when too large."""
+    """Key and value of a registry record; None takes it away. Raises TooLargeError."""
     value = None if document is None else _written(document)
     return f"{replay_id}/{what}".encode(), value
 
@@ -191,7 +195,7 @@ def tombstones(replay_id: str) -> list[tuple[bytes, bytes | None]]:
 def _written(document: Mapping[str, Any]) -> bytes:
     written = json.dumps(document, separators=(",", ":")).encode()
     if len(written) > _MOST_BYTES:
-        raise ValueError(f"{len(written)} bytes: more than {_MOST_BYTES} for one record")
+        raise TooLargeError(f"{len(written)} bytes to keep, of at most {_MOST_BYTES}")
     return written
 
 

@@ -8,6 +8,7 @@ from headgate.backends.topic_reader import READ_ERRORS
 from headgate.backends.transactions import TransactionError
 from headgate.core.outcome import Reason
 from headgate.core.refusal import RefusalError
+from headgate.core.replay import TooLargeError
 from headgate.core.replay_fields import FieldError
 
 _ANSWER_S = 45.0  # a transaction of a runner that died is aborted after 30 s
@@ -22,6 +23,9 @@ async def asking(cluster: str) -> AsyncIterator[None]:
     except (*READ_ERRORS, TransactionError) as error:
         detail = f"cluster {cluster} does not answer: {error!r}"
         raise RefusalError(Reason.KAFKA_UNAVAILABLE, detail, retry_after_s=5) from error
+    except TooLargeError as error:
+        detail = f"{error}: ask for less, with fewer values in its filter or fewer partitions"
+        raise RefusalError(Reason.TOO_LARGE, detail) from error
 
 
 @contextmanager

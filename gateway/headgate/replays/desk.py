@@ -70,6 +70,7 @@ class ReplayDesk:
             planned = await plan(spec, tiers, self._tiers.maps(tiers.backfill), registry)
             document = document_of(asked, spec, tiers, planned, asker, self._settings().replays)
             self._check_size(spec, planned)
+            record(asker.replay_id, "spec", document)  # a dry run says, too, that it is too large
             if spec.dry_run:
                 return Asked(dry_page(document, planned_page(document), tiers), is_new=False)
             return await self._register(asked, spec, tiers, document, asker)
