@@ -193,6 +193,22 @@ def test_an_idempotency_key_makes_one_replay(topic: str, api: Api, two: Two) -> 
     assert (other.status, other.page["reason"]) == (422, "idempotency_mismatch")
 
 
+def test_many_may_ask_at_once(topic: str, api: Api) -> None:
+    """Each change is a transaction of the one id that all have, and ends those of others."""
+    with ThreadPoolExecutor(12) as pool:
+        answers = list(pool.map(lambda _: api.create(topic, deliver={"mode": "seek"}), range(12)))
+    assert [one.status for one in answers] == [201] * 12
+    assert len(api.get(f"/v1/replays?topic={topic}")["replays"]) == 12
+
+
+def test_what_is_too_large_for_the_registry_is_refused(topic: str, api: Api) -> None:
+    keys = [f"{number:095}" for number in range(10_000)]
+    for is_dry in (True, False):
+        refused = api.create(topic, filter={"keys": keys}, dry_run=is_dry)
+        assert (refused.status, refused.page["reason"]) == (413, "too_large")
+    assert api.get(f"/v1/replays?topic={topic}")["replays"] == []
+
+
 @pytest.mark.full
 def test_a_quota_counts_what_a_producer_keeps(
     topic: str, two: Two, start_gateway: Callable[..., Gateway]

@@ -66,6 +66,7 @@ class RegistryLog:
         self._log = CompactedTopic(options, REGISTRY_TOPIC, self._see, self._restart)
         self._read_at = -_FRESH_S
         self._reading = asyncio.Lock()
+        self._changing = asyncio.Lock()
 
     @property
     def last(self) -> Registry:
@@ -85,8 +86,14 @@ class RegistryLog:
         """Have `decide` look at the registry as it is now and put what follows; again when another
         gateway changed something meanwhile. What it raises ends the change; nothing is written.
 
+        Changes of this process wait for one another; only those of other gateways are ended.
         Raises TransactionError when Kafka does not do it, and as `read`.
         """
+        async with self._changing:
+            await self._change(decide)
+        return self._registry
+
+    async def _change(self, decide: Callable[[Change], Awaitable[None]]) -> None:
         for attempt in range(_ATTEMPTS):
             try:
                 await self._attempt(decide)
@@ -96,8 +103,7 @@ class RegistryLog:
                     raise
                 await asyncio.sleep(random.uniform(0, 0.1 * 2**attempt))
             else:
-                break
-        return self._registry
+                return
 
     async def _attempt(self, decide: Callable[[Change], Awaitable[None]]) -> None:
         producer = TransactionalProducer(self._options, API_ID, _BATCH_BYTES)
