@@ -46,6 +46,23 @@ def copied(api: Api, page: Any) -> int:
     return int(api.get(f"/v1/replays/{page['id']}")["done"]["records"])
 
 
+@pytest.mark.parametrize("tier", ["ingest", "backfill"])
+def test_a_map_of_a_deleted_topic_plans_nothing(
+    two: Two, topic_name: str, api: Api, tier: str
+) -> None:
+    """Until the mirror has looked, the map is of the topics that were there before."""
+    mirrored(two, topic_name)
+    deliver: Any = {"mode": "group", "group": f"g-{topic_name}"}
+    start = {"offsets": {"0": 100, "1": 0}}
+    remake(getattr(two, tier), topic_name)
+    for one in (deliver, {"mode": "seek"}):
+        refused = api.create(topic_name, **{"from": start}, deliver=one)
+        assert (refused.status, refused.page["reason"]) == (422, "not_covered"), refused
+        assert "was deleted and made anew" in refused.page["detail"]
+    committed = kafka_log.group_offsets(two.backfill.bootstrap, f"g-{topic_name}", topic_name)
+    assert set(committed.values()) == {-1}
+
+
 def test_a_topic_made_anew_while_it_is_copied(
     two: Two, topic: str, topic_name: str, api: Api, start_runner: Callable[..., ReplayRunner]
 ) -> None:

@@ -1,6 +1,7 @@
 """What one cluster says of a topic's offsets and of a group, for planning a replay."""
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
@@ -10,6 +11,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from headgate.backends.compacted import SILENCE_S, consumer_of, ends_of
 from headgate.backends.group_requests import describe_consumer
+from headgate.backends.metadata import read_topics
 from headgate.backends.options import ClusterOptions, client_arguments
 from headgate.core.group_facts import Described
 
@@ -38,6 +40,15 @@ class TierView:
             return None
         await ends_of(self._consumer, _places(topic, [0]))  # learns the topic's partitions
         return len(self._consumer.partitions_for_topic(topic) or ()) or None
+
+    async def topic_id(self, topic: str) -> str | None:
+        """Kafka's id of a topic, as its tools show it; None when it is not there."""
+        client = self._consumer._client
+        answer = await read_topics(client, client.get_random_node())
+        found = answer.topics.get(topic)
+        if found is None:
+            return None
+        return base64.urlsafe_b64encode(found.topic_id).decode().rstrip("=")
 
     async def extents(self, topic: str, partitions: Iterable[int]) -> dict[int, Extent]:
         """Where the logs begin and end (last stable offset)."""

@@ -57,6 +57,7 @@ async def plan(spec: Spec, tiers: Tiers, maps: OffsetMaps, registry: Registry) -
         count = await partitions_of(spec.topic, ingest, backfill)
         chosen = _chosen(spec, count)
         seen = await look(spec.topic, chosen, ingest, backfill, maps)
+        await _check_ids(spec.topic, seen, ingest, backfill)
         resolver = _Resolver(spec, maps, seen, ingest, backfill, registry)
         starts = await resolver.resolve("from", spec.start, chosen)
         ends = {one: max(starts[one], seen.table(one).source_end) for one in chosen}
@@ -103,6 +104,24 @@ def _plans(
 def _topic_ids(seen: Seen) -> Mapping[str, str]:
     known = {one.ids for one in seen.maps.values()} - {("", "")}
     return dict(zip((INGEST, BACKFILL), known.pop(), strict=True)) if len(known) == 1 else {}
+
+
+async def _check_ids(topic: str, seen: Seen, ingest: TierView, backfill: TierView) -> None:
+    """Refuse what the map says of topics that are no more. One that is gone from the ingest tier
+    and was not made anew is what a mirror is for."""
+    known = {one.ids for one in seen.maps.values()} - {("", "")}
+    if not known:
+        return
+    now = {INGEST: await ingest.topic_id(topic), BACKFILL: await backfill.topic_id(topic)}
+    for tier, was in ((tier, one) for ids in known for tier, one in zip(now, ids, strict=True)):
+        if now[tier] == was or (now[tier] is None and tier == INGEST):
+            continue
+        what = "is not there any more" if now[tier] is None else "was deleted and made anew"
+        detail = (
+            f"topic {topic!r} {what} on the {tier} tier, and the map is of the topic that was "
+            "there: run the mirror, and ask again"
+        )
+        raise RefusalError(Reason.NOT_COVERED, detail)
 
 
 def _chosen(spec: Spec, count: int) -> Sequence[int]:
