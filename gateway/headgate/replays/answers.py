@@ -17,7 +17,7 @@ _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # the years 1 an
 
 
 def moment(ms: Any) -> str | None:
-    """ISO 8601 in UTC. What lies beyond its calendar, as records' times may, is shown as its end."""
+    """ISO 8601 in UTC. What is beyond its calendar, as records' times may be, is its end."""
     if not isinstance(ms, int):
         return None
     since = timedelta(milliseconds=min(max(ms, _FIRST_MS), _LAST_MS))
