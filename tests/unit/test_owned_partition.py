@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+from hashlib import sha256
 from typing import NamedTuple
 
 import pytest
 
+from headgate.consumer.assembler import Assembler
 from headgate.consumer.owned_partition import OwnedPartition
 from headgate.consumer.received import Received
+from headgate.core.chunks import Head, headers_of
 from headgate.core.ownership import Owned
 
 
@@ -78,6 +81,25 @@ def test_what_is_forbidden_is_not_handed_out() -> None:
     assert partition.hand_out() is None
     partition.is_forbidden = False
     assert partition.hand_out() is not None
+
+
+@pytest.mark.parametrize("start", [0, 1, 7])
+def test_nothing_of_a_chunked_event_is_committed_before_it_is_done(start: int) -> None:
+    """Also of one whose first chunk is the very first record of its log."""
+    partition = OwnedPartition(Owned("orders", 0, 1), Shift(), Assembler())
+    digest = sha256(b"whole").digest()
+    first, second = (tuple(headers_of(Head(b"set", at, 2, 5, digest))) for at in range(2))
+    partition.take([
+        Read(start, b"a", value=b"who", headers=first),
+        Read(start + 1, b"b"),
+        Read(start + 2, b"a", value=b"le", headers=second),
+    ])  # fmt: skip
+    other, whole = handed_out(partition)
+    assert (other.offset, whole.value) == (start + 1, b"whole")
+    other.done()
+    assert partition.low_water == start
+    whole.done()
+    assert partition.low_water == start + 3
 
 
 @pytest.mark.parametrize("seed", range(20))

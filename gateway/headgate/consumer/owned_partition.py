@@ -76,7 +76,8 @@ class OwnedPartition:
         topic, partition, _ = self.owned
         first = record.offset
         if assembler.incomplete:  # it may belong to a set that began long before
-            first = min(first, assembler.low_water(topic, partition) or first)
+            held = assembler.low_water(topic, partition)
+            first = first if held is None else min(first, held)
         event = assembler.add(record)
         if event is not None:
             self.progress.enter(event.offset, first)
