@@ -371,6 +371,9 @@ def test_a_member_that_never_commits_is_named(has_trail: bool) -> None:
     states = world.looks(12, lambda: world.produce(10))
     assert states[-1] is (STOP if has_trail else STALL)
     assert world.partition().committed is None
+    world.starts[0] = world.ends[0] - 5
+    world.look()
+    assert world.partition().lag == 5, "what retention took is nobody's work"
 
 
 @BOTH
@@ -382,6 +385,22 @@ def test_records_that_retention_took_are_lost_and_no_lag(has_trail: bool) -> Non
     world.look()
     found = world.partition()
     assert (found.lag, found.lost) == (500, 500)
+
+
+@BOTH
+@pytest.mark.parametrize("looks_between", [1, 30])
+def test_retention_is_no_progress(has_trail: bool, looks_between: int) -> None:
+    """What it takes from under a group that is gone moves nobody forward."""
+    world = working(has_trail=has_trail)
+    world.leaves("a")
+    states: list[State] = []
+    for _ in range(120 // looks_between):
+        states += world.looks(looks_between, lambda: world.produce(100))
+        world.starts[0] = world.ends[0] - 1_000  # a segment goes
+    assert set(states[7:]) == {STOP}, "from when patience ended"
+    found = world.partition()
+    assert found.lost > 0
+    assert found.clear_ms is None
 
 
 def test_hot_cooling_and_cold_are_told_by_the_age_of_what_is_read_next() -> None:

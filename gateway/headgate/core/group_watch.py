@@ -144,7 +144,7 @@ class GroupWatch:
             return
         track = self._track(place)
         track.never_committed = None
-        sample = Sample(now_ms, max(offset, log.start), log.end)
+        sample = Sample(now_ms, max(offset, log.start), log.end, offset)
         track.window.sampled(sample, self.rules)
 
     def _look_at_silent(self, place: Place, logs: Logs, now_ms: int) -> None:
@@ -155,7 +155,8 @@ class GroupWatch:
         track = self._track(place)
         if track.never_committed is None:
             track.never_committed = log.end
-        track.window.sampled(Sample(now_ms, track.never_committed, log.end), self.rules)
+        first = track.never_committed
+        track.window.sampled(Sample(now_ms, max(first, log.start), log.end, first), self.rules)
 
     def _track(self, place: Place) -> Track:
         track = self.tracks.get(place)

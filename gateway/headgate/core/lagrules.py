@@ -47,11 +47,13 @@ class Rules(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """One look. committed: clamped to the log's start."""
+    """One look. committed: clamped to the log's start.  stored: as the group has it; what retention
+    takes raises the one and not the other."""
 
     at_ms: int
     committed: int
     end: int
+    stored: int
 
     @property
     def lag(self) -> int:
@@ -111,7 +113,7 @@ class Window:
     def sampled(self, sample: Sample, rules: Rules) -> None:
         """Take one look at the committed offset and at the end."""
         before = self.newest
-        if before is None or sample.committed != before.committed:
+        if before is None or sample.stored != before.stored:
             self._moved(sample.at_ms)
             self._behind = self._behind + 1 if sample.lag >= self._lag else 1
             self._lag = sample.lag
@@ -151,7 +153,9 @@ class Window:
         if len(self._samples) < 2:
             return None
         first, last = self._samples[0], self._samples[-1]
-        gained = (last.committed - first.committed) - (last.end - first.end)
+        # Neither what retention has taken nor a leap over that is a pace.
+        read = min(last.stored - first.stored, last.committed - first.committed)
+        gained = read - (last.end - first.end)
         if last.lag == 0:
             return 0
         return last.lag * (last.at_ms - first.at_ms) // gained if gained > 0 else None
