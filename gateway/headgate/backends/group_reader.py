@@ -37,7 +37,7 @@ _TIMEOUT_MS = 10_000
 _GROUPS_AT_ONCE = 200  # in one request: an answer of some 100 KB, decoded in a few milliseconds
 _TOPICS_AT_ONCE = 500
 _TOPIC_RESOURCE = 2
-_SETTINGS = ["retention.ms", "min.insync.replicas"]
+_SETTINGS = ["retention.ms", "cleanup.policy", "min.insync.replicas"]
 _SETTINGS_EVERY = 30  # looks
 _WATCHED = frozenset({"", "classic", "consumer"})  # share and streams groups have no such offsets
 
@@ -72,14 +72,14 @@ class GroupReader:
         client = await self._connected()
         await client.force_metadata_update()  # nodes come and go; it asks for no topic
         nodes = _nodes(client)
-        facts = await read_partition_facts(client, nodes[self._looks % len(nodes)])
+        node, facts = await self._facts(client, nodes)
         listed, is_whole = await self._listed(client, nodes)
-        await self._find_coordinators(client, nodes, listed)
+        await self._find_coordinators(client, node, nodes, listed)
         groups, stored = await asyncio.gather(
             self._described(client, listed), self._stored(client, listed)
         )
         if self._looks % _SETTINGS_EVERY == 0 or facts.keys() - self._settings.keys():
-            self._settings = await self._read_settings(client, nodes[0], facts)
+            self._settings = await self._read_settings(client, node, facts)
         self._looks += 1
         places = set(chain.from_iterable(stored.values()))
         for group in groups.values():
@@ -132,6 +132,20 @@ class GroupReader:
             await self._client.bootstrap()
         return self._client
 
+    async def _facts(
+        self, client: AIOKafkaClient, nodes: Sequence[int]
+    ) -> tuple[int, dict[str, PartitionFacts]]:
+        """All topics as one node sees them, and which one: another each time, or that after it."""
+        first = self._looks % len(nodes)
+        error: Exception | None = None
+        for node in (*nodes[first:], *nodes[:first]):
+            try:
+                return node, await read_partition_facts(client, node)
+            except (KafkaError, OSError, TimeoutError) as failure:
+                log.warning("node %d tells nothing of topics: %r", node, failure)
+                error = failure
+        raise error or NodeNotReadyError("no broker is known")
+
     async def _listed(
         self, client: AIOKafkaClient, nodes: Sequence[int]
     ) -> tuple[list[Listed], bool]:
@@ -149,7 +163,11 @@ class GroupReader:
         return found, is_whole
 
     async def _find_coordinators(
-        self, client: AIOKafkaClient, nodes: Sequence[int], listed: Iterable[Listed]
+        self,
+        client: AIOKafkaClient,
+        asked_node: int,
+        nodes: Sequence[int],
+        listed: Iterable[Listed],
     ) -> None:
         names = {one.group for one in listed}
         self._coordinators = {
@@ -158,7 +176,8 @@ class GroupReader:
             if group in names and node in nodes
         }
         unknown = names - self._coordinators.keys()
-        asked = [(nodes[0], find_coordinators(some)) for some in _batches(unknown, _GROUPS_AT_ONCE)]
+        some = _batches(unknown, _GROUPS_AT_ONCE)
+        asked = [(asked_node, find_coordinators(each)) for each in some]
         for answer in await self._ask_each(client, asked):
             self._coordinators |= answer
 
@@ -236,7 +255,9 @@ class GroupReader:
             settings = self._settings.get(name, {})
             seen = tuple(PartitionSeen(*one) for one in partitions)
             least = int(settings.get("min.insync.replicas", 1))
-            topics[name] = TopicSeen(topic_id, seen, least, int(settings.get("retention.ms", -1)))
+            deletes = "delete" in settings.get("cleanup.policy", "delete")
+            kept_ms = int(settings.get("retention.ms", -1)) if deletes else -1
+            topics[name] = TopicSeen(topic_id, seen, least, kept_ms)
         return topics
 
 

@@ -1,0 +1,75 @@
+"""What a look at a cluster makes of nodes that do not answer, and of what its topics are."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import KafkaTimeoutError
+
+from headgate.backends.group_reader import GroupReader
+from headgate.backends.group_requests import Found, Listed
+from headgate.backends.options import ClusterOptions
+from headgate.backends.partition_facts import PartitionFact, PartitionFacts
+from headgate.core.group_facts import Described, Place, Stored
+
+TOPIC, GROUP = "orders", "billing"
+PLACE = Place(TOPIC, 0)
+FACTS = {TOPIC: PartitionFacts(b"1" * 16, (PartitionFact(2, 3, 3),))}
+
+
+class Nodes:
+    """As much of an aiokafka client as a reader needs. silent: nodes that cannot be reached."""
+
+    def __init__(self, *silent: int, settings: dict[str, str] | None = None) -> None:
+        self.cluster = self
+        self._silent = silent
+        self._settings = settings or {}
+
+    def brokers(self) -> list[SimpleNamespace]:
+        return [SimpleNamespace(nodeId=node) for node in (1, 2, 3)]
+
+    async def force_metadata_update(self) -> bool:
+        return True
+
+    async def send(self, node: int, request: Any) -> Any:
+        if node in self._silent:
+            raise KafkaTimeoutError
+        topics = [(0, "", 2, TOPIC, [(name, value) for name, value in self._settings.items()])]
+        answers: dict[int, Any] = {
+            2: {PLACE: Found(-1, 5)},
+            3: FACTS,
+            9: {GROUP: {PLACE: Stored(3)}},
+            10: {GROUP: 2},
+            15: {GROUP: Described("classic", "Empty")},
+            16: (0, [Listed(GROUP, "consumer", "Empty", "classic")] if node == 2 else []),
+            32: SimpleNamespace(resources=topics),
+        }
+        return answers[request.API_KEY]
+
+
+def reader_of(nodes: Nodes) -> GroupReader:
+    reader = GroupReader(ClusterOptions("127.0.0.1:1"))
+    reader._client = cast(AIOKafkaClient, nodes)
+    return reader
+
+
+@pytest.mark.parametrize("silent", [1, 3])
+async def test_one_node_that_cannot_be_reached_hides_no_other(silent: int) -> None:
+    reader = reader_of(Nodes(silent))
+    for _ in range(4):  # each look begins with another node
+        look = await reader.look()
+        assert not look.is_whole
+        assert look.stored == {GROUP: {PLACE: Stored(3)}}
+        assert look.logs == {PLACE: (5, 5)}
+
+
+@pytest.mark.parametrize(
+    ("policy", "kept_ms"), [("delete", 600), ("compact,delete", 600), ("compact", -1)]
+)
+async def test_what_is_only_compacted_is_kept_for_ever(policy: str, kept_ms: int) -> None:
+    settings = {"retention.ms": "600", "cleanup.policy": policy}
+    look = await reader_of(Nodes(settings=settings)).look()
+    assert look.topics[TOPIC].retention_ms == kept_ms
