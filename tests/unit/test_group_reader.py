@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+from io import BytesIO
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -9,11 +11,12 @@ import pytest
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaTimeoutError
 
+from headgate.backends.flexible import NO_TAGS, NULL, array, text
 from headgate.backends.group_reader import GroupReader
-from headgate.backends.group_requests import Found, Listed
+from headgate.backends.group_requests import Found, Listed, describe_classic
 from headgate.backends.options import ClusterOptions
 from headgate.backends.partition_facts import PartitionFact, PartitionFacts
-from headgate.core.group_facts import Described, Place, Stored
+from headgate.core.group_facts import Described, Member, Place, Stored
 
 TOPIC, GROUP = "orders", "billing"
 PLACE = Place(TOPIC, 0)
@@ -73,3 +76,13 @@ async def test_what_is_only_compacted_is_kept_for_ever(policy: str, kept_ms: int
     settings = {"retention.ms": "600", "cleanup.policy": policy}
     look = await reader_of(Nodes(settings=settings)).look()
     assert look.topics[TOPIC].retention_ms == kept_ms
+
+
+def test_a_member_whose_assignment_nobody_can_read_owns_nothing() -> None:
+    """It may be any client's own bytes: they cost no other group its look."""
+    who = text("m-1") + NULL + text("app") + text("/10.0.0.1")
+    member = who + b"\1" + b"\4\0\0\7" + NO_TAGS  # no subscription, three bytes of assignment
+    group = struct.pack(">h", 0) + text(GROUP) + text("Stable") + text("consumer") + text("range")
+    answer = bytes(4) + array([group + array([member]) + bytes(4) + NO_TAGS])
+    found = describe_classic([GROUP]).RESPONSE_TYPE.decode(BytesIO(answer))
+    assert found[GROUP].members == (Member("m-1", "app", "/10.0.0.1", frozenset()),)

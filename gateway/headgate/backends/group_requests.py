@@ -141,8 +141,15 @@ def _classic_member(reader: Reader, is_consumers: bool) -> Member:
     reader.take(reader.count())  # what it subscribed to
     assignment = reader.take(reader.count())
     reader.tags()
-    places = read_assignment(assignment) if is_consumers else frozenset[Place]()
+    places = _assigned(assignment) if is_consumers else frozenset[Place]()
     return Member(member_id, client_id, host, places)
+
+
+def _assigned(assignment: bytes) -> frozenset[Place]:
+    try:
+        return read_assignment(assignment)
+    except ValueError:  # the broker passes on what a client's own assignor wrote, unread
+        return frozenset()
 
 
 def describe_consumer(groups: Iterable[str]) -> FlexibleRequest[dict[str, Described]]:
