@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import Consumer as RdConsumer
+from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from consumer_world import fill
 from headgate.consumer.consumer import Consumer
@@ -140,6 +141,41 @@ async def test_records_of_aborted_transactions_are_never_handed_out(
             if len(values) == 15:
                 break
     assert values == [f"{number}.{part}".encode() for number in (0, 2, 4) for part in range(5)]
+
+
+@pytest.mark.parametrize("ending", ["commit", "abort"])
+async def test_what_holds_no_events_at_the_end_of_a_log_is_no_lag(
+    kafka: RunningBroker, topic_name: str, ending: str
+) -> None:
+    """Markers of transactions, and all of an aborted one: a lag for ever that nobody can end."""
+    kafka.create_topic(topic_name, 1)
+    producer = Producer(
+        {"bootstrap.servers": kafka.bootstrap, "transactional.id": f"writer-{topic_name}"}
+    )
+    producer.init_transactions(30)
+    for last in ("commit", ending):
+        producer.begin_transaction()
+        for part in range(3):
+            producer.produce(topic_name, b"{}", b"%d" % part, partition=0)
+        producer.flush(30)
+        if last == "commit":
+            producer.commit_transaction(30)
+        else:
+            producer.abort_transaction(30)
+    group = f"g-{topic_name}"
+    beside = RdConsumer({"bootstrap.servers": kafka.bootstrap, "group.id": group})
+    place = TopicPartition(topic_name, 0)
+    assert beside.get_watermark_offsets(place, 30)[1] == 8, "twice three records and a marker"
+
+    async def handle(received: Received) -> None: ...
+
+    async with new_consumer(kafka, topic_name) as consumer:
+        work = asyncio.create_task(consumer.run(handle))
+        await eventually(lambda: beside.committed([place], 30)[0].offset == 8, 30)
+        consumer.stop()
+        await work
+    assert consumer.counts.committed == 8
+    beside.close()
 
 
 async def test_a_topic_that_comes_later_or_again_is_read(

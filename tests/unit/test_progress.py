@@ -33,6 +33,20 @@ def test_an_event_of_several_records_is_read_again_from_its_first() -> None:
     assert progress.low_water == 6
 
 
+def test_what_holds_no_events_is_passed_when_it_was_read() -> None:
+    progress = Progress()
+    progress.reached(3)
+    assert (progress.low_water, progress.first) == (3, 3)
+    progress.enter(4, 4)
+    progress.passed(4)
+    progress.reached(9)
+    assert progress.low_water == 4
+    progress.done(4)
+    assert progress.low_water == 9
+    progress.reached(7)
+    assert progress.low_water == 9
+
+
 @given(st.data())
 def test_the_mark_never_passes_what_is_open_and_never_goes_back(data: st.DataObject) -> None:
     gaps = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=30))

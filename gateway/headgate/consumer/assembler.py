@@ -164,6 +164,12 @@ class Assembler:
         self._report()
         return self._sets.low_water((topic, partition))
 
+    def first_open(self, topic: str, partition: int) -> int | None:
+        """Where the first incomplete set of a partition begins; None: it has none."""
+        self._sets.expire(self._clock())
+        self._report()
+        return self._sets.first_open((topic, partition))
+
     def committable(self) -> dict[Any, int]:
         """What `AIOKafkaConsumer.commit` takes: the low-water mark of every partition read."""
         from aiokafka import TopicPartition  # the pure parts are of use without it

@@ -72,11 +72,15 @@ class OwnedPartition:
         if was_empty and self._ready:
             self._work.ready(self)
 
+    def reached(self, position: int) -> None:
+        """Reading goes on at this offset; what was read before it is taken."""
+        self.progress.reached(position)
+
     def _assemble(self, assembler: Assembler, record: Any) -> None:
         topic, partition, _ = self.owned
         first = record.offset
         if assembler.incomplete:  # it may belong to a set that began long before
-            held = assembler.low_water(topic, partition)
+            held = assembler.first_open(topic, partition)
             first = first if held is None else min(first, held)
         event = assembler.add(record)
         if event is not None:
@@ -143,5 +147,5 @@ class OwnedPartition:
         mark = self.progress.low_water
         if mark is None or self._assembler is None or not self._assembler.incomplete:
             return mark
-        held = self._assembler.low_water(self.owned.topic, self.owned.partition)
+        held = self._assembler.first_open(self.owned.topic, self.owned.partition)
         return mark if held is None else min(mark, held)

@@ -116,6 +116,18 @@ class Shift:
                 if partition is not None and self._ownership.is_current(partition.owned):
                     self._counts.delivered += len(records)
                     partition.take(records)
+            self._reached(tps)
+
+    def _reached(self, tps: Iterable[TopicPartition]) -> None:
+        """Where reading stands may be behind what holds no events, such as a transaction's marker:
+        aiokafka does not hand those over."""
+        assignment = self._consumer._subscription.subscription.assignment
+        for tp in tps:
+            partition = self.partitions[tp]
+            if self._ownership.is_current(partition.owned):
+                state = assignment.state_value(tp)
+                if state is not None and state.has_valid_position:
+                    partition.reached(state.position)
 
     async def _open_all(self) -> None:
         """Find the starting positions, where something else than the group keeps them."""

@@ -169,9 +169,14 @@ class ChunkSets:
         partition = self._partitions.get(place)
         if partition is None:
             return None
-        for one in partition.sets.values():
-            return one.first.offset
-        return partition.next_offset
+        held = self.first_open(place)
+        return partition.next_offset if held is None else held
+
+    def first_open(self, place: Place) -> int | None:
+        """The first offset of the first incomplete set of a partition; None: it has none."""
+        partition = self._partitions.get(place)
+        sets = () if partition is None else partition.sets.values()
+        return next((one.first.offset for one in sets), None)
 
     def expire(self, now_s: float) -> None:
         """Give up sets that are too old; also where nothing arrives any more."""

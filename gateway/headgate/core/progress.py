@@ -10,7 +10,7 @@ from collections import deque
 class Progress:
     """One partition in one term of ownership. Offsets are entered in the order of the log.
 
-    first: the first offset that was read, -1 before that.
+    first: the offset where reading began, -1 before that.
     """
 
     __slots__ = ("_ended", "_next", "_open", "first")
@@ -34,6 +34,13 @@ class Progress:
         if self._next is None:
             self.first = offset
         self._next = offset + 1
+
+    def reached(self, position: int) -> None:
+        """All records below are read; those that were not handed over hold no events: markers of
+        transactions, what was aborted, what compaction or retention took."""
+        if self._next is None:
+            self.first = self._next = position
+        self._next = max(self._next, position)
 
     def done(self, offset: int) -> bool:
         """Nothing is left to do for this event. True: the low-water mark moved."""
