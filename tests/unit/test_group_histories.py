@@ -335,6 +335,24 @@ def replace_id(world: World) -> TopicSeen:
 
 
 @BOTH
+def test_a_topic_that_is_away_for_a_look_and_comes_back_as_another_is_no_step_back(
+    has_trail: bool,
+) -> None:
+    world = working(has_trail=has_trail)
+    topic, world.topic = world.topic, replace_id(world)
+    world.watch.topics_seen({}, world.now_ms)
+    world.watch.topics_seen({}, world.now_ms)
+    if has_trail:
+        world.watch.committed(GROUP, Place(TOPIC, 0), None, world.now_ms, world.now_ms)
+    world.ends[0] = 10
+    world.commit(3)
+    assert world.looks(1) == [OK]
+    assert not world.watch.regressions
+    (drift,) = world.watch.drifts
+    assert (drift.what, drift.before) == ("recreated", topic.topic_id.hex())
+
+
+@BOTH
 def test_more_partitions_are_named(has_trail: bool) -> None:
     world = working(has_trail=has_trail)
     sound = world.topic.partitions[0]
@@ -401,6 +419,22 @@ def test_retention_is_no_progress(has_trail: bool, looks_between: int) -> None:
     found = world.partition()
     assert found.lost > 0
     assert found.clear_ms is None
+
+
+@BOTH
+def test_a_group_of_which_nothing_was_told_has_not_stopped_meanwhile(has_trail: bool) -> None:
+    """Its coordinator did not answer: what is known of it is as old as its last look."""
+    world = working(has_trail=has_trail)
+    world.produce(100)
+    assert world.looks(1) == [OK], "a moment's lag"
+    for _ in range(30):
+        world.now_ms += LOOK_MS
+        world.watch.groups_seen({GROUP: None}, world.now_ms, is_whole=False)
+        world.watch.sampled({}, world.now_ms, tells_commits=not has_trail)
+        world.judged = world.watch.judged(world.now_ms, has_trail=has_trail)
+        assert world.group.state is OK
+    world.leaves("a")
+    assert world.looks(1) == [STOP], "nothing was committed for five minutes, now that it is told"
 
 
 def test_hot_cooling_and_cold_are_told_by_the_age_of_what_is_read_next() -> None:

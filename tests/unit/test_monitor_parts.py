@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from group_world import GROUP, TOPIC, World
+from group_world import GROUP, SOUND, START_MS, TOPIC, World
+from headgate.backends import commit_trail
+from headgate.backends.group_reader import GroupReader, Look
+from headgate.backends.group_requests import Found
 from headgate.backends.options import ClusterOptions
-from headgate.core.cluster_watch import ClusterWatch, WatchOptions
-from headgate.core.commit_records import read_record
-from headgate.core.group_facts import Described, Regression
+from headgate.core.cluster_watch import ClusterWatch, TopicSeen, WatchOptions
+from headgate.core.commit_records import CommitRecord, read_record
+from headgate.core.group_facts import Described, Place, Regression, Stored
 from headgate.core.log_ends import Ends
 from headgate.core.pauses import ALL, Intent, Kept, Scope
 from headgate.core.probation import Probation
+from headgate.monitor.cluster_monitor import ClusterMonitor
 from headgate.monitor.figures import snapshot
 from headgate.monitor.kept_probation import read_probation, write_probation
 from headgate.monitor.monitor import Monitor, MonitorOptions
@@ -23,6 +28,7 @@ from headgate.monitor.shown import partition
 from headgate.monitor.table import lines
 
 EMPTY = Described("classic", "Empty")
+PLACE = Place(TOPIC, 0)
 
 
 def monitor_of(world: World) -> Monitor:
@@ -208,3 +214,45 @@ async def test_a_reset_of_everything_does_not_fill_the_log(
 
 def _text(value: str) -> bytes:
     return struct.pack(">h", len(value)) + value.encode()
+
+
+class Scripted(GroupReader):
+    """Answers with what a group had stored when the look began; meanwhile something happens."""
+
+    def __init__(self, cluster: ClusterMonitor) -> None:
+        super().__init__(ClusterOptions("127.0.0.1:1"))
+        self.stored = 5
+        self.meanwhile: Callable[[], None] = lambda: None
+        cluster._reader = self
+
+    async def look(self) -> Look:
+        stored = {GROUP: {PLACE: Stored(self.stored)}}
+        self.meanwhile()
+        topics = {TOPIC: TopicSeen(b"1" * 16, (SOUND,)), commit_trail.TOPIC: TopicSeen(b"2", ())}
+        return Look(topics, {GROUP: EMPTY}, stored, {PLACE: (0, 20)}, True)
+
+    async def offsets(self, places: Iterable[Place], timestamp: int) -> dict[Place, Found]:
+        return {}
+
+
+async def test_a_trail_that_breaks_during_a_look_makes_no_step_back() -> None:
+    """What the look has read is older than the last that the trail told."""
+    options = ClusterOptions("127.0.0.1:1")
+    cluster = ClusterMonitor("main", options, WatchOptions(), 10.0, {}, lambda: START_MS)
+    reader = Scripted(cluster)
+    await cluster._look()
+    cluster._is_followed("")
+
+    def commit_and_break() -> None:
+        cluster._take(CommitRecord(GROUP, PLACE, Stored(9), cluster._now_ms()))
+        cluster._is_followed("the broker is away")
+
+    reader.meanwhile = commit_and_break
+    await cluster._look()
+    reader.stored, reader.meanwhile = 9, lambda: None
+    await cluster._look()
+    assert not cluster.watch.regressions
+    reader.stored = 7
+    await cluster._look()
+    (fall,) = cluster.watch.regressions
+    assert (fall.from_offset, fall.to_offset) == (9, 7), "without the trail the looks tell"

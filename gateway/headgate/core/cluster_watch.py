@@ -13,6 +13,7 @@ from headgate.core.probation import Probation
 
 _REGRESSIONS_KEPT = 1_000
 _DRIFTS_KEPT = 100
+_AWAY_KEPT = 10_000
 _GONE_LOOKS = 3
 _MOST_COUNTS = 10_000  # names of groups may be made up for each start of a consumer
 
@@ -68,6 +69,7 @@ class ClusterWatch:
         self.regressions: deque[Regression] = deque(maxlen=_REGRESSIONS_KEPT)
         self.counts: dict[tuple[str, str], int] = {}  # regressions by group and topic
         self._topics: dict[str, TopicSeen] = {}
+        self._away: dict[str, TopicSeen] = {}  # topics that are not there now, as they were last
         self._known = dict(known)
         self._has_looked = False
         self._missed: dict[str, int] = {}  # looks in a row that did not find a known group
@@ -75,19 +77,23 @@ class ClusterWatch:
     def topics_seen(self, topics: Mapping[str, TopicSeen], now_ms: int) -> None:
         """Take the cluster's metadata."""
         for name, topic in topics.items():
-            before = self._topics.get(name)
+            before = self._topics.get(name) or self._away.pop(name, None)
             if before is not None and before.topic_id != topic.topic_id:
-                self._recreated(name, topic, now_ms)
+                self._recreated(name, before, topic, now_ms)
             elif before is not None and len(before.partitions) != len(topic.partitions):
                 counts = (str(len(before.partitions)), str(len(topic.partitions)))
                 self.drifts.append(Drift("partitions", name, *counts, now_ms))
+        gone = self._topics.keys() - topics.keys()
+        self._away |= {name: self._topics[name] for name in gone}
+        while len(self._away) > _AWAY_KEPT:
+            del self._away[next(iter(self._away))]
         self._topics = dict(topics)
         self.health = _health(topics)
         for place in [each for each in self.logs if each.topic not in topics]:
             del self.logs[place]
 
-    def _recreated(self, topic: str, now: TopicSeen, now_ms: int) -> None:
-        ids = (self._topics[topic].topic_id.hex(), now.topic_id.hex())
+    def _recreated(self, topic: str, before: TopicSeen, now: TopicSeen, now_ms: int) -> None:
+        ids = (before.topic_id.hex(), now.topic_id.hex())
         self.drifts.append(Drift("recreated", topic, *ids, now_ms))
         for place in [each for each in self.logs if each.topic == topic]:
             del self.logs[place]

@@ -97,7 +97,8 @@ def _partitions(
             continue
         owner = watch.owners.get(place)
         lives = owner is not None and not judging.has_trail
-        state = track.window.state(now_ms, watch.rules, lives=lives)
+        # As of what was seen last: silence of a coordinator is not the group's.
+        state = track.window.state(newest.at_ms, watch.rules, lives=lives)
         committed = None if track.never_committed is not None else newest.committed
         internal = _internal_lag(track, owner, newest.end)
         age_ms, heat = _age(log, newest.committed, newest.lag, now_ms, judging.horizon_ms)

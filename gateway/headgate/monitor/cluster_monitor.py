@@ -128,6 +128,7 @@ class ClusterMonitor:
             await self._reader.close()
 
     async def _look(self) -> None:
+        tells = not self._has_trail  # as it begins: one that breaks meanwhile has told newer ones
         look = await self._reader.look()
         self._told = 0
         new = look.logs.keys() - self.watch.logs.keys()
@@ -139,7 +140,7 @@ class ClusterMonitor:
             self.watch.seeded(place, at_ms, end)
         self.watch.logs_seen(look.logs, now_ms)
         self.watch.groups_seen(look.groups, now_ms, is_whole=look.is_whole)
-        falls = self.watch.sampled(look.stored, now_ms, tells_commits=not self._has_trail)
+        falls = self.watch.sampled(look.stored, now_ms, tells_commits=tells)
         for fall in falls:
             self._tell(fall)
         self.judged = self.watch.judged(now_ms, has_trail=self._has_trail)
