@@ -16,6 +16,7 @@ from headgate.core.offset_map import MAP_TOPIC, Entry, PartitionMap, map_partiti
 from headgate.core.segments import MapError
 
 MOST_SEGMENTS = 2_000_000  # 36 bytes each
+_EMPTY = 50  # a map without any takes as much memory as so many segments
 
 
 class Owner(NamedTuple):
@@ -34,6 +35,9 @@ class OffsetMaps:
         self._most_segments = most_segments
         self._reading = asyncio.Lock()
         self.unread = 0
+
+    def __len__(self) -> int:
+        return len(self._maps)
 
     def still(self) -> asyncio.Lock:
         """Held while maps are looked at from another thread: nothing is read into them then."""
@@ -81,4 +85,4 @@ class OffsetMaps:
 
 
 def _size(one: PartitionMap) -> int:
-    return sum(len(table) for _, table in one.tables())
+    return _EMPTY + sum(len(table) for _, table in one.tables())
