@@ -102,3 +102,15 @@ def test_where_reading_goes_on_when_nothing_is_in_the_range() -> None:
     logs = Logs(0, 30, 0)
     assert plan_partition(0, 16, 16, table, logs).target_start == 107
     assert plan_partition(0, 25, 25, table, logs).target_start == 112
+
+
+def test_a_consumer_is_told_no_place_before_the_log() -> None:
+    """It would be out of range there, and begin at the log's end where it resets to the latest."""
+    table = SegmentTable()
+    table.add(Segment(10, 100, 5, 20, 0, 0))
+    expired = Logs(0, 30, 106)  # all of it; 105 was the marker
+    plan = plan_partition(0, 20, 20, table, expired)
+    assert (plan.target_start, plan.target_end, plan.pieces) == (106, 106, ())
+    plan = plan_partition(0, 10, 20, table, expired)
+    assert (plan.target_start, plan.target_end, plan.pieces) == (106, 106, ())
+    assert (plan.records, plan.lost) == (0, 5)

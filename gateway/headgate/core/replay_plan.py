@@ -75,6 +75,7 @@ def plan_partition(
         places = _edge(table, start)
     if behind is not None:
         pieces.append(behind)
+    places = (max(places[0], logs.backfill_start), max(places[1], logs.backfill_start))
     cold = sum(one.end - one.start for one in (before, behind) if one is not None)
     outside = max(0, min(end, first) - start) + max(0, end - max(start, last))
     return PartitionPlan(
