@@ -5,7 +5,7 @@ workers, for the case that data plane and management share one port.
 """
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -23,6 +23,7 @@ from headgate.stats.snapshot import Snapshot, decode
 PARENT_SOCKET = "parent.sock"
 _READ_TIMEOUT = aiohttp.ClientTimeout(total=3)  # a loop that is held up longer is not healthy
 _CHANGE_TIMEOUT = aiohttp.ClientTimeout(total=10)
+_STREAM_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_read=300)
 _HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "te", "upgrade"})
 _OURS = frozenset({"content-length", "date", "server"})  # aiohttp sets them anew
 
@@ -165,7 +166,10 @@ class Forward:
                 headers=headers,
                 data=body,
                 allow_redirects=False,
+                timeout=_STREAM_TIMEOUT,
             ) as answer:
+                if answer.content_type == "text/event-stream":
+                    return await _pass_stream_on(request, answer)
                 return await _pass_on(answer)
         except (aiohttp.ClientError, OSError) as error:
             detail = f"the management process does not answer: {type(error).__name__}"
@@ -176,9 +180,23 @@ class Forward:
         await self._session.close()
 
 
-async def _pass_on(answer: aiohttp.ClientResponse) -> web.Response:
-    built = web.Response(status=answer.status, body=await answer.read())
-    for name, value in answer.headers.items():
-        if name.lower() not in _HOP_BY_HOP and name.lower() not in _OURS:
-            built.headers[name] = value
+async def _pass_stream_on(
+    request: web.BaseRequest, answer: aiohttp.ClientResponse
+) -> web.StreamResponse:
+    """Each event as it comes. When the client or the parent leaves, it ends."""
+    built = web.StreamResponse(status=answer.status, headers=_passed_on(answer))
+    await built.prepare(request)
+    with suppress(aiohttp.ClientError, OSError):  # too late for another answer
+        async for piece in answer.content.iter_any():
+            await built.write(piece)
     return built
+
+
+async def _pass_on(answer: aiohttp.ClientResponse) -> web.Response:
+    body = await answer.read()
+    return web.Response(status=answer.status, body=body, headers=_passed_on(answer))
+
+
+def _passed_on(answer: aiohttp.ClientResponse) -> list[tuple[str, str]]:
+    dropped = _HOP_BY_HOP | _OURS
+    return [(name, value) for name, value in answer.headers.items() if name.lower() not in dropped]

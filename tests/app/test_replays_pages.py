@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
-from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.test_utils import RawTestServer, TestClient, TestServer
 
 from admin_world import TOKENS, TOPICS, FakeInstance, admin_of
-from headgate.config.settings import AuthSettings, Settings
+from headgate.config.settings import AuthSettings, HttpSettings, Settings
+from headgate.control import Forward
 from headgate.core.outcome import Reason
 from headgate.core.refusal import RefusalError
 from headgate.core.replay import Control
 from headgate.edge.admin import Desks
 from headgate.edge.management import management_app
+from headgate.ports import management_sites
 from headgate.replays.none import NoSecondTier, Rows
 
 ID = "0192f0c1-7a3e-7c5a-9a52-2f4be1d3a001"
@@ -158,3 +163,25 @@ async def test_what_could_not_be_shown_again_is_not_kept(
     answer = await client.post("/v1/replays", data=body, headers=as_("operator"))
     assert (answer.status, (await answer.json())["reason"]) == (400, "malformed")
     assert desk.calls == []
+
+
+async def test_events_come_as_they_happen_where_both_ports_are_one(
+    desk: InMemory, tmp_path: Path
+) -> None:
+    """A worker hands the request on to the parent: each event, not the whole stream at its end."""
+    desk.states = ["pending"]
+    admin = admin_of(FakeInstance(Settings(topics=TOPICS)), desks=Desks(desk, desk, desk))
+    one_port = HttpSettings(port=1, management_port=1)
+    forward = Forward(tmp_path)
+    async with (
+        management_sites(management_app(admin), one_port, tmp_path / "parent.sock"),
+        RawTestServer(forward) as front,
+        aiohttp.ClientSession() as session,
+        asyncio.timeout(60),
+        session.get(front.make_url(f"/v1/replays/{ID}/events")) as answer,
+    ):
+        assert (answer.status, answer.content_type) == (200, "text/event-stream")
+        assert await answer.content.readline() == b"event: replay\n"
+        desk.states = ["cancelled"]
+        assert b'"state":"cancelled"' in await answer.content.read()
+    await forward.close()
