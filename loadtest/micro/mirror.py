@@ -1,20 +1,23 @@
 """Processor time of mirroring a record, beside a bare loop over the same client library.
 
     python loadtest/micro/mirror.py [records]
+    python loadtest/micro/mirror.py [records of a partition] --tasks 1,2,4
 
 Two brokers of its own, one partition of 648-byte records with the gateway's headers, copied by
 `headgate_spark.copier` and by a bare aiokafka `getmany` and transactional `send_batch` loop with
 chunks of the same size, in turns, in this process. Microseconds of this process a record, the best
-of several rounds. Prints Markdown.
+of several rounds. Prints Markdown. With --tasks the same copier in Spark's tasks: see
+mirror_tasks.py.
 """
 
+import argparse
 import asyncio
 import os
 import resource
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -43,7 +46,7 @@ HEADERS = [
 ]
 
 
-async def fill(bootstrap: str, records: int) -> None:
+async def fill(bootstrap: str, topic: str, partition: int, records: int) -> None:
     """Write the source."""
     producer = AIOKafkaProducer(bootstrap_servers=bootstrap, max_batch_size=262_144)
     await producer.start()
@@ -57,7 +60,7 @@ async def fill(bootstrap: str, records: int) -> None:
             headers=HEADERS,
         ):
             number += 1
-        waiting.append(await producer.send_batch(builder, TOPIC, partition=0))
+        waiting.append(await producer.send_batch(builder, topic, partition=partition))
     for one in waiting:
         await one
     await producer.stop()
@@ -117,11 +120,11 @@ async def copied(options: CopyOptions, records: int, name: str) -> None:
     assert (found.trouble, found.records) == (None, records), found
 
 
-async def create(bootstrap: str, names: list[str]) -> None:
-    """Topics of one partition."""
+async def create(bootstrap: str, names: list[str], partitions: int = 1) -> None:
+    """Topics."""
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await admin.start()
-    await admin.create_topics([NewTopic(name, 1, 1) for name in names])
+    await admin.create_topics([NewTopic(name, partitions, 1) for name in names])
     await admin.close()
 
 
@@ -139,7 +142,7 @@ async def run(source: str, target: str, records: int) -> None:
     """Measure both in turns, without compression and with the backfill tier's default."""
     await create(source, [TOPIC])
     await create(target, [TOPIC, *(f"bare-{n}" for n in range(1, 2 * ROUNDS + 1))])
-    await fill(source, records)
+    await fill(source, TOPIC, 0, records)
     sys.stdout.write("| compression | bare us | copier us | ratio | copier records/s |\n")
     sys.stdout.write("|---|---|---|---|---|\n")
     number = 0
@@ -165,9 +168,44 @@ async def run(source: str, target: str, records: int) -> None:
     sys.stdout.write(f"\nPeak memory of this process: {peak:.0f} MB. Map: {MAP_TOPIC}.\n")
 
 
+def run_on_spark(
+    source: str, target: str, records: int, counts: Sequence[int], brokers: Sequence[int]
+) -> None:
+    """As many tasks as partitions, and one task for all of the most partitions."""
+    from mirror_tasks import Shape, table  # slow to import
+
+    options = CopyOptions(Connection("main", source), Connection("backfill", target))
+    most = max(counts)
+    shapes = [Shape(one, one) for one in counts] + [
+        Shape(most, one) for one in (1, 2) if one < most
+    ]
+
+    def prepared(shape: Shape) -> tuple[str, str]:
+        return asyncio.run(_prepared(options, shape.partitions, records))
+
+    table(list(dict.fromkeys(shapes)), options, brokers, records, prepared)
+
+
+async def _prepared(options: CopyOptions, partitions: int, records: int) -> tuple[str, str]:
+    topic = f"{TOPIC}-{partitions}"
+    source, target = options.source, options.target
+    await create(source.bootstrap_servers, [topic], partitions)
+    await create(target.bootstrap_servers, [topic], partitions)
+    for one in range(partitions):
+        await fill(source.bootstrap_servers, topic, one, records)
+    async with cluster_admin(target) as here:
+        await prepare_map(here)
+    async with cluster_admin(source) as there:
+        return topic, (await there.facts()).topics[topic].topic_id
+
+
 def main() -> None:
     """Start two brokers, measure, end them."""
-    records = int(sys.argv[1]) if len(sys.argv) > 1 else RECORDS
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("records", nargs="?", type=int, default=RECORDS)
+    parser.add_argument("--tasks", metavar="N,N", help="Spark's tasks, instead of a bare loop")
+    chosen = parser.parse_args()
+    records = chosen.records
     installation = prepare_kafka(os.environ, say=lambda line: None)
     with tempfile.TemporaryDirectory(prefix="headgate-mirror-") as folder:
         plans = [single_node(Path(folder) / name, free_port()) for name in ("ingest", "backfill")]
@@ -175,7 +213,12 @@ def main() -> None:
         try:
             for node, plan in zip(nodes, plans, strict=True):
                 wait_for_node(node, plan)
-            asyncio.run(run(plans[0].bootstrap, plans[1].bootstrap, records))
+            ends = plans[0].bootstrap, plans[1].bootstrap
+            if chosen.tasks is None:
+                asyncio.run(run(*ends, records))
+            else:
+                counts = [int(one) for one in chosen.tasks.split(",")]
+                run_on_spark(*ends, records, counts, [node.pid for node in nodes])
         finally:
             for node in nodes:
                 node.kill()
