@@ -185,6 +185,7 @@ async def _pass_stream_on(
 ) -> web.StreamResponse:
     """Each event as it comes. When the client or the parent leaves, it ends."""
     built = web.StreamResponse(status=answer.status, headers=_passed_on(answer))
+    built.headers.update(request.get("cors", {}))  # afterwards it is too late
     await built.prepare(request)
     with suppress(aiohttp.ClientError, OSError):  # too late for another answer
         async for piece in answer.content.iter_any():

@@ -11,6 +11,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import web
 from aiohttp.test_utils import RawTestServer, TestClient, TestServer
 
 from admin_world import TOKENS, TOPICS, FakeInstance, admin_of
@@ -173,15 +174,36 @@ async def test_events_come_as_they_happen_where_both_ports_are_one(
     admin = admin_of(FakeInstance(Settings(topics=TOPICS)), desks=Desks(desk, desk, desk))
     one_port = HttpSettings(port=1, management_port=1)
     forward = Forward(tmp_path)
+
+    async def of_a_page(request: web.BaseRequest) -> web.StreamResponse:
+        request["cors"] = {"Access-Control-Allow-Origin": "*"}  # as DataPlane does
+        return await forward(request)
+
     async with (
         management_sites(management_app(admin), one_port, tmp_path / "parent.sock"),
-        RawTestServer(forward) as front,
+        RawTestServer(of_a_page) as front,
         aiohttp.ClientSession() as session,
         asyncio.timeout(60),
         session.get(front.make_url(f"/v1/replays/{ID}/events")) as answer,
     ):
         assert (answer.status, answer.content_type) == (200, "text/event-stream")
+        assert answer.headers["Access-Control-Allow-Origin"] == "*"
         assert await answer.content.readline() == b"event: replay\n"
         desk.states = ["cancelled"]
         assert b'"state":"cancelled"' in await answer.content.read()
     await forward.close()
+
+
+async def test_asking_for_headers_alone_opens_no_stream(
+    client: TestClient[Any, Any], desk: InMemory
+) -> None:
+    """Nothing is written then, so that it would not even be seen that the reader has left."""
+    desk.states = ["pending"]
+    path, headers = f"/v1/replays/{ID}/events", as_("viewer")
+    async with asyncio.timeout(60):
+        for _ in range(100):
+            answer = await client.head(path, headers=headers)
+            assert (answer.status, answer.content_type) == (200, "text/event-stream")
+            answer.close()
+        desk.states = ["cancelled"]
+        assert (await client.get(path, headers=headers)).status == 200

@@ -101,7 +101,8 @@ class ReplayPages:
         self._streams += 1
         try:
             await answer.prepare(request)
-            await self._tell(answer, page)
+            if request.method != "HEAD":
+                await self._tell(answer, page)
         except ConnectionResetError:
             pass  # the reader left
         finally:
