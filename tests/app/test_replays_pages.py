@@ -166,6 +166,7 @@ async def test_what_could_not_be_shown_again_is_not_kept(
     assert desk.calls == []
 
 
+@pytest.mark.filterwarnings("ignore::aiohttp.web_exceptions.NotAppKeyWarning")
 async def test_events_come_as_they_happen_where_both_ports_are_one(
     desk: InMemory, tmp_path: Path
 ) -> None:
