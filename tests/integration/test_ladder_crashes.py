@@ -48,24 +48,28 @@ async def killed_in_the_middle(
     """Post, and kill the gateway once `after` more records are there; whether it was answered."""
     before = written(broker, topic)
 
+    pids = gateway.pids
+
     def has_come() -> bool:
         """The gateway stands still meanwhile, as a look may take longer than all the rest."""
-        pids = gateway.pids
-        for pid in pids:
-            os.kill(pid, signal.SIGSTOP)
-        if written(broker, topic) >= before + after:
-            return True
-        for pid in pids:
-            os.kill(pid, signal.SIGCONT)
-        return False
+        signal_all(pids, signal.SIGSTOP)
+        is_there = written(broker, topic) >= before + after
+        # Not only the parent: its end would wake up stopped workers (setpgid(2), orphaned groups).
+        signal_all(pids, signal.SIGKILL if is_there else signal.SIGCONT)
+        return is_there
 
     with ThreadPoolExecutor(1) as pool:
         posting = pool.submit(post, gateway.url, topic, body, headers)
-        await eventually(has_come, 60, 0.005)
+        await eventually(has_come, 60, 0.002)
         gateway.kill()
         with suppress(OSError, HTTPException):
             return posting.result().status == 201
     return False
+
+
+def signal_all(pids: list[int], number: signal.Signals) -> None:
+    for pid in reversed(pids):  # the parent last
+        os.kill(pid, number)
 
 
 def sets_of(found: list[LogRecord]) -> dict[bytes, list[LogRecord]]:
@@ -96,7 +100,8 @@ async def test_a_gateway_killed_between_two_chunks_leaves_no_half_event(
     del sets[b""]  # the small one
     halves = {name: one for name, one in sets.items() if len(one) < chunks_of(one[0])}
     assert len(sets) == 4
-    assert len(halves) == 4 - 2 - sum(answered)
+    ended = 2 - len(halves)  # all chunks were there, whether or not that was answered
+    assert ended >= sum(answered)
     assert halves, "no gateway was killed in time: nothing was tested"
 
     one = Assembler(FAR)
@@ -111,7 +116,7 @@ async def test_a_gateway_killed_between_two_chunks_leaves_no_half_event(
             assert one.low_water(topic_name, 0) == first_half  # never past an incomplete set
     whole = [event.value for event in came[1:]]
     assert set(whole) == {*bodies}
-    assert len(whole) == 2 + sum(answered)
+    assert len(whole) == 2 + ended
     assert [event.header("hg-event-id") for event in came[1:]][-1] == b"e-1"
     assert one.incomplete == len(halves)
 
