@@ -21,6 +21,7 @@ from stack import eventually
 
 pytestmark = pytest.mark.kafka
 README = Path(__file__).parents[2] / "deploy" / "spark" / "README.md"
+FEW = ("--conf", "spark.sql.shuffle.partitions=2")  # tasks: there is little to count
 SAVED = b"deal-3"  # by the sample traffic's deal-admin, 50 times in a row
 
 
@@ -47,7 +48,7 @@ async def test_an_audit_of_the_sample_traffic(tmp_path: Path) -> None:
         # two runs of saves at least, and enough records to be judged
         await eventually(lambda: keys_of(read_log(ingest, "deals"))[SAVED] >= 100, 120, 1.0)
         before = {name: read_log(ingest, name) for name in ("deals", "orders")}
-        command = [sys.executable, "-m", "headgate_spark", *documented(), *QUICK]
+        command = [sys.executable, "-m", "headgate_spark", *documented(), *QUICK, *FEW]
         done = await asyncio.to_thread(run_in, tmp_path, command)
         assert done.returncode == 0, done.stderr.decode()
         after = {name: read_log(ingest, name) for name in before}
