@@ -178,3 +178,12 @@ def test_ids() -> None:
     assert keyed_id("shop", "k") == keyed_id("shop", "k")
     assert keyed_id("shop", "k") != keyed_id("sho", "pk")
     assert uuid.UUID(keyed_id("shop", "k")).version == 8
+
+
+@given(st.sampled_from(["spec", "control", "status"]), st.sampled_from([None, [], {}, "x", 1.5]))
+def test_fields_of_another_shape_leave_the_registry_readable(what: str, odd: object) -> None:
+    names = {"spec": "created_ms", "control": "control", "status": "state"}
+    spec = record(ID, "spec", {"name": "again", "created_ms": 5})
+    registry = folded([record(ID, what, {names[what]: odd}), spec])
+    (replay,) = registry
+    assert (replay.control, replay.state) == (Control.RUN, State.PENDING)

@@ -151,7 +151,7 @@ class Registry:
             replay.spec = replay.spec or document
         elif what == "control":
             wanted = document.get("control")
-            if wanted in frozenset(Control) and replay.control is not Control.CANCEL:
+            if wanted in list(Control) and replay.control is not Control.CANCEL:
                 replay.control = Control(wanted)
         elif follows(replay.state, document.get("state")):
             replay.status = document
@@ -159,14 +159,15 @@ class Registry:
 
 def follows(state: State, then: object) -> bool:
     """Whether a status with the state `then` is taken after one with `state`."""
-    if then not in frozenset(State):
+    if then not in list(State):  # which may be of any shape
         return False
     return (then not in FINISHED and then == state) or then in _REACHABLE[state]
 
 
 def created_ms(replay: Replay) -> int:
     """When it was asked for, ms since 1970."""
-    return int((replay.spec or {}).get("created_ms", 0))
+    found = (replay.spec or {}).get("created_ms", 0)
+    return found if isinstance(found, int) else 0
 
 
 def record(
