@@ -6,12 +6,15 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
+import pytest
 from aiokafka import AIOKafkaConsumer
-from aiokafka.errors import MessageSizeTooLargeError
+from aiokafka.errors import MessageSizeTooLargeError, UnknownTopicOrPartitionError
 from aiokafka.structs import TopicPartition
 
 from headgate.backends.options import ClusterOptions
+from headgate.consumer.consumer import Consumer
 from headgate.consumer.failures import Failures
+from headgate.consumer.membership import MemberOptions, Membership
 from headgate.consumer.offset_store import Place
 from headgate.consumer.options import ConsumerOptions, Counts, GaveUpError, Retries
 from headgate.consumer.received import Received
@@ -94,3 +97,94 @@ async def test_an_event_that_no_dead_letter_topic_takes_stops_the_consumer() -> 
     assert isinstance(hands.error.__cause__, MessageSizeTooLargeError)
     assert (partition.low_water, counts.processed, counts.dead_letters) == (0, 0, 0)
     assert shift._idle.is_set()
+
+
+class Broken(Failures):
+    """Something that no client should raise, and aiokafka does for a record without key and value."""
+
+    async def bury(self, received: Received, error: BaseException | str) -> None:
+        raise AssertionError("Need at least one: key or value")
+
+
+def shift_of(
+    options: ConsumerOptions, failures: Failures | None = None
+) -> tuple[Shift, Hands, Counts]:
+    """A shift that owns a partition and has read two events of it."""
+    ownership, hands, counts = Ownership(), Hands(), Counts()
+    cluster = ClusterOptions("127.0.0.1:1")
+    shift = Shift(
+        cast(AIOKafkaConsumer, Reader()), ownership, ownership.assign([("orders", 0)]), options,
+        Pauses(), counts, hands, failures or Failures(cluster, options.retries, "test"), None,
+    )  # fmt: skip
+    (partition,) = shift.partitions.values()
+    partition.take(cast(Any, [Read(0, b"a"), Read(1, b"b")]))
+    return shift, hands, counts
+
+
+async def test_whatever_keeps_an_event_from_the_dead_letters_stops_the_consumer() -> None:
+    retries = Retries(attempts=1, then="dead-letter", dead_letter="dead")
+    broken = Broken(ClusterOptions("127.0.0.1:1"), retries, "test")
+    shift, hands, _ = shift_of(ConsumerOptions(retries=retries), broken)
+    received = shift.next()
+    assert received is not None
+    received.failed("no such customer")
+    await eventually(lambda: hands.error is not None)
+    assert isinstance(hands.error, GaveUpError)
+    assert shift._idle.is_set()
+
+
+@pytest.mark.parametrize("then", ["skip", "stop", "dead-letter"])
+async def test_what_ends_after_its_term_is_somebody_else_s(then: Any) -> None:
+    dead = "dead" if then == "dead-letter" else None
+    retries = Retries(attempts=1, then=then, dead_letter=dead)
+    shift, hands, counts = shift_of(ConsumerOptions(drain_s=0.01, retries=retries))
+    one, other = shift.next(), shift.next()
+    assert one is not None
+    assert other is not None
+    cast(Any, shift._consumer)._coordinator = Coordinator(asked=9)
+    shift._commits.begin()
+    await shift.end()
+    one.done()
+    other.failed("too late")
+    assert hands.error is None
+    assert not shift._tasks._tasks, "nobody would end them any more"
+    assert (counts.processed, counts.skipped, counts.stale_done) == (0, 0, 2)
+
+
+class Coordinator:
+    """Takes no commit of a topic that is not there."""
+
+    generation, member_id = 1, "test-1"
+
+    def __init__(self, asked: int = 0) -> None:
+        self.asked = asked
+
+    async def ensure_coordinator_known(self) -> None: ...
+
+    async def _do_commit_offsets(self, assignment: None, offsets: Any) -> None:
+        self.asked += 1
+        if self.asked < 3:
+            raise UnknownTopicOrPartitionError
+
+
+async def test_a_commit_does_not_wait_for_a_deleted_topic_to_come_back() -> None:
+    """The one that comes is another, and commits of other topics would wait with it."""
+    shift, _, counts = shift_of(ConsumerOptions())
+    coordinator = Coordinator()
+    cast(Any, shift._consumer)._coordinator = coordinator
+    shift._commits.begin()
+    await shift.commit()
+    assert coordinator.asked == 1
+    assert counts.commit_errors == 1
+
+
+async def test_a_member_that_ends_by_an_error_ends_the_iteration() -> None:
+    class NoMember(Membership):
+        async def hold(self, topics: Iterable[str], stop: asyncio.Event) -> None:
+            raise ValueError("nobody thought of that")
+
+    consumer = Consumer("orders", group="g", bootstrap="127.0.0.1:1")
+    consumer._membership = NoMember(ClusterOptions("127.0.0.1:1"), MemberOptions("g"), consumer)
+    async with consumer, asyncio.timeout(20):
+        with pytest.raises(ValueError, match="nobody thought"):
+            await anext(consumer)

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Mapping
 
 from aiokafka import AIOKafkaConsumer
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 from headgate.consumer.offset_store import OffsetStore
@@ -92,7 +92,8 @@ class Commits:
                 # Not one await between the look at the generation and the request with it.
                 await coordinator._do_commit_offsets(None, commits)
             except KafkaError as error:
-                if not error.retriable:
+                # Of a deleted topic there is nothing to wait for: one that comes is another.
+                if not error.retriable or isinstance(error, UnknownTopicOrPartitionError):
                     raise
                 await asyncio.sleep(_AGAIN_S)
             else:

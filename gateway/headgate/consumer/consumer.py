@@ -117,6 +117,8 @@ class Consumer:
             except (KafkaError, OSError, TimeoutError) as error:
                 log.warning("%s joins its group again: %r", self.options.client_id, error)
                 await asyncio.sleep(_REJOIN_S)
+            except Exception as error:  # the outermost frame of this task
+                self.give_up(error)
 
     # ---- events
 

@@ -93,8 +93,10 @@ class Membership:
             await _watch(consumer, topics, stop)
         finally:
             self._is_leaving = True
-            await self.end_terms()
-            await _close(consumer)
+            try:
+                await self.end_terms()
+            finally:
+                await _close(consumer)
 
     def _consumer(self) -> AIOKafkaConsumer:
         options = self._options

@@ -80,7 +80,7 @@ class Counts:
     delivered: records that Kafka handed over.  processed: events that are done.  committed:
     offsets by which the group's position went forward.  The three differ by what is under way; a
     consumer that is stuck shows in which of them stands still.
-    stale_done: `done` for a term of ownership that had ended; ignored.
+    stale_done: `done` or `failed` for a term of ownership that had ended; ignored.
     stale_commits: commits dropped because the term ended before they were sent.
     regressions_prevented: commits left out because the group has a later offset already.
     revokes, drain_s: rebalances, and the seconds that they waited for events handed out.

@@ -75,6 +75,7 @@ class Shift:
         self._turn: deque[OwnedPartition] = deque()
         self._outstanding = 0
         self._is_ending = False
+        self._has_ended = False
         self._idle = asyncio.Event()
         self._idle.set()
         self.partitions = {
@@ -183,7 +184,10 @@ class Shift:
 
     def done(self, received: Received) -> None:
         """See `Work`."""
-        self._counts.processed += 1
+        if self._has_ended:
+            self._counts.stale_done += 1
+        else:
+            self._counts.processed += 1
         self._returned()
 
     def _returned(self) -> None:
@@ -198,6 +202,10 @@ class Shift:
         self, partition: OwnedPartition, received: Received, error: BaseException | str
     ) -> None:
         """See `Work`: it comes again after a wait, or `Retries.then` says what becomes of it."""
+        if self._has_ended:  # whoever owns the partition now gets it, and judges it
+            self._counts.stale_done += 1
+            self._returned()
+            return
         self._counts.failed += 1
         retries = self._options.retries
         if received.attempt < retries.attempts:
@@ -229,7 +237,7 @@ class Shift:
     ) -> None:
         try:
             await self._failures.bury(received, error)
-        except KafkaError as trouble:  # as `stop`: it stays uncommitted, and somebody must know
+        except Exception as trouble:  # as `stop`: it stays uncommitted, and somebody must know
             self._returned()
             self._hands.give_up(self._failures.gave_up(received, trouble))
             return
@@ -267,6 +275,7 @@ class Shift:
             log.warning("%d events are not done; they come again", self._outstanding)
         self._counts.drain_s += time.monotonic() - begun
         self._counts.revokes += 1
+        self._has_ended = True
         # One that is under way is dropped: it must not be sent in the group's next generation.
         await self._tasks.end(_END_S)
         try:
