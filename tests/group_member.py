@@ -23,6 +23,8 @@ from headgate.consumer.offset_store import Place
 class LateCommits:
     """An offset store that keeps nothing: it delays commits, between their making and sending."""
 
+    async def check_topics(self, ids: Mapping[str, str]) -> None: ...
+
     async def positions(self, places: Iterable[Place]) -> Mapping[Place, int]:
         return {}
 

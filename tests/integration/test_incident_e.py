@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
@@ -256,6 +256,55 @@ async def test_a_log_that_ends_before_the_position_is_another_log(
     assert isinstance(caught.value.exceptions[0], PositionError)
     assert "ends at 10, but its next offset is 11" in str(caught.value.exceptions[0])
     await engine.dispose()
+
+
+async def test_a_topic_that_was_made_again_is_another_however_long_it_is(
+    kafka: RunningBroker, databases: dict[str, str], topic_name: str
+) -> None:
+    """Its first events would pass for done, and nothing of its length would tell."""
+    engine = await prepared(databases["sqlite"])
+    offsets = SqlOffsets(engine, topic_name)
+    applied: list[int] = []
+
+    async def note(connection: AsyncConnection, received: Received) -> None:
+        applied.append(received.offset)
+
+    def consumer() -> Consumer:
+        return Consumer(topic_name, group=topic_name, bootstrap=kafka.bootstrap, offsets=offsets)
+
+    async def apply_all(count: int) -> None:
+        async with consumer() as running:
+            work = asyncio.create_task(running.run(offsets.once(note)))
+            await eventually(lambda: len(applied) == count, 60)
+            running.stop()
+            await work
+
+    kafka.create_topic(topic_name, 1)
+    fill(kafka.bootstrap, topic_name, 1, 10)
+    await apply_all(10)
+    kafka.delete_topic(topic_name)
+    await eventually(lambda: created(kafka, topic_name), 60)
+    fill(kafka.bootstrap, topic_name, 1, 30)
+    applied.clear()
+    async with consumer() as stopped:
+        with pytest.raises(ExceptionGroup) as caught:
+            async with asyncio.timeout(60):
+                await stopped.run(offsets.once(note))
+    assert "deleted and made again" in str(caught.value.exceptions[0])
+    assert applied == []
+    await offsets.forget(topic_name)
+    await apply_all(30)
+    assert sorted(applied) == list(range(30))
+    await engine.dispose()
+
+
+def created(kafka: RunningBroker, topic: str) -> bool:
+    """Whether it could be created: one that was just deleted may still be there."""
+    try:
+        kafka.create_topic(topic, 1)
+    except KafkaException:
+        return False
+    return True
 
 
 async def stored(connection: AsyncConnection, scope: str) -> dict[bytes, int]:

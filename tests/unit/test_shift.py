@@ -45,8 +45,20 @@ class NoDeadLetters(Failures):
         raise MessageSizeTooLargeError
 
 
+class NoTopics:
+    """A client of a cluster that tells of no topic."""
+
+    def get_random_node(self) -> int:
+        return 1
+
+    async def send(self, node: int, request: object) -> dict[str, object]:
+        return {}
+
+
 class Reader:
     """As much of an aiokafka consumer as a shift needs before it reads."""
+
+    _client = NoTopics()
 
     class _coordinator:
         generation, member_id = 1, "test-1"
@@ -58,6 +70,8 @@ class Reader:
 
 class NoTable:
     """An offset store that waiting does not help."""
+
+    async def check_topics(self, ids: Mapping[str, str]) -> None: ...
 
     async def positions(self, places: Iterable[Place]) -> dict[Place, int]:
         raise ValueError("no such table")
@@ -100,7 +114,7 @@ async def test_an_event_that_no_dead_letter_topic_takes_stops_the_consumer() -> 
 
 
 class Broken(Failures):
-    """Something that no client should raise, and aiokafka does for a record without key and value."""
+    """What aiokafka raises for a record without key and value."""
 
     async def bury(self, received: Received, error: BaseException | str) -> None:
         raise AssertionError("Need at least one: key or value")

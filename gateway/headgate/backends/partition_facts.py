@@ -1,11 +1,12 @@
 """Every partition of a cluster with its leader and its replicas, as the cluster's metadata say."""
 
 import struct
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from aiokafka.client import AIOKafkaClient
 
-from headgate.backends.flexible import NULL, FlexibleRequest
+from headgate.backends.flexible import NO_TAGS, NULL, FlexibleRequest, array, text
 from headgate.core.wire import Reader
 
 _METADATA, _VERSION = 3, 12  # Kafka 3.1 and newer
@@ -33,6 +34,19 @@ async def read_partition_facts(client: AIOKafkaClient, node: int) -> dict[str, P
     request = FlexibleRequest(_METADATA, (_VERSION, _VERSION), lambda _: NULL + b"\0\0", _read)
     found: dict[str, PartitionFacts] = await client.send(node, request)
     return found
+
+
+async def read_topic_ids(
+    client: AIOKafkaClient, node: int, topics: Iterable[str]
+) -> dict[str, str]:
+    """Ask one node for the ids, in hex, of those of these topics that are there.
+
+    Raises KafkaError.
+    """
+    asked = array(bytes(16) + text(topic) + NO_TAGS for topic in topics) + b"\0\0"
+    request = FlexibleRequest(_METADATA, (_VERSION, _VERSION), lambda _: asked, _read)
+    found: dict[str, PartitionFacts] = await client.send(node, request)
+    return {name: one.topic_id.hex() for name, one in found.items() if any(one.topic_id)}
 
 
 def _read(reader: Reader, _version: int) -> dict[str, PartitionFacts]:

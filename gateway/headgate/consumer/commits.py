@@ -9,15 +9,16 @@ have gone. So each request is sent here, with the generation of the shift or not
 import asyncio
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
-from headgate.consumer.offset_store import OffsetStore
+from headgate.consumer.offset_store import OffsetStore, PositionError
 from headgate.consumer.options import ConsumerOptions, Counts
 from headgate.consumer.owned_partition import OwnedPartition
+from headgate.consumer.topic_ids import TopicIds
 from headgate.core.ownership import Ownership
 
 log = logging.getLogger(__name__)
@@ -36,6 +37,8 @@ class Commits:
         options: ConsumerOptions,
         counts: Counts,
         store: OffsetStore | None,
+        topic_ids: TopicIds,
+        give_up: Callable[[BaseException], None],
     ) -> None:
         self._consumer = consumer
         self._ownership = ownership
@@ -43,6 +46,9 @@ class Commits:
         self._options = options
         self._counts = counts
         self._store = store
+        self._topic_ids = topic_ids
+        self._give_up = give_up
+        self._is_over = False  # the topic is another: nothing that was done is of it
         self._committed: dict[TopicPartition, int] = {}
         self._one_at_a_time = asyncio.Lock()
         self._generation: tuple[int, str] | None = None
@@ -64,10 +70,13 @@ class Commits:
     async def commit(self) -> None:
         """Commit every partition's low-water mark, if it moved. Errors are counted and logged."""
         async with self._one_at_a_time:
-            offsets = self._to_commit()
-            if not offsets:
+            if self._is_over:
                 return
             try:
+                await self._topic_ids.check()
+                offsets = self._to_commit()
+                if not offsets:
+                    return
                 if self._store is not None:
                     marks = {(tp.topic, tp.partition): to for tp, to in offsets.items()}
                     await self._store.advance(marks)
@@ -75,6 +84,10 @@ class Commits:
             except (KafkaError, OSError) as error:  # the next one covers more
                 self._counts.commit_errors += 1
                 log.warning("offsets were not committed: %r", error)
+                return
+            except PositionError as error:
+                self._is_over = True
+                self._give_up(error)
                 return
             for tp, offset in offsets.items() if is_sent else ():
                 self._note(tp, offset)

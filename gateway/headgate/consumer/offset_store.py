@@ -12,6 +12,13 @@ Place: TypeAlias = tuple[str, int]  # topic, partition
 class OffsetStore(Protocol):
     """Such as `SqlOffsets`. An OSError of either is tried again."""
 
+    async def check_topics(self, ids: Mapping[str, str]) -> None:
+        """Raises PositionError where the offsets kept are those of another topic of that name.
+
+        ids: in hex, of assigned topics. Called before `positions`, and before each `advance`.
+        """
+        ...
+
     async def positions(self, places: Iterable[Place]) -> Mapping[Place, int]:
         """The next offset of those places that have one; called when they are assigned."""
         ...
@@ -22,7 +29,7 @@ class OffsetStore(Protocol):
 
 
 class PositionError(Exception):
-    """The log ends before the offset that is to be read next: it is not the log of that offset."""
+    """The offset that is to be read next is not one of this log: the topic is another one."""
 
 
 async def seek(consumer: AIOKafkaConsumer, positions: Mapping[Place, int]) -> None:

@@ -25,6 +25,7 @@ from headgate.consumer.offset_store import OffsetStore, seek
 from headgate.consumer.options import ConsumerOptions, Counts
 from headgate.consumer.owned_partition import OwnedPartition
 from headgate.consumer.received import Received
+from headgate.consumer.topic_ids import TopicIds
 from headgate.core.ownership import Owned, Ownership
 from headgate.core.pauses import Pauses
 
@@ -82,7 +83,18 @@ class Shift:
             TopicPartition(one.topic, one.partition): OwnedPartition(one, self, self._assembler)
             for one in owned
         }
-        self._commits = Commits(consumer, ownership, self.partitions, options, counts, offsets)
+        topics = (one.topic for one in self.partitions)
+        self._topic_ids = TopicIds(consumer, topics, offsets)
+        self._commits = Commits(
+            consumer,
+            ownership,
+            self.partitions,
+            options,
+            counts,
+            offsets,
+            self._topic_ids,
+            hands.give_up,
+        )
         self.commit = self._commits.commit
 
     def begin(self) -> None:
@@ -135,6 +147,7 @@ class Shift:
         while self._offsets is not None:
             places = [(tp.topic, tp.partition) for tp in self.partitions]
             try:
+                await self._topic_ids.check()
                 await seek(self._consumer, await self._offsets.positions(places))
             except (KafkaError, OSError) as error:
                 log.warning("no starting positions yet: %r", error)

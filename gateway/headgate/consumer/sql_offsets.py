@@ -30,9 +30,9 @@ from sqlalchemy import ColumnElement, Table, and_, delete, select, update
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from headgate.consumer.offset_store import Place
+from headgate.consumer.offset_store import Place, PositionError
 from headgate.consumer.received import Received
-from headgate.consumer.sql_tables import DONE, POSITIONS, create_tables, insert_into
+from headgate.consumer.sql_tables import DONE, POSITIONS, TOPICS, create_tables, insert_into
 
 Effect: TypeAlias = Callable[[AsyncConnection, Received], Awaitable[None]]
 
@@ -91,6 +91,30 @@ class SqlOffsets:
 
     # ---- consumer.OffsetStore
 
+    async def check_topics(self, ids: Mapping[str, str]) -> None:
+        """Note topics that are new here. Raises PositionError, and OSError as `positions`."""
+        with self._away_is_an_os_error():
+            async with self._engine.begin() as connection:
+                for topic, topic_id in sorted(ids.items()):
+                    await self._check_topic(connection, topic, topic_id)
+
+    async def _check_topic(self, connection: AsyncConnection, topic: str, topic_id: str) -> None:
+        query = select(TOPICS.c.topic_id).where(
+            (TOPICS.c.group_name == self._group) & (TOPICS.c.topic == topic)
+        )
+        known = (await connection.execute(query)).scalar_one_or_none()
+        if known is None:
+            row = {"group_name": self._group, "topic": topic, "topic_id": topic_id}
+            await connection.execute(
+                insert_into(connection, TOPICS).values(row).on_conflict_do_nothing()
+            )
+        elif known != topic_id:
+            raise PositionError(
+                f"{topic} was deleted and made again: its id is {topic_id}, and offsets of group "
+                f"{self._group} are kept for {known}. Stop all members and let the store forget "
+                "them (SqlOffsets.forget)"
+            )
+
     async def positions(self, places: Iterable[Place]) -> Mapping[Place, int]:
         """The next offset of each place that has one. Raises OSError while the database is away."""
         found: dict[Place, int] = {}
@@ -129,7 +153,7 @@ class SqlOffsets:
     async def forget(self, topic: str) -> None:
         """Forget a topic, such as one that was deleted and made again. No member may run."""
         async with self._engine.begin() as connection:
-            for table in (POSITIONS, DONE):
+            for table in (POSITIONS, DONE, TOPICS):
                 is_topic = (table.c.group_name == self._group) & (table.c.topic == topic)
                 await connection.execute(delete(table).where(is_topic))
 

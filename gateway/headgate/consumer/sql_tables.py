@@ -17,6 +17,15 @@ POSITIONS = Table(
     Column("position", BigInteger),
 )
 
+# Which topic it was: one that was deleted and made again has another id, and other offsets.
+TOPICS = Table(
+    "headgate_topics",
+    _TABLES,
+    Column("group_name", String(255), primary_key=True),
+    Column("topic", String(255), primary_key=True),
+    Column("topic_id", String(32), nullable=False),
+)
+
 # What is done at or above the position: events of different keys end in any order.
 DONE = Table(
     "headgate_done",
@@ -45,7 +54,7 @@ VERSIONS = Table(
 
 
 async def create_tables(connection: AsyncConnection) -> None:
-    """Create what is missing of the four tables; for those who have no migrations."""
+    """Create what is missing of the five tables; for those who have no migrations."""
     await connection.run_sync(_TABLES.create_all)
 
 

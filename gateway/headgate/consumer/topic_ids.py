@@ -1,0 +1,35 @@
+"""Whether topics are still those whose offsets are kept elsewhere: by their ids, not their names.
+
+A topic that was deleted and made again begins anew at offset 0. The group's own offsets go with a
+deleted topic; those in a database stay, and its next events would pass for done.
+"""
+
+from collections.abc import Iterable
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import NodeNotReadyError
+
+from headgate.backends.partition_facts import read_topic_ids
+from headgate.consumer.offset_store import OffsetStore
+
+
+class TopicIds:
+    """Of the topics of one shift. store: None where the group alone keeps offsets."""
+
+    def __init__(
+        self, consumer: AIOKafkaConsumer, topics: Iterable[str], store: OffsetStore | None
+    ) -> None:
+        self._consumer = consumer
+        self._topics = sorted(set(topics))
+        self._store = store
+
+    async def check(self) -> None:
+        """Raises PositionError where the offsets are another topic's; KafkaError; OSError."""
+        if self._store is None or not self._topics:
+            return
+        client = self._consumer._client
+        node = client.get_random_node()
+        if node is None:
+            raise NodeNotReadyError("no broker is known")
+        found = await read_topic_ids(client, node, self._topics)
+        await self._store.check_topics(found)
