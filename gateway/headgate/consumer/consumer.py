@@ -142,6 +142,8 @@ class Consumer:
         """Call `handler` for each event, with so many at a time. Until `stop`, or an error.
 
         An event is done when the handler returns, and has failed when it raises.
+        What ends the consumer comes in an ExceptionGroup, as from every TaskGroup; handlers that
+        are under way are cancelled then, and their events come again.
         """
 
         async def work() -> None:
