@@ -8,11 +8,11 @@ import pytest
 from confluent_kafka import Consumer as RdConsumer
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
+import kafka_log
 from consumer_world import fill
 from headgate.consumer.consumer import Consumer
 from headgate.consumer.options import ConsumerOptions, GaveUpError, Retries
 from headgate.consumer.received import Received
-from kafka_log import read_log
 from stack import RunningBroker, eventually
 
 pytestmark = pytest.mark.kafka
@@ -81,7 +81,7 @@ async def test_a_failing_event_comes_again_and_then_goes_to_the_dead_letters(
     assert attempts == [1, 2, 3]
     assert consumer.counts.dead_letters == 1
     assert [one for one in done if one % 4 == 1] == [1, 9, 13, 17], "its key waited, then went on"
-    (record,) = await asyncio.to_thread(read_log, kafka.bootstrap, dead)
+    (record,) = await asyncio.to_thread(kafka_log.read_log, kafka.bootstrap, dead)
     assert (record.key, record.value) == (b"0-1", b"5")
     assert record.header("hg-dead-from") == f"{topic_name}-0@5".encode()
     assert record.header("hg-dead-reason") == b"no such customer"
@@ -162,6 +162,7 @@ async def test_what_holds_no_events_at_the_end_of_a_log_is_no_lag(
             producer.commit_transaction(30)
         else:
             producer.abort_transaction(30)
+    kafka_log.wait_settled(kafka.bootstrap, topic_name)
     group = f"g-{topic_name}"
     beside = RdConsumer({"bootstrap.servers": kafka.bootstrap, "group.id": group})
     place = TopicPartition(topic_name, 0)
