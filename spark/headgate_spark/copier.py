@@ -165,8 +165,9 @@ class Copier:
             return
         await reader.check(self._unit.layout.source_id)
         facts = []
-        if not chunk.records:
-            gap = Gap(self._position, chunk.end, NO_RECORDS, now_ms())
+        first = chunk.records[0].offset if chunk.records else chunk.end
+        if first > self._position:  # before the first segment nothing else says that it was read
+            gap = Gap(self._position, first, NO_RECORDS, now_ms())
             facts.append(gap_record(self._unit.place, gap))
         await self._write(writer, chunk, facts)
         self._position = chunk.end

@@ -239,3 +239,21 @@ async def test_the_map_and_an_empty_partition_say_that_nothing_is_there(
     assert (copied.records, copied.transactions) == (0, 1)
     assert mirror_world.read_maps(two.target, topic)[topic, 0].table.position == 0
     assert (await copy(mirror_world.unit(two, topic), two.options())).transactions == 0
+
+
+async def test_aborted_records_at_the_begin_are_known_to_hold_nothing(two: Two, topic: str) -> None:
+    """Else a replay from the first offset on would be refused for ever as one that is cold."""
+    first = Producer({"bootstrap.servers": two.source.bootstrap, "transactional.id": topic})
+    first.init_transactions(30)
+    first.begin_transaction()
+    for _ in range(5):
+        first.produce(topic, b"never", b"k", partition=0)
+    first.flush(30)
+    first.abort_transaction(30)
+    kafka_log.wait_settled(two.source.bootstrap, topic)
+    produce(two.source, topic, [b"a"] * 10)
+    await copy(mirror_world.unit(two, topic), two.options())
+    table = mirror_world.read_maps(two.target, topic)[topic, 0].table
+    assert (table.source_start, table.source_end) == (0, 16)
+    assert table.to_target(0) == (0, 0, Result.NEXT)
+    assert mirror_world.judge(two, topic) == 10

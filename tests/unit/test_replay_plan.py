@@ -16,7 +16,7 @@ from headgate.core.replay_plan import (
     plan_partition,
     shown,
 )
-from headgate.core.segments import RETENTION, Gap, Segment, SegmentTable
+from headgate.core.segments import NO_RECORDS, RETENTION, Gap, Segment, SegmentTable
 
 
 class World(NamedTuple):
@@ -34,6 +34,9 @@ def worlds(draw: st.DrawFn) -> World:
     first = source = draw(st.integers(0, 30))
     target = draw(st.integers(0, 10))
     table, places, lost = SegmentTable(), dict[int, int](), set[int]()
+    if head := draw(st.integers(0, 4)):  # read, and nothing was there
+        source += head
+        table.add_gap(Gap(first, source, NO_RECORDS, 0))
     for _ in range(draw(st.integers(0, 6))):
         records, hole = draw(st.integers(1, 6)), draw(st.integers(0, 3))
         table.add(Segment(source, target, records, source + records + hole, 0, 0))

@@ -159,6 +159,32 @@ def test_gaps_are_kept_with_their_reason() -> None:
     assert table.to_target(101).result is Result.OUT_OF_RANGE
 
 
+def test_what_held_no_record_before_the_first_segment_was_read_all_the_same() -> None:
+    """Compacted or aborted: translated to the next record, not told to be mirrored some day."""
+    table = SegmentTable()
+    for start, end in ((3, 3), (3, 5), (5, 7)):
+        table.add_gap(Gap(start, end, NO_RECORDS, 1000))
+    assert (table.source_start, table.source_end) == (3, 7)
+    assert table.to_target(3).result is Result.OUT_OF_RANGE, "there is no record to go on with"
+    table.add(Segment(7, 0, 5, 12, 0, 0))
+    assert table.source_start == 3
+    assert table.to_target(2).result is Result.OUT_OF_RANGE
+    assert table.to_target(3) == (3, 0, Result.NEXT)
+    assert table.to_target(7) == (7, 0, Result.EXACT)
+    table.add(Segment(20, 6, 1, 21, 0, 0))
+    table.remove(7)
+    assert table.source_start == 20, "what went with retention is before what is mirrored"
+    assert table.to_target(3).result is Result.OUT_OF_RANGE
+
+
+def test_what_retention_took_is_no_part_of_what_was_read() -> None:
+    table = SegmentTable()
+    table.add_gap(Gap(0, 0, NO_RECORDS, 1000))
+    table.add_gap(Gap(0, 90, RETENTION, 1000))
+    table.add(Segment(90, 0, 5, 95, 0, 0))
+    assert table.source_start == 90
+
+
 def test_the_first_offset_of_a_time_counts_records_out_of_order() -> None:
     table = table_of([Segment(0, 0, 5, 5, 10, 90), Segment(5, 6, 5, 10, 20, 30)])
     assert table.since(25) == 0

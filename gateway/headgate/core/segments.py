@@ -109,6 +109,7 @@ class SegmentTable:
         "_counts",
         "_earliest",
         "_first",
+        "_head",
         "_latest",
         "_sources",
         "_targets",
@@ -121,6 +122,8 @@ class SegmentTable:
         self._counts = array("i")
         self._earliest, self._latest = array("q"), array("q")
         self._first = 0  # those before are removed
+        # Offsets without records that were read before the first segment: from, and up to.
+        self._head: tuple[int, int] | None = None
         self.gaps: list[Gap] = []
         self.position: int | None = None
 
@@ -139,8 +142,15 @@ class SegmentTable:
 
     @property
     def source_start(self) -> int:
-        """The first source offset that is in a segment; `source_end` when none is."""
-        return self._sources[self._first] if len(self) else self.source_end
+        """The first source offset that was read, as far as the map goes back.
+
+        It may lie before the first segment's, when what lies between is known to hold no record:
+        compacted, or aborted. `source_end` when nothing was read.
+        """
+        first = self._sources[self._first] if len(self) else self.source_end
+        if self._head is not None and self._head[1] == first:
+            return self._head[0]
+        return first
 
     @property
     def target_start(self) -> int:
@@ -181,7 +191,15 @@ class SegmentTable:
         """Append. Gaps without records are known from the segments around: only the end counts."""
         if gap.reason != NO_RECORDS and gap not in self.gaps:
             self.gaps.append(gap)
+        if not len(self):
+            self._head = self._longer_head(gap)
         self.position = max(self.source_end, gap.end)
+
+    def _longer_head(self, gap: Gap) -> tuple[int, int] | None:
+        if gap.reason != NO_RECORDS:
+            return None
+        goes_on = self._head is not None and self._head[1] == gap.source
+        return (self._head[0] if self._head and goes_on else gap.source, gap.end)
 
     def remove(self, source: int) -> None:
         """Retention took the segment that begins there, and so all before it."""
@@ -192,8 +210,10 @@ class SegmentTable:
     def to_target(self, source: int) -> Translation:
         """Where the record of this source offset is on the target."""
         at = bisect_right(self._sources, source, self._first) - 1
-        if at < self._first or source >= self.source_end:
+        if not self.source_start <= source < self.source_end or not len(self):
             return Translation(source, None, Result.OUT_OF_RANGE)
+        if at < self._first:
+            return Translation(source, self._targets[self._first], Result.NEXT)
         return self._translated(at, source, self._sources, self._targets)
 
     def to_source(self, target: int) -> Translation:
