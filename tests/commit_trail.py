@@ -44,20 +44,27 @@ def commit_trail(bootstrap: str, group: str) -> list[Commit]:
 
 
 def _read(consumer: Consumer, tp: TopicPartition, group: str) -> list[Commit]:
+    """Up to where the log ends now: whoever commits meanwhile may do so without a pause."""
+    _, end = consumer.get_watermark_offsets(tp, timeout=_READ_S)
+    if not end:
+        return []
     consumer.assign([tp])
     found: list[Commit] = []
-    while True:
+    last = -1
+    while last < end - 1:
         message = consumer.poll(_READ_S)
         assert message is not None, "the offsets topic is not read to its end"
         error = message.error()
         if error is not None and error.code() == KafkaError._PARTITION_EOF:
             if message.partition() == tp.partition:
-                return found
+                break  # behind the last record is a transaction's marker
             continue
         assert error is None, error
+        last = message.offset()
         commit = _decode(message.key(), message.value(), group)
         if commit is not None:
             found.append(commit)
+    return found
 
 
 def _decode(key: bytes, value: bytes | None, group: str) -> Commit | None:
