@@ -25,7 +25,7 @@ from stack import (
     single_node,
 )
 
-pytest_plugins = ["ci_rules", "replay_fixtures"]
+pytest_plugins = ["ci_rules", "mirror_fixtures", "replay_fixtures"]
 
 
 @pytest.fixture(scope="session")

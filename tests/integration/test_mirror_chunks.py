@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import pickle
 import random
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 from confluent_kafka import Producer
@@ -27,7 +23,6 @@ from mirror_world import OddSource, Two
 from stack import RunningBroker, eventually
 
 pytestmark = pytest.mark.kafka
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -87,26 +82,6 @@ async def test_what_is_followed_is_committed_once_an_interval_also_while_more_co
     sys.stdout.write(f"{len(commits) - 1} commits in {took_s:.1f} s\n")
     # what came while the first was written may be taken along, by a second
     assert took_s / 1.5 - 2 <= len(commits) - 1 <= 2 * (took_s / 1.5 + 1)
-
-
-@pytest.fixture
-def start_copier(tmp_path: Path) -> Iterator[Callable[[Unit, CopyOptions], Child]]:
-    with ExitStack() as ending:
-
-        def start(unit: Unit, options: CopyOptions) -> Child:
-            file = tmp_path / "unit.pickle"
-            file.write_bytes(pickle.dumps((unit, options)))
-            code = os.pathsep.join(str(ROOT / one) for one in ("gateway", "spark"))
-            command = [sys.executable, str(ROOT / "tests" / "copier_process.py"), str(file)]
-            number = len(list(tmp_path.glob("*.log")))
-            child = Child(
-                "copier", command, tmp_path / f"{number}.log",
-                environment={**os.environ, "PYTHONPATH": code},
-            )  # fmt: skip
-            ending.callback(child.kill)
-            return child
-
-        yield start
 
 
 def test_I5_wherever_a_copier_dies_what_is_visible_is_mapped_and_what_is_mapped_is_visible(

@@ -2,54 +2,28 @@
 
 from __future__ import annotations
 
-import os
-import pickle
 import random
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from contextlib import contextmanager
 
 import pytest
 
 import mirror_world
 from headgate.devstack.child import Child
-from headgate_spark.copy_plan import CopyOptions, Unit
 from mirror_world import OddSource, Two
 from stack import PATIENCE, RunningBroker
 
 pytestmark = pytest.mark.kafka
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
 def two(kafka: RunningBroker, backfill: RunningBroker) -> Two:
     mirror_world.create_map(backfill)
     return Two(kafka, backfill)
-
-
-@pytest.fixture
-def start_copier(tmp_path: Path) -> Iterator[Callable[[Unit, CopyOptions], Child]]:
-    with ExitStack() as ending:
-
-        def start(unit: Unit, options: CopyOptions) -> Child:
-            file = tmp_path / "unit.pickle"
-            file.write_bytes(pickle.dumps((unit, options)))
-            code = os.pathsep.join(str(ROOT / one) for one in ("gateway", "spark"))
-            command = [sys.executable, str(ROOT / "tests" / "copier_process.py"), str(file)]
-            number = len(list(tmp_path.glob("*.log")))
-            child = Child(
-                "copier", command, tmp_path / f"{number}.log",
-                environment={**os.environ, "PYTHONPATH": code},
-            )  # fmt: skip
-            ending.callback(child.kill)
-            return child
-
-        yield start
 
 
 def said(child: Child) -> str:
