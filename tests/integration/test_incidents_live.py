@@ -50,7 +50,7 @@ async def watching(kafka: RunningBroker, redis: RunningRedis) -> AsyncIterator[M
 @contextmanager
 def playing(incident: str, config: Path) -> Iterator[None]:
     command = [sys.executable, str(SCRIPT), incident, "--config", str(config), "--seconds", "280"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as script:
+    with subprocess.Popen(command) as script:  # what it says is shown when the test fails
         try:
             yield
         finally:

@@ -10,7 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from headgate.core.commit_records import CommitRecord, read_record
+from headgate.core.commit_records import (
+    CommitRecord,
+    OffsetsRecord,
+    before_and_after,
+    read_record,
+)
 from headgate.core.group_facts import Place, Stored, committer_of
 
 
@@ -74,3 +79,34 @@ def test_any_value_of_a_known_kind_is_read_or_refused(kind: int, value: bytes) -
 )
 def test_metadata_of_others_names_nobody(said: str) -> None:
     assert committer_of(said) is None
+
+
+COMMITS = some.lists(some.tuples(some.integers(0, 1), some.integers(0, 3)), max_size=20)
+
+
+def commits_of(place: Place, records: list[OffsetsRecord]) -> list[Stored | None]:
+    return [one.stored for one in records if isinstance(one, CommitRecord) and one.place == place]
+
+
+@given(COMMITS, some.data())
+def test_a_trail_and_a_look_that_is_made_when_it_has_begun(
+    commits: list[tuple[int, int]], data: some.DataObject
+) -> None:
+    """The trail begins at `first`, and the look reads the offsets when `read` are there."""
+    first = data.draw(some.integers(0, len(commits)))
+    read = data.draw(some.integers(first, len(commits)))
+    written: list[OffsetsRecord] = [
+        CommitRecord("g", Place("t", place), Stored(offset, ""), 0) for place, offset in commits
+    ]
+    places = (Place("t", 0), Place("t", 1))
+    newest = {place: commits_of(place, written[:read]) for place in places}
+    stored = {place: known[-1] for place, known in newest.items() if known and known[-1]}
+    before, after = before_and_after(written[first:], {"g": stored})
+    for place in places:
+        truth = commits_of(place, written[first:])
+        known = commits_of(place, before)
+        assert known + commits_of(place, after) == truth
+        if stored.get(place) in truth:
+            assert known == truth[: truth.index(stored[place]) + 1]
+        else:
+            assert known == []

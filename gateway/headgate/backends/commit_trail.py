@@ -5,7 +5,7 @@ Only records that count: what was committed in a transaction is there once that 
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer
@@ -24,7 +24,7 @@ _MOST_RECORDS = 500  # at a time: a few milliseconds of decoding
 
 
 class CommitTrail:
-    """One reader of one cluster. `begin`, then `follow`; `close` in any case."""
+    """One reader of one cluster. `begin`, `so_far`, then `follow`; `close` in any case."""
 
     def __init__(self, options: ClusterOptions) -> None:
         self._consumer = AIOKafkaConsumer(
@@ -56,19 +56,25 @@ class CommitTrail:
         self._first = await self._consumer.getmany(timeout_ms=_WAIT_MS)
         return True
 
+    async def so_far(self) -> list[OffsetsRecord]:
+        """All records from where it began to where the log ends now. Raises as `begin`."""
+        consumer = self._consumer
+        ends = await consumer.end_offsets(sorted(consumer.assignment()))
+        batches, self._first = self._first, {}
+        found = list(_read(batches))
+        while [one for one, end in ends.items() if await consumer.position(one) < end]:
+            found += _read(await consumer.getmany(timeout_ms=_WAIT_MS, max_records=_MOST_RECORDS))
+        return found
+
     async def follow(self, take: Callable[[OffsetsRecord], None]) -> None:
-        """Hand every record to `take`, in the order of each group. Ends by an error only."""
+        """Hand every record from there on to `take`, in the order of each group.
+
+        Ends by an error only.
+        """
         batches, self._first = self._first, {}
         while True:
-            for records in batches.values():
-                for record in records:
-                    try:
-                        found = read_record(record.key, record.value)
-                    except ValueError as error:
-                        log.warning("%s-%d: %s", TOPIC, record.partition, error)
-                        continue
-                    if found is not None:
-                        take(found)
+            for record in _read(batches):
+                take(record)
             await asyncio.sleep(0)
             batches = await self._consumer.getmany(timeout_ms=_WAIT_MS, max_records=_MOST_RECORDS)
 
@@ -81,3 +87,15 @@ class CommitTrail:
             if task is not None:
                 await end_task(task)
         await drop_client(consumer._client)
+
+
+def _read(batches: dict[TopicPartition, list[Any]]) -> Iterator[OffsetsRecord]:
+    for records in batches.values():
+        for record in records:
+            try:
+                found = read_record(record.key, record.value)
+            except ValueError as error:
+                log.warning("%s-%d: %s", TOPIC, record.partition, error)
+                continue
+            if found is not None:
+                yield found

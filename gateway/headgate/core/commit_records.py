@@ -6,6 +6,7 @@ src/main/resources/common/message/*.json). A key begins with a number that tells
 that nobody here needs, and newer versions, are None; bytes that are cut short raise ValueError.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from headgate.core.group_facts import Place, Stored
@@ -64,6 +65,32 @@ class MemberAssignment(NamedTuple):
 
 
 OffsetsRecord: TypeAlias = CommitRecord | ClassicGroup | ConsumerMember | MemberAssignment
+
+
+def before_and_after(
+    records: Sequence[OffsetsRecord], stored: Mapping[str, Mapping[Place, Stored]]
+) -> tuple[list[OffsetsRecord], list[OffsetsRecord]]:
+    """Cut records at the moment, somewhere while they were written, at which `stored` was read.
+
+    It was each place's newest commit then: if it is among the records, they came before up to
+    there, else all of them came after it. Of several equal ones the first counts, which changes
+    nothing in the order of what is told. Members are after it.
+    """
+    last: dict[tuple[str, Place], int] = {}
+    for number, record in enumerate(records):
+        if isinstance(record, CommitRecord) and record.stored is not None:
+            seen = stored.get(record.group, {}).get(record.place)
+            if seen is not None and seen.offset == record.stored.offset:
+                last.setdefault((record.group, record.place), number)
+    before: list[OffsetsRecord] = []
+    after: list[OffsetsRecord] = []
+    for number, record in enumerate(records):
+        if isinstance(record, CommitRecord):
+            is_before = number <= last.get((record.group, record.place), -1)
+        else:
+            is_before = False
+        (before if is_before else after).append(record)
+    return before, after
 
 
 class Cursor:

@@ -1,7 +1,8 @@
 """Looks at one cluster again and again, and follows every commit where it may.
 
 A look reads the committed offsets first and the logs' ends after them, so that no lag is below the
-true one. The trail begins after a look: what that has read is older than what the trail tells.
+true one. Once the trail stands where it begins there is one look more: what lies before is that
+look's to tell, what comes after it the trail's, so that no commit falls between the two.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from headgate.backends.options import ClusterOptions
 from headgate.backends.owned import OwnedTasks
 from headgate.backends.topic_reader import READ_ERRORS
 from headgate.core.cluster_watch import ClusterWatch, WatchOptions
-from headgate.core.commit_records import OffsetsRecord
+from headgate.core.commit_records import OffsetsRecord, before_and_after
 from headgate.core.group_facts import Place, Regression
 from headgate.core.group_report import GroupReport
 from headgate.core.probation import Probation
@@ -26,7 +27,7 @@ from headgate.monitor.trail import take
 log = logging.getLogger(__name__)
 
 _LOOK_S = 60.0  # all groups of a large cluster take a few seconds
-_BEGIN_S = 30.0
+_BEGIN_S = 90.0  # a look, and what was committed meanwhile
 _TRAIL_AGAIN_S = 10.0
 _END_S = 5.0
 _MOST_TOLD = 20  # steps back, from one look to the next
@@ -127,9 +128,12 @@ class ClusterMonitor:
         finally:
             await self._reader.close()
 
-    async def _look(self) -> None:
+    async def _look(self, trail: CommitTrail | None = None) -> None:
+        """trail: one that has just begun; what it has read so far is told in its place."""
         tells = not self._has_trail  # as it begins: one that breaks meanwhile has told newer ones
         look = await self._reader.look()
+        so_far = () if trail is None else await trail.so_far()
+        before, after = before_and_after(so_far, look.stored)
         self._told = 0
         new = look.logs.keys() - self.watch.logs.keys()
         past = await self._past(look, new) if new else ()
@@ -140,9 +144,12 @@ class ClusterMonitor:
             self.watch.seeded(place, at_ms, end)
         self.watch.logs_seen(look.logs, now_ms)
         self.watch.groups_seen(look.groups, now_ms, is_whole=look.is_whole)
-        falls = self.watch.sampled(look.stored, now_ms, tells_commits=tells)
-        for fall in falls:
+        for record in before:
+            self._take(record)
+        for fall in self.watch.sampled(look.stored, now_ms, tells_commits=tells):
             self._tell(fall)
+        for record in after:
+            self._take(record)
         self.judged = self.watch.judged(now_ms, has_trail=self._has_trail)
         if self.exporters.urls:
             await self._scrape(look)
@@ -194,12 +201,13 @@ class ClusterMonitor:
             await asyncio.sleep(_TRAIL_AGAIN_S)
 
     async def _begin(self, trail: CommitTrail) -> bool:
-        """Not during a look, which would tell of commits that the trail is going to tell."""
+        """Not during a look of `_look_on`, which would tell of commits that the trail will tell."""
         async with self._one_at_a_time, asyncio.timeout(_BEGIN_S):
-            begun = await trail.begin()
-            if begun:
-                self._is_followed("")
-            return begun
+            if not await trail.begin():
+                return False
+            await self._look(trail)
+            self._is_followed("")
+            return True
 
     def _is_followed(self, why_not: str) -> None:
         self._has_trail = not why_not
