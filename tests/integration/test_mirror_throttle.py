@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import statistics
 import time
 
 import pytest
@@ -18,6 +19,8 @@ from stack import RunningBroker
 
 pytestmark = pytest.mark.kafka
 RATE, RECORD, RECORDS = 400_000, 1_000, 1_500
+SAVED_S = 0.5  # what a bucket makes up for
+WINDOW = 9
 
 
 def test_a_bucket_makes_up_for_short_pauses_only() -> None:
@@ -75,6 +78,7 @@ async def test_I10_the_rate_is_held_within_ten_per_cent(
     assert producer.flush(30) == 0
     units = [mirror_world.unit(two, topic, number) for number in range(partitions)]
     seen: list[tuple[float, int]] = []
+    began_s = time.monotonic()
     options = two.options(bytes_per_s=RATE)
     buckets = BrokerBuckets(RATE)
     copied = await asyncio.gather(
@@ -93,7 +97,12 @@ async def test_I10_the_rate_is_held_within_ten_per_cent(
         for file in (two.source.log_dir / f"{topic}-{number}").glob("*.log")
     )
     assert sum(one.bytes for one in copied) >= on_disk
-    chunks = [one for one in seen if one[1]]
-    after_the_first = sum(count for _, count in chunks[1:]) / (RECORDS * 2) * on_disk
-    took_s = chunks[-1][0] - chunks[0][0]
-    assert 0.9 * RATE <= after_the_first / took_s <= 1.1 * RATE
+    took_s = seen[-1][0] - began_s
+    assert on_disk <= 1.1 * RATE * (took_s + SAVED_S)
+    # What a busy machine takes from some seconds, it does not take from most of them.
+    chunks = [(at_s, count / (RECORDS * 2) * on_disk) for at_s, count in seen if count]
+    rates = [
+        sum(size for _, size in some[1:]) / (some[-1][0] - some[0][0])
+        for some in (chunks[first : first + WINDOW] for first in range(len(chunks) - WINDOW + 1))
+    ]
+    assert 0.9 * RATE <= statistics.median(rates) <= 1.1 * RATE
