@@ -9,6 +9,7 @@ from importlib import import_module
 
 from headgate.commands import FAILED, USAGE, CommandError
 from headgate.config.errors import ConfigError
+from headgate.core.command_line import with_times_joined
 
 COMMANDS = (
     "dev",
@@ -50,7 +51,8 @@ exit codes: 0 ok, 1 failed, 2 usage or configuration
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one sub-command; return the exit code."""
-    chosen = _parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    chosen = _parser().parse_args(with_times_joined(given))
     try:
         code: int = chosen.run(chosen)
     except ConfigError as error:

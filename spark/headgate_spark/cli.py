@@ -8,13 +8,14 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from headgate.core.command_line import with_times_joined
 from headgate_spark.errors import OK, USAGE, JobError
 from headgate_spark.mirror_command import add_mirror, add_verify
 from headgate_spark.replay_command import add_replay
 
 _EXAMPLES = """examples:
   headgate-spark audit --config headgate.toml --out audit/           all topics, all that is there
-  headgate-spark audit --config F --topics 'orders,deals.*' --from -24h --out audit/
+  headgate-spark audit --config F --topics 'orders,deals.*' --from 24h --out audit/
   headgate-spark audit --config F --topics deals --from 2026-01-31T12:00:00Z --to now \\
       --partitions 20,40 --out audit/
   spark-submit --packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0 \\
@@ -26,7 +27,8 @@ exit codes: 0 ok, 1 failed, 2 usage or configuration
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one job; return the exit code."""
-    chosen = _parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    chosen = _parser().parse_args(with_times_joined(given))
     try:
         exit_code: int = chosen.run(chosen, _say)
     except JobError as error:
@@ -78,7 +80,12 @@ def _add_audit(parser: argparse.ArgumentParser) -> None:
     add("--config", required=True, type=Path, metavar="F", help="the gateway's TOML file")
     add("--out", required=True, type=Path, metavar="DIR", help="where the results are written")
     add("--topics", metavar="P", help="names and globs with commas between; default: all")
-    add("--from", dest="start", metavar="T", help="ISO 8601, ms since 1970 or -2h; default: all")
+    add(
+        "--from",
+        dest="start",
+        metavar="T",
+        help="2h (ago), ISO 8601 or ms since 1970; default: all",
+    )
     add("--to", dest="end", metavar="T", help="the same; default: now")
     add("--offsets", metavar="JSON", help='instead: {"topic": {"0": [first, behind-the-last]}}')
     add("--cluster", metavar="NAME", help="default: the only one of tier ingest")

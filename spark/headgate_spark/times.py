@@ -1,4 +1,4 @@
-"""Times on the command line: ISO 8601, milliseconds since 1970, or before now (-2h)."""
+"""Times on the command line: ISO 8601, milliseconds since 1970, or before now (2h, -2h)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def parse_time(text: str, now_ms: int) -> int:
     """Milliseconds since 1970. A time without zone is UTC. Raises JobError."""
     if text == "now":
         return now_ms
-    if relative := re.fullmatch(r"-(\d+)([smhd])", text):
+    if relative := re.fullmatch(r"-?(\d+)([smhd])", text):
         return now_ms - int(relative[1]) * _UNITS_MS[relative[2]]
     if re.fullmatch(r"\d{12,}", text):
         return int(text)
@@ -22,7 +22,7 @@ def parse_time(text: str, now_ms: int) -> int:
         parsed = datetime.fromisoformat(text)
     except ValueError as error:
         raise JobError(
-            f"{text!r} is no time: 2026-01-31T12:00:00Z, milliseconds since 1970, -2h, or now",
+            f"{text!r} is no time: 2026-01-31T12:00:00Z, ms since 1970, 2h (ago), or now",
             USAGE,
         ) from error
     return int((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp() * 1000)

@@ -73,6 +73,11 @@ def test_a_login_is_told_to_the_java_client(tmp_path: Path) -> None:
     [
         ("[clusters.main]\n", "clusters.main.bootstrap_servers is missing"),
         ("[http]\n", r"no \[clusters"),
+        ("clusters = 5", r"clusters: write \[clusters.NAME\]"),
+        ("[clusters]\nmain = 5", r"clusters: write \[clusters.NAME\]"),
+        (f"{CONFIG}[topics]\na = 1", r"topics: write \[topics.NAME\]"),
+        ("[clusters.main]\nbootstrap_servers = 5", r"clusters.main.bootstrap_servers: such as"),
+        ('[clusters.main]\nbootstrap_servers = "a:1"\ntier = "both"', "clusters.main.tier"),
         ("[[", "headgate.toml"),
     ],
 )
@@ -97,6 +102,7 @@ def test_topics_by_name_and_by_glob(tmp_path: Path) -> None:
     [
         ("now", 1_000_000_000_000),
         ("-2h", 1_000_000_000_000 - 7_200_000),
+        ("2h", 1_000_000_000_000 - 7_200_000),
         ("1750000200000", 1_750_000_200_000),
         ("2025-06-15T15:10:00Z", 1_750_000_200_000),
         ("2025-06-15T15:10:00", 1_750_000_200_000),
@@ -216,6 +222,43 @@ def test_usage_errors_end_with_2(
     config = str(write(tmp_path, CONFIG))
     assert main([one.replace("{config}", config) for one in arguments]) == 2
     assert "headgate-spark: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("start", [["--from", "-24h"], ["--from=-24h"], ["--from", "24h"]])
+def test_a_time_before_now_is_taken(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], start: list[str]
+) -> None:
+    config = str(write(tmp_path, CONFIG))
+    # the next mistake is found, so that this was none
+    assert main(["audit", "--config", config, "--out", "o", *start, "--conf", "x"]) == 2
+    assert "--conf x" in capsys.readouterr().err
+
+
+BACKFILL_IS_INGEST = """
+[clusters.main]
+bootstrap_servers = "127.0.0.1:1"
+backfill = "main"
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text", "said"),
+    [
+        (["replay"], CONFIG, "no cluster has a backfill tier: set clusters.<name>.backfill"),
+        (["replay"], BACKFILL_IS_INGEST, 'clusters.main.backfill = "main": no [clusters.main]'),
+        (["replay", "--patience", "nan"], CONFIG, "--patience nan"),
+        (["replay", "--patience", "0"], CONFIG, "--patience 0"),
+        (["mirror", "--interval", "nan"], CONFIG, "--interval nan"),
+        (["mirror", "--bytes-per-s", "nan"], CONFIG, "--bytes-per-s nan"),
+    ],
+)
+def test_a_wrong_option_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], text: str, said: str
+) -> None:
+    assert main([*arguments, "--config", str(write(tmp_path, text))]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith(f"headgate-spark: {said}")
+    assert told.count("\n") == 1
 
 
 def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:

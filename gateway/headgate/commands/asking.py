@@ -10,8 +10,10 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from headgate.commands import FAILED, USAGE, CommandError
 
@@ -46,17 +48,15 @@ def ask(
     """The answer's JSON. Raises CommandError with what the gateway says."""
     raw = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(
-        args.url.rstrip("/") + path, raw, {**_headers(args), **(headers or {})}, method=method
+        _root(args.url) + path, raw, {**_headers(args), **(headers or {})}, method=method
     )
-    if request.type not in ("http", "https"):
-        raise CommandError(f"--url {args.url}: http:// or https:// is asked for", USAGE)
     try:
         context = ssl.create_default_context() if request.type == "https" else None
         with urllib.request.urlopen(request, timeout=_ANSWER_S, context=context) as answer:
             return json.load(answer)
     except urllib.error.HTTPError as error:
         raise CommandError(_told(error), FAILED) from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, HTTPException) as error:
         raise CommandError(f"--url {args.url} does not answer: {error}", FAILED) from error
 
 
@@ -71,6 +71,17 @@ def read_argument(name: str, text: str) -> Any:
         return json.loads(Path(text[1:]).read_text() if text.startswith("@") else text)
     except (OSError, ValueError) as error:
         raise CommandError(f"{name} {text}: {error}", USAGE) from error
+
+
+def _root(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        is_one = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # no number of a port, half an IPv6 address
+        is_one = False
+    if not is_one or not url.isascii() or not url.isprintable() or " " in url:
+        raise CommandError(f"--url {url}: http://HOST:PORT or https://HOST:PORT", USAGE)
+    return url.rstrip("/")
 
 
 def _headers(args: argparse.Namespace) -> dict[str, str]:

@@ -154,7 +154,7 @@ def _bound(option: str, text: str) -> Any:
     if text.startswith(("{", "@")):
         return read_argument(option, text)
     if re.fullmatch(r"-?\d+(ms|s|m|h|d)", text):
-        return {"relative": f"-{text.removeprefix('-')}"}  # argparse takes -2h for an option
+        return {"relative": f"-{text.removeprefix('-')}"}
     return {"timestamp": int(text) if text.isdigit() else text}
 
 

@@ -1,0 +1,22 @@
+"""`headgate replay`: a wrong option is said before anybody is asked."""
+
+import pytest
+
+from headgate.cli import main
+
+NOBODY = "http://127.0.0.1:1"  # tcpmux: nothing answers there
+
+
+@pytest.mark.parametrize(
+    "url", ["", "/v1", "localhost:9090", "http://127.0.0.1:door", "http://a b"]
+)
+def test_a_url_that_is_none_names_the_option(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["replay", "list", "--url", url]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith(f"headgate: --url {url}: http://HOST:PORT or https://HOST:PORT")
+
+
+@pytest.mark.parametrize("start", [["--from", "-2h"], ["--from=-2h"], ["--from", "2h"]])
+def test_a_time_before_now_is_taken(start: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["replay", "create", "--topic", "orders", *start, "--url", NOBODY]) == 1
+    assert f"--url {NOBODY} does not answer" in capsys.readouterr().err
