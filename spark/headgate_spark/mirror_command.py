@@ -79,7 +79,7 @@ def run_mirror(chosen: argparse.Namespace, say: Callable[[str], None]) -> int:
     from headgate_spark.mirror import mirror  # slow to import
     from headgate_spark.mirror_request import MirrorRequest
 
-    if chosen.interval < _LEAST_INTERVAL_S:
+    if not chosen.interval >= _LEAST_INTERVAL_S:  # also nan
         raise JobError(f"--interval {chosen.interval:g}: at least {_LEAST_INTERVAL_S:g}", USAGE)
     request = MirrorRequest(
         cluster=chosen.cluster,
@@ -106,7 +106,7 @@ def run_verify(chosen: argparse.Namespace, say: Callable[[str], None]) -> int:
 
 
 def _rate(given: float | None) -> float | None:
-    if given is not None and given < 1:
+    if given is not None and not given >= 1:  # also nan
         raise JobError(f"--bytes-per-s {given:g}: at least 1", USAGE)
     return given
 

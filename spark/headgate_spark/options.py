@@ -67,12 +67,19 @@ def read_config(file: Path, environment: Mapping[str, str]) -> JobConfig:
         content = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise JobError(f"--config {file}: {error}", USAGE) from error
-    sections = content.get("clusters", {})
+    sections = _sections(content, "clusters")
     clusters = {name: _cluster(name, given, environment) for name, given in sections.items()}
     if not clusters:
         raise JobError(f"--config {file}: no [clusters.<name>] section", USAGE)
-    policies = [_policy(pattern, given) for pattern, given in content.get("topics", {}).items()]
+    policies = [_policy(pattern, given) for pattern, given in _sections(content, "topics").items()]
     return JobConfig(clusters, PolicyTable(policies))
+
+
+def _sections(content: Mapping[str, Any], name: str) -> Mapping[str, Mapping[str, Any]]:
+    found = content.get(name, {})
+    if not isinstance(found, dict) or not all(isinstance(one, dict) for one in found.values()):
+        raise JobError(f"{name}: write [{name}.NAME] sections (`headgate check` tells more)", USAGE)
+    return found
 
 
 def _cluster(name: str, section: Mapping[str, Any], environment: Mapping[str, str]) -> Cluster:
@@ -80,7 +87,12 @@ def _cluster(name: str, section: Mapping[str, Any], environment: Mapping[str, st
     servers = given.get("bootstrap_servers")
     if not servers:
         raise JobError(f"clusters.{name}.bootstrap_servers is missing", USAGE)
-    servers = servers if isinstance(servers, str) else ",".join(servers)
+    if not isinstance(servers, str | list):
+        raise JobError(f'clusters.{name}.bootstrap_servers: such as ["HOST:9092"]', USAGE)
+    servers = servers if isinstance(servers, str) else ",".join(map(str, servers))
+    tier = given.get("tier", "ingest")
+    if tier not in ("ingest", "backfill"):
+        raise JobError(f'clusters.{name}.tier = "{tier}": "ingest" or "backfill"', USAGE)
     client = {"bootstrap.servers": servers}
     for option, theirs in _CLIENT_OPTIONS.items():
         if given.get(option):
@@ -92,9 +104,7 @@ def _cluster(name: str, section: Mapping[str, Any], environment: Mapping[str, st
     if given.get("sasl_mechanism"):
         client["sasl.jaas.config"] = _login(name, given)
     aiokafka = connection(name, servers, _password(name, given), given)
-    return Cluster(
-        name, str(given.get("tier", "ingest")), client, aiokafka, given.get("backfill") or None
-    )
+    return Cluster(name, tier, client, aiokafka, given.get("backfill") or None)
 
 
 def _own_certificate(name: str, given: Mapping[str, Any]) -> Mapping[str, str]:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from headgate_spark.connections import Connection
 from headgate_spark.errors import OK, USAGE, JobError
 from headgate_spark.kafka_clients import CLIENT_ERRORS
+from headgate_spark.mirror_request import pairs
 from headgate_spark.options import JobConfig
 from headgate_spark.replay_metrics import ReplayMetrics
 from headgate_spark.replay_registry import RegistryReader
@@ -53,24 +54,23 @@ def run_replays(
 async def _run(
     config: JobConfig, request: RunRequest, say: Callable[[str], None], writer_of: WriterOf
 ) -> int:
+    targets = _targets(config, request.cluster)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     metrics = ReplayMetrics(request.metrics)
     connections = {name: one.connection for name, one in config.clusters.items()}
     async with asyncio.TaskGroup() as group:
-        for name in _targets(config, request.cluster):
+        for name in targets:
             post = _Post(connections[name], connections, request, metrics, stop, say, writer_of)
             group.create_task(post.run(), name=name)
     return OK
 
 
 def _targets(config: JobConfig, wanted: str | None) -> list[str]:
-    there = sorted({one.backfill for one in config.clusters.values() if one.backfill})
+    there = sorted({target.name for _, target in pairs(config, None)})
     if wanted is not None and wanted not in there:
         raise JobError(f"--cluster {wanted}: the backfill clusters are {', '.join(there)}", USAGE)
-    if not there:
-        raise JobError("no cluster has a backfill tier: set clusters.<ingest>.backfill", USAGE)
     return [wanted] if wanted is not None else there
 
 

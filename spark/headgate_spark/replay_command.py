@@ -7,6 +7,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from headgate_spark.errors import USAGE, JobError
+
 _REPLAY = """examples:
   headgate-spark replay --config headgate.toml --follow        the runner: carries out replays
   headgate-spark replay --config headgate.toml                 those that are waiting, then exit
@@ -36,6 +38,8 @@ def run_replay(chosen: argparse.Namespace, say: Callable[[str], None]) -> int:
     from headgate_spark.options import read_config
     from headgate_spark.replay import RunRequest, run_replays  # slow to import
 
+    if not chosen.patience > 0:  # also nan
+        raise JobError(f"--patience {chosen.patience:g}: seconds, more than 0", USAGE)
     config = read_config(chosen.config, os.environ)
     request = RunRequest(chosen.cluster, chosen.follow, chosen.patience, chosen.metrics)
     return run_replays(config, request, say)
