@@ -165,6 +165,23 @@ def test_a_popular_key_is_not_chatty_by_chance_runs() -> None:
     assert [one.diagnosis for one in diagnose(figures)] == ["popular"]
 
 
+def test_nothing_outside_of_windows_is_not_even() -> None:
+    """Two batches an hour apart: their skew is not that of the hours without records."""
+    spread = np.arange(6000) * 200_000 // 6000
+    times = skew_world.START_MS + spread + (np.arange(6000) >= 3000) * skew_world.HOUR_MS
+    made = skew_world.made("nightly", 12, skew_world.zipf(6000).keys, 200, times)
+    assert [one.diagnosis for one in diagnose(skew_world.figures_of(made))] == ["popular"]
+
+
+def test_one_record_of_a_far_future_is_no_burst() -> None:
+    """The heat map ends with the newest record, and may hold nothing else."""
+    figures = skew_world.figures_of(skew_world.zipf(6000))
+    heat = np.zeros((12, 8640))
+    heat[3, -1] = 1.0
+    far = replace(figures, heat_records=heat, heat_bytes=200 * heat)
+    assert [one.diagnosis for one in diagnose(far)] == ["popular"]
+
+
 def test_one_partition_has_nothing_to_balance() -> None:
     assert diagnose(skew_world.figures_of(skew_world.uniform(3000, partitions=1))) == []
 

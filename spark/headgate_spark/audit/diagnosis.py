@@ -182,12 +182,18 @@ def _large_partition(figures: TopicFigures) -> list[Finding]:
 def _bursts(figures: TopicFigures) -> Finding | None:
     if figures.heat_records.shape[1] < BURST_WINDOWS:
         return None
-    loads = ((figures.heat_records, "records"), (figures.heat_bytes, "bytes"))
-    for heat, what in loads:
-        windows = _hot_windows(heat)
+    loads = (
+        (figures.heat_records, figures.records, "records"),
+        (figures.heat_bytes, figures.bytes, "bytes"),
+    )
+    for heat, total, what in loads:
+        windows = _hot_windows(heat, total)
         outside = heat[:, ~windows].sum(axis=1)
-        if windows.any() and windows.mean() <= 0.25 and max_over_mean(outside) < HOT:
-            share = heat[:, windows].sum() / heat.sum()
+        # of a handful of records nobody can say that they are even
+        is_known = figures.heat_records[:, ~windows].sum() >= ENOUGH_RECORDS
+        is_short = windows.any() and windows.mean() <= 0.25
+        if is_short and is_known and max_over_mean(outside) < HOT:
+            share = heat[:, windows].sum() / total
             text = (
                 f"{int(windows.sum())} of {windows.size} windows of 5 minutes hold {share:.0%} of "
                 f"the {what}; outside of them max/mean is {max_over_mean(outside):.2f}"
@@ -196,9 +202,12 @@ def _bursts(figures: TopicFigures) -> Finding | None:
     return None
 
 
-def _hot_windows(heat: Load) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    """Windows with far more than the mean one, or with far more on one partition than even."""
-    total, loads = heat.sum(), heat.sum(axis=0)
+def _hot_windows(heat: Load, total: int) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    """Windows with far more than the mean one, or with far more on one partition than even.
+
+    total: of the topic. The heat map may lack most of it: it ends with the newest timestamp.
+    """
+    loads = heat.sum(axis=0)
     if total <= 0:
         return np.zeros(loads.shape, dtype=bool)
     rate = (loads >= BURST * loads.mean()) & (loads >= BURST_SHARE * total)
