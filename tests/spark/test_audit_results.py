@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import skew_world
 from headgate_spark.audit.page import page
 from headgate_spark.audit.result import document, topic_result
 from headgate_spark.audit.textfile import textfile
+from headgate_spark.times import shown_time
 
 NAMES = {
     "topic", "window", "records", "bytes", "partitions", "distinct_keys", "keyless_records",
@@ -77,6 +79,15 @@ def test_the_page_is_whole_and_needs_nothing_else() -> None:
     for title in ("Bytes by partition and time", "Lorenz curve", "Other partition counts"):
         assert said.count(title) == 2
     assert "nan" not in text
+
+
+def test_the_heat_map_ends_where_its_last_column_does() -> None:
+    figures = replace(skew_world.figures_of(skew_world.uniform()), to_ms=1_893_456_000_000)
+    text = page(document([figures], 0), [figures])
+    assert text.count("2030-01-01T00:00:00.000Z") == 1  # what was asked for, not the chart
+    minutes = 5 * figures.heat_bytes.shape[1]
+    ends_ms = figures.heat_from_ms + minutes * 60_000
+    assert f'text-anchor="end">{shown_time(ends_ms)}<' in text
 
 
 def test_keys_are_escaped_in_the_page() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from headgate_spark.audit.charts import Line, bars, heat_map, line_chart
 from headgate_spark.audit.diagnosis import HOT
-from headgate_spark.audit.figures import TopicFigures
+from headgate_spark.audit.figures import BUCKET_MS, TopicFigures
 from headgate_spark.audit.measures import lorenz
 from headgate_spark.audit.senders import senders_table
 from headgate_spark.audit.what_if import what_if
@@ -96,7 +96,9 @@ def _findings(topic: dict[str, Any]) -> str:
 
 
 def _charts(topic: dict[str, Any], figures: TopicFigures) -> str:
-    names = [shown_time(figures.heat_from_ms), shown_time(figures.to_ms)]
+    # what was asked for may begin earlier and end later than the records do
+    ends_ms = figures.heat_from_ms + figures.heat_bytes.shape[1] * BUCKET_MS
+    names = [shown_time(figures.heat_from_ms), shown_time(ends_ms)]
     return (
         heat_map("Bytes by partition and time", figures.heat_bytes, names)
         + _lorenz_chart(figures)
