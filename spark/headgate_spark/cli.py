@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from headgate.core.command_line import with_times_joined
-from headgate_spark.errors import OK, USAGE, JobError
+from headgate_spark.errors import OK, USAGE, JobError, reason_of
 from headgate_spark.mirror_command import add_mirror, add_verify
 from headgate_spark.replay_command import add_replay
 
@@ -96,11 +96,16 @@ def _add_audit(parser: argparse.ArgumentParser) -> None:
 
 
 def _audit(chosen: argparse.Namespace, say: Callable[[str], None]) -> int:
-    from headgate_spark.audit.job import AuditRequest, audit, now_ms  # slow to import
+    from py4j.protocol import Py4JJavaError  # these are slow to import
+    from pyspark.errors import PySparkException
+
+    from headgate_spark.audit.job import AuditRequest, audit, now_ms
     from headgate_spark.options import read_config
     from headgate_spark.session import open_session, parse_settings
     from headgate_spark.times import parse_time
 
+    if chosen.offsets is not None and any((chosen.topics, chosen.start, chosen.end)):
+        raise JobError("--offsets says what to read: leave out --topics, --from and --to", USAGE)
     config, now = read_config(chosen.config, os.environ), now_ms()
     request = AuditRequest(
         cluster=chosen.cluster,
@@ -116,6 +121,10 @@ def _audit(chosen: argparse.Namespace, say: Callable[[str], None]) -> int:
     spark = open_session("headgate audit", chosen.master, settings, say)
     try:
         result = audit(spark, config, request)
+    except (PySparkException, Py4JJavaError) as error:
+        raise JobError(
+            f"Spark failed, and an earlier result is left: {reason_of(error)}"
+        ) from error
     finally:
         spark.stop()
     for topic in result["topics"]:

@@ -7,11 +7,13 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import headgate
 from headgate_spark.connector import ConnectorError, ensure_connector
-from headgate_spark.errors import USAGE, JobError
+from headgate_spark.errors import USAGE, JobError, reason_of
 from headgate_spark.java import JavaError, find_java
 
 _LOOPBACK = "127.0.0.1"
@@ -31,7 +33,13 @@ def open_session(
     chosen = dict(settings) if is_submitted(os.environ) else _local(master, settings, say)
     for option, value in chosen.items():
         builder = builder.config(option, value)
-    return builder.getOrCreate()
+    try:
+        return builder.getOrCreate()
+    except (PySparkException, Py4JError) as error:
+        raise JobError(
+            f"Spark did not start: {reason_of(error)} Look at --master, --conf and what Java says "
+            "above"
+        ) from error
 
 
 def _local(

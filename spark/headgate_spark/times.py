@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from headgate_spark.errors import USAGE, JobError
 
+_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # the years 1 to 9999
+_1970 = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def parse_time(text: str, now_ms: int) -> int:
     """Milliseconds since 1970. A time without zone is UTC. Raises JobError."""
+    found = _parsed(text, now_ms)
+    if not 0 <= found <= _LAST_MS:
+        raise JobError(f"{text!r} is outside of 1970 to 9999: milliseconds, or -2h?", USAGE)
+    return found
+
+
+def _parsed(text: str, now_ms: int) -> int:
     if text == "now":
         return now_ms
     if relative := re.fullmatch(r"-?(\d+)([smhd])", text):
@@ -25,10 +34,16 @@ def parse_time(text: str, now_ms: int) -> int:
             f"{text!r} is no time: 2026-01-31T12:00:00Z, ms since 1970, 2h (ago), or now",
             USAGE,
         ) from error
-    return int((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp() * 1000)
+    # in integers: as a float, one time in 160 would be a millisecond too early
+    moment = parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+    return (moment - _1970) // timedelta(milliseconds=1)
 
 
 def shown_time(ms: int) -> str:
-    """ISO 8601 in UTC, to the millisecond."""
-    moment = datetime.fromtimestamp(ms / 1000, UTC)
+    """ISO 8601 in UTC, to the millisecond.
+
+    Producers may stamp records with anything (microseconds, say): what no year has a number for
+    is shown as the first or the last moment that has one.
+    """
+    moment = _1970 + timedelta(milliseconds=min(max(ms, _FIRST_MS), _LAST_MS))
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headgate_spark.cli import main
-from headgate_spark.errors import JobError
+from headgate_spark.errors import JobError, reason_of
 from headgate_spark.java import JavaError, find_java, major_version
 from headgate_spark.kafka_view import Place
 from headgate_spark.options import chosen_topics, read_config
@@ -107,6 +107,7 @@ def test_topics_by_name_and_by_glob(tmp_path: Path) -> None:
         ("2025-06-15T15:10:00Z", 1_750_000_200_000),
         ("2025-06-15T15:10:00", 1_750_000_200_000),
         ("2025-06-15T17:10:00+02:00", 1_750_000_200_000),
+        ("2004-01-13T04:44:05.077Z", 1_073_969_045_077),
     ],
 )
 def test_times(text: str, expected: int) -> None:
@@ -117,6 +118,20 @@ def test_bad_times_and_shown_ones() -> None:
     with pytest.raises(JobError, match="yesterday"):
         parse_time("yesterday", 0)
     assert shown_time(1_750_000_200_007) == "2025-06-15T15:10:00.007Z"
+
+
+@pytest.mark.parametrize(
+    "text", ["1750000200000000", "-60000d", "1969-12-31T23:59:59Z", "9" * 30], ids=str
+)
+def test_times_that_kafka_or_a_calendar_does_not_know(text: str) -> None:
+    with pytest.raises(JobError, match=r"is outside of 1970 to 9999"):
+        parse_time(text, 1_750_000_200_000)
+
+
+def test_records_may_be_stamped_with_anything() -> None:
+    assert shown_time(1_750_000_200_000_000) == "9999-12-31T23:59:59.999Z"  # in microseconds
+    assert shown_time(-(2**62)) == "0001-01-01T00:00:00.000Z"
+    assert shown_time(-1) == "1969-12-31T23:59:59.999Z"
 
 
 class Log:
@@ -207,6 +222,30 @@ def test_the_command_says_so_before_spark_does(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_a_spark_that_does_not_start_is_an_error_in_words(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "headgate_spark", "audit", "--out", str(tmp_path / "out")]
+    command += ["--config", str(write(tmp_path, CONFIG)), "--master", "nonsense"]
+    roots = ":".join(part for part in sys.path if part.endswith(("gateway", "spark")))
+    environment = {**os.environ, "PYTHONPATH": roots}
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 1
+    assert "headgate-spark: Spark did not start: " in done.stderr
+    assert "Look at --master" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_reason_without_the_stack() -> None:
+    java = "An error occurred while calling o1.save.\n: org.Outer: failed\n\tat a.b\n"
+    assert reason_of(ValueError(java)) == "org.Outer: failed"
+    assert reason_of(ValueError(f"{java}Caused by: org.Inner: too large\n\tat")) == (
+        "org.Inner: too large"
+    )
+    assert reason_of(ValueError("[CODE] plain.\n\tat")) == "[CODE] plain."
+    assert reason_of(ValueError()) == ""
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -214,6 +253,7 @@ def test_the_command_says_so_before_spark_does(tmp_path: Path) -> None:
         ["audit", "--config", "{config}", "--out", "o", "--from", "soon"],
         ["audit", "--config", "{config}", "--out", "o", "--partitions", "0"],
         ["audit", "--config", "{config}", "--out", "o", "--conf", "x"],
+        ["audit", "--config", "{config}", "--out", "o", "--offsets", "{}", "--from", "-2h"],
     ],
 )
 def test_usage_errors_end_with_2(

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from headgate.core import fact_columns as names
 from headgate_spark.audit.unpublished import Told, ToldKey, Unpublished
-from headgate_spark.errors import JobError
+from headgate_spark.errors import JobError, reason_of
 from headgate_spark.kafka_view import KafkaView, Place
 from headgate_spark.options import Cluster, JobConfig
 from headgate_spark.progress import Progress
@@ -47,7 +47,7 @@ def read_unpublished(
         try:
             return found | _read(spark, cluster, asking)
         except (PySparkException, Py4JJavaError, JobError) as error:
-            why = f"{names.FACTS_TOPIC} could not be read: {str(error).splitlines()[0]}"
+            why = f"{names.FACTS_TOPIC} could not be read: {reason_of(error)}"
             return found | {topic: Unpublished(why) for topic in asking}
 
 
