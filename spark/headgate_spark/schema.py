@@ -27,6 +27,15 @@ FACTS = StructType(
     ]
 )
 
+# One row a key: how many records coalescing would have left of it.
+KEPT = StructType(
+    [
+        StructField("topic", StringType(), nullable=False),
+        StructField("key", BinaryType(), nullable=False),
+        StructField("kept", LongType(), nullable=False),
+    ]
+)
+
 # One row of a sum over hashed keys. kind: see `counting.py`.
 SUMS = StructType(
     [

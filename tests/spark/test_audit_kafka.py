@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import kafka_log
 import skew_world
-from headgate_spark.audit.job import SKEW_TOPIC, AuditRequest, audit, read_facts
+from headgate_spark.audit.job import SKEW_TOPIC, AuditRequest, audit, publish, read_facts
 from headgate_spark.errors import JobError
 from headgate_spark.kafka_view import KafkaView, Place
 from headgate_spark.options import JobConfig, read_config
@@ -77,6 +78,7 @@ def test_an_audit_of_real_topics(kafka: RunningBroker, spark: SparkSession, tmp_
     check_what_is_heavy(result)
     check_files_and_topic(kafka, result)
     check_errors(kafka, spark, tmp_path)
+    check_failure_leaves_the_result(kafka, spark, tmp_path)
 
 
 def produce_odd(kafka: RunningBroker) -> None:
@@ -186,8 +188,34 @@ def check_errors(kafka: RunningBroker, spark: SparkSession, tmp_path: Path) -> N
     offsets = json.dumps({BOMB: {"0": [0, 10_000_000]}})
     with pytest.raises(JobError, match=r"offsets 0 to 10000000 of .* out of range: .* holds 0 to"):
         audit(spark, config, request_of(tmp_path, offsets=offsets))
+    offsets = json.dumps({BOMB: {"12": [0, 1]}})
+    with pytest.raises(JobError, match=r"--offsets: .* has no partition 12; it has 12, from 0"):
+        audit(spark, config, request_of(tmp_path, offsets=offsets))
     with pytest.raises(JobError, match="no record in this window"):
         audit(spark, config, request_of(tmp_path, BOMB, from_ms=4_000_000_000_000))
+    huge = {"generated_at": "now", "topics": [{"topic": ODD, "text": "x" * 2_000_000}]}
+    with pytest.raises(JobError, match=rf"not {SKEW_TOPIC}: .*max.request.size.* --no-publish"):
+        publish(spark, config.clusters["main"], huge)
+
+
+def check_failure_leaves_the_result(
+    kafka: RunningBroker, spark: SparkSession, tmp_path: Path
+) -> None:
+    """The last thing that is counted fails: all files are still of the audit before."""
+    config_of(kafka, tmp_path)
+    file = tmp_path / "headgate.toml"
+    file.write_text(file.read_text() + 'coalesce_quiet_ms = "soon"\n')
+    broken = read_config(file, {})
+    before = contents(tmp_path)
+    assert {path.parent.name for path in before} >= {"load.parquet", "keys.parquet"}
+    with pytest.raises(PySparkException):
+        audit(spark, broken, request_of(tmp_path, ODD))
+    assert contents(tmp_path) == before
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    """All files below it."""
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.mark.full

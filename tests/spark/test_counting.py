@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 import skew_world
 from headgate_spark.audit import counting
@@ -105,3 +106,19 @@ def test_runs_over_the_ends_of_blocks(
     assert found["cut", b"a"] == {100: 1, 1: 50}
     assert found["cut", b"b"] == {1: 50}
     assert found["cut", b"c"] == {800: 1}
+
+
+def test_a_key_of_every_second_is_one_row_on_the_driver(spark: SparkSession) -> None:
+    """Weeks of a busy key are millions of seconds: they are summed where they are sorted."""
+    at_ms = F.pmod(F.col("id") * 7919, F.lit(30_000)) * 1000  # 30,000 seconds in no order
+    key = F.lit("busy").cast("binary").alias("key")
+    facts = spark.range(30_000).select(F.lit("busy").alias("topic"), key, at_ms.alias("at_ms"))
+    top = facts.select("topic", "key").distinct()
+    rows = {
+        name: counting.coalesced(facts, top, windows).collect()
+        for name, windows in {"usual": {}, "long": {"busy": (5000, 300_000)}}.items()
+    }
+    assert {name: [row["kept"] for row in found] for name, found in rows.items()} == {
+        "usual": [3000],
+        "long": [100],
+    }

@@ -22,11 +22,10 @@ from headgate_spark.audit.figures import (
     TopicFigures,
 )
 from headgate_spark.audit.measures import Load
-from headgate_spark.audit.runs import Lengths, OuterRun, kept, merged, quantile
+from headgate_spark.audit.runs import Lengths, OuterRun, merged, quantile
 from headgate_spark.audit.what_if import with_keyless
 
 MOST_WINDOWS = 8640  # 30 days of 5 minutes: older ones are left out of the heat map
-COALESCE_MS = (2000, 10_000)  # quiet, most: where the topic does not say
 Rows = list[Row]
 
 
@@ -40,7 +39,7 @@ class Counted:
     top: dict[str, Rows] = field(default_factory=dict)
     writers: dict[str, Rows] = field(default_factory=dict)
     places: dict[str, Rows] = field(default_factory=dict)
-    seconds: dict[str, Rows] = field(default_factory=dict)
+    kept: dict[str, Rows] = field(default_factory=dict)
     buckets: dict[str, Rows] = field(default_factory=dict)
     predictions: dict[str, Rows] = field(default_factory=dict)
     misplaced: dict[str, Rows] = field(default_factory=dict)
@@ -76,7 +75,6 @@ def figures_of(
     partitions: int,
     counted: Counted,
     window: tuple[int | None, int | None],
-    coalesce_ms: tuple[int, int] = COALESCE_MS,
 ) -> TopicFigures:
     """One topic's figures. window: what was asked for; None = what the records say."""
     cells = counted.cells.get(topic, [])
@@ -99,7 +97,7 @@ def figures_of(
         heat_records=heat_records,
         heat_bytes=heat_bytes,
         sizes=_sizes(counted.sizes.get(topic, [])),
-        top_keys=_top_keys(topic, counted, coalesce_ms),
+        top_keys=_top_keys(topic, counted),
         predictions=_predictions(counted.predictions.get(topic, []), keyless),
         misplaced=_misplaced(counted.misplaced.get(topic, [])),
         producers=_producers(counted.producers.get(topic, [])),
@@ -141,22 +139,18 @@ def _sizes(rows: Rows) -> Sizes:
     return Sizes(p50, p95, p99, int(rows[0]["largest"]))
 
 
-def _top_keys(topic: str, counted: Counted, coalesce_ms: tuple[int, int]) -> tuple[KeyFigures, ...]:
+def _top_keys(topic: str, counted: Counted) -> tuple[KeyFigures, ...]:
     writers = _largest(counted.writers.get(topic, []), "records", "producer")
     places = _largest(counted.places.get(topic, []), "on_partition", "partition")
-    seconds: dict[bytes, list[int]] = defaultdict(list)
-    for row in counted.seconds.get(topic, []):
-        seconds[bytes(row["key"])].append(row["second"])
-    quiet_s, most_s = (one / 1000 for one in coalesce_ms)
+    left = {bytes(row["key"]): row["kept"] for row in counted.kept.get(topic, [])}
     found = []
     for row in counted.top.get(topic, []):
         key = bytes(row["key"])
         lengths = counted.runs.get((topic, key), Counter())
-        left = kept(seconds[key], quiet_s, most_s) if key in seconds else row["records"]
         found.append(
             KeyFigures(
                 key, row["records"], row["bytes"], writers.get(key), sum(lengths.values()),
-                quantile(lengths, 0.95), places[key], min(left, row["records"]),
+                quantile(lengths, 0.95), places[key], left[key],
             )
         )  # fmt: skip
     return tuple(sorted(found, key=lambda one: (-one.records, one.key)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
+from types import MappingProxyType
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -12,6 +13,7 @@ from headgate_spark.audit.assemble import Counted, all_runs, collected
 from headgate_spark.progress import Progress
 
 STEPS = 6
+LOAD, KEYS = "load.parquet", "keys.parquet"
 
 
 def count_all(
@@ -21,21 +23,23 @@ def count_all(
     present: Mapping[str, int],
     counts: Mapping[str, Sequence[int]],
     progress: Progress,
+    coalesce_ms: Mapping[str, tuple[int, int]] = MappingProxyType({}),
 ) -> Counted:
     """Count the facts of all topics at once. facts: `schema.FACTS`, cheap to read again (Parquet).
 
-    present: the partitions of each topic.  counts: the ones to predict.  Writes load.parquet
-    (each partition in each window) and keys.parquet (each key on each partition) below `out`.
+    present: the partitions of each topic.  counts: the ones to predict.  coalesce_ms: quiet and
+    most, of the topics that say so.  Writes load.parquet (each partition in each window) and
+    keys.parquet (each key on each partition) below `out`.
     """
     context, found = spark.sparkContext, Counted()
     with progress.step("counting partitions, windows and producers", context):
-        counting.by_time(facts).write.mode("overwrite").parquet(f"{out}/load.parquet")
-        found.cells = collected(spark.read.parquet(f"{out}/load.parquet"))
+        counting.by_time(facts).write.mode("overwrite").parquet(f"{out}/{LOAD}")
+        found.cells = collected(spark.read.parquet(f"{out}/{LOAD}"))
         found.producers = collected(counting.by_producer(facts))
         found.sizes = collected(counting.sizes(facts))
     with progress.step("counting keys", context):
-        counting.by_partition_and_key(facts).write.mode("overwrite").parquet(f"{out}/keys.parquet")
-        placed = spark.read.parquet(f"{out}/keys.parquet")
+        counting.by_partition_and_key(facts).write.mode("overwrite").parquet(f"{out}/{KEYS}")
+        placed = spark.read.parquet(f"{out}/{KEYS}")
         keys = counting.by_key(placed).persist()
         found.buckets = collected(counting.distribution(keys))
         top = counting.heaviest(keys).persist()
@@ -50,7 +54,7 @@ def count_all(
     with progress.step("attributing the heaviest keys", context):
         found.writers = collected(counting.writers(facts, top))
         found.places = collected(counting.places(placed, top))
-        found.seconds = collected(counting.seconds(facts, top))
+        found.kept = collected(counting.coalesced(facts, top, coalesce_ms))
         top.unpersist()
     return found
 

@@ -8,6 +8,8 @@ partition is looked at in blocks of offsets, never by key and never a partition 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
 import pyarrow as pa
@@ -17,10 +19,12 @@ from pyspark.sql import functions as F
 
 from headgate_spark.audit.figures import BUCKET_MS
 from headgate_spark.audit.hashing import crc32_partitions, hashes, partitions_for
-from headgate_spark.schema import SUMS
+from headgate_spark.audit.runs import kept
+from headgate_spark.schema import KEPT, SUMS
 
 TOP_KEYS = 50  # by records, and as many by bytes
 BLOCK = 16_384  # offsets whose order one task looks at, at a time
+COALESCE_MS = (2000, 10_000)  # quiet, most: where the topic does not say
 PREDICTED, MOVED, WRONG, CRC32, EARLIER = "predicted", "moved", "wrong", "crc32", "earlier"
 
 
@@ -127,6 +131,31 @@ def inner_runs(found: DataFrame, top: DataFrame) -> DataFrame:
 def outer_runs(found: DataFrame) -> DataFrame:
     """The first and the last run of each block: two rows for 16,384 records."""
     return found.where(F.col("is_first") | F.col("is_last")).drop("size")
+
+
+def coalesced(
+    facts: DataFrame, top: DataFrame, coalesce_ms: Mapping[str, tuple[int, int]]
+) -> DataFrame:
+    """How many records coalescing would have left of the heaviest keys.
+
+    coalesce_ms: quiet and most, by topic.  A busy key came in nearly every second of weeks: its
+    seconds are walked through where they are sorted, and one number a key comes out.
+    """
+
+    def left(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = (row for batch in batches for row in zip(*_columns(batch), strict=True))
+        for (topic, key), mine in groupby(rows, key=itemgetter(0, 1)):
+            quiet_s, most_s = (one / 1000 for one in coalesce_ms.get(topic, COALESCE_MS))
+            count = kept((second for _, _, second in mine), quiet_s, most_s)
+            arrays = [pa.array([topic]), pa.array([key], pa.binary()), pa.array([count])]
+            yield pa.RecordBatch.from_arrays(arrays, names=KEPT.names)
+
+    ordered = seconds(facts, top).repartition("topic", "key")
+    return ordered.sortWithinPartitions("topic", "key", "second").mapInArrow(left, KEPT)
+
+
+def _columns(batch: pa.RecordBatch) -> Iterator[list[object]]:
+    return (batch.column(name).to_pylist() for name in ("topic", "key", "second"))
 
 
 def seconds(facts: DataFrame, top: DataFrame) -> DataFrame:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +16,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from headgate_spark.audit.assemble import COALESCE_MS, Counted, figures_of
-from headgate_spark.audit.count_all import STEPS, count_all
+from headgate_spark.audit.assemble import figures_of
+from headgate_spark.audit.count_all import KEYS, LOAD, STEPS, count_all
 from headgate_spark.audit.facts_topic import read_unpublished
 from headgate_spark.audit.figures import TopicFigures
 from headgate_spark.audit.page import page
@@ -24,7 +25,7 @@ from headgate_spark.audit.result import Document, document
 from headgate_spark.audit.senders import with_unpublished
 from headgate_spark.audit.textfile import textfile
 from headgate_spark.audit.what_if import candidates
-from headgate_spark.errors import USAGE, JobError
+from headgate_spark.errors import USAGE, JobError, reason_of
 from headgate_spark.kafka_view import KafkaView, Place
 from headgate_spark.options import Cluster, JobConfig, chosen_topics
 from headgate_spark.progress import Progress
@@ -63,11 +64,14 @@ def audit(spark: SparkSession, config: JobConfig, request: AuditRequest) -> Docu
         read_facts(spark, view, cluster, ranges, f"{scratch}/facts", progress)
         facts = spark.read.schema(FACTS).parquet(f"{scratch}/facts")
         counts = {name: candidates(present[name], request.counts) for name in names}
-        counted = count_all(spark, facts, request.out, present, counts, progress)
-        figures = [_figures(config, name, present[name], counted, request) for name in names]
+        coalesce = _coalesce_ms(config, names)
+        counted = count_all(spark, facts, Path(scratch), present, counts, progress, coalesce)
+        window = (request.from_ms, request.to_ms)
+        figures = [figures_of(name, present[name], counted, window) for name in names]
         told = read_unpublished(spark, config, _windows(figures, request), progress)
         figures = [with_unpublished(one, told[one.topic]) for one in figures]
         with progress.step(f"writing {request.out}"):
+            _keep_tables(Path(scratch), request.out)
             result = write_all(figures, request.out, now_ms())
         if request.publish:
             with progress.step(f"publishing to {SKEW_TOPIC}", spark.sparkContext):
@@ -96,6 +100,7 @@ def _ranges(
     if request.offsets is not None:
         wanted = parse_offsets(request.offsets)
         _must_exist({place.topic for place in wanted}, cluster, sizes)
+        _must_have(wanted, sizes)
         return _some(by_offsets(view, wanted))
     names = chosen_topics(request.topics, config, cluster, set(sizes))
     _must_exist({*names, *_plain(request.topics)}, cluster, sizes)
@@ -114,6 +119,13 @@ def _must_exist(names: set[str], cluster: Cluster, sizes: dict[str, int]) -> Non
     if missing:
         there = ", ".join(sorted(sizes)) or "none"
         raise JobError(f"cluster {cluster.name} has no topic {missing[0]!r}; it has {there}", USAGE)
+
+
+def _must_have(places: Iterable[Place], sizes: dict[str, int]) -> None:
+    for topic, partition in places:
+        if not 0 <= partition < sizes[topic]:
+            text = f"--offsets: {topic} has no partition {partition}; it has {sizes[topic]}, from 0"
+            raise JobError(text, USAGE)
 
 
 def _some(ranges: list[Range]) -> list[Range]:
@@ -154,18 +166,17 @@ def read_facts(
                 f"retention removed records while they were read: {'; '.join(gone)}. Nothing was "
                 "written; try a later --from"
             ) from error
-        raise JobError(f"reading from Kafka failed: {error}") from error
+        raise JobError(f"reading from Kafka failed: {reason_of(error)}") from error
 
 
-def _figures(
-    config: JobConfig, topic: str, partitions: int, counted: Counted, request: AuditRequest
-) -> TopicFigures:
-    policy = config.policies.match(topic)
-    quiet = policy.coalesce_quiet_ms if policy is not None else None
-    most = policy.coalesce_max_delay_ms if policy is not None else None
-    coalesce = COALESCE_MS if quiet is None else (quiet, most or 5 * quiet)
-    window = (request.from_ms, request.to_ms)
-    return figures_of(topic, partitions, counted, window, coalesce)
+def _coalesce_ms(config: JobConfig, topics: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """Quiet and most, of the topics whose configuration has them."""
+    found = {}
+    for topic in topics:
+        policy = config.policies.match(topic)
+        if policy is not None and (quiet := policy.coalesce_quiet_ms) is not None:
+            found[topic] = (quiet, policy.coalesce_max_delay_ms or 5 * quiet)
+    return found
 
 
 def _windows(
@@ -175,6 +186,13 @@ def _windows(
     if request.offsets is None:
         return {one.topic: (request.from_ms, request.to_ms) for one in figures}
     return {one.topic: (one.from_ms, one.to_ms) for one in figures}
+
+
+def _keep_tables(scratch: Path, out: Path) -> None:
+    """Only now: a job that fails before leaves an earlier result as it was, all of it."""
+    for name in (LOAD, KEYS):
+        shutil.rmtree(out / name, ignore_errors=True)
+        (scratch / name).rename(out / name)
 
 
 def write_all(figures: Sequence[TopicFigures], out: Path, at_ms: int) -> Document:
@@ -201,7 +219,13 @@ def publish(spark: SparkSession, cluster: Cluster, result: Document) -> None:
     ]
     options = {f"kafka.{name}": value for name, value in cluster.client.items()}
     frame = spark.createDataFrame(rows, "key string, value string")
-    frame.write.format("kafka").options(**options).option("topic", SKEW_TOPIC).save()
+    try:
+        frame.write.format("kafka").options(**options).option("topic", SKEW_TOPIC).save()
+    except (PySparkException, Py4JJavaError) as error:
+        raise JobError(
+            f"the files are written, but not {SKEW_TOPIC}: {reason_of(error)}. With --no-publish "
+            "nothing is written there"
+        ) from error
 
 
 def now_ms() -> int:

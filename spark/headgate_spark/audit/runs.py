@@ -62,10 +62,11 @@ def quantile(lengths: Mapping[int, int], share: float) -> int:
 def kept(seconds: Iterable[int], quiet_s: float, most_s: float) -> int:
     """How many records coalescing leaves of a key that came in these seconds.
 
-    A window ends once nothing came for `quiet_s`, or after `most_s`; each leaves one record.
+    seconds: in order.  A window ends once nothing came for `quiet_s`, or after `most_s`; each
+    leaves one record.
     """
     count, begun, last = 0, 0, 0
-    for second in sorted(seconds):
+    for second in seconds:
         if count == 0 or second - last > quiet_s or second - begun >= most_s:
             count, begun = count + 1, second
         last = second
