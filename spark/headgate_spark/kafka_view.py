@@ -13,6 +13,9 @@ from headgate_spark.errors import JobError
 from headgate_spark.options import Cluster
 
 _ANSWER_MS = "20000"
+# py4j makes a Java Integer of a lesser number, which the client does not take for a time; no record
+# is from before 25 January 1970.
+_LEAST_LONG = 2**31
 _BYTES = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
 
 
@@ -64,6 +67,8 @@ class KafkaView:
 
     def at(self, places: Iterable[Place], time_ms: int) -> dict[Place, int | None]:
         """The first offset whose record is not older; None where all are."""
+        if time_ms < _LEAST_LONG:
+            return {**self.starts(places)}
         wanted = self._jvm.java.util.HashMap()
         named = {place: self._java(place) for place in places}
         for theirs in named.values():

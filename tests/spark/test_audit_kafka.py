@@ -241,6 +241,8 @@ def test_retention_that_passes_is_an_error(
     with KafkaView(spark, cluster) as view:
         ranges = by_time(view, [place], None, None)
         assert ranges == [Range(place, 0, 100)]
+        assert by_time(view, [place], 0, None) == ranges
+        assert by_time(view, [place], None, 86_400_000) == [Range(place, 0, 0)]
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
         for done in admin.delete_records([TopicPartition(topic, 0, 50)]).values():
             done.result(30)
