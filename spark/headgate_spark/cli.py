@@ -25,6 +25,9 @@ exit codes: 0 ok, 1 failed, 2 usage or configuration
 """
 
 
+_PATTERNS = set("*?[]{}\\")  # Spark would read what they match, not what it wrote
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one job; return the exit code."""
     given = sys.argv[1:] if arguments is None else arguments
@@ -104,8 +107,7 @@ def _audit(chosen: argparse.Namespace, say: Callable[[str], None]) -> int:
     from headgate_spark.session import open_session, parse_settings
     from headgate_spark.times import parse_time
 
-    if chosen.offsets is not None and any((chosen.topics, chosen.start, chosen.end)):
-        raise JobError("--offsets says what to read: leave out --topics, --from and --to", USAGE)
+    _check(chosen)
     config, now = read_config(chosen.config, os.environ), now_ms()
     request = AuditRequest(
         cluster=chosen.cluster,
@@ -132,6 +134,14 @@ def _audit(chosen: argparse.Namespace, say: Callable[[str], None]) -> int:
         sys.stdout.write(f"{topic['topic']}: {found}\n")
     sys.stdout.write(f"{request.out / 'index.html'}\n")
     return OK
+
+
+def _check(chosen: argparse.Namespace) -> None:
+    if chosen.offsets is not None and any((chosen.topics, chosen.start, chosen.end)):
+        raise JobError("--offsets says what to read: leave out --topics, --from and --to", USAGE)
+    if signs := _PATTERNS & set(str(chosen.out.absolute())):
+        text = f"--out {chosen.out}: Spark takes {' '.join(sorted(signs))} for a pattern"
+        raise JobError(f"{text}: choose another name", USAGE)
 
 
 def _counts(text: str) -> tuple[int, ...]:

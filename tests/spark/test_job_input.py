@@ -254,6 +254,8 @@ def test_the_reason_without_the_stack() -> None:
         ["audit", "--config", "{config}", "--out", "o", "--partitions", "0"],
         ["audit", "--config", "{config}", "--out", "o", "--conf", "x"],
         ["audit", "--config", "{config}", "--out", "o", "--offsets", "{}", "--from", "-2h"],
+        ["audit", "--config", "{config}", "--out", "out[1]", "--conf", "spark.a=b"],
+        ["audit", "--config", "{config}", "--out", "out*", "--conf", "spark.a=b"],
     ],
 )
 def test_usage_errors_end_with_2(
