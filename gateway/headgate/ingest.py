@@ -72,7 +72,6 @@ class Ingest(Onward):
         self._quotas = quotas
         self._most_events = limits.batch_max_events
         self._clock_ms = clock_ms
-        self._sticky = 0
         self.why_not_held: Callable[[str], Failure | None] = lambda held: None
         self._producer_headers: dict[str, tuple[str, bytes]] = {}
 
@@ -187,16 +186,16 @@ class Ingest(Onward):
             self._admission.give(0, count)
             raise Refused(failure)
 
-    def _common(self, ticket: Ticket, wishes: Wishes) -> Common:
+    def _common(self, ticket: Ticket, route: Route, wishes: Wishes) -> Common:
         now_ms = self._clock_ms()
-        self._sticky += 1
+        route.turn += 1
         headers = [
             self._producer_header(ticket.producer),
             (RECEIVED_AT, b"%d" % now_ms),
             *wishes.record_headers,
         ]
         return Common(
-            wishes.key, wishes.timestamp_ms, wishes.tombstone, self._sticky, headers, now_ms
+            wishes.key, wishes.timestamp_ms, wishes.tombstone, route.turn, headers, now_ms
         )
 
     def _producer_header(self, producer: str) -> tuple[str, bytes]:
@@ -215,7 +214,7 @@ class Ingest(Onward):
         events: Events,
     ) -> list[Publish]:
         """What is fit to be published, in order; the other events have their outcome."""
-        common = self._common(ticket, wishes)
+        common = self._common(ticket, route, wishes)
         id_header = (EVENT_ID, (wishes.event_id or _SOME_EVENT_ID).encode())
         shared = [*common.headers, id_header, *route.schema_headers]
         shared_bytes = size_of(None, None, shared) - RECORD_OVERHEAD

@@ -94,9 +94,9 @@ class Routes:
     def find(self, topic: str) -> Route:
         """Raises Refused (unknown_topic)."""
         state = self._topics.get(topic)
-        route = self._routes.get(topic)
-        if route is not None and route.state is state:
-            return route
+        before = self._routes.get(topic)
+        if before is not None and before.state is state:
+            return before
         policy = self._policies.match(topic)
         if policy is None:
             self._routes.pop(topic, None)
@@ -109,6 +109,8 @@ class Routes:
             route = self._compile(policy, state, self._held(topic, policy))
         else:
             route = self._compile(policy, state)
+        if before is not None:
+            route.turn = before.turn
         self._routes[topic] = route
         return route
 

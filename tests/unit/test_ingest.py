@@ -4,6 +4,7 @@ import pytest
 
 from headgate.core.outcome import Failure, Reason
 from headgate.ticket import Ticket
+from unit.fakes import topic_state
 from unit.room import AWAY, NO_REDIS, Room, shown
 
 # ---- one request
@@ -65,6 +66,23 @@ def test_a_request_that_fails_as_a_whole(
     (account,) = room.accounts.seen
     assert account[1] == topic  # the meter decides which names may be labels
     assert len(account[2]) == len(account[3]) == 1
+
+
+@pytest.mark.parametrize("others", [0, 1, 2, 5])
+def test_keyless_requests_take_turns_whatever_else_is_posted(others: int) -> None:
+    room = Room()
+    for number in range(6):
+        if number == 3:  # metadata are read again, and the route is made anew
+            room.topics.states["clicks"] = topic_state("clicks")
+        for _ in range(others):
+            room.post("orders", b'{"id":"a"}')
+        room.post("clicks", b'[{"n":1},{"n":2}]')
+    room.run()
+    clicks = {
+        partition: [publish.record for publish in log if publish.record.topic == "clicks"]
+        for partition, log in room.lanes.logs.items()
+    }
+    assert {partition: len(records) for partition, records in clicks.items()} == {0: 4, 1: 4, 2: 4}
 
 
 def test_an_empty_batch_is_done_at_once() -> None:

@@ -73,6 +73,8 @@ class Route:
     there where the orders have rules.  schema_headers: of records that fit the topic's schema.
     held: the state of the topic that holds its events, where it coalesces; lane: the state of the
     topic that they are written to.  facts: see `Ticket`.
+    turn: its requests so far. Counted for each topic alone, or traffic that goes round the topics
+    would put all keyless events of one on the same partition.
     """
 
     __slots__ = (
@@ -93,6 +95,7 @@ class Route:
         "scope",
         "state",
         "topic",
+        "turn",
     )
 
     def __init__(
@@ -110,6 +113,7 @@ class Route:
         self.held = held
         self.lane = state if held is None else held
         self.topic = self.lane.name
+        self.turn = 0
         self.facts = policy.facts_one_in if policy.facts else 0
         self._depth = json_max_depth
         self._takes_timestamps = policy.timestamp == "event"
