@@ -300,16 +300,17 @@ def _prediction(records: Counter[bytes], sizes: Counter[bytes], n: int, present:
 
 
 def _misplaced(dataset: Dataset) -> Misplaced:
-    n, wrong, crc32 = dataset.partitions, 0, 0
+    n, wrong, crc32, keys = dataset.partitions, 0, 0, set()
     earlier = dict.fromkeys(range(1, n), 0)
     for key, at in zip(dataset.keys, dataset.partition, strict=True):
         if place(key, n) == at:
             continue
         wrong += 1
+        keys.add((key, at))
         crc32 += crc32_place(key, n) == at
         for count in earlier:
             earlier[count] += place(key, count) == at
-    return Misplaced(wrong, crc32, earlier)
+    return Misplaced(wrong, crc32, earlier, len(keys))
 
 
 def _producers(dataset: Dataset) -> tuple[ProducerFigures, ...]:

@@ -10,7 +10,7 @@ import pytest
 
 import skew_world
 from headgate_spark.audit.advice import fetch_advice, recommend
-from headgate_spark.audit.diagnosis import diagnose, earlier_partitions
+from headgate_spark.audit.diagnosis import cause_of, diagnose, earlier_partitions
 from headgate_spark.audit.figures import Sizes
 from headgate_spark.audit.hashing import hashes_of
 from headgate_spark.audit.measures import (
@@ -149,6 +149,18 @@ def test_the_earlier_count_is_named() -> None:
     assert earlier_partitions(skew_world.figures_of(skew_world.foreign())) is None
     text = diagnose(skew_world.figures_of(skew_world.foreign()))[0].text
     assert "CRC32" in text
+
+
+def test_one_pinned_key_is_no_earlier_count() -> None:
+    """What the audit itself recommends; every key on partition 0 is right on 1 partition."""
+    world = skew_world.uniform()
+    pinned_key = next(key for key in world.keys if skew_world.place(key, 12) != 0)
+    is_pinned = np.array([key == pinned_key for key in world.keys])
+    moved = replace(world, partition=np.where(is_pinned, 0, world.partition))
+    figures = skew_world.figures_of(moved)
+    assert figures.misplaced.records > 0
+    assert earlier_partitions(figures) is None
+    assert "or that names partitions" in cause_of(figures)
 
 
 def test_few_records_are_not_judged() -> None:

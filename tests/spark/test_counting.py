@@ -79,6 +79,7 @@ def check_world(counted: Counted, world: skew_world.Dataset) -> None:
         assert np.array_equal(one.records, other.records)
         assert np.array_equal(one.bytes, other.bytes)
     assert found.misplaced[:2] == expected.misplaced[:2]
+    assert found.misplaced.keys == expected.misplaced.keys
     wanted = {count: fits for count, fits in expected.misplaced.earlier.items() if fits}
     assert {count: fits for count, fits in found.misplaced.earlier.items() if fits} == wanted
 

@@ -179,12 +179,16 @@ def _predictions(rows: Rows, keyless: tuple[int, ...]) -> tuple[Prediction, ...]
 
 def _misplaced(rows: Rows) -> Misplaced:
     by_kind: Counter[str] = Counter()
+    keys: Counter[str] = Counter()
     earlier: dict[int, int] = {}
     for row in rows:
         by_kind[row["kind"]] += row["records"]
+        keys[row["kind"]] += row["keys"]
         if row["kind"] == counting.EARLIER:
             earlier[row["count"]] = row["records"]
-    return Misplaced(by_kind[counting.WRONG], by_kind[counting.CRC32], earlier)
+    return Misplaced(
+        by_kind[counting.WRONG], by_kind[counting.CRC32], earlier, keys[counting.WRONG]
+    )
 
 
 def _producers(rows: Rows) -> tuple[ProducerFigures, ...]:

@@ -27,6 +27,8 @@ LARGE_BYTES = 100_000
 OUTSIZED = 4.0  # times the share of records
 WEIGHTY = 0.25  # of all bytes: below it large values do not matter
 MISPLACED = 0.001  # of keyed records
+# One key lies right under a count of c by chance of 1/c: of ten that is no chance any more.
+ENOUGH_KEYS = 10
 BURST_WINDOWS = 6  # half an hour: a shorter one has no usual rate
 BURST = 5.0  # times the mean window
 BURST_SHARE = 0.05  # of all records: a smaller burst harms nobody
@@ -233,12 +235,18 @@ def cause_of(figures: TopicFigures) -> str:
         return f"they were written when the topic had {count} partitions"
     if found.records and found.crc32 >= 0.99 * found.records:
         return "a client with librdkafka's default partitioner (CRC32); set murmur2_random"
-    return "a client with a partitioner of its own, or that names partitions"
+    cause = "a client with a partitioner of its own, or that names partitions"
+    few = ", or an earlier partition count: of so few keys nobody can tell"
+    return cause + few if found.keys < ENOUGH_KEYS else cause
 
 
 def earlier_partitions(figures: TopicFigures) -> int | None:
-    """The partition count under which all misplaced records lie right, if there is one."""
+    """The partition count under which all misplaced records lie right, if there is one, and
+    enough keys for it to say something.
+    """
     found = figures.misplaced
+    if found.keys < ENOUGH_KEYS:
+        return None
     fitting = [count for count, fits in found.earlier.items() if fits >= 0.99 * found.records]
     return max(fitting) if fitting and found.records else None
 

@@ -65,11 +65,13 @@ class Misplaced(NamedTuple):
 
     crc32: of them, how many lie where librdkafka's default puts them.
     earlier: by partition count, how many lie where the rule puts them with that count.
+    keys: how many keys they have; one on two partitions counts twice.
     """
 
     records: int
     crc32: int
     earlier: Mapping[int, int]
+    keys: int
 
 
 class ProducerFigures(NamedTuple):
