@@ -189,6 +189,13 @@ def exchange(
         return connection.answer()
 
 
+def figure(port: int, name: str, headers: Mapping[str, str | bytes] | None = None) -> float | None:
+    """A metric without labels; None: the worker that has it was too busy to say in time."""
+    page = exchange(port, "GET", "/metrics", headers).body.decode()
+    found = [line for line in page.splitlines() if line.startswith(f"{name} ")]
+    return float(found[0].split()[1]) if found else None
+
+
 def post(
     port: int,
     topic: str,

@@ -1,6 +1,5 @@
 """Who may not, what is not there, and what is too much at once, against real gateways."""
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +11,16 @@ from confluent_kafka.admin import AdminClient
 
 from bad_input_world import World, assert_problem, reason, running_world
 from headgate.core.outcome import TRAITS, Reason
-from http_client import JSON, Answer, Connection, events_path, exchange, post, request_bytes
+from http_client import (
+    JSON,
+    Answer,
+    Connection,
+    events_path,
+    exchange,
+    figure,
+    post,
+    request_bytes,
+)
 from kafka_log import read_log
 from stack import Gateway, RunningBroker, RunningRedis, eventually
 
@@ -197,7 +205,8 @@ async def test_client_that_leaves_before_the_answer(world: World) -> None:
     assert (record.value, record.key) == (body, b"left")
     answer = world.post("state", body).document
     assert (answer["partition"], answer["offset"]) == (record.partition, record.offset)
-    await eventually(lambda: in_flight(world) == 0)
+    port = world.gateway.management_port
+    await eventually(lambda: figure(port, "headgate_in_flight_events") == 0)
 
 
 def metrics(gateway: Gateway) -> str:
@@ -209,8 +218,3 @@ def counted(world: World, topic: str) -> float:
     lines = [line for line in metrics(world.gateway).splitlines() if f'topic="{topic}"' in line]
     found = (line for line in lines if line.startswith("headgate_events_total"))
     return sum(float(line.rpartition(" ")[2]) for line in found if 'outcome="published"' in line)
-
-
-def in_flight(world: World) -> float:
-    (value,) = re.findall(r"^headgate_in_flight_events (\S+)", metrics(world.gateway), re.MULTILINE)
-    return float(value)

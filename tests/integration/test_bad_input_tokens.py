@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from bad_input_world import assert_problem, reason
-from http_client import JSON, Connection, events_path, exchange, post, request_bytes
+from http_client import JSON, Connection, events_path, exchange, figure, post, request_bytes
 from kafka_log import read_log
 from stack import Gateway, RunningBroker, eventually
 
@@ -152,7 +152,5 @@ async def budget(gateway: Gateway, topic: str, written: list[bytes]) -> None:
     written.append(body)
 
 
-def in_flight_bytes(gateway: Gateway) -> float:
-    page = exchange(gateway.management_port, "GET", "/metrics", bearer("viewer")).body.decode()
-    (value,) = re.findall(r"^headgate_in_flight_bytes (\S+)", page, re.MULTILINE)
-    return float(value)
+def in_flight_bytes(gateway: Gateway) -> float | None:
+    return figure(gateway.management_port, "headgate_in_flight_bytes", bearer("viewer"))

@@ -8,7 +8,7 @@ import pytest
 
 from confluent_world import PARTITIONS, V3, ConfluentWorld, running_confluent
 from headgate.core.keys import partition_for
-from http_client import exchange
+from http_client import exchange, figure
 from stack import RunningBroker, RunningRedis, eventually
 
 pytestmark = [pytest.mark.kafka, pytest.mark.redis]
@@ -193,14 +193,9 @@ async def test_a_client_that_does_not_read_is_not_read_from(world: ConfluentWorl
             blocked = stream.would_block(piece, 1.0)
             sent += 1
             assert sent < 2000, "the gateway takes everything"
-    path = "/metrics"
-
-    def in_flight() -> float:
-        page = exchange(world.gateway.management_port, "GET", path).body.decode()
-        lines = [line for line in page.splitlines() if line.startswith("headgate_in_flight_")]
-        return sum(float(line.split()[-1]) for line in lines)
-
-    await eventually(lambda: in_flight() == 0)
+    port = world.gateway.management_port
+    await eventually(lambda: figure(port, "headgate_in_flight_events") == 0)
+    await eventually(lambda: figure(port, "headgate_in_flight_bytes") == 0)
 
 
 def test_a_stream_whose_client_leaves_keeps_what_it_sent(world: ConfluentWorld) -> None:

@@ -9,7 +9,15 @@ import pytest
 
 from bad_input_world import assert_problem, reason
 from fault_load import Load
-from http_client import JSON, ClosedError, Connection, events_path, exchange, request_bytes
+from http_client import (
+    JSON,
+    ClosedError,
+    Connection,
+    events_path,
+    exchange,
+    figure,
+    request_bytes,
+)
 from kafka_log import read_log
 from stack import Gateway, RunningBroker, eventually
 
@@ -78,7 +86,7 @@ async def test_draining_refuses_what_comes_then_and_ends_what_was_there(
             assert connection.answer().status == 201
         broker.pause()
         under_way.send(event(2))
-        await eventually(lambda: in_flight(gateway) == 1)
+        await eventually(lambda: figure(gateway.management_port, "headgate_in_flight_events") == 1)
         gateway.terminate()
         await eventually(lambda: is_draining(idle))
         idle.send(event(3))
@@ -101,12 +109,6 @@ def lives(process: psutil.Process) -> bool:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
-
-
-def in_flight(gateway: Gateway) -> float:
-    text = exchange(gateway.management_port, "GET", "/metrics").body.decode()
-    (line,) = (one for one in text.splitlines() if one.startswith("headgate_in_flight_events "))
-    return float(line.rpartition(" ")[2])
 
 
 def is_draining(connection: Connection) -> bool:
