@@ -90,6 +90,13 @@ def test_the_heat_map_ends_where_its_last_column_does() -> None:
     assert f'text-anchor="end">{shown_time(ends_ms)}<' in text
 
 
+def test_a_topic_without_a_record_has_no_times() -> None:
+    figures = replace(skew_world.figures_of(skew_world.uniform()), records=0, from_ms=0, to_ms=0)
+    text = page(document([figures], 0), [figures])
+    assert "no record in this window" in text
+    assert "1970-01-01T00:00:00.000Z to" not in text
+
+
 def test_keys_are_escaped_in_the_page() -> None:
     evil = b"<script>alert(1)</script>\xff"
     world = skew_world.made("evil", 3, [evil] * 300, 50)

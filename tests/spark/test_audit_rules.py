@@ -113,6 +113,15 @@ def test_incident_a_in_words_and_figures() -> None:
     assert "more partitions do not help: at most 1 are useful" in last.why
 
 
+def test_coalescing_is_no_advice_where_it_leaves_what_there_is() -> None:
+    figures = skew_world.figures_of(skew_world.data_bomb())
+    keys = [one._replace(kept=one.records) for one in figures.top_keys]
+    figures = replace(figures, top_keys=keys)
+    findings = diagnose(figures)
+    assert "chatty" in {one.diagnosis for one in findings}
+    assert "coalesce" not in {one.action for one in recommend(figures, findings)}
+
+
 def test_incident_a_gets_worse_with_partitions() -> None:
     found = {one.partitions: one for one in what_if(skew_world.figures_of(skew_world.data_bomb()))}
     by_bytes = [found[count].max_over_mean_bytes for count in (3, 12, 20)]

@@ -50,7 +50,8 @@ class Fetch(NamedTuple):
 def recommend(figures: TopicFigures, findings: list[Finding]) -> list[Recommendation]:
     """What to do about the findings, what helps most first."""
     names = {one.diagnosis for one in findings}
-    found = [_coalesce(figures, one.key) for one in findings if _is_about(one, Diagnosis.CHATTY)]
+    chatty = [one.key for one in findings if one.diagnosis is Diagnosis.CHATTY]
+    found = [_coalesce(figures, one) for one in chatty if one is not None and _can_coalesce(one)]
     found += [_large(figures, one) for one in findings if one.diagnosis is Diagnosis.LARGE]
     if Diagnosis.FOREIGN_PARTITIONER in names:
         found.append(_partitioner(figures))
@@ -72,12 +73,12 @@ def _send_less(waste: Waste) -> Recommendation:
     return Recommendation("send-changes-only", expected, cost, waste.why)
 
 
-def _is_about(finding: Finding, diagnosis: Diagnosis) -> bool:
-    return finding.diagnosis is diagnosis and finding.key is not None
+def _can_coalesce(key: KeyFigures) -> bool:
+    """Not where its events are too far apart, or coalesced already."""
+    return key.kept <= NOTABLE * key.records
 
 
-def _coalesce(figures: TopicFigures, key: KeyFigures | None) -> Recommendation:
-    assert key is not None
+def _coalesce(figures: TopicFigures, key: KeyFigures) -> Recommendation:
     share = key.kept / key.records
     expected = {"records": float(key.kept), "removed_share": 1 - share}
     present = figures.prediction(figures.partitions)

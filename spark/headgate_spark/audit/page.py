@@ -59,7 +59,9 @@ def page(result: dict[str, Any], figures: Sequence[TopicFigures]) -> str:
 
 def _topic(topic: dict[str, Any], figures: TopicFigures) -> str:
     name = escape(topic["topic"])
-    window = topic["window"]
+    window, note = topic["window"], "no record in this window"
+    if topic["records"]:
+        note = f"{escape(window['from'])} to {escape(window['to'])}"
     useful = topic["max_useful_partitions"]
     facts = [
         f"{topic['records']:,} records, {topic['bytes']:,} bytes on {topic['partitions']} "
@@ -72,8 +74,8 @@ def _topic(topic: dict[str, Any], figures: TopicFigures) -> str:
     ]
     listed = "".join(f"<li>{escape(one)}</li>" for one in facts)
     return (
-        f'<section id="{name}"><h2>{name}</h2><p class="note">{escape(window["from"])} to '
-        f"{escape(window['to'])}</p>{_findings(topic)}<ul>{listed}</ul>{_charts(topic, figures)}"
+        f'<section id="{name}"><h2>{name}</h2><p class="note">{note}</p>'
+        f"{_findings(topic)}<ul>{listed}</ul>{_charts(topic, figures)}"
         f"{_measures(topic)}{_what_if(topic)}{_keys(topic)}{senders_table(topic)}</section>"
     )
 
