@@ -28,7 +28,7 @@ from headgate_spark.map_view import MapView
 from headgate_spark.mirror_lag import LagWatch, Totals, textfile, write_textfile
 from headgate_spark.mirror_plan import Plan, maps, plan, prepare_map, prepare_topics, shape_of, trim
 from headgate_spark.mirror_request import MirrorRequest, pairs
-from headgate_spark.options import Cluster, JobConfig, chosen_topics
+from headgate_spark.options import Cluster, JobConfig, chosen_topics, must_exist
 
 _EVERY_S = 5.0  # progress
 _ROUNDS = 5  # of copying once, when the source changes meanwhile
@@ -99,6 +99,8 @@ class Mirror:
                 f"{request.topics or '(all of the configuration)'} means none of {known}",
                 USAGE,
             )
+        if not request.is_following:  # a topic may go or come while others are followed
+            must_exist(request.topics, self._source, facts.topics)
         await prepare_map(here)
         await prepare_topics(there, here, topics, request.retention_ms)
         await self._refresh()

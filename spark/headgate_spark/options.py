@@ -8,12 +8,12 @@ read the same TOML file and environment themselves, and only the options that co
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headgate.core.globs import glob_matches
+from headgate.core.globs import glob_matches, is_glob
 from headgate.core.policy import INTERNAL_PREFIXES, PolicyTable, TopicPolicy
 from headgate_spark.connections import Connection, connection
 from headgate_spark.errors import USAGE, JobError
@@ -166,7 +166,7 @@ def chosen_topics(
 ) -> list[str]:
     """The cluster's topics that `wanted` (names and globs with commas between) means.
 
-    None = all that the configuration names. Raises JobError for a name that is not there.
+    None = all that the configuration names. A name that is not there is left out: `must_exist`.
     """
     mine = {one for one in there if _is_of(config, cluster, one)}
     if wanted is None:
@@ -178,6 +178,15 @@ def chosen_topics(
             matching.add(pattern)
         found |= matching
     return sorted(found)
+
+
+def must_exist(wanted: str | None, cluster: Cluster, there: Collection[str]) -> None:
+    """Raise JobError where `wanted` has a name (no glob) that the cluster has not."""
+    parts = {part.strip() for part in (wanted or "").split(",")}
+    missing = sorted(part for part in parts - set(there) if part and not is_glob(part))
+    if missing:
+        known = ", ".join(sorted(there)) or "none"
+        raise JobError(f"cluster {cluster.name} has no topic {missing[0]!r}; it has {known}", USAGE)
 
 
 def _is_of(config: JobConfig, cluster: Cluster, topic: str) -> bool:

@@ -19,7 +19,7 @@ from headgate_spark.copy_plan import CopyOptions
 from headgate_spark.copy_tasks import cause_of
 from headgate_spark.errors import FAILED, OK, USAGE, JobError
 from headgate_spark.mirror_request import pairs
-from headgate_spark.options import Cluster, JobConfig, chosen_topics
+from headgate_spark.options import Cluster, JobConfig, chosen_topics, must_exist
 
 Say = Callable[[str], None]
 
@@ -53,6 +53,7 @@ async def _partitions(
 ) -> list[TopicPartition]:
     async with cluster_admin(source.connection) as there, cluster_admin(target.connection) as here:
         theirs, ours = (await there.facts()).topics, (await here.facts()).topics
+    must_exist(request.topics, source, theirs)
     names = chosen_topics(request.topics, config, source, set(theirs))
     found = [name for name in names if name in ours]
     if not found or (request.topics is not None and len(found) < len(names)):

@@ -14,7 +14,7 @@ from headgate_spark.cli import main
 from headgate_spark.errors import JobError, reason_of
 from headgate_spark.java import JavaError, find_java, major_version
 from headgate_spark.kafka_view import Place
-from headgate_spark.options import chosen_topics, read_config
+from headgate_spark.options import chosen_topics, must_exist, read_config
 from headgate_spark.ranges import Range, by_offsets, by_time, lost, parse_offsets
 from headgate_spark.session import parse_settings
 from headgate_spark.times import parse_time, shown_time
@@ -95,6 +95,15 @@ def test_topics_by_name_and_by_glob(tmp_path: Path) -> None:
     assert chosen_topics("deals.*", config, main, there) == ["deals.eu", "deals.us"]
     # a name is taken as it is, also where the configuration has no topic for it
     assert chosen_topics("orders, foreign", config, main, there) == ["foreign", "orders"]
+
+
+def test_a_name_that_is_not_there_is_refused_and_a_glob_is_not(tmp_path: Path) -> None:
+    main_cluster = read_config(write(tmp_path, CONFIG), {}).clusters["main"]
+    there = {"orders", "deals.eu"}
+    for fine in (None, "", "orders", "orders, deals.*", "none.*"):
+        must_exist(fine, main_cluster, there)
+    with pytest.raises(JobError, match=r"main has no topic 'order'; it has deals.eu, orders"):
+        must_exist("orders, order", main_cluster, there)
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from headgate_spark.audit.textfile import textfile
 from headgate_spark.audit.what_if import candidates
 from headgate_spark.errors import USAGE, JobError, reason_of
 from headgate_spark.kafka_view import KafkaView, Place
-from headgate_spark.options import Cluster, JobConfig, chosen_topics
+from headgate_spark.options import Cluster, JobConfig, chosen_topics, must_exist
 from headgate_spark.progress import Progress
 from headgate_spark.ranges import Range, by_offsets, by_time, lost, parse_offsets
 from headgate_spark.schema import FACTS
@@ -99,26 +99,13 @@ def _ranges(
 ) -> list[Range]:
     if request.offsets is not None:
         wanted = parse_offsets(request.offsets)
-        _must_exist({place.topic for place in wanted}, cluster, sizes)
+        must_exist(",".join({place.topic for place in wanted}), cluster, sizes)
         _must_have(wanted, sizes)
         return _some(by_offsets(view, wanted))
     names = chosen_topics(request.topics, config, cluster, set(sizes))
-    _must_exist({*names, *_plain(request.topics)}, cluster, sizes)
+    must_exist(request.topics, cluster, sizes)
     places = [Place(name, number) for name in names for number in range(sizes[name])]
     return _some(by_time(view, places, request.from_ms, request.to_ms))
-
-
-def _plain(topics: str | None) -> set[str]:
-    """The names among what was asked for; globs may match nothing."""
-    parts = {part.strip() for part in (topics or "").split(",")}
-    return {part for part in parts if part and not set("*?") & set(part)}
-
-
-def _must_exist(names: set[str], cluster: Cluster, sizes: dict[str, int]) -> None:
-    missing = sorted(names - sizes.keys())
-    if missing:
-        there = ", ".join(sorted(sizes)) or "none"
-        raise JobError(f"cluster {cluster.name} has no topic {missing[0]!r}; it has {there}", USAGE)
 
 
 def _must_have(places: Iterable[Place], sizes: dict[str, int]) -> None:
