@@ -15,6 +15,7 @@ import json
 import os
 import ssl
 import sys
+import urllib.error
 import urllib.request
 
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
@@ -32,10 +33,16 @@ def main() -> None:
     args = parser.parse_args()
     headers = {"Authorization": f"Bearer {args.token}"} if args.token else {}
     request = urllib.request.Request(f"{args.url}/v1/replays/{args.id}", headers=headers)
-    with urllib.request.urlopen(request) as answer:
-        replay = json.load(answer)
+    try:
+        with urllib.request.urlopen(request) as answer:
+            replay = json.load(answer)
+    except urllib.error.HTTPError as error:
+        sys.exit(f"{args.url} answers {error.code}: {error.read().decode(errors='replace')}")
+    except OSError as error:
+        sys.exit(f"--url {args.url} does not answer: {error}")
     if replay["result"] is None:
-        sys.exit(f"the replay is {replay['state']}: {replay['reason']}")
+        why = f": {replay['reason']}" if replay["reason"] else ""
+        sys.exit(f"the replay is {replay['state']}{why}; there is nothing to read")
     asyncio.run(read(replay["result"], way_in(args)))
 
 

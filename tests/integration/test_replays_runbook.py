@@ -81,6 +81,15 @@ def test_a_place_of_the_ingest_tier_is_found_on_the_backfill_tier(
     assert found["value"] == _text(source.value)
 
 
+def test_the_script_tells_in_one_line_why_there_is_nothing_to_read(api: Api) -> None:
+    for url, said in ((api.url, "no replay 'none'"), ("http://127.0.0.1:1", "does not answer")):
+        command = [sys.executable, str(SCRIPT), "--url", url, "none"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 1
+        assert said in done.stderr
+        assert done.stderr.count("\n") == 1
+
+
 def test_a_refusal_is_told(topic: str, api: Api) -> None:
     command = [sys.executable, "-m", "headgate", "replay", "create", "--topic", topic, "--from"]
     for extra, code, said in (

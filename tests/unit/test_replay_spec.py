@@ -68,6 +68,8 @@ def test_all_that_can_be_asked() -> None:
         ({"from": {"offsets": {"0": 1}}, "partitions": [0, 1]}, "from.offsets"),
         ({"to": {"offsets": {"0": 1}}, "partitions": [0, 1]}, "to.offsets"),
         ({"to": {"snapshot": ""}}, "to.snapshot"),
+        ({"to": {"relative": "-3h"}}, "to"),
+        ({"from": {"timestamp": 9}, "to": {"timestamp": 8}}, "to"),
         ({"filter": {"key": []}}, "filter.key"),
         ({"filter": {"keys": "one"}}, "filter.keys"),
         ({"filter": {"keys_base64": ["?"]}}, "filter.keys_base64"),

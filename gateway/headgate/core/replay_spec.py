@@ -101,6 +101,7 @@ def read_spec(asked: object, now_ms: int) -> Spec:
         dry_run=_flag("dry_run", given),
     )
     _check_mode(spec)
+    _check_order(spec)
     _check_offsets(spec)
     return spec
 
@@ -117,6 +118,14 @@ def _check_mode(spec: Spec) -> None:
         raise FieldError("rate", f"mode {mode} copies nothing: leave it out")
     if mode is Mode.GROUP and spec.end is not None:
         raise FieldError("to", "mode group only says where reading begins: leave it out")
+
+
+def _check_order(spec: Spec) -> None:
+    start, end = spec.start, spec.end
+    if end is None or (start.kind, end.kind) != ("timestamp", "timestamp"):
+        return
+    if end.value < start.value:
+        raise FieldError("to", "a time before that of from")
 
 
 def _check_offsets(spec: Spec) -> None:
