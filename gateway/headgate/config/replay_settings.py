@@ -48,7 +48,8 @@ class ReplaySettings:
     bytes_per_s: Annotated[
         int | None,
         about(
-            "The most that a replay copies a second, unless it asks for less.",
+            "The most that a replay reads a second from a broker, compressed as it is there, "
+            "unless it asks for less.",
             least=1,
             most=1_099_511_627_776,
             example="52428800",
