@@ -28,7 +28,8 @@ def config(kafka: RunningBroker, redis_server: RunningRedis, tmp_path: Path) -> 
     file = tmp_path / "headgate.toml"
     file.write_text(
         f'[clusters.main]\nbootstrap_servers = ["{kafka.bootstrap}"]\n'
-        f'[redis]\nurl = "{redis_server.url}"\n[monitor]\ninterval_ms = 1000\n[topics."*"]\nkeyless = "spread"\n'
+        f'[redis]\nurl = "{redis_server.url}"\n[topics."*"]\nkeyless = "spread"\n'
+        "[monitor]\ninterval_ms = 1000\n"  # how long the script waits; three of its looks
     )
     return file
 
