@@ -28,6 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))  # rd_member.py: a librdkafka member that does as told
 
 from headgate.config import Settings, load  # noqa: E402
+from headgate.config.errors import ConfigError  # noqa: E402
 from headgate.consumer import Consumer, ConsumerOptions  # noqa: E402
 from headgate.consumer.pause_store import RedisPauses  # noqa: E402
 from headgate.core.pauses import ALL, Intent  # noqa: E402
@@ -182,7 +183,10 @@ def main() -> None:
     parser.add_argument("--config", type=Path, required=True, metavar="F")
     parser.add_argument("--seconds", type=float, default=120.0, help="how long to stay")
     chosen = parser.parse_args()
-    settings = load(chosen.config, os.environ)
+    try:
+        settings = load(chosen.config, os.environ)
+    except ConfigError as error:
+        sys.exit(str(error))
     cluster = next(one for one in settings.clusters.values() if one.tier == "ingest")
     bootstrap = ",".join(cluster.bootstrap_servers)
     with suppress(KeyboardInterrupt):
