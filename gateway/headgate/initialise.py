@@ -52,7 +52,9 @@ async def initialise(settings: Settings, *, may_create: bool) -> list[Line]:
                 else:
                     lines += await _backfill(settings, name, may_create)
         except READ_ERRORS as error:
-            lines.append(Line("error", name, f"the cluster does not do it: {error!r}"))
+            servers = ",".join(cluster.bootstrap_servers)
+            why = f"{servers} does not answer, or refuses: {error!r}"
+            lines.append(Line("error", f"clusters.{name}.bootstrap_servers", why))
     return lines
 
 

@@ -135,3 +135,16 @@ def test_a_bad_producer_name_is_exit_code_2(capsys: pytest.CaptureFixture[str]) 
 )
 def test_masking(value: str, shown: str) -> None:
     assert masked(value) == shown
+
+
+def test_init_names_the_cluster_that_does_not_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "away.toml"
+    file.write_text(
+        '[clusters.main]\nbootstrap_servers = "127.0.0.1:1"\n'
+        '[topics.deals]\nkey = ["/id"]\nfacts = true\n'
+    )
+    assert main(["init", "--config", str(file), "--check"]) == 1
+    said = capsys.readouterr().out
+    assert "clusters.main.bootstrap_servers: 127.0.0.1:1 does not answer" in said
