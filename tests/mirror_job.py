@@ -54,9 +54,7 @@ class Job:
     def workers(self) -> list[psutil.Process]:
         """Spark's Python workers, without the daemon that forks them."""
         daemons = [one for one in self._tree() if _is_daemon(one)]
-        return [
-            one for one in daemons if (parent := one.parent()) is not None and parent in daemons
-        ]
+        return [one for one in daemons if _parent(one) in daemons]
 
     def remains(self) -> list[psutil.Process]:
         """What is left of it, whoever started it: its session is its own."""
@@ -90,6 +88,13 @@ def _is_daemon(process: psutil.Process) -> bool:
         return "pyspark.daemon" in " ".join(process.cmdline())
     except psutil.Error:
         return False
+
+
+def _parent(process: psutil.Process) -> psutil.Process | None:
+    try:
+        return process.parent()
+    except psutil.Error:  # it has just ended
+        return None
 
 
 def _is_of_session(process: psutil.Process, session: int) -> bool:

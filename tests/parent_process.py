@@ -94,7 +94,7 @@ class Running:
     def workers(self) -> dict[int, psutil.Process]:
         """The workers that run, by process id."""
         found = psutil.Process(self.process.pid).children()
-        alive = {one.pid: one for one in found if one.status() != psutil.STATUS_ZOMBIE}
+        alive = {one.pid: one for one in found if _alive(one)}  # one may end right now
         self._seen |= alive
         return alive
 

@@ -6,6 +6,7 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -146,5 +147,9 @@ def test_time_and_memory_grow_linearly(
 
 def java_bytes() -> int:
     """What Spark's Java has in memory."""
-    children = psutil.Process().children(recursive=True)
-    return max(int(one.memory_info().rss) for one in children if one.name() == "java")
+    found = [0]
+    for one in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # a Python worker of Spark's that has just ended
+            if one.name() == "java":
+                found.append(int(one.memory_info().rss))
+    return max(found)
