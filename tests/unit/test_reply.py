@@ -1,9 +1,12 @@
 """Answers on the wire, against the files in tests/golden."""
 
+import base64
 import json
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from headgate.core.outcome import TRAITS, Failure, Name, Outcome, Reason
 from headgate.core.reply import Reply, problem, reply
@@ -112,6 +115,31 @@ def test_a_batch_answers_in_order_and_the_longest_wait_counts() -> None:
     assert answer.headers == (("Retry-After", "5"),)
     outcomes = json.loads(answer.body)["outcomes"]
     assert [entry["event_id"] for entry in outcomes] == ["0190-7", "0190-1", "0190-8"]
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
+
+
+@given(topic=TEXTS, key=st.binary() | TEXTS.map(str.encode), event_id=TEXTS, minimal=st.booleans())
+@example(topic="a.b_c-1", key=b'quote " and \\', event_id="\x7f\x00\u2028\U0001f600", minimal=False)
+def test_any_text_is_shown_as_it_is(topic: str, key: bytes, event_id: str, minimal: bool) -> None:
+    ended = Outcome(Name.PUBLISHED, 4, 1729, key, event_id, None, 2, 'by "ref"')
+    held = Outcome(Name.HELD, key=key, event_id=event_id)
+    failed = Outcome(Name.REJECTED, key=key, event_id=event_id, failure=UNAVAILABLE.failure)
+    answer = reply(topic, [ended, held, failed], True, minimal, "r")
+    shown = json.loads(answer.body)["outcomes"]
+    assert len(shown) == (1 if minimal else 3)
+    for one_shown in shown:
+        found = one_shown.get("key")
+        assert (
+            base64.b64decode(one_shown["key_base64"]) if found is None else found.encode()
+        ) == key
+        assert one_shown["event_id"] == event_id
+    if not minimal:
+        assert [one_shown.get("topic") for one_shown in shown] == [topic, topic, None]
+        assert shown[0] | {"partition": 4, "offset": 1729, "records": 2} == shown[0]
+        assert shown[0]["oversize"] == 'by "ref"'
+        assert json.loads(reply(topic, [ended], False, minimal, "r").body) == shown[0]
 
 
 @pytest.mark.parametrize(

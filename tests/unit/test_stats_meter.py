@@ -132,6 +132,30 @@ def test_what_waits_to_be_folded_is_bounded_without_snapshots(meter: Meter) -> N
     assert series._pending == []
 
 
+def test_keys_are_told_to_the_hour_in_which_they_came(meter: Meter, clock: Clock) -> None:
+    for key in (b"first", b"second"):
+        meter.account("shop", "orders", [published(key)] * FOLD_EVENTS, [3] * FOLD_EVENTS)
+        clock.now += WINDOW_S  # and no snapshot is taken meanwhile
+    windows = meter.collect().details[Pair("shop", "orders")].windows
+    first = int(NOW // WINDOW_S)
+    for number, key in ((first, "first"), (first + 1, "second")):
+        sketched = windows[number].sketched
+        assert sketches.top_events(sketched, 5) == [(key, FOLD_EVENTS)]
+        assert sketches.top_bytes(sketched, 5) == [(key, 3 * FOLD_EVENTS)]
+
+
+def test_keys_that_wait_are_bounded_without_snapshots(meter: Meter) -> None:
+    total = FOLD_EVENTS * 5
+    for number in range(0, total, 10):
+        keys = [b"%d" % key for key in range(number, number + 10)]
+        meter.account("shop", "orders", [published(key) for key in keys], [1] * 10)
+    (series,) = meter._series.values()
+    assert len(series._keys) <= 2 * FOLD_EVENTS
+    sketched = recent(meter.collect().details[Pair("shop", "orders")], NOW).sketched
+    assert sketches.keyed_events(sketched) == total
+    assert abs(sketches.cardinality(sketched) - total) < total / 20
+
+
 def test_outcomes_and_sizes_of_different_length_are_refused_at_once(meter: Meter) -> None:
     with pytest.raises(ValueError, match="2 outcomes, but 1 sizes"):
         meter.account("shop", "orders", [published()] * 2, [1])

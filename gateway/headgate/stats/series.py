@@ -1,7 +1,7 @@
 """One producer and topic inside a worker: cheap to feed, folded into figures about once a second.
 
-`add` only keeps references to the request's outcomes and sizes; `fold` counts many requests
-together, so that the sketches are fed with distinct keys and whole arrays.
+`add` only keeps references to the request's outcomes and sizes; many requests are counted together,
+and what came with each key goes to the sketches once for many of them: those cost 1 us a key.
 """
 
 from collections import deque
@@ -16,9 +16,12 @@ from headgate.metrics import METRICS
 from headgate.stats.sketches import Sketches
 from headgate.stats.snapshot import REJECTS_KEPT, WINDOW_S, Detail, Reject, Window
 
-FOLD_EVENTS: Final = 4000  # bounds what `add` keeps alive; such a fold takes about 2 ms
+FOLD_EVENTS: Final = 4000  # bounds what `add` keeps alive; counting so many takes about 1 ms
+_MOST_KEYS: Final = 2000  # that may wait for the sketches, before one more count adds its own
 _KEY_SHOWN: Final = 200  # bytes; a longer key is cut and made unique by a digest
 _DETAIL_SHOWN = 300  # characters of a reject's detail
+
+_UNCHANGED: Final = Name.UNCHANGED
 
 _BOUNDS: Final = np.array(METRICS["headgate_event_bytes"].buckets)
 
@@ -43,16 +46,14 @@ class _Hour:
         )
 
 
-class _Tally:
-    """One fold: events and bytes by key, events by (outcome, reason), other sums."""
+class _Weight:
+    """What came with one key."""
 
-    __slots__ = ("ended", "keyless", "keys", "suppressed_bytes")
+    __slots__ = ("bytes", "events")
 
-    def __init__(self) -> None:
-        self.keys: dict[bytes, list[int]] = {}
-        self.ended: dict[tuple[str, str], int] = {}
-        self.keyless = 0
-        self.suppressed_bytes = 0
+    def __init__(self, events: int, size: int) -> None:
+        self.events = events
+        self.bytes = size
 
 
 class Series:
@@ -61,6 +62,8 @@ class Series:
     __slots__ = (
         "_detail",
         "_hours",
+        "_keys",
+        "_keys_hour",
         "_pending",
         "_pending_events",
         "_rejects",
@@ -77,6 +80,8 @@ class Series:
         self._pending: list[tuple[float, Sequence[Outcome], Sequence[int]]] = []
         self._pending_events = 0
         self._hours: dict[int, _Hour] = {}
+        self._keys: dict[bytes, _Weight] = {}  # what `_keys_hour` has not been told
+        self._keys_hour = _Hour()
         self._detail: Detail | None = None  # until the next fold: most pairs are quiet
         self._rejects: deque[tuple[float, Outcome, int]] = deque(maxlen=REJECTS_KEPT)
         self.last_seen = 0.0
@@ -110,7 +115,7 @@ class Series:
         self._pending.append((now, outcomes, sizes))
         self._pending_events += len(outcomes)
         if self._pending_events >= FOLD_EVENTS:
-            self.fold()
+            self._count_all()
 
     def coalesced(self, now: float, outcome: str, events: int, size: int) -> None:
         """Count what became of events that were held: they were measured when they came.
@@ -127,6 +132,10 @@ class Series:
 
     def fold(self) -> None:
         """Count everything that was added since the last time."""
+        self._count_all()
+        self._tell_keys()
+
+    def _count_all(self) -> None:
         pending = self._pending
         if not pending:
             return
@@ -134,12 +143,25 @@ class Series:
         self._pending_events = 0
         self.last_seen = pending[-1][0]
         self._detail = None
-        tally = _Tally()
-        for now, outcomes, sizes in pending:
-            self._count(tally, now, outcomes, sizes)
         hour = self._hour(self.last_seen)
-        self._keep(tally, hour)
+        if hour is not self._keys_hour:
+            self._tell_keys()
+            self._keys_hour = hour
+        ended: dict[tuple[str, str], int] = {}
+        for now, outcomes, sizes in pending:
+            self._count(ended, now, outcomes, sizes)
+        for end, count in ended.items():
+            self.ended[end] = self.ended.get(end, 0) + count
+            hour.ends[end] = hour.ends.get(end, 0) + count
         self._measure([size for _, _, sizes in pending for size in sizes], hour)
+        if len(self._keys) >= _MOST_KEYS:
+            self._tell_keys()
+
+    def _tell_keys(self) -> None:
+        if self._keys:
+            keys, self._keys = self._keys, {}
+            told = {_shown(key): (one.events, one.bytes) for key, one in keys.items()}
+            self._keys_hour.sketches.add_keys(told)
 
     def detail(self) -> Detail:
         """What goes beyond counters, as plain data."""
@@ -150,36 +172,41 @@ class Series:
         return self._detail
 
     def _count(
-        self, tally: _Tally, now: float, outcomes: Sequence[Outcome], sizes: Sequence[int]
+        self,
+        ended: dict[tuple[str, str], int],
+        now: float,
+        outcomes: Sequence[Outcome],
+        sizes: Sequence[int],
     ) -> None:
-        keys, ended = tally.keys, tally.ended
+        keys = self._keys
+        end: tuple[str, str] = ("", "")
+        run = 0  # most events of a request end as the one before
         for outcome, size in zip(outcomes, sizes, strict=True):
             key, failure = outcome.key, outcome.failure
             if key is not None:
-                row = keys.get(key)
-                if row is None:
-                    keys[key] = [1, size]
+                known = keys.get(key)
+                if known is None:
+                    keys[key] = _Weight(1, size)
                 else:
-                    row[0] += 1
-                    row[1] += size
+                    known.events += 1
+                    known.bytes += size
             elif failure is None:
-                tally.keyless += 1
-            if failure is None:
-                end: tuple[str, str] = (outcome.name, "")
-                if outcome.name == Name.UNCHANGED:
-                    tally.suppressed_bytes += size
-            else:
-                end = (outcome.name, failure.reason)
+                self.keyless += 1
+            name: str = outcome.name
+            reason = ""
+            if failure is not None:
+                reason = failure.reason
                 self._rejects.append((now, outcome, size))
-            ended[end] = ended.get(end, 0) + 1
-
-    def _keep(self, tally: _Tally, hour: _Hour) -> None:
-        for end, count in tally.ended.items():
-            self.ended[end] = self.ended.get(end, 0) + count
-            hour.ends[end] = hour.ends.get(end, 0) + count
-        self.keyless += tally.keyless
-        self.suppressed_bytes += tally.suppressed_bytes
-        hour.sketches.add_keys({_shown(key): (row[0], row[1]) for key, row in tally.keys.items()})
+            elif name is _UNCHANGED:
+                self.suppressed_bytes += size
+            if name is end[0] and reason is end[1]:
+                run += 1
+                continue
+            if run:
+                ended[end] = ended.get(end, 0) + run
+            end, run = (name, reason), 1
+        if run:
+            ended[end] = ended.get(end, 0) + run
 
     def _measure(self, sizes: list[int], hour: _Hour) -> None:
         array = np.array(sizes, dtype=np.int32)
