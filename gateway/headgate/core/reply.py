@@ -50,7 +50,7 @@ def reply(
     outcome = outcomes[0]
     if outcome.failure is not None:
         return problem(outcome.failure, request_id, _event(outcome))
-    body = _shown(_quoted(topic), outcome).encode()
+    body = _shown(_head(outcome.name, _quoted(topic)), outcome).encode()
     return Reply(_ENDED_WELL[outcome.name], JSON, (), body)
 
 
@@ -119,27 +119,24 @@ def _put_key(shown: dict[str, Any], key: bytes) -> None:
         shown["key_base64"] = base64.b64encode(key).decode()
 
 
-def _shown(topic: str, outcome: Outcome) -> str:
-    """The JSON text of an event that ended well. topic: its name as JSON.
+def _head(name: Name, topic: str) -> str:
+    """How the JSON text of an event that ended well begins. topic: its name as JSON."""
+    return f'{{"outcome":"{name.value}","topic":{topic}'
 
-    Text put together by hand, as there is one of these for each event of a batch: a dict for
-    orjson would cost twice as much.
+
+def _shown(head: str, outcome: Outcome) -> str:
+    """The JSON text of an event that ended well.
+
+    Put together by hand, as there is one for each event of a batch: a dict of it for orjson costs
+    more. So does looking at an Enum's value, which is why `head` comes ready.
     """
-    text = f'{{"outcome":"{outcome.name.value}","topic":{topic}'
-    if outcome.partition < 0:  # held, or once more what was: it has no place in the topic yet
-        if outcome.key is not None:
-            text += _key_text(outcome.key)
-        if outcome.event_id is not None:
-            text += f',"event_id":{_quoted(outcome.event_id)}'
-        return text + "}"
-    text += f',"partition":{outcome.partition},"offset":{outcome.offset}'
-    if outcome.key is not None:
-        text += _key_text(outcome.key)
+    key = "" if outcome.key is None else _key_text(outcome.key)
     event_id = "null" if outcome.event_id is None else _quoted(outcome.event_id)
-    text += f',"event_id":{event_id},"records":{outcome.records}'
-    if outcome.oversize is not None:
-        text += f',"oversize":{_quoted(outcome.oversize)}'
-    return text + "}"
+    if outcome.partition < 0:  # held, or once more what was: it has no place in the topic yet
+        return f'{head}{key},"event_id":{event_id}}}' if event_id != "null" else f"{head}{key}}}"
+    more = "" if outcome.oversize is None else f',"oversize":{_quoted(outcome.oversize)}'
+    place = f',"partition":{outcome.partition},"offset":{outcome.offset}'
+    return f'{head}{place}{key},"event_id":{event_id},"records":{outcome.records}{more}}}'
 
 
 def _key_text(key: bytes) -> str:
@@ -151,7 +148,7 @@ def _key_text(key: bytes) -> str:
 
 def _quoted(text: str) -> str:
     """As JSON. What is printable needs no escape but for the two signs."""
-    if text.isprintable() and '"' not in text and "\\" not in text:
+    if text.isalnum() or (text.isprintable() and '"' not in text and "\\" not in text):
         return f'"{text}"'
     return orjson.dumps(text).decode()
 
@@ -173,18 +170,20 @@ def _batch(topic: str, outcomes: Sequence[Outcome], minimal: bool) -> Reply:
     summary: dict[str, int] = {}
     failures: list[Failure] = []
     shown: list[str] = []
-    topic = _quoted(topic)
+    name, head, text = None, "", ""
     for index, outcome in enumerate(outcomes):
-        name = outcome.name.value
-        summary[name] = summary.get(name, 0) + 1
+        if outcome.name is not name:
+            name, text = outcome.name, outcome.name.value
+            head = _head(name, _quoted(topic))
+        summary[text] = summary.get(text, 0) + 1
         if outcome.failure is not None:
             failures.append(outcome.failure)
             one = _failed(outcome, outcome.failure)
             shown.append(orjson.dumps({"index": index, **one} if minimal else one).decode())
         elif not minimal:
-            shown.append(_shown(topic, outcome))
-    text = f'{{"summary":{orjson.dumps(summary).decode()},"outcomes":[{",".join(shown)}]}}'
-    return Reply(_batch_status(len(outcomes), failures), JSON, retry_after(failures), text.encode())
+            shown.append(_shown(head, outcome))
+    body = f'{{"summary":{orjson.dumps(summary).decode()},"outcomes":[{",".join(shown)}]}}'
+    return Reply(_batch_status(len(outcomes), failures), JSON, retry_after(failures), body.encode())
 
 
 def _batch_status(events: int, failures: Sequence[Failure]) -> int:
