@@ -8,38 +8,25 @@ It knows no HTTP library, so that another front can be put before it.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from headgate.core.admission import Admission
 from headgate.core.attempt import Attempt
 from headgate.core.decode import decode
-from headgate.core.event import SPREAD, RawEvent, Refused
+from headgate.core.event import Refused
 from headgate.core.ids import EventIds
 from headgate.core.outcome import Failure, Reason
-from headgate.core.publish import Publish
-from headgate.core.record import (
-    BURST,
-    EVENT_ID,
-    FORCED,
-    PRODUCER,
-    RECEIVED_AT,
-    RECORD_OVERHEAD,
-    size_of,
-)
+from headgate.core.record import BURST, FORCED
 from headgate.core.reply import Reply, reply
 from headgate.core.request import Wishes, read_wishes
-from headgate.core.route import PLAIN_BYTES, Common, Oversized, Route
+from headgate.core.route import Route
 from headgate.core.topic import TopicState
 from headgate.endings import DRAINING, Accounts
 from headgate.inbound import Decode, Inbound
-from headgate.onward import Events, Onward
+from headgate.placing import Placing
 from headgate.recall import answer_known, leave_out_known
 from headgate.routes import Routes
 from headgate.ticket import Ticket, rejected
-
-# Names come from clients: the memory for them must be bounded.
-_PRODUCERS_REMEMBERED: Final = 10_000
-_SOME_EVENT_ID: Final = "0" * 36  # as long as the one that a written record gets
 
 
 class Limits(NamedTuple):
@@ -55,8 +42,9 @@ class Quotas(Protocol):
     def check(self, producer: str, events: int, size: int) -> Failure | None: ...
 
 
-class Ingest(Onward):
-    """Starts what a request asks for; `Onward` says how that goes on, `Endings` how it ends."""
+class Ingest(Placing):
+    """Starts what a request asks for; `Placing` says where its events go, `Onward` how they go on,
+    `Endings` how they end."""
 
     def __init__(
         self,
@@ -68,12 +56,10 @@ class Ingest(Onward):
         limits: Limits,
         clock_ms: Callable[[], int],
     ) -> None:
-        super().__init__(routes, admission, accounts, ids, limits.request_timeout_ms)
+        super().__init__(routes, admission, accounts, ids, limits.request_timeout_ms, clock_ms)
         self._quotas = quotas
         self._most_events = limits.batch_max_events
-        self._clock_ms = clock_ms
         self.why_not_held: Callable[[str], Failure | None] = lambda held: None
-        self._producer_headers: dict[str, tuple[str, bytes]] = {}
 
     def route(self, topic: str) -> Route:
         """The topic's rules in force. Raises Refused (unknown_topic)."""
@@ -185,98 +171,6 @@ class Ingest(Onward):
         if failure is not None:
             self._admission.give(0, count)
             raise Refused(failure)
-
-    def _common(self, ticket: Ticket, route: Route, wishes: Wishes) -> Common:
-        now_ms = self._clock_ms()
-        route.turn += 1
-        headers = [
-            self._producer_header(ticket.producer),
-            (RECEIVED_AT, b"%d" % now_ms),
-            *wishes.record_headers,
-        ]
-        return Common(
-            wishes.key, wishes.timestamp_ms, wishes.tombstone, route.turn, headers, now_ms
-        )
-
-    def _producer_header(self, producer: str) -> tuple[str, bytes]:
-        known = self._producer_headers.get(producer)
-        if known is None:
-            if len(self._producer_headers) >= _PRODUCERS_REMEMBERED:
-                self._producer_headers.clear()
-            known = self._producer_headers[producer] = (PRODUCER, producer.encode())
-        return known
-
-    def _place(
-        self,
-        ticket: Ticket,
-        route: Route,
-        wishes: Wishes,
-        events: Events,
-    ) -> list[Publish]:
-        """What is fit to be published, in order; the other events have their outcome."""
-        common = self._common(ticket, route, wishes)
-        id_header = (EVENT_ID, (wishes.event_id or _SOME_EVENT_ID).encode())
-        shared = [*common.headers, id_header, *route.schema_headers]
-        shared_bytes = size_of(None, None, shared) - RECORD_OVERHEAD
-        plain_bytes = shared_bytes + PLAIN_BYTES
-        limits = (route.most_value_bytes, route.most_record_bytes)
-        refusals: dict[int, Failure | None] = {}
-        sizes, event_id = ticket.sizes, wishes.event_id
-        started: list[Publish] = []
-        for index, event in enumerate(events):
-            if isinstance(event, Failure):
-                ticket.put(index, rejected(event))
-                continue
-            try:
-                record = route.record(event, common)
-            except Refused as refused:
-                value = event if isinstance(event, bytes) else event.value
-                sizes[index] = len(value) if value else 0
-                ticket.put(index, rejected(refused.failure, None, event_id))
-                continue
-            partition, key, value = record.partition, record.key, record.value
-            length = sizes[index] = len(value) if value else 0
-            if type(event) is bytes:
-                size = plain_bytes + length + (len(key) if key else 0)
-                publish = Publish(record, size, ticket, index, event_id)
-            else:
-                size = shared_bytes + size_of(key, value, record.headers)
-                publish = Publish(record, size, ticket, index, event_id)
-                self._take_own_id(publish, event)
-            publish.common = common
-            if length > limits[0] or publish.size > limits[1]:
-                if not route.ladder:
-                    self._too_large(publish, route)
-                    continue
-                publish.oversized = Oversized(route)
-            if partition not in refusals:
-                refusals[partition] = self._lanes.refusal(route.lane, partition)
-            failure = refusals[partition]
-            if failure is None:
-                started.append(publish)
-            else:
-                ticket.put(index, rejected(failure, key, publish.event_id))
-        return started
-
-    @staticmethod
-    def _take_own_id(publish: Publish, event: bytes | RawEvent) -> None:
-        if not isinstance(event, RawEvent):
-            return
-        if event.partition is not None and event.partition != SPREAD:
-            publish.placed = publish.force = True
-        if event.event_id is not None:
-            if publish.event_id is None:
-                publish.event_id, publish.source = event.event_id, event.source
-            publish.size += len(publish.event_id.encode())
-
-    @staticmethod
-    def _too_large(publish: Publish, route: Route) -> None:
-        ticket: Ticket = publish.ticket
-        value = publish.record.value
-        failure = route.oversize(len(value or b""), publish.size)
-        ticket.put(publish.index, rejected(failure, publish.record.key, publish.event_id))
-        if value is not None:
-            ticket.weigh(publish.index, value)
 
 
 def answer(ticket: Ticket) -> Reply:
