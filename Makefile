@@ -53,7 +53,7 @@ test-full: setup lint ## the full figures of the issues
 
 compiled: build/compiled/.done ## the hot path as C extensions in build/compiled (needs a C compiler)
 
-build/compiled/.done: setup.py pyproject.toml $(shell find gateway -name '*.py' -o -name '*.lua') | setup
+build/compiled/.done: setup.py pyproject.toml $(shell find gateway -name '*.py' -o -name '*.lua' -o -name '*.[ch]' -o -name '*.pyi') | setup
 	rm -rf build/compiled build/mypyc build/lib* build/temp* build/bdist*
 	HEADGATE_COMPILE=1 $(PIP) --quiet --no-deps --no-build-isolation --target build/compiled .
 	@touch $@

@@ -166,7 +166,7 @@ def modules() -> set[str]:
     found = {
         str(path.relative_to(PACKAGE))
         for path in PACKAGE.rglob("*")
-        if path.suffix in {".py", ".lua", ".toml", ".sha256"}
+        if path.suffix in {".c", ".h", ".py", ".lua", ".toml", ".sha256"}
     }
     return {name for name in found if not name.endswith("__init__.py")}
 

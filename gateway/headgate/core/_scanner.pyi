@@ -1,0 +1,41 @@
+"""Reads bodies of JSON documents in one pass; only in the compiled build (setup.py).
+
+It is a fast accept: whatever is unusual in any document makes the whole call return None, and
+`core.decode`, `core.jsontext` and `core.route` decide. What is accepted, they would have read
+just the same.
+"""
+
+from typing import final
+
+# Values, keys, partitions and digests (16 bytes), an item for each document. Without a key rule
+# there are no keys and partitions, without a digest key no digests.
+Scanned = tuple[list[bytes], list[bytes] | None, list[int] | None, list[bytes] | None]
+
+@final
+class Scanner:
+    """The rules of one topic.
+
+    member: the name of the documents' member that is the key; None: no key rule.
+    max_depth: of arrays and objects in one another; beyond 512 nothing is accepted.
+    digest_key: up to 64 bytes; None: no digests.  digest_prefix: what is digested before each
+    value; both as `core.digest.Digester` uses them.
+    Raises ValueError: partitions below 1, or a digest_key that is too long.
+    """
+
+    def __init__(
+        self,
+        member: bytes | None,
+        partitions: int,
+        max_depth: int,
+        max_value_bytes: int,
+        digest_key: bytes | None,
+        digest_prefix: bytes = b"",
+    ) -> None: ...
+    def lines(self, body: bytes, most: int, /) -> Scanned | None:
+        """The documents of an NDJSON body, each value a whole line; None for more than `most`."""
+
+    def elements(self, body: bytes, most: int, /) -> Scanned | None:
+        """The documents of a JSON array, each value an exact slice; None for more than `most`."""
+
+    def one(self, body: bytes, /) -> Scanned | None:
+        """The one JSON object that the body is, whose value is all of it."""
