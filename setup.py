@@ -30,11 +30,17 @@ SCANNER = Extension(
     depends=[f"{ROOT}/core/{name}.h" for name in ("_blake2", "_json", "_text")],
     extra_compile_args=["-O3"],
 )
+RECORDS = Extension(
+    "headgate.backends._records",
+    [f"{ROOT}/backends/_records.c"],
+    extra_compile_args=["-std=c11", "-O3"],
+)
+NATIVE = [SCANNER, RECORDS]
 
 
 def extensions() -> list[object]:
     if "sdist" in sys.argv:
-        return [SCANNER]  # or its source would not be in the archive
+        return NATIVE  # or their source would not be in the archive
     building = not {"bdist_wheel", "build_ext"}.isdisjoint(sys.argv)  # not asking for metadata
     if os.environ.get("HEADGATE_COMPILE") != "1" or not building:
         return []
@@ -49,7 +55,7 @@ def extensions() -> list[object]:
         multi_file=True,
         target_dir="build/mypyc",
     )
-    return [*modules, SCANNER]
+    return [*modules, *NATIVE]
 
 
 setup(ext_modules=extensions(), options={"build_ext": {"parallel": os.cpu_count()}})

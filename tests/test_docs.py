@@ -130,7 +130,7 @@ def test_metrics_exist(document: Path) -> None:
 def test_names_in_code_style_occur_in_the_code(document: Path) -> None:
     words: set[str] = set()
     for path in PACKAGE.rglob("*"):
-        if path.suffix in {".py", ".lua", ".toml"}:
+        if path.suffix in {".c", ".py", ".lua", ".toml"}:
             words.update(re.findall(r"\w+", path.read_text()))
     named = set(_NAME.findall(without_later(text_of(document)))) - words
     # CloudEvents attributes, and the `_file` variant that every secret option has
