@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 
@@ -61,8 +62,27 @@ def examine_one(value: bytes, content_type: bytes) -> object:
     return is_long(_ORDERS, content) or examine_here(_ORDERS, content)
 
 
-def pieces() -> list[tuple[str, Callable[[], object], int]]:
-    """(name, what is called, events a call)."""
+Piece = tuple[str, Callable[[], object], int]  # name, what is called, events a call
+
+
+def scanner_pieces(value: bytes, ndjson: bytes, array: bytes) -> list[Piece]:
+    """Where the build has the scanner: all of cutting, validating, key, partition and digest."""
+    if find_spec("headgate.core._scanner") is None:
+        return []
+    from headgate.core._scanner import Scanner
+
+    found: list[Piece] = []
+    for name, key in (("", None), (" and digest", b"fingerprint")):
+        scanner = Scanner(b"id", 6, 128, sys.maxsize, key, b"value" + bytes(4))
+        found += [
+            (f"scan{name}, one JSON event", partial(scanner.one, value), 1),
+            (f"scan{name}, NDJSON of 50", partial(scanner.lines, ndjson, EVENTS), EVENTS),
+            (f"scan{name}, JSON array of 50", partial(scanner.elements, array, EVENTS), EVENTS),
+        ]
+    return found
+
+
+def pieces() -> list[Piece]:
     values = list(islice(events(Shape()), EVENTS))
     json_type = b"application/json"
     canonical = Comparison(b"fingerprint", ("/updated_at",), 4_000_000).digest
@@ -87,6 +107,7 @@ def pieces() -> list[tuple[str, Callable[[], object], int]]:
         ("digest, canonical", each(lambda value: canonical(value, json_type), values), EVENTS),
         ("examined, canonical", each(lambda value: examine_one(value, json_type), values), EVENTS),
         ("(orjson.loads, for scale)", each(orjson.loads, values), EVENTS),
+        *scanner_pieces(*(body for body, _, _ in bodies.values())),
     ]
 
 
