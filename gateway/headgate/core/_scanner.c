@@ -104,24 +104,25 @@ static PyObject *list_of_digests(const Scanner *scanner, const Text *values, siz
     return list;
 }
 
+/* Puts a part into the answer, NULL too. Whether there is one. */
+static bool put(PyObject *all, Py_ssize_t place, PyObject *part)
+{
+    PyTuple_SET_ITEM(all, place, part);
+    return part != NULL;
+}
+
 static PyObject *scanned(const Scanner *scanner, const Scan *scan, PyObject *body)
 {
-    PyObject *all = PyTuple_New(4);
-    if (all == NULL) {
-        return NULL;
-    }
     size_t count = scan->count;
-    PyObject *parts[4] = {
-        list_of_bytes(scan->values, count, body),
-        scan->has_member ? list_of_bytes(scan->keys, count, body) : Py_NewRef(Py_None),
-        scan->has_member ? list_of_partitions(scanner, scan->keys, count) : Py_NewRef(Py_None),
-        scanner->has_digests ? list_of_digests(scanner, scan->values, count)
-                             : Py_NewRef(Py_None),
-    };
-    for (int i = 0; i < 4; i++) {
-        PyTuple_SET_ITEM(all, i, parts[i]);
-    }
-    if (parts[0] == NULL || parts[1] == NULL || parts[2] == NULL || parts[3] == NULL) {
+    bool has_keys = scan->has_member;
+    PyObject *all = PyTuple_New(4);
+    if (all != NULL &&
+        !(put(all, 0, list_of_bytes(scan->values, count, body)) &&
+          put(all, 1, has_keys ? list_of_bytes(scan->keys, count, body) : Py_NewRef(Py_None)) &&
+          put(all, 2, has_keys ? list_of_partitions(scanner, scan->keys, count)
+                               : Py_NewRef(Py_None)) &&
+          put(all, 3, scanner->has_digests ? list_of_digests(scanner, scan->values, count)
+                                           : Py_NewRef(Py_None)))) {
         Py_CLEAR(all);
     }
     return all;
