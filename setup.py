@@ -33,6 +33,7 @@ SCANNER = Extension(
 RECORDS = Extension(
     "headgate.backends._records",
     [f"{ROOT}/backends/_records.c"],
+    depends=[f"{ROOT}/backends/{name}.h" for name in ("_batch", "_crc32c")],
     extra_compile_args=["-std=c11", "-O3"],
 )
 NATIVE = [SCANNER, RECORDS]

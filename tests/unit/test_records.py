@@ -166,6 +166,25 @@ def test_what_cannot_be_encoded_leaves_the_batch_as_it_was(wrong: tuple[Any, ...
     assert ours.take() == same.take()
 
 
+def test_what_is_no_batch_is_not_written_to() -> None:
+    module: Any = importlib.import_module(type(records(0)).__module__)
+    short = bytearray(60)
+    for wrong in (short, bytes(99), None):
+        with pytest.raises(REFUSALS):
+            module.seal(wrong, 1, 2, 3)
+        with pytest.raises(REFUSALS):
+            module.with_body(wrong, 4, b"body")
+    for wrong in (None, "body"):
+        with pytest.raises(REFUSALS):
+            module.with_body(bytearray(61), 4, wrong)
+    with pytest.raises(OverflowError):
+        module.with_body(bytearray(61), 256, b"")
+    for state in ((2**63, 0, 0), (0, 2**15, 0), (0, 0, 2**31)):
+        with pytest.raises(OverflowError):
+            module.seal(bytearray(61), *state)
+    assert short == bytearray(60)
+
+
 def test_a_timestamp_has_64_bits() -> None:
     with pytest.raises(OverflowError):
         records(1000).append(2**63, b"", b"", [])

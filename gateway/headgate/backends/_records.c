@@ -2,8 +2,8 @@
  * each record is measured, then written at once behind those before it.
  *
  * The bytes, and when a batch is full, are those of aiokafka's DefaultRecordBatchBuilder, which
- * takes a record through many small Python objects. Checksum, producer and compression are written
- * later (`records.py`).
+ * takes a record through many small Python objects. Producer and checksum are written at the end
+ * (`_batch.h`), and the compression between is another's (`records.py`).
  *
  * Bounds: foreign code (an object that exports a buffer, or that stands for an integer) runs before
  * anything is measured, and none between measuring and writing.
@@ -15,9 +15,9 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "_batch.h"
+
 enum {
-    BATCH_HEADER = 61,
-    AFTER_LENGTH = 12, /* the batch's length counts from here */
     MOST_VARINT = 10,
     FIRST_ROOM = 1024,
 };
@@ -76,13 +76,6 @@ static inline char *put_varint(char *to, int64_t number) {
     return to;
 }
 
-/* A field of the batch header: big-endian. */
-static char *put_number(char *to, int bytes, uint64_t number) {
-    for (int at = bytes - 1; at >= 0; at--, number >>= 8)
-        to[at] = (char)(number & 0xFF);
-    return to + bytes;
-}
-
 static inline uint64_t span_size(Span span) {
     return varint_size(span.count) + (span.count > 0 ? (uint64_t)span.count : 0);
 }
@@ -138,8 +131,8 @@ static int read_header(PyObject *pair, Header *header) {
 static int make_room_for_headers(Records *self, Py_ssize_t count) {
     if (count <= self->header_room)
         return 0;
-    Header *headers = self->headers;
-    PyMem_Resize(headers, Header, count);
+    size_t bytes = (size_t)count * sizeof(Header); /* a list has less than 2^60 items */
+    Header *headers = PyMem_Realloc(self->headers, bytes);
     if (headers == NULL) {
         PyErr_NoMemory();
         return -1;
@@ -288,20 +281,8 @@ static PyObject *Records_take(Records *self, PyObject *Py_UNUSED(nothing)) {
     if (PyByteArray_Resize(self->batch, self->size) < 0)
         return NULL;
     self->room = self->size;
-    char *to = PyByteArray_AS_STRING(self->batch);
-    to = put_number(to, 8, 0); /* base offset: the broker's */
-    to = put_number(to, 4, (uint64_t)(self->size - AFTER_LENGTH));
-    to = put_number(to, 4, UINT32_MAX); /* the leader's epoch: the broker's */
-    to = put_number(to, 1, 2);          /* magic */
-    to = put_number(to, 4, 0);          /* checksum */
-    to = put_number(to, 2, 0);          /* attributes: not compressed, no transaction */
-    to = put_number(to, 4, (uint64_t)(self->count > 0 ? self->count - 1 : 0));
-    to = put_number(to, 8, (uint64_t)self->first_timestamp_ms);
-    to = put_number(to, 8, (uint64_t)self->max_timestamp_ms);
-    to = put_number(to, 8, 0); /* producer id */
-    to = put_number(to, 2, 0); /* producer epoch */
-    to = put_number(to, 4, 0); /* base sequence */
-    put_number(to, 4, (uint64_t)self->count);
+    put_header(PyByteArray_AS_STRING(self->batch), self->size, self->count,
+               self->first_timestamp_ms, self->max_timestamp_ms);
     PyObject *batch = self->batch;
     self->batch = NULL;
     return batch;
@@ -370,7 +351,19 @@ static PyType_Spec records_spec = {
     .slots = slots,
 };
 
+static PyMethodDef functions[] = {
+    {"with_body", with_body, METH_VARARGS, with_body_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMethodDef sealing[] = {
+    {"seal", seal, METH_VARARGS, seal_doc},
+    {NULL, NULL, 0, NULL},
+};
+
 static int fill_module(PyObject *module) {
+    if (crc32c_is_there() && PyModule_AddFunctions(module, sealing) < 0)
+        return -1;
     PyObject *type = PyType_FromModuleAndSpec(module, &records_spec, NULL);
     if (type == NULL)
         return -1;
@@ -388,6 +381,7 @@ static struct PyModuleDef module = {
     PyModuleDef_HEAD_INIT,
     .m_name = "headgate.backends._records",
     .m_doc = "Kafka's record batches, encoded at once.",
+    .m_methods = functions,
     .m_slots = module_slots,
 };
 

@@ -26,3 +26,9 @@ class Records:
 
     def take(self) -> bytearray:
         """Give the batch away: its header, without producer and checksum, and the records."""
+
+def with_body(batch: bytearray, codec: int, body: bytes, /) -> bytearray:
+    """The header of a batch, and its records compressed."""
+
+def seal(batch: bytearray, producer_id: int, epoch: int, base_sequence: int, /) -> None:
+    """Write what is known last: who produces it, and the checksum over all that follows it."""

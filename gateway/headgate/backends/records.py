@@ -1,73 +1,30 @@
 """Kafka's record batches, magic 2 (org.apache.kafka.common.record.DefaultRecordBatch).
 
-`Records` encodes records: in C (`_records.c`) where the gateway is compiled, else with aiokafka's
-own builder. `compressed` and `seal` make of them what goes to a broker: the bytes are aiokafka's.
+`Records` encodes records, `compressed` and `seal` make of them what goes to a broker: the bytes are
+aiokafka's. They are C where the gateway is compiled.
 """
 
-import struct
 import sys
-from typing import Any
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
-from aiokafka.record.util import calc_crc32c
 
 from headgate.core.record import BATCH_OVERHEAD
 
-_MAGIC = 2
-# Places in the batch's header. The length counts from what is behind it, the checksum from the
-# attributes, whose lowest bits are the codec.
-_AFTER_LENGTH, _CRC_AT, _ATTRIBUTES_AT = 12, 17, 21
-_LENGTH_AT, _LENGTH = 8, struct.Struct(">i")
-_ATTRIBUTES = struct.Struct(">h")
-_CRC = struct.Struct(">I")
-_PRODUCER_AT, _PRODUCER = 43, struct.Struct(">qhi")  # id, epoch, base sequence
+try:
+    from headgate.backends._records import Records, with_body
+except ModuleNotFoundError:
+    from headgate.backends.plain_records import Records, with_body  # type: ignore[assignment]
+try:
+    from headgate.backends._records import (
+        seal,
+    )  # only where the processor has an instruction for it
+except ImportError:
+    from headgate.backends.plain_records import seal
+
+__all__ = ["Records", "compressed", "seal", "with_body"]
+
 _ZSTD = 4
 _ENCODERS = ("", "gzip_encode", "snappy_encode", "lz4_encode", "zstd_encode")
-
-
-class AiokafkaRecords:
-    """What `_records.Records` is (see `_records.pyi`), for a gateway that is not compiled."""
-
-    __slots__ = ("_encoder", "count")
-
-    def __init__(self, most_bytes: int) -> None:
-        self._encoder: Any = DefaultRecordBatchBuilder(
-            _MAGIC,
-            0,
-            is_transactional=0,
-            producer_id=0,
-            producer_epoch=0,
-            base_sequence=0,
-            batch_size=most_bytes,
-        )
-        self.count = 0
-
-    @property
-    def size(self) -> int:
-        return int(self._encoder.size())
-
-    def append(
-        self,
-        timestamp_ms: int,
-        key: bytes | None,
-        value: bytes | None,
-        headers: list[tuple[str, bytes]],
-    ) -> bool:
-        added = self._encoder.append(self.count, timestamp_ms, key, value, headers)
-        if added is None:
-            return False
-        self.count += 1
-        return True
-
-    def take(self) -> bytearray:
-        batch: bytearray = self._encoder.build()
-        return batch
-
-
-try:
-    from headgate.backends._records import Records as Records
-except ModuleNotFoundError:  # not compiled
-    Records = AiokafkaRecords  # type: ignore[assignment, misc]
 
 
 def compressed(batch: bytearray, codec: int) -> bytearray:
@@ -81,17 +38,3 @@ def compressed(batch: bytearray, codec: int) -> bytearray:
     records = memoryview(batch)[BATCH_OVERHEAD:]
     # lz4's takes nothing but bytes; the one that matters need not have them copied.
     return with_body(batch, codec, encode(records if codec == _ZSTD else bytes(records)))
-
-
-def with_body(batch: bytearray, codec: int, body: bytes) -> bytearray:
-    """The header of a batch, and its compressed records."""
-    whole = batch[:BATCH_OVERHEAD] + body
-    _LENGTH.pack_into(whole, _LENGTH_AT, len(whole) - _AFTER_LENGTH)
-    _ATTRIBUTES.pack_into(whole, _ATTRIBUTES_AT, codec)
-    return whole
-
-
-def seal(batch: bytearray, producer_id: int, epoch: int, base_sequence: int) -> None:
-    """Write what is known last: who produces it, and the checksum over all that follows it."""
-    _PRODUCER.pack_into(batch, _PRODUCER_AT, producer_id, epoch, base_sequence)
-    _CRC.pack_into(batch, _CRC_AT, calc_crc32c(memoryview(batch)[_ATTRIBUTES_AT:]))

@@ -1,0 +1,71 @@
+"""Kafka's record batches by aiokafka and Python: what `_records.c` is, where it is not compiled."""
+
+import struct
+from typing import Any
+
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.record.util import calc_crc32c
+
+from headgate.core.record import BATCH_OVERHEAD
+
+_MAGIC = 2
+# Places in the batch's header. The length counts from what is behind it, the checksum from the
+# attributes, whose lowest bits are the codec.
+_AFTER_LENGTH, _CRC_AT, _ATTRIBUTES_AT = 12, 17, 21
+_LENGTH_AT, _LENGTH = 8, struct.Struct(">i")
+_ATTRIBUTES = struct.Struct(">h")
+_CRC = struct.Struct(">I")
+_PRODUCER_AT, _PRODUCER = 43, struct.Struct(">qhi")  # id, epoch, base sequence
+
+
+class Records:
+    """A record batch under construction.  most_bytes: of the batch, with its header."""
+
+    __slots__ = ("_encoder", "count")
+
+    def __init__(self, most_bytes: int) -> None:
+        self._encoder: Any = DefaultRecordBatchBuilder(
+            _MAGIC,
+            0,
+            is_transactional=0,
+            producer_id=0,
+            producer_epoch=0,
+            base_sequence=0,
+            batch_size=most_bytes,
+        )
+        self.count = 0
+
+    @property
+    def size(self) -> int:
+        return int(self._encoder.size())
+
+    def append(
+        self,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: list[tuple[str, bytes]],
+    ) -> bool:
+        added = self._encoder.append(self.count, timestamp_ms, key, value, headers)
+        if added is None:
+            return False
+        self.count += 1
+        return True
+
+    def take(self) -> bytearray:
+        batch: bytearray = self._encoder.build()
+        return batch
+
+
+def with_body(batch: bytearray, codec: int, body: bytes) -> bytearray:
+    """The header of a batch, and its compressed records."""
+    whole = batch[:BATCH_OVERHEAD] + body
+    _LENGTH.pack_into(whole, _LENGTH_AT, len(whole) - _AFTER_LENGTH)
+    _ATTRIBUTES.pack_into(whole, _ATTRIBUTES_AT, codec)
+    return whole
+
+
+def seal(batch: bytearray, producer_id: int, epoch: int, base_sequence: int) -> None:
+    """Write what is known last: who produces it, and the checksum over all that follows it."""
+    _PRODUCER.pack_into(batch, _PRODUCER_AT, producer_id, epoch, base_sequence)
+    _CRC.pack_into(batch, _CRC_AT, calc_crc32c(memoryview(batch)[_ATTRIBUTES_AT:]))
