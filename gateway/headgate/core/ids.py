@@ -47,7 +47,7 @@ class EventIds:
         high = counter >> 14
         if now_ms != self._now_ms or high != self._high:
             self._begin(now_ms, high)
-        return self._start + self._bytes[counter >> 8 & 0x3F | 0x80] + self._ends[counter & 0xFF]
+        return f"{self._start}{self._bytes[counter >> 8 & 0x3F | 0x80]}{self._ends[counter & 0xFF]}"
 
     def _begin(self, now_ms: int, high: int) -> None:
         text = f"{now_ms:012x}"
