@@ -17,7 +17,7 @@ ROOT = "gateway/headgate"
 HOT = """
     core/admission core/decode core/digest core/event core/facts core/ids core/jsontext core/keys
     core/outcome core/publish core/reasons core/record core/reply core/request core/route
-    core/suppression
+    core/scanning core/suppression
     endings inbound ingest onward placing quotas ticket
     suppression/arrivals suppression/bypass suppression/claims suppression/namespaces
     suppression/outgoing suppression/settlements suppression/suppressor suppression/underway

@@ -20,9 +20,11 @@ from headgate.core.record import BURST, FORCED
 from headgate.core.reply import Reply, reply
 from headgate.core.request import Wishes, read_wishes
 from headgate.core.route import Route
+from headgate.core.scanning import Scan, scan
 from headgate.core.topic import TopicState
 from headgate.endings import DRAINING, Accounts
 from headgate.inbound import Decode, Inbound
+from headgate.onward import Events
 from headgate.placing import Placing
 from headgate.recall import answer_known, leave_out_known
 from headgate.routes import Routes
@@ -85,7 +87,11 @@ class Ingest(Placing):
             wishes = read_wishes(inbound.headers)
             if route.held is not None:
                 wishes = self._hold(route.held, wishes, decode_as)
-            if decode_as is None:
+            read = self._scanned(inbound, route, wishes, decode_as, attempt)
+            events: Events
+            if read is not None:
+                events, ticket.is_batch = read.values, read.is_batch
+            elif decode_as is None:
                 structured = route.policy.cloudevents == "structured"
                 events, ticket.is_batch = decode(
                     inbound.body, inbound.headers, structured, self._most_events
@@ -96,7 +102,9 @@ class Ingest(Placing):
             streamed = inbound.streamed
             size = ticket.body_bytes if streamed is None else streamed.stored.size
             self._admit(ticket, wishes, len(events), size)
-            if attempt is None:
+            if read is not None:
+                started = self._place_scanned(ticket, route, wishes, read)
+            elif attempt is None:
                 started = self._place(ticket, route, wishes, events)
             else:
                 rest = leave_out_known(ticket, attempt, events)
@@ -136,6 +144,22 @@ class Ingest(Placing):
         one_in = self._routes.facts_of(topic)
         if one_in and self._facts is not None:
             self._facts.take(producer, topic, one_in, [rejected(failure)], [0])
+
+    def _scanned(
+        self,
+        inbound: Inbound,
+        route: Route,
+        wishes: Wishes,
+        decode_as: Decode | None,
+        attempt: Attempt | None,
+    ) -> Scan | None:
+        """The body, if its topic's scanner can read it and the request asks for nothing more."""
+        scanner = route.scanner
+        if scanner is None or decode_as is not None or attempt is not None:
+            return None
+        if wishes.single_event_header is not None:
+            return None
+        return scan(scanner, inbound.body, inbound.headers, self._most_events)
 
     def _hold(self, held: TopicState, wishes: Wishes, decode_as: Decode | None) -> Wishes:
         """What the coalescer must know travels in headers."""

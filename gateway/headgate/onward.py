@@ -102,7 +102,7 @@ class Onward(Endings):
                 continue
             if publish.placed:
                 publish.digest = b""
-            else:
+            elif publish.digest is None:
                 publish.digest = digest(record.value, content_type_of(record))
             publish.scope = scope
             if force:

@@ -11,9 +11,17 @@ from headgate.core.event import SPREAD, RawEvent, Refused
 from headgate.core.ids import EventIds
 from headgate.core.outcome import Failure
 from headgate.core.publish import Publish
-from headgate.core.record import EVENT_ID, PRODUCER, RECEIVED_AT, RECORD_OVERHEAD, size_of
+from headgate.core.record import (
+    EVENT_ID,
+    PRODUCER,
+    RECEIVED_AT,
+    RECORD_OVERHEAD,
+    Record,
+    size_of,
+)
 from headgate.core.request import Wishes
-from headgate.core.route import PLAIN_BYTES, Common, Oversized, Route
+from headgate.core.route import JSON_TYPE, PLAIN_BYTES, Common, Oversized, Route
+from headgate.core.scanning import Scan
 from headgate.endings import Accounts
 from headgate.onward import Events, Onward
 from headgate.routes import Routes
@@ -22,6 +30,22 @@ from headgate.ticket import Ticket, rejected
 # Names come from clients: the memory for them must be bounded.
 _PRODUCERS_REMEMBERED: Final = 10_000
 _SOME_EVENT_ID: Final = "0" * 36  # as long as the one that a written record gets
+
+
+class _Places:
+    """What the events of one request share while their places are found.
+
+    shared_bytes: of the headers that each of their records gets.  refusals: by partition, why its
+    lane takes nothing now.  started: those that go on.
+    """
+
+    __slots__ = ("common", "refusals", "shared_bytes", "started")
+
+    def __init__(self, common: Common, shared_bytes: int) -> None:
+        self.common = common
+        self.shared_bytes = shared_bytes
+        self.refusals: dict[int, Failure | None] = {}
+        self.started: list[Publish] = []
 
 
 class Placing(Onward):
@@ -68,15 +92,9 @@ class Placing(Onward):
         events: Events,
     ) -> list[Publish]:
         """What is fit to be published, in order; the other events have their outcome."""
-        common = self._common(ticket, route, wishes)
-        id_header = (EVENT_ID, (wishes.event_id or _SOME_EVENT_ID).encode())
-        shared = [*common.headers, id_header, *route.schema_headers]
-        shared_bytes = size_of(None, None, shared) - RECORD_OVERHEAD
-        plain_bytes = shared_bytes + PLAIN_BYTES
-        limits = (route.most_value_bytes, route.most_record_bytes)
-        refusals: dict[int, Failure | None] = {}
+        places = self._places(ticket, route, wishes)
+        common, shared_bytes = places.common, places.shared_bytes
         sizes, event_id = ticket.sizes, wishes.event_id
-        started: list[Publish] = []
         for index, event in enumerate(events):
             if isinstance(event, Failure):
                 ticket.put(index, rejected(event))
@@ -88,29 +106,63 @@ class Placing(Onward):
                 sizes[index] = len(value) if value else 0
                 ticket.put(index, rejected(refused.failure, None, event_id))
                 continue
-            partition, key, value = record.partition, record.key, record.value
+            key, value = record.key, record.value
             length = sizes[index] = len(value) if value else 0
             if type(event) is bytes:
-                size = plain_bytes + length + (len(key) if key else 0)
+                size = shared_bytes + PLAIN_BYTES + length + (len(key) if key else 0)
                 publish = Publish(record, size, ticket, index, event_id)
             else:
                 size = shared_bytes + size_of(key, value, record.headers)
                 publish = Publish(record, size, ticket, index, event_id)
                 self._take_own_id(publish, event)
-            publish.common = common
-            if length > limits[0] or publish.size > limits[1]:
-                if not route.ladder:
-                    self._too_large(publish, route)
-                    continue
-                publish.oversized = Oversized(route)
-            if partition not in refusals:
-                refusals[partition] = self._lanes.refusal(route.lane, partition)
-            failure = refusals[partition]
-            if failure is None:
-                started.append(publish)
-            else:
-                ticket.put(index, rejected(failure, key, publish.event_id))
-        return started
+            self._start(route, places, publish, length)
+        return places.started
+
+    def _place_scanned(
+        self, ticket: Ticket, route: Route, wishes: Wishes, scan: Scan
+    ) -> list[Publish]:
+        """As `_place`, of plain documents whose keys, partitions and digests are known."""
+        places = self._places(ticket, route, wishes)
+        topic, now_ms = route.topic, places.common.now_ms
+        keys, partitions, digests = scan.keys, scan.partitions, scan.digests
+        sizes, plain_bytes = ticket.sizes, places.shared_bytes + PLAIN_BYTES
+        key, partition = None, places.common.sticky % route.lane.partitions
+        for index, value in enumerate(scan.values):
+            length = sizes[index] = len(value)
+            size = plain_bytes + length
+            if keys is not None and partitions is not None:
+                key, partition = keys[index], partitions[index]
+                size += len(key)
+            record = Record(topic, partition, key, value, [JSON_TYPE], now_ms)
+            publish = Publish(record, size, ticket, index, None)
+            if digests is not None:
+                publish.digest = digests[index]
+            self._start(route, places, publish, length)
+        return places.started
+
+    def _places(self, ticket: Ticket, route: Route, wishes: Wishes) -> "_Places":
+        common = self._common(ticket, route, wishes)
+        id_header = (EVENT_ID, (wishes.event_id or _SOME_EVENT_ID).encode())
+        shared = [*common.headers, id_header, *route.schema_headers]
+        return _Places(common, size_of(None, None, shared) - RECORD_OVERHEAD)
+
+    def _start(self, route: Route, places: "_Places", publish: Publish, length: int) -> None:
+        """Note an event that may go on. length: of its value, in bytes."""
+        publish.common = places.common
+        if length > route.most_value_bytes or publish.size > route.most_record_bytes:
+            if not route.ladder:
+                self._too_large(publish, route)
+                return
+            publish.oversized = Oversized(route)
+        partition = publish.record.partition
+        if partition not in places.refusals:
+            places.refusals[partition] = self._lanes.refusal(route.lane, partition)
+        failure = places.refusals[partition]
+        if failure is None:
+            places.started.append(publish)
+        else:
+            key, event_id = publish.record.key, publish.event_id
+            publish.ticket.put(publish.index, rejected(failure, key, event_id))
 
     @staticmethod
     def _take_own_id(publish: Publish, event: bytes | RawEvent) -> None:

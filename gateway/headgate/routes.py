@@ -11,6 +11,7 @@ from headgate.core.held import held_topic
 from headgate.core.outcome import Failure, Reason
 from headgate.core.policy import PolicyTable, TopicPolicy, fingerprint
 from headgate.core.route import Route
+from headgate.core.scanning import scanner_for
 from headgate.core.suppression import Scope
 from headgate.core.topic import TopicState
 
@@ -41,15 +42,20 @@ class Compiler:
         depth = self._json_max_depth
         if held is not None:
             orders = _orders(policy, None)
-            return Route(policy, state, depth, orders=orders, held=held)
+            scanner = None if orders else scanner_for(policy, held, depth, None)
+            return Route(policy, state, depth, orders=orders, held=held, scanner=scanner)
         if policy.suppress == "off":
-            return Route(policy, state, depth, orders=_orders(policy, None))
+            orders = _orders(policy, None)
+            scanner = None if orders else scanner_for(policy, state, depth, None)
+            return Route(policy, state, depth, orders=orders, scanner=scanner)
         rules = bytes.fromhex(fingerprint(policy))
         scope = self._scope(
             Scope(state.name, state.topic_id, state.partitions, rules, self._namespace)
         )
         orders = _orders(policy, rules if policy.suppress == "canonical" else None)
-        return Route(policy, state, depth, Digester(rules).digest, scope, orders)
+        digester = Digester(rules)
+        scanner = None if orders else scanner_for(policy, state, depth, digester)
+        return Route(policy, state, depth, digester.digest, scope, orders, scanner=scanner)
 
     def _scope(self, new: Scope) -> Scope:
         old = self._scopes.get(new.topic)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from hashlib import blake2b
 
 from headgate.core.admission import Admission
@@ -11,6 +12,7 @@ from headgate.core.ids import EventIds
 from headgate.core.outcome import Failure, Reason
 from headgate.core.policy import PolicyTable, TopicPolicy
 from headgate.core.route import Route
+from headgate.core.scanning import Scanner
 from headgate.core.suppression import Scope
 from headgate.core.topic import TopicState
 from headgate.inbound import Inbound
@@ -47,6 +49,7 @@ class Room:
         max_events: int = 10_000,
         max_bytes: int = 10_000_000,
         facts: Facts | None = None,
+        scanner_for: Callable[[TopicPolicy, TopicState], Scanner | None] = lambda *_: None,
         **changes: object,
     ) -> None:
         """facts: of `deals` and `clicks`, not of `orders`.  changes: of the topics' states."""
@@ -62,9 +65,10 @@ class Room:
         scope = Scope("deals", b"\1" * 16, 3, b"f")
 
         def compile_route(chosen: TopicPolicy, state: TopicState) -> Route:
+            scanner = scanner_for(chosen, state)
             if chosen.suppress == "off":
-                return Route(chosen, state, 128)
-            return Route(chosen, state, 128, digest, scope)
+                return Route(chosen, state, 128, scanner=scanner)
+            return Route(chosen, state, 128, digest, scope, scanner=scanner)
 
         self.ingest = Ingest(
             Routes(PolicyTable(policies), self.topics, compile_route),

@@ -26,6 +26,11 @@ class Digester:
         self._kind = kind
         self._states: dict[bytes | None, blake2b] = {}
 
+    @property
+    def of_documents(self) -> tuple[bytes, bytes]:
+        """The hash's key, and what it is fed before a value of type application/json."""
+        return self._key, self._prefix(b"application/json")
+
     def digest(self, value: bytes | None, content_type: bytes | None = None) -> bytes:
         """Return 16 bytes. A value of None is a tombstone, which equals no value, empty or not."""
         if value is None:
@@ -41,11 +46,13 @@ class Digester:
         return self._prepare(content_type)
 
     def _prepare(self, content_type: bytes | None) -> blake2b:
-        # The length before the type: no type and value together can equal another pair.
-        name = content_type or b""
-        prefix = self._kind + len(name).to_bytes(4, "big") + name
-        state = blake2b(prefix, digest_size=_BYTES, key=self._key)
+        state = blake2b(self._prefix(content_type), digest_size=_BYTES, key=self._key)
         if len(self._states) >= _MOST_TYPES:
             self._states.clear()
         self._states[content_type] = state
         return state
+
+    def _prefix(self, content_type: bytes | None) -> bytes:
+        # The length before the type: no type and value together can equal another pair.
+        name = content_type or b""
+        return self._kind + len(name).to_bytes(4, "big") + name

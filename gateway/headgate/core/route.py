@@ -23,6 +23,7 @@ from headgate.core.record import (
     Record,
     size_of,
 )
+from headgate.core.scanning import Scanner
 from headgate.core.schema import schema_version
 from headgate.core.suppression import Scope
 from headgate.core.topic import TopicState
@@ -30,9 +31,9 @@ from headgate.core.topic import TopicState
 Digest = Callable[[bytes | None, bytes | None], bytes]
 
 
-_JSON_TYPE: Final = (CONTENT_TYPE, b"application/json")
+JSON_TYPE: Final = (CONTENT_TYPE, b"application/json")
 # A plain document's record beside key and value.
-PLAIN_BYTES: Final = size_of(None, None, [_JSON_TYPE])
+PLAIN_BYTES: Final = size_of(None, None, [JSON_TYPE])
 
 
 class Common:
@@ -73,6 +74,8 @@ class Route:
     there where the orders have rules.  schema_headers: of records that fit the topic's schema.
     held: the state of the topic that holds its events, where it coalesces; lane: the state of the
     topic that they are written to.  facts: see `Ticket`.
+    scanner: reads plain documents at once (`core.scanning`); None where there is none, or where
+    more than their bytes counts.
     turn: its requests so far. Counted for each topic alone, or traffic that goes round the topics
     would put all keyless events of one on the same partition.
     """
@@ -91,6 +94,7 @@ class Route:
         "most_value_bytes",
         "orders",
         "policy",
+        "scanner",
         "schema_headers",
         "scope",
         "state",
@@ -107,6 +111,7 @@ class Route:
         scope: Scope | None = None,
         orders: Orders | None = None,
         held: TopicState | None = None,
+        scanner: Scanner | None = None,
     ) -> None:
         self.policy = policy
         self.state = state
@@ -125,6 +130,7 @@ class Route:
         self.digest = digest
         self.scope = scope
         self.orders = orders
+        self.scanner = scanner
         self.schema_headers: list[tuple[str, bytes]] = []
         if policy.schema is not None:
             self.schema_headers = [(SCHEMA, schema_version(policy.schema))]
@@ -144,7 +150,7 @@ class Route:
             document: bytes | None = event
             value: bytes | None = event
             given = common.key
-            headers = [_JSON_TYPE]
+            headers = [JSON_TYPE]
             timestamp = self._timestamp(None, common) if self._takes_timestamps else common.now_ms
         else:
             assert isinstance(event, RawEvent)
