@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from py4j.java_gateway import JavaPackage
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
 from headgate_spark.errors import JobError
 from headgate_spark.options import Cluster
 
-_ANSWER_MS = "20000"
+_MOST_ANSWER_MS = 20_000  # a wrong address is told sooner than a broker that goes is given up
 # py4j makes a Java Integer of a lesser number, which the client does not take for a time; no record
 # is from before 25 January 1970.
 _LEAST_LONG = 2**31
@@ -41,7 +42,7 @@ class KafkaView:
         own = {
             "key.deserializer": _BYTES,
             "value.deserializer": _BYTES,
-            "default.api.timeout.ms": _ANSWER_MS,
+            "default.api.timeout.ms": str(min(_MOST_ANSWER_MS, cluster.patience_ms)),
             "isolation.level": "read_committed",
         }
         self._consumer = self._asked(lambda: kind(self._properties(own)))
@@ -50,7 +51,8 @@ class KafkaView:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._consumer.close()
+        with suppress(Py4JError):  # where Java has ended there is nothing to close
+            self._consumer.close()
 
     def topics(self) -> dict[str, int]:
         """Every topic with its number of partitions."""
@@ -110,7 +112,8 @@ class KafkaView:
 
     def _properties(self, more: Mapping[str, str]) -> Any:
         made = self._jvm.java.util.Properties()
-        for name, value in {**self._cluster.client, **more}.items():
+        client = {**self._cluster.client, **self._cluster.waiting}
+        for name, value in {**client, **more}.items():
             made.put(name, value)
         return made
 
@@ -118,8 +121,6 @@ class KafkaView:
         try:
             return ask()
         except Py4JJavaError as error:
-            servers = self._cluster.client["bootstrap.servers"]
             raise JobError(
-                f"cluster {self._cluster.name} ({servers}) does not answer: "
-                f"{error.java_exception.toString()}"
+                f"{self._cluster.address} does not answer: {error.java_exception.toString()}"
             ) from error

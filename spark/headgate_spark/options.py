@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from headgate_spark.connections import Connection, connection
 from headgate_spark.errors import USAGE, JobError
 
 _PREFIX = "HEADGATE_CLUSTERS__"
+_MOST_REQUEST_MS = 30_000  # Kafka's default
 # Options of a cluster, and what Kafka's Java client calls them.
 _CLIENT_OPTIONS = {
     "security_protocol": "security.protocol",
@@ -32,7 +33,7 @@ class Cluster:
     """One Kafka cluster. client: options of Kafka's Java client, without Spark's `kafka.`.
 
     connection: the same for aiokafka.  backfill: the cluster that has its mirror, None = it has
-    none.
+    none.  patience_ms: how long Spark waits for brokers that are away.
     """
 
     name: str
@@ -40,6 +41,24 @@ class Cluster:
     client: Mapping[str, str]
     connection: Connection
     backfill: str | None = None
+    patience_ms: int = 45_000
+
+    @property
+    def address(self) -> str:
+        """The cluster with its option, for those who must look at it."""
+        servers = self.client["bootstrap.servers"]
+        return f"cluster {self.name} (clusters.{self.name}.bootstrap_servers: {servers})"
+
+    @property
+    def waiting(self) -> Mapping[str, str]:
+        """The times of the Java client that end a wait after about `patience_ms`."""
+        whole, one = str(self.patience_ms), str(min(self.patience_ms, _MOST_REQUEST_MS))
+        return {
+            "default.api.timeout.ms": whole,
+            "request.timeout.ms": one,
+            "delivery.timeout.ms": whole,
+            "max.block.ms": whole,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +74,14 @@ class JobConfig:
         if policy is None:
             return None
         return self.clusters.get(policy.cluster) if policy.cluster else self._only_ingest()
+
+    def patient(self, patience_s: float) -> JobConfig:
+        """The same with clusters that are waited for so long."""
+        patience_ms = round(patience_s * 1000)
+        clusters = {
+            name: replace(one, patience_ms=patience_ms) for name, one in self.clusters.items()
+        }
+        return replace(self, clusters=clusters)
 
     def _only_ingest(self) -> Cluster | None:
         ingest = [one for one in self.clusters.values() if one.tier == "ingest"]

@@ -6,9 +6,10 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TextIO
 
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
 _EVERY_S = 2.0
@@ -43,8 +44,9 @@ class Progress:
 
     def _watch(self, head: str, context: SparkContext | None, over: threading.Event) -> None:
         while not over.wait(_EVERY_S):
-            if context is not None and (tasks := _tasks(context)):
-                self.say(f"{head}: {tasks}")
+            with suppress(Py4JError):  # Java has ended: the step says so itself
+                if context is not None and (tasks := _tasks(context)):
+                    self.say(f"{head}: {tasks}")
 
 
 def _tasks(context: SparkContext) -> str:

@@ -57,7 +57,10 @@ def read(
         "failOnDataLoss": "true",
         "minPartitions": str(max(len(wanted), total // rows_a_task)),
         "kafka.isolation.level": "read_committed",
-        **{f"kafka.{name}": value for name, value in cluster.client.items()},
+        # Spark's own are 2 minutes for each record, and 3 minutes and more for the first question.
+        "kafkaConsumer.pollTimeoutMs": str(cluster.patience_ms),
+        "fetchOffset.numRetries": "1",
+        **{f"kafka.{name}": value for name, value in {**cluster.client, **cluster.waiting}.items()},
     }
     return spark.read.format("kafka").options(**options).load()
 

@@ -194,8 +194,12 @@ def check_errors(kafka: RunningBroker, spark: SparkSession, tmp_path: Path) -> N
     with pytest.raises(JobError, match="no record in this window"):
         audit(spark, config, request_of(tmp_path, BOMB, from_ms=4_000_000_000_000))
     huge = {"generated_at": "now", "topics": [{"topic": ODD, "text": "x" * 2_000_000}]}
-    with pytest.raises(JobError, match=rf"not {SKEW_TOPIC}: .*max.request.size.* --no-publish"):
-        publish(spark, config.clusters["main"], huge)
+    main = config.clusters["main"]
+    with (
+        KafkaView(spark, main) as view,
+        pytest.raises(JobError, match=rf"not {SKEW_TOPIC}: .*max.request.size.* --no-publish"),
+    ):
+        publish(spark, view, main, huge)
 
 
 def check_failure_leaves_the_result(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
@@ -22,6 +21,7 @@ from headgate_spark.audit.facts_topic import read_unpublished
 from headgate_spark.audit.figures import TopicFigures
 from headgate_spark.audit.page import page
 from headgate_spark.audit.result import Document, document
+from headgate_spark.audit.scratch import scratch
 from headgate_spark.audit.senders import with_unpublished
 from headgate_spark.audit.textfile import textfile
 from headgate_spark.audit.what_if import candidates
@@ -34,11 +34,16 @@ from headgate_spark.schema import FACTS
 from headgate_spark.source import facts_of
 
 SKEW_TOPIC = "headgate.skew"
+# A broker that is restarted is away for 20 s or so; who waits for longer wants to be told.
+PATIENCE_S = 45.0
 
 
 @dataclass(frozen=True, slots=True)
 class AuditRequest:
-    """What was asked for. from_ms, to_ms: None = everything that Kafka still has."""
+    """What was asked for. from_ms, to_ms: None = everything that Kafka still has.
+
+    patience_s: how long brokers may be away.
+    """
 
     cluster: str | None
     topics: str | None
@@ -48,10 +53,12 @@ class AuditRequest:
     counts: tuple[int, ...]
     out: Path
     publish: bool
+    patience_s: float = PATIENCE_S
 
 
 def audit(spark: SparkSession, config: JobConfig, request: AuditRequest) -> Document:
     """Read, count, judge, write, publish; return the result. Raises JobError."""
+    config = config.patient(request.patience_s)
     cluster = chosen_cluster(config, request.cluster)
     progress = Progress(STEPS + 3 + request.publish)
     with ExitStack() as ending:
@@ -60,23 +67,22 @@ def audit(spark: SparkSession, config: JobConfig, request: AuditRequest) -> Docu
         ranges = _ranges(view, config, cluster, request, sizes)
         names = list(dict.fromkeys(one.place.topic for one in ranges))
         present = {name: sizes[name] for name in names}
-        scratch = ending.enter_context(_scratch(request.out))
-        read_facts(spark, view, cluster, ranges, f"{scratch}/facts", progress)
-        facts = spark.read.schema(FACTS).parquet(f"{scratch}/facts")
+        folder = ending.enter_context(scratch(request.out))
+        read_facts(spark, view, cluster, ranges, f"{folder}/facts", progress)
+        facts = spark.read.schema(FACTS).parquet(f"{folder}/facts")
         counts = {name: candidates(present[name], request.counts) for name in names}
         coalesce = _coalesce_ms(config, names)
-        counted = count_all(spark, facts, Path(scratch), present, counts, progress, coalesce)
+        counted = count_all(spark, facts, folder, present, counts, progress, coalesce)
         window = (request.from_ms, request.to_ms)
         figures = [figures_of(name, present[name], counted, window) for name in names]
         told = read_unpublished(spark, config, _windows(figures, request), progress)
         figures = [with_unpublished(one, told[one.topic]) for one in figures]
         with progress.step(f"writing {request.out}"):
-            _keep_tables(Path(scratch), request.out)
+            _keep_tables(folder, request.out)
             result = write_all(figures, request.out, now_ms())
         if request.publish:
             with progress.step(f"publishing to {SKEW_TOPIC}", spark.sparkContext):
-                view.ensure_compacted(SKEW_TOPIC)
-                publish(spark, cluster, result)
+                publish(spark, view, cluster, result)
     return result
 
 
@@ -121,15 +127,6 @@ def _some(ranges: list[Range]) -> list[Range]:
     return ranges
 
 
-def _scratch(out: Path) -> tempfile.TemporaryDirectory[str]:
-    """Beside the result, so that executors on other machines reach it as they reach `out`."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        return tempfile.TemporaryDirectory(prefix=".reading-", dir=out)
-    except OSError as error:
-        raise JobError(f"--out {out}: {error}", USAGE) from error
-
-
 def read_facts(
     spark: SparkSession,
     view: KafkaView,
@@ -153,7 +150,10 @@ def read_facts(
                 f"retention removed records while they were read: {'; '.join(gone)}. Nothing was "
                 "written; try a later --from"
             ) from error
-        raise JobError(f"reading from Kafka failed: {reason_of(error)}") from error
+        raise JobError(
+            f"reading {cluster.address} into {Path(goal).parent.parent} failed: "
+            f"{reason_of(error)}. Nothing was written"
+        ) from error
 
 
 def _coalesce_ms(config: JobConfig, topics: Sequence[str]) -> dict[str, tuple[int, int]]:
@@ -198,17 +198,19 @@ def _write(goal: Path, text: str) -> None:
     partial.replace(goal)
 
 
-def publish(spark: SparkSession, cluster: Cluster, result: Document) -> None:
+def publish(spark: SparkSession, view: KafkaView, cluster: Cluster, result: Document) -> None:
     """Each topic's result as the newest record of its name, for the gateway and its console."""
     rows = [
         (one["topic"], json.dumps({"generated_at": result["generated_at"], **one}))
         for one in result["topics"]
     ]
-    options = {f"kafka.{name}": value for name, value in cluster.client.items()}
+    client = {**cluster.client, **cluster.waiting}
+    options = {f"kafka.{name}": value for name, value in client.items()}
     frame = spark.createDataFrame(rows, "key string, value string")
     try:
+        view.ensure_compacted(SKEW_TOPIC)
         frame.write.format("kafka").options(**options).option("topic", SKEW_TOPIC).save()
-    except (PySparkException, Py4JJavaError) as error:
+    except (PySparkException, Py4JJavaError, JobError) as error:
         raise JobError(
             f"the files are written, but not {SKEW_TOPIC}: {reason_of(error)}. With --no-publish "
             "nothing is written there"

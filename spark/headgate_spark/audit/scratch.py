@@ -1,0 +1,77 @@
+"""The folder in which an audit keeps what it has read: beside the result, gone with its run."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from headgate_spark.errors import USAGE, JobError
+
+PREFIX = ".reading-"
+_OWNER = "owner"  # locked as long as the run lives, whoever ends it and on whatever machine
+
+
+@contextmanager
+def scratch(out: Path) -> Iterator[Path]:
+    """A folder below `out`, so that executors on other machines reach it as they reach `out`.
+
+    Raises JobError where it cannot be made.
+    """
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        remove_dead(out)
+        folder, lock = _owned(out)
+    except OSError as error:
+        raise JobError(f"--out {out}: {error}", USAGE) from error
+    try:
+        yield folder
+    finally:
+        # tasks may still be writing: what is left is removed when Spark has ended
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+def remove_dead(out: Path) -> None:
+    """Remove the folders of runs that live no more, as one that was killed leaves them.
+
+    What cannot be removed, or not be said to be dead, stays: that is no reason to end an audit.
+    """
+    for folder in out.glob(f"{PREFIX}*"):
+        with suppress(OSError):
+            lock = _locked(folder)
+            try:
+                shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(lock)
+
+
+def _owned(out: Path) -> tuple[Path, int]:
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=out))
+        with suppress(BlockingIOError, FileNotFoundError):  # another run took it for a dead one's
+            lock = _locked(folder)
+            if _is_there(folder, lock):
+                return folder, lock
+            os.close(lock)
+
+
+def _locked(folder: Path) -> int:
+    """The folder's lock. Raises OSError where another run has it, or locks are not known."""
+    lock = os.open(folder / _OWNER, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        raise
+    return lock
+
+
+def _is_there(folder: Path, lock: int) -> bool:
+    with suppress(FileNotFoundError):
+        return os.path.samestat((folder / _OWNER).stat(), os.fstat(lock))
+    return False

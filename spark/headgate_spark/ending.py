@@ -1,0 +1,158 @@
+"""How a job that is told to end ends: with one sentence, and Spark's Java gone."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import signal
+import subprocess
+import time
+import warnings
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_TOLD = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_ONE_END_S = 2.0
+_JAVA_ENDS_S = 15.0
+
+
+class EndedError(BaseException):
+    """A signal ended the job; its text is the signal's name.
+
+    No Exception, so that nothing takes it for a failure of its own, and no KeyboardInterrupt, for
+    which py4j writes a stack trace.
+    """
+
+
+class Signals:
+    """Turns the first signal that ends a job into EndedError, wherever the job is.
+
+    is_ending: from now on they are ignored. Cleaning up takes seconds at most, and half of it would
+    leave what the first one wanted gone.
+    """
+
+    def __init__(self) -> None:
+        # what is ignored (nohup, a shell's background job) stays so
+        self._told = [one for one in _TOLD if signal.getsignal(one) is not signal.SIG_IGN]
+        self._before = {one: signal.getsignal(one) for one in _TOLD}
+        self._told_s = -math.inf
+        self.is_ending = False
+
+    @property
+    def are_told(self) -> bool:
+        """Whether one has come."""
+        return self._told_s > -math.inf
+
+    def hear(self) -> None:
+        """Begin, or begin again: a Spark context takes SIGINT for itself when it starts."""
+        for one in _TOLD:
+            signal.signal(one, self._end if one in self._told else signal.SIG_IGN)
+
+    def restore(self) -> None:
+        """Leave the signals as they were."""
+        for one, handler in self._before.items():
+            signal.signal(one, handler)
+
+    def _end(self, number: int, _: FrameType | None) -> None:
+        # to a process and then to its group is one end; but where Python swallows an exception
+        # (in a finalizer), a later signal must not be the last one
+        is_same = time.monotonic() - self._told_s < _ONE_END_S
+        if self.is_ending or is_same:
+            return
+        self._told_s = time.monotonic()
+        _tell_java()
+        raise EndedError(signal.Signals(number).name)
+
+
+@contextmanager
+def signals_heard() -> Iterator[Signals]:
+    """Signals end the job of this block by EndedError.
+
+    Nothing is logged meanwhile: py4j writes a stack trace to the root logger for each call that
+    Java's end has cut off, beside the error that it raises.
+    """
+    signals, before = Signals(), logging.root.manager.disable
+    signals.hear()
+    logging.disable()
+    try:
+        yield signals
+    finally:
+        logging.disable(before)
+        signals.restore()
+
+
+def end_spark(before: Collection[int], *, is_told: bool) -> None:
+    """End Spark, and the Java that this process started for it. spark-submit's ends after us.
+
+    before: the children that this process had before it began to start Spark.
+    is_told: by a signal: Spark is not asked, as its answer comes behind that of what it does now.
+    """
+    from py4j.protocol import Py4JError  # these are slow to import
+    from pyspark import SparkContext
+
+    context: Any = SparkContext._active_spark_context
+    if context is not None and not is_told:
+        with suppress(Py4JError), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that Java has ended already
+            context.stop()
+    java = _java()
+    if java is not None:
+        SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+        _end_java(java)
+    elif SparkContext._gateway is None:
+        _kill(children() - set(before))
+
+
+def hushed(session: SparkSession) -> SparkSession:
+    """The same, silent when Java ends before it: PySpark would write a stack trace for that."""
+    server: Any = session.sparkContext._accumulatorServer
+    server.handle_error = lambda request, address: None
+    return session
+
+
+def _java() -> subprocess.Popen[bytes] | None:
+    from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway
+    return None if gateway is None else getattr(gateway, "proc", None)
+
+
+def _tell_java() -> None:
+    """A call that Java works on ends with Java, not before."""
+    java = _java()
+    if java is not None:
+        java.terminate()
+
+
+def _end_java(java: subprocess.Popen[bytes]) -> None:
+    with suppress(OSError):
+        if java.stdin is not None:
+            java.stdin.close()  # it removes its temporary folders, and ends
+    try:
+        java.wait(_JAVA_ENDS_S)
+    except subprocess.TimeoutExpired:
+        java.kill()
+        java.wait()
+
+
+def children(pid: int | None = None) -> set[int]:
+    """The processes that this one, or `pid`, has started, and those that they have."""
+    found = set[int]()
+    for listed in Path(f"/proc/{pid or os.getpid()}/task").glob("*/children"):
+        with suppress(OSError):  # a thread that has just ended
+            found.update(map(int, listed.read_text().split()))
+    return found.union(*map(children, found))
+
+
+def _kill(pids: Collection[int]) -> None:
+    """Of a Spark that was still starting nobody knows more than that it is there."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
