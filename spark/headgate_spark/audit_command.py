@@ -116,10 +116,13 @@ def _ended_well(
         except EndedError as ended:
             raise JobError(f"{ended} ended it before the audit was done") from ended
         except Py4JNetworkError as error:
-            raise JobError("Spark's Java ended, and an earlier result is left") from error
+            raise JobError(
+                f"Spark's Java ended, and an earlier result in --out {request.out} is left"
+            ) from error
         except (PySparkException, Py4JError) as error:
             raise JobError(
-                f"Spark failed, and an earlier result is left: {reason_of(error)}"
+                f"Spark failed, and an earlier result in --out {request.out} is left: "
+                f"{reason_of(error)}"
             ) from error
         finally:
             signals.is_ending = True

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
 
 import skew_world
+from headgate_spark.audit.files import write_files
 from headgate_spark.audit.page import page
 from headgate_spark.audit.result import document, topic_result
 from headgate_spark.audit.textfile import textfile
+from headgate_spark.errors import JobError
 from headgate_spark.times import shown_time
 
 NAMES = {
@@ -112,3 +120,59 @@ def test_metrics_have_no_keys() -> None:
     assert 'headgate_audit_diagnosis{topic="data-bomb",diagnosis="chatty"} 1\n' in text
     assert "headgate_audit_timestamp_seconds 5.0\n" in text
     assert "2342565" not in text
+
+
+def write(out: Path, at_ms: int) -> None:
+    """A whole result, by way of a folder of its run."""
+    figures = [skew_world.figures_of(skew_world.data_bomb())]
+    folder = out / f".reading-{at_ms}"
+    for table in ("load.parquet", "keys.parquet"):
+        (folder / table).mkdir(parents=True)
+        (folder / table / "part").write_text(str(at_ms))
+    write_files(document(figures, at_ms), figures, folder, out, at_ms)
+
+
+def result_of(out: Path) -> dict[str, bytes]:
+    """All its files, without what a run keeps for itself."""
+    names = (one.relative_to(out) for one in out.rglob("*") if one.is_file())
+    shown = [one for one in names if not one.parts[0].startswith(".")]
+    return {str(one): (out / one).read_bytes() for one in shown}
+
+
+@contextmanager
+def full_disk(most_bytes: int) -> Iterator[None]:
+    """No file may grow beyond it: writing fails as on a disk that is full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_result_takes_the_place_of_an_earlier_one(tmp_path: Path) -> None:
+    write(tmp_path, 5000)
+    write(tmp_path, 7000)
+    found = result_of(tmp_path)
+    assert sorted(found) == [
+        "audit.json", "headgate-skew.prom", "index.html", "keys.parquet/part", "load.parquet/part",
+    ]  # fmt: skip
+    assert (found["load.parquet/part"], found["keys.parquet/part"]) == (b"7000", b"7000")
+    assert b"headgate_audit_timestamp_seconds 7.0" in found["headgate-skew.prom"]
+
+
+def test_a_full_disk_is_a_sentence_and_leaves_the_earlier_result(tmp_path: Path) -> None:
+    write(tmp_path, 5000)
+    before = result_of(tmp_path)
+    with (
+        full_disk(6000),
+        pytest.raises(JobError, match=f"--out {tmp_path} cannot take the result: .*too large"),
+    ):
+        write(tmp_path, 7000)
+    assert result_of(tmp_path) == before
+
+
+def test_what_is_in_the_way_is_named(tmp_path: Path) -> None:
+    (tmp_path / "index.html" / "mine").mkdir(parents=True)
+    with pytest.raises(JobError, match=f"--out {tmp_path} cannot take the result: .*index.html"):
+        write(tmp_path, 5000)

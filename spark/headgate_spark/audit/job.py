@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
@@ -16,14 +14,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headgate_spark.audit.assemble import figures_of
-from headgate_spark.audit.count_all import KEYS, LOAD, STEPS, count_all
+from headgate_spark.audit.count_all import STEPS, count_all
 from headgate_spark.audit.facts_topic import read_unpublished
 from headgate_spark.audit.figures import TopicFigures
-from headgate_spark.audit.page import page
+from headgate_spark.audit.files import write_files
 from headgate_spark.audit.result import Document, document
 from headgate_spark.audit.scratch import scratch
 from headgate_spark.audit.senders import with_unpublished
-from headgate_spark.audit.textfile import textfile
 from headgate_spark.audit.what_if import candidates
 from headgate_spark.errors import USAGE, JobError, reason_of
 from headgate_spark.kafka_view import KafkaView, Place
@@ -78,8 +75,9 @@ def audit(spark: SparkSession, config: JobConfig, request: AuditRequest) -> Docu
         told = read_unpublished(spark, config, _windows(figures, request), progress)
         figures = [with_unpublished(one, told[one.topic]) for one in figures]
         with progress.step(f"writing {request.out}"):
-            _keep_tables(folder, request.out)
-            result = write_all(figures, request.out, now_ms())
+            at_ms = now_ms()
+            result = document(figures, at_ms)
+            write_files(result, figures, folder, request.out, at_ms)
         if request.publish:
             with progress.step(f"publishing to {SKEW_TOPIC}", spark.sparkContext):
                 publish(spark, view, cluster, result)
@@ -173,29 +171,6 @@ def _windows(
     if request.offsets is None:
         return {one.topic: (request.from_ms, request.to_ms) for one in figures}
     return {one.topic: (one.from_ms, one.to_ms) for one in figures}
-
-
-def _keep_tables(scratch: Path, out: Path) -> None:
-    """Only now: a job that fails before leaves an earlier result as it was, all of it."""
-    for name in (LOAD, KEYS):
-        shutil.rmtree(out / name, ignore_errors=True)
-        (scratch / name).rename(out / name)
-
-
-def write_all(figures: Sequence[TopicFigures], out: Path, at_ms: int) -> Document:
-    """Write audit.json, index.html and headgate-skew.prom below `out`; return the result."""
-    result = document(figures, at_ms)
-    _write(out / "audit.json", json.dumps(result, indent=1, ensure_ascii=False) + "\n")
-    _write(out / "index.html", page(result, figures))
-    _write(out / "headgate-skew.prom", textfile(result, at_ms))
-    return result
-
-
-def _write(goal: Path, text: str) -> None:
-    # in one rename: Prometheus and browsers never see half a file
-    partial = goal.with_name(f".{goal.name}.{os.getpid()}")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(goal)
 
 
 def publish(spark: SparkSession, view: KafkaView, cluster: Cluster, result: Document) -> None:
