@@ -44,7 +44,7 @@ def add_audit(parser: argparse.ArgumentParser) -> None:
         "--from",
         dest="start",
         metavar="T",
-        help="2h (ago), ISO 8601 or ms since 1970; default: all",
+        help="2h (ago), ISO 8601 with a zone (such as Z), or ms since 1970; default: all",
     )
     add("--to", dest="end", metavar="T", help="the same; default: now")
     add("--offsets", metavar="JSON", help='instead: {"topic": {"0": [first, behind-the-last]}}')
@@ -74,8 +74,8 @@ def run_audit(chosen: argparse.Namespace, say: Callable[[str], None]) -> int:
     request = AuditRequest(
         cluster=chosen.cluster,
         topics=chosen.topics,
-        from_ms=None if chosen.start is None else parse_time(chosen.start, now),
-        to_ms=None if chosen.end is None else parse_time(chosen.end, now),
+        from_ms=None if chosen.start is None else parse_time("--from", chosen.start, now),
+        to_ms=None if chosen.end is None else parse_time("--to", chosen.end, now),
         offsets=chosen.offsets,
         counts=_counts(chosen.partitions),
         out=chosen.out.absolute(),

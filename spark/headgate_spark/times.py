@@ -1,4 +1,8 @@
-"""Times on the command line: ISO 8601, milliseconds since 1970, or before now (2h, -2h)."""
+"""Times on the command line: ISO 8601, milliseconds since 1970, or before now (2h, -2h).
+
+As in replays (`headgate.core.replay_spec`), a time without a zone is refused: who asks thinks of
+their own, and the hours between would be left out without a word.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +16,15 @@ _1970 = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
-def parse_time(text: str, now_ms: int) -> int:
-    """Milliseconds since 1970. A time without zone is UTC. Raises JobError."""
-    found = _parsed(text, now_ms)
+def parse_time(option: str, text: str, now_ms: int) -> int:
+    """Milliseconds since 1970. Raises JobError naming the option."""
+    found = _parsed(option, text, now_ms)
     if not 0 <= found <= _LAST_MS:
-        raise JobError(f"{text!r} is outside of 1970 to 9999: milliseconds, or -2h?", USAGE)
+        raise JobError(f"{option} {text}: outside of 1970 to 9999: milliseconds, or -2h?", USAGE)
     return found
 
 
-def _parsed(text: str, now_ms: int) -> int:
+def _parsed(option: str, text: str, now_ms: int) -> int:
     if text == "now":
         return now_ms
     if relative := re.fullmatch(r"-?(\d+)([smhd])", text):
@@ -31,12 +35,18 @@ def _parsed(text: str, now_ms: int) -> int:
         parsed = datetime.fromisoformat(text)
     except ValueError as error:
         raise JobError(
-            f"{text!r} is no time: 2026-01-31T12:00:00Z, ms since 1970, 2h (ago), or now",
+            f"{option} {text}: no time: 2026-01-31T12:00:00Z, ms since 1970, 2h (ago), or now",
             USAGE,
         ) from error
+    if parsed.tzinfo is None:
+        raise JobError(f"{option} {text}: of which zone? {_with_zone(parsed)}", USAGE)
     # in integers: as a float, one time in 160 would be a millisecond too early
-    moment = parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
-    return (moment - _1970) // timedelta(milliseconds=1)
+    return (parsed - _1970) // timedelta(milliseconds=1)
+
+
+def _with_zone(parsed: datetime) -> str:
+    text = parsed.isoformat()
+    return f"{text}Z is UTC, {text}+02:00 two hours before it"
 
 
 def shown_time(ms: int) -> str:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from headgate.core.replay_fields import FieldError
+from headgate.core.replay_spec import read_time
 from headgate_spark.cli import main
 from headgate_spark.errors import JobError, reason_of
 from headgate_spark.java import JavaError, find_java, major_version
@@ -114,18 +116,17 @@ def test_a_name_that_is_not_there_is_refused_and_a_glob_is_not(tmp_path: Path) -
         ("2h", 1_000_000_000_000 - 7_200_000),
         ("1750000200000", 1_750_000_200_000),
         ("2025-06-15T15:10:00Z", 1_750_000_200_000),
-        ("2025-06-15T15:10:00", 1_750_000_200_000),
         ("2025-06-15T17:10:00+02:00", 1_750_000_200_000),
         ("2004-01-13T04:44:05.077Z", 1_073_969_045_077),
     ],
 )
 def test_times(text: str, expected: int) -> None:
-    assert parse_time(text, 1_000_000_000_000) == expected
+    assert parse_time("--from", text, 1_000_000_000_000) == expected
 
 
 def test_bad_times_and_shown_ones() -> None:
-    with pytest.raises(JobError, match="yesterday"):
-        parse_time("yesterday", 0)
+    with pytest.raises(JobError, match=r"--from yesterday: no time: 2026-01-31T12:00:00Z, "):
+        parse_time("--from", "yesterday", 0)
     assert shown_time(1_750_000_200_007) == "2025-06-15T15:10:00.007Z"
 
 
@@ -133,8 +134,16 @@ def test_bad_times_and_shown_ones() -> None:
     "text", ["1750000200000000", "-60000d", "1969-12-31T23:59:59Z", "9" * 30], ids=str
 )
 def test_times_that_kafka_or_a_calendar_does_not_know(text: str) -> None:
-    with pytest.raises(JobError, match=r"is outside of 1970 to 9999"):
-        parse_time(text, 1_750_000_200_000)
+    with pytest.raises(JobError, match=rf"--to {text}: outside of 1970 to 9999"):
+        parse_time("--to", text, 1_750_000_200_000)
+
+
+@pytest.mark.parametrize("text", ["2025-06-15T15:10:00", "2025-06-15", "20250615T1510"])
+def test_a_time_without_a_zone_is_refused_as_by_replays(text: str) -> None:
+    with pytest.raises(JobError, match=rf"--from {text}: of which zone\? 2025-06-15T.*Z is UTC"):
+        parse_time("--from", text, 1_750_000_200_000)
+    with pytest.raises(FieldError, match="ISO 8601 with a zone"):
+        read_time("from.timestamp", text)
 
 
 def test_records_may_be_stamped_with_anything() -> None:

@@ -63,7 +63,7 @@ def _add_create(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--topic", required=True, metavar="T")
     add("--from", dest="start", required=True, metavar="WHEN",
-        help="2h (ago), ISO 8601, ms since 1970, or JSON as the API takes it")  # fmt: skip
+        help="2h (ago), ISO 8601 with a zone, ms since 1970, or JSON of the API")  # fmt: skip
     add("--to", dest="end", metavar="WHEN", help="the same; default: as far as is mirrored")
     add("--name", metavar="NAME", help="default: made of topic and --from")
     add("--partitions", metavar="N,N", help="default: all")
