@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import groupby
 from typing import Any
@@ -320,3 +320,21 @@ def _producers(dataset: Dataset) -> tuple[ProducerFigures, ...]:
         found[who][1] += int(size)
     every = [ProducerFigures(who, *counts) for who, counts in found.items()]
     return tuple(sorted(every, key=lambda one: -one.bytes))
+
+
+def only(figures: TopicFigures, numbers: tuple[int, ...]) -> TopicFigures:
+    """Figures of a topic as if no other partition had been read; keys elsewhere are left out."""
+    rows, n = list(numbers), figures.partitions
+    return replace(
+        figures,
+        records=int(figures.load_records[rows].sum()),
+        bytes=int(figures.load_bytes[rows].sum()),
+        load_records=figures.load_records[rows],
+        load_bytes=figures.load_bytes[rows],
+        heat_records=figures.heat_records[rows],
+        heat_bytes=figures.heat_bytes[rows],
+        top_keys=tuple(one for one in figures.top_keys if one.partition in numbers),
+        predictions=(),
+        numbers=numbers,
+        whole=n,
+    )

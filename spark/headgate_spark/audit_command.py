@@ -47,7 +47,11 @@ def add_audit(parser: argparse.ArgumentParser) -> None:
         help="2h (ago), ISO 8601 with a zone (such as Z), or ms since 1970; default: all",
     )
     add("--to", dest="end", metavar="T", help="the same; default: now")
-    add("--offsets", metavar="JSON", help='instead: {"topic": {"0": [first, behind-the-last]}}')
+    add(
+        "--offsets",
+        metavar="JSON",
+        help='instead: {"topic": {"0": [first, behind-the-last]}}; only that is judged',
+    )
     add("--cluster", metavar="NAME", help="default: the only one of tier ingest")
     add("--partitions", default="", metavar="N,N", help="more partition counts to predict")
     add("--no-publish", action="store_true", help="write files only, nothing to headgate.skew")
@@ -87,7 +91,9 @@ def run_audit(chosen: argparse.Namespace, say: Callable[[str], None]) -> int:
     result = _ended_well(config, request, chosen.master, settings, say)
     for topic in result["topics"]:
         found = ", ".join(topic["diagnoses"]) or "nothing wrong"
-        sys.stdout.write(f"{topic['topic']}: {found}\n")
+        read = topic["partitions_read"]
+        part = "" if read is None else f" (partition {', '.join(map(str, read))} alone)"
+        sys.stdout.write(f"{topic['topic']}{part}: {found}\n")
     sys.stdout.write(f"{request.out / 'index.html'}\n")
     return OK
 

@@ -13,7 +13,8 @@ from pyspark.sql.types import (
 )
 
 # One row a record in Kafka. key: null = none.  bytes: of key, value and headers.  at_ms: the
-# record's timestamp.  producer: null = no `hg-producer` header.
+# record's timestamp.  producer: null = no `hg-producer` header, or an
+# empty one.
 FACTS = StructType(
     [
         StructField("topic", StringType(), nullable=False),

@@ -91,6 +91,6 @@ def _size() -> Column:
 
 
 def _producer() -> Column:
-    """Who wrote it; null for a foreign writer."""
+    """Who wrote it; null for a foreign writer, whether it has no such header or an empty one."""
     ours = F.filter("headers", lambda one: one["key"] == PRODUCER)
-    return F.try_element_at(ours, F.lit(-1))["value"].cast("string")
+    return F.nullif(F.try_element_at(ours, F.lit(-1))["value"].cast("string"), F.lit(""))

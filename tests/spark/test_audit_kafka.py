@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -77,17 +78,18 @@ def test_an_audit_of_real_topics(kafka: RunningBroker, spark: SparkSession, tmp_
     check_what_is_odd(result)
     check_what_is_heavy(result)
     check_files_and_topic(kafka, result)
+    check_part(spark, config, tmp_path)
     check_errors(kafka, spark, tmp_path)
     check_failure_leaves_the_result(kafka, spark, tmp_path)
 
 
 def produce_odd(kafka: RunningBroker) -> None:
-    """No keys, no values, no headers, and a client with librdkafka's default partitioner."""
+    """No keys, no values, no headers or empty ones, and librdkafka's default partitioner."""
     kafka.create_topic(ODD, 5)
     count = 600
     keys = [None if number % 3 == 0 else b"key-%d" % number for number in range(count)]
     values = [None if number % 4 == 0 else b"value" for number in range(count)]
-    produce(kafka, ODD, keys, values, [None] * count)
+    produce(kafka, ODD, keys, values, [None, ""] * (count // 2))
 
 
 def produce_heavy(kafka: RunningBroker) -> None:
@@ -142,7 +144,8 @@ def check_prediction(kafka: RunningBroker, result: Result) -> None:
 def check_what_is_odd(result: Result) -> None:
     found = topic_of(result, ODD)
     assert (found["records"], found["keyless_records"], found["tombstones"]) == (600, 200, 150)
-    assert found["producers"][0]["producer"] == ""
+    assert [(one["producer"], one["records"]) for one in found["producers"]] == [(None, 600)]
+    assert {one["producer"] for one in found["top_keys"]} == {None}
     assert "foreign_partitioner" in found["diagnoses"]
     assert "CRC32" in found["foreign_partitioner"]["cause"]
     keys = [b"key-%d" % number for number in range(600) if number % 3]
@@ -179,6 +182,21 @@ def check_files_and_topic(kafka: RunningBroker, result: Result) -> None:
         "audit.json", "index.html", "headgate-skew.prom", "headgate.toml", "load.parquet",
         "keys.parquet",
     }  # fmt: skip
+
+
+def check_part(spark: SparkSession, config: JobConfig, tmp_path: Path) -> None:
+    """Two partitions of zipf's, the first of them without its last record."""
+    ends = np.bincount(skew_world.zipf(6000, partitions=6).partition, minlength=6).tolist()
+    offsets = json.dumps({ZIPF: {"4": [0, ends[4]], "1": [0, ends[1] - 1]}})
+    out = tmp_path / "part"
+    found = audit(spark, config, request_of(out, offsets=offsets))["topics"][0]
+    assert (found["partitions"], found["partitions_read"]) == (6, [1, 4])
+    assert found["records"] == ends[1] + ends[4] - 1
+    most = max(ends[1] - 1, ends[4])
+    assert found["by_records"]["max_over_mean"] == pytest.approx(2 * most / found["records"])
+    assert found["what_if"] == []
+    assert found["foreign_partitioner"]["records"] == 0, "by the topic's count, not by two"
+    shutil.rmtree(out)
 
 
 def check_errors(kafka: RunningBroker, spark: SparkSession, tmp_path: Path) -> None:

@@ -105,6 +105,19 @@ def test_a_topic_without_a_record_has_no_times() -> None:
     assert "1970-01-01T00:00:00.000Z to" not in text
 
 
+def test_a_part_of_a_topic_is_told_to_be_one() -> None:
+    figures = [skew_world.only(skew_world.figures_of(skew_world.data_bomb()), (2, 11))]
+    result = document(figures, 0)
+    one = result["topics"][0]
+    assert (one["partitions"], one["partitions_read"]) == (12, [2, 11])
+    assert (one["what_if"], one["max_useful_partitions"]) == ([], None)
+    text = page(result, figures)
+    assert "asked for by offsets is judged: partition 2, 11 of 12." in text
+    assert "partitions are useful is not known" in text
+    assert 'text-anchor="end">11</text>' in text  # the heat map's row
+    assert "What if it had other partitions" not in text
+
+
 def test_keys_are_escaped_in_the_page() -> None:
     evil = b"<script>alert(1)</script>\xff"
     world = skew_world.made("evil", 3, [evil] * 300, 50)

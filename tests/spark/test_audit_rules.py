@@ -223,3 +223,25 @@ def test_fetch_advice_for_large_records() -> None:
     assert "idle" in large.why
     huge = fetch_advice(Sizes(300, 300, 300, 60_000_000))
     assert huge.fetch_max_bytes == 60_000_000
+
+
+def test_partitions_that_nobody_asked_for_are_not_empty_ones() -> None:
+    whole = skew_world.figures_of(skew_world.uniform())
+    part = skew_world.only(whole, (3, 7))
+    assert max_over_mean(part.load_records) < 1.1
+    assert diagnose(part) == []
+    # one partition of zipf's has a key of much of it, which says nothing about the topic
+    hottest = skew_world.figures_of(skew_world.zipf()).top_keys[0]
+    zipf = skew_world.only(skew_world.figures_of(skew_world.zipf()), (hottest.partition,))
+    assert diagnose(zipf) == []
+
+
+def test_runs_are_found_in_the_partition_that_was_asked_for() -> None:
+    whole = skew_world.figures_of(skew_world.data_bomb())
+    at = whole.top_keys[0].partition
+    part = skew_world.only(whole, tuple(sorted({at, (at + 1) % 12})))
+    findings = diagnose(part)
+    assert [str(one.diagnosis) for one in findings] == ["chatty", "large"]
+    actions = {one.action for one in recommend(part, findings)}
+    assert "coalesce" in actions
+    assert not actions & {"pin", "salt", "partitions", "keep-partitions"}

@@ -57,7 +57,7 @@ def recommend(figures: TopicFigures, findings: list[Finding]) -> list[Recommenda
         found.append(_partitioner(figures))
     if is_hot(figures) and names & {Diagnosis.POPULAR, Diagnosis.CLUMPED, Diagnosis.CHATTY}:
         found += _placements(figures, names)
-        found.append(_partitions(figures))
+        found += [] if figures.is_part else [_partitions(figures)]
     if Diagnosis.BURSTY in names:
         found.append(_smooth())
     return found + [_send_less(one) for one in wasteful(figures)]

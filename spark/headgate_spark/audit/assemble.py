@@ -75,12 +75,19 @@ def figures_of(
     partitions: int,
     counted: Counted,
     window: tuple[int | None, int | None],
+    numbers: tuple[int, ...] = (),
 ) -> TopicFigures:
-    """One topic's figures. window: what was asked for; None = what the records say."""
+    """One topic's figures. window: what was asked for; None = what the records say.
+
+    partitions: of the topic.  numbers: the only ones that were asked for; empty = all.
+    """
     cells = counted.cells.get(topic, [])
     records, size = (_total(cells, name) for name in ("records", "bytes"))
     keyless = tuple(_total(cells, name) for name in ("keyless_records", "keyless_bytes"))
     first, heat_records, heat_bytes = _heat(cells, partitions)
+    # of those that nobody asked for it is not known that they are empty, or which keys they have
+    rows = list(numbers or range(partitions))
+    predictions = [] if numbers else counted.predictions.get(topic, [])
     return TopicFigures(
         topic=topic,
         from_ms=_or(window[0], min((row["first_ms"] for row in cells), default=0)),
@@ -91,17 +98,19 @@ def figures_of(
         keyless_bytes=keyless[1],
         tombstones=_total(cells, "tombstones"),
         distinct_keys=sum(row["keys"] for row in counted.buckets.get(topic, [])),
-        load_records=_load(cells, partitions, "records"),
-        load_bytes=_load(cells, partitions, "bytes"),
+        load_records=_load(cells, partitions, "records")[rows],
+        load_bytes=_load(cells, partitions, "bytes")[rows],
         heat_from_ms=first * BUCKET_MS,
-        heat_records=heat_records,
-        heat_bytes=heat_bytes,
+        heat_records=heat_records[rows],
+        heat_bytes=heat_bytes[rows],
         sizes=_sizes(counted.sizes.get(topic, [])),
         top_keys=_top_keys(topic, counted),
-        predictions=_predictions(counted.predictions.get(topic, []), keyless),
+        predictions=_predictions(predictions, keyless),
         misplaced=_misplaced(counted.misplaced.get(topic, [])),
         producers=_producers(counted.producers.get(topic, [])),
         key_buckets=_key_buckets(counted.buckets.get(topic, [])),
+        numbers=numbers,
+        whole=partitions if numbers else 0,
     )
 
 

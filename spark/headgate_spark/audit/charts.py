@@ -47,10 +47,10 @@ def _dot(kind: str, x: float, y: float, real_x: float, real_y: float) -> str:
     )
 
 
-def heat_map(title: str, heat: Load, names: Sequence[str]) -> str:
+def heat_map(title: str, heat: Load, names: Sequence[str], numbers: Sequence[int]) -> str:
     """One row a partition, one column a stretch of time; the darker, the more.
 
-    names: of the first and of the last column.
+    names: of the first and of the last column.  numbers: of the rows.
     """
     heat = _narrowed(heat)
     rows, columns = heat.shape
@@ -66,8 +66,8 @@ def heat_map(title: str, heat: Load, names: Sequence[str]) -> str:
     ]
     step = max(1, rows // 12)
     labels = [
-        f'<text x="{_LEFT - 6}" y="{(row + 0.8) * side:.1f}" text-anchor="end">{row}</text>'
-        for row in range(0, rows, step)
+        f'<text x="{_LEFT - 6}" y="{(row + 0.8) * side:.1f}" text-anchor="end">{number}</text>'
+        for row, number in list(enumerate(numbers))[::step]
     ]
     below = rows * side + 16
     labels += [

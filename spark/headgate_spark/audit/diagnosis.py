@@ -91,7 +91,9 @@ def is_chatty(figures: TopicFigures, key: KeyFigures) -> bool:
     """
     if key.run_p95 < LONG_RUN or key.run_share < 0.5:
         return False
-    share = min(1.0, key.records / max(1.0, float(figures.load_records[key.partition])))
+    share = min(
+        1.0, key.records / max(1.0, float(figures.load_records[figures.row_of(key.partition)]))
+    )
     return share >= ALONE or key.mean_run * (1 - share) >= BEYOND_CHANCE
 
 
@@ -108,7 +110,9 @@ def _chatty(figures: TopicFigures, key: KeyFigures) -> Finding:
 
 def _popular(figures: TopicFigures, chatty: list[KeyFigures]) -> list[Finding]:
     n = figures.partitions
-    found = []
+    found = list[Finding]()
+    if figures.is_part:  # the other partitions have other keys: a key's share is not known
+        return found
     for key in hot_keys(figures):
         share = figures.record_share(key)
         if n > 1 and share * n > 1 and key not in chatty:

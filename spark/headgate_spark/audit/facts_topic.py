@@ -120,7 +120,7 @@ def told(records: DataFrame, windows: Mapping[str, Bounds]) -> DataFrame:
     return rows.select(
         F.col("of").alias("topic"),
         F.when(is_sound, F.col("fact.outcome")).alias("outcome"),
-        F.col("fact.producer").alias("producer"),
+        F.nullif(F.col("fact.producer"), F.lit("")).alias("producer"),
         key.alias("key"),
         F.col("fact.at_ms").alias("at_ms"),
         F.col("one_in"),

@@ -75,7 +75,8 @@ class Misplaced(NamedTuple):
 
 
 class ProducerFigures(NamedTuple):
-    """What one producer sent. producer: empty = records without an `hg-producer` header.
+    """What one producer sent. producer: empty = records without an `hg-producer` header, as
+    one with an empty one; null in audit.json.
 
     records, bytes: in Kafka. The rest: events that Kafka never saw; None = not known.
     """
@@ -108,7 +109,9 @@ class TopicFigures:
     """Everything counted of one topic in [from_ms, to_ms).
 
     heat_records, heat_bytes: one row for each partition, one column for each 5-minute window
-    from heat_from_ms on.  tombstones: records without a value.
+    from heat_from_ms on.  tombstones: records without a value.  numbers: which partition each row
+    of heats and loads is, where only some were asked for; empty = all of them, from 0.  whole: how
+    many the topic has then.
     """
 
     topic: str
@@ -132,10 +135,22 @@ class TopicFigures:
     producers: tuple[ProducerFigures, ...]
     key_buckets: tuple[KeyBucket, ...] = ()
     unpublished: Unpublished = NOT_ASKED
+    numbers: tuple[int, ...] = ()
+    whole: int = 0
 
     @property
     def partitions(self) -> int:
+        """Those that were read: what loads can be compared over."""
         return len(self.load_records)
+
+    @property
+    def is_part(self) -> bool:
+        """Whether the topic has other partitions, of whose keys nothing is known."""
+        return bool(self.numbers)
+
+    def row_of(self, partition: int) -> int:
+        """Where a partition is in loads and heats."""
+        return self.numbers.index(partition) if self.is_part else partition
 
     @property
     def top_record_share(self) -> float:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,7 +72,10 @@ def audit(spark: SparkSession, config: JobConfig, request: AuditRequest) -> Docu
         coalesce = _coalesce_ms(config, names)
         counted = count_all(spark, facts, folder, present, counts, progress, coalesce)
         window = (request.from_ms, request.to_ms)
-        figures = [figures_of(name, present[name], counted, window) for name in names]
+        parts = _parts(ranges, present)
+        figures = [
+            figures_of(name, present[name], counted, window, parts.get(name, ())) for name in names
+        ]
         told = read_unpublished(spark, config, _windows(figures, request), progress)
         figures = [with_unpublished(one, told[one.topic]) for one in figures]
         with progress.step(f"writing {request.out}"):
@@ -117,6 +121,16 @@ def _must_have(places: Iterable[Place], sizes: dict[str, int]) -> None:
         if not 0 <= partition < sizes[topic]:
             text = f"--offsets: {topic} has no partition {partition}; it has {sizes[topic]}, from 0"
             raise JobError(text, USAGE)
+
+
+def _parts(ranges: Sequence[Range], present: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
+    """The partitions that were asked for, of topics that have others."""
+    asked: dict[str, set[int]] = defaultdict(set)
+    for one in ranges:
+        asked[one.place.topic].add(one.place.partition)
+    return {
+        topic: tuple(sorted(some)) for topic, some in asked.items() if len(some) < present[topic]
+    }
 
 
 def _some(ranges: list[Range]) -> list[Range]:

@@ -34,6 +34,9 @@ border-left:4px solid #15803d;padding:.5rem 1rem}.note{color:#6a7686}code{backgr
 """
 
 
+_ANY = "any number of partitions is useful"
+
+
 def page(result: dict[str, Any], figures: Sequence[TopicFigures]) -> str:
     """The whole page. figures: of the same topics, for the charts."""
     topics = zip(result["topics"], figures, strict=True)
@@ -62,21 +65,36 @@ def _topic(topic: dict[str, Any], figures: TopicFigures) -> str:
     window, note = topic["window"], "no record in this window"
     if topic["records"]:
         note = f"{escape(window['from'])} to {escape(window['to'])}"
-    useful = topic["max_useful_partitions"]
     facts = [
         f"{topic['records']:,} records, {topic['bytes']:,} bytes on {topic['partitions']} "
         f"partitions, {topic['distinct_keys']:,} keys",
         f"{topic['keyless_records']:,} records without key, {topic['tombstones']:,} tombstones",
-        f"at most {useful} partitions are useful"
-        if useful
-        else "any number of partitions is useful",
+        _useful(topic),
         topic["fetch"]["why"],
     ]
     listed = "".join(f"<li>{escape(one)}</li>" for one in facts)
     return (
-        f'<section id="{name}"><h2>{name}</h2><p class="note">{note}</p>'
+        f'<section id="{name}"><h2>{name}</h2><p class="note">{note}</p>{_part(topic)}'
         f"{_findings(topic)}<ul>{listed}</ul>{_charts(topic, figures)}"
         f"{_measures(topic)}{_what_if(topic)}{_keys(topic)}{senders_table(topic)}</section>"
+    )
+
+
+def _useful(topic: dict[str, Any]) -> str:
+    if topic["partitions_read"] is not None:
+        return "how many partitions are useful is not known, as not all of them were read"
+    useful = topic["max_useful_partitions"]
+    return f"at most {useful} partitions are useful" if useful else _ANY
+
+
+def _part(topic: dict[str, Any]) -> str:
+    if topic["partitions_read"] is None:
+        return ""
+    read = ", ".join(map(str, topic["partitions_read"]))
+    return (
+        f'<p class="note">Only what was asked for by offsets is judged: partition {read} of '
+        f"{topic['partitions']}. Balance, shares and advice are of these; what other partition "
+        "counts would make of the keys is not known.</p>"
     )
 
 
@@ -101,8 +119,9 @@ def _charts(topic: dict[str, Any], figures: TopicFigures) -> str:
     # what was asked for may begin earlier and end later than the records do
     ends_ms = figures.heat_from_ms + figures.heat_bytes.shape[1] * BUCKET_MS
     names = [shown_time(figures.heat_from_ms), shown_time(ends_ms)]
+    numbers = figures.numbers or range(figures.partitions)
     return (
-        heat_map("Bytes by partition and time", figures.heat_bytes, names)
+        heat_map("Bytes by partition and time", figures.heat_bytes, names, numbers)
         + _lorenz_chart(figures)
         + _what_if_chart(topic, figures)
         + _top_keys_chart(topic)
@@ -134,6 +153,8 @@ def _key_curve(figures: TopicFigures) -> list[tuple[float, float]]:
 
 
 def _what_if_chart(topic: dict[str, Any], figures: TopicFigures) -> str:
+    if figures.is_part:
+        return ""
     rows = what_if(figures)
     floors = [(row["partitions"], row["floor_bytes"]) for row in topic["what_if"]]
     lines = [
@@ -165,6 +186,8 @@ def _measures(topic: dict[str, Any]) -> str:
 
 
 def _what_if(topic: dict[str, Any]) -> str:
+    if not topic["what_if"]:
+        return ""
     head = _row("th", ["partitions", "max/mean", "floor", "by bytes", "floor", "keys that move"])
     now = {topic["partitions"]: " (now)"}
     rows = "".join(
@@ -190,7 +213,7 @@ def _keys(topic: dict[str, Any]) -> str:
         f"<tr><td><code>{escape(one['key'][:120])}</code></td><td class='n'>{one['records']:,}</td>"
         f"<td class='n'>{one['record_share']:.2%}</td><td class='n'>{one['bytes']:,}</td>"
         f"<td class='n'>{one['byte_share']:.2%}</td><td class='n'>{one['run_p95']}</td>"
-        f"<td>{escape(one['producer'] or 'no hg-producer')}</td></tr>"
+        f"<td>{escape(one['producer'] or '(no hg-producer)')}</td></tr>"
         for one in topic["top_keys"][:20]
     )
     return f"<h3>Top keys</h3><table>{head}{rows}</table>"

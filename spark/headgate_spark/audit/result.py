@@ -7,7 +7,7 @@ from typing import Any
 
 from headgate_spark.audit.advice import Recommendation, fetch_advice, recommend
 from headgate_spark.audit.diagnosis import Finding, cause_of, diagnose, earlier_partitions, shown
-from headgate_spark.audit.figures import KeyFigures, TopicFigures
+from headgate_spark.audit.figures import KeyFigures, ProducerFigures, TopicFigures
 from headgate_spark.audit.measures import floor_of, max_useful_partitions
 from headgate_spark.audit.what_if import what_if
 from headgate_spark.times import shown_time
@@ -28,13 +28,14 @@ def topic_result(figures: TopicFigures) -> Document:
         "window": {"from": shown_time(figures.from_ms), "to": shown_time(figures.to_ms)},
         "records": figures.records,
         "bytes": figures.bytes,
-        "partitions": figures.partitions,
+        "partitions": figures.whole or figures.partitions,
+        "partitions_read": list(figures.numbers) or None,
         "distinct_keys": figures.distinct_keys,
         "keyless_records": figures.keyless_records,
         "tombstones": figures.tombstones,
         "by_records": figures.by_records()._asdict(),
         "by_bytes": figures.by_bytes()._asdict(),
-        "max_useful_partitions": max_useful_partitions(figures.p_max),
+        "max_useful_partitions": _most_useful(figures),
         "sizes": figures.sizes._asdict(),
         "top_keys": [_key(figures, one) for one in figures.top_keys],
         "what_if": [_what_if(figures, one._asdict()) for one in what_if(figures)],
@@ -43,9 +44,18 @@ def topic_result(figures: TopicFigures) -> Document:
         "findings": [_finding(one) for one in findings],
         "recommendations": [_advice(one) for one in recommend(figures, findings)],
         "fetch": fetch_advice(figures.sizes)._asdict(),
-        "producers": [one._asdict() for one in figures.producers],
+        "producers": [_producer(one) for one in figures.producers],
         "facts": figures.unpublished.shown(),
     }
+
+
+def _most_useful(figures: TopicFigures) -> int | None:
+    return None if figures.is_part else max_useful_partitions(figures.p_max)
+
+
+def _producer(one: ProducerFigures) -> Document:
+    # null for none, as with keys: "" would be a name that nobody has
+    return {**one._asdict(), "producer": one.producer or None}
 
 
 def _key(figures: TopicFigures, one: KeyFigures) -> Document:

@@ -63,8 +63,8 @@ class Waste:
             if count
         )
         text = (
-            f"producer {one.producer or '(no name)'} sent {sent(one):,} events, of which Kafka got "
-            f"{one.records:,} records; {counts} ended before it, {self.bytes:,} bytes"
+            f"producer {one.producer or '(no hg-producer)'} sent {sent(one):,} events, of which "
+            f"Kafka got {one.records:,} records; {counts} ended before it, {self.bytes:,} bytes"
         )
         if self.key is not None and self.key.key is not None:
             shown = self.key.key.decode("utf-8", "backslashreplace")[:120]
@@ -118,7 +118,7 @@ def _keys(keys: list[dict[str, Any]]) -> str:
     head += "".join(f'<th class="n">{name}</th>' for name in ("events", "bytes"))
     rows = "".join(
         f"<tr><td><code>{escape((one['key'] or '(none)')[:120])}</code></td>"
-        f"<td>{escape(one['producer'])}</td><td>{escape(one['outcome'])}</td>"
+        f"<td>{escape(one['producer'] or '(no hg-producer)')}</td><td>{escape(one['outcome'])}</td>"
         f'<td class="n">{one["events"]:,}</td><td class="n">{one["bytes"]:,}</td></tr>'
         for one in keys
     )

@@ -67,11 +67,15 @@ class Unpublished:
             "unreadable_records": self.unreadable,
             "events": sum(one.events for one in self.rows),
             "bytes": sum(one.bytes for one in self.rows),
-            "top_keys": [{**one._asdict(), "key": _text(one.key)} for one in self.keys],
+            "top_keys": [_shown(one) for one in self.keys],
         }
 
 
 NOT_ASKED = Unpublished("nobody looked for facts")
+
+
+def _shown(one: ToldKey) -> dict[str, Any]:
+    return {**one._asdict(), "key": _text(one.key), "producer": one.producer or None}
 
 
 def _text(key: bytes | None) -> str | None:
