@@ -90,10 +90,10 @@ def run_audit(chosen: argparse.Namespace, say: Callable[[str], None]) -> int:
     settings = {"spark.log.level": "FATAL", **parse_settings(chosen.conf)}
     result = _ended_well(config, request, chosen.master, settings, say)
     for topic in result["topics"]:
-        found = ", ".join(topic["diagnoses"]) or "nothing wrong"
+        found = "; ".join([*filter(None, [", ".join(topic["diagnoses"])]), *topic["notes"]])
         read = topic["partitions_read"]
         part = "" if read is None else f" (partition {', '.join(map(str, read))} alone)"
-        sys.stdout.write(f"{topic['topic']}{part}: {found}\n")
+        sys.stdout.write(f"{topic['topic']}{part}: {found or 'nothing wrong'}\n")
     sys.stdout.write(f"{request.out / 'index.html'}\n")
     return OK
 

@@ -10,9 +10,11 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import skew_world
+from headgate_spark.audit.figures import Keyless
 from headgate_spark.audit.files import write_files
 from headgate_spark.audit.page import page
 from headgate_spark.audit.result import document, topic_result
@@ -103,6 +105,17 @@ def test_a_topic_without_a_record_has_no_times() -> None:
     text = page(document([figures], 0), [figures])
     assert "no record in this window" in text
     assert "1970-01-01T00:00:00.000Z to" not in text
+
+
+def test_uneven_records_without_a_key_are_told_on_the_page() -> None:
+    load = np.array([900.0, 10.0, 10.0])
+    figures = replace(
+        skew_world.figures_of(skew_world.uniform(900, partitions=3)),
+        keyless_records=920, records=920, keyless=Keyless(load, 1, 1),
+    )  # fmt: skip
+    result = document([figures], 0)
+    (told,) = result["topics"][0]["notes"]
+    assert f'<p class="found">{told}</p>' in page(result, [figures])
 
 
 def test_a_part_of_a_topic_is_told_to_be_one() -> None:

@@ -10,9 +10,11 @@ import pytest
 
 import skew_world
 from headgate_spark.audit.advice import fetch_advice, recommend
+from headgate_spark.audit.assemble import keyless_of
 from headgate_spark.audit.diagnosis import cause_of, diagnose, earlier_partitions
-from headgate_spark.audit.figures import Sizes
+from headgate_spark.audit.figures import Sizes, TopicFigures
 from headgate_spark.audit.hashing import hashes_of
+from headgate_spark.audit.keyless import notes
 from headgate_spark.audit.measures import (
     balance,
     floor_of,
@@ -245,3 +247,53 @@ def test_runs_are_found_in_the_partition_that_was_asked_for() -> None:
     actions = {one.action for one in recommend(part, findings)}
     assert "coalesce" in actions
     assert not actions & {"pin", "salt", "partitions", "keep-partitions"}
+
+
+def without_keys(heat: list[list[int]]) -> TopicFigures:
+    """A topic of 4 partitions without keys. heat: records by window and partition."""
+    cells = [
+        {"window": window, "partition": partition, "keyless_records": count}
+        for window, row in enumerate(heat)
+        for partition, count in enumerate(row)
+    ]
+    load = np.array(heat).sum(axis=0).astype(np.float64)
+    records = int(load.sum())
+    return replace(
+        skew_world.figures_of(skew_world.uniform(3000, partitions=4)),
+        records=records, bytes=100 * records, keyless_records=records, keyless_bytes=100 * records,
+        distinct_keys=0, load_records=load, load_bytes=100 * load, top_keys=(), predictions=(),
+        heat_records=np.array(heat, dtype=np.float64).T, heat_bytes=np.array(heat).T * 100.0,
+        keyless=keyless_of(cells, range(4)),
+    )  # fmt: skip
+
+
+def test_the_same_partition_again_and_again_is_named_by_somebody() -> None:
+    figures = without_keys([[10, 10, 70, 10]] * 7 + [[10, 70, 10, 10]])
+    assert figures.keyless is not None
+    assert figures.keyless.records.tolist() == [80, 140, 500, 80]
+    assert (figures.keyless.windows, figures.keyless.same) == (8, 7)
+    (told,) = notes(figures)
+    assert told.startswith("the 800 records without a key are uneven, and no key is the reason: ")
+    assert "partition 2 has 2.50 times the mean of them; it is the fullest in 7 of 8" in told
+
+
+def test_few_large_requests_are_uneven() -> None:
+    one, other = [300, 5, 5, 5], [5, 5, 5, 100]
+    for heat in ([one], [one, other, other, other, other, other, one, other]):
+        (told,) = notes(without_keys(heat))
+        assert "all events of a request without keys go to one partition" in told
+
+
+def test_nothing_is_said_of_what_is_even_or_few_or_has_keys() -> None:
+    assert notes(without_keys([[100, 100, 100, 120]] * 8)) == []
+    assert notes(without_keys([[80, 5, 5, 5]])) == []
+    uneven = without_keys([[300, 5, 5, 5]])
+    assert notes(replace(uneven, records=700)) == []
+    assert notes(skew_world.figures_of(skew_world.zipf())) == []
+
+
+def test_the_number_of_a_partition_is_its_own_where_only_some_were_read() -> None:
+    cells = [{"window": 0, "partition": one, "keyless_records": 200 * one} for one in (1, 6)]
+    found = keyless_of(cells, (1, 6))
+    figures = replace(without_keys([[300, 5, 5, 5]]), keyless=found, numbers=(1, 6), whole=9)
+    assert "partition 6 has 1.71 times the mean" in notes(figures)[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ from headgate_spark.audit.figures import (
     BUCKET_MS,
     KeyBucket,
     KeyFigures,
+    Keyless,
     Misplaced,
     Prediction,
     ProducerFigures,
@@ -26,6 +27,7 @@ from headgate_spark.audit.runs import Lengths, OuterRun, merged, quantile
 from headgate_spark.audit.what_if import with_keyless
 
 MOST_WINDOWS = 8640  # 30 days of 5 minutes: older ones are left out of the heat map
+ENOUGH_A_WINDOW = 20  # records without a key, to say on which partition most of them are
 Rows = list[Row]
 
 
@@ -111,6 +113,7 @@ def figures_of(
         key_buckets=_key_buckets(counted.buckets.get(topic, [])),
         numbers=numbers,
         whole=partitions if numbers else 0,
+        keyless=keyless_of((row.asDict() for row in cells), rows),
     )
 
 
@@ -139,6 +142,18 @@ def _heat(cells: Rows, partitions: int) -> tuple[int, Load, Load]:
             for heat, name in zip(found, ("records", "bytes"), strict=True):
                 heat[row["partition"], row["window"] - first] += row[name]
     return first, found[0], found[1]
+
+
+def keyless_of(cells: Iterable[Mapping[str, int]], numbers: Sequence[int]) -> Keyless:
+    """Of the load of each partition in each window. numbers: the partitions that were read."""
+    at = {number: row for row, number in enumerate(numbers)}
+    windows: dict[int, Load] = defaultdict(lambda: np.zeros(len(at)))
+    for cell in cells:
+        windows[cell["window"]][at[cell["partition"]]] += cell["keyless_records"]
+    total = sum(windows.values(), np.zeros(len(at)))
+    enough = [one for one in windows.values() if one.sum() >= ENOUGH_A_WINDOW]
+    same = sum(int(one.argmax()) == int(total.argmax()) for one in enough)
+    return Keyless(total, len(enough), same)
 
 
 def _sizes(rows: Rows) -> Sizes:

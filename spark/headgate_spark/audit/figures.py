@@ -96,6 +96,18 @@ class ProducerFigures(NamedTuple):
         return sum(one or 0 for one in ends)
 
 
+class Keyless(NamedTuple):
+    """How the records without a key lie on the partitions that were read.
+
+    records: by partition.  windows: of 5 minutes with enough of them.  same: in how many of those
+    the fullest partition is the one that is the fullest of all.
+    """
+
+    records: Load
+    windows: int
+    same: int
+
+
 class KeyBucket(NamedTuple):
     """Keys with about equally many records (bytes), for the Lorenz curve over keys."""
 
@@ -111,7 +123,7 @@ class TopicFigures:
     heat_records, heat_bytes: one row for each partition, one column for each 5-minute window
     from heat_from_ms on.  tombstones: records without a value.  numbers: which partition each row
     of heats and loads is, where only some were asked for; empty = all of them, from 0.  whole: how
-    many the topic has then.
+    many the topic has then.  keyless: None = not looked at.
     """
 
     topic: str
@@ -137,6 +149,7 @@ class TopicFigures:
     unpublished: Unpublished = NOT_ASKED
     numbers: tuple[int, ...] = ()
     whole: int = 0
+    keyless: Keyless | None = None
 
     @property
     def partitions(self) -> int:

@@ -75,7 +75,7 @@ def _topic(topic: dict[str, Any], figures: TopicFigures) -> str:
     listed = "".join(f"<li>{escape(one)}</li>" for one in facts)
     return (
         f'<section id="{name}"><h2>{name}</h2><p class="note">{note}</p>{_part(topic)}'
-        f"{_findings(topic)}<ul>{listed}</ul>{_charts(topic, figures)}"
+        f"{_notes(topic)}{_findings(topic)}<ul>{listed}</ul>{_charts(topic, figures)}"
         f"{_measures(topic)}{_what_if(topic)}{_keys(topic)}{senders_table(topic)}</section>"
     )
 
@@ -96,6 +96,10 @@ def _part(topic: dict[str, Any]) -> str:
         f"{topic['partitions']}. Balance, shares and advice are of these; what other partition "
         "counts would make of the keys is not known.</p>"
     )
+
+
+def _notes(topic: dict[str, Any]) -> str:
+    return "".join(f'<p class="found">{escape(one)}</p>' for one in topic["notes"])
 
 
 def _findings(topic: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from headgate_spark.audit.advice import Recommendation, fetch_advice, recommend
 from headgate_spark.audit.diagnosis import Finding, cause_of, diagnose, earlier_partitions, shown
 from headgate_spark.audit.figures import KeyFigures, ProducerFigures, TopicFigures
+from headgate_spark.audit.keyless import notes
 from headgate_spark.audit.measures import floor_of, max_useful_partitions
 from headgate_spark.audit.what_if import what_if
 from headgate_spark.times import shown_time
@@ -42,6 +43,7 @@ def topic_result(figures: TopicFigures) -> Document:
         "foreign_partitioner": _foreign(figures),
         "diagnoses": list(dict.fromkeys(str(one.diagnosis) for one in findings)),
         "findings": [_finding(one) for one in findings],
+        "notes": notes(figures),
         "recommendations": [_advice(one) for one in recommend(figures, findings)],
         "fetch": fetch_advice(figures.sizes)._asdict(),
         "producers": [_producer(one) for one in figures.producers],
