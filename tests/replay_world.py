@@ -203,6 +203,10 @@ class Api:
     def url(self) -> str:
         return self._gateway.management_url
 
+    @property
+    def data_url(self) -> str:
+        return self._gateway.url
+
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
         connection = HTTPConnection("127.0.0.1", self._gateway.management_port, timeout=90)
         try:

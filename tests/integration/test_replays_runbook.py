@@ -93,8 +93,9 @@ def test_the_script_tells_in_one_line_why_there_is_nothing_to_read(api: Api) -> 
 def test_a_refusal_is_told(topic: str, api: Api) -> None:
     command = [sys.executable, "-m", "headgate", "replay", "create", "--topic", topic, "--from"]
     for extra, code, said in (
-        (["2d", "--mode", "group"], 1, "deliver.group"),
+        (["2d", "--mode", "group"], 1, "--group: the group whose offsets are committed is missing"),
         (["{"], 2, "--from"),
+        (["2d", "--url", api.data_url], 1, "give the management port (http.management_port, 9090"),
         (["2d", "--url", "http://127.0.0.1:1"], 1, "does not answer"),
     ):
         done = subprocess.run(
@@ -105,6 +106,21 @@ def test_a_refusal_is_told(topic: str, api: Api) -> None:
         )
         assert done.returncode == code
         assert said in done.stderr
+
+
+def test_a_place_that_is_not_there_is_refused(topic: str, api: Api) -> None:
+    command = [sys.executable, "-m", "headgate", "offsets", "translate", "--url", api.url]
+    for name, place, said in (
+        (topic, "2:0", f"PARTITION:OFFSETS 2: {topic} has no such partition; it has 2, from 0\n"),
+        (topic, "0:-1", "PARTITION:OFFSETS 0: a whole number from 0 to"),
+        (f"{topic}-none", "0:0", f"topic '{topic}-none' is on neither tier"),
+    ):
+        done = subprocess.run(
+            [*command, "--topic", name, place], capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == 1
+        assert said in done.stderr
+        assert done.stderr.count("\n") == 1
 
 
 def _text(value: bytes | None) -> str | None:

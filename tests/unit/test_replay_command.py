@@ -20,3 +20,16 @@ def test_a_url_that_is_none_names_the_option(url: str, capsys: pytest.CaptureFix
 def test_a_time_before_now_is_taken(start: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["replay", "create", "--topic", "orders", *start, "--url", NOBODY]) == 1
     assert f"--url {NOBODY} does not answer" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--from", "--to"])
+@pytest.mark.parametrize("text", ["soon", "2026-01-31T12:00:00", "2026-01-31", "9" * 20, "²"])
+def test_a_time_that_is_none_names_the_option(
+    option: str, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = {"--from": "2h", option: text}
+    options = [one for pair in given.items() for one in pair]
+    assert main(["replay", "create", "--topic", "orders", *options, "--url", NOBODY]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith(f"headgate: {option} {text}: 2h (ago), ISO 8601 with a zone (2026-")
+    assert told.count("\n") == 1

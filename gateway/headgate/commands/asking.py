@@ -10,6 +10,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from http import HTTPStatus
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -44,8 +45,12 @@ def ask(
     path: str,
     body: Any = None,
     headers: Mapping[str, str] | None = None,
+    options: Mapping[str, str] | None = None,
 ) -> Any:
-    """The answer's JSON. Raises CommandError with what the gateway says."""
+    """The answer's JSON. Raises CommandError with what the gateway says.
+
+    options: what the fields of the body, or objects of fields, are called on the command line.
+    """
     raw = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(
         _root(args.url) + path, raw, {**_headers(args), **(headers or {})}, method=method
@@ -55,7 +60,7 @@ def ask(
         with urllib.request.urlopen(request, timeout=_ANSWER_S, context=context) as answer:
             return json.load(answer)
     except urllib.error.HTTPError as error:
-        raise CommandError(_told(error), FAILED) from error
+        raise CommandError(_told(error, args.url, options or {}), FAILED) from error
     except (OSError, ValueError, HTTPException) as error:
         raise CommandError(f"--url {args.url} does not answer: {error}", FAILED) from error
 
@@ -95,9 +100,28 @@ def _headers(args: argparse.Namespace) -> dict[str, str]:
     return {**found, "Authorization": f"Bearer {token}"} if token else found
 
 
-def _told(error: urllib.error.HTTPError) -> str:
+def _told(error: urllib.error.HTTPError, url: str, options: Mapping[str, str]) -> str:
     try:
         problem = json.load(error)
-        return f"{problem['status']} {problem['reason']}: {problem['detail']}"
+        reason, detail = str(problem["reason"]), str(problem["detail"])
     except (ValueError, KeyError, TypeError):
-        return f"the gateway answers {error.code} {error.reason}"
+        reason, detail = "", f"the gateway answers {error.code} {error.reason}"
+    if error.code == HTTPStatus.NOT_FOUND and (not reason or detail.startswith("no page at ")):
+        return (
+            f"--url {url}: {detail}; give the management port (http.management_port, 9090 unless "
+            "configured), not the data port"
+        )
+    if not reason:
+        return detail
+    return _by_option(problem.get("field"), detail, options) or f"{error.code} {reason}: {detail}"
+
+
+def _by_option(field: Any, detail: str, options: Mapping[str, str]) -> str | None:
+    """The detail with the option in place of the field: who typed one never saw the other."""
+    parts = str(field or "").split(".")
+    for count in range(len(parts), 0, -1):
+        option = options.get(".".join(parts[:count]))
+        if option is not None:
+            rest = "".join(f" {one}" for one in parts[count:] if one.isdigit())
+            return f"{option}{rest}{detail.removeprefix(str(field))}"
+    return None

@@ -17,7 +17,12 @@ _EXAMPLES = """  headgate offsets translate --topic orders 0:1729
 PARTITION:OFFSET[,OFFSET...], as many as you like. A client of the gateway's control plane: --url
 (or HEADGATE_URL), --token-file (or HEADGATE_TOKEN).
 
+Of a partition that there is, an offset that is not mirrored yet or no longer is `out_of_range`.
+
 exit codes: 0 done, 1 refused or failed, 2 usage"""
+
+# What the API calls what is typed here.
+_OPTIONS = {"topic": "--topic", "to": "--to", "offsets": "PARTITION:OFFSETS"}
 
 
 def register(subparsers: Subparsers) -> None:
@@ -48,5 +53,5 @@ def run(args: argparse.Namespace) -> int:
         except ValueError as error:
             raise CommandError(f"{place}: PARTITION:OFFSET[,OFFSET...]", USAGE) from error
     body = {"topic": args.topic, "to": args.to, "offsets": offsets}
-    show(ask(args, "POST", "/v1/offsets/translate", body))
+    show(ask(args, "POST", "/v1/offsets/translate", body, options=_OPTIONS))
     return OK

@@ -30,6 +30,13 @@ Whoever reads the result needs isolation.level=read_committed.
 
 exit codes: 0 done, 1 refused or failed, 2 usage"""
 
+# What the API calls what is typed here.
+_OPTIONS = {
+    "name": "--name", "topic": "--topic", "partitions": "--partitions", "from": "--from",
+    "to": "--to", "filter": "--filter", "filter.producers": "--producer", "filter.keys": "--key",
+    "deliver.mode": "--mode", "deliver.group": "--group", "deliver.ttl_s": "--ttl",
+    "rate.bytes_per_s": "--bytes-per-s", "rate.records_per_s": "--records-per-s",
+}  # fmt: skip
 _POLL_S = 1.0
 _UNFINISHED = ("pending", "planned", "copying")
 
@@ -107,7 +114,7 @@ def _create(args: argparse.Namespace) -> int:
 
     key = args.idempotency_key
     headers = {} if key is None else {"Idempotency-Key": key}
-    page = ask(args, "POST", "/v1/replays", _body(args), headers)
+    page = ask(args, "POST", "/v1/replays", _body(args), headers, _OPTIONS)
     last = ""
     while args.wait and page.get("state") in _UNFINISHED:
         time.sleep(_POLL_S)
@@ -150,12 +157,23 @@ def _given(fields: dict[str, Any]) -> dict[str, Any]:
 
 def _bound(option: str, text: str) -> Any:
     from headgate.commands.asking import read_argument
+    from headgate.core.replay_fields import FieldError
+    from headgate.core.replay_spec import read_time
 
     if text.startswith(("{", "@")):
         return read_argument(option, text)
     if re.fullmatch(r"-?\d+(ms|s|m|h|d)", text):
         return {"relative": f"-{text.removeprefix('-')}"}
-    return {"timestamp": int(text) if text.isdigit() else text}
+    time_ms = int(text) if text.isdecimal() else text
+    try:
+        read_time("timestamp", time_ms)
+    except FieldError as error:
+        raise CommandError(
+            f"{option} {text}: 2h (ago), ISO 8601 with a zone (2026-01-31T12:00:00Z), ms since "
+            "1970, or JSON of the API",
+            USAGE,
+        ) from error
+    return {"timestamp": time_ms}
 
 
 def _numbers(text: str | None) -> list[int] | None:

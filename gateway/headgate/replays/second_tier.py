@@ -14,7 +14,7 @@ from headgate.replays.heard import Heard, hear
 from headgate.replays.maps import OffsetMaps
 from headgate.replays.planner import look, partitions_of
 from headgate.replays.registry_log import RegistryLog
-from headgate.replays.tiers import TierTable
+from headgate.replays.tiers import Tiers, TierTable
 
 _MOST_OFFSETS = 10_000  # 5 us each: the event loop is held up for less than 50 ms
 
@@ -62,11 +62,27 @@ class Offsets:
         tiers = self._tiers.table.of(topic)
         async with asking(tiers.backfill):
             maps = await self._tiers.maps(tiers.backfill).of(topic, wanted)
+            unknown = [one for one in wanted if not len(maps[one].table)]
+            if unknown:  # the brokers are asked only about what was never mirrored
+                await self._must_have(topic, unknown, tiers)
         found = {
             str(one): translated(_translate(maps[one].table, to, offsets))
             for one, offsets in wanted.items()
         }
         return {"topic": topic, "to": to, "offsets": found}
+
+    async def _must_have(self, topic: str, partitions: Sequence[int], tiers: Tiers) -> None:
+        """Raises RefusalError where the topic has no such partition on either tier."""
+        async with (
+            view_of(tiers.ingest_options) as ingest,
+            view_of(tiers.backfill_options) as backfill,
+        ):
+            count = await partitions_of(topic, ingest, backfill)
+        with reading():
+            for one in partitions:
+                if one >= count:
+                    what = f"{topic} has no such partition; it has {count}, from 0"
+                    raise FieldError(f"offsets.{one}", what)
 
     async def coverage(self, topic: str) -> dict[str, Any]:
         """What of a topic is mirrored, by partition."""
