@@ -75,9 +75,8 @@ class Endings:
         event_id = publish.event_id
         if event_id is None:
             event_id = publish.event_id = self._ids.take(common.now_ms)
-        headers = publish.record.headers
-        headers.append((EVENT_ID, event_id.encode()))
-        headers += common.headers
+        record = publish.record
+        record.headers = [*record.headers, (EVENT_ID, event_id.encode()), *common.headers]
         self._lanes.put(publish)
 
     # ---- events end

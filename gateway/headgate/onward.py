@@ -125,7 +125,7 @@ class Onward(Endings):
             if route.digest is not None and (record.value is None or orders.rules is None):
                 publish.digest = route.digest(record.value, content_type_of(record))
             if record.value is not None:
-                record.headers.extend(route.schema_headers)
+                record.headers = [*record.headers, *route.schema_headers]
             examining.take_event(publish, orders, event)
 
     def fit(self, publish: Publish) -> None:

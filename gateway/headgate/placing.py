@@ -20,7 +20,7 @@ from headgate.core.record import (
     size_of,
 )
 from headgate.core.request import Wishes
-from headgate.core.route import JSON_TYPE, PLAIN_BYTES, Common, Oversized, Route
+from headgate.core.route import PLAIN_BYTES, PLAIN_HEADERS, Common, Oversized, Route
 from headgate.core.scanning import Scan
 from headgate.endings import Accounts
 from headgate.onward import Events, Onward
@@ -133,7 +133,7 @@ class Placing(Onward):
             if keys is not None and partitions is not None:
                 key, partition = keys[index], partitions[index]
                 size += len(key)
-            record = Record(topic, partition, key, value, [JSON_TYPE], now_ms)
+            record = Record(topic, partition, key, value, PLAIN_HEADERS, now_ms)
             publish = Publish(record, size, ticket, index, None)
             if digests is not None:
                 publish.digest = digests[index]

@@ -47,6 +47,8 @@ HEADER_OVERHEAD: Final = 10
 class Record:
     """One Kafka record. timestamp_ms: milliseconds since 1970; a value of None is a tombstone.
 
+    headers: first those of the event alone, then all; set as a whole and never changed in place, so
+    that events may share them.
     A class and no tuple: compiled, its fields are read at once, and there are many readers.
     """
 
@@ -65,7 +67,7 @@ class Record:
         self.partition: Final = partition
         self.key: Final = key
         self.value: Final = value
-        self.headers: Final = headers
+        self.headers = headers
         self.timestamp_ms: Final = timestamp_ms
 
 

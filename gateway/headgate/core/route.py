@@ -31,9 +31,9 @@ from headgate.core.topic import TopicState
 Digest = Callable[[bytes | None, bytes | None], bytes]
 
 
-JSON_TYPE: Final = (CONTENT_TYPE, b"application/json")
-# A plain document's record beside key and value.
-PLAIN_BYTES: Final = size_of(None, None, [JSON_TYPE])
+# A plain document's own headers, and its record's bytes beside key and value.
+PLAIN_HEADERS: Final = [(CONTENT_TYPE, b"application/json")]
+PLAIN_BYTES: Final = size_of(None, None, PLAIN_HEADERS)
 
 
 class Common:
@@ -150,7 +150,7 @@ class Route:
             document: bytes | None = event
             value: bytes | None = event
             given = common.key
-            headers = [JSON_TYPE]
+            headers = PLAIN_HEADERS
             timestamp = self._timestamp(None, common) if self._takes_timestamps else common.now_ms
         else:
             assert isinstance(event, RawEvent)
@@ -166,7 +166,7 @@ class Route:
             value = None
         if timestamp != common.now_ms and self.held is not None:
             # Retention counts from the arrival; the coalescer gives the record its own time.
-            headers.append((WANTED_TIMESTAMP, b"%d" % timestamp))
+            headers = [*headers, (WANTED_TIMESTAMP, b"%d" % timestamp)]
             timestamp = common.now_ms
         return Record(self.topic, partition, key, value, headers, timestamp)
 

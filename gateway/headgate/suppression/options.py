@@ -26,7 +26,7 @@ class SuppressOptions:
     max_suppress_age_ms: float = 3_600_000.0
     timeout_ms: float = 100.0
     linger_ms: float = 1.0
-    max_keys_per_call: int = 150
+    max_keys_per_call: int = 200
     blind_max: int = 100_000
     unknown_max: int = 100_000
 

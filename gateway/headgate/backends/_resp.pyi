@@ -1,0 +1,3 @@
+from collections.abc import Iterable
+
+def packed(name: bytes, arguments: Iterable[bytes | int], /) -> bytes: ...
