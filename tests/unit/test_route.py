@@ -121,17 +121,6 @@ def test_a_plain_document_makes_the_same_record_as_one_with_all_its_fields(
     assert end(text) == end(RawEvent(text, text, content_type=b"application/json"))
 
 
-def test_events_of_one_request_do_not_share_their_list_of_headers() -> None:
-    shared = common(headers=[("hg-producer", b"p")])
-    rules = route(keyless="spread")
-    for event in (b"{}", RawEvent(b""), RawEvent(b"", content_type=b"x", headers=(("a", b"b"),))):
-        first, second = (rules.record(event, shared) for _ in range(2))
-        before = list(second.headers)
-        first.headers.append(("hg-event-id", b"e"))  # as is done when it goes to its lane
-        assert second.headers == rules.record(event, shared).headers == before
-    assert shared.headers == [("hg-producer", b"p")]
-
-
 def test_null_is_four_bytes_and_a_tombstone_is_none() -> None:
     assert record(route(), document(b"null"), key=b"k").value == b"null"
     assert record(route(), RawEvent(None), key=b"k", tombstone=True).value is None
