@@ -70,7 +70,7 @@ def run_audit(chosen: argparse.Namespace, say: Callable[[str], None]) -> int:
     """`headgate-spark audit`. Raises JobError."""
     from headgate_spark.audit.job import AuditRequest, now_ms  # slow to import
     from headgate_spark.options import read_config
-    from headgate_spark.session import parse_settings
+    from headgate_spark.session import is_submitted, parse_settings
     from headgate_spark.times import parse_time
 
     _check(chosen)
@@ -86,8 +86,10 @@ def run_audit(chosen: argparse.Namespace, say: Callable[[str], None]) -> int:
         publish=not chosen.no_publish,
         patience_s=chosen.patience,
     )
-    # A task that fails would print its stack on the terminal; its reason becomes one sentence.
-    settings = {"spark.log.level": "FATAL", **parse_settings(chosen.conf)}
+    # A task that fails would print its stack on the terminal; its reason becomes one sentence. What
+    # spark-submit's Spark logs is for those who run the cluster.
+    quiet = {} if is_submitted(os.environ) else {"spark.log.level": "FATAL"}
+    settings = {**quiet, **parse_settings(chosen.conf)}
     result = _ended_well(config, request, chosen.master, settings, say)
     for topic in result["topics"]:
         found = "; ".join([*filter(None, [", ".join(topic["diagnoses"])]), *topic["notes"]])
