@@ -22,7 +22,8 @@ HOT = """
     suppression/arrivals suppression/bypass suppression/claims suppression/namespaces
     suppression/outgoing suppression/settlements suppression/suppressor suppression/underway
     backends/builder backends/cluster backends/lane backends/lanes backends/producer backends/redis
-    backends/resp backends/rounds edge/answer edge/events stats/meter stats/series
+    backends/resp backends/rounds edge/answer edge/events edge/plain_post stats/meter
+    stats/series
 """
 SCANNER = Extension(
     "headgate.core._scanner",

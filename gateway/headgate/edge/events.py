@@ -16,6 +16,7 @@ from headgate.edge.answer import answered, on_the_wire
 from headgate.edge.auth import ANONYMOUS, Identity
 from headgate.edge.body import Budget, read_body, received_body
 from headgate.edge.once import Once
+from headgate.edge.plain_post import MOST_BYTES, PlainPosts
 from headgate.edge.streams import Streams, streamed
 from headgate.endings import DRAINING
 from headgate.inbound import Decode, Inbound
@@ -78,6 +79,8 @@ class EventsFront:
         self._request_ids = request_ids
         self.body_max_bytes = body_max_bytes
         self._body_timeout_s = body_timeout_s
+        # The ordinary way refuses what is larger than a body may be.
+        self.plain_posts = PlainPosts(min(MOST_BYTES, body_max_bytes))
         self._loop = asyncio.get_running_loop()
 
     async def post(self, request: web.BaseRequest, topic: str) -> web.StreamResponse:

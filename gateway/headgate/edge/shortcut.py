@@ -12,9 +12,7 @@ tests/integration/test_bad_input_http.py (pipelining, lengths, chunks, slow read
 """
 
 import logging
-import re
 from collections.abc import Mapping
-from urllib.parse import unquote
 
 from aiohttp import StreamReader, web
 from aiohttp.http import HttpVersion11, RawRequestMessage
@@ -24,20 +22,7 @@ from headgate.edge.events import EventsFront
 from headgate.edge.server import KEEP_ALIVE_S, Connection
 from headgate.ticket import Ticket
 
-# Larger ones are few, and their JSON would be weighed or digested on the event loop here.
-MOST_BYTES = 262_144
 _UNREAD_BYTES = 65_536  # a client that does not read its answers waits in aiohttp's writer
-_EVENTS = re.compile(r"/v1/topics/([^/?#]+)/events")
-_UNUSUAL = frozenset(
-    (
-        b"content-encoding",
-        b"expect",
-        b"idempotency-key",
-        b"origin",
-        b"transfer-encoding",
-        b"upgrade",
-    )
-)
 
 log = logging.getLogger(__name__)
 
@@ -49,12 +34,12 @@ class ShortConnection(Connection):
     so that answers leave in the order of their requests.
     """
 
-    __slots__ = ("_front", "_is_starting", "_most_bytes", "_open", "_remote")
+    __slots__ = ("_front", "_is_starting", "_open", "_plain", "_remote")
 
     def __init__(self, front: EventsFront, manager: web.Server, **options: object) -> None:
         super().__init__(manager, **options)  # type: ignore[arg-type]
         self._front = front
-        self._most_bytes = min(MOST_BYTES, front.body_max_bytes)  # aiohttp's way refuses the rest
+        self._plain = front.plain_posts
         self._open: Ticket | None = None
         self._is_starting = False
         self._remote: str | None = None
@@ -124,15 +109,7 @@ class ShortConnection(Connection):
             or transport.get_write_buffer_size() > _UNREAD_BYTES
         ):
             return None
-        found = _EVENTS.fullmatch(message.path)
-        if found is None:
-            return None
-        headers = {name.lower(): value for name, value in message.raw_headers}
-        size = int(headers.get(b"content-length", 0))
-        if not _UNUSUAL.isdisjoint(headers) or size > self._most_bytes:
-            return None
-        topic = found.group(1)
-        return unquote(topic) if "%" in topic else topic, headers
+        return self._plain.read(message.path, message.raw_headers)
 
     def _begin(self, topic: str, body: bytes, headers: Mapping[bytes, bytes]) -> None:
         try:

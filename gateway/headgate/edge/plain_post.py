@@ -1,0 +1,62 @@
+"""Which requests may take the short way: a POST of events that asks for nothing unusual."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+from urllib.parse import unquote
+
+# Larger ones are few, and their JSON would be weighed or digested on the event loop here.
+MOST_BYTES: Final = 262_144
+_EVENTS: Final = re.compile(r"/v1/topics/([^/?#]+)/events")
+_UNUSUAL: Final = frozenset(
+    (
+        b"content-encoding",
+        b"expect",
+        b"idempotency-key",
+        b"origin",
+        b"transfer-encoding",
+        b"upgrade",
+    )
+)
+_PATHS_REMEMBERED: Final = 1000  # clients choose them freely
+
+
+class PlainPosts:
+    """most_bytes: of a body."""
+
+    __slots__ = ("_most_bytes", "_topics")
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._topics: dict[str, str] = {}
+
+    def read(
+        self, path: str, raw_headers: Sequence[tuple[bytes, bytes]]
+    ) -> tuple[str, Mapping[bytes, bytes]] | None:
+        """Topic and headers (names in lower case) of such a request, else None."""
+        topic = self._topics.get(path)
+        if topic is None:
+            topic = self._topic(path)
+            if topic is None:
+                return None
+        headers: dict[bytes, bytes] = {}
+        for name, value in raw_headers:
+            lower = name.lower()
+            if lower in _UNUSUAL:
+                return None
+            headers[lower] = value
+        if int(headers.get(b"content-length", b"0")) > self._most_bytes:
+            return None
+        return topic, headers
+
+    def _topic(self, path: str) -> str | None:
+        found = _EVENTS.fullmatch(path)
+        if found is None:
+            return None
+        topic = str(found.group(1))
+        if "%" in topic:
+            topic = unquote(topic)
+        if len(self._topics) >= _PATHS_REMEMBERED:
+            self._topics.clear()
+        self._topics[path] = topic
+        return topic
