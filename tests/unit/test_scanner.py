@@ -25,7 +25,8 @@ from headgate.core.decode import decode
 from headgate.core.digest import Digester
 from headgate.core.event import Refused
 from headgate.core.keys import partition_for
-from unit.fakes import route, topic_state
+from headgate.core.scanning import scanner_for
+from unit.fakes import policy, route, topic_state
 from unit.json_texts import BAD_UTF8, NO, YES
 from workload import EVENT_BYTES, Shape, events
 
@@ -128,6 +129,17 @@ def test_what_an_answer_is_made_of() -> None:
     assert found[1] == [b"x", b"-7"]
     assert scanner.Scanner(None, 6, 64, 99, None).lines(body, 2) == (found[0], None, None, None)
     assert scanner.Scanner(b"id", 6, 64, 99, None).lines(body, 2) == (*found[:3], None)
+
+
+def test_only_what_has_a_key_is_digested() -> None:
+    """Suppression settles whatever has a digest, and knows keys alone."""
+    for key, is_digested in (((), False), (("/id",), True)):
+        chosen = policy(key=key, keyless="spread", suppress="raw")
+        made = scanner_for(chosen, topic_state(), 64, Digester(KEY))
+        assert made is not None
+        found = made.one(b'{"id":"a"}')
+        assert found is not None
+        assert (found[3] is not None) == is_digested
 
 
 any_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)

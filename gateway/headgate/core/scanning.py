@@ -72,7 +72,8 @@ def scanner_for(
         return None  # each event needs a key that its request brings
     most = lane.batch_limit_bytes if policy.max_bytes is None else policy.max_bytes
     member = pointers[0][0].encode() if pointers else None
-    key, prefix = (None, b"") if digester is None else digester.of_documents
+    # What has no key is not compared; with a digest, suppression would settle it nevertheless.
+    key, prefix = (None, b"") if digester is None or member is None else digester.of_documents
     scanner: Scanner = _NEW(member, lane.partitions, json_max_depth, most, key, prefix)
     return scanner
 
