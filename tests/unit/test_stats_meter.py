@@ -183,6 +183,14 @@ def test_keys_of_any_length_and_bytes_are_sketched_apart(meter: Meter) -> None:
     assert max(len(hot.key) for hot in top) < 250
 
 
+def test_keys_that_look_the_same_are_counted_together(meter: Meter) -> None:
+    keys = [b"\xff", b"\\xff", b"\xff"]
+    meter.account("shop", "orders", [published(key) for key in keys], [1, 2, 4])
+    sketched = recent(meter.collect().details[Pair("shop", "orders")], NOW).sketched
+    assert sketches.top_events(sketched, 5) == [("\\xff", 3)]
+    assert sketches.top_bytes(sketched, 5) == [("\\xff", 7)]
+
+
 def test_windows_show_the_last_hour_or_two_only(meter: Meter, clock: Clock) -> None:
     meter.account("shop", "orders", [published(b"old")], [1])
     meter.collect()  # as the parent does every second: a fold counts into one window

@@ -160,7 +160,11 @@ class Series:
     def _tell_keys(self) -> None:
         if self._keys:
             keys, self._keys = self._keys, {}
-            told = {_shown(key): (one.events, one.bytes) for key, one in keys.items()}
+            told: dict[str, tuple[int, int]] = {}
+            for key, one in keys.items():
+                shown = _shown(key)
+                events, size = told.get(shown, (0, 0))  # what is no UTF-8 may look like what is
+                told[shown] = (events + one.events, size + one.bytes)
             self._keys_hour.sketches.add_keys(told)
 
     def detail(self) -> Detail:
