@@ -7,8 +7,8 @@ encoded, compressed, sent and answered. This adds up what the C code for that ta
 with hot caches and ready arguments: parsing by aiohttp, msgspec and hiredis, blake2b, aiokafka's
 encoder with zstd, orjson, and the bytes through loopback sockets. No objects for events, no event
 loop, no lanes, no figures, no error is looked for. So no design on these libraries comes below it.
-Answers go without orjson (`core/reply.py`), and the compiled gateway does without msgspec and blake2b
-(`core/_scanner.c`; `pieces.py` has its figure) and aiokafka's encoder and checksum
+Answers go without orjson (`core/reply.py`), and the compiled gateway does without msgspec and
+blake2b (`core/_scanner.c`; `pieces.py` has its figure) and aiokafka's encoder and checksum
 (`backends/_records.c`).
 
 --yardstick: processor time of a batched event of the yardstick (`loadtest/run.py pairs --case
