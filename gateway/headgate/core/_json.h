@@ -361,7 +361,7 @@ static const uint8_t *take_key(Scan *scan, const uint8_t *at)
     return at;
 }
 
-/* The value of the member whose name stands at `at`, or NULL. *is_member: whether it is the key. */
+/* The value of the member whose name stands at `at`, or NULL. *is_key: whether that is the key. */
 static inline const uint8_t *skip_name(Scan *scan, const uint8_t *at, bool is_top, bool *is_key)
 {
     const uint8_t *begin = at + 1;
