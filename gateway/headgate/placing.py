@@ -9,7 +9,7 @@ from typing import Final
 from headgate.core.admission import Admission
 from headgate.core.event import SPREAD, RawEvent, Refused
 from headgate.core.ids import EventIds
-from headgate.core.outcome import Failure
+from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Publish
 from headgate.core.record import (
     EVENT_ID,
@@ -29,6 +29,7 @@ from headgate.ticket import Ticket, rejected
 
 # Names come from clients: the memory for them must be bounded.
 _PRODUCERS_REMEMBERED: Final = 10_000
+_UNASKED: Final = Failure(Reason.INTERNAL, "")  # its lane was not asked yet
 _SOME_EVENT_ID: Final = "0" * 36  # as long as the one that a written record gets
 
 
@@ -155,9 +156,9 @@ class Placing(Onward):
                 return
             publish.oversized = Oversized(route)
         partition = publish.record.partition
-        if partition not in places.refusals:
-            places.refusals[partition] = self._lanes.refusal(route.lane, partition)
-        failure = places.refusals[partition]
+        failure = places.refusals.get(partition, _UNASKED)
+        if failure is _UNASKED:
+            failure = places.refusals[partition] = self._lanes.refusal(route.lane, partition)
         if failure is None:
             places.started.append(publish)
         else:

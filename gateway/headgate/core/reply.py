@@ -170,18 +170,21 @@ def _batch(topic: str, outcomes: Sequence[Outcome], minimal: bool) -> Reply:
     summary: dict[str, int] = {}
     failures: list[Failure] = []
     shown: list[str] = []
-    name, head, text = None, "", ""
+    name, head, since = None, "", 0  # most events of a batch end as the one before
     for index, outcome in enumerate(outcomes):
         if outcome.name is not name:
-            name, text = outcome.name, outcome.name.value
+            if name is not None:
+                summary[name.value] = summary.get(name.value, 0) + index - since
+            name, since = outcome.name, index
             head = _head(name, _quoted(topic))
-        summary[text] = summary.get(text, 0) + 1
         if outcome.failure is not None:
             failures.append(outcome.failure)
             one = _failed(outcome, outcome.failure)
             shown.append(orjson.dumps({"index": index, **one} if minimal else one).decode())
         elif not minimal:
             shown.append(_shown(head, outcome))
+    if name is not None:
+        summary[name.value] = summary.get(name.value, 0) + len(outcomes) - since
     body = f'{{"summary":{orjson.dumps(summary).decode()},"outcomes":[{",".join(shown)}]}}'
     return Reply(_batch_status(len(outcomes), failures), JSON, retry_after(failures), body.encode())
 

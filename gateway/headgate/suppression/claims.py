@@ -48,7 +48,10 @@ class Claims(Bypass):
 
     def reserve(self, publish: Publish) -> None:
         """See `base.Suppression`. The verdict may come before this returns."""
-        publish.entry = entry = publish.scope.entry(publish.record.key)
+        scope: Scope = publish.scope  # so that the compiler knows what is called
+        key = publish.record.key
+        assert key is not None  # what has none is published without being asked for
+        publish.entry = entry = scope.entry(key)
         latest = self._arrivals.latest.setdefault(entry, publish)
         if latest is not publish and self._arrivals.arrive(publish, latest):
             return
