@@ -3,8 +3,9 @@
 HEADGATE_COMPILE=1 compiles the hot path with mypyc (`make compiled`, deploy/Dockerfile): the same
 sources, typed anyway, become C extensions and save a fifth to a third of the processor time of an
 event (loadtest/README.md). With them comes what is written in C: reading bodies of JSON documents
-in one pass, encoding records, packing commands for Redis. It needs a C compiler and mypy, so it is
-asked for and never assumed. Without it the very same files run as they are.
+in one pass, encoding records, packing commands for Redis, the text of answers. It needs a C
+compiler and mypy, so it is asked for and never assumed. Without it the very same files run as they
+are.
 """
 
 import os
@@ -42,7 +43,12 @@ RESP = Extension(
     [f"{ROOT}/backends/_resp.c"],
     extra_compile_args=["-std=c11", "-O3"],
 )
-NATIVE = [SCANNER, RECORDS, RESP]
+ANSWERS = Extension(
+    "headgate.core._answers",
+    [f"{ROOT}/core/_answers.c"],
+    extra_compile_args=["-std=c11", "-O3"],
+)
+NATIVE = [SCANNER, RECORDS, RESP, ANSWERS]
 
 
 def extensions() -> list[object]:

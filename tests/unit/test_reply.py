@@ -1,7 +1,9 @@
 """Answers on the wire, against the files in tests/golden."""
 
 import base64
+import importlib.util
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -115,6 +117,11 @@ def test_a_batch_answers_in_order_and_the_longest_wait_counts() -> None:
     assert answer.headers == (("Retry-After", "5"),)
     outcomes = json.loads(answer.body)["outcomes"]
     assert [entry["event_id"] for entry in outcomes] == ["0190-7", "0190-1", "0190-8"]
+
+
+def test_the_compiled_build_writes_them_in_c() -> None:
+    found = importlib.util.find_spec("headgate.core._answers") is not None
+    assert found is (os.environ.get("EXPECT_COMPILED") == "1")
 
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)

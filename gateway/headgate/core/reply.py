@@ -1,12 +1,19 @@
 """From outcomes to an HTTP answer. Pure: knows statuses and JSON, but no HTTP library."""
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import orjson
 
 from headgate.core.outcome import TRAITS, Failure, Name, Outcome, Reason
+
+_Shown = Callable[[str, int, int, bytes | None, str | None, int], str | None]
+_in_c: _Shown | None
+try:  # in the compiled build
+    from headgate.core._answers import shown as _in_c
+except ImportError:
+    _in_c = None
 
 JSON: Final = "application/json"
 PROBLEM: Final = "application/problem+json"
@@ -130,13 +137,21 @@ def _shown(head: str, outcome: Outcome) -> str:
     Put together by hand, as there is one for each event of a batch: a dict of it for orjson costs
     more. So does looking at an Enum's value, which is why `head` comes ready.
     """
-    key = "" if outcome.key is None else _key_text(outcome.key)
-    event_id = "null" if outcome.event_id is None else _quoted(outcome.event_id)
-    if outcome.partition < 0:  # held, or once more what was: it has no place in the topic yet
-        return f'{head}{key},"event_id":{event_id}}}' if event_id != "null" else f"{head}{key}}}"
+    place, key, event_id = outcome.partition, outcome.key, outcome.event_id
+    if place >= 0 and outcome.oversize is None and _in_c is not None:
+        text = _in_c(head, place, outcome.offset, key, event_id, outcome.records)
+        if text is not None:
+            return text
+    shown_key = "" if key is None else _key_text(key)
+    if place < 0:  # held, or once more what was: it has no place in the topic yet
+        own_id = "" if event_id is None else f',"event_id":{_quoted(event_id)}'
+        return f"{head}{shown_key}{own_id}}}"
+    own_id = "null" if event_id is None else _quoted(event_id)
     more = "" if outcome.oversize is None else f',"oversize":{_quoted(outcome.oversize)}'
-    place = f',"partition":{outcome.partition},"offset":{outcome.offset}'
-    return f'{head}{place}{key},"event_id":{event_id},"records":{outcome.records}{more}}}'
+    return (
+        f'{head},"partition":{place},"offset":{outcome.offset}{shown_key},"event_id":{own_id},'
+        f'"records":{outcome.records}{more}}}'
+    )
 
 
 def _key_text(key: bytes) -> str:
