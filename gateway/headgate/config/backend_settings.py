@@ -39,7 +39,7 @@ class ClusterSettings:
     linger_ms: Annotated[
         int,
         about(
-            "How long records gather for the next request to a broker; three times as long behind "
+            "How long records gather for the next request to a broker; four times as long behind "
             "one that carried 100 records or more.",
             least=0,
             most=1000,
