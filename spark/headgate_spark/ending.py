@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 import warnings
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -38,7 +38,8 @@ class Signals:
     leave what the first one wanted gone.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tell_java: Callable[[], None]) -> None:
+        self._tell_java = tell_java
         # what is ignored (nohup, a shell's background job) stays so
         self._told = [one for one in _TOLD if signal.getsignal(one) is not signal.SIG_IGN]
         self._before = {one: signal.getsignal(one) for one in _TOLD}
@@ -67,18 +68,25 @@ class Signals:
         if self.is_ending or is_same:
             return
         self._told_s = time.monotonic()
-        _tell_java()
+        self._tell_java()
         raise EndedError(signal.Signals(number).name)
 
 
+def _tell_java() -> None:
+    """A call that Java works on ends with Java, not before."""
+    java = _java()
+    if java is not None:
+        java.terminate()
+
+
 @contextmanager
-def signals_heard() -> Iterator[Signals]:
-    """Signals end the job of this block by EndedError.
+def signals_heard(tell_java: Callable[[], None] = _tell_java) -> Iterator[Signals]:
+    """Signals end the job of this block by EndedError. tell_java: ends what it waits for.
 
     Nothing is logged meanwhile: py4j writes a stack trace to the root logger for each call that
     Java's end has cut off, beside the error that it raises.
     """
-    signals, before = Signals(), logging.root.manager.disable
+    signals, before = Signals(tell_java), logging.root.manager.disable
     signals.hear()
     logging.disable()
     try:
@@ -122,13 +130,6 @@ def _java() -> subprocess.Popen[bytes] | None:
 
     gateway: Any = SparkContext._gateway
     return None if gateway is None else getattr(gateway, "proc", None)
-
-
-def _tell_java() -> None:
-    """A call that Java works on ends with Java, not before."""
-    java = _java()
-    if java is not None:
-        java.terminate()
 
 
 def _end_java(java: subprocess.Popen[bytes]) -> None:

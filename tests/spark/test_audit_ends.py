@@ -200,14 +200,16 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 
 
 def test_one_end_is_told_once() -> None:
-    before = signal.getsignal(signal.SIGTERM)
-    with signals_heard() as signals:
+    before, told = signal.getsignal(signal.SIGTERM), list[str]()
+    # not to the Java of this process: it is that of the other tests
+    with signals_heard(lambda: told.append("Java")) as signals:
         with pytest.raises(EndedError, match="SIGTERM"):
             signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGHUP)  # the same end, told to the whole group
         signals.is_ending = True
         signal.raise_signal(signal.SIGTERM)
     assert signal.getsignal(signal.SIGTERM) is before
+    assert told == ["Java"]
 
 
 def test_what_is_ignored_stays_ignored() -> None:
