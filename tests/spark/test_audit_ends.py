@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -197,6 +200,55 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     file.write_text("")
     with pytest.raises(JobError, match=f"--out {file}: "), scratch(file):
         pass
+
+
+def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    mine = tmp_path / ".reading-list" / "book"
+    mine.mkdir(parents=True)
+    with scratch(tmp_path):
+        pass
+    assert list(tmp_path.rglob("*")) == [mine.parent, mine]
+
+
+def test_a_signal_while_the_folder_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut_short(folder: Path, *, ignore_errors: bool) -> None:
+        raise EndedError("SIGTERM")
+
+    with pytest.raises(EndedError), scratch(tmp_path):
+        monkeypatch.setattr(shutil, "rmtree", cut_short)
+    monkeypatch.undo()
+    remove_dead(tmp_path)  # as the command does when Spark has ended
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_system_that_keeps_the_names_of_open_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NFS: the folder is not empty until the lock is closed."""
+
+    def all_but_the_folder(folder: Path, *, ignore_errors: bool) -> None:
+        for one in folder.iterdir():
+            one.unlink()
+
+    monkeypatch.setattr(shutil, "rmtree", all_but_the_folder)
+    with scratch(tmp_path):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_system_without_locks_takes_an_audit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(lock: int, operation: int) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with scratch(tmp_path) as folder:
+        remove_dead(tmp_path)  # of whom nobody can say whether they live
+        assert folders(tmp_path) == {folder}
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_one_end_is_told_once() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -12,8 +13,9 @@ from pathlib import Path
 
 from headgate_spark.errors import USAGE, JobError
 
-PREFIX = ".reading-"
+PREFIX = ".headgate-reading-"  # what begins with it is removed, so nobody else may use it
 _OWNER = "owner"  # locked as long as the run lives, whoever ends it and on whatever machine
+_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 
 
 @contextmanager
@@ -32,8 +34,7 @@ def scratch(out: Path) -> Iterator[Path]:
         yield folder
     finally:
         # tasks may still be writing: what is left is removed when Spark has ended
-        shutil.rmtree(folder, ignore_errors=True)
-        os.close(lock)
+        _remove(folder, lock)
 
 
 def remove_dead(out: Path) -> None:
@@ -43,21 +44,36 @@ def remove_dead(out: Path) -> None:
     """
     for folder in out.glob(f"{PREFIX}*"):
         with suppress(OSError):
-            lock = _locked(folder)
-            try:
-                shutil.rmtree(folder, ignore_errors=True)
-            finally:
-                os.close(lock)
+            _remove(folder, _locked(folder))
 
 
 def _owned(out: Path) -> tuple[Path, int]:
     while True:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=out))
         with suppress(BlockingIOError, FileNotFoundError):  # another run took it for a dead one's
-            lock = _locked(folder)
+            lock = _lock_of(folder)
             if _is_there(folder, lock):
                 return folder, lock
             os.close(lock)
+
+
+def _remove(folder: Path, lock: int) -> None:
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+    finally:  # also when a signal cuts it short: what is locked, the next one leaves alone
+        os.close(lock)
+    with suppress(OSError):
+        folder.rmdir()  # NFS keeps a name for an open file, and the folder with it
+
+
+def _lock_of(folder: Path) -> int:
+    """As `_locked`; where locks are not known nobody can take the folder for a dead run's."""
+    try:
+        return _locked(folder)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+    return os.open(folder / _OWNER, os.O_RDWR)
 
 
 def _locked(folder: Path) -> int:
