@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -297,3 +298,13 @@ def test_the_number_of_a_partition_is_its_own_where_only_some_were_read() -> Non
     found = keyless_of(cells, (1, 6))
     figures = replace(without_keys([[300, 5, 5, 5]]), keyless=found, numbers=(1, 6), whole=9)
     assert "partition 6 has 1.71 times the mean" in notes(figures)[0]
+
+
+def test_keys_in_many_windows_take_no_memory() -> None:
+    cells = ({"window": one, "partition": 0, "keyless_records": 0} for one in range(5000))
+    tracemalloc.start()
+    found = keyless_of(cells, range(1000))
+    _, most_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found.records.sum() == 0
+    assert most_bytes < 1_000_000, "an array of the partitions for each window were 40 MB"

@@ -149,6 +149,8 @@ def keyless_of(cells: Iterable[Mapping[str, int]], numbers: Sequence[int]) -> Ke
     at = {number: row for row, number in enumerate(numbers)}
     windows: dict[int, Load] = defaultdict(lambda: np.zeros(len(at)))
     for cell in cells:
+        if not cell["keyless_records"]:
+            continue  # no load for it: most topics have windows by the thousand, and only keys
         windows[cell["window"]][at[cell["partition"]]] += cell["keyless_records"]
     total = sum(windows.values(), np.zeros(len(at)))
     enough = [one for one in windows.values() if one.sum() >= ENOUGH_A_WINDOW]
