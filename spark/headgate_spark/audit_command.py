@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import sys
 from collections.abc import Callable
@@ -30,7 +29,7 @@ exit codes: 0 ok, 1 failed or ended by a signal, 2 usage or configuration
 """
 
 _PATTERNS = set("*?[]{}\\")  # Spark would read what they match, not what it wrote
-_LEAST_PATIENCE_S = 5.0
+_LEAST_PATIENCE_S, _MOST_PATIENCE_S = 5, 86_400  # Kafka's client takes 24 days of ms at most
 
 
 def add_audit(parser: argparse.ArgumentParser) -> None:
@@ -144,8 +143,9 @@ def _check(chosen: argparse.Namespace) -> None:
     if signs := _PATTERNS & set(str(chosen.out.absolute())):
         text = f"--out {chosen.out}: Spark takes {' '.join(sorted(signs))} for a pattern"
         raise JobError(f"{text}: choose another name", USAGE)
-    if not _LEAST_PATIENCE_S <= chosen.patience < math.inf:  # also nan
-        text = f"--patience {chosen.patience:g}: seconds, at least {_LEAST_PATIENCE_S:g}"
+    if not _LEAST_PATIENCE_S <= chosen.patience <= _MOST_PATIENCE_S:  # also nan
+        limits = f"from {_LEAST_PATIENCE_S} to {_MOST_PATIENCE_S}"
+        text = f"--patience {chosen.patience:g}: seconds, {limits}"
         raise JobError(text, USAGE)
 
 
