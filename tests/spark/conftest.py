@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             ignored = "ignore::pytest.PytestUnraisableExceptionWarning"
             item.add_marker(pytest.mark.filterwarnings(ignored))
             item.add_marker(pytest.mark.timeout(900))  # where others use the cores, too
+
+
+@pytest.fixture(autouse=True)
+def no_garbage() -> Iterator[None]:
+    """What a test here leaves is found here, not in the next test of another folder."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture(scope="session")

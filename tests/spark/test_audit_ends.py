@@ -136,6 +136,15 @@ def is_spark(process: psutil.Process) -> bool:
         return False
 
 
+@pytest.fixture
+def sigint_is_heard() -> Iterator[None]:
+    """In a shell's background SIGINT is ignored, also by whatever is started from there."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("sigint_is_heard")
 def test_ctrl_c_while_spark_starts(start_job: Callable[..., Job], tmp_path: Path) -> None:
     job = start_job("127.0.0.1:1")
     until(job, lambda: any(map(is_spark, job.remains())))
