@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,6 +51,44 @@ def test_offsets_are_translated_both_ways(two: Two, topic: str, api: Api) -> Non
     assert [(one["offset"], one["result"]) for one in rows] == [
         (following, "next"), (following, "next"), (None, "out_of_range"),
     ]  # fmt: skip
+
+
+def is_live(gateway: Gateway) -> bool:
+    """It need not be ready."""
+    with closing(HTTPConnection("127.0.0.1", gateway.management_port, timeout=10)) as connection:
+        try:
+            connection.request("GET", "/live")
+            return connection.getresponse().status == 200
+        except (OSError, HTTPException):
+            return False
+
+
+def test_places_are_translated_while_the_ingest_tier_is_away(
+    two: Two, topic_name: str, tmp_path: Path
+) -> None:
+    two.create_topic(topic_name)
+    post(two, topic_name, 0, range(7))  # partition 1 was never mirrored
+    mirror(two, topic_name)
+    nowhere = {"HEADGATE_CLUSTERS__MAIN__BOOTSTRAP_SERVERS": "127.0.0.1:1"}
+    gateway = Gateway(tmp_path, two.config(), (), nowhere)
+    try:
+        until(lambda: is_live(gateway), bool)
+        ask: dict[str, Any] = {
+            "topic": topic_name,
+            "to": "backfill",
+            "offsets": {"0": [0], "1": [0]},
+        }
+        answer = Api(gateway).ask("POST", "/v1/offsets/translate", ask)
+        assert answer.status == 200, answer.page
+        assert [one[0]["result"] for one in answer.page["offsets"].values()] == [
+            "exact", "out_of_range",
+        ]  # fmt: skip
+        ask["offsets"] = {"2": [0]}
+        answer = Api(gateway).ask("POST", "/v1/offsets/translate", ask)
+        assert (answer.status, answer.page["reason"]) == (503, "kafka_unavailable")
+        assert "cluster main does not answer" in answer.page["detail"]
+    finally:
+        gateway.kill()
 
 
 @pytest.mark.full
