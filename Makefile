@@ -13,7 +13,8 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check
 PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 
 # What the compiled modules are checked with: what reaches them in memory, and some real brokers.
-COMPILED_TESTS := tests/unit tests/app tests/contract tests/integration/test_bad_input_json.py tests/integration/test_suppression_faults.py
+COMPILED_TESTS := tests/unit tests/app tests/contract tests/integration/test_bad_input_json.py tests/integration/test_suppression_faults.py \
+  tests/integration/test_lanes_chaos.py tests/integration/test_lanes_refusals.py
 CC ?= cc
 
 .PHONY: help setup run test test-full test-compiled check lint bench compiled incident-a
