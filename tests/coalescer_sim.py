@@ -15,6 +15,7 @@ from headgate.coalescer.base import Committed, Decided, Emission, LogError, Read
 from headgate.coalescer.life import Life
 from headgate.core.coalesce import Figures
 from headgate.core.held import Held, HeldRecord, Mark, Metadata
+from headgate.core.keys import partition_for
 from headgate.core.policy import TopicPolicy
 from headgate.core.route import Route
 from headgate.core.topic import TopicState
@@ -341,7 +342,7 @@ class Process:
             else:
                 verdict = self._claim(window, token)
             (self.unchanged if verdict is Verdict.UNCHANGED else self.emitting).append(window)
-            decided.append(Decided(verdict, (window, token)))
+            decided.append(Decided(verdict, (window, token), partition_for(window.last.key, 1)))
         return decided
 
     def _claim(self, window: Window, token: tuple[int, int]) -> Verdict:

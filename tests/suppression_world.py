@@ -33,7 +33,7 @@ def make_publish(content: str, scope: Scope, key: str = "k") -> Publish:
     value = content.encode()
     publish = Publish(Record("deals", 0, key.encode(), value, [], 0), 100, None, 0, "id")
     publish.scope = scope
-    publish.digest = Digester(scope.fingerprint).digest(value)
+    publish.digest = Digester(scope.rule).digest(value)
     return publish
 
 

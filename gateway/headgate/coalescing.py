@@ -105,13 +105,17 @@ class Coalescing:
         return found
 
     def _connect(self, settings: Settings, verdicts: Verdicts) -> tuple[Suppression, Trust]:
-        suppressor = suppressor_of(settings, verdicts, self._meter)
+        # A transaction ends with the next owner's InitProducerId, or by its timeout.
+        suppressor = suppressor_of(settings, verdicts, self._meter, fences_by_writing=False)
         if suppressor is None:
             return Unsuppressed(verdicts), _NothingToTrust()
         self._suppressor = suppressor
-        self._compiler.on_scope = suppressor.open
-        self._compiler.on_scope_change = suppressor.scope_changed
+        self._compiler.listener = suppressor
+        suppressor.on_growth = self._grown
         return suppressor, suppressor
+
+    def _grown(self, scope: Scope, partitions: int) -> None:
+        self._topics.grown(scope.topic, scope.topic_id, partitions)
 
     def _topic_changed(self, before: TopicState | None, after: TopicState | None) -> None:
         if after is not None:
@@ -119,7 +123,11 @@ class Coalescing:
 
 
 def suppressor_of(
-    settings: Settings, verdicts: Verdicts, meter: SuppressionMeter
+    settings: Settings,
+    verdicts: Verdicts,
+    meter: SuppressionMeter,
+    *,
+    fences_by_writing: bool = True,
 ) -> Suppressor | None:
     """Return a connection to the suppression state; None where there is no Redis."""
     redis = settings.redis
@@ -131,6 +139,7 @@ def suppressor_of(
         quarantine_ms=redis.quarantine_ms,
         max_suppress_age_ms=redis.max_suppress_age_ms,
         timeout_ms=redis.timeout_ms,
+        fences_by_writing=fences_by_writing,
     )
     store = RedisStore(redis.url, options.timeout_ms)
     return Suppressor(store, verdicts, options, time.monotonic, os.urandom, meter)

@@ -21,6 +21,8 @@ from headgate.ticket import Ticket, rejected
 
 # Looking a member up in an Enum class costs 0.1 us in Python 3.11: as much as a small call.
 _NEW: Final = Stage.NEW
+_QUEUED: Final = Stage.QUEUED
+_RESERVING: Final = Stage.RESERVING
 _LANE: Final = Stage.LANE
 _HANDED: Final = Stage.HANDED
 _ENDED: Final = Stage.ENDED
@@ -240,10 +242,13 @@ class Endings:
             leader.followers.remove(publish)
         was_in_lane = publish.stage is _LANE
         publish.dropped = True
-        if publish.stage is _NEW and self._examining is not None:
-            self._examining.drop(publish)
+        waits_for_redis = leader.stage is _QUEUED or leader.stage is _RESERVING
+        if publish.stage is _NEW:  # examined, or its id is asked for
+            is_examined = self._examining is not None and self._examining.drop(publish)
+            waits_for_redis = not is_examined
+        reason = Reason.REDIS_UNAVAILABLE if waits_for_redis else Reason.KAFKA_UNAVAILABLE
         detail = f"not handed to Kafka within {seconds:g} s; nothing was written"
-        failure = Failure(Reason.KAFKA_UNAVAILABLE, detail, None, RETRY_AFTER_S)
+        failure = Failure(reason, detail, None, RETRY_AFTER_S)
         ticket.open_publishes -= 1
         self._end(ticket, publish.index, self._open(publish, failure))
         if was_in_lane:

@@ -77,9 +77,9 @@ class Examining:
         """Let one that has been examined take its turn behind those of its key."""
         self._order.enter(publish, False)
 
-    def drop(self, publish: Publish) -> None:
-        """It ended for its client; those behind it go on."""
-        self._order.drop(publish)
+    def drop(self, publish: Publish) -> bool:
+        """It ended for its client; those behind it go on. False: it was not here."""
+        return self._order.drop(publish)
 
     def _end(self, publish: Publish, examination: Examination) -> None:
         if self._note(publish, examination):

@@ -67,9 +67,9 @@ class Onward(Endings):
         ticket.sizes[0] = streamed.stored.size
         for publish in started:  # none, if it was refused
             publish.oversized = Oversized(route, streamed.stored)
-            # A reload may have come since its first byte: without a scope nothing is compared,
+            # A reload may have come since its first byte: perhaps nothing is compared any more,
             # and a content that nobody digested equals none (an empty digest clears the key's).
-            if route.scope is not None:
+            if route.digest is not None:
                 publish.digest = streamed.digest or b""
                 if streamed.digest is None:
                     publish.force = publish.placed = True
@@ -79,29 +79,35 @@ class Onward(Endings):
         publish.climbs = True
         publish.force = publish.force or force
         publish.refuse, publish.scope = route.policy.redis_loss == "refuse", route.scope
+        publish.partitions = route.state.partitions
         if route.orders is not None and self._examining is not None:
             self._examining.pass_by(publish)
         else:
             self.fit(publish)
 
     def _reserve(self, route: Route, force: bool, started: list[Publish]) -> None:
-        digest = route.digest
+        digest, scope = route.digest, route.scope
         climbs = bool(route.ladder) and self._ladder is not None
-        if digest is None:
+        if digest is None and (scope is None or self._suppression.passes(scope, len(started))):
             hand_over = self._ladder.take if climbs and self._ladder else self.hand_over
             for publish in started:
+                publish.scope = scope
                 hand_over(publish)
             return
         reserve, refuse = self._suppression.reserve, route.policy.redis_loss == "refuse"
-        scope = route.scope
+        refuse = refuse and digest is not None
+        partitions = route.state.partitions
         for publish in started:
             record = publish.record
             publish.climbs = climbs
             if record.key is None:
                 self.publish(publish)
                 continue
+            publish.partitions = partitions
             if publish.placed:
                 publish.digest = b""
+            elif digest is None:
+                publish.digest, publish.force = b"", True
             elif publish.digest is None:
                 publish.digest = digest(record.value, content_type_of(record))
             publish.scope = scope
@@ -121,7 +127,7 @@ class Onward(Endings):
             record, event = publish.record, cast(bytes | RawEvent, events[publish.index])
             publish.force = publish.force or force
             publish.refuse, publish.scope = refuse, route.scope
-            publish.climbs = climbs
+            publish.climbs, publish.partitions = climbs, route.state.partitions
             if route.digest is not None and (record.value is None or orders.rules is None):
                 publish.digest = route.digest(record.value, content_type_of(record))
             if record.value is not None:
@@ -130,13 +136,18 @@ class Onward(Endings):
 
     def fit(self, publish: Publish) -> None:
         """See `Examined`."""
-        if publish.record.key is None or publish.digest is None:
-            publish.digest = None
+        # It may have waited, and the topic be another one meanwhile: what is registered must be in
+        # the new scope.
+        scope = publish.scope = self._routes.scope_of(publish.record.topic) or publish.scope
+        is_compared = publish.digest is not None
+        if publish.record.key is None:
+            publish.digest = publish.scope = None
             self.publish(publish)
             return
-        if publish.placed:
-            publish.digest = b""
-        # It may have waited, and the topic be another one meanwhile: then its digest equals none
-        # of the new scope's, but what is registered there must be in it.
-        publish.scope = self._routes.scope_of(publish.record.topic) or publish.scope
+        if not is_compared and (scope is None or self._suppression.passes(scope, 1)):
+            self.publish(publish)
+            return
+        if publish.placed or not is_compared:
+            publish.digest, publish.force = b"", True
+            publish.refuse = publish.refuse and is_compared
         self._suppression.reserve(publish)

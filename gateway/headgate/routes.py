@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from typing import Protocol
 
 from headgate.backends.base import Topics
 from headgate.core.digest import Digester
@@ -9,7 +10,7 @@ from headgate.core.event import Refused
 from headgate.core.examination import Orders
 from headgate.core.held import held_topic
 from headgate.core.outcome import Failure, Reason
-from headgate.core.policy import PolicyTable, TopicPolicy, fingerprint
+from headgate.core.policy import PolicyTable, TopicPolicy, fingerprint, key_rule
 from headgate.core.route import Route
 from headgate.core.scanning import scanner_for
 from headgate.core.suppression import Scope
@@ -17,23 +18,43 @@ from headgate.core.topic import TopicState
 
 Compile = Callable[..., Route]
 _RETRY_AFTER_S = 10
-ScopeChange = Callable[[Scope, Scope], None]
+
+
+class ScopeListener(Protocol):
+    """Who must know what topics there are and how they are compared: a process' suppressor."""
+
+    def open(self, scope: Scope) -> None:
+        """The topic suppresses."""
+        ...
+
+    def shut(self, scope: Scope) -> None:
+        """The topic suppresses nothing."""
+        ...
+
+    def grew(self, scope: Scope) -> None:
+        """The scope has a larger partition count."""
+        ...
+
+    def drop(self, scope: Scope) -> None:
+        """What is known of the topic's keys says nothing any more."""
+        ...
+
+    def scope_changed(self, old: Scope, new: Scope) -> None:
+        """The topic was recreated."""
+        ...
 
 
 class Compiler:
-    """Makes routes; a topic keeps its scope as long as what it says stays the same, so that
-    changing a limit forgets nothing of what was published.
+    """Makes routes. A topic of Kafka keeps its scope, whatever its policy.
 
-    on_scope: told the scope of a topic that was not compiled before.
-    on_scope_change: told (old, new) when a topic's id, partition count or rules changed.
+    listener: None where there is no Redis; then routes have no scope.
     """
 
     def __init__(self, json_max_depth: int, namespace: str) -> None:
         self._json_max_depth = json_max_depth
         self._namespace = namespace
         self._scopes: dict[str, Scope] = {}
-        self.on_scope: Callable[[Scope], None] = lambda scope: None
-        self.on_scope_change: ScopeChange = lambda old, new: None
+        self.listener: ScopeListener | None = None
 
     def __call__(
         self, policy: TopicPolicy, state: TopicState, held: TopicState | None = None
@@ -44,29 +65,39 @@ class Compiler:
             orders = _orders(policy, None)
             scanner = None if orders else scanner_for(policy, held, depth, None)
             return Route(policy, state, depth, orders=orders, held=held, scanner=scanner)
+        scope = self._scope(policy, state)
         if policy.suppress == "off":
             orders = _orders(policy, None)
             scanner = None if orders else scanner_for(policy, state, depth, None)
-            return Route(policy, state, depth, orders=orders, scanner=scanner)
+            return Route(policy, state, depth, scope=scope, orders=orders, scanner=scanner)
         rules = bytes.fromhex(fingerprint(policy))
-        scope = self._scope(
-            Scope(state.name, state.topic_id, state.partitions, rules, self._namespace)
-        )
         orders = _orders(policy, rules if policy.suppress == "canonical" else None)
         digester = Digester(rules)
         scanner = None if orders else scanner_for(policy, state, depth, digester)
         return Route(policy, state, depth, digester.digest, scope, orders, scanner=scanner)
 
-    def _scope(self, new: Scope) -> Scope:
-        old = self._scopes.get(new.topic)
-        if old is not None and old.namespace == new.namespace:
-            return old
-        self._scopes[new.topic] = new
-        if old is None:
-            self.on_scope(new)
+    def _scope(self, policy: TopicPolicy, state: TopicState) -> Scope | None:
+        listener = self.listener
+        if listener is None:
+            return None
+        rule, old = key_rule(policy), self._scopes.get(state.name)
+        scope = old
+        if scope is None or scope.topic_id != state.topic_id:
+            scope = Scope(state.name, state.topic_id, state.partitions, rule, self._namespace)
+            self._scopes[state.name] = scope
+            if old is not None:
+                listener.scope_changed(old, scope)
+        if scope.partitions < state.partitions:
+            scope.partitions = state.partitions
+            listener.grew(scope)
+        if scope.rule != rule:
+            scope.rule = rule
+            listener.drop(scope)
+        if policy.suppress == "off":
+            listener.shut(scope)
         else:
-            self.on_scope_change(old, new)
-        return new
+            listener.open(scope)
+        return scope
 
 
 def _orders(policy: TopicPolicy, rules: bytes | None) -> Orders | None:
@@ -135,7 +166,9 @@ class Routes:
         where they are not. Raises Refused.
         """
         route = self.find(topic)
-        return route.scope if route.held is None else self._compile(route.policy, route.state).scope
+        if route.held is not None:
+            route = self._compile(route.policy, route.state)
+        return None if route.digest is None else route.scope
 
     def _held(self, topic: str, policy: TopicPolicy) -> TopicState:
         name = held_topic(topic)

@@ -15,19 +15,22 @@ from hypothesis import strategies as st
 
 from headgate.backends.redis import RedisStore
 from headgate.core import suppression
-from headgate.core.suppression import Call, Limits, Scope
+from headgate.core.suppression import ANNOUNCE, DROP, MOST_TOKENS, Call, Limits, Scope
 from headgate.core.suppression_rules import Held, run
 from stack import RunningRedis
 
 pytestmark = pytest.mark.redis
 
-TOKENS = [bytes([65 + n]) * 12 for n in range(2)]
+# More than a key may have; the first few are used most.
+TOKENS = [bytes([65 + n % 60, n]) * 6 for n in range(MOST_TOKENS + 6)]
 DIGESTS = [bytes([97 + n]) * 16 for n in range(2)]
 # Spans of 0 and 3 ms expire within a test, the long ones do not.
 SPANS = st.sampled_from([0.0, 3.0, 60_000.0, 60_000.0])
 LIMITS = st.builds(Limits, SPANS, st.sampled_from([0.0, 0.0, 3.0]), SPANS, st.just(1e9))
-RARELY, PAUSES_MS = st.sampled_from([False, False, False, True]), st.sampled_from([0, 0, 0, 4])
-TOKEN, DIGEST = st.sampled_from(TOKENS), st.sampled_from(DIGESTS)
+PAUSES_MS = st.sampled_from([0, 0, 0, 4])
+TOKEN = st.sampled_from(TOKENS[:2]) | st.sampled_from(TOKENS[:2]) | st.sampled_from(TOKENS)
+DIGEST, COUNT = st.sampled_from(DIGESTS), st.sampled_from([1, 1, 1, 2, 3])
+RULES = [b"\x01" * 8, b"\x02" * 8]
 OPERATION = st.one_of(
     st.builds(lambda token, digest: ("r", token, digest), TOKEN, DIGEST),
     st.builds(lambda token, digest: ("r", token, digest), TOKEN, DIGEST),
@@ -35,16 +38,24 @@ OPERATION = st.one_of(
     st.builds(suppression.register, TOKEN),
     st.builds(suppression.refused, TOKEN),
     st.builds(
-        lambda token, digest, offset, keep: suppression.settle(token, digest, offset, keep=keep),
+        lambda token, digest, offset, count, keep: suppression.settle(
+            token, digest, offset, count, keep=keep
+        ),
         TOKEN,
         DIGEST,
         st.integers(0, 6) | st.just(2**40),
+        COUNT,
         st.booleans(),
     ),
     st.just(suppression.CLEAR),
 )
-KEYS = st.dictionaries(st.sampled_from([b"x", b"y"]), st.lists(OPERATION, min_size=1, max_size=5))
-CALLS = st.lists(st.tuples(LIMITS, KEYS, KEYS, RARELY, PAUSES_MS), max_size=8)
+CROWD = st.just([("r", token, DIGESTS[0]) for token in TOKENS])
+SOME = st.lists(OPERATION, min_size=1, max_size=5)
+OPERATIONS = SOME | SOME | SOME | st.builds(lambda crowd, some: crowd + some, CROWD, SOME)
+KEYS = st.dictionaries(st.sampled_from([b"x", b"y"]), OPERATIONS)
+FLAGS = st.sampled_from([0, 0, 0, 0, DROP, ANNOUNCE, DROP + ANNOUNCE])
+RULE = st.sampled_from([0, 0, 0, 0, 1])
+CALLS = st.lists(st.tuples(LIMITS, KEYS, KEYS, FLAGS, COUNT, RULE, PAUSES_MS), max_size=8)
 
 
 def encode(operations: list, numbers: list[int]) -> bytes:  # type: ignore[type-arg]
@@ -63,14 +74,14 @@ def encode(operations: list, numbers: list[int]) -> bytes:  # type: ignore[type-
     return b"".join(parts)
 
 
-def make_call(scopes: list[Scope], limits: Limits, keys: list[dict], drop: bool) -> Call:  # type: ignore[type-arg]
+def make_call(scopes: list[Scope], limits: Limits, keys: list[dict], flags: int) -> Call:  # type: ignore[type-arg]
     entries, operations, numbers = [], [], list[int]()
     for place, (scope, wanted) in enumerate(zip(scopes, keys, strict=True)):
         for key, todo in wanted.items():
             entries.append(scope.entry(key))
             operations.append(bytes([place]) + encode(todo, numbers))
-    dropped = bytes([drop, 0])
-    return Call(limits, os.urandom(16), scopes, dropped, entries, operations, len(numbers))
+    both, counts = bytes([flags, 0]), [scope.partitions for scope in scopes]
+    return Call(limits, os.urandom(16), scopes, both, counts, entries, operations, len(numbers))
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
@@ -85,9 +96,10 @@ async def compare(url: str, calls: list) -> None:  # type: ignore[type-arg]
     await store.connect()
     try:
         held: dict[bytes, Held] = {}
-        for limits, first, second, drop, pause_ms in calls:
+        for limits, first, second, flags, count, rule, pause_ms in calls:
+            scopes[0].partitions, scopes[0].rule = count, RULES[rule]
             await asyncio.sleep(pause_ms / 1000)
-            call = make_call(scopes, limits, [first, second], drop)
+            call = make_call(scopes, limits, [first, second], flags)
             began_s = time.monotonic()
             reply = await store.run(call)
             assert run(held, call, store._identity, reply.now) == reply

@@ -13,7 +13,7 @@ from headgate.backends.memory_suppression import MemoryRedis, MemoryStore
 from headgate.backends.redis import RedisStore
 from headgate.backends.suppression_store import StoreError, SuppressionStore
 from headgate.core import suppression
-from headgate.core.suppression import Call, Limits, Reply, Scope
+from headgate.core.suppression import DROP, Call, Limits, Reply, Scope
 from stack import RunningRedis
 
 A, B = b"A" * 16, b"B" * 16
@@ -63,19 +63,24 @@ async def run(
     operations: dict[bytes, bytes],
     *,
     limits: Limits = OPEN,
-    drop: bool = False,
+    flags: int = 0,
     reservations: int = 1,
 ) -> Reply:
     call = Call(
         limits,
         next(_nonces).to_bytes(16, "big"),
         [scope],
-        bytes([drop]),
+        bytes([flags]),
+        [scope.partitions],
         [scope.entry(key) for key in operations],
         [b"\x00" + one for one in operations.values()],
         reservations,
     )
     return await store.run(call)
+
+
+def nonces(reply: Reply) -> list[bytes]:
+    return [state.nonce for state in reply.states]
 
 
 async def verdict(
@@ -87,12 +92,12 @@ async def verdict(
 
 async def publish(store: SuppressionStore, scope: Scope, digest: bytes, offset: int) -> None:
     await run(store, scope, {b"k": reserve(T1, digest)})
-    await run(store, scope, {b"k": suppression.settle(T1, digest, offset)}, reservations=0)
+    await run(store, scope, {b"k": suppression.settle(T1, digest, offset, 6)}, reservations=0)
 
 
 async def test_second_equal_event_is_unchanged(store: SuppressionStore, scope: Scope) -> None:
     assert await verdict(store, scope, reserve(T1, A)) == -1
-    await run(store, scope, {b"k": suppression.settle(T1, A, 7)}, reservations=0)
+    await run(store, scope, {b"k": suppression.settle(T1, A, 7, 6)}, reservations=0)
     assert await verdict(store, scope, reserve(T2, A)) == 7
     assert await verdict(store, scope, reserve(T3, B)) == suppression.verdict_to_publish(7)
 
@@ -104,7 +109,7 @@ async def test_token_under_way_blocks_and_highest_offset_wins(
     both = reserve(T1, B) + reserve(T2, A, 1)
     reply = await run(store, scope, {b"k": both}, reservations=2)
     assert [suppression.floor_of(one) for one in reply.verdicts] == [1, 1]
-    settled = suppression.settle(T2, A, 3) + suppression.settle(T1, B, 2)
+    settled = suppression.settle(T2, A, 3, 6) + suppression.settle(T1, B, 2, 6)
     assert await verdict(store, scope, settled + reserve(T3, A)) == 3
 
 
@@ -114,7 +119,7 @@ async def test_verdicts_keep_the_numbers_of_the_reservations(
     operations = {
         b"x": reserve(T1, A, 2) + reserve(T2, B, 0),
         b"y": suppression.register(T1),
-        b"z": suppression.settle(T1, A, 5) + suppression.force(T2, b"\x00\x01"),
+        b"z": suppression.settle(T1, A, 5, 6) + suppression.force(T2, b"\x00\x01"),
     }
     reply = await run(store, scope, operations, reservations=3)
     assert [suppression.floor_of(one) for one in reply.verdicts] == [-1, 5, -1]
@@ -124,24 +129,24 @@ async def test_settlement_without_its_token_trusts_nothing(
     store: SuppressionStore, scope: Scope
 ) -> None:
     await publish(store, scope, A, 1)
-    await run(store, scope, {b"k": suppression.settle(T2, B, 2)}, reservations=0)
+    await run(store, scope, {b"k": suppression.settle(T2, B, 2, 6)}, reservations=0)
     assert await verdict(store, scope, reserve(T3, B)) < 0
 
 
 async def test_registered_token_is_not_trusted(store: SuppressionStore, scope: Scope) -> None:
-    told = suppression.register(T1) + suppression.settle(T1, A, 1)
+    told = suppression.register(T1) + suppression.settle(T1, A, 1, 6)
     assert await verdict(store, scope, told + reserve(T2, A)) < 0
 
 
 async def test_renewal_keeps_trust(store: SuppressionStore, scope: Scope) -> None:
-    told = suppression.register(T1) + suppression.settle(T1, A, 1)
+    told = suppression.register(T1) + suppression.settle(T1, A, 1, 6)
     await run(store, scope, {b"k": reserve(T1, A)})
     assert await verdict(store, scope, told + reserve(T2, A)) == 1
 
 
 async def test_settlement_twice_is_harmless(store: SuppressionStore, scope: Scope) -> None:
     await publish(store, scope, A, 1)
-    again = suppression.settle(T1, A, 1)
+    again = suppression.settle(T1, A, 1, 6)
     assert await verdict(store, scope, again + reserve(T2, A)) == 1
 
 
@@ -155,14 +160,14 @@ async def test_kept_token_blocks_after_its_settlement(
     store: SuppressionStore, scope: Scope
 ) -> None:
     await run(store, scope, {b"k": reserve(T1, A)})
-    told = suppression.settle(T1, A, 1, keep=True)
+    told = suppression.settle(T1, A, 1, 6, keep=True)
     assert await verdict(store, scope, told + reserve(T2, A)) < 0
 
 
 async def test_force_publishes_and_is_trusted(store: SuppressionStore, scope: Scope) -> None:
     await publish(store, scope, A, 1)
     assert await verdict(store, scope, suppression.force(T2, b"\x00\x00")) < 0
-    told = suppression.settle(T2, A, 2)
+    told = suppression.settle(T2, A, 2, 6)
     assert await verdict(store, scope, told + reserve(T3, A)) == 2
 
 
@@ -172,7 +177,7 @@ async def test_clear_forgets_content_and_trust_but_no_token(
     await publish(store, scope, A, 1)
     await run(store, scope, {b"k": reserve(T2, B)})
     assert await verdict(store, scope, suppression.CLEAR + reserve(T3, A)) < 0
-    told = suppression.refused(T3) + suppression.settle(T2, B, 2)
+    told = suppression.refused(T3) + suppression.settle(T2, B, 2, 6)
     assert await verdict(store, scope, told + reserve(T1, B)) == suppression.verdict_to_publish(2)
 
 
@@ -189,7 +194,7 @@ async def test_nothing_is_purged_while_one_token_lives(
     await run(store, scope, {b"k": reserve(T1, A + b"")}, limits=OPEN)  # unchanged: no token
     await run(store, scope, {b"k": reserve(T2, B)})
     await run(store, scope, {b"k": reserve(T1, B)}, limits=OPEN._replace(life=0.0))
-    told = suppression.settle(T1, B, 2) + suppression.refused(T2)
+    told = suppression.settle(T1, B, 2, 6) + suppression.refused(T2)
     assert await verdict(store, scope, told + reserve(T3, B)) == 2
 
 
@@ -205,18 +210,18 @@ async def test_quarantine_begins_with_the_incarnation(
     limits = OPEN._replace(quarantine=60_000.0)
     await publish(store, scope, A, 1)  # its own spans: no quarantine, so the token is trusted
     assert await verdict(store, scope, reserve(T2, A), limits=limits) < 0
-    told = suppression.settle(T2, A, 2)
+    told = suppression.settle(T2, A, 2, 6)
     assert await verdict(store, scope, told + reserve(T3, A)) < 0
 
 
 async def test_dropped_incarnation_has_another_nonce_and_knows_nothing(
     store: SuppressionStore, scope: Scope
 ) -> None:
-    before = await run(store, scope, {b"k": reserve(T1, A) + suppression.settle(T1, A, 1)})
+    before = await run(store, scope, {b"k": reserve(T1, A) + suppression.settle(T1, A, 1, 6)})
     same = await run(store, scope, {}, reservations=0)
-    after = await run(store, scope, {b"k": reserve(T2, A)}, drop=True)
-    assert same.nonces == before.nonces
-    assert after.nonces != before.nonces
+    after = await run(store, scope, {b"k": reserve(T2, A)}, flags=DROP)
+    assert nonces(same) == nonces(before)
+    assert nonces(after) != nonces(before)
     assert list(after.verdicts) == [-1]
 
 
@@ -228,20 +233,21 @@ async def test_namespaces_of_one_call_do_not_mix(store: SuppressionStore, scope:
         next(_nonces).to_bytes(16, "big"),
         [other, scope],
         b"\x00\x00",
+        [6, 6],
         [other.entry(b"k"), scope.entry(b"k")],
         [b"\x00" + reserve(T2, A, 0), b"\x01" + reserve(T3, A, 1)],
         2,
     )
     reply = await store.run(call)
     assert list(reply.verdicts) == [-1, 1]
-    assert reply.nonces[0] != reply.nonces[1]
+    assert nonces(reply)[0] != nonces(reply)[1]
 
 
 async def test_keys_of_any_bytes_and_length(store: SuppressionStore, scope: Scope) -> None:
     keys = [b"", b"\x00", b"\xff:k:", b"x" * 64, b"x" * 65, b"x" * 5000]
     operations = {key: reserve(T1, A, number) for number, key in enumerate(keys)}
     await run(store, scope, operations, reservations=len(keys))
-    settled = {key: suppression.settle(T1, A, n) for n, key in enumerate(keys)}
+    settled = {key: suppression.settle(T1, A, n, 6) for n, key in enumerate(keys)}
     await run(store, scope, settled, reservations=0)
     reply = await run(store, scope, operations, reservations=len(keys))
     assert list(reply.verdicts) == list(range(len(keys)))

@@ -75,7 +75,7 @@ class Gateway:
         ticket = asyncio.get_running_loop().create_future()
         publish = Publish(Record("deals", 0, key, value, [], 0), 100, ticket, 0, "id")
         publish.scope, publish.refuse = self.scope, refuse
-        publish.digest = Digester(self.scope.fingerprint).digest(value)
+        publish.digest = Digester(self.scope.rule).digest(value)
         self.suppressor.reserve(publish)
         return publish
 

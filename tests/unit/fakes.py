@@ -9,6 +9,7 @@ from headgate.core.outcome import Failure, Outcome, Reason
 from headgate.core.policy import TopicPolicy
 from headgate.core.publish import Publish, Stage
 from headgate.core.route import Common, Route
+from headgate.core.suppression import Scope
 from headgate.core.topic import TopicState
 
 NOW_MS = 1_700_000_000_000
@@ -152,6 +153,9 @@ class FakeSuppression:
         self.latest[key] = publish
         publish.stage = Stage.QUEUED
         self.queue.append(publish)
+
+    def passes(self, scope: Scope, count: int) -> bool:
+        return True
 
     def _may_follow(self, publish: Publish, leader: Publish) -> bool:
         waits = leader.stage in (Stage.QUEUED, Stage.LANE)

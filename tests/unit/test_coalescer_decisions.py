@@ -52,3 +52,15 @@ async def test_asking_that_is_broken_off_leaves_nothing_under_way() -> None:
     world.suppression.decide()
     assert [one.record.key for one, certain in world.suppression.ends if certain] == [b"a", b"b"]
     assert not any(world.suppression.under_way.values())
+
+
+async def test_asking_that_is_cancelled_in_the_turn_of_its_answer_leaves_nothing_either() -> None:
+    world = World()
+    asking = asyncio.create_task(world.decisions.reserve(world.route, [window(b"a")]))
+    await asyncio.sleep(0)
+    world.suppression.decide()
+    asking.cancel()
+    await asyncio.wait([asking])
+    assert asking.cancelled()
+    assert [one.record.key for one, certain in world.suppression.ends if certain] == [b"a"]
+    assert not any(world.suppression.under_way.values())

@@ -15,7 +15,6 @@ from headgate.coalescer.base import HeldPartition, LogError, Read, Rules
 from headgate.coalescer.life import Life, Unsettled
 from headgate.core.coalesce import Windows
 from headgate.core.held import Held, Mark
-from headgate.core.route import Route
 from headgate.core.window import Window
 
 HISTORIES, STEPS = 400, 160
@@ -291,8 +290,8 @@ class ReadsEndBeforeFencing(ReadsOffsetBeforeFencing):
 
 
 class SettlesBeforeCommit(Life):
-    async def _write(self, route: Route, settlements: Unsettled, low_water: int) -> None:
-        await super()._write(route, settlements, low_water)
+    async def _write(self, settlements: Unsettled, low_water: int) -> None:
+        await super()._write(settlements, low_water)
         settlements.is_committed = True
         settlements.settle()
         settlements.is_committed = False

@@ -56,3 +56,21 @@ async def test_no_timer_is_left_behind_when_nothing_is_called() -> None:
     work.set_result(None)
     await call(patience, work)
     await eventually(lambda: patience._timer is None)
+
+
+async def test_a_call_on_a_loop_that_is_always_late_ends_all_the_same() -> None:
+    loop, patience = asyncio.get_running_loop(), Patience(0.02)
+    turns = 0
+
+    def hold_up() -> None:
+        nonlocal turns
+        turns += 1
+        time.sleep(0.015)  # later than what counts as late, in every turn
+        if turns < 400:
+            loop.call_soon(hold_up)
+
+    loop.call_soon(hold_up)
+    with pytest.raises(TimeoutError):
+        await call(patience, loop.create_future())
+    assert turns < 20  # it took hundreds while each late turn gave it another one
+    turns = 400

@@ -1,5 +1,7 @@
 """Finding a topic's route."""
 
+from dataclasses import replace
+
 import pytest
 
 from headgate.core.event import Refused
@@ -85,31 +87,78 @@ def test_a_deleted_topic_is_unknown_again_and_forgotten() -> None:
     assert routes._routes == {}
 
 
-def test_scopes_are_told_when_topics_are_prepared_and_once() -> None:
-    found: list[Scope] = []
-    changed: list[tuple[Scope, Scope]] = []
-    compiler = Compiler(128, "headgate")
-    compiler.on_scope = found.append
-    compiler.on_scope_change = lambda old, new: changed.append((old, new))
+class Listener:
+    """Notes what it is told of scopes."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[object, ...]] = []
+
+    def open(self, scope: Scope) -> None:
+        self.told.append(("open", scope.topic))
+
+    def shut(self, scope: Scope) -> None:
+        self.told.append(("shut", scope.topic))
+
+    def grew(self, scope: Scope) -> None:
+        self.told.append(("grew", scope.topic, scope.partitions))
+
+    def drop(self, scope: Scope) -> None:
+        self.told.append(("drop", scope.topic))
+
+    def scope_changed(self, old: Scope, new: Scope) -> None:
+        self.told.append(("changed", old.topic_id, new.topic_id))
+
+    def take(self) -> list[tuple[object, ...]]:
+        told, self.told = self.told, []
+        return told
+
+
+def test_a_topic_keeps_its_scope_whatever_its_policy_and_its_partitions() -> None:
+    listener, compiler = Listener(), Compiler(128, "headgate")
+    compiler.listener = listener
     topics = FakeTopics(topic_state(), topic_state("plain"), topic_state("of-no-policy"))
-    policies = PolicyTable([policy(suppress="raw"), policy(pattern="plain", suppress="off")])
-    routes = Routes(policies, topics, compiler)
-    for _ in range(2):
-        routes.prepare(["orders", "plain", "of-no-policy", "gone"])
-    assert [scope.topic for scope in found] == ["orders"]
-    routes.replace(policies)
+    raw = policy(suppress="raw")
+    routes = Routes(PolicyTable([raw, policy(pattern="plain")]), topics, compiler)
+    routes.prepare(["orders", "plain", "of-no-policy", "gone"])
+    assert listener.take() == [("open", "orders"), ("shut", "plain")]
+    scope = routes.find("orders").scope
+    changes = [
+        (replace(raw, suppress="off"), "shut"),
+        (replace(raw, suppress="canonical", ignore=("/at",)), "open"),
+        (replace(raw, oversize=("notify",), cloudevents="structured"), "open"),
+    ]
+    for changed, told in changes:
+        routes.replace(PolicyTable([changed]))
+        assert routes.find("orders").scope is scope
+        assert listener.take() == [(told, "orders")]
+    routes.replace(PolicyTable([replace(raw, key=("/other",))]))
+    assert routes.find("orders").scope is scope
+    assert listener.take() == [("drop", "orders"), ("open", "orders")]
     topics.states["orders"] = topic_state(partitions=6)
-    routes.prepare(["orders"])
-    assert changed == [(found[0], routes.find("orders").scope)]
-    assert len(found) == 1
+    assert routes.find("orders").scope is scope
+    assert listener.take() == [("grew", "orders", 6), ("open", "orders")]
+    topics.states["orders"] = topic_state()._replace(topic_id=b"\x09" * 16)
+    new = routes.find("orders").scope
+    assert new is not None
+    assert new is not scope
+    assert listener.take()[0] == ("changed", topic_state().topic_id, b"\x09" * 16)
+
+
+def test_without_redis_there_are_no_scopes() -> None:
+    topics = FakeTopics(topic_state())
+    routes = Routes(PolicyTable([policy()]), topics, Compiler(128, "headgate"))
+    assert routes.find("orders").scope is None
 
 
 def test_a_topic_that_coalesces_has_the_coalescers_scope_to_forget() -> None:
     deals = policy(pattern="deals", kind="state", suppress="raw", coalesce_quiet_ms=100)
     topics = FakeTopics(topic_state("deals"), topic_state("headgate.held.deals"), topic_state())
     policies = PolicyTable([deals, policy()])
-    gateways = Routes(policies, topics, Compiler(128, "headgate"))
-    coalescers = Routes(policies, topics, Compiler(128, "headgate"), holds=False)
+    compilers = [Compiler(128, "headgate") for _ in range(2)]
+    for compiler in compilers:
+        compiler.listener = Listener()
+    gateways = Routes(policies, topics, compilers[0])
+    coalescers = Routes(policies, topics, compilers[1], holds=False)
     assert gateways.find("deals").scope is None
     found, theirs = gateways.compared("deals"), coalescers.find("deals").scope
     assert found is not None

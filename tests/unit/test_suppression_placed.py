@@ -17,11 +17,11 @@ def do(store: dict[bytes, Held], *operations: bytes, now: int = 1000) -> int:
     """Do this to the key's entry; the verdict of the last reservation."""
     entry = SCOPE.entry(b"k")
     joined = b"\0" + b"".join(operations)
-    call = Call(LIMITS, b"n" * 16, [SCOPE], b"\0", [entry], [joined], 1)
+    call = Call(LIMITS, b"n" * 16, [SCOPE], b"\0", [3], [entry], [joined], 1)
     return run(store, call, b"r" * 16, now).verdicts[0]
 
 
-ENDS = {"old": settle(OLD, A, 7), "placed": CLEAR + refused(PLACED)}
+ENDS = {"old": settle(OLD, A, 7, 3), "placed": CLEAR + refused(PLACED)}
 
 
 @pytest.mark.parametrize("ends", list(permutations(ENDS)))
@@ -46,5 +46,5 @@ def test_nothing_is_unchanged_while_it_is_under_way_and_afterwards() -> None:
     do(store, refused(b"x" * 12))
     do(store, ENDS["placed"])
     assert do(store, reserve(b"y" * 12, A, NUMBER)) < 0
-    do(store, settle(b"y" * 12, A, 8))  # reserved behind it: trusted again
+    do(store, settle(b"y" * 12, A, 8, 3))  # reserved behind it: trusted again
     assert do(store, reserve(b"z" * 12, A, NUMBER)) == 8

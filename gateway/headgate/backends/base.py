@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from headgate.core.outcome import Failure
 from headgate.core.publish import Publish
 from headgate.core.route import Route
+from headgate.core.suppression import Scope
 from headgate.core.topic import TopicState
 
 
@@ -97,6 +98,14 @@ class Suppression(Protocol):
 
     def reserve(self, publish: Publish) -> None:
         """Ask whether the event must be published; the answer comes through `Verdicts`."""
+        ...
+
+    def passes(self, scope: Scope, count: int) -> bool:
+        """Whether so many events of a topic that suppresses nothing may go to their lanes at once.
+
+        If so their scope is set, and their ends are reported like those of others. Else they are
+        reserved like others (forced, with an empty digest).
+        """
         ...
 
     def acknowledged(self, batch: Sequence[Publish], base_offset: int) -> None:

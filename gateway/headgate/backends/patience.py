@@ -11,19 +11,21 @@ _LATE_S = 0.01  # a timer later than this was held up by something on the loop
 class Patience:
     """Lets calls end with TimeoutError after `seconds`, each in its own `asyncio.timeout`."""
 
-    __slots__ = ("_due_s", "_runs_s", "_scope", "_seconds", "_timer")
+    __slots__ = ("_due_s", "_has_waited", "_runs_s", "_scope", "_seconds", "_timer")
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._scope: asyncio.Timeout | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._due_s = self._runs_s = 0.0
+        self._has_waited = False
 
     def begins(self, scope: asyncio.Timeout) -> None:
         """A call begins, in this scope (which was entered without a time)."""
         loop = asyncio.get_running_loop()
         self._scope = scope
         self._due_s = loop.time() + self._seconds
+        self._has_waited = False
         if self._timer is None:
             self._run_at(loop, self._due_s)
 
@@ -41,11 +43,12 @@ class Patience:
             return
         loop = asyncio.get_running_loop()
         now_s = loop.time()
-        if now_s - self._runs_s > _LATE_S:
-            # Our own event loop was held up, and it runs timers before it reads: give it a turn
-            # to read what is there already.
-            self._run_at(loop, max(self._due_s, now_s + _LATE_S))
-        elif now_s < self._due_s:
+        if now_s < self._due_s:
             self._run_at(loop, self._due_s)
+        elif now_s - self._runs_s > _LATE_S and not self._has_waited:
+            # Our own event loop was held up, and it runs timers before it reads: give it a turn
+            # to read what is there already. Once: on a loop that is always late it would never end.
+            self._has_waited = True
+            self._run_at(loop, now_s + _LATE_S)
         else:
             self._scope.reschedule(0)

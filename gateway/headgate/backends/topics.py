@@ -114,10 +114,22 @@ class KafkaTopics:
         """Call `listener(old, new)` at every change: None for old = appeared, for new = gone."""
         self._listeners.append(listener)
 
+    def grown(self, topic: str, topic_id: bytes, partitions: int) -> None:
+        """Somebody else knows that the topic has so many partitions."""
+        state = self._states.get(topic)
+        if state is None or state.topic_id != topic_id or state.partitions >= partitions:
+            return
+        self._states[topic] = grown = state._replace(partitions=partitions)
+        self._tell(state, grown)
+        self.refresh_soon(state.cluster)
+
     def _publish(self, cluster: str, states: Mapping[str, TopicState]) -> None:
         gone = [one for one in self._states.values() if one.cluster == cluster]
         for state in states.values():
             before = self._states.get(state.name)
+            if before is not None and before.topic_id == state.topic_id:
+                # A broker may be behind, but a topic never has fewer partitions than before.
+                state = state._replace(partitions=max(before.partitions, state.partitions))
             self._states[state.name] = state
             if before != state:
                 self._tell(before, state)

@@ -99,10 +99,11 @@ class Verdict(Enum):
 
 
 class Decided(NamedTuple):
-    """token: whatever the decisions need to settle it."""
+    """token: whatever the decisions need to settle it.  partition: of the topic."""
 
     verdict: Verdict
     token: object
+    partition: int
 
 
 class Decisions(Protocol):

@@ -68,23 +68,34 @@ class SuppressedDecisions:
             _publish(route, window, digest, question, index)
             for index, (window, digest) in enumerate(zip(windows, digests, strict=True))
         ]
-        for publish in publishes:
-            if publish.digest is None:
-                question.put(publish.index, Verdict.PUBLISH)
-            else:
-                self._suppression.reserve(publish)
         try:
+            self._ask(route, publishes, question)
             async with asyncio.timeout(_ANSWER_S):
                 await question.answered
         except TimeoutError as error:
+            self._break_off(publishes)
             raise LogError("no_verdict", "the suppression state gave no verdict") from error
-        finally:
-            if question.missing:
-                self._break_off(publishes)
+        except BaseException:  # also when the answer came in the turn in which it was cancelled
+            self._break_off(publishes)
+            raise
         return [
-            Decided(verdict, publish)
+            Decided(verdict, publish, publish.record.partition)
             for verdict, publish in zip(question.verdicts, publishes, strict=True)
         ]
+
+    def _ask(self, route: Route, publishes: Sequence[Publish], question: _Question) -> None:
+        scope = route.scope
+        unreserved = [publish for publish in publishes if publish.digest is None]
+        may_pass = scope is None or (
+            bool(unreserved) and self._suppression.passes(scope, len(unreserved))
+        )
+        for publish in publishes:
+            if publish.digest is None and may_pass:
+                self.publish(publish)
+                continue
+            if publish.digest is None:
+                publish.digest, publish.force, publish.refuse = b"", True, False
+            self._suppression.reserve(publish)
 
     def _break_off(self, publishes: Sequence[Publish]) -> None:
         """Nobody waits any more: end those that may be published, and the others when they may."""
@@ -95,21 +106,21 @@ class SuppressedDecisions:
 
     def settle(self, decided: Decided, offset: int) -> None:
         publish = decided.token
-        if isinstance(publish, Publish) and publish.digest is not None:
+        if isinstance(publish, Publish):
             publish.stage = Stage.ENDED
             self._suppression.acknowledged([publish], offset)
 
     def give_up(self, decided: Decided, certain: bool) -> None:
         publish = decided.token
-        if isinstance(publish, Publish) and publish.digest is not None:
+        if isinstance(publish, Publish):
             publish.stage = Stage.ENDED
             self._suppression.ended(publish, certain)
 
     def is_blind(self, route: Route) -> bool:
-        return route.scope is not None and not self._trust.is_settled()
+        return route.digest is not None and not self._trust.is_settled()
 
     def distrust(self, route: Route) -> None:
-        if route.scope is not None:
+        if route.scope is not None and route.digest is not None:
             self._trust.drop(route.scope)
 
     # ---- base.Verdicts
@@ -137,9 +148,9 @@ def _publish(
     partition = partition_for(held.key, route.state.partitions)
     record = Record(route.topic, partition, held.key, held.value, held.headers, held.timestamp_ms)
     publish = Publish(record, held.size, question, index, None)
+    publish.scope, publish.partitions = route.scope, route.state.partitions
     if digest is not None:
         publish.digest = digest
-        publish.scope = route.scope
         publish.force = window.is_forced
         publish.refuse = route.policy.redis_loss == "refuse"
     return publish

@@ -20,9 +20,7 @@ from headgate.coalescer.base import (
 )
 from headgate.core.coalesce import DoneMarks, Windows, marks_of
 from headgate.core.held import Mark, Metadata
-from headgate.core.keys import partition_for
 from headgate.core.outcome import Name
-from headgate.core.route import Route
 from headgate.core.window import Window
 
 _WAIT_MS = 1000  # the longest look for records: what stops or reloads must be noticed
@@ -144,7 +142,7 @@ class Life:
         low_water = windows.low_water()
         settlements = Unsettled(self._decisions, publish)
         try:
-            await self._write(route, settlements, low_water)
+            await self._write(settlements, low_water)
             await self._commit(low_water, settlements)
         finally:
             settlements.settle()
@@ -152,12 +150,11 @@ class Life:
         self._around.ended(Name.UNCHANGED, unchanged)
         return True
 
-    async def _write(self, route: Route, settlements: "Unsettled", low_water: int) -> None:
+    async def _write(self, settlements: "Unsettled", low_water: int) -> None:
         emitted = settlements.windows
         if not emitted:
             return
-        partitions = route.state.partitions
-        emissions = [_emission(window, partitions) for window in emitted]
+        emissions = [_emission(window, one) for window, one in settlements.publish]
         with settlements.refusable():
             settlements.offsets = await self._log.append(emissions, self._marks(emitted, low_water))
 
@@ -179,14 +176,14 @@ class Unsettled:
 
     def __init__(self, decisions: Decisions, publish: Sequence[tuple[Window, Decided]]) -> None:
         self._decisions = decisions
-        self._publish = publish
+        self.publish = publish
         self._is_refused = False
         self.offsets: Sequence[int] = [-1] * len(publish)
         self.is_committed = False
 
     @property
     def windows(self) -> list[Window]:
-        return [window for window, _ in self._publish]
+        return [window for window, _ in self.publish]
 
     @contextmanager
     def refusable(self) -> Iterator[None]:
@@ -199,14 +196,13 @@ class Unsettled:
 
     def settle(self) -> None:
         """An end that is not known, or an offset that Kafka did not give: no SETTLE."""
-        for (_, decided), offset in zip(self._publish, self.offsets, strict=True):
+        for (_, decided), offset in zip(self.publish, self.offsets, strict=True):
             if self.is_committed and offset >= 0:
                 self._decisions.settle(decided, offset)
             else:
                 self._decisions.give_up(decided, certain=self._is_refused)
 
 
-def _emission(window: Window, partitions: int) -> Emission:
+def _emission(window: Window, decided: Decided) -> Emission:
     held = window.last
-    partition = partition_for(held.key, partitions)
-    return Emission(partition, held.key, held.value, held.headers, held.timestamp_ms)
+    return Emission(decided.partition, held.key, held.value, held.headers, held.timestamp_ms)

@@ -203,11 +203,20 @@ class TopicPolicy:
         return self.coalesce_quiet_ms is not None
 
 
+def key_rule(policy: TopicPolicy) -> bytes:
+    """8 bytes over how the topic's events get their keys.
+
+    While gateways have different ones, nothing is suppressed: the same thing has two keys.
+    """
+    return blake2b(repr((policy.key, policy.keyless)).encode(), digest_size=8).digest()
+
+
 def fingerprint(policy: TopicPolicy) -> str:
     """16 hex digits over what decides whether two events of a topic are the same.
 
-    Part of the suppression namespace: a change of key rule or comparison starts from nothing,
-    a change of limits or quotas does not. The same in every process and version of Python.
+    The key of the topic's digests: contents that were compared by other rules equal none, so a
+    change of the comparison starts from nothing, and one of limits or quotas does not. The same in
+    every process and version of Python.
     """
     decides: tuple[object, ...] = (
         policy.key,

@@ -32,7 +32,8 @@ class Publish:
     force: publish even if unchanged.  placed: its client chose the partition, so its offset says
     nothing about its key; its digest is empty.  refuse: the topic's redis_loss = "refuse".
     entry: the name of its key's entry in Redis.  token: this publish's token in it.
-    floor: the key's highest offset when it was reserved.
+    floor: the key's highest offset when it was reserved.  partitions: the count by which its
+    record was placed.
     blind: it goes to Kafka without a reservation.  dropped: its deadline passed before it was
     handed over, so no lane may hand it over any more.
     source: of a CloudEvent whose id is event_id.
@@ -55,6 +56,7 @@ class Publish:
     entry: bytes = b""
     token: bytes = b""
     floor: int = -1
+    partitions: int = 0
     blind: bool = False
     dropped: bool = False
     followers: "list[Publish] | None" = None

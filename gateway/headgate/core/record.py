@@ -48,7 +48,8 @@ class Record:
     """One Kafka record. timestamp_ms: milliseconds since 1970; a value of None is a tombstone.
 
     headers: first those of the event alone, then all; set as a whole and never changed in place, so
-    that events may share them.
+    that events may share them.  partition: another one if the topic grows before the record is in
+    its lane.
     A class and no tuple: compiled, its fields are read at once, and there are many readers.
     """
 
@@ -64,7 +65,7 @@ class Record:
         timestamp_ms: int,
     ) -> None:
         self.topic: Final = topic
-        self.partition: Final = partition
+        self.partition = partition
         self.key: Final = key
         self.value: Final = value
         self.headers = headers

@@ -68,8 +68,8 @@ class Route:
     ladder: what is tried with an event that is too large, before it is refused.
     most_value_bytes, most_record_bytes: the limits of an event's value, and of its record as
     `size_of` bounds it.
-    digest: (value, content type) -> 16 bytes, and scope: its suppression namespace; None where
-    the topic does not suppress.
+    digest: (value, content type) -> 16 bytes; None where the topic suppresses nothing.  scope:
+    its suppression namespace, whatever its policy; None where there is no Redis.
     orders: what must be found out of an event's content first, or None; its digest is then made
     there where the orders have rules.  schema_headers: of records that fit the topic's schema.
     held: the state of the topic that holds its events, where it coalesces; lane: the state of the

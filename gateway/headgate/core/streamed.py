@@ -13,6 +13,7 @@ from headgate.core.event import RawEvent, Refused, malformed
 from headgate.core.json_stream import JsonStream
 from headgate.core.outcome import Failure, Reason
 from headgate.core.oversize import StoredBlob
+from headgate.core.policy import fingerprint
 from headgate.core.request import is_tombstone, read_wishes
 from headgate.core.route import Route
 
@@ -107,8 +108,10 @@ class Look:
         self._found = found
         self._is_first = True
         self._text = JsonStream(json_max_depth) if found.is_json else None
-        scope, content_type = route.scope, found.event.content_type
-        self._digest = None if scope is None else Digester(scope.fingerprint).begin(content_type)
+        self._digest = None
+        if route.digest is not None:
+            rules = bytes.fromhex(fingerprint(route.policy))
+            self._digest = Digester(rules).begin(found.event.content_type)
 
     def take(self, piece: bytes) -> None:
         """Raises Refused (malformed)."""

@@ -4,7 +4,7 @@ The protocol is stated in `suppression_rules` (the same rules as Python, told th
 `backends/lua/suppression.lua`. One call carries any number of operations on any number of keys:
 
     KEYS    the incarnation of each namespace, then the entries
-    ARGV[1] the header: what holds for the whole call, and a byte for each namespace
+    ARGV[1] the header: what holds for the whole call, and a few fields for each namespace
     ARGV[n] an entry's operations: the namespace's place in the call (one byte), then operations
 
 An operation is a letter and fields of fixed width, applied in the order given to one entry. So a
@@ -12,11 +12,11 @@ key may be settled and then reserved several times in one call: each operation s
 it, which a script that reads all entries first and decides afterwards would get wrong.
 """
 
+import math
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 TOKEN_BYTES = 12
 DIGEST_BYTES: Final = 16
@@ -32,38 +32,63 @@ KEEP: Final = b"k"
 REFUSED: Final = b"x"
 CLEAR: Final = b"c"
 
+# What a call does to a namespace before its operations.
+DROP: Final = 1  # forget what is known of all keys
+ANNOUNCE: Final = 2  # say that records are, or were, written to the topic without a reservation
+
+MOST_TOKENS: Final = 64  # of one key; more of its publishes at once share CROWD
+CROWD: Final = b"\xff" * TOKEN_BYTES
+
 _HEADER: Final = struct.Struct(">16s16sdddd")
-# letter, token, digest, offset. A double: Lua has no other number, exact to 2**53.
-pack_settlement: Final = struct.Struct(">c12s16sd").pack
+_SCOPE: Final = struct.Struct(">BI8s")
+_STATE: Final = struct.Struct(">16sId")
+# letter, token, digest, offset, partition count. The offset is a double: Lua has no other number,
+# exact to 2**53.
+pack_settlement: Final = struct.Struct(">c12s16sdI").pack
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Scope:
-    """The namespace of one topic in force: what was published under other rules says nothing.
+    """The namespace of one topic: whatever its policy, its keys and contents are known in it.
 
-    Compared by identity (one object for each topic in force), so that it is a cheap dict key.
-    fingerprint: changes when the meaning of "the same content" does (`policy.fingerprint`).
-    prefix: the option redis.namespace.
+    One object for each topic of a process, compared by identity, so that it is a cheap dict key.
+    The policy's fingerprint is not part of the name, it keys the digests: contents that were
+    compared under other rules equal none. Neither is the partition count, which grows.
+
+    topic_id: Kafka's; a topic that was recreated is another one.  prefix: redis.namespace.
+    partitions: the count that this process places by; see `Call`.
+    rule: 8 bytes over how events get their keys (`policy.key_rule`).
+    free_until_s: until when (the suppressor's clock) events may pass without a reservation, for
+    this process has announced it.  passed_s: when the last one did.  unreserved: how many of them
+    have not ended yet.
     """
 
-    topic: str
-    topic_id: bytes
-    partitions: int
-    fingerprint: bytes
-    prefix: str = "headgate"
-    namespace: bytes = field(init=False)
-    incarnation: bytes = field(init=False)
-    _entries: bytes = field(init=False)
-    _hashed_entries: bytes = field(init=False)
+    __slots__ = (
+        "_entries",
+        "_hashed_entries",
+        "free_until_s",
+        "incarnation",
+        "namespace",
+        "partitions",
+        "passed_s",
+        "rule",
+        "topic",
+        "topic_id",
+        "unreserved",
+    )
 
-    def __post_init__(self) -> None:
-        name = (
-            f"{self.prefix}:{self.topic_id.hex()}:{self.partitions}:{self.fingerprint.hex()}"
-        ).encode()
-        object.__setattr__(self, "namespace", name)
-        object.__setattr__(self, "incarnation", name + b":inc")
-        object.__setattr__(self, "_entries", name + b":k:")
-        object.__setattr__(self, "_hashed_entries", name + b":h:")
+    def __init__(
+        self, topic: str, topic_id: bytes, partitions: int, rule: bytes, prefix: str = "headgate"
+    ) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partitions = partitions
+        self.rule = rule
+        self.free_until_s = self.passed_s = -math.inf
+        self.unreserved = 0
+        self.namespace = f"{prefix}:{topic_id.hex()}".encode()
+        self.incarnation = self.namespace + b":inc"
+        self._entries = self.namespace + b":k:"
+        self._hashed_entries = self.namespace + b":h:"
 
     def entry(self, key: bytes) -> bytes:
         """Return the name of a key's entry."""
@@ -85,12 +110,18 @@ class Limits(NamedTuple):
     max_suppress_age: float
     retain: float = 30 * 86_400_000.0
 
+    @property
+    def lease(self) -> float:
+        """How long an announcement holds, ms. Its end begins a quarantine."""
+        return self.quarantine / 2
+
 
 class Call(NamedTuple):
     """One run of the script.
 
-    candidate: a nonce that was never used before, for the incarnations that this call creates.
-    scopes: the namespaces.  dropped: one byte for each, 1 = delete its incarnation first.
+    candidate: a nonce that was never used before, for the incarnations that this call begins.
+    scopes: the namespaces.  flags: one byte for each, DROP and ANNOUNCE.  counts: the partition
+    count that the caller places by, for each.
     entries, operations: names of entries, all different, and what is done to each.
     reservations: how many of the operations are RESERVE or FORCE.
     """
@@ -98,25 +129,45 @@ class Call(NamedTuple):
     limits: Limits
     candidate: bytes
     scopes: Sequence[Scope]
-    dropped: bytes
+    flags: bytes
+    counts: Sequence[int]
     entries: Sequence[bytes]
     operations: Sequence[bytes]
     reservations: int
 
     def header(self, redis: bytes) -> bytes:
         """Return ARGV[1]. redis: 16 bytes that no other Redis process or replication id has."""
-        return _HEADER.pack(redis, self.candidate, *self.limits) + self.dropped
+        return _HEADER.pack(redis, self.candidate, *self.limits) + b"".join(
+            [
+                _SCOPE.pack(flags, count, scope.rule)
+                for scope, flags, count in zip(self.scopes, self.flags, self.counts, strict=True)
+            ]
+        )
+
+
+class State(NamedTuple):
+    """What a reply tells of a namespace.
+
+    nonce: of its incarnation.  partitions: the count in force; a reservation by a smaller one was
+    not made.  opens_ms: by Redis' clock, when it suppresses, if nothing happens before.
+    """
+
+    nonce: bytes
+    partitions: int
+    opens_ms: float
 
 
 class Reply(NamedTuple):
     """The script's answer.
 
-    now: Redis' clock, ms.  nonces: one for each of the call's scopes.  verdicts: one for each
-    reservation, by its number: `is_unchanged`, and `floor_of` those that are not.
+    now: Redis' clock, ms.  crowded: how many reservations found no room for a token of their own.
+    states: one for each of the call's scopes.  verdicts: one for each reservation, by its number:
+    the offset if it is unchanged, else see `floor_of`.
     """
 
     now: int
-    nonces: Sequence[bytes]
+    crowded: int
+    states: Sequence[State]
     verdicts: Sequence[int]
 
 
@@ -149,9 +200,12 @@ def register(token: bytes) -> bytes:
     return REGISTER + token
 
 
-def settle(token: bytes, digest: bytes, offset: int, *, keep: bool = False) -> bytes:
-    """Acknowledged at this offset. keep: leave the token, a copy may still land."""
-    return pack_settlement(KEEP if keep else SETTLE, token, digest, offset)
+def settle(token: bytes, digest: bytes, offset: int, count: int, *, keep: bool = False) -> bytes:
+    """Acknowledged at this offset. count: of the partitions when the record was placed.
+
+    keep: leave the token, a copy may still land.
+    """
+    return pack_settlement(KEEP if keep else SETTLE, token, digest, offset, count)
 
 
 def refused(token: bytes) -> bytes:
@@ -164,7 +218,8 @@ def number_bytes(count: int) -> list[bytes]:
     return [number.to_bytes(2, "big") for number in range(count)]
 
 
-def read_reply(call: Call, answer: Sequence[int | bytes]) -> Reply:
+def read_reply(call: Call, answer: Sequence[Any]) -> Reply:
     """Take the script's flat answer apart."""
-    first = 1 + len(call.scopes)
-    return Reply(answer[0], answer[1:first], answer[first:])  # type: ignore[arg-type]
+    first = 2 + len(call.scopes)
+    states = [State(*_STATE.unpack(packed)) for packed in answer[2:first]]
+    return Reply(answer[0], answer[1], states, answer[first:])

@@ -4,9 +4,11 @@ Both must give the same answers and leave the same bytes: a property test runs t
 The memory backend runs these. An entry is one string:
 
     nonce (16)  digest h (16)  offset o (double)  time t of that publish (double, ms)
+    the partition count by which o was placed (int)  the longest deadline of a token (double, ms)
     and for each token under way: token (12)  deadline (double, ms)  trusted (one byte)
 
-An incarnation is: nonce (16)  the Redis process R (16)  born (double, ms)  renewed (double, ms).
+An incarnation is: nonce (16)  the Redis process R (16)  born (double, ms)  renewed (double, ms)
+the partition count in force (int)  the key rule in use (8).
 """
 
 import struct
@@ -14,11 +16,21 @@ from collections.abc import MutableMapping
 from typing import NamedTuple
 
 from headgate.core import suppression
-from headgate.core.suppression import NO_DIGEST, TOKEN_BYTES, Call, Limits, Reply
+from headgate.core.suppression import (
+    CROWD,
+    MOST_TOKENS,
+    NO_DIGEST,
+    TOKEN_BYTES,
+    Call,
+    Limits,
+    Reply,
+    Scope,
+    State,
+)
 
-_ENTRY = struct.Struct(">16s16sdd")
+_ENTRY = struct.Struct(">16s16sddId")
 _TOKEN = struct.Struct(">12sdB")
-_INCARNATION = struct.Struct(">16s16sdd")
+_INCARNATION = struct.Struct(">16s16sddI8s")
 _MARGIN = 60_000.0  # ms that an entry outlives what it says
 
 
@@ -33,54 +45,83 @@ Store = MutableMapping[bytes, Held]
 
 
 class Entry:
-    """What is known of one key. tokens: deadline and whether it is trusted, by token."""
+    """What is known of one key. tokens: deadline and whether it is trusted, by token.
 
-    __slots__ = ("changed", "digest", "offset", "time", "tokens")
+    longest: no token lives longer; it may say more than is true, which costs savings only.
+    """
+
+    __slots__ = ("changed", "count", "digest", "longest", "offset", "time", "tokens")
 
     def __init__(self, value: bytes | None, nonce: bytes) -> None:
         self.digest, self.offset, self.time = NO_DIGEST, -1.0, 0.0
+        self.count, self.longest = 0, 0.0
         self.tokens: dict[bytes, tuple[float, bool]] = {}
         self.changed = False
         if value is None or value[:16] != nonce:
             return  # of an earlier incarnation: says nothing
-        _, self.digest, self.offset, self.time = _ENTRY.unpack_from(value)
+        _, self.digest, self.offset, self.time, self.count, self.longest = _ENTRY.unpack_from(value)
         for token, deadline, trusted in _TOKEN.iter_unpack(value[_ENTRY.size :]):
             self.tokens[token] = (deadline, bool(trusted))
 
     def pack(self, nonce: bytes) -> bytes:
         """Return the string to store."""
         tokens = [_TOKEN.pack(token, *rest) for token, rest in self.tokens.items()]
-        return _ENTRY.pack(nonce, self.digest, self.offset, self.time) + b"".join(tokens)
+        known = (self.digest, self.offset, self.time, self.count, self.longest)
+        return _ENTRY.pack(nonce, *known) + b"".join(tokens)
+
+    def place_by(self, count: int) -> None:
+        """Whatever is known of the key's former partition says nothing of this one."""
+        if self.count != count:
+            self.digest, self.offset, self.count = NO_DIGEST, -1.0, count
 
     def claim(
         self, token: bytes, digest: bytes | None, now: float, limits: Limits, trusted: bool
     ) -> int:
         """Leave a token and return the verdict. digest None: never unchanged."""
-        if self.tokens and all(deadline <= now for deadline, _ in self.tokens.values()):
-            # An expired token is a write of unknown end. One live token left: purge nothing.
-            self.tokens.clear()
-            self.digest, self.changed = NO_DIGEST, True
+        self.purge(now)
         fresh = now - self.time < limits.max_suppress_age
         if trusted and not self.tokens and self.digest == digest and fresh:
             return int(self.offset)
         self.put(token, now, limits, trusted)
         return suppression.verdict_to_publish(int(self.offset))
 
+    def purge(self, now: float) -> None:
+        """An expired token is a write of unknown end. One live token left: purge nothing."""
+        if self.tokens and self.longest <= now:
+            self.tokens.clear()
+            self.digest, self.changed = NO_DIGEST, True
+
     def put(self, token: bytes, now: float, limits: Limits, trusted: bool) -> None:
         """Add a token, or move the deadline of one that has not expired."""
         known = self.tokens.get(token)
+        if known is None and self.is_full:
+            token, trusted = CROWD, False
+            known = self.tokens.get(token)
         if known is not None and known[0] > now:
             trusted = known[1]
-        self.tokens[token] = (now + limits.life, trusted)
+        deadline = now + limits.life
+        self.tokens[token] = (deadline, trusted)
+        self.longest = max(self.longest, deadline)
         self.changed = True
 
-    def settle(self, token: bytes, digest: bytes, offset: float, now: float, keep: bool) -> None:
+    @property
+    def is_full(self) -> bool:
+        """Whether another token of its own would be too many."""
+        return len(self.tokens) >= MOST_TOKENS
+
+    def settle(
+        self, token: bytes, digest: bytes, offset: float, count: int, now: float, keep: bool
+    ) -> None:
         """Acknowledged: only the highest offset counts, and only with its own trusted token."""
         known = self.tokens.get(token)
         if known is not None and not keep:
             self.drop(token)
-        if offset > self.offset:
-            self.offset, self.time, self.changed = offset, now, True
+        if count < self.count:
+            # In the key's former partition: it may be newer than anything in the present one, and
+            # than what is still on its way there.
+            self.clear()
+        elif count > self.count or offset > self.offset:
+            self.offset, self.time, self.count, self.changed = offset, now, count, True
             self.digest = digest if known is not None and known[1] else NO_DIGEST
 
     def drop(self, token: bytes) -> None:
@@ -94,47 +135,92 @@ class Entry:
 
     def time_to_live(self, now: float, limits: Limits) -> float:
         """Return ms: longer than the longest deadline and than max_suppress_age."""
-        longest = max((deadline - now for deadline, _ in self.tokens.values()), default=0.0)
-        return max(longest, limits.max_suppress_age) + _MARGIN
+        return max(self.longest - now, limits.max_suppress_age) + _MARGIN
+
+
+class _Namespace(NamedTuple):
+    """A namespace while a call runs. is_open: it suppresses.  is_behind: the caller is."""
+
+    state: State
+    is_open: bool
+    is_behind: bool
 
 
 def run(store: Store, call: Call, redis: bytes, now: int) -> Reply:
     """Do what the script does. redis: R of the connection; now: ms."""
-    nonces, quarantined = [], []
-    for scope, dropped in zip(call.scopes, call.dropped, strict=True):
-        nonce, born = _open(store, scope.incarnation, call, redis, now, bool(dropped))
-        nonces.append(nonce)
-        quarantined.append(now < born + call.limits.quarantine)
-    verdicts = [0] * call.reservations
+    found = [
+        _open(store, call, redis, now, scope, flags, count)
+        for scope, flags, count in zip(call.scopes, call.flags, call.counts, strict=True)
+    ]
+    reservations = _Reservations(call.reservations)
     for name, operations in zip(call.entries, call.operations, strict=True):
-        namespace = operations[0]
-        entry = Entry(_read(store, name, now), nonces[namespace])
-        _apply(entry, operations, now, call.limits, not quarantined[namespace], verdicts)
+        namespace = found[operations[0]]
+        nonce = namespace.state.nonce
+        entry = Entry(_read(store, name, now), nonce)
+        _apply(entry, operations, now, call.limits, namespace, reservations)
         if entry.changed:
             expires = now + int(entry.time_to_live(now, call.limits))
-            store[name] = Held(entry.pack(nonces[namespace]), expires)
-    return Reply(now, nonces, verdicts)
+            store[name] = Held(entry.pack(nonce), expires)
+    states = [namespace.state for namespace in found]
+    return Reply(now, reservations.crowded, states, reservations.verdicts)
 
 
 def _open(
-    store: Store, name: bytes, call: Call, redis: bytes, now: int, dropped: bool
-) -> tuple[bytes, float]:
-    held = None if dropped else _read(store, name, now)
-    nonce, known, born, renewed = (
-        _INCARNATION.unpack(held) if held is not None else (b"", b"", 0.0, 0.0)
+    store: Store, call: Call, redis: bytes, now: int, scope: Scope, flags: int, caller: int
+) -> _Namespace:
+    held = _read(store, scope.incarnation, now)
+    rule = scope.rule[:8].ljust(8, b"\0")
+    nonce, known, born, renewed, count, whose = (
+        _INCARNATION.unpack(held) if held is not None else (b"", b"", 0.0, 0.0, 0, rule)
     )
-    retain = call.limits.retain
-    if known != redis:
-        nonce, born, renewed = call.candidate, float(now), now - retain
-    if now - renewed > retain / 4:
-        value = _INCARNATION.pack(nonce, redis, born, float(now))
-        store[name] = Held(value, now + retain)
-    return nonce, born
+    quarantine, changed = call.limits.quarantine, False
+    if known != redis or flags & suppression.DROP:
+        nonce, born, changed = call.candidate, float(now), True
+    if caller > count:  # for one topic id it only grows, whatever else was lost
+        count, changed = caller, True
+    is_open = now >= born + quarantine
+    if whose != rule:
+        if is_open:
+            nonce = call.candidate
+        born, whose, changed = max(born, float(now)), rule, True
+        is_open = now >= born + quarantine
+    if flags & suppression.ANNOUNCE:
+        if is_open:
+            nonce = call.candidate
+        born, changed = max(born, now + call.limits.lease), True
+        is_open = now >= born + quarantine
+    if changed or now - renewed > call.limits.retain / 4:
+        value = _INCARNATION.pack(nonce, redis, born, float(now), count, whose)
+        store[scope.incarnation] = Held(value, now + call.limits.retain)
+    return _Namespace(State(nonce, count, born + quarantine), is_open, caller < count)
+
+
+class _Reservations:
+    """What becomes of a call's reservations."""
+
+    __slots__ = ("crowded", "verdicts")
+
+    def __init__(self, count: int) -> None:
+        self.verdicts = [-1] * count
+        self.crowded = 0
+
+    def claim(
+        self, number: int, entry: Entry, token: bytes, digest: bytes | None, now: float,
+        limits: Limits, namespace: _Namespace,
+    ) -> None:  # fmt: skip
+        if namespace.is_behind:
+            return
+        entry.place_by(namespace.state.partitions)
+        verdict = entry.claim(token, digest, now, limits, namespace.is_open)
+        self.verdicts[number] = verdict
+        if verdict < 0 and token not in entry.tokens:
+            self.crowded += 1
 
 
 def _apply(
-    entry: Entry, operations: bytes, now: float, limits: Limits, open_: bool, verdicts: list[int]
-) -> None:
+    entry: Entry, operations: bytes, now: float, limits: Limits, namespace: _Namespace,
+    reservations: _Reservations,
+) -> None:  # fmt: skip
     at = 1
     while at < len(operations):
         letter = operations[at : at + 1]
@@ -145,21 +231,22 @@ def _apply(
         token = operations[at : at + TOKEN_BYTES]
         at += TOKEN_BYTES
         if letter == suppression.REGISTER:
-            entry.claim(token, None, now, limits, trusted=False)
+            entry.purge(now)
+            entry.put(token, now, limits, trusted=False)
         elif letter == suppression.REFUSED:
             entry.drop(token)
         elif letter == suppression.FORCE:
             (number,) = struct.unpack_from(">H", operations, at)
-            verdicts[number] = entry.claim(token, None, now, limits, open_)
+            reservations.claim(number, entry, token, None, now, limits, namespace)
             at += 2
         elif letter == suppression.RESERVE:
             digest, number = struct.unpack_from(">16sH", operations, at)
-            verdicts[number] = entry.claim(token, digest, now, limits, open_)
+            reservations.claim(number, entry, token, digest, now, limits, namespace)
             at += 18
         else:
-            digest, offset = struct.unpack_from(">16sd", operations, at)
-            entry.settle(token, digest, offset, now, letter == suppression.KEEP)
-            at += 24
+            digest, offset, count = struct.unpack_from(">16sdI", operations, at)
+            entry.settle(token, digest, offset, count, now, letter == suppression.KEEP)
+            at += 28
 
 
 def _read(store: Store, name: bytes, now: float) -> bytes | None:

@@ -179,11 +179,16 @@ class Ladder:
         """An element is a record of its own key: where the topic suppresses, that key's state must
         learn of it, or an equal event would be compared with what is no longer the newest."""
         route: Route = publish.oversized.route
-        if route.digest is None:
+        if route.digest is not None:
+            part.digest = route.digest(part.record.value, part.record.headers[0][1])
+        elif route.scope is None or self._suppression.passes(route.scope, 1):
+            part.scope = route.scope
             self._listener.hand_over(part)
             return
-        part.digest = route.digest(part.record.value, part.record.headers[0][1])
+        else:
+            part.digest = b""
         part.scope, part.force, part.refuse = route.scope, True, publish.refuse
+        part.partitions = route.state.partitions
         self._suppression.reserve(part)
 
     def _elements_written(self, whole: Whole) -> None:

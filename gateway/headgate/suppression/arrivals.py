@@ -91,13 +91,15 @@ def may_follow(publish: Publish, latest: Publish) -> bool:
 
     Only before that one's reservation is sent, or while it waits in its lane: then nothing else
     of the key can come between the two. Afterwards another process' record may already lie above
-    it (8-suppression-model, counterexample 3).
+    it (8-suppression-model, counterexample 3). Nor if it was placed by another partition count:
+    the key's newer records are in another partition by now.
     """
     return (
         (latest.stage is _QUEUED or latest.stage is _LANE)
         and not latest.dropped
         and not publish.force
         and latest.digest == publish.digest
+        and latest.partitions == publish.partitions
     )
 
 

@@ -10,21 +10,26 @@ from headgate.backends.base import Verdicts
 from headgate.backends.suppression_store import StoreError
 from headgate.core import suppression
 from headgate.core.publish import Publish, Stage
-from headgate.core.suppression import SETTLE, Call, Reply, Scope, pack_settlement
+from headgate.core.suppression import Call, Reply, Scope
 from headgate.suppression.bypass import Bypass, Mode
-from headgate.suppression.namespaces import Namespaces
+from headgate.suppression.growth import Grow, behind, place_again
 from headgate.suppression.options import SuppressionMeter, SuppressOptions
 from headgate.suppression.outgoing import Flight, Forget
+from headgate.suppression.states import AWAY, ON, QUARANTINE, TopicSuppression
 
 # Looking a member up in an Enum class costs 0.1 us in Python 3.11.
 _AWAY: Final = Mode.AWAY
 _READY: Final = Mode.READY
 _QUEUED: Final = Stage.QUEUED
+_RESERVING: Final = Stage.RESERVING
 _ENDED: Final = Stage.ENDED
 
 
 class Claims(Bypass):
-    """See the module. new_stem: see `Bypass`.  new_nonce: 16 bytes that were never used before."""
+    """See the module. new_stem: see `Bypass`.  new_nonce: 16 bytes that were never used before.
+
+    on_growth: told of a topic that has more partitions than this process knew.
+    """
 
     def __init__(
         self,
@@ -39,16 +44,17 @@ class Claims(Bypass):
         self._limits = options.limits
         self._life_s = options.life_ms / 1000
         self._new_nonce = new_nonce
-        self._flight: Flight | None = None
         self._forgets: list[Forget] = []
-        self._namespaces = Namespaces()
         self._rotated_s = 0.0
+        self.on_growth: Grow = lambda scope, count: None
 
     # ---- what ingest and the lanes say
 
     def reserve(self, publish: Publish) -> None:
         """See `base.Suppression`. The verdict may come before this returns."""
         scope: Scope = publish.scope  # so that the compiler knows what is called
+        if publish.partitions != scope.partitions:
+            place_again(publish, scope)
         key = publish.record.key
         assert key is not None  # what has none is published without being asked for
         publish.entry = entry = scope.entry(key)
@@ -61,63 +67,12 @@ class Claims(Bypass):
             self._bypass_all("breaker_open")
 
     def acknowledged(self, batch: Sequence[Publish], base_offset: int, now_s: float) -> None:
-        """See `base.Suppression`. An offset at or below the floor: the topic was made anew.
-
-        The protocol says "an acknowledged offset <= the entry's o"; with racing writers that
-        holds for every slower one, so the highest offset *when it was reserved* decides, which
-        lay in the log before this record did.
-        """
-        if base_offset < 0:
-            for publish in batch:
-                self.ended(publish, False, now_s)
-            return
-        away, under_way, arrivals = self.mode is _AWAY, self._under_way, self._arrivals
-        scope, pending = None, dict[bytes, bytes]()
-        for offset, publish in enumerate(batch, base_offset):
-            digest = publish.digest
-            if not digest:
-                if digest is not None:
-                    self._settle_placed(publish)
-                continue
-            token, entry = publish.token, publish.entry
-            latest = arrivals.latest.pop(entry, None)
-            if latest is not publish:
-                arrivals.left(publish, latest)
-            if under_way.unregistered or under_way.unknown:
-                under_way.remove(token)
-            if offset <= publish.floor:
-                self._namespaces.to_drop.add(publish.scope)
-            if away and publish.blind:
-                self._settlements.add_blind(publish, offset)
-                continue
-            if publish.scope is not scope:
-                scope = publish.scope
-                pending = self._settlements.of(scope)
-            operation = pack_settlement(SETTLE, token, digest, offset)
-            pending[entry] = pending[entry] + operation if entry in pending else operation
-
-    def _settle_placed(self, publish: Publish) -> None:
-        """A record in a partition of its client's choice: its offset is none of the key's order.
-
-        Its token was there until now, so nothing of the key was unchanged meanwhile; CLEAR drops
-        the digest, and the trust in whatever was reserved before this record was in the log.
-        """
-        self._arrivals.leave(publish)
-        self._under_way.remove(publish.token)
-        operation = suppression.CLEAR + suppression.refused(publish.token)
-        self._settlements.add(publish.scope, publish.entry, operation)
+        """See `base.Suppression`."""
+        self._ends.acknowledged(batch, base_offset, now_s, self.mode is _AWAY)
 
     def ended(self, publish: Publish, certain: bool, now_s: float) -> None:
         """See `base.Suppression`."""
-        if publish.digest is None or publish.leader is not None:
-            return
-        self._arrivals.leave(publish)
-        if not certain:
-            self._under_way.leave_unknown(publish, now_s + self._life_s)
-            return
-        self._under_way.remove(publish.token)
-        if not (publish.blind and self.mode is Mode.AWAY):
-            self._refuse(publish)
+        self._ends.ended(publish, certain, now_s, self.mode is _AWAY)
 
     def forget(self, request: Forget) -> None:
         """Take a request to forget; its future ends with the call that carries it."""
@@ -139,8 +94,35 @@ class Claims(Bypass):
         """Talk to a namespace as soon as Redis is there: its quarantine begins with its birth."""
         self._namespaces.open(scope)
 
+    def shut(self, scope: Scope) -> None:
+        """Its topic is compared here no more."""
+        self._namespaces.shut(scope)
+
+    def passes(self, scope: Scope, count: int, now_s: float) -> bool:
+        """Whether so many events may go to their lanes without reservations, for their topic
+        suppresses nothing here. Only while that is announced, or others would not know of their
+        records."""
+        if now_s >= scope.free_until_s:
+            self._namespaces.announce(scope)
+            if self.mode is not _AWAY:
+                return False
+        scope.passed_s = now_s
+        scope.unreserved += count
+        return True
+
+    def grew(self, scope: Scope) -> None:
+        """The topic has more partitions: place anew what waits, for nothing of it is reserved."""
+        for publish in self._queue:
+            if publish.scope is scope:
+                place_again(publish, scope)
+
     def scope_changed(self, old: Scope, new: Scope) -> None:
         """The topic is another now: what is under way may land in it, so register it there."""
+        new.passed_s, new.unreserved = old.passed_s, old.unreserved
+        if old in self._namespaces.passing:
+            self._namespaces.announce(new)
+        if old in self._namespaces.opened:
+            self._namespaces.open(new)
         for publish in {*self._arrivals, *self._under_way}:
             if publish.scope is old:
                 publish.scope, publish.floor = new, -1
@@ -148,14 +130,15 @@ class Claims(Bypass):
         self._arrivals.rename()
         self._under_way.register_again({new})
         self._namespaces.forget(old)
-        self._namespaces.open(new)
 
     # ---- what the connection says
 
     def next_flight(self, now_s: float) -> Flight | None:
         """Pack what waits. Registrations come before any claim, settlements before theirs."""
-        flight = Flight(self._options.max_keys_per_call)
-        flight.address(self._namespaces.to_drop, self._namespaces.to_talk)
+        options, waits = self._options, self._waits
+        flight = Flight(options.max_keys_per_call, options.max_operations_per_call, now_s)
+        known = self._namespaces
+        flight.address(known.to_drop, known.to_announce, known.to_talk)
         unregistered = self._under_way.unregistered
         while unregistered and flight.room > 0:
             _, publish = unregistered.popitem()
@@ -166,10 +149,11 @@ class Claims(Bypass):
         if self._namespaces.to_drop:  # more than one call can carry: nothing is claimed before
             ready = False
         if self._settlements:
-            share = self._options.max_keys_per_call // 2 if ready else flight.room
+            share = options.max_keys_per_call // 2 if ready else flight.room
             flight.settle(self._settlements, share)
         if ready:
             flight.reserve(self._queue, self._settlements, self._new_stem())
+            waits.left += len(flight.reserved)
         self._flight = flight if flight else None
         return self._flight
 
@@ -180,16 +164,28 @@ class Claims(Bypass):
     def answered(self, flight: Flight, call: Call, reply: Reply, now_s: float) -> None:
         """The script's answer is here: verdicts in order of arrival."""
         self._flight = None
-        changed = self._namespaces.answered(call.scopes, reply.nonces, now_s)
-        if changed:  # Redis lost its state
+        changed = self._namespaces.answered(call.scopes, reply.states, reply.now, now_s)
+        if flight.announced:
+            lease_s = self._limits.lease / 1000
+            self._namespaces.announced(flight.announced, flight.sent_s + lease_s)
+        if changed:  # Redis lost its state, or somebody began the namespace anew
             self._under_way.register_again(changed)
             self._namespaces.open_again()
+        if reply.crowded:
+            self._meter.bypassed("crowded", reply.crowded)
         flight.finish_forgets(None)
         unchanged, publish_it = self._verdicts.unchanged, self._verdicts.publish
         arrivals, valid = self._arrivals, set(call.scopes) - changed
+        late, is_behind = list[Publish](), behind(call, reply, self._grow)
         for publish, verdict in zip(flight.reserved, reply.verdicts, strict=True):
+            if publish.stage is not _RESERVING:  # it waited for too long and went on without
+                continue
             if publish.dropped:  # it ended for its client while Redis was asked
                 self._drop_reserved(publish)
+            elif publish.scope in is_behind:
+                publish.stage = _QUEUED
+                place_again(publish, publish.scope)
+                late.append(publish)
             elif publish.scope not in valid:
                 # Told under another incarnation than the one that knows what is under way here,
                 # or for a topic that is another now: good for nothing.
@@ -206,6 +202,13 @@ class Claims(Bypass):
                     self._enter_lane(publish)
                 else:
                     publish_it(publish)
+        self._put_back(late)
+
+    def _grow(self, scope: Scope, count: int) -> None:
+        self.on_growth(scope, count)
+        if count > scope.partitions:  # whoever listens knows of no such topic (any more)
+            scope.partitions = count
+            self.grew(scope)
 
     def lost(self, error: StoreError) -> None:
         """Nothing is known of the call on its way, nor whether Redis still is the same."""
@@ -218,7 +221,8 @@ class Claims(Bypass):
                 for entry, operation in taken.items():
                     self._settlements.add(scope, entry, operation)
             self._namespaces.to_drop |= flight.dropped
-            self._queue.extendleft(reversed(flight.reserved))
+            self._namespaces.to_announce |= flight.announced
+            self._put_back([one for one in flight.reserved if one.stage is _RESERVING])
         for _, _, done in self._forgets:
             if not done.done():
                 done.set_exception(error)
@@ -240,13 +244,16 @@ class Claims(Bypass):
     @property
     def has_news(self) -> bool:
         """Whether there is anything to tell Redis."""
-        planned = self._namespaces.to_talk or self._namespaces.to_drop or self._forgets
+        known = self._namespaces
+        planned = known.to_talk or known.to_drop or known.to_announce or self._forgets
         told = self._queue or self._settlements or self._under_way.unregistered
         return bool(told or planned)
 
     @property
     def is_behind(self) -> bool:
         """Whether Redis misses more than one call can carry beside reservations."""
+        if self._namespaces.to_announce:
+            return True
         missing = len(self._under_way.unregistered) + len(self._settlements)
         return missing > self._options.max_keys_per_call // 2
 
@@ -254,13 +261,31 @@ class Claims(Bypass):
         """Renew tokens, talk to namespaces in use; returns whether there is something to send."""
         if now_s - self._rotated_s >= self._life_s / 6:
             self._rotated_s = now_s
-            self._under_way.rotate(now_s)
+            self._under_way.rotate(now_s, self._life_s)
+        lease_s = self._limits.lease / 1000
+        self._namespaces.renew(now_s, lease_s)
         overdue_s = now_s - self._options.quarantine_ms / 6000
         self._namespaces.talk_to(self._under_way.scopes(), overdue_s)
         self._namespaces.stay_in_touch(now_s)
         if self.mode is Mode.AWAY:
             self._shed()
-        return bool(self._namespaces.to_talk or self._under_way.unregistered)
+        known = self._namespaces
+        return bool(known.to_talk or known.to_announce or self._under_way.unregistered)
+
+    def states(self, now_s: float) -> dict[str, TopicSuppression]:
+        """Of each topic that is compared here, whether it is suppressed now."""
+        found = {}
+        for scope in self._namespaces.opened:
+            opens_s = self._namespaces.opens_s(scope)
+            if self.mode is _AWAY:
+                state = TopicSuppression(AWAY)
+            elif opens_s is None or now_s < opens_s:
+                left_s = None if opens_s is None else opens_s - now_s
+                state = TopicSuppression(QUARANTINE, left_s)
+            else:
+                state = TopicSuppression(ON)
+            found[scope.topic] = state
+        return found
 
     @property
     def figures(self) -> dict[str, int]:

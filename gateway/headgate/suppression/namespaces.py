@@ -2,39 +2,62 @@
 
 from collections.abc import Iterable, Sequence
 
-from headgate.core.suppression import Scope
+from headgate.core.suppression import Scope, State
 
 _SILENCE_S = 1.0
 
 
 class Namespaces:
-    """Remembered nonces, when each namespace was last talked to, and which must be dropped.
+    """Remembered nonces, when each namespace was last talked to, and which must be begun anew.
 
-    to_talk: ask for their nonces with the next call.  to_drop: delete their incarnations.
+    to_talk: ask for their state with the next call.  to_drop: forget what is known of their keys.
+    to_announce: tell that records are written there without a reservation.
+    opened: of topics that are compared here.  passing: of those whose events pass without being
+    reserved, or did so not long ago.
     """
 
-    __slots__ = ("_nonces", "_opened", "_talked", "to_drop", "to_talk")
+    __slots__ = (
+        "_nonces",
+        "_opens_s",
+        "_talked",
+        "opened",
+        "passing",
+        "to_announce",
+        "to_drop",
+        "to_talk",
+    )
 
     def __init__(self) -> None:
         self._nonces: dict[Scope, bytes] = {}
-        self._opened: set[Scope] = set()
+        self._opens_s: dict[Scope, float] = {}
         self._talked: dict[Scope, float] = {}
+        self.passing: set[Scope] = set()
+        self.opened: set[Scope] = set()
         self.to_talk: set[Scope] = set()
         self.to_drop: set[Scope] = set()
+        self.to_announce: set[Scope] = set()
 
     def answered(
-        self, scopes: Sequence[Scope], nonces: Sequence[bytes], now_s: float
+        self, scopes: Sequence[Scope], states: Sequence[State], redis_ms: float, now_s: float
     ) -> set[Scope]:
-        """Note the nonces of a reply; return the namespaces that are others than before."""
+        """Note the states of a reply; return the namespaces that are others than before.
+
+        redis_ms: its clock.
+        """
         changed = set()
-        for scope, nonce in zip(scopes, nonces, strict=True):
+        for scope, state in zip(scopes, states, strict=True):
             self._talked[scope] = now_s
+            self._opens_s[scope] = now_s + (state.opens_ms - redis_ms) / 1000
             known = self._nonces.get(scope)
-            if known != nonce:
-                self._nonces[scope] = nonce
+            if known != state.nonce:
+                self._nonces[scope] = state.nonce
                 if known is not None:
                     changed.add(scope)
         return changed
+
+    def opens_s(self, scope: Scope) -> float | None:
+        """When (s) it suppresses, if nothing happens before; None: not known yet."""
+        return self._opens_s.get(scope)
 
     def talk_to(self, scopes: Iterable[Scope], since_s: float) -> None:
         """Plan to talk to those that were not talked to since then."""
@@ -48,18 +71,44 @@ class Namespaces:
             self.to_talk.add(next(iter(self._talked)))
 
     def open(self, scope: Scope) -> None:
-        """Talk to a namespace that is in force from now on."""
-        if scope not in self._opened:
-            self._opened.add(scope)
+        """Talk to a namespace whose topic is compared here from now on."""
+        if scope not in self.opened:
+            self.opened.add(scope)
             self.to_talk.add(scope)
+
+    def shut(self, scope: Scope) -> None:
+        """Its topic is compared here no more."""
+        self.opened.discard(scope)
 
     def open_again(self) -> None:
         """Redis may have lost them: talk to all at once, so that no event has to be the first."""
-        self.to_talk |= self._opened
+        self.to_talk |= self.opened
+        self.to_announce |= self.passing
+
+    def announce(self, scope: Scope) -> None:
+        """Records go past suppression into this topic: announce that soon, and go on doing so."""
+        self.passing.add(scope)
+        self.to_announce.add(scope)
+
+    def announced(self, scopes: Iterable[Scope], until_s: float) -> None:
+        """A call said so; its word holds until then."""
+        for scope in scopes:
+            scope.free_until_s = until_s
+
+    def renew(self, now_s: float, lease_s: float) -> None:
+        """Plan to announce again what ends soon, as long as anything that passed is under way."""
+        for scope in list(self.passing):
+            if not scope.unreserved and now_s - scope.passed_s > lease_s:
+                self.passing.discard(scope)
+            elif scope.free_until_s - now_s < lease_s * 2 / 3:
+                self.to_announce.add(scope)
 
     def forget(self, scope: Scope) -> None:
         """No topic has it any more."""
-        self._opened.discard(scope)
+        self.opened.discard(scope)
+        self.passing.discard(scope)
         self._nonces.pop(scope, None)
+        self._opens_s.pop(scope, None)
         self._talked.pop(scope, None)
         self.to_talk.discard(scope)
+        self.to_announce.discard(scope)

@@ -13,12 +13,16 @@ class SuppressOptions:
     life_ms: how long a token stands for a publish of unknown end: 2 x delivery_timeout_ms, so
     that a record in its lane always has the time left that its delivery may take.
     quarantine_ms, max_suppress_age_ms: see `core.suppression.Limits`.
-    timeout_ms: how long an event waits for Redis before it is published without it.
+    timeout_ms: how long an event waits for Redis, the queue included, before it is published
+    without it; also of a call.
     linger_ms: calls begin so far apart, so that more events share one; an event that finds the
     connection idle for longer does not wait.
-    max_keys_per_call: a larger call blocks Redis for milliseconds (500 keys: 9-14 ms, measured).
+    max_keys_per_call, max_operations_per_call: what bounds the work of a call, whatever the mix of
+    keys; Redis does nothing else meanwhile (tests/RESULTS.md has the worst case, measured).
     blind_max: settlements kept while Redis is away; beyond it the namespace is dropped whole.
     unknown_max: publishes of unknown end that are registered again when Redis lost its state.
+    fences_by_writing: a record of unknown end may land until a later one of its partition is
+    acknowledged (an idempotent producer's successor); else only for a life (a transaction's end).
     """
 
     life_ms: float = 240_000.0
@@ -27,8 +31,10 @@ class SuppressOptions:
     timeout_ms: float = 100.0
     linger_ms: float = 1.0
     max_keys_per_call: int = 200
+    max_operations_per_call: int = 400
     blind_max: int = 100_000
     unknown_max: int = 100_000
+    fences_by_writing: bool = True
 
     @property
     def limits(self) -> Limits:
@@ -45,5 +51,5 @@ class SuppressionMeter(Protocol):
     """Counts events that went past suppression (headgate_suppression_bypassed_total)."""
 
     def bypassed(self, reason: str, count: int) -> None:
-        """reason: redis_error, redis_timeout, breaker_open or internal."""
+        """reason: redis_error, redis_timeout, redis_slow, breaker_open, crowded or internal."""
         ...

@@ -7,8 +7,8 @@ from typing import Final
 
 from headgate.core import suppression
 from headgate.core.publish import Publish, Stage
-from headgate.core.suppression import FORCE, RESERVE, Call, Limits, Scope
-from headgate.suppression.settlements import Settlements
+from headgate.core.suppression import ANNOUNCE, DROP, FORCE, RESERVE, Call, Limits, Scope
+from headgate.suppression.settlements import Settlements, operations_in
 
 Forget = tuple[Scope, bytes | None, "asyncio.Future[None]"]
 _MOST_SCOPES = 250  # a namespace's place in the call is one byte
@@ -20,14 +20,30 @@ _RESERVING: Final = Stage.RESERVING  # looking it up in the Enum class costs 0.1
 class Flight:
     """One call under construction and then on its way.
 
+    most_keys, most_operations: how much one call may do.
     settled: what must be sent again if no reply comes.  reserved: in order of arrival.
-    dropped: the namespaces whose incarnation it deletes.
+    dropped: the namespaces that it begins anew.  announced: those to which this process writes
+    without reservations.  sent_s: when it was sent.
     """
 
-    __slots__ = ("_forgets", "_most", "_operations", "_places", "dropped", "reserved", "settled")
+    __slots__ = (
+        "_forgets",
+        "_left",
+        "_most_keys",
+        "_operations",
+        "_places",
+        "announced",
+        "dropped",
+        "reserved",
+        "sent_s",
+        "settled",
+    )
 
-    def __init__(self, most_keys: int) -> None:
-        self._most = most_keys
+    def __init__(self, most_keys: int, most_operations: int, sent_s: float = 0.0) -> None:
+        self._most_keys = most_keys
+        self._left = most_operations
+        self.sent_s = sent_s
+        self.announced: set[Scope] = set()
         self._places: dict[Scope, bytes] = {}
         self._operations: dict[bytes, bytes] = {}
         self._forgets: list[asyncio.Future[None]] = []
@@ -41,7 +57,8 @@ class Flight:
     @property
     def room(self) -> int:
         """How many more keys it takes. Each may be the first of its namespace."""
-        return min(self._most - len(self._operations), _MOST_SCOPES - len(self._places))
+        keys = min(self._most_keys - len(self._operations), _MOST_SCOPES - len(self._places))
+        return min(keys, self._left)
 
     @property
     def scopes(self) -> Sequence[Scope]:
@@ -56,14 +73,18 @@ class Flight:
         return place
 
     def drop(self, scope: Scope) -> None:
-        """Delete the namespace's incarnation first."""
+        """Forget what is known of all keys first."""
         self.talk_to(scope)
         self.dropped.add(scope)
 
-    def address(self, to_drop: set[Scope], to_talk: set[Scope]) -> None:
-        """Take the namespaces to drop, and those to talk to, as far as there is room."""
+    def address(self, to_drop: set[Scope], to_announce: set[Scope], to_talk: set[Scope]) -> None:
+        """Take the namespaces to drop, to announce and to talk to, as far as there is room."""
         while to_drop and len(self._places) < _MOST_TALKED_TO:
             self.drop(to_drop.pop())
+        while to_announce and len(self._places) < _MOST_TALKED_TO:
+            scope = to_announce.pop()
+            self.talk_to(scope)
+            self.announced.add(scope)
         while to_talk and len(self._places) < _MOST_TALKED_TO:
             self.talk_to(to_talk.pop())
 
@@ -71,12 +92,16 @@ class Flight:
         """Do this to the entry, after what was added for it before."""
         known = self._operations.get(entry)
         self._operations[entry] = (self.talk_to(scope) if known is None else known) + operation
+        self._left -= 1
 
     def settle(self, settlements: Settlements, most: int) -> None:
-        """Take settlements, up to `most` keys."""
-        for scope, taken in settlements.take(min(most, self.room)):
+        """Take settlements, up to `most` keys and operations."""
+        room = min(most, self.room)
+        for scope, taken, count in settlements.take(room, room):
             self.settled.append((scope, taken))
+            self._left -= count
             if self._operations:
+                self._left += len(taken)  # `add` counts them again
                 for entry, operation in taken.items():
                     self.add(scope, entry, operation)
             else:
@@ -108,9 +133,8 @@ class Flight:
         Several of one key take the room of one, so there may be room left after a round.
         stem: 10 bytes; with the number of the reservation behind it, its token.
         """
-        most = min(2 * self._most, len(_NUMBERS))
         while queue:
-            count = min(self.room, most - len(self.reserved))
+            count = min(self.room, len(_NUMBERS) - len(self.reserved))
             if count <= 0:
                 break
             if count >= len(queue):
@@ -131,29 +155,35 @@ class Flight:
                 if publish.scope is not scope:
                     scope = publish.scope
                     place = self.talk_to(scope)
-                known = self._behind_settlement(settlements, scope, entry) if settlements else place
+                known = place
+                if settlements and self._left > len(some):
+                    known = self._behind_settlement(settlements, scope, entry)
             publish.token = stem + number
             if publish.force:
                 operations[entry] = known + FORCE + publish.token + number
             else:  # as `suppression.reserve`
                 operations[entry] = known + head + number + publish.digest + number  # type: ignore[operator]
             publish.stage = _RESERVING
+        self._left -= len(some)
         self.reserved += some
 
     def _behind_settlement(self, settlements: Settlements, scope: Scope, entry: bytes) -> bytes:
         operation = settlements.take_one(scope, entry)
         if operation:
             self.settled.append((scope, {entry: operation}))
+            self._left -= operations_in(operation)
         return self.talk_to(scope) + operation
 
     def call(self, limits: Limits, candidate: bytes) -> Call:
         """Return the call."""
         scopes = list(self._places)
+        dropped, announced = self.dropped, self.announced
         return Call(
             limits,
             candidate,
             scopes,
-            bytes([scope in self.dropped for scope in scopes]),
+            bytes([DROP * (one in dropped) + ANNOUNCE * (one in announced) for one in scopes]),
+            [one.partitions for one in scopes],
             list(self._operations),
             list(self._operations.values()),
             len(self.reserved),

@@ -1,31 +1,43 @@
 """Ends of publishes that Redis has not been told yet."""
 
+from collections import Counter, deque
 from collections.abc import Iterator
-from itertools import islice
 
 from headgate.core.publish import Publish
 from headgate.core.suppression import Scope, settle
+
+_MOST_BYTES = 512  # of operations that one entry gathers; what is more goes into a line
+_SHORTEST = 13  # bytes of an operation; a CLEAR is shorter, but comes with another
+
+
+def operations_in(packed: bytes) -> int:
+    """At most so many: exact for one, and for several an upper bound."""
+    return 1 if len(packed) <= 41 else len(packed) // _SHORTEST
 
 
 class Settlements:
     """Operations by namespace and entry. They may be sent late, twice and in any order.
 
+    line: those of keys that have many at once, so that a busy key costs no more than many keys.
     While Redis is away, blind publishes pile up: of each entry only the highest offset is kept.
     The tokens of the others, if a claim without a reply left any, go by expiry.
     """
 
-    __slots__ = ("_blind", "_most", "_pending")
+    __slots__ = ("_blind", "_more", "_most", "_pending", "line")
 
     def __init__(self, most: int) -> None:
         self._pending: dict[Scope, dict[bytes, bytes]] = {}
+        self._more: dict[Scope, int] = {}  # operations beyond the first of their entries, at most
         self._blind: dict[Scope, dict[bytes, tuple[int, bytes]]] = {}
         self._most = most
+        self.line: deque[tuple[Scope, bytes, bytes]] = deque()
 
     def __bool__(self) -> bool:
-        return bool(self._pending)
+        return bool(self._pending or self.line)
 
     def __len__(self) -> int:
-        return sum(map(len, self._pending.values()))
+        """At least how many operations wait."""
+        return sum(map(len, self._pending.values())) + len(self.line)
 
     def of(self, scope: Scope) -> dict[bytes, bytes]:
         """Return the namespace's pending operations, to add to."""
@@ -37,7 +49,14 @@ class Settlements:
     def add(self, scope: Scope, entry: bytes, operation: bytes) -> None:
         """Queue one operation."""
         pending = self.of(scope)
-        pending[entry] = pending.get(entry, b"") + operation
+        known = pending.get(entry)
+        if known is None:
+            pending[entry] = operation
+        elif len(known) < _MOST_BYTES:
+            pending[entry] = known + operation
+            self._more[scope] = self._more.get(scope, 0) + 2
+        else:
+            self.line.append((scope, entry, operation))
 
     def add_blind(self, publish: Publish, offset: int) -> None:
         """An acknowledgement while Redis is away, of a publish it need not know."""
@@ -45,18 +64,20 @@ class Settlements:
         entry = publish.entry
         if entry not in known or known[entry][0] < offset:
             digest = publish.digest or b""
-            known[entry] = (offset, settle(publish.token, digest, offset))
+            known[entry] = (offset, settle(publish.token, digest, offset, publish.partitions))
 
-    def overflowed(self) -> list[Scope]:
+    def overflowed(self) -> set[Scope]:
         """Forget the namespaces that hold too much; each must then be dropped in Redis."""
-        scopes = []
-        for scope in {*self._pending, *self._blind}:
+        lines = Counter(scope for scope, _, _ in self.line)
+        scopes = set()
+        for scope in {*self._pending, *self._blind, *lines}:
             count = len(self._pending.get(scope, ())) + len(self._blind.get(scope, ()))
-            size = sum(map(len, self._pending.get(scope, {}).values()))
-            if count > self._most or size > 64 * self._most:
-                self._pending.pop(scope, None)
+            if count + lines[scope] > self._most:
+                self._forget(scope)
                 self._blind.pop(scope, None)
-                scopes.append(scope)
+                scopes.add(scope)
+        if scopes:
+            self.line = deque(one for one in self.line if one[0] not in scopes)
         return scopes
 
     def reconnected(self) -> None:
@@ -66,17 +87,51 @@ class Settlements:
                 self.add(scope, entry, operation)
         self._blind.clear()
 
-    def take(self, most: int) -> Iterator[tuple[Scope, dict[bytes, bytes]]]:
-        """Remove and yield up to `most` entries with their operations, by namespace."""
-        while self._pending and most > 0:
+    def take(self, keys: int, operations: int) -> Iterator[tuple[Scope, dict[bytes, bytes], int]]:
+        """Remove and yield entries with their operations, by namespace, up to so many of both.
+
+        With them comes how many operations they are, at most.
+        """
+        while self._pending and keys > 0 and operations > 0:
             scope, pending = next(iter(self._pending.items()))
-            if len(pending) <= most:
-                del self._pending[scope]
+            if not pending:  # `take_one` took the last
+                self._forget(scope)
+                continue
+            count = len(pending) + self._more.get(scope, 0)
+            if len(pending) <= keys and count <= operations:
+                self._forget(scope)
                 taken = pending
             else:
-                taken = {entry: pending.pop(entry) for entry in list(islice(pending, most))}
-            most -= len(taken)
-            yield scope, taken
+                taken, count = self._some(pending, keys, operations)
+                self._more[scope] = max(0, self._more.get(scope, 0) + len(taken) - count)
+            keys -= len(taken)
+            operations -= count
+            yield scope, taken, count
+        while self.line and keys > 0 and operations > 0:
+            # One at a time: the next may be of the same entry.
+            scope, entry, operation = self.line.popleft()
+            count = operations_in(operation)
+            keys -= 1
+            operations -= count
+            yield scope, {entry: operation}, count
+
+    def _forget(self, scope: Scope) -> None:
+        self._pending.pop(scope, None)
+        self._more.pop(scope, None)
+
+    @staticmethod
+    def _some(
+        pending: dict[bytes, bytes], keys: int, operations: int
+    ) -> tuple[dict[bytes, bytes], int]:
+        taken, count = dict[bytes, bytes](), 0
+        for entry, packed in pending.items():
+            count += operations_in(packed)
+            taken[entry] = packed
+            if len(taken) >= keys or count >= operations:
+                break
+        for entry in taken:
+            del pending[entry]
+        return taken, count
 
     def take_one(self, scope: Scope, entry: bytes) -> bytes:
         """Remove and return one entry's operations, empty if there are none."""

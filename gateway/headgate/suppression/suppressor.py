@@ -7,7 +7,9 @@ the connection idle is sent in the next turn of the event loop, but calls that c
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from headgate.backends.base import Verdicts
 from headgate.backends.suppression_store import StoreError, SuppressionStore
@@ -16,11 +18,16 @@ from headgate.core.publish import Publish
 from headgate.core.suppression import Scope
 from headgate.suppression.bypass import Mode
 from headgate.suppression.claims import Claims
+from headgate.suppression.growth import Grow
 from headgate.suppression.options import SuppressionMeter, SuppressOptions
+from headgate.suppression.states import StateLog, TopicSuppression
 
 _log = logging.getLogger(__name__)
 _FIRST_DELAY_S, _LONGEST_DELAY_S, _PROVEN_S = 0.05, 5.0, 10.0
 _CLOSE_S = 2.0  # how long `close` waits for the last settlements
+_START_S = 1.5  # how long `start` waits for a connection
+_LOOKS = 8  # how often, within the time that an event may wait, overdue ones are looked for
+_SLOW_S = 10.0  # how long health speaks of events that did not wait any longer
 
 
 class Suppressor:
@@ -53,11 +60,30 @@ class Suppressor:
         self._sleeps_for_events = False
         self._tasks: list[asyncio.Task[None]] = []
         self._closing = False
+        self._tried = asyncio.Event()
+        self._looking = False
+        self._slow_s = -math.inf
+        self._slow_count = 0
         self._trouble = "not connected yet"
+        self._log = StateLog()
+
+    @property
+    def on_growth(self) -> Grow:
+        """Told of a topic that has more partitions than this process knew, and how many."""
+        return self._claims.on_growth
+
+    @on_growth.setter
+    def on_growth(self, grow: Grow) -> None:
+        self._claims.on_growth = grow
 
     async def start(self) -> None:
-        """Begin to connect. Does not wait: until it has connected, events go past Redis."""
+        """Connect. Returns after the first attempt, in bounded time: if Redis is away, events go
+        past it; but what goes past a healthy Redis, other gateways would not know of.
+        """
         self._tasks = [asyncio.create_task(self._run()), asyncio.create_task(self._tick())]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_START_S):
+                await self._tried.wait()
 
     async def close(self) -> None:
         """Send the last settlements if Redis takes them in time, and disconnect."""
@@ -77,6 +103,13 @@ class Suppressor:
         if self._sleeper is not None:
             self._wake()
 
+    def passes(self, scope: Scope, count: int) -> bool:
+        """See `base.Suppression`."""
+        if self._claims.passes(scope, count, self._clock()):
+            return True
+        self._news()
+        return False
+
     def acknowledged(self, batch: Sequence[Publish], base_offset: int) -> None:
         """Settle a lane's batch."""
         self._claims.acknowledged(batch, base_offset, self._clock())
@@ -91,6 +124,14 @@ class Suppressor:
         """A topic has another id, partition count or policy from now on."""
         self._claims.scope_changed(old, new)
         self._news()
+
+    def grew(self, scope: Scope) -> None:
+        """A topic has more partitions; its scope has the new count."""
+        self._claims.grew(scope)
+
+    def shut(self, scope: Scope) -> None:
+        """A topic suppresses no more."""
+        self._claims.shut(scope)
 
     def open(self, scope: Scope) -> None:
         """A topic suppresses: talk to its namespace now, or as soon as Redis is there.
@@ -123,9 +164,16 @@ class Suppressor:
 
     def health(self) -> tuple[bool, str]:
         """Tell whether events are reserved now, and in words why not."""
-        if self._claims.mode is Mode.READY:
-            return True, "connected"
-        return False, f"events go past Redis: {self._trouble}"
+        if self._claims.mode is not Mode.READY:
+            return False, f"events go past Redis: {self._trouble}"
+        if self._clock() - self._slow_s < _SLOW_S:
+            waited = f"{self._options.timeout_ms:g} ms (redis.timeout_ms)"
+            return False, f"slow: {self._slow_count} events went past it after {waited}"
+        return True, "connected"
+
+    def states(self) -> dict[str, TopicSuppression]:
+        """Of each topic that suppresses here, by name, whether it does so now."""
+        return self._claims.states(self._clock())
 
     async def _run(self) -> None:
         while not self._closing:
@@ -146,6 +194,7 @@ class Suppressor:
         while self._claims.is_behind:
             await self._exchange()
         self._claims.mode = Mode.READY
+        self._tried.set()
         self._breaker.succeeded(self._clock())
         _log.info("suppression: connected to Redis")
 
@@ -195,13 +244,35 @@ class Suppressor:
         if flight is None:
             return False
         if flight.reserved:
-            self._asked_s = self._clock()
+            self._asked_s = flight.sent_s
+        self._look_soon()
         call = self._claims.call(flight)
         reply = await self._store.run(call)
         self._claims.answered(flight, call, reply, self._clock())
         return True
 
+    def _look_soon(self) -> None:
+        if not self._looking:
+            self._looking = True
+            pause_s = self._options.timeout_ms / 1000 / _LOOKS
+            asyncio.get_running_loop().call_later(pause_s, self._look)
+
+    def _look(self) -> None:
+        """Nobody waits for Redis any longer than redis.timeout_ms, whatever the queue is."""
+        self._looking = False
+        now_s = self._clock()
+        count = self._claims.give_up(now_s)
+        if count:
+            if now_s - self._slow_s >= _SLOW_S:
+                self._slow_count = 0
+                _log.warning("suppression: Redis is slow: events go past it")
+            self._slow_s = now_s
+            self._slow_count += count
+        if self._claims.is_waited_for:
+            self._look_soon()
+
     def _lost(self, error: StoreError) -> None:
+        self._tried.set()
         detail = str(error)
         if self._breaker.state is State.CLOSED or self._trouble != detail:
             _log.warning("suppression: Redis is away: %s", detail)
@@ -214,6 +285,7 @@ class Suppressor:
             await asyncio.sleep(self._options.tick_s)
             if self._claims.tick(self._clock()):
                 self._news()
+            self._log.note(self.states())
 
 
 def _unique(prefix: bytes, width: int) -> Callable[[], bytes]:

@@ -1,0 +1,128 @@
+"""How publishes end, and what Redis must be told of that."""
+
+from collections.abc import Callable, Sequence
+
+from headgate.core import suppression
+from headgate.core.publish import Publish
+from headgate.core.suppression import SETTLE, pack_settlement
+from headgate.suppression.arrivals import Arrivals
+from headgate.suppression.namespaces import Namespaces
+from headgate.suppression.settlements import Settlements
+from headgate.suppression.underway import UnderWay
+
+
+class Ends:
+    """Takes publishes out of what is under way, and queues their settlements.
+
+    life_s: how long a publish of unknown end may land, if nothing else is known of it.
+    new_stem: see `bypass.Bypass`.
+    """
+
+    def __init__(
+        self,
+        arrivals: Arrivals,
+        under_way: UnderWay,
+        settlements: Settlements,
+        namespaces: Namespaces,
+        life_s: float,
+        new_stem: Callable[[], bytes],
+    ) -> None:
+        self._new_stem = new_stem
+        self._arrivals = arrivals
+        self._under_way = under_way
+        self._settlements = settlements
+        self._namespaces = namespaces
+        self._life_s = life_s
+
+    def acknowledged(
+        self, batch: Sequence[Publish], base_offset: int, now_s: float, is_away: bool
+    ) -> None:
+        """See `base.Suppression`. is_away: Redis is. An offset at or below the floor: the topic
+        was recreated.
+
+        The protocol says "an acknowledged offset <= the entry's o"; with racing writers that
+        holds for every slower one, so the highest offset *when it was reserved* decides, which
+        lay in the log before this record did.
+        """
+        under_way, arrivals = self._under_way, self._arrivals
+        if under_way.unfenced:
+            under_way.fence(batch[0])
+        if base_offset < 0:
+            for publish in batch:
+                self.ended(publish, False, now_s, is_away)
+            return
+        settlements, scope, pending = self._settlements, None, dict[bytes, bytes]()
+        for offset, publish in enumerate(batch, base_offset):
+            digest = publish.digest
+            if not digest:
+                if digest is not None:
+                    self._settle_placed(publish)
+                elif publish.scope is not None:
+                    publish.scope.unreserved -= 1
+                continue
+            token, entry = publish.token, publish.entry
+            latest = arrivals.latest.pop(entry, None)
+            if latest is not publish:
+                arrivals.left(publish, latest)
+            if under_way.unregistered or under_way.unknown:
+                under_way.remove(token)
+            if offset <= publish.floor:
+                self._namespaces.to_drop.add(publish.scope)
+            if is_away and publish.blind:
+                settlements.add_blind(publish, offset)
+                continue
+            if publish.scope is not scope:
+                scope = publish.scope
+                pending = settlements.of(scope)
+            operation = pack_settlement(SETTLE, token, digest, offset, publish.partitions)
+            if entry in pending:
+                settlements.add(scope, entry, operation)
+            else:
+                pending[entry] = operation
+
+    def ended(self, publish: Publish, certain: bool, now_s: float, is_away: bool) -> None:
+        """See `base.Suppression`."""
+        if publish.leader is not None:
+            return
+        if publish.digest is None:
+            self._end_unreserved(publish, certain, now_s)
+            return
+        self._arrivals.leave(publish)
+        if not certain:
+            self._under_way.leave_unknown(publish, now_s + self._life_s)
+            return
+        self._under_way.remove(publish.token)
+        if not (publish.blind and is_away):
+            self.refuse(publish)
+
+    def refuse(self, publish: Publish) -> None:
+        """No record of it is in the log, or another token stands for it."""
+        self._settlements.add(publish.scope, publish.entry, suppression.refused(publish.token))
+
+    def drop_reserved(self, publish: Publish, may_have_token: bool) -> None:
+        """It ended for its client before it was handed over."""
+        self._arrivals.leave(publish)
+        if may_have_token:
+            self.refuse(publish)
+
+    def _end_unreserved(self, publish: Publish, certain: bool, now_s: float) -> None:
+        """It passed by an announcement, which ends some time; it may land later than that."""
+        scope, key = publish.scope, publish.record.key
+        if scope is None:
+            return
+        scope.unreserved -= 1
+        if not certain and key is not None:
+            publish.token, publish.entry = self._new_stem() + bytes(2), scope.entry(key)
+            self._under_way.leave_unknown(publish, now_s + self._life_s)
+
+    def _settle_placed(self, publish: Publish) -> None:
+        """A record that was not compared: its client chose the partition, or its topic suppresses
+        nothing here. Its offset or content says nothing of its key.
+
+        Its token was there until now, so nothing of the key was unchanged meanwhile; CLEAR drops
+        the digest, and the trust in whatever was reserved before this record was in the log.
+        """
+        self._arrivals.leave(publish)
+        self._under_way.remove(publish.token)
+        operation = suppression.CLEAR + suppression.refused(publish.token)
+        self._settlements.add(publish.scope, publish.entry, operation)

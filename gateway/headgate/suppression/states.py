@@ -1,0 +1,53 @@
+"""Whether the topics of a process are suppressed now, for those who look and for the log."""
+
+import logging
+from collections.abc import Mapping
+from typing import NamedTuple
+
+_log = logging.getLogger(__name__)
+
+ON, QUARANTINE, AWAY = "on", "quarantine", "away"
+_MOST_NAMED = 5  # topics in a line of the log
+
+
+class TopicSuppression(NamedTuple):
+    """A topic that suppresses by its policy.
+
+    state: ON.  QUARANTINE: all is published, for what Redis knows may be incomplete; until_s: for
+    so many seconds more, if nothing happens before, None = Redis was not asked yet.  AWAY: Redis
+    does not answer.
+    """
+
+    state: str
+    until_s: float | None = None
+
+
+class StateLog:
+    """One line when topics begin to be published without comparison, one when that ends."""
+
+    def __init__(self) -> None:
+        self._paused: set[str] = set()
+
+    def note(self, states: Mapping[str, TopicSuppression]) -> None:
+        """Call it now and then; topics that are AWAY have a line of their own elsewhere."""
+        paused = {topic for topic, one in states.items() if one.state == QUARANTINE}
+        if begun := paused - self._paused:
+            until_s = max(states[topic].until_s or 0.0 for topic in begun)
+            _log.warning(
+                "suppression: %s: every event is published, for %.0f s if nothing else happens "
+                "(Redis is new or lost its state, or other gateways write by other rules)",
+                _named(begun), until_s,
+            )  # fmt: skip
+        if ended := {topic for topic in self._paused - paused if _is_on(states.get(topic))}:
+            _log.info("suppression: %s: on", _named(ended))
+        self._paused = paused
+
+
+def _is_on(state: TopicSuppression | None) -> bool:
+    return state is not None and state.state == ON
+
+
+def _named(topics: set[str]) -> str:
+    names = sorted(topics)
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
