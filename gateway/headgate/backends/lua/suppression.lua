@@ -68,12 +68,10 @@ local function put(tokens, token, trusted)
   return sub(tokens, 1, at + 11) .. pack('>dB', now + life, trusted) .. sub(tokens, at + 21), is_crowd
 end
 
+-- The 21st byte of each token says whether it is trusted.
+local TOKEN = '(' .. string.rep('.', 20) .. ').'
 local function distrust(tokens)
-  local untrusted = {}
-  for place = 1, #tokens, 21 do
-    untrusted[#untrusted + 1] = sub(tokens, place, place + 19) .. '\0'
-  end
-  return table.concat(untrusted)
+  return (string.gsub(tokens, TOKEN, '%1\0'))
 end
 
 for k = namespaces + 1, #KEYS do
