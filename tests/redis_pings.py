@@ -61,7 +61,9 @@ def ask(port: int) -> None:
         while not select.select([sys.stdin], [], [], EVERY_S)[0]:
             began = time.monotonic()
             connection.sendall(b"PING\r\n")
-            assert connection.recv(64) == b"+PONG\r\n"
+            while connection.recv(64) != b"+PONG\r\n":  # busy: a script has run for too long
+                time.sleep(EVERY_S)
+                connection.sendall(b"PING\r\n")
             worst_s, count = max(worst_s, time.monotonic() - began), count + 1
     print(count, worst_s * 1000)  # noqa: T201 the parent reads it
 
