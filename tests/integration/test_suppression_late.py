@@ -138,8 +138,13 @@ async def test_a_record_that_lands_behind_a_newer_one_is_seen(
     held = time.monotonic()
     await eventually(lambda: time.monotonic() > held + HELD_S, 2 * HELD_S)
     assert await world.post(world.b, A) == "published"
-    assert (await world.log())[-1] == A
+    before = await world.log()
+    assert before[-1] == A
     world.proxy.release()
+    if B in before:  # sent again in time, on a new connection: Kafka drops what was held
+        assert not new_too
+        await world.comes_back_to(A)
+        return
     await eventually(lambda: world.newest_is(B), 20)
     gateway = world.a if first == "a" else world.b
     outcome = await world.first_answer(gateway, A)

@@ -128,10 +128,12 @@ def wrong_answers(attempts: Sequence[Attempt], log: Iterable[LogRecord]) -> list
 
 
 def lost_events(attempts: Iterable[Attempt], log: Iterable[LogRecord]) -> list[Attempt]:
-    """Return the attempts told `published` at a place where the log has not their key and value."""
+    """Return the attempts told `published` at a place where the log has not their key and value.
+
+    A key rule may have put something behind the key, after a colon.
+    """
     values = {
-        ((record.key or b"").decode(), (record.partition, record.offset)): record.value or b""
-        for record in log
+        (_key(record), (record.partition, record.offset)): record.value or b"" for record in log
     }
     return [
         one
@@ -139,6 +141,10 @@ def lost_events(attempts: Iterable[Attempt], log: Iterable[LogRecord]) -> list[A
         if one.outcome == "published"
         and f'"{one.content}"'.encode() not in values.get((one.key, one.place), b"")
     ]
+
+
+def _key(record: LogRecord) -> str:
+    return (record.key or b"").decode().partition(":")[0]
 
 
 def savings(attempts: Iterable[Attempt], since: float) -> tuple[int, int]:
