@@ -12,22 +12,21 @@ from contextlib import suppress
 
 import kafka_log
 from chaos.suppression.stand import wait_until_ready
-from stack import Gateway, RunningBroker, RunningRedis
+from stack import Gateway, RunningBroker, RunningRedis, eventually
 
-QUARANTINE_S = 0.8
 CONFIG = """
 [http]
-request_timeout_ms = 4000
+request_timeout_ms = 2000
 [clusters.main]
 bootstrap_servers = ["{bootstrap}"]
-delivery_timeout_ms = 4000
-lane_stall_ms = 4000
+delivery_timeout_ms = 2000
+lane_stall_ms = 2000
 metadata_refresh_ms = {refresh_ms}
 [redis]
 url = "{redis}"
 namespace = "{topic}"
 timeout_ms = 400
-quarantine_ms = 800
+quarantine_ms = 1500
 [producers.shop]
 [topics."{topic}"]
 redis_loss = "refuse"
@@ -55,7 +54,8 @@ class ChangingStand:
         self.partitions = partitions
         self.happened: Counter[str] = Counter()
         self.gateways: list[Gateway] = []
-        self._texts: list[list[str]] = []  # of each gateway, what it was told so far
+        self._texts: list[str] = []
+        self._told: list[list[str]] = []  # of each gateway, the policies that it had so far
 
     def start(self, start_gateway: Callable[..., Gateway]) -> None:
         for refresh_ms in (3000, 1300):
@@ -66,18 +66,18 @@ class ChangingStand:
                 refresh_ms=refresh_ms,
                 policy="{policy}",
             )
-            self._texts.append([text, RAW])
-            directory_text = text.replace("{policy}", RAW)
-            self.gateways.append(start_gateway(directory_text, "--workers", "2", wait=False))
+            self._texts.append(text)
+            self._told.append([RAW])
+            started = start_gateway(text.format(policy=RAW), "--workers", "2", wait=False)
+            self.gateways.append(started)
 
     async def wait_until_ready(self) -> None:
         for gateway in self.gateways:
             await wait_until_ready(gateway)
 
     def _tell(self, number: int, policy: str) -> None:
-        text = self._texts[number][0].replace("{policy}", policy)
-        self.gateways[number].config.write_text(text)
-        self._texts[number].append(policy)
+        self.gateways[number].config.write_text(self._texts[number].format(policy=policy))
+        self._told[number].append(policy)
 
     def reload(self, number: int, policy: str) -> None:
         """SIGHUP with another policy."""
@@ -103,7 +103,7 @@ class ChangingStand:
             gateway.kill()
         else:
             await asyncio.to_thread(gateway.stop)
-        self._tell(number, self.chance.choice(self._texts[number][1:]))
+        self._tell(number, self.chance.choice(self._told[number]))
         gateway.restart(wait=False)
         await wait_until_ready(gateway)
         self.happened["restart with an old file"] += 1
@@ -130,8 +130,17 @@ class ChangingStand:
         for number in range(len(self.gateways)):
             self.reload(number, RAW)
 
-    async def happenings(self, rounds: int, growths: set[int], redis_kills: set[int]) -> None:
-        """growths, redis_kills: in which rounds. Each round ends with one policy everywhere."""
+    async def happenings(
+        self,
+        rounds: int,
+        growths: set[int],
+        redis_kills: set[int],
+        saved: Callable[[], int],
+    ) -> None:
+        """growths, redis_kills: in which rounds.  saved: how many events were `unchanged` so far.
+
+        Each round ends with one policy everywhere, and goes on until suppression works again.
+        """
         for turn in range(rounds):
             policy = self.chance.choice(OTHERS)
             first = self.chance.randrange(2)
@@ -149,7 +158,9 @@ class ChangingStand:
             self.reload(first, RAW)
             await self._some_time(0.5)
             await self.calm()
-            await self._some_time(QUARANTINE_S + 3.0)
+            enough = saved() + 100
+            await eventually(lambda enough=enough: saved() > enough, 30.0)
+            await self._some_time(1.0)
 
     async def _other_things(self, turn: int, number: int) -> None:
         if turn % 3 == 1:
