@@ -15,7 +15,7 @@ import pytest
 
 from chaos.suppression.history import Attempt, lost_events, savings, wrong_answers
 from chaos.suppression.stand import QUARANTINE_S, EpochGateway, Stand, stand
-from chaos.suppression.writers import Writers
+from chaos.suppression.writers import Writers, write_while
 from stack import Gateway, RunningBroker, RunningRedis, eventually
 
 pytestmark = [pytest.mark.kafka, pytest.mark.redis, pytest.mark.timeout(1200)]
@@ -24,21 +24,6 @@ DELAYS_S = (0.0, 0.06)
 
 def describe(attempts: list[Attempt]) -> str:
     return "\n".join(map(str, attempts[:10]))
-
-
-async def write_while(writers: Writers, fault: Callable[[], object]) -> None:
-    """Write while the fault's coroutine runs."""
-    stop = asyncio.Event()
-
-    async def then_stop() -> None:
-        try:
-            await fault()  # type: ignore[misc]
-        finally:
-            stop.set()
-
-    async with asyncio.TaskGroup() as group:
-        group.create_task(writers.run(stop))
-        group.create_task(then_stop())
 
 
 async def faults(it: Stand, kills: int, seed: int) -> None:

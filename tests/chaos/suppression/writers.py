@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 
 import aiohttp
@@ -17,12 +17,28 @@ _GIVE_UP_S = 60.0
 
 
 class Writers:
-    """Posts until told to stop. urls: of the gateways; each post goes to any of them."""
+    """Posts until told to stop. urls: of the gateways; each post goes to any of them.
 
-    def __init__(self, urls: Sequence[str], topic: str, seed: int) -> None:
+    each_anew: each post has a connection of its own, so that it goes to any worker.
+    """
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        topic: str,
+        seed: int,
+        *,
+        hot_keys: int = HOT_KEYS,
+        sequential_keys: int = SEQUENTIAL_KEYS,
+        contents: str = CONTENTS,
+        each_anew: bool = False,
+        pause_s: float = 0.03,
+    ) -> None:
         self._urls = [f"{url}/v1/topics/{topic}/events" for url in urls]
         self._random = random.Random(seed)
         self._numbers = count()
+        self._hot_keys, self._sequential_keys = hot_keys, sequential_keys
+        self._contents, self._each_anew, self._pause_s = contents, each_anew, pause_s
         self._stopping = False
         self.hot: list[Attempt] = []
         self.sequential: list[Attempt] = []
@@ -37,16 +53,16 @@ class Writers:
     async def run(self, until: asyncio.Event) -> None:
         """Write until the event is set; every event has its answer when this returns."""
         self._stopping = False
-        connector = aiohttp.TCPConnector(limit=0)
+        connector = aiohttp.TCPConnector(limit=0, force_close=self._each_anew)
         timeout = aiohttp.ClientTimeout(total=_GIVE_UP_S)
         async with (
             aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
             asyncio.TaskGroup() as group,
         ):
-            for number in range(HOT_KEYS * WRITERS_OF_A_HOT_KEY):
-                key = f"hot-{number % HOT_KEYS}"
+            for number in range(self._hot_keys * WRITERS_OF_A_HOT_KEY):
+                key = f"hot-{number % self._hot_keys}"
                 group.create_task(self._write(session, key, self.hot, number % 2))
-            for number in range(SEQUENTIAL_KEYS):
+            for number in range(self._sequential_keys):
                 group.create_task(self._write(session, f"one-{number}", self.sequential, None))
             await until.wait()
             self._stopping = True
@@ -55,16 +71,16 @@ class Writers:
         self, session: aiohttp.ClientSession, key: str, attempts: list[Attempt], place: int | None
     ) -> None:
         # A racing writer stays with one gateway, so that each hot key is raced through both.
-        content = self._random.choice(CONTENTS)
+        content = self._random.choice(self._contents)
         while not self._stopping:
             if self._random.random() < 0.5:
-                content = self._random.choice(CONTENTS)
+                content = self._random.choice(self._contents)
             url = self._urls[place] if place is not None else self._random.choice(self._urls)
             attempt = Attempt(f"event-{next(self._numbers)}", key, content, time.monotonic())
             attempts.append(attempt)
             await self._post(session, url, attempt)
             pause = 0.0 if attempt.outcome in ("published", "unchanged") else 0.1
-            await asyncio.sleep(pause + self._random.random() * 0.03)
+            await asyncio.sleep(pause + self._random.random() * self._pause_s)
 
     async def _post(self, session: aiohttp.ClientSession, url: str, attempt: Attempt) -> None:
         body = b'{"id":"%s","content":"%s"}' % (attempt.key.encode(), attempt.content.encode())
@@ -82,3 +98,19 @@ class Writers:
         attempt.told = time.monotonic()
         attempt.outcome = told.get("outcome") or told.get("reason") or "refused"
         attempt.offset = told.get("offset", -1)
+        attempt.partition = told.get("partition", -1)
+
+
+async def write_while(writers: Writers, fault: Callable[[], object]) -> None:
+    """Write while the fault's coroutine runs."""
+    stop = asyncio.Event()
+
+    async def then_stop() -> None:
+        try:
+            await fault()  # type: ignore[misc]
+        finally:
+            stop.set()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(writers.run(stop))
+        group.create_task(then_stop())
