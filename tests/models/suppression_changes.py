@@ -23,7 +23,8 @@ functions. A nonce is no number: a fresh one empties every entry, and no process
 Checked:
 - S1: `unchanged` for X means X was the content of the last record at some moment since arrival.
 - K: a record placed by count n+1 has landed; then no record of an event that arrives later at a
-  connected gateway that reserves is placed by n. Void once Redis lost its memory (of the count).
+  connected gateway that reserves is placed by n. Void as long as Redis, restarted empty, has not
+  been told n+1 again.
 - K2: no event that arrives at a gateway that knows n+1 is placed by n, followers included.
 - B (only `Setup.sequential`): one event after another, nothing changes: equal is `unchanged`.
 """
@@ -82,6 +83,9 @@ class Rules:
     fence: bool = True  # the token of an unknown record lives until it cannot land any more
     anonymous: bool = True
     key_rule: bool = True  # the incarnation holds the key rule
+    key_rule_nonce: bool = True  # another rule makes a fresh nonce
+    register: bool = True  # what is under way is registered under a new nonce
+    quarantine_untrusts: bool = True  # a claim in quarantine leaves a token nobody trusts
     old_rule_announces: bool = True  # a record under way by another rule counts as one that passed
 
     def without(self, *names: str) -> Rules:
@@ -100,6 +104,7 @@ class Setup:
 
     rules: Rules = ALL
     configs: tuple[Config, ...] = (Config(RAW),)
+    starts: tuple[int, int] = (0, 0)  # which of them each gateway has at first
     contents: tuple[int, ...] = (A, B)
     posts: int = 3
     changes: int = 0
@@ -111,6 +116,8 @@ class Setup:
     room: int = 9  # T: how many tokens an entry has room for, the anonymous one not counted
     follow: bool = False
     sequential: bool = False
+    history: tuple[tuple[int, int], ...] = ()  # gateway and content of each post; (): any
+    promises: tuple[str, ...] = ("S1", "K", "K2", "B")
 
     def without(self, *names: str) -> Setup:
         return replace(self, rules=self.rules.without(*names))
@@ -253,9 +260,8 @@ class World:
 
     def _fresh_nonce(self, g: int) -> None:
         self.entries = [Entry(count=self.redis.count)] * len(self.entries)
-        for k in range(2):
-            if k != g:
-                self.gateway(k, current=False)
+        for k in range(2):  # the caller too: its reply tells another nonce than it remembers
+            self.gateway(k, current=False)
         self._prolong(g)
 
     def _prolong(self, g: int) -> None:
@@ -271,7 +277,7 @@ class World:
             self.entries = [Entry(count=caller.count)] * len(self.entries)
         self.redis = redis = redis._replace(count=max(redis.count, caller.count))
         if self.rules.key_rule and redis.rule != rule:
-            if not redis.quarantine:
+            if not redis.quarantine and self.rules.key_rule_nonce:
                 self._fresh_nonce(g)
             self._prolong(g)
             self.redis = redis = redis._replace(rule=rule, quarantine=True)
@@ -285,7 +291,7 @@ class World:
     def heard(self, g: int) -> None:
         """The reply of a call: what is under way is registered under the nonce it tells."""
         gateway = self.gateways[g]
-        if not gateway.current:
+        if not gateway.current and self.rules.register:
             for i, event in enumerate(self.events):
                 if event.gateway == g and event.place in UNDER_WAY and event.mode != PASS:
                     self.register(i)
@@ -334,10 +340,11 @@ class World:
                     entry = entry._replace(tokens=())
                 entry = entry._replace(count=count)
         entry, quarantine = self._purge(entry), self.redis.quarantine
-        if not force and not quarantine and not entry.tokens:
-            if entry.digest == self._digest(event):
-                return "unchanged"
-        self.entries[slot] = self._put_token(entry, i, not force and not quarantine)
+        free = not force and not quarantine and not entry.tokens
+        if free and entry.digest == self._digest(event):
+            return "unchanged"
+        trusted = not force and not (quarantine and self.rules.quarantine_untrusts)
+        self.entries[slot] = self._put_token(entry, i, trusted)
         return "publish"
 
     def settle(self, i: int) -> None:
@@ -441,9 +448,9 @@ class World:
 
     def _check_place(self, i: int, count: int) -> None:
         event = self.events[i]
-        if count < event.least:
+        if count < event.least and "K" in self.setup.promises:
             raise Violation("K: placed by n after a record placed by n+1 had landed")
-        if count < event.known:
+        if count < event.known and "K2" in self.setup.promises:
             raise Violation("K2: placed by n at a gateway that knew n+1")
 
     def land(self, i: int, place: int) -> None:
@@ -451,12 +458,15 @@ class World:
         event, log = self.events[i], self.log
         ends = list(log.ends)
         offset, ends[event.count] = ends[event.count], ends[event.count] + 1
-        moved = log.moved if event.mode == PASS or event.blind else max(log.moved, event.count)
+        moved = log.moved
+        if event.mode != PASS and not event.blind and event.count <= self.redis.count:
+            moved = max(moved, event.count)
         self.log = Log(event.content, (ends[0], ends[1]), log.grown, moved)
         for j, other in enumerate(self.events):
-            if other.place in (NEW, FOLLOWS) and not other.matched:
-                if _same(other.mode, event.content, other.content):
-                    self.put(j, matched=True)
+            if other.place not in (NEW, FOLLOWS) or other.matched:
+                continue
+            if _same(other.mode, event.content, other.content):
+                self.put(j, matched=True)
         self.put(i, place=place, offset=offset)
         if place != ACKED:
             return
@@ -464,6 +474,8 @@ class World:
             self.events[i] = ENDED
         for j, other in enumerate(self.events):
             if other.place == FOLLOWS and other.leader == i:
+                # K is about records: a follower leaves none.
+                self.put(j, least=0)
                 self._check_place(j, event.count)
                 self.events[j] = ENDED
 
@@ -481,6 +493,10 @@ class World:
         self.settle(i)
         self.events[i] = ENDED
         self.heard(event.gateway)
+
+    def learn(self, g: int) -> None:
+        """Metadata tells of the growth."""
+        self.gateway(g, count=1)
 
     def talk(self, g: int) -> None:
         self.open(g, self.gateways[g].rule)
@@ -509,6 +525,10 @@ class World:
             self.gateway(k, talked=False)
 
     # ---- faults
+
+    def cut_off(self, g: int) -> None:
+        self.spend("cuts")
+        self.disconnect(g)
 
     def disconnect(self, g: int) -> None:
         """Redis is away for g: what waits for a claim is written blind."""
@@ -569,17 +589,59 @@ class World:
 
 
 def initial(setup: Setup) -> State:
-    """The log is A, and Redis knows it. Offsets by n are higher than those by n+1."""
-    first = setup.configs[0]
-    known = CANON[A] + 10 if first.mode == CANONICAL and setup.rules.keyed_digest else A
+    """The log is A, and Redis knows it, unless the gateways' configurations forbid that.
+
+    Offsets by n are higher than those by n+1, so that comparing them would be wrong.
+    """
+    first, second = (setup.configs[k] for k in setup.starts)
+    passes = [config.mode == PASS and setup.rules.announce for config in (first, second)]
+    differ = first.rule != second.rule and setup.rules.key_rule
+    quarantine = differ or (any(passes) and setup.rules.announce_quarantine)
     entries = [Entry()] * (2 if setup.rules.one_namespace else 4)
-    slot = first.rule if setup.rules.one_namespace else 2 * (first.mode == CANONICAL)
-    entries[slot] = Entry(known, 9, 0)
-    gateway = Gateway(first.mode, first.rule)
+    if not quarantine and first.mode != PASS:
+        known = CANON[A] + 10 if first.mode == CANONICAL and setup.rules.keyed_digest else A
+        slot = first.rule if setup.rules.one_namespace else 2 * (first.mode == CANONICAL)
+        entries[slot] = Entry(known, 9, 0)
+    gateways = tuple(
+        Gateway(*config, announces=config.mode == PASS, lease=lease)
+        for config, lease in zip((first, second), passes, strict=True)
+    )
     left = Left(
         setup.changes, setup.growth, setup.deaths, setup.restarts, setup.cuts, setup.unknown
     )
-    return State((), (gateway, gateway), Redis(rule=first.rule), tuple(entries), Log(A, (10, 0)), left)
+    redis = Redis(quarantine, rule=first.rule)
+    return State((), gateways, redis, tuple(entries), Log(A, (10, 0)), left)
+
+
+def alike(state: State, swappable: bool = True) -> tuple[object, ...]:
+    """Equal for states that differ only in names.
+
+    Names of the gateways, where they are `swappable`; numbers of the events, as long as the
+    order of those of one gateway stays; and events that ended and left no token.
+    """
+    events, gateways = state.events, state.gateways
+    swap = swappable and gateways[1] < gateways[0]
+    kept = {token.owner for entry in state.entries for token in entry.tokens}
+    order = [i for i, event in enumerate(events) if event.place != DONE or event.blind or i in kept]
+    order.sort(key=lambda i: events[i].gateway != swap)
+    names = {i: k for k, i in enumerate(order)}
+    names[ANON] = ANON
+    shown = [events[i] for i in order]
+    if swap:
+        gateways = gateways[::-1]
+        shown = [event._replace(gateway=1 - event.gateway) for event in shown]
+    entries = state.entries
+    if kept:
+        entries = tuple(
+            entry._replace(tokens=tuple(sorted((names[t[0]], *t[1:]) for t in entry.tokens)))
+            for entry in entries
+        )
+    if any(event.place == FOLLOWS for event in shown):
+        shown = [
+            event._replace(leader=names[event.leader]) if event.place == FOLLOWS else event
+            for event in shown
+        ]
+    return (len(events), tuple(shown), gateways, state.redis, entries, state.log, state.left)
 
 
 # ---- guards
@@ -708,11 +770,12 @@ def _end_wreck(world: World, i: int) -> None:
 
 def _of_gateways(setup: Setup, state: State) -> Iterator[tuple[str, Action]]:
     left, gateways = state.left, state.gateways
-    untouched = not state.events and gateways[0] == gateways[1]
+    posts = len(setup.history) or setup.posts
+    untouched = not state.events and gateways[0] == gateways[1] and not setup.history
     for g in (0,) if untouched else (0, 1):  # the gateways are alike until one does something
         gateway = gateways[g]
-        if len(state.events) < setup.posts and not (setup.sequential and _busy(state)):
-            for content in setup.contents:
+        if len(state.events) < posts and not (setup.sequential and _busy(state)):
+            for content in _next_contents(setup, state, g):
                 text = f"{CONTENTS[content]}{len(state.events)}@g{g} arrives"
                 yield text, lambda w, g=g, c=content: w.arrive(g, c)
         if left.changes:
@@ -721,18 +784,25 @@ def _of_gateways(setup: Setup, state: State) -> Iterator[tuple[str, Action]]:
                     text = f"g{g} turns {MODES[config.mode]}, key rule {config.rule}"
                     yield text, lambda w, g=g, c=config: w.reconfigure(g, c)
         if state.log.grown and gateway.count == 0:
-            yield f"g{g} learns n+1", lambda w, g=g: w.gateway(g, count=1) and None
+            yield f"g{g} learns n+1", lambda w, g=g: w.learn(g)
         if gateway.connected:
             if _has_to_talk(setup, state, gateway):
                 yield f"g{g} talks", lambda w, g=g: w.talk(g)
             if left.cuts:
-                yield f"g{g} is cut off", lambda w, g=g: (w.spend("cuts"), w.disconnect(g)) and None
+                yield f"g{g} is cut off", lambda w, g=g: w.cut_off(g)
         else:
             yield f"g{g} reconnects", lambda w, g=g: w.reconnect(g)
         if _may_stop_announcing(setup, state, g):
             yield f"announcement of g{g} ends", lambda w, g=g: w.stop_announcing(g)
         if left.deaths and any(e.gateway == g and e.place != DONE for e in state.events):
             yield f"g{g} dies", lambda w, g=g: w.die(g)
+
+
+def _next_contents(setup: Setup, state: State, g: int) -> tuple[int, ...]:
+    if not setup.history:
+        return setup.contents
+    gateway, content = setup.history[len(state.events)]
+    return (content,) if gateway == g else ()
 
 
 def _busy(state: State) -> bool:
@@ -828,22 +898,22 @@ def explore(setup: Setup, limit: int = 1_000_000) -> Result:
     """Breadth first, until a promise is broken, or all is seen, or `limit` states are."""
     first = initial(setup)
     came: dict[State, tuple[State, str] | None] = {first: None}
-    todo, result = deque([first]), Result()
-    while todo:
+    swappable = not setup.history
+    seen, todo, result = {alike(first, swappable)}, deque([first]), Result()
+    while todo and len(seen) < limit:
         state = todo.popleft()
         for label, after, broken in successors(setup, state):
             if broken or after is None:
                 result.broken, result.trace = broken, [*_trace(came, state), label, broken]
-                result.states = len(came)
+                result.states, result.complete = len(seen), False
                 return result
-            if after not in came:
+            key = alike(after, swappable)
+            if key not in seen:
+                seen.add(key)
                 came[after] = (state, label)
                 todo.append(after)
                 result.kinds.add(label.split("@g0 ")[-1].split("@g1 ")[-1])
-        if len(came) >= limit:
-            result.complete = False
-            break
-    result.states = len(came)
+    result.states, result.complete = len(seen), not todo
     return result
 
 
