@@ -24,7 +24,6 @@ from headgate.core.admission import Admission
 from headgate.core.held import topic_of
 from headgate.core.ids import EventIds, RequestIds
 from headgate.core.policy import PolicyTable
-from headgate.core.suppression import Scope
 from headgate.core.topic import TopicState
 from headgate.deadlines import Deadlines
 from headgate.edge.auth import Authenticator
@@ -124,10 +123,9 @@ class Worker:
         return Labels(self.settings.producers, lambda topic: self.topics.get(topic) is not None)
 
     def _suppressor(self) -> Suppressor | None:
-        suppressor = suppressor_of(self.settings, self.ingest, self.meter)
+        suppressor = suppressor_of(self.settings, self.ingest, self.meter, self.topics)
         if suppressor is not None:
             self._compiler.listener = suppressor
-            suppressor.on_growth = self._grown
         return suppressor
 
     def _desk(self) -> IdentityDesk | None:
@@ -259,9 +257,6 @@ class Worker:
             self.routes.forget(of)
         elif after is not None:
             self.routes.prepare((after.name,))
-
-    def _grown(self, scope: Scope, partitions: int) -> None:
-        self.topics.grown(scope.topic, scope.topic_id, partitions)
 
     def _depths(self) -> Iterator[tuple[str, int, int, int]]:
         return chain(self.lanes.depths(), self.telling.depths())

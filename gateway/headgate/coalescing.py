@@ -106,16 +106,14 @@ class Coalescing:
 
     def _connect(self, settings: Settings, verdicts: Verdicts) -> tuple[Suppression, Trust]:
         # A transaction ends with the next owner's InitProducerId, or by its timeout.
-        suppressor = suppressor_of(settings, verdicts, self._meter, fences_by_writing=False)
+        suppressor = suppressor_of(
+            settings, verdicts, self._meter, self._topics, fences_by_writing=False
+        )
         if suppressor is None:
             return Unsuppressed(verdicts), _NothingToTrust()
         self._suppressor = suppressor
         self._compiler.listener = suppressor
-        suppressor.on_growth = self._grown
         return suppressor, suppressor
-
-    def _grown(self, scope: Scope, partitions: int) -> None:
-        self._topics.grown(scope.topic, scope.topic_id, partitions)
 
     def _topic_changed(self, before: TopicState | None, after: TopicState | None) -> None:
         if after is not None:
@@ -126,6 +124,7 @@ def suppressor_of(
     settings: Settings,
     verdicts: Verdicts,
     meter: SuppressionMeter,
+    topics: KafkaTopics,
     *,
     fences_by_writing: bool = True,
 ) -> Suppressor | None:
@@ -142,7 +141,11 @@ def suppressor_of(
         fences_by_writing=fences_by_writing,
     )
     store = RedisStore(redis.url, options.timeout_ms)
-    return Suppressor(store, verdicts, options, time.monotonic, os.urandom, meter)
+
+    def grow(scope: Scope, partitions: int) -> None:
+        topics.grown(scope.topic, scope.topic_id, partitions)
+
+    return Suppressor(store, verdicts, options, time.monotonic, os.urandom, meter, grow)
 
 
 class HeldTopics:

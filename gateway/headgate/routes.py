@@ -35,8 +35,8 @@ class ScopeListener(Protocol):
         """The scope has a larger partition count."""
         ...
 
-    def drop(self, scope: Scope) -> None:
-        """What is known of the topic's keys says nothing any more."""
+    def rule_changed(self, scope: Scope) -> None:
+        """The topic's events get their keys by another rule."""
         ...
 
     def scope_changed(self, old: Scope, new: Scope) -> None:
@@ -92,7 +92,7 @@ class Compiler:
             listener.grew(scope)
         if scope.rule != rule:
             scope.rule = rule
-            listener.drop(scope)
+            listener.rule_changed(scope)
         if policy.suppress == "off":
             listener.shut(scope)
         else:

@@ -102,8 +102,8 @@ class Listener:
     def grew(self, scope: Scope) -> None:
         self.told.append(("grew", scope.topic, scope.partitions))
 
-    def drop(self, scope: Scope) -> None:
-        self.told.append(("drop", scope.topic))
+    def rule_changed(self, scope: Scope) -> None:
+        self.told.append(("rule", scope.topic))
 
     def scope_changed(self, old: Scope, new: Scope) -> None:
         self.told.append(("changed", old.topic_id, new.topic_id))
@@ -133,7 +133,7 @@ def test_a_topic_keeps_its_scope_whatever_its_policy_and_its_partitions() -> Non
         assert listener.take() == [(told, "orders")]
     routes.replace(PolicyTable([replace(raw, key=("/other",))]))
     assert routes.find("orders").scope is scope
-    assert listener.take() == [("drop", "orders"), ("open", "orders")]
+    assert listener.take() == [("rule", "orders"), ("open", "orders")]
     topics.states["orders"] = topic_state(partitions=6)
     assert routes.find("orders").scope is scope
     assert listener.take() == [("grew", "orders", 6), ("open", "orders")]

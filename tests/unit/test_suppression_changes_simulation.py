@@ -85,7 +85,7 @@ class Changes(Simulation):
 
     def change_rule(self, member: Changing) -> bool:
         member.set_rule(3 - member.rule)
-        member.claims.drop(member.scope)
+        member.claims.rule_changed(member.scope)
         return True
 
     def grow(self, member: Changing) -> bool:
@@ -217,7 +217,7 @@ def test_unchanged_is_never_a_lie_whatever_changes(kind: str) -> None:
             for member in simulation.members
             for outcome in member.outcomes.values()
         )
-    assert unchanged > HISTORIES / 4  # else nothing was tested
+    assert unchanged > HISTORIES / 10  # else nothing was tested
 
 
 def test_the_life_of_a_token_ends_in_this_simulation() -> None:

@@ -12,10 +12,10 @@ from headgate.core import suppression
 from headgate.core.publish import Publish, Stage
 from headgate.core.suppression import Call, Reply, Scope
 from headgate.suppression.bypass import Bypass, Mode
-from headgate.suppression.growth import Grow, behind, place_again
+from headgate.suppression.growth import Grow, behind, grow_alone, place_again
 from headgate.suppression.options import SuppressionMeter, SuppressOptions
 from headgate.suppression.outgoing import Flight, Forget
-from headgate.suppression.states import AWAY, ON, QUARANTINE, TopicSuppression
+from headgate.suppression.states import TopicSuppression, states_of
 
 # Looking a member up in an Enum class costs 0.1 us in Python 3.11.
 _AWAY: Final = Mode.AWAY
@@ -28,7 +28,7 @@ _ENDED: Final = Stage.ENDED
 class Claims(Bypass):
     """See the module. new_stem: see `Bypass`.  new_nonce: 16 bytes that were never used before.
 
-    on_growth: told of a topic that has more partitions than this process knew.
+    grow: told of a topic that has more partitions than this process knew.
     """
 
     def __init__(
@@ -38,6 +38,7 @@ class Claims(Bypass):
         meter: SuppressionMeter,
         new_stem: Callable[[], bytes],
         new_nonce: Callable[[], bytes],
+        grow: Grow = grow_alone,
     ) -> None:
         super().__init__(verdicts, options, meter, new_stem)
         self._options = options
@@ -45,8 +46,9 @@ class Claims(Bypass):
         self._life_s = options.life_ms / 1000
         self._new_nonce = new_nonce
         self._forgets: list[Forget] = []
+        self._outdated: set[Publish] = set()
         self._rotated_s = 0.0
-        self.on_growth: Grow = lambda scope, count: None
+        self._tell_growth = grow
 
     # ---- what ingest and the lanes say
 
@@ -110,6 +112,16 @@ class Claims(Bypass):
         scope.unreserved += count
         return True
 
+    def rule_changed(self, scope: Scope) -> None:
+        """The topic's events get their keys by another rule: what is under way has keys of the
+        former one. No token of the present key stands for it, so it is announced until it ends.
+        """
+        self.drop(scope)
+        for publish in {*self._arrivals, *self._under_way}:
+            if publish.scope is scope:
+                self._outdated.add(publish)
+        self._namespaces.announce(scope)
+
     def grew(self, scope: Scope) -> None:
         """The topic has more partitions: place anew what waits, for nothing of it is reserved."""
         for publish in self._queue:
@@ -135,9 +147,8 @@ class Claims(Bypass):
 
     def next_flight(self, now_s: float) -> Flight | None:
         """Pack what waits. Registrations come before any claim, settlements before theirs."""
-        options, waits = self._options, self._waits
+        options, known = self._options, self._namespaces
         flight = Flight(options.max_keys_per_call, options.max_operations_per_call, now_s)
-        known = self._namespaces
         flight.address(known.to_drop, known.to_announce, known.to_talk)
         unregistered = self._under_way.unregistered
         while unregistered and flight.room > 0:
@@ -146,19 +157,18 @@ class Claims(Bypass):
         while self._forgets and flight.room > 0:
             flight.forget(self._forgets.pop(0))
         ready = self.mode is _READY and not unregistered and bool(self._queue)
-        if self._namespaces.to_drop:  # more than one call can carry: nothing is claimed before
-            ready = False
+        ready = ready and not known.to_drop  # more than one call can carry: they come first
         if self._settlements:
             share = options.max_keys_per_call // 2 if ready else flight.room
             flight.settle(self._settlements, share)
         if ready:
             flight.reserve(self._queue, self._settlements, self._new_stem())
-            waits.left += len(flight.reserved)
+            self._waits.left += len(flight.reserved)
         self._flight = flight if flight else None
         return self._flight
 
     def call(self, flight: Flight) -> Call:
-        """Return the call of a flight."""
+        """Return its call."""
         return flight.call(self._limits, self._new_nonce())
 
     def answered(self, flight: Flight, call: Call, reply: Reply, now_s: float) -> None:
@@ -205,7 +215,7 @@ class Claims(Bypass):
         self._put_back(late)
 
     def _grow(self, scope: Scope, count: int) -> None:
-        self.on_growth(scope, count)
+        self._tell_growth(scope, count)
         if count > scope.partitions:  # whoever listens knows of no such topic (any more)
             scope.partitions = count
             self.grew(scope)
@@ -263,7 +273,9 @@ class Claims(Bypass):
             self._rotated_s = now_s
             self._under_way.rotate(now_s, self._life_s)
         lease_s = self._limits.lease / 1000
-        self._namespaces.renew(now_s, lease_s)
+        if self._outdated:
+            self._outdated &= {*self._arrivals, *self._under_way}
+        self._namespaces.renew(now_s, lease_s, {one.scope for one in self._outdated})
         overdue_s = now_s - self._options.quarantine_ms / 6000
         self._namespaces.talk_to(self._under_way.scopes(), overdue_s)
         self._namespaces.stay_in_touch(now_s)
@@ -274,18 +286,7 @@ class Claims(Bypass):
 
     def states(self, now_s: float) -> dict[str, TopicSuppression]:
         """Of each topic that is compared here, whether it is suppressed now."""
-        found = {}
-        for scope in self._namespaces.opened:
-            opens_s = self._namespaces.opens_s(scope)
-            if self.mode is _AWAY:
-                state = TopicSuppression(AWAY)
-            elif opens_s is None or now_s < opens_s:
-                left_s = None if opens_s is None else opens_s - now_s
-                state = TopicSuppression(QUARANTINE, left_s)
-            else:
-                state = TopicSuppression(ON)
-            found[scope.topic] = state
-        return found
+        return states_of(self._namespaces, self.mode is _AWAY, now_s)
 
     @property
     def figures(self) -> dict[str, int]:

@@ -9,6 +9,10 @@ from headgate.core.suppression import Call, Reply, Scope
 Grow = Callable[[Scope, int], None]
 
 
+def grow_alone(scope: Scope, partitions: int) -> None:
+    """Where nobody else knows of topics."""
+
+
 def place_again(publish: Publish, scope: Scope) -> None:
     """Its topic has another partition count than when it was placed."""
     record = publish.record

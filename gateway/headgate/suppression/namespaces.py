@@ -95,10 +95,14 @@ class Namespaces:
         for scope in scopes:
             scope.free_until_s = until_s
 
-    def renew(self, now_s: float, lease_s: float) -> None:
-        """Plan to announce again what ends soon, as long as anything that passed is under way."""
+    def renew(self, now_s: float, lease_s: float, kept: set[Scope]) -> None:
+        """Plan to announce again what ends soon, as long as anything that passed is under way.
+
+        kept: namespaces to announce for another reason.
+        """
         for scope in list(self.passing):
-            if not scope.unreserved and now_s - scope.passed_s > lease_s:
+            is_done = not scope.unreserved and scope not in kept
+            if is_done and now_s - scope.passed_s > lease_s:
                 self.passing.discard(scope)
             elif scope.free_until_s - now_s < lease_s * 2 / 3:
                 self.to_announce.add(scope)

@@ -4,6 +4,8 @@ import logging
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from headgate.suppression.namespaces import Namespaces
+
 _log = logging.getLogger(__name__)
 
 ON, QUARANTINE, AWAY = "on", "quarantine", "away"
@@ -20,6 +22,21 @@ class TopicSuppression(NamedTuple):
 
     state: str
     until_s: float | None = None
+
+
+def states_of(namespaces: Namespaces, is_away: bool, now_s: float) -> dict[str, TopicSuppression]:
+    """Of each topic that is compared by these. is_away: Redis does not answer."""
+    found = {}
+    for scope in namespaces.opened:
+        opens_s = namespaces.opens_s(scope)
+        if is_away:
+            state = TopicSuppression(AWAY)
+        elif opens_s is None or now_s < opens_s:
+            state = TopicSuppression(QUARANTINE, None if opens_s is None else opens_s - now_s)
+        else:
+            state = TopicSuppression(ON)
+        found[scope.topic] = state
+    return found
 
 
 class StateLog:

@@ -18,7 +18,7 @@ from headgate.core.publish import Publish
 from headgate.core.suppression import Scope
 from headgate.suppression.bypass import Mode
 from headgate.suppression.claims import Claims
-from headgate.suppression.growth import Grow
+from headgate.suppression.growth import Grow, grow_alone
 from headgate.suppression.options import SuppressionMeter, SuppressOptions
 from headgate.suppression.states import StateLog, TopicSuppression
 
@@ -33,7 +33,7 @@ _SLOW_S = 10.0  # how long health speaks of events that did not wait any longer
 class Suppressor:
     """`base.Suppression`.
 
-    clock: seconds, never jumping.  random_bytes: as `os.urandom`.
+    clock: seconds, never jumping.  random_bytes: as `os.urandom`.  grow: see `Claims`.
     """
 
     def __init__(
@@ -44,13 +44,14 @@ class Suppressor:
         clock: Callable[[], float],
         random_bytes: Callable[[int], bytes],
         meter: SuppressionMeter,
+        grow: Grow = grow_alone,
     ) -> None:
         self._store = store
         self._options = options
         self._clock = clock
         new_stem = _unique(random_bytes(5), 5)
         new_nonce = _unique(random_bytes(10), 6)
-        self._claims = Claims(verdicts, options, meter, new_stem, new_nonce)
+        self._claims = Claims(verdicts, options, meter, new_stem, new_nonce, grow)
         self._linger_s = options.linger_ms / 1000
         self._asked_s = clock() - self._linger_s  # when the last call that carried events began
         # Every process has to be back well within the quarantine.
@@ -66,15 +67,6 @@ class Suppressor:
         self._slow_count = 0
         self._trouble = "not connected yet"
         self._log = StateLog()
-
-    @property
-    def on_growth(self) -> Grow:
-        """Told of a topic that has more partitions than this process knew, and how many."""
-        return self._claims.on_growth
-
-    @on_growth.setter
-    def on_growth(self, grow: Grow) -> None:
-        self._claims.on_growth = grow
 
     async def start(self) -> None:
         """Connect. Returns after the first attempt, in bounded time: if Redis is away, events go
@@ -139,6 +131,11 @@ class Suppressor:
         Its quarantine begins with its birth, so that it is over when the first events come.
         """
         self._claims.open(scope)
+        self._news()
+
+    def rule_changed(self, scope: Scope) -> None:
+        """The topic's events get their keys by another rule from now on."""
+        self._claims.rule_changed(scope)
         self._news()
 
     def drop(self, scope: Scope) -> None:

@@ -4,14 +4,17 @@
 -- still the newest. Claim order is not append order: that is its hole.
 if redis.replicate_commands then redis.replicate_commands() end
 local header = ARGV[1]
-local _, _, _, _, max_age, _, flags = struct.unpack('>c16c16dddd', header)
+local _, _, _, _, max_age, _, first = struct.unpack('>c16c16dddd', header)
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local found = redis.call('MGET', unpack(KEYS))
-local namespaces = #header - flags + 1
+local namespaces = (#header - first + 1) / 13
 local NONE = string.rep('\0', 16)
-local reply = {now}
-for i = 1, namespaces do reply[i + 1] = string.rep('n', 16) end
+local reply = {now, 0}
+for i = 1, namespaces do
+  local _, count = struct.unpack('>BI4', header, first + (i - 1) * 13)
+  reply[i + 2] = struct.pack('>c16I4d', string.rep('n', 16), count, 0)
+end
 for k = namespaces + 1, #KEYS do
   local operations, held = ARGV[k - namespaces + 1], found[k]
   local epoch, h, o, t, claims = 0, NONE, -1, 0, {}
@@ -33,14 +36,14 @@ for k = namespaces + 1, #KEYS do
         claims[token] = epoch
       end
       local high, low = string.byte(operations, at + 29, at + 30)
-      reply[namespaces + 2 + high * 256 + low] = verdict
+      reply[namespaces + 3 + high * 256 + low] = verdict
       at = at + 31
     elseif letter == 's' then
       if claims[token] == epoch then
         h, o, t = string.sub(operations, at + 13, at + 28), struct.unpack('>d', operations, at + 29), now
       end
       claims[token] = nil
-      at = at + 37
+      at = at + 41
     else
       at = at + 13 -- refused, register: nothing
     end
