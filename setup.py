@@ -20,8 +20,10 @@ HOT = """
     core/outcome core/publish core/reasons core/record core/reply core/request core/route
     core/scanning core/suppression
     endings inbound ingest onward placing quotas ticket
-    suppression/arrivals suppression/bypass suppression/claims suppression/namespaces
-    suppression/outgoing suppression/settlements suppression/suppressor suppression/underway
+    suppression/arrivals suppression/bypass suppression/claims suppression/ends
+    suppression/growth suppression/namespaces
+    suppression/outgoing suppression/settlements suppression/states suppression/suppressor
+    suppression/underway suppression/waits
     backends/builder backends/cluster backends/lane backends/lanes backends/producer backends/redis
     backends/resp backends/rounds edge/answer edge/events edge/plain_post stats/meter
     stats/series

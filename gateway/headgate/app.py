@@ -133,7 +133,7 @@ class Worker:
         if redis.url is None:
             return None
         store = RedisIdentityStore(redis.url, redis.timeout_ms)
-        options = IdentityOptions(claim_ms=redis.claim_ms)
+        options = IdentityOptions(claim_ms=redis.claim_ms, timeout_ms=redis.timeout_ms)
         return IdentityDesk(store, options, time.monotonic, os.urandom, self.meter)
 
     def _event_identity(self) -> EventIdentity | None:

@@ -114,6 +114,24 @@ async def test_nothing_is_suppressed_while_two_key_rules_are_in_use(
     await eventually(is_pushed_on, interval_s=0.001)
 
 
+async def test_an_expired_token_goes_however_busy_its_key_is(
+    store: SuppressionStore, scope: Scope
+) -> None:
+    gone = OPEN._replace(life=30.0)
+    await run(store, scope, {b"k": reserve(T1, B)}, limits=gone)  # nobody ever settles it
+    offset = 0
+
+    async def is_unchanged() -> bool:
+        nonlocal offset
+        if await verdict(store, scope, reserve(T2, A), limits=gone) >= 0:
+            return True
+        offset += 1
+        await run(store, scope, {b"k": suppression.settle(T2, A, offset, 6)}, reservations=0)
+        return False
+
+    await eventually(is_unchanged, interval_s=0.002)
+
+
 async def test_the_tokens_of_a_key_are_bounded_and_a_crowd_blocks_until_it_expires(
     store: SuppressionStore, scope: Scope
 ) -> None:

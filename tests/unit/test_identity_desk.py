@@ -47,7 +47,7 @@ class Room:
 
     def other(self, store: MemoryIdentityStore | None = None, **options: float) -> IdentityDesk:
         store = store or MemoryIdentityStore(self.shared)
-        plan = IdentityOptions(**options)  # type: ignore[arg-type]
+        plan = IdentityOptions(**{"timeout_ms": 30_000.0, **options})
         return IdentityDesk(store, plan, time.monotonic, os.urandom, self.bypasses)
 
     def claim(self, name: bytes = b"n" * 16, content: bytes = b"f" * 16) -> Claim:
@@ -216,3 +216,23 @@ def test_claims_are_made_as_calls_have_room() -> None:
         waiting.go_on()
     assert waiting.next_flight(0.0) is None
     assert len(told[0]) == 10
+
+
+async def test_nobody_waits_for_a_slow_redis_and_the_order_stays() -> None:
+    room = Room(timeout_ms=40.0, most_steps=1)
+    await room.desk.start()
+    room.store.gate.clear()
+    told: list[tuple[Claim, ...]] = []
+    asked = [[room.claim(os.urandom(16))] for _ in range(3)]
+    futures = [room.ask(*claims, told=told) for claims in asked]
+    assert [await future for future in futures] == [([None], "redis_slow")] * 3
+    assert told == [tuple(claims) for claims in asked]
+    assert not room.desk.health()[0]
+    assert "slow" in room.desk.health()[1]
+    room.store.gate.set()  # the call that was under way is answered at last
+    (late,) = asked[0]
+    room.desk.end(late.token, late.operation(DONE, b"place"))
+    await room.desk.told(late.token)
+    again = Claim(late.name, late.fingerprint, room.desk.new_token(), 60_000.0)
+    assert (await room.ask(again))[0] == [State.DONE]
+    await room.desk.close()

@@ -47,7 +47,7 @@ Store = MutableMapping[bytes, Held]
 class Entry:
     """What is known of one key. tokens: deadline and whether it is trusted, by token.
 
-    longest: no token lives longer; it may say more than is true, which costs savings only.
+    longest: no token lives longer, and neither need the entry; perhaps all live shorter.
     """
 
     __slots__ = ("changed", "count", "digest", "longest", "offset", "time", "tokens")
@@ -87,7 +87,7 @@ class Entry:
 
     def purge(self, now: float) -> None:
         """An expired token is a write of unknown end. One live token left: purge nothing."""
-        if self.tokens and self.longest <= now:
+        if self.tokens and all(deadline <= now for deadline, _ in self.tokens.values()):
             self.tokens.clear()
             self.digest, self.changed = NO_DIGEST, True
 

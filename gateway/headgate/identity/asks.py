@@ -19,11 +19,15 @@ class Sized(NamedTuple):
 
 
 class Ask:
-    """One request's claims. They are made one by one, as calls have room for them."""
+    """One request's claims. They are made one by one, as calls have room for them.
 
-    __slots__ = ("_claims", "_exhausted", "_go_on", "_unanswered", "_verdicts")
+    asked_s: when it began to wait.
+    """
 
-    def __init__(self, claims: Iterator[Sized], go_on: GoOn) -> None:
+    __slots__ = ("_claims", "_exhausted", "_go_on", "_unanswered", "_verdicts", "asked_s")
+
+    def __init__(self, claims: Iterator[Sized], go_on: GoOn, asked_s: float = 0.0) -> None:
+        self.asked_s = asked_s
         self._claims = claims
         self._go_on = go_on
         self._exhausted = False

@@ -7,6 +7,7 @@ go on at once, without verdicts.
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
@@ -20,6 +21,8 @@ from headgate.identity.waiting import Flight, Waiting
 
 _log = logging.getLogger(__name__)
 _FIRST_DELAY_S, _LONGEST_DELAY_S, _PROVEN_S = 0.05, 5.0, 10.0
+_LOOKS = 8  # how often, within the time that a request may wait, overdue ones are looked for
+_SLOW_S = 10.0  # how long health speaks of requests that did not wait any longer
 _CLOSE_S = 2.0  # how long `close` waits for the last ends to be told
 _START_S = 1.0  # how long `start` waits for the first connection
 
@@ -48,6 +51,9 @@ class IdentityDesk:
         self._tasks: list[asyncio.Task[None]] = []
         self._is_here = False
         self._closing = False
+        self._timeout_s = options.timeout_ms / 1000
+        self._looking = False
+        self._slow_s = -math.inf
         self._trouble = StoreError("breaker_open", "not connected yet")
 
     async def start(self) -> None:
@@ -81,12 +87,13 @@ class IdentityDesk:
 
     def ask(self, claims: Iterator[Sized], go_on: GoOn) -> None:
         """Make these claims; `go_on` is called once, in the order of the asks."""
-        ask = Ask(claims, go_on)
+        ask = Ask(claims, go_on, self._clock())
         if not self._is_here and not self._waiting.asks:
             ask.go_on("breaker_open")
             return
         self._waiting.asks.append(ask)
         self._news.set()
+        self._look_soon()
 
     def follow(self, claim: Claim) -> None:
         """This attempt goes on without a verdict: its claim is kept alive all the same."""
@@ -107,8 +114,24 @@ class IdentityDesk:
     def health(self) -> tuple[bool, str]:
         """Tell whether claims are made now, and in words why not."""
         if self._is_here:
+            if self._clock() - self._slow_s < _SLOW_S:
+                return False, f"slow: requests did not wait longer than {self._timeout_s:g} s"
             return True, "connected"
         return False, f"Idempotency-Keys and event ids go past Redis: {self._trouble}"
+
+    def _look_soon(self) -> None:
+        if not self._looking:
+            self._looking = True
+            asyncio.get_running_loop().call_later(self._timeout_s / _LOOKS, self._look)
+
+    def _look(self) -> None:
+        """Nobody waits for Redis any longer than redis.timeout_ms, whatever the queue is."""
+        self._looking = False
+        now_s = self._clock()
+        if self._waiting.go_on_overdue(now_s - self._timeout_s):
+            self._slow_s = now_s
+        if self._waiting.asks:
+            self._look_soon()
 
     async def _run(self) -> None:
         while not self._closing:

@@ -17,12 +17,14 @@ class IdentityOptions:
     """Spans in ms.
 
     claim_ms: how long the claim of a process that died stands; living ones renew theirs.
+    timeout_ms: how long a request waits for Redis, the queue included, before it goes on without.
     most_steps, most_bytes: of one call. Redis runs nothing else meanwhile, and digesting the
     events of a call holds up the event loop.
     most_pending, most_pending_bytes: ends of attempts that are kept while Redis is away.
     """
 
     claim_ms: float = 15_000.0
+    timeout_ms: float = 100.0
     most_steps: int = 250
     most_bytes: int = 1_048_576
     most_pending: int = 50_000
@@ -33,6 +35,6 @@ class IdentityMeter(Protocol):
     """Counts what went past identity (headgate_identity_bypassed_total)."""
 
     def identity_bypassed(self, reason: str, count: int) -> None:
-        """reason: not_configured, redis_error, redis_timeout, breaker_open, internal; backlog
-        for ends that were not remembered."""
+        """reason: not_configured, redis_error, redis_timeout, redis_slow, breaker_open, internal;
+        backlog for ends that were not remembered."""
         ...

@@ -101,6 +101,14 @@ class Waiting:
         while self.asks:
             self._go_on_first(reason)
 
+    def go_on_overdue(self, asked_before_s: float) -> int:
+        """Let those go on that have waited since then; returns how many did. The oldest first."""
+        count = 0
+        while self.asks and self.asks[0].asked_s <= asked_before_s:
+            self._go_on_first("redis_slow")
+            count += 1
+        return count
+
     def _go_on_first(self, reason: str) -> None:
         # It leaves the queue afterwards: what it starts meanwhile must not overtake it.
         try:

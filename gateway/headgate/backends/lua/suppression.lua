@@ -1,7 +1,6 @@
 -- The suppression protocol; headgate/core/suppression_rules.py says the same in Python, and a
 -- property test holds the two together. Written for speed: Redis runs nothing else meanwhile. The
--- work of a call is linear in its operations: nothing here loops over the tokens of a key but
--- `distrust`, once between two new ones, and a key has at most MOST_TOKENS of them.
+-- work of a call is linear in its operations, and a key has at most MOST_TOKENS tokens.
 -- KEYS: incarnations, then entries.  ARGV[1]: header.  ARGV[2..]: operations, one for each entry.
 -- Returns: Redis' clock (ms), how many reservations were crowded, the state of each namespace, the
 -- verdict of each reservation.
@@ -68,6 +67,14 @@ local function put(tokens, token, trusted)
   return sub(tokens, 1, at + 11) .. pack('>dB', now + life, trusted) .. sub(tokens, at + 21), is_crowd
 end
 
+-- The newest stand last: mostly the first look finds one that lives.
+local function all_expired(tokens)
+  for at = #tokens - 8, 1, -21 do
+    if unpack_bytes('>d', tokens, at) > now then return false end
+  end
+  return true
+end
+
 -- The 21st byte of each token says whether it is trusted.
 local TOKEN = '(' .. string.rep('.', 20) .. ').'
 local function distrust(tokens)
@@ -91,7 +98,7 @@ for k = namespaces + 1, #KEYS do
       if not behind[namespace] then
         -- What is known of the key's former partition says nothing of this one.
         if n ~= count then h, o, n = NONE, -1, count end
-        if tokens ~= '' and longest <= now then
+        if tokens ~= '' and all_expired(tokens) then
           -- An expired token is a write of unknown end. One live token left: purge nothing.
           tokens, h, changed = '', NONE, true
         end
@@ -114,7 +121,7 @@ for k = namespaces + 1, #KEYS do
       end
       at = place + 2
     elseif letter == 103 then -- g register
-      if tokens ~= '' and longest <= now then tokens, h = '', NONE end
+      if tokens ~= '' and all_expired(tokens) then tokens, h = '', NONE end
       tokens = put(tokens, token, 0)
       if now + life > longest then longest = now + life end
       changed = true
