@@ -17,6 +17,7 @@ from headgate.backends.suppression_store import StoreError
 from headgate.config import ConfigError, Settings, load, reloadable
 from headgate.control import Forward, WorkerState, control_socket, worker_socket
 from headgate.core.event import Refused
+from headgate.core.held import topic_of
 from headgate.core.outcome import Failure, Reason
 
 log = logging.getLogger(__name__)
@@ -101,8 +102,8 @@ class _Controlled:
         return self._worker.meter.snapshot(with_details)
 
     def state(self) -> WorkerState:
-        states = self._worker.topics.states()
-        served = (each for each in states if self._worker.policies.match(each.name) is not None)
+        states, policies = self._worker.topics.states(), self._worker.policies
+        served = (one for one in states if policies.match(topic_of(one.name) or one.name))
         return WorkerState(self._worker.readiness(), tuple(served))
 
     async def forget(self, topic: str, key: bytes | None) -> Failure | None:

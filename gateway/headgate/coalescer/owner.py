@@ -44,7 +44,7 @@ class Surface(NamedTuple):
     """What an owner needs of its process.
 
     route: the topic's in force, raising LogError.  topic_id: of H, hex; raising LogError.
-    rules: the topic's now, None = it coalesces no more.  is_mine: whether the term lasts.
+    rules: the topic's now, None = it is not held here any more.  is_mine: whether the term lasts.
     fenced_pause_s: long enough for the group to say that the partition is another member's
     (rule 10).  tell: of windows that ended for good, as `base.Surroundings.ended`.
     """
@@ -99,7 +99,7 @@ class Owner:
         surface = self._surface
         rules = self._rules = surface.rules()
         if rules is None:
-            return LogError("not_coalescing", "the topic coalesces no more")
+            return LogError("not_coalescing", "nothing of the topic is held here any more")
         producer: TransactionalProducer | None = None
         try:
             state = surface.route().state
