@@ -118,7 +118,7 @@ class World:
         offset = len(self.h)
         self.events += 1
         held = Held(
-            offset, key.encode(), value, [], self.events, self.now, "p", force, None, 100
+            offset, key.encode(), value, (), self.events, self.now, "p", force, None, 100
         )  # fmt: skip
         self.h.append(Entry(held, held.key, number(held), value, None))
 

@@ -28,7 +28,7 @@ class World:
 
 
 def window(key: bytes) -> Window:
-    return Window(Held(0, key, b"{}", [], 0, 0, "p", False, None, 100))
+    return Window(Held(0, key, b"{}", (), 0, 0, "p", False, None, 100))
 
 
 async def test_each_window_has_its_verdict_and_is_settled() -> None:

@@ -13,7 +13,7 @@ from headgate.aside import Aside
 from headgate.coalescer.digests import Digests
 from headgate.core.canonical import Fallback
 from headgate.core.examination import INLINE_BYTES
-from headgate.core.held import Held
+from headgate.core.held import Held, packed
 from headgate.core.route import Route
 from headgate.core.window import Window
 from headgate.routes import Compiler
@@ -52,7 +52,7 @@ class World:
 
 
 def window(value: bytes | None) -> Window:
-    return Window(Held(0, b"k", value, list(JSON), 0, 0, "p", False, None, 100))
+    return Window(Held(0, b"k", value, packed(JSON), 0, 0, "p", False, None, 100))
 
 
 @pytest.fixture
