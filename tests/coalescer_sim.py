@@ -411,6 +411,9 @@ class Process:
     def is_stopping(self) -> bool:
         return self.is_leaving
 
+    async def turn(self) -> None:
+        """A step is a turn of its own."""
+
     async def pause(self, milliseconds: int) -> None:
         await Step("pauses")
 

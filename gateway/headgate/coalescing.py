@@ -17,6 +17,7 @@ from headgate.coalescer.coalescer import GROUP, Coalescer, CoalescerOptions, hel
 from headgate.coalescer.decisions import SuppressedDecisions, Trust
 from headgate.coalescer.digests import Digests
 from headgate.coalescer.owner import Count
+from headgate.coalescer.turns import Turns
 from headgate.coalescer.watch import HeldWatch
 from headgate.config import Settings
 from headgate.core.canonical import Fallback
@@ -62,9 +63,10 @@ class Coalescing:
         self._meter = meter
         self._topics = topics
         self._compiler = Compiler(settings.http.json_max_depth, settings.redis.namespace)
-        digests = Digests(aside, meter.canonical_fallback)
+        turns = Turns()
+        digests = Digests(aside, meter.canonical_fallback, turns)
         connect = partial(self._connect, settings)
-        decisions = SuppressedDecisions(digests, connect)
+        decisions = SuppressedDecisions(digests, connect, turns)
         policies = PolicyTable(settings.topics)
         self._routes = Routes(policies, topics, self._compiler, holds=False)
         self._coalescer = Coalescer(
@@ -75,6 +77,7 @@ class Coalescing:
             decisions,
             meter,
             lambda: time.time_ns() // 1_000_000,
+            turns,
             facts,
         )
 

@@ -1,7 +1,6 @@
 """A worker's shell: one `app.Worker` under the parent, from its start to the end of its drain."""
 
 import asyncio
-import gc
 import logging
 import os
 import signal
@@ -14,6 +13,7 @@ import uvloop
 from headgate import lifeline, logs
 from headgate.app import Worker
 from headgate.backends.suppression_store import StoreError
+from headgate.collector import spare_the_collector
 from headgate.config import ConfigError, Settings, load, reloadable
 from headgate.control import Forward, WorkerState, control_socket, worker_socket
 from headgate.core.event import Refused
@@ -58,7 +58,7 @@ async def _run(place: Place, settings: Settings) -> None:
     loop.add_signal_handler(signal.SIGHUP, _reload, worker, place)
     try:
         await worker.start()
-        _spare_the_collector()
+        spare_the_collector()
         async with control_socket(worker_socket(place.folder, place.number), _Controlled(worker)):
             log.info("worker %d started", place.number, extra={"pid": os.getpid()})
             await stop.wait()
@@ -66,17 +66,6 @@ async def _run(place: Place, settings: Settings) -> None:
     finally:
         if forward is not None:
             await forward.close()
-
-
-def _spare_the_collector() -> None:
-    """Let the cyclic garbage collector look seldom: events make many objects and no cycles.
-
-    Measured with batches of 50: 10 % of the CPU (loadtest/README.md). What was made so far stays
-    for good, so it is not looked at again.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
 
 
 def _reload(worker: Worker, place: Place) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from headgate.aside import Aside
 from headgate.coalescer.digests import Digests
+from headgate.coalescer.turns import Turns
 from headgate.core.canonical import Fallback
 from headgate.core.examination import INLINE_BYTES
 from headgate.core.held import Held, packed
@@ -42,7 +43,9 @@ class World:
         self.aside = Heard()
         self.fallbacks: list[tuple[str, Fallback]] = []
         self.digests = Digests(
-            cast(Aside, self.aside), lambda topic, why: self.fallbacks.append((topic, why))
+            cast(Aside, self.aside),
+            lambda topic, why: self.fallbacks.append((topic, why)),
+            Turns(),
         )
         state = {"kind": "state", "key": ("/id",), "coalesce_quiet_ms": 100, **options}
         self.route: Route = Compiler(128, "ns")(policy(**state), topic_state())

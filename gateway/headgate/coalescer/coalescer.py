@@ -14,6 +14,7 @@ from headgate.coalescer.held_partition import Place
 from headgate.coalescer.member import FINISH_S, Member
 from headgate.coalescer.owner import Count, Owner, Surface
 from headgate.coalescer.told import tell
+from headgate.coalescer.turns import Turns
 from headgate.consumer.membership import MemberOptions
 from headgate.core.coalesce import Figures
 from headgate.core.event import Refused
@@ -50,9 +51,11 @@ class Coalescer:
         decisions: Decisions,
         count: Count,
         now_ms: Callable[[], int],
+        turns: Turns,
         facts: Facts | None = None,
     ) -> None:
         self._facts = facts
+        self._turns = turns
         self._topics = topics
         self._routes = routes
         self._policies = policies
@@ -127,6 +130,7 @@ class Coalescer:
             is_mine=is_mine,
             now_ms=self._now_ms,
             fenced_pause_s=2.5 * self._member.heartbeat_ms / 1000,
+            turns=self._turns,
             tell=partial(self._tell, topic),
         )
         return Owner(consumer, place, surface)

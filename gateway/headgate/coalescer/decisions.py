@@ -7,6 +7,7 @@ from typing import Protocol
 from headgate.backends.base import Suppression
 from headgate.coalescer.base import Decided, LogError, Verdict
 from headgate.coalescer.digests import Digests
+from headgate.coalescer.turns import Turns
 from headgate.core.keys import partition_for
 from headgate.core.outcome import Failure
 from headgate.core.publish import Publish, Stage
@@ -15,6 +16,7 @@ from headgate.core.route import Route
 from headgate.core.suppression import Scope
 from headgate.core.window import Window
 
+_TURN_WINDOWS = 100  # reserved in one turn of the event loop
 _ANSWER_S = 30.0  # far beyond what the breaker allows: then something is broken
 
 
@@ -55,7 +57,9 @@ class SuppressedDecisions:
         self,
         digests: Digests,
         connect: "Callable[[SuppressedDecisions], tuple[Suppression, Trust]]",
+        turns: Turns,
     ) -> None:
+        self._turns = turns
         self._digests = digests
         self._suppression, self._trust = connect(self)
 
@@ -64,17 +68,18 @@ class SuppressedDecisions:
     async def reserve(self, route: Route, windows: Sequence[Window]) -> list[Decided]:
         digests = await self._digests.of(route, windows)
         question = _Question(len(windows))
-        publishes = [
-            _publish(route, window, digest, question, index)
-            for index, (window, digest) in enumerate(zip(windows, digests, strict=True))
-        ]
-        for publish in publishes:
-            if publish.digest is None:
-                question.put(publish.index, Verdict.PUBLISH)
-            else:
-                self._suppression.reserve(publish)
+        publishes: list[Publish] = []
         try:
             async with asyncio.timeout(_ANSWER_S):
+                for index, window in enumerate(windows):
+                    if index % _TURN_WINDOWS == 0:
+                        await self._turns.take()
+                    publish = _publish(route, window, digests[index], question, index)
+                    publishes.append(publish)
+                    if publish.digest is None:
+                        question.put(index, Verdict.PUBLISH)
+                    else:
+                        self._suppression.reserve(publish)
                 await question.answered
         except TimeoutError as error:
             raise LogError("no_verdict", "the suppression state gave no verdict") from error
