@@ -27,7 +27,7 @@ Packed = tuple[str | bytes, ...]  # name, content, name, content: the collector 
 
 # Bytes of memory in CPython 3.11, as malloc gives them: an event with its window, its
 # place among the windows and among what is due; a header; an object of bytes.
-_EVENT, _HEADER, _OBJECT = 512, 16, 33 + 15
+_EVENT, _HEADER, _OBJECT = 576, 16, 33 + 15
 _SHARED_BYTES = 200  # contents up to there that recur are kept once
 _RECURRING = frozenset({CONTENT_TYPE, PRODUCER, SCHEMA, BURST})
 
