@@ -14,7 +14,8 @@ from typing import NamedTuple
 from headgate.coalescer.base import Committed, Decided, Emission, LogError, Read, Rules, Verdict
 from headgate.coalescer.life import Life
 from headgate.core.coalesce import Figures
-from headgate.core.held import Held, HeldRecord, Mark, Metadata
+from headgate.core.held import Held, HeldRecord, Mark, Metadata, held_topic
+from headgate.core.holding import is_held
 from headgate.core.keys import partition_for
 from headgate.core.policy import TopicPolicy
 from headgate.core.route import Route
@@ -71,8 +72,8 @@ class Cell:
 
 
 def number(held: Held) -> int:
-    """A name for a held event that grows also when H is made anew."""
-    return 1000 * int(held.producer) + held.offset
+    """A name for a held event that grows with every event, also when H is made anew."""
+    return held.timestamp_ms
 
 
 class World:
@@ -92,12 +93,33 @@ class World:
         self.redis_up = True
         self.wire: list[Transaction] = []  # EndTxn requests that have not arrived
         self.violations: list[str] = []
+        self.events = 0
+
+    def post(self, key: str, content: str | None, policy: TopicPolicy) -> str:
+        """An event comes to a gateway with this policy; returns what becomes of it."""
+        if is_held(policy, H_STATE):
+            self.hold(key, content)
+            return "held"
+        return self.publish(key, content)
+
+    def publish(self, key: str, content: str | None) -> str:
+        """A gateway publishes directly: RESERVE, record and SETTLE in one step."""
+        self.events += 1
+        value = None if content is None else content.encode()
+        cell = self.cells.setdefault(key.encode(), Cell())
+        if not cell.tokens and cell.content == value:
+            return "unchanged"
+        cell.offset, cell.content = len(self.o), value
+        self.o.append(Entry(None, key.encode(), self.events, value, None))
+        self.check_o()
+        return "published"
 
     def hold(self, key: str, content: str | None, *, force: bool = False) -> None:
         value = None if content is None else content.encode()
         offset = len(self.h)
+        self.events += 1
         held = Held(
-            offset, key.encode(), value, [], self.now, self.now, str(self.made), force, None, 100
+            offset, key.encode(), value, (), self.events, self.now, "p", force, None, 100
         )  # fmt: skip
         self.h.append(Entry(held, held.key, number(held), value, None))
 
@@ -184,7 +206,7 @@ class World:
             mine = [one for one in held if one.key == key]
             last = self.last(key)
             newest = mine[-1]
-            if last is None or (last.event != number(newest) and last.content != newest.value):
+            if last is None or (last.event < number(newest) and last.content != newest.value):
                 self.violations.append(f"1 event {newest.offset} is lost, O ends with {last}")
             forced = [number(one) for one in mine if one.forced]
             if forced and (last is None or last.event < forced[-1]):
@@ -390,6 +412,9 @@ class Process:
     def is_stopping(self) -> bool:
         return self.is_leaving
 
+    async def turn(self) -> None:
+        """A step is a turn of its own."""
+
     async def pause(self, milliseconds: int) -> None:
         await Step("pauses")
 
@@ -406,4 +431,6 @@ class Process:
         """Nobody looks."""
 
 
-ROUTE = Route(TopicPolicy("t", "main"), TopicState("t", "main", bytes(16), 1), 128)
+POLICY = TopicPolicy("t", "main", kind="state")
+ROUTE = Route(POLICY, TopicState("t", "main", bytes(16), 1), 128)
+H_STATE = TopicState(held_topic("t"), "main", bytes(16), 1)

@@ -255,6 +255,8 @@ class Worker:
         of = topic_of(state.name) if state is not None else None
         if of is not None:
             self.routes.forget(of)
+            if self.topics.get(of) is not None:
+                self.routes.prepare((of,))
         elif after is not None:
             self.routes.prepare((after.name,))
 

@@ -12,7 +12,8 @@ from typing import Protocol
 from headgate.backends.base import Lanes, Topics
 from headgate.core.event import Refused, malformed
 from headgate.core.globs import is_glob
-from headgate.core.held import burst_end_headers, topic_of
+from headgate.core.held import burst_end_headers
+from headgate.core.holding import held_topics_of
 from headgate.core.outcome import Failure, Outcome, Reason
 from headgate.core.policy import PolicyTable
 from headgate.core.publish import Publish, Stage
@@ -156,17 +157,12 @@ class Bursts:
         return found
 
     def _coalescing(self) -> set[str]:
-        """Names of topics that may hold events: those configured, and those that globs match."""
+        """Names of topics that may hold events: those configured, and those that hold."""
         policies = self._policies()
         names = {
             one.pattern for one in policies.policies if one.coalesces and not is_glob(one.pattern)
         }
-        for state in self._topics.states():
-            topic = topic_of(state.name)
-            policy = None if topic is None else policies.match(topic)
-            if topic is not None and policy is not None and policy.coalesces:
-                names.add(topic)
-        return names
+        return names.union(held_topics_of(self._topics.states(), policies))
 
     def _why_none(self) -> Failure:
         for policy in self._policies().policies:

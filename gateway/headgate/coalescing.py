@@ -1,5 +1,6 @@
 """Wires the coalescer of a process: its own routes, its own connection to Redis, its owners."""
 
+import logging
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -16,12 +17,14 @@ from headgate.coalescer.coalescer import GROUP, Coalescer, CoalescerOptions, hel
 from headgate.coalescer.decisions import SuppressedDecisions, Trust
 from headgate.coalescer.digests import Digests
 from headgate.coalescer.owner import Count
+from headgate.coalescer.turns import Turns
 from headgate.coalescer.watch import HeldWatch
 from headgate.config import Settings
 from headgate.core.canonical import Fallback
 from headgate.core.coalesce import Figures
 from headgate.core.facts import Facts
 from headgate.core.held import topic_of
+from headgate.core.holding import Oddity, leftover
 from headgate.core.outcome import Failure
 from headgate.core.policy import PolicyTable
 from headgate.core.suppression import Scope
@@ -32,6 +35,8 @@ from headgate.stats.meter import Held
 from headgate.suppression.none import Unsuppressed
 from headgate.suppression.options import SuppressionMeter, SuppressOptions
 from headgate.suppression.suppressor import Suppressor
+
+log = logging.getLogger(__name__)
 
 _END_S = 5.0
 
@@ -58,9 +63,10 @@ class Coalescing:
         self._meter = meter
         self._topics = topics
         self._compiler = Compiler(settings.http.json_max_depth, settings.redis.namespace)
-        digests = Digests(aside, meter.canonical_fallback)
+        turns = Turns()
+        digests = Digests(aside, meter.canonical_fallback, turns)
         connect = partial(self._connect, settings)
-        decisions = SuppressedDecisions(digests, connect)
+        decisions = SuppressedDecisions(digests, connect, turns)
         policies = PolicyTable(settings.topics)
         self._routes = Routes(policies, topics, self._compiler, holds=False)
         self._coalescer = Coalescer(
@@ -71,6 +77,7 @@ class Coalescing:
             decisions,
             meter,
             lambda: time.time_ns() // 1_000_000,
+            turns,
             facts,
         )
 
@@ -166,6 +173,7 @@ class HeldTopics:
     ) -> None:
         self._policies = PolicyTable(settings.topics)
         self._topics = topics
+        self._told: dict[str, Oddity] = {}  # what was said of held topics nobody asks for
         self._now_ms = now_ms
         self._watches = {
             name: HeldWatch(options, GROUP, partial(self._states, name), now_ms)
@@ -180,6 +188,8 @@ class HeldTopics:
         """Begin to look, and to coalesce."""
         for name, watch in self._watches.items():
             self._tasks.keep(watch.run, f"lag of held topics of cluster {name}")
+        self._topics.on_change(self._topic_changed)
+        self._tell_leftovers()
         if self._coalescing is not None:
             await self._coalescing.start()
 
@@ -192,6 +202,7 @@ class HeldTopics:
     def replace(self, settings: Settings) -> None:
         """Put a reloaded configuration in force."""
         self._policies = PolicyTable(settings.topics)
+        self._tell_leftovers()
         if self._coalescing is not None:
             self._coalescing.replace(settings)
 
@@ -220,6 +231,19 @@ class HeldTopics:
     def _states(self, cluster: str) -> list[TopicState]:
         return held_states(self._topics.states(), self._policies, cluster)
 
+    def _topic_changed(self, before: TopicState | None, after: TopicState | None) -> None:
+        state = after or before
+        if (before is None or after is None) and state is not None and topic_of(state.name):
+            self._tell_leftovers()
+
+    def _tell_leftovers(self) -> None:
+        """Once for each held topic that the configuration does not ask for, as it begins."""
+        found = [leftover(state, self._policies) for state in self._topics.states()]
+        known, self._told = self._told, {one.topic: one.oddity for one in found if one is not None}
+        for one in found:
+            if one is not None and known.get(one.topic) is not one.oddity:
+                log.warning("%s. %s", one.text, one.fix)
+
 
 def held_row(figures: Figures | None, lag: int | None, now_ms: int) -> Held:
     """What metrics and pages say of a topic's held events."""
@@ -231,11 +255,8 @@ def held_row(figures: Figures | None, lag: int | None, now_ms: int) -> Held:
 
 def cluster_of(name: str, policies: PolicyTable) -> str | None:
     """The cluster that a topic belongs to by policy, also a held one; None: not one of ours."""
-    topic = topic_of(name)
-    policy = policies.match(topic or name)
-    if policy is None or (topic is not None and not policy.coalesces):
-        return None
-    return policy.cluster
+    policy = policies.match(topic_of(name) or name)
+    return None if policy is None else policy.cluster
 
 
 class _NothingToTrust:

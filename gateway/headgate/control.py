@@ -29,7 +29,8 @@ _OURS = frozenset({"content-length", "date", "server"})  # aiohttp sets them ane
 
 
 class WorkerState(msgspec.Struct, frozen=True):
-    """What a worker sees. topics: those of its clusters that a policy matches."""
+    """What a worker sees. topics: those of its clusters that a policy matches,
+    and their held topics."""
 
     readiness: Readiness
     topics: tuple[TopicState, ...]

@@ -14,6 +14,7 @@ from headgate.core.admission import Admission
 from headgate.core.attempt import Attempt
 from headgate.core.decode import decode
 from headgate.core.event import Refused
+from headgate.core.holding import why_refused
 from headgate.core.ids import EventIds
 from headgate.core.outcome import Failure, Reason
 from headgate.core.record import BURST, FORCED
@@ -86,7 +87,7 @@ class Ingest(Placing):
             ticket.facts = route.facts
             wishes = read_wishes(inbound.headers)
             if route.held is not None:
-                wishes = self._hold(route.held, wishes, decode_as)
+                wishes = self._hold(route, route.held, wishes, decode_as)
             read = self._scanned(inbound, route, wishes, decode_as, attempt)
             events: Events
             if read is not None:
@@ -161,7 +162,9 @@ class Ingest(Placing):
             return None
         return scan(scanner, inbound.body, inbound.headers, self._most_events)
 
-    def _hold(self, held: TopicState, wishes: Wishes, decode_as: Decode | None) -> Wishes:
+    def _hold(
+        self, route: Route, held: TopicState, wishes: Wishes, decode_as: Decode | None
+    ) -> Wishes:
         """What the coalescer must know travels in headers."""
         if decode_as is not None:
             detail = (
@@ -169,7 +172,7 @@ class Ingest(Placing):
                 "post to /v1/topics/{topic}/events"
             )
             raise Refused(Failure(Reason.NEEDS_NATIVE_API, detail))
-        failure = self.why_not_held(held.name)
+        failure = why_refused(route.policy, held) or self.why_not_held(held.name)
         if failure is not None:
             raise Refused(failure)
         headers = wishes.record_headers

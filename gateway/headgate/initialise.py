@@ -88,7 +88,11 @@ async def _one_cluster(
         for one in unplanned
         if (policy := policies.match(one.topic)) is not None and policy.cluster == cluster
     ]
-    lines += [_missing(one, may_create) for one in missing]
+    refresh_ms = settings.clusters[cluster].metadata_refresh_ms
+    for one in missing:
+        line = _missing(one, may_create)
+        is_held = may_create and topic_of(one.name) is not None
+        lines.append(line._replace(text=line.text + _seen_by(refresh_ms)) if is_held else line)
     lines += [_existing(one, states) for one in mine if one.name in states]
     return lines
 
@@ -121,6 +125,14 @@ def _missing(topic: InternalTopic, may_create: bool) -> Line:
     settings = ", ".join(f"{name}={value}" for name, value in topic.configs.items())
     text = f"{topic.partitions} partitions, replication factor {topic.replication_factor}, "
     return Line("created" if may_create else "missing", topic.name, text + settings)
+
+
+def _seen_by(refresh_ms: int) -> str:
+    """From the first gateway that sees it to the last one they do not agree."""
+    return (
+        f"; every gateway sees it within {refresh_ms} ms and holds from then on: one that has no "
+        "coalesce_quiet_ms in force publishes until then, perhaps past what another holds"
+    )
 
 
 def _existing(topic: InternalTopic, states: Mapping[str, TopicState]) -> Line:

@@ -64,7 +64,9 @@ _DECLARED = (
         ("topic",),
         "Keys whose events are held, in the partitions that the workers own.",
     ),
-    Metric("headgate_held_bytes", Kind.SUM, ("topic",), "Memory that the newest of them take."),
+    Metric(
+        "headgate_held_bytes", Kind.SUM, ("topic",), "Memory that held events take, within 20 %."
+    ),
     Metric(
         "headgate_held_oldest_seconds",
         Kind.MAX,

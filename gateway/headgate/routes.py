@@ -9,6 +9,7 @@ from headgate.core.digest import Digester
 from headgate.core.event import Refused
 from headgate.core.examination import Orders
 from headgate.core.held import held_topic
+from headgate.core.holding import as_held, is_held, is_there
 from headgate.core.outcome import Failure, Reason
 from headgate.core.policy import PolicyTable, TopicPolicy, fingerprint, key_rule
 from headgate.core.route import Route
@@ -110,8 +111,8 @@ def _orders(policy: TopicPolicy, rules: bytes | None) -> Orders | None:
 class Routes:
     """The routes in force; only topics that exist are remembered, so clients cannot grow it.
 
-    holds: whether the events of coalescing topics go to their held topics; the coalescer's own
-    routes lead past them.
+    holds: whether events that are to be held (`core.holding`) go to their held topics; the
+    coalescer's own routes lead past them.
     """
 
     def __init__(
@@ -142,10 +143,13 @@ class Routes:
         if state is None or state.cluster != policy.cluster:
             self._routes.pop(topic, None)
             raise Refused(self._topics.why_missing(topic))
-        if policy.coalesces and self._holds:
-            route = self._compile(policy, state, self._held(topic, policy))
-        else:
+        held = self._topics.get(held_topic(topic))
+        if not is_held(policy, held):
             route = self._compile(policy, state)
+        elif self._holds:
+            route = self._compile(as_held(policy), state, self._held(topic, policy, held))
+        else:
+            route = self._compile(as_held(policy), state)
         if before is not None:
             route.turn = before.turn
         self._routes[topic] = route
@@ -170,10 +174,9 @@ class Routes:
             route = self._compile(route.policy, route.state)
         return None if route.digest is None else route.scope
 
-    def _held(self, topic: str, policy: TopicPolicy) -> TopicState:
-        name = held_topic(topic)
-        held = self._topics.get(name)
-        if held is None or held.cluster != policy.cluster:
+    def _held(self, topic: str, policy: TopicPolicy, held: TopicState | None) -> TopicState:
+        if held is None or not is_there(policy, held):
+            name = held_topic(topic)
             self._topics.why_missing(name)  # has it looked for soon
             detail = (
                 f"{topic} coalesces, but cluster {policy.cluster} has no topic {name} to hold its "

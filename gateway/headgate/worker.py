@@ -1,7 +1,6 @@
 """A worker's shell: one `app.Worker` under the parent, from its start to the end of its drain."""
 
 import asyncio
-import gc
 import logging
 import os
 import signal
@@ -14,9 +13,11 @@ import uvloop
 from headgate import lifeline, logs
 from headgate.app import Worker
 from headgate.backends.suppression_store import StoreError
+from headgate.collector import spare_the_collector
 from headgate.config import ConfigError, Settings, load, reloadable
 from headgate.control import Forward, WorkerState, control_socket, worker_socket
 from headgate.core.event import Refused
+from headgate.core.held import topic_of
 from headgate.core.outcome import Failure, Reason
 
 log = logging.getLogger(__name__)
@@ -57,7 +58,7 @@ async def _run(place: Place, settings: Settings) -> None:
     loop.add_signal_handler(signal.SIGHUP, _reload, worker, place)
     try:
         await worker.start()
-        _spare_the_collector()
+        spare_the_collector()
         async with control_socket(worker_socket(place.folder, place.number), _Controlled(worker)):
             log.info("worker %d started", place.number, extra={"pid": os.getpid()})
             await stop.wait()
@@ -65,17 +66,6 @@ async def _run(place: Place, settings: Settings) -> None:
     finally:
         if forward is not None:
             await forward.close()
-
-
-def _spare_the_collector() -> None:
-    """Let the cyclic garbage collector look seldom: events make many objects and no cycles.
-
-    Measured with batches of 50: 10 % of the CPU (loadtest/README.md). What was made so far stays
-    for good, so it is not looked at again.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
 
 
 def _reload(worker: Worker, place: Place) -> None:
@@ -101,8 +91,8 @@ class _Controlled:
         return self._worker.meter.snapshot(with_details)
 
     def state(self) -> WorkerState:
-        states = self._worker.topics.states()
-        served = (each for each in states if self._worker.policies.match(each.name) is not None)
+        states, policies = self._worker.topics.states(), self._worker.policies
+        served = (one for one in states if policies.match(topic_of(one.name) or one.name))
         return WorkerState(self._worker.readiness(), tuple(served))
 
     async def forget(self, topic: str, key: bytes | None) -> Failure | None:

@@ -47,6 +47,6 @@ async def test_a_backlog_of_more_keys_than_are_held_is_published_once_each(
         await eventually(is_done, 60, 0.01)
     last = {(one.key or b"").decode(): one.value for one in world.log()}
     assert last == dict.fromkeys([*keys, "last"], b"new")
-    # What was read at once, 500 records at most, goes over the bound; in each of two partitions.
-    assert 0 < most <= 2 * (100 + 500)
+    # What was read at once, 100 records at most, goes over the bound; in each of two partitions.
+    assert 0 < most <= 2 * (100 + 100)
     assert not counts.lives

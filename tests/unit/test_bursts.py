@@ -28,11 +28,12 @@ AWAY = Failure(Reason.KAFKA_UNAVAILABLE, "no broker", None, 1)
 
 
 class World:
-    """`deals` and all `state.*` coalesce, `orders` does not."""
+    """`deals` and all `state.*` coalesce, `orders` does not; `former` did, and has its H still."""
 
     def __init__(self) -> None:
         names = ["orders", "deals", "state.a", "state.b", "headgate.held.deals"]
-        names += ["headgate.held.state.a", "headgate.held.orders"]
+        names += ["headgate.held.state.a", "former"]
+        names += ["headgate.held.former"]
         self.topics = MemoryTopics(topic_state(name, partitions=2) for name in names)
         state = {"kind": "state", "key": ("/id",), "coalesce_quiet_ms": 100}
         table = PolicyTable(
@@ -41,6 +42,7 @@ class World:
                 policy(pattern="deals", **state),
                 policy(pattern="gone", **state),
                 policy(pattern="state.*", **state),
+                policy(pattern="former", kind="state", key=("/id",), oversize=("split", "reject")),
             ]
         )
         self.quotas = NoQuotas()
@@ -87,8 +89,8 @@ def places(*topics: str) -> set[tuple[str, int]]:
 
 async def test_every_partition_of_every_topic_that_may_hold_some_gets_a_marker() -> None:
     world = World()
-    assert await world.commit() == ["deals", "state.a"]
-    assert world.markers() == places("deals", "state.a")
+    assert await world.commit() == ["deals", "former", "state.a"]
+    assert world.markers() == places("deals", "former", "state.a")
 
 
 async def test_only_the_topics_that_are_named_or_that_the_caller_may_post_to() -> None:
@@ -133,8 +135,8 @@ async def test_one_marker_that_is_lost_fails_the_commit_and_a_second_one_mends_i
     world = World()
     world.lanes.next_failure = Failure(Reason.UNKNOWN, "no answer")
     assert (await world.refusal()).reason is Reason.UNKNOWN
-    assert await world.commit() == ["deals", "state.a"]
-    assert world.markers() == places("deals", "state.a")
+    assert await world.commit() == ["deals", "former", "state.a"]
+    assert world.markers() == places("deals", "former", "state.a")
 
 
 async def test_what_kafka_does_not_take_in_time_is_never_written() -> None:

@@ -8,16 +8,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headgate.core.coalesce import Windows, marks_of
+from headgate.core.coalesce import Windows
+from headgate.core.done_marks import marks_of
 from headgate.core.held import BurstEnd, Foreign, Held, HeldRecord, Mark
-from headgate.core.window import Bounds, Times, Window
+from headgate.core.window import Bounds, Sum, Times, Window
 
 TIMES = Times(quiet=100, max_delay=500, burst_max=5000)
 BOUNDS = Bounds(keys=1000, bytes=1_000_000)
 
 
 def held(offset: int, key: str, at_ms: int, **fields: object) -> Held:
-    one = Held(offset, key.encode(), b"%d" % offset, [], at_ms, at_ms, "p", False, None, 100)
+    one = Held(offset, key.encode(), b"%d" % offset, (), at_ms, at_ms, "p", False, None, 100)
     return one._replace(**fields)  # type: ignore[arg-type]
 
 
@@ -242,7 +243,40 @@ def test_every_event_is_emitted_or_superseded_once_and_keys_never_go_back(
     assert Counter(one.is_forced for one in ended)[True] >= (
         1 if any(one.forced for one in history) else 0
     )
-    assert found.figures == (0, 0, None)
+    figures = found.figures  # the bytes are those of keys that are not quiet yet
+    assert (figures.keys, figures.oldest_ms) == (0, None)
+    assert is_leading or not figures.bytes
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(histories(), st.integers(1, 4), st.lists(st.booleans(), min_size=1, max_size=40))
+def test_what_is_put_back_is_as_old_as_it_was(
+    history: list[Held], most: int, is_put_back: list[bool]
+) -> None:
+    """The group's offset never passes an open window, in whatever order they come back."""
+    found, returned, ended, now_ms = Windows(TIMES, BOUNDS, 0, 0), list(is_put_back), 0, 0
+    for at in range(len(history) + 200):
+        some = history[at : at + 1]
+        now_ms = max(now_ms, some[0].arrived_ms) if some else now_ms + 100
+        found.read(some, min(at + 1, len(history)), now_ms)
+        closed = found.take_due(now_ms, most, 10**9)
+        if closed and (returned.pop() if returned else False):
+            found.put_back(closed, now_ms + 50)
+        else:
+            ended += sum(1 + total.events for one in closed for total in [_superseded(one)])
+        firsts = [one.first for one in found._windows.values()]
+        assert found.low_water() == min(firsts, default=found.position)
+        assert found._bytes == sum(one.cost for one in found._windows.values())
+        assert {key for keys in found._by_burst.values() for key in keys} == {
+            key for key, one in found._windows.items() if one.bursts
+        }
+        if not some and found.is_empty:
+            break
+    assert ended == len(history)
+
+
+def _superseded(window: Window) -> Sum:
+    return window.superseded.get("p", Sum(0, 0))
 
 
 @pytest.mark.parametrize("count", [20_000])

@@ -9,16 +9,18 @@ from headgate.aside import Aside
 from headgate.coalescer.base import Verdict
 from headgate.coalescer.decisions import SuppressedDecisions, Trust
 from headgate.coalescer.digests import Digests
+from headgate.coalescer.turns import Turns
 from headgate.core.held import Held
 from headgate.core.window import Window
 from headgate.routes import Compiler
+from stack import eventually
 from unit.fakes import FakeSuppression, policy, topic_state
 
 
 class World:
     def __init__(self) -> None:
-        digests = Digests(cast(Aside, None), lambda topic, why: None)
-        self.decisions = SuppressedDecisions(digests, self._connect)
+        digests = Digests(cast(Aside, None), lambda topic, why: None, Turns())
+        self.decisions = SuppressedDecisions(digests, self._connect, Turns())
         state = {"kind": "state", "key": ("/id",), "coalesce_quiet_ms": 100, "suppress": "raw"}
         self.route = Compiler(128, "ns")(policy(**state), topic_state())
 
@@ -28,13 +30,13 @@ class World:
 
 
 def window(key: bytes) -> Window:
-    return Window(Held(0, key, b"{}", [], 0, 0, "p", False, None, 100))
+    return Window(Held(0, key, b"{}", (), 0, 0, "p", False, None, 100))
 
 
 async def test_each_window_has_its_verdict_and_is_settled() -> None:
     world = World()
     asking = asyncio.create_task(world.decisions.reserve(world.route, [window(b"a")]))
-    await asyncio.sleep(0)
+    await eventually(lambda: len(world.suppression.queue) == 1)
     world.suppression.decide()
     (decided,) = await asking
     assert decided.verdict is Verdict.PUBLISH
@@ -45,7 +47,7 @@ async def test_each_window_has_its_verdict_and_is_settled() -> None:
 async def test_asking_that_is_broken_off_leaves_nothing_under_way() -> None:
     world = World()
     asking = asyncio.create_task(world.decisions.reserve(world.route, [window(b"a"), window(b"b")]))
-    await asyncio.sleep(0)
+    await eventually(lambda: len(world.suppression.queue) == 2)
     world.suppression.decide()  # of the first alone
     asking.cancel()
     await asyncio.wait([asking])

@@ -11,9 +11,10 @@ import pytest
 
 from headgate.aside import Aside
 from headgate.coalescer.digests import Digests
+from headgate.coalescer.turns import Turns
 from headgate.core.canonical import Fallback
 from headgate.core.examination import INLINE_BYTES
-from headgate.core.held import Held
+from headgate.core.held import Held, packed
 from headgate.core.route import Route
 from headgate.core.window import Window
 from headgate.routes import Compiler
@@ -42,7 +43,9 @@ class World:
         self.aside = Heard()
         self.fallbacks: list[tuple[str, Fallback]] = []
         self.digests = Digests(
-            cast(Aside, self.aside), lambda topic, why: self.fallbacks.append((topic, why))
+            cast(Aside, self.aside),
+            lambda topic, why: self.fallbacks.append((topic, why)),
+            Turns(),
         )
         state = {"kind": "state", "key": ("/id",), "coalesce_quiet_ms": 100, **options}
         self.route: Route = Compiler(128, "ns")(policy(**state), topic_state())
@@ -52,7 +55,7 @@ class World:
 
 
 def window(value: bytes | None) -> Window:
-    return Window(Held(0, b"k", value, list(JSON), 0, 0, "p", False, None, 100))
+    return Window(Held(0, b"k", value, packed(JSON), 0, 0, "p", False, None, 100))
 
 
 @pytest.fixture

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
-from coalescer_sim import CRAMPED, OPEN, RULES, Process, World
+from coalescer_sim import CRAMPED, OPEN, POLICY, RULES, Process, World
 from headgate.coalescer.base import HeldPartition, LogError, Read, Rules
+from headgate.coalescer.coalescer import rules_of
 from headgate.coalescer.life import Life, Unsettled
 from headgate.core.coalesce import Windows
 from headgate.core.held import Held, Mark
@@ -222,6 +224,73 @@ def test_the_rules_hold_where_more_is_held_than_fits(faults: tuple[str, ...]) ->
     for seed in range(HISTORIES):
         history = History(seed, faults, rules=(RULES, CRAMPED))
         assert history.run() == [], f"seed {seed}\n" + "\n".join(history.trace)
+
+
+# ---- the option comes and goes
+
+WITH = replace(POLICY, coalesce_quiet_ms=10, coalesce_max_delay_ms=40)
+WITHOUT = POLICY
+
+
+class Reloading(History):
+    """Two gateways with files of their own: each gets and loses coalesce_quiet_ms when it likes,
+    and whoever of them owns H goes by its own file.
+    """
+
+    def __init__(self, seed: int, faults: Sequence[str], *, by_option: bool = False) -> None:
+        self.policies = [WITH, WITH]
+        self.by_option = by_option
+        super().__init__(seed, faults)
+        self.left = self.random.randint(3, 6)
+
+    def _process(self) -> Process:
+        policy = self.policies[len(self.processes) % 2]
+        process = super()._process()
+        process.rules = rules_of(policy)._replace(most_records=1)
+        return process
+
+    def _step(self) -> None:
+        if self.random.random() < 0.05:
+            self._reload()
+        super()._step()
+
+    def _reload(self) -> None:
+        gateway = self.random.randrange(2)
+        self.policies[gateway] = WITHOUT if self.policies[gateway] is WITH else WITH
+        self.trace.append(f"G{gateway} reloads: {self.policies[gateway].coalesces}")
+        for process in self.processes[-1:]:
+            if process.number % 2 == gateway:
+                process.rules = rules_of(self.policies[gateway])._replace(most_records=1)
+                process.is_leaving = True
+
+    def _resume(self, process: Process) -> None:
+        if self.by_option and not self.policies[process.number % 2].coalesces:
+            return  # the old rule: its coalescer lets go of H
+        super()._resume(process)
+
+    def _hold(self) -> None:
+        self.left -= 1
+        key, content = self.random.choice("aaab"), self.random.choice(("A", "B", "C", None))
+        policy = self.random.choice(self.policies)
+        if self.by_option and not policy.coalesces:
+            outcome = self.world.publish(key, content)
+        else:
+            outcome = self.world.post(key, content, policy)
+        self.trace.append(f"{outcome} {key}={content}")
+
+
+@pytest.mark.parametrize("faults", [(), ("crash",), ("zombie",), ("crash", "cut")], ids=str)
+def test_the_option_may_come_and_go(faults: tuple[str, ...]) -> None:
+    for seed in range(HISTORIES):
+        history = Reloading(seed, faults)
+        assert history.run() == [], f"seed {seed}\n" + "\n".join(history.trace)
+
+
+def test_with_the_option_as_the_rule_something_breaks() -> None:
+    broken: set[str] = set()
+    for seed in range(HISTORIES):
+        broken |= {text[0] for text in Reloading(seed, (), by_option=True).run()}
+    assert broken >= {"1", "2"}  # lost where the option stays away, and O goes back
 
 
 # ---- one rule out at a time

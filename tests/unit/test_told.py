@@ -15,7 +15,7 @@ ASKING, SILENT = policy(facts=True, facts_one_in=1000), policy()
 
 
 def held(offset: int, producer: str, value: bytes) -> Held:
-    return Held(offset, b"d1", value, [], 0, 0, producer, False, None, 100)
+    return Held(offset, b"d1", value, (), 0, 0, producer, False, None, 100)
 
 
 def window() -> Window:
@@ -53,7 +53,7 @@ def test_nothing_is_told_of_topics_that_do_not_ask() -> None:
 def test_what_an_earlier_owner_has_told_is_not_told_again() -> None:
     """A done mark lies behind the first events: who wrote it has counted and told them."""
     found = window()
-    found.superseded.clear()
+    found.forget_superseded()
     facts = Facts(lambda: NOW_MS, lambda: 0.0)
     tell(facts, ASKING, "deals", Name.PUBLISHED, [found])
     assert facts.collect(everything=True) == []

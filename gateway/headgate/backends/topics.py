@@ -124,7 +124,11 @@ class KafkaTopics:
         self.refresh_soon(state.cluster)
 
     def _publish(self, cluster: str, states: Mapping[str, TopicState]) -> None:
+        """All of a reading is in force before anybody hears of it: who hears of a topic may ask
+        whether its held topic is there.
+        """
         gone = [one for one in self._states.values() if one.cluster == cluster]
+        changed: list[tuple[TopicState | None, TopicState | None]] = []
         for state in states.values():
             before = self._states.get(state.name)
             if before is not None and before.topic_id == state.topic_id:
@@ -132,11 +136,13 @@ class KafkaTopics:
                 state = state._replace(partitions=max(before.partitions, state.partitions))
             self._states[state.name] = state
             if before != state:
-                self._tell(before, state)
+                changed.append((before, state))
         for state in gone:
             if state.name not in states:
                 del self._states[state.name]
-                self._tell(state, None)
+                changed.append((state, None))
+        for pair in changed:
+            self._tell(*pair)
 
     def _tell(self, before: TopicState | None, after: TopicState | None) -> None:
         for listener in self._listeners:

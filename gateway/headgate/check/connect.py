@@ -12,7 +12,13 @@ from redis.exceptions import NoPermissionError, RedisError, ResponseError
 from headgate.backends.topic_reader import READ_ERRORS, TopicReader
 from headgate.check.finding import Finding, error, ok
 from headgate.check.redis import judge_redis
-from headgate.check.topics import judge_facts, judge_missing, judge_topic, judge_unmatched
+from headgate.check.topics import (
+    judge_facts,
+    judge_held,
+    judge_missing,
+    judge_topic,
+    judge_unmatched,
+)
 from headgate.cluster_options import cluster_options
 from headgate.config.backend_settings import ClusterSettings, RedisSettings
 from headgate.config.settings import Settings
@@ -60,6 +66,7 @@ def _judge_clusters(clusters: list[_Cluster], settings: Settings) -> list[Findin
                 existing.add(name)
                 findings += judge_topic(state, policy, settings)
         findings += judge_unmatched(cluster.topics, table)
+        findings += judge_held(cluster.topics.values(), table)
         if cluster.name == facts_in:
             findings += judge_facts(cluster.topics.get(FACTS_TOPIC), table, cluster.name)
     if is_complete:

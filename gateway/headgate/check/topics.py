@@ -7,6 +7,7 @@ from headgate.config.names import dotted
 from headgate.config.settings import Settings
 from headgate.core.fact_columns import FACTS_TOPIC
 from headgate.core.globs import glob_matches, is_glob
+from headgate.core.holding import Oddity, leftover
 from headgate.core.internal_topics import facts_faults
 from headgate.core.policy import INTERNAL_PREFIXES, PolicyTable, TopicPolicy
 from headgate.core.topic import TopicState
@@ -50,6 +51,16 @@ def judge_missing(settings: Settings, existing: set[str]) -> Iterator[Finding]:
             glob_matches(policy.pattern, name) for name in existing
         ):
             yield warn(subject, "matches no topic in Kafka", "Create one, or remove the section.")
+
+
+def judge_held(states: Iterable[TopicState], table: PolicyTable) -> Iterator[Finding]:
+    """Held topics that are there although the configuration does not ask for them."""
+    for state in sorted(states):
+        found = leftover(state, table)
+        if found is None:
+            continue
+        say = error if found.oddity is Oddity.EACH_COUNTS else warn
+        yield say(_subject(state), found.text, found.fix)
 
 
 def judge_facts(state: TopicState | None, table: PolicyTable, cluster: str) -> Iterator[Finding]:

@@ -135,7 +135,7 @@ class Rules(NamedTuple):
 
     times: Times
     bounds: Bounds
-    most_records: int = 1000
+    most_records: int = 500
     most_bytes: int = 4_194_304
 
 
@@ -146,6 +146,10 @@ class Surroundings(Protocol):
 
     def is_stopping(self) -> bool:
         """Whether to end after the transaction that is under way."""
+        ...
+
+    async def turn(self) -> None:
+        """Before a piece of work, so that those of all owners never come in one go."""
         ...
 
     async def pause(self, milliseconds: int) -> None:

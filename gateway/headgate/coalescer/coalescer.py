@@ -14,11 +14,13 @@ from headgate.coalescer.held_partition import Place
 from headgate.coalescer.member import FINISH_S, Member
 from headgate.coalescer.owner import Count, Owner, Surface
 from headgate.coalescer.told import tell
+from headgate.coalescer.turns import Turns
 from headgate.consumer.membership import MemberOptions
 from headgate.core.coalesce import Figures
 from headgate.core.event import Refused
 from headgate.core.facts import Facts
-from headgate.core.held import topic_of
+from headgate.core.held import held_topic, topic_of
+from headgate.core.holding import held_topics_of, is_there
 from headgate.core.ownership import Owned
 from headgate.core.policy import PolicyTable, TopicPolicy
 from headgate.core.route import Route
@@ -49,9 +51,11 @@ class Coalescer:
         decisions: Decisions,
         count: Count,
         now_ms: Callable[[], int],
+        turns: Turns,
         facts: Facts | None = None,
     ) -> None:
         self._facts = facts
+        self._turns = turns
         self._topics = topics
         self._routes = routes
         self._policies = policies
@@ -86,10 +90,13 @@ class Coalescer:
         self._routes.replace(policies)
         self._look_again()
 
-    def prepare(self, topic: str) -> None:
-        """A topic has changed: if it coalesces, its namespace is known from now on."""
-        policy = self._policies.match(topic)
-        if policy is not None and policy.coalesces:
+    def prepare(self, name: str) -> None:
+        """A topic has changed, or its held topic: if there is one, its namespace is known from now
+        on.
+        """
+        topic = topic_of(name) or name
+        self._routes.forget(topic)  # with a held topic it may be compared in another way
+        if self._rules(topic) is not None and self._topics.get(topic) is not None:
             self._routes.prepare((topic,))
 
     @property
@@ -123,6 +130,7 @@ class Coalescer:
             is_mine=is_mine,
             now_ms=self._now_ms,
             fenced_pause_s=2.5 * self._member.heartbeat_ms / 1000,
+            turns=self._turns,
             tell=partial(self._tell, topic),
         )
         return Owner(consumer, place, surface)
@@ -144,7 +152,9 @@ class Coalescer:
 
     def _rules(self, topic: str) -> Rules | None:
         policy = self._policies.match(topic)
-        return None if policy is None or not policy.coalesces else rules_of(policy)
+        if policy is None or not is_there(policy, self._topics.get(held_topic(topic))):
+            return None
+        return rules_of(policy)
 
     def _topic_changed(self, before: TopicState | None, after: TopicState | None) -> None:
         if before is None or after is None:
@@ -164,18 +174,13 @@ class Coalescer:
 def held_states(
     states: Iterable[TopicState], policies: PolicyTable, cluster: str
 ) -> list[TopicState]:
-    """The held topics that exist in a cluster and whose topics coalesce."""
-    found = []
-    for state in states:
-        topic = topic_of(state.name)
-        policy = None if topic is None else policies.match(topic)
-        if policy is not None and policy.coalesces and policy.cluster == cluster:
-            found.append(state)
-    return found
+    """The held topics that exist in a cluster and whose topics belong to it."""
+    found = held_topics_of(states, policies).values()
+    return [state for state, _ in found if state.cluster == cluster]
 
 
 def rules_of(policy: TopicPolicy) -> Rules:
-    """A topic's clocks and bounds. The policy must coalesce."""
+    """A topic's clocks and bounds. Without coalesce_quiet_ms nothing is kept waiting."""
     quiet, longest = policy.coalesce_quiet_ms or 0, policy.coalesce_max_delay_ms
     times = Times(
         quiet, longest or 5 * quiet, policy.coalesce_burst_max_ms, policy.coalesce_leading

@@ -7,6 +7,7 @@ from typing import Protocol
 from headgate.backends.base import Suppression
 from headgate.coalescer.base import Decided, LogError, Verdict
 from headgate.coalescer.digests import Digests
+from headgate.coalescer.turns import Turns
 from headgate.core.keys import partition_for
 from headgate.core.outcome import Failure
 from headgate.core.publish import Publish, Stage
@@ -15,6 +16,7 @@ from headgate.core.route import Route
 from headgate.core.suppression import Scope
 from headgate.core.window import Window
 
+_TURN_WINDOWS = 100  # reserved in one turn of the event loop
 _ANSWER_S = 30.0  # far beyond what the breaker allows: then something is broken
 
 
@@ -55,7 +57,9 @@ class SuppressedDecisions:
         self,
         digests: Digests,
         connect: "Callable[[SuppressedDecisions], tuple[Suppression, Trust]]",
+        turns: Turns,
     ) -> None:
+        self._turns = turns
         self._digests = digests
         self._suppression, self._trust = connect(self)
 
@@ -64,13 +68,15 @@ class SuppressedDecisions:
     async def reserve(self, route: Route, windows: Sequence[Window]) -> list[Decided]:
         digests = await self._digests.of(route, windows)
         question = _Question(len(windows))
-        publishes = [
-            _publish(route, window, digest, question, index)
-            for index, (window, digest) in enumerate(zip(windows, digests, strict=True))
-        ]
+        publishes: list[Publish] = []
         try:
-            self._ask(route, publishes, question)
             async with asyncio.timeout(_ANSWER_S):
+                for index, window in enumerate(windows):
+                    if index % _TURN_WINDOWS == 0:
+                        await self._turns.take()
+                    publish = _publish(route, window, digests[index], question, index)
+                    publishes.append(publish)
+                    self._ask(publish)
                 await question.answered
         except TimeoutError as error:
             self._break_off(publishes)
@@ -83,19 +89,14 @@ class SuppressedDecisions:
             for verdict, publish in zip(question.verdicts, publishes, strict=True)
         ]
 
-    def _ask(self, route: Route, publishes: Sequence[Publish], question: _Question) -> None:
-        scope = route.scope
-        unreserved = [publish for publish in publishes if publish.digest is None]
-        may_pass = scope is None or (
-            bool(unreserved) and self._suppression.passes(scope, len(unreserved))
-        )
-        for publish in publishes:
-            if publish.digest is None and may_pass:
-                self.publish(publish)
-                continue
-            if publish.digest is None:
-                publish.digest, publish.force, publish.refuse = b"", True, False
-            self._suppression.reserve(publish)
+    def _ask(self, publish: Publish) -> None:
+        scope = publish.scope
+        if publish.digest is None and (scope is None or self._suppression.passes(scope, 1)):
+            self.publish(publish)
+            return
+        if publish.digest is None:
+            publish.digest, publish.force, publish.refuse = b"", True, False
+        self._suppression.reserve(publish)
 
     def _break_off(self, publishes: Sequence[Publish]) -> None:
         """Nobody waits any more: end those that may be published, and the others when they may."""

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from headgate.aside import Aside
+from headgate.coalescer.turns import Turns
 from headgate.core.canonical import Fallback
 from headgate.core.examination import (
     INLINE_BYTES,
@@ -31,7 +32,8 @@ _WINDOW_BYTES = 640  # what else a window costs, in the same money
 class Digests:
     """count: told topic and reason of each content whose bytes are compared instead of its form."""
 
-    def __init__(self, aside: Aside, count: Callable[[str, Fallback], None]) -> None:
+    def __init__(self, aside: Aside, count: Callable[[str, Fallback], None], turns: Turns) -> None:
+        self._turns = turns
         self._aside = aside
         self._count = count
 
@@ -54,7 +56,7 @@ class Digests:
                 assert here is not None  # only a schema can be too much for here
                 found[place] = here
                 spent += len(content.value)
-            spent = await _turn(spent)
+            spent = await self._turn(spent)
         for place, answer in waiting.items():
             found[place] = await answer or self._in_need(orders, windows[place].last)
         return [self._counted(route, found[place]) for place in range(len(windows))]
@@ -67,7 +69,7 @@ class Digests:
         for window in windows:
             held = window.last
             digests.append(route.digest(held.value, content_type_in(held.headers)))
-            spent = await _turn(spent + len(held.value or b"") // 16)  # so much faster is a hash
+            spent = await self._turn(spent + len(held.value or b"") // 16)  # a hash is so fast
         return digests
 
     @staticmethod
@@ -75,6 +77,13 @@ class Digests:
         content = _content(held)
         assert content is not None
         return examine_in_need(orders, content)
+
+    async def _turn(self, spent: int) -> int:
+        """Let others have the event loop now and then; returns what is spent of the next turn."""
+        if spent < _TURN_BYTES:
+            return spent + _WINDOW_BYTES
+        await self._turns.take()
+        return 0
 
     def _counted(self, route: Route, examination: Examination) -> bytes | None:
         if examination.fallback is not None:
@@ -86,11 +95,3 @@ def _content(held: Held) -> Content | None:
     if held.value is None:
         return None
     return Content(held.value, content_type_in(held.headers), None)
-
-
-async def _turn(spent: int) -> int:
-    """Let others have the event loop now and then; returns what is spent of the next turn."""
-    if spent < _TURN_BYTES:
-        return spent + _WINDOW_BYTES
-    await asyncio.sleep(0)
-    return 0

@@ -16,7 +16,7 @@ from headgate.core.held import Mark, mark_headers, read_held
 from headgate.core.record import Record
 
 FENCED = "fenced"
-_MOST_RECORDS = 500  # of one reading: it must not hold up the event loop
+MOST_RECORDS = 100  # of one reading, 1-2 ms: it must not hold up the event loop
 _FENCE_S = 60.0  # InitProducerId waits for the markers of a transaction that was decided
 _GRACE_S = 5.0
 _EARLIEST = -1
@@ -89,7 +89,7 @@ class KafkaHeldPartition:
         try:
             async with asyncio.timeout(wait_ms / 1000 + _GRACE_S) as self._reading:
                 found = await self._consumer.getmany(
-                    tp, timeout_ms=wait_ms, max_records=_MOST_RECORDS
+                    tp, timeout_ms=wait_ms, max_records=MOST_RECORDS
                 )
         except TimeoutError:  # hurried, or the group is joining anew
             found = {}

@@ -18,7 +18,8 @@ from headgate.coalescer.base import (
     Surroundings,
     Verdict,
 )
-from headgate.core.coalesce import DoneMarks, Windows, marks_of
+from headgate.core.coalesce import Windows
+from headgate.core.done_marks import DoneMarks, marks_of
 from headgate.core.held import Mark, Metadata
 from headgate.core.outcome import Name
 from headgate.core.window import Window
@@ -54,6 +55,7 @@ class Life:
             self._around.show(windows.figures)
             rules = self._rules
             now_ms = self._around.now_ms()
+            await self._around.turn()
             closed = windows.take_due(now_ms, rules.most_records, rules.most_bytes)
             if closed and not await self._emit(windows, closed):
                 await self._around.pause(_REDIS_WAIT_MS)
@@ -106,12 +108,14 @@ class Life:
         if windows.must_close:
             return
         read = await self._look(wait_ms)
+        await self._around.turn()
         windows.read(read.records, read.position, self._around.now_ms())
         if not read.records and not windows.is_catching_up and self._has_to_tell(windows):
             await self._commit(windows.low_water(), Unsettled(self._decisions, ()))
 
     async def _look(self, wait_ms: int) -> Read:
         """What lies in H, but for marks of an H that is no more."""
+        await self._around.turn()  # what is buffered already is given without any wait
         records, position = await self._log.read(wait_ms)
         mine = [one for one in records if type(one) is not Mark or one.topic_id == self._topic_id]
         return Read(mine, position)
@@ -154,6 +158,7 @@ class Life:
         emitted = settlements.windows
         if not emitted:
             return
+        await self._around.turn()
         emissions = [_emission(window, one) for window, one in settlements.publish]
         with settlements.refusable():
             settlements.offsets = await self._log.append(emissions, self._marks(emitted, low_water))

@@ -12,6 +12,7 @@ from headgate.backends.transactions import TransactionalProducer
 from headgate.coalescer.base import Decisions, LogError, Rules
 from headgate.coalescer.held_partition import FENCED, KafkaHeldPartition, Place
 from headgate.coalescer.life import Life
+from headgate.coalescer.turns import Turns
 from headgate.core.coalesce import Figures
 from headgate.core.outcome import Name
 from headgate.core.route import Route
@@ -44,9 +45,10 @@ class Surface(NamedTuple):
     """What an owner needs of its process.
 
     route: the topic's in force, raising LogError.  topic_id: of H, hex; raising LogError.
-    rules: the topic's now, None = it coalesces no more.  is_mine: whether the term lasts.
+    rules: the topic's now, None = it is not held here any more.  is_mine: whether the term lasts.
     fenced_pause_s: long enough for the group to say that the partition is another member's
-    (rule 10).  tell: of windows that ended for good, as `base.Surroundings.ended`.
+    (rule 10).  turns: of the process.  tell: of windows that ended for good, as
+    `base.Surroundings.ended`.
     """
 
     cluster: ClusterOptions
@@ -59,6 +61,7 @@ class Surface(NamedTuple):
     is_mine: Callable[[], bool]
     now_ms: Callable[[], int]
     fenced_pause_s: float
+    turns: Turns
     tell: Callable[[str, Sequence[Window]], None] = _tell_nobody
 
 
@@ -99,7 +102,7 @@ class Owner:
         surface = self._surface
         rules = self._rules = surface.rules()
         if rules is None:
-            return LogError("not_coalescing", "the topic coalesces no more")
+            return LogError("not_coalescing", "nothing of the topic is held here any more")
         producer: TransactionalProducer | None = None
         try:
             state = surface.route().state
@@ -132,6 +135,9 @@ class Owner:
     def is_stopping(self) -> bool:
         """Also when the topic's rules are others now: another life takes them."""
         return self._stop.is_set() or self._surface.rules() != self._rules
+
+    async def turn(self) -> None:
+        await self._surface.turns.take()
 
     async def pause(self, milliseconds: int) -> None:
         await self._pause_s(milliseconds / 1000)

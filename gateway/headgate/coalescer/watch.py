@@ -56,7 +56,9 @@ class HeldWatch:
         try:
             while True:
                 states = list(self._held())
-                if states:
+                if not states:
+                    self.lags = {}
+                else:
                     try:
                         async with asyncio.timeout(_ANSWER_S):
                             consumer = consumer or await self._connect()

@@ -4,14 +4,16 @@ Told the time; it forgets everything with its owner's term. What it decides: whi
 when, how far the group's offset may go, and which done marks must be written.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
+from itertools import islice
 from typing import NamedTuple
 
 from headgate.core.held import BurstEnd, Held, HeldRecord, Mark
 from headgate.core.window import Bounds, Times, Window
 
 _BURSTS_REMEMBERED = 10_000
+_RECENT = 176  # bytes of memory of a key that counts as not quiet
 
 
 class Figures(NamedTuple):
@@ -45,6 +47,8 @@ class Windows:
         self.target = target
         self._windows: dict[bytes, Window] = {}
         self._bytes = 0
+        self._returned: list[tuple[int, bytes]] = []  # of those that were put back: not in order
+        self._by_burst: dict[bytes, set[bytes]] = {}  # the keys that wait for a burst's end
         self._due: list[tuple[int, int, bytes]] = []  # lower bounds, one entry a window or more
         self._recent: dict[bytes, int] = {}  # until when (ms) a key counts as not quiet
         self._ended_bursts: dict[bytes, int] = {}
@@ -76,9 +80,10 @@ class Windows:
 
     @property
     def figures(self) -> Figures:
-        oldest = next(iter(self._windows.values()), None)
+        oldest = self._oldest()
         first_ms = None if oldest is None else oldest.first_ms
-        return Figures(len(self._windows), self._bytes, first_ms)
+        size = self._bytes + _RECENT * len(self._recent)
+        return Figures(len(self._windows), size, first_ms)
 
     # ---- reading H
 
@@ -97,6 +102,8 @@ class Windows:
         self.position = position
         if not self.is_catching_up:
             self._marks = None  # all behind: theirs is done
+        if self._recent:
+            self._forget_quiet()
         return foreign
 
     def _take(self, held: Held, now_ms: int) -> None:
@@ -110,13 +117,14 @@ class Windows:
             window.is_due |= self._is_leading(held)
             must_plan = True
         else:
-            self._bytes -= window.last.size
+            self._bytes -= window.cost
             window.take(held)
             must_plan = held.forced
-        self._bytes += held.size
         if held.burst is not None and held.burst not in self._ended_bursts:
             must_plan |= not window.bursts  # a burst's limit may come before the quiet time's end
             window.hold(held.burst, held.arrived_ms)
+            self._by_burst.setdefault(held.burst, set()).add(held.key)
+        self._bytes += window.cost
         if must_plan:
             self._plan(window)
         if self._times.is_leading:
@@ -130,18 +138,21 @@ class Windows:
         if window.last.offset <= mark.done:
             self._remove(window)
         else:
-            window.superseded.clear()  # counted by the owner that wrote the mark
+            self._bytes -= window.cost
+            window.forget_superseded()  # counted by the owner that wrote the mark
+            self._bytes += window.cost
 
     def _end_burst(self, burst: bytes, now_ms: int) -> None:
         self._ended_bursts.pop(burst, None)
         while len(self._ended_bursts) >= _BURSTS_REMEMBERED:
             del self._ended_bursts[next(iter(self._ended_bursts))]
         self._ended_bursts[burst] = now_ms
-        for window in self._windows.values():
-            if burst in window.bursts:
-                window.bursts.discard(burst)
-                window.is_due |= not window.bursts
-                self._plan(window)
+        for key in self._by_burst.pop(burst, ()):
+            window = self._windows[key]
+            self._bytes -= window.cost
+            window.release(burst)
+            self._bytes += window.cost
+            self._plan(window)
 
     def _is_leading(self, held: Held) -> bool:
         """The first event of a quiet key; a burst asked for one record in the end."""
@@ -152,8 +163,19 @@ class Windows:
         recent = self._recent
         recent.pop(held.key, None)
         recent[held.key] = held.arrived_ms + self._times.quiet
-        while len(recent) > 2 * self._bounds.keys:
-            del recent[next(iter(recent))]
+
+    def _forget_quiet(self) -> None:
+        """Keys that are quiet again by the newest arrival, and the oldest of too many."""
+        recent = self._recent
+        now_ms = next(reversed(recent.values())) - self._times.quiet
+        too_many = len(recent) - 2 * self._bounds.keys
+        gone = []
+        for place, (key, until_ms) in enumerate(recent.items()):
+            if until_ms > now_ms and place >= too_many:
+                break
+            gone.append(key)
+        for key in gone:
+            del recent[key]
 
     # ---- closing windows
 
@@ -162,12 +184,15 @@ class Windows:
         if self.is_catching_up and not self.must_close:
             return []
         closed: list[Window] = []
+        oldest: Iterator[Window] | None = None
         size = 0
         while len(closed) < most_records and size < most_bytes:
             # While it catches up the clocks close nothing: a later event may be read yet.
             window = None if self.is_catching_up else self._next_due(now_ms)
             if window is None and self.is_full:
-                window = next(iter(self._windows.values()), None)
+                # All at once: a dict is slow to find its first entry behind others that are gone.
+                oldest = oldest or iter(list(islice(self._windows.values(), most_records)))
+                window = next((one for one in oldest if self._is_open(one)), None)
             if window is None:
                 break
             self._remove(window)
@@ -175,21 +200,26 @@ class Windows:
             closed.append(window)
         return closed
 
+    def _is_open(self, window: Window) -> bool:
+        return self._windows.get(window.last.key) is window
+
     def put_back(self, windows: Sequence[Window], not_before_ms: int) -> None:
         """They could not be emitted (Redis away and the topic waits for it): open again."""
-        earlier: dict[bytes, Window] = {}
         for window in windows:
-            later = self._windows.pop(window.last.key, None)
+            key = window.last.key
+            later = self._windows.get(key)
             if later is not None:
+                self._bytes -= later.cost
                 later.absorb(window)
                 window = later
-            else:
-                self._bytes += window.last.size
             window.not_before_ms = not_before_ms
-            earlier[window.last.key] = window
+            window.planned_ms = None
+            self._windows[key] = window
+            self._bytes += window.cost
+            for burst in window.bursts:
+                self._by_burst.setdefault(burst, set()).add(key)
+            heappush(self._returned, (window.first, key))
             self._plan(window)
-        merged = sorted((earlier | self._windows).values(), key=lambda one: one.first)
-        self._windows = {window.last.key: window for window in merged}
 
     def next_due_ms(self) -> int | None:
         """When something may be due, at the earliest; None: not before something is read."""
@@ -201,14 +231,31 @@ class Windows:
 
     def low_water(self) -> int:
         """How far the group's offset may go: the first event of the open windows (rule 5)."""
-        oldest = next(iter(self._windows.values()), None)
+        oldest = self._oldest()
         return self.position if oldest is None else oldest.first
 
+    def _oldest(self) -> Window | None:
+        """Of those in order the first, unless one that was put back is older."""
+        while self._returned:
+            first, key = self._returned[0]
+            window = self._windows.get(key)
+            if window is not None and window.first == first:
+                break
+            heappop(self._returned)
+        oldest = next(iter(self._windows.values()), None)
+        if oldest is None or not self._returned:
+            return oldest
+        return min(oldest, self._windows[self._returned[0][1]], key=lambda one: one.first)
+
     def _plan(self, window: Window) -> None:
-        heappush(self._due, (window.due_ms(self._times), window.first, window.last.key))
+        due_ms = window.due_ms(self._times)
+        if window.planned_ms is not None and window.planned_ms <= due_ms:
+            return  # it is looked at by then
+        window.planned_ms = due_ms
+        heappush(self._due, (due_ms, window.first, window.last.key))
         if len(self._due) > 64 + 4 * len(self._windows):
             self._due = [
-                (one.due_ms(self._times), one.first, one.last.key) for one in self._windows.values()
+                (one.planned_ms or 0, one.first, key) for key, one in self._windows.items()
             ]
             heapify(self._due)
 
@@ -219,42 +266,18 @@ class Windows:
             window = self._windows.get(key)
             if window is None or window.first != first:
                 continue
+            window.planned_ms = None
             if window.due_ms(self._times) <= now_ms:
                 return window
             self._plan(window)
         return None
 
     def _remove(self, window: Window) -> None:
-        del self._windows[window.last.key]
-        self._bytes -= window.last.size
-
-
-class DoneMarks:
-    """The done marks of a stretch of H that is too long to be held: of each key the newest.
-
-    Only what is emitted while older windows are open is marked, so there are far fewer of them
-    than of events. most: how many keys at most.
-    """
-
-    def __init__(self, most: int) -> None:
-        self.by_key: dict[bytes, int] = {}
-        self._most = most
-
-    @property
-    def are_too_many(self) -> bool:
-        return len(self.by_key) > self._most
-
-    def read(self, records: Sequence[HeldRecord]) -> None:
-        """Take the marks among these records."""
-        for record in records:
-            if type(record) is Mark:
-                self.by_key[record.key] = max(record.done, self.by_key.get(record.key, -1))
-
-
-def marks_of(emitted: Sequence[Window], low_water: int, topic_id: str) -> list[Mark]:
-    """The done marks of a transaction: emitted events that will be read again (rule 6)."""
-    return [
-        Mark(window.last.key, window.last.offset, topic_id)
-        for window in emitted
-        if window.last.offset >= low_water
-    ]
+        key = window.last.key
+        del self._windows[key]
+        self._bytes -= window.cost
+        for burst in window.bursts:
+            keys = self._by_burst[burst]
+            keys.discard(key)
+            if not keys:
+                del self._by_burst[burst]

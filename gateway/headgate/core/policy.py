@@ -182,8 +182,8 @@ class TopicPolicy:
     coalesce_max_bytes: Annotated[
         int,
         about(
-            "Bytes held at most, for each partition of the held topic; beyond it the oldest are "
-            "published early.",
+            "Memory of held events at most, in bytes, for each partition of the held topic; beyond "
+            "it the oldest are published early.",
             least=1024,
             most=17_179_869_184,
         ),

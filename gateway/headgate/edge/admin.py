@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import orjson
 from aiohttp import web
 
+from headgate.core.held import held_topic
 from headgate.core.outcome import Failure, Reason
 from headgate.core.pauses import Intent
 from headgate.core.policy import PolicyTable
@@ -125,10 +126,10 @@ class Admin:
         await self._instance.refresh()
         name = request.match_info["topic"]
         state, policy = await self._topic(name)
+        held = self._instance.topics().get(held_topic(name))
         figures = self._instance.figures.total()
-        return _json(
-            request, views.topic(state, policy, figures, self._instance.rates, time.time())
-        )
+        rates = self._instance.rates
+        return _json(request, views.topic(state, policy, held, figures, rates, time.time()))
 
     async def audits(self, request: web.Request) -> web.Response:
         """The newest skew audit of all topics, or of one."""

@@ -2,6 +2,8 @@
 
 from collections.abc import Collection, Iterable, Mapping
 
+from headgate.core.held import held_topic
+from headgate.core.holding import is_held
 from headgate.core.policy import TopicPolicy
 from headgate.core.topic import TopicState
 from headgate.edge import shown
@@ -74,7 +76,15 @@ def topics(
 ) -> list[Json]:
     """All topics that a policy matches, by name. policies: by topic name."""
     return [
-        topic(states[name], policies[name], figures, rates, now, _TOP_KEYS_LISTED)
+        topic(
+            states[name],
+            policies[name],
+            states.get(held_topic(name)),
+            figures,
+            rates,
+            now,
+            _TOP_KEYS_LISTED,
+        )
         for name in sorted(states)
         if name in policies
     ]
@@ -83,6 +93,7 @@ def topics(
 def topic(
     state: TopicState,
     policy: TopicPolicy,
+    held: TopicState | None,
     figures: Snapshot,
     rates: Rates,
     now: float,
@@ -107,7 +118,7 @@ def topic(
         "events_per_s": round(rate.events, 3),
         "bytes_per_s": round(rate.bytes, 1),
         "producers": [pair.producer for pair in pairs],
-        "held": shown.held(figures, state.name) if policy.coalesces else None,
+        "held": shown.held(figures, state.name) if is_held(policy, held) else None,
         "window": shown.window_of(window, now),
         "size_bytes": shown.sizes(window.sketched),
         "ratios": shown.ratios(window),

@@ -114,6 +114,18 @@ class Stand:
             "stop a worker for a moment": self._stop_worker_briefly,
             "kill Redis": self._kill_redis,
         }
+        self._whole = asyncio.Lock()  # a gateway that starts would die of SIGHUP
+
+    async def change_file(self) -> None:
+        """Coalescing goes from one gateway's file, or comes back, by SIGHUP."""
+        gateway = self.random.choice(self.gateways)
+        async with self._whole:
+            text = gateway.config.read_text()
+            for option in ("quiet_ms", "max_delay_ms"):
+                on, off = f"\ncoalesce_{option} =", f"\n#coalesce_{option} ="
+                text = text.replace(on, off) if on in text else text.replace(off, on)
+            gateway.config.write_text(text)
+            gateway.reload()
 
     async def _worker(self) -> int:
         """The process id of any worker; each owns partitions once the group has settled."""
@@ -134,11 +146,12 @@ class Stand:
     async def _kill_gateway(self) -> None:
         """kill -9 of all its processes; it is started again at once."""
         gateway = self.random.choice(self.gateways)
-        for pid in gateway.pids:
-            _signal(pid, signal.SIGKILL)
-        gateway.kill()
-        gateway.restart(wait=False)
-        await eventually(lambda: asyncio.to_thread(gateway.is_ready), 60.0)
+        async with self._whole:
+            for pid in gateway.pids:
+                _signal(pid, signal.SIGKILL)
+            gateway.kill()
+            gateway.restart(wait=False)
+            await eventually(lambda: asyncio.to_thread(gateway.is_ready), 60.0)
 
     async def _stop_worker(self) -> None:
         """SIGSTOP for longer than its session: it goes on as a zombie."""

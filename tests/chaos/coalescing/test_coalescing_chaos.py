@@ -97,6 +97,22 @@ async def test_nothing_is_lost_or_repeated_when_owners_and_redis_die(
     await check(it, clients, faults, record_property)
 
 
+async def test_nothing_is_lost_or_repeated_while_the_option_comes_and_goes(
+    it: Stand, seed: int, topic_name: str, record_property: Note
+) -> None:
+    """Each gateway by its own file and at its own time, beside the death of owners."""
+    clients = Clients([one.url for one in it.gateways], topic_name, seed)
+    it.faults["change a file"] = it.change_file
+    for faults in (["change a file"] * 5, ["change a file"] * 3 + ["kill a worker"]):
+        await run_round(it, clients, faults)
+    histories = await it.logs.histories(clients.sent)
+    assert not histories.violations(), histories.violations()[:10]
+    outcomes = Counter(str(one.outcome) for one in clients.sent)
+    record_property("coalescing", str(outcomes))
+    assert outcomes["held"]
+    assert not outcomes["published"], outcomes  # nobody publishes past what is held
+
+
 @pytest.mark.full
 async def test_nothing_is_lost_or_repeated_in_60_random_faults(
     it: Stand, seed: int, topic_name: str, record_property: Note

@@ -1,0 +1,14 @@
+"""The cyclic garbage collector of a process that handles events."""
+
+import gc
+
+
+def spare_the_collector() -> None:
+    """Let the cyclic garbage collector look seldom: events make many objects and no cycles.
+
+    Measured with batches of 50: 10 % of the CPU (loadtest/README.md); with 100,000 events held a
+    full look takes 50 ms. What was made so far stays for good, so it is not looked at again.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
