@@ -59,7 +59,7 @@ async def test_asking_that_is_broken_off_leaves_nothing_under_way() -> None:
 async def test_asking_that_is_cancelled_in_the_turn_of_its_answer_leaves_nothing_either() -> None:
     world = World()
     asking = asyncio.create_task(world.decisions.reserve(world.route, [window(b"a")]))
-    await asyncio.sleep(0)
+    await eventually(lambda: len(world.suppression.queue) == 1)
     world.suppression.decide()
     asking.cancel()
     await asyncio.wait([asking])
