@@ -103,7 +103,7 @@ class _Controlled:
     def state(self) -> WorkerState:
         states = self._worker.topics.states()
         served = (each for each in states if self._worker.policies.match(each.name) is not None)
-        return WorkerState(self._worker.readiness(), tuple(served))
+        return WorkerState(self._worker.readiness(), tuple(served), self._worker.suppression())
 
     async def forget(self, topic: str, key: bytes | None) -> Failure | None:
         suppressor = self._worker.suppressor

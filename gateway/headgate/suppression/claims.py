@@ -10,12 +10,12 @@ from headgate.backends.base import Verdicts
 from headgate.backends.suppression_store import StoreError
 from headgate.core import suppression
 from headgate.core.publish import Publish, Stage
+from headgate.core.suppressed import AWAY, ON, QUARANTINE, TopicSuppression
 from headgate.core.suppression import Call, Reply, Scope
 from headgate.suppression.bypass import Bypass, Mode
 from headgate.suppression.growth import Grow, behind, place_again
 from headgate.suppression.options import SuppressionMeter, SuppressOptions
 from headgate.suppression.outgoing import Flight, Forget
-from headgate.suppression.states import AWAY, ON, QUARANTINE, TopicSuppression
 
 # Looking a member up in an Enum class costs 0.1 us in Python 3.11.
 _AWAY: Final = Mode.AWAY
@@ -277,7 +277,7 @@ class Claims(Bypass):
         found = {}
         for scope in self._namespaces.opened:
             opens_s = self._namespaces.opens_s(scope)
-            if self.mode is _AWAY:
+            if self.mode is not _READY:
                 state = TopicSuppression(AWAY)
             elif opens_s is None or now_s < opens_s:
                 left_s = None if opens_s is None else opens_s - now_s
