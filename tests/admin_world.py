@@ -10,6 +10,7 @@ from headgate.config.settings import ProducerSettings, Settings
 from headgate.core.outcome import Failure
 from headgate.core.pauses import Intent, Kept
 from headgate.core.policy import TopicPolicy
+from headgate.core.suppressed import TopicSuppression
 from headgate.core.topic import TopicState
 from headgate.edge.admin import Admin, Desks
 from headgate.edge.auth import Authenticator
@@ -51,6 +52,7 @@ class FakeInstance:
     is_ready: bool = True
     audited: dict[str, bytes] = field(default_factory=dict)
     unread: set[str] = field(default_factory=set)  # topics that only a new reading finds
+    suppressed: dict[str, TopicSuppression] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         names = {policy.pattern for policy in self.settings.topics}
@@ -67,6 +69,9 @@ class FakeInstance:
     def topics(self) -> dict[str, TopicState]:
         names = {policy.pattern for policy in self.settings.topics} - self.unread
         return {name: TopicState(name, "main", b"\0" * 16, 12) for name in names}
+
+    def suppression(self) -> dict[str, TopicSuppression]:
+        return self.suppressed
 
     def health(self) -> Health:
         kafka = {"ok": self.is_ready, "required": True, "detail": "3 brokers"}

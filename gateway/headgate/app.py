@@ -42,6 +42,7 @@ from headgate.quotas import ProducerQuotas
 from headgate.routes import Compiler, Routes
 from headgate.stats import Labels, Meter, watch_loop
 from headgate.steps import Steps
+from headgate.suppressing import States, redis_dependency, states_now
 from headgate.suppression.none import Unsuppressed
 from headgate.suppression.suppressor import Suppressor
 from headgate.telling import Telling
@@ -165,6 +166,7 @@ class Worker:
         self._exit.push_async_callback(self.ladder.close)
         self.meter.watch(self._depths, self._in_flight)
         self.meter.watch_held(self.held.rows)
+        self.meter.watch_suppression(self.suppression)
         loop = asyncio.get_running_loop()
         http = self.settings.http
         deadlines = Deadlines(self.ingest.expire, http.request_timeout_ms / 1000, loop.time)
@@ -236,13 +238,17 @@ class Worker:
             if cluster.tier == "ingest":
                 ok, detail = self.lanes.health(name)
                 found.append(Dependency(f"kafka {name}", ok, True, detail))
-        if self.suppressor is not None:  # without Redis events are published all the same
-            ok, detail = self.suppressor.health()
-            found.append(Dependency("redis", ok, False, detail))
+        if self.suppressor is not None:
+            found.append(redis_dependency(self.suppressor, self.suppression()))
         if self.desk is not None:
             ok, detail = self.desk.health()
             found.append(Dependency("redis identity", ok, False, detail))
         return Readiness(self.ingest.is_draining, tuple(found))
+
+    def suppression(self) -> States:
+        """Of each topic that is compared in this process, whether it is suppressed now."""
+        own = {} if self.suppressor is None else self.suppressor.states()
+        return states_now((own, self.held.suppression()), self.policies, self.topics)
 
     def _authenticator(self) -> Authenticator:
         return Authenticator(self.settings.auth, self.settings.producers)

@@ -32,6 +32,7 @@ from headgate.core.topic import TopicState
 from headgate.health import Dependency
 from headgate.routes import Compiler, Routes
 from headgate.stats.meter import Held
+from headgate.suppressing import States, redis_dependency
 from headgate.suppression.none import Unsuppressed
 from headgate.suppression.options import SuppressionMeter, SuppressOptions
 from headgate.suppression.suppressor import Suppressor
@@ -102,13 +103,16 @@ class Coalescing:
         """What is held in this process' partitions, by topic."""
         return self._coalescer.figures()
 
+    def suppression(self) -> States:
+        """Of each topic that is compared here, whether it is suppressed now."""
+        return {} if self._suppressor is None else self._suppressor.states()
+
     def dependencies(self) -> list[Dependency]:
         """Redis, without which all is published, and how much is owned here."""
         owned = self._coalescer.partitions
         found = [Dependency("coalescer", True, False, f"owns {owned} partitions")]
         if self._suppressor is not None:
-            ok, detail = self._suppressor.health()
-            found.append(Dependency("redis", ok, False, detail))
+            found.append(redis_dependency(self._suppressor, self.suppression()))
         return found
 
     def _connect(self, settings: Settings, verdicts: Verdicts) -> tuple[Suppression, Trust]:
@@ -214,6 +218,10 @@ class HeldTopics:
     def dependencies(self) -> list[Dependency]:
         """What the coalescer here needs, beside Kafka."""
         return [] if self._coalescing is None else self._coalescing.dependencies()
+
+    def suppression(self) -> States:
+        """Of each topic that the coalescer here compares, whether it is suppressed now."""
+        return {} if self._coalescing is None else self._coalescing.suppression()
 
     def rows(self) -> dict[str, Held]:
         """What to show of each topic."""

@@ -17,6 +17,7 @@ from headgate.config import Settings
 from headgate.core.policy import PolicyTable
 from headgate.health import Dependency, Readiness
 from headgate.stats import Labels, Meter, watch_loop
+from headgate.suppressing import states_now
 from headgate.telling import Telling
 
 log = logging.getLogger(__name__)
@@ -40,6 +41,7 @@ async def coalesce(settings: Settings) -> None:
         settings, clusters, topics, meter, _now_ms, aside, coalesces=True, facts=telling.facts
     )
     meter.watch_held(held.rows)
+    meter.watch_suppression(lambda: states_now([held.suppression()], policies, topics))
 
     def readiness() -> Readiness:
         kafka = [

@@ -4,7 +4,7 @@ Each worker serves its figures and state to the parent; the parent serves the ma
 workers, for the case that data plane and management share one port.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Protocol
@@ -14,6 +14,7 @@ import msgspec
 from aiohttp import web
 
 from headgate.core.outcome import Failure, Reason
+from headgate.core.suppressed import TopicSuppression
 from headgate.core.topic import TopicState
 from headgate.edge.admin import REMOTE_HEADER
 from headgate.edge.problems import problem_response
@@ -29,11 +30,12 @@ _OURS = frozenset({"content-length", "date", "server"})  # aiohttp sets them ane
 
 
 class WorkerState(msgspec.Struct, frozen=True):
-    """What a worker sees. topics: those of its clusters that a policy matches,
-    and their held topics."""
+    """What a worker sees. topics: those of its clusters that a policy matches, and their held
+    topics.  suppression: by topic, of those that suppress and whose events it compares."""
 
     readiness: Readiness
     topics: tuple[TopicState, ...]
+    suppression: Mapping[str, TopicSuppression] = {}
 
 
 class Forget(msgspec.Struct, frozen=True):

@@ -8,12 +8,16 @@ from headgate.core.reply import JSON, Reply
 
 
 class Dependency(NamedTuple):
-    """ok: reachable.  required: without it no event of some topic can be taken."""
+    """ok: reachable.  required: without it no event of some topic can be taken.
+
+    limited_s: it is reachable, but some topics do without it for so many seconds more.
+    """
 
     name: str
     ok: bool
     required: bool
     detail: str
+    limited_s: float = 0.0
 
 
 class Readiness(NamedTuple):

@@ -105,6 +105,13 @@ _DECLARED = (
         "Events of suppressing topics that were published without asking Redis first.",
     ),
     Metric(
+        "headgate_suppression_state",
+        Kind.SUM,
+        ("topic", "state"),
+        "Workers that see a suppressing topic in this state: on, quarantine (all is published, for "
+        "what Redis knows may be incomplete), away (Redis does not answer).",
+    ),
+    Metric(
         "headgate_canonical_fallbacks_total",
         Kind.COUNTER,
         ("topic", "reason"),

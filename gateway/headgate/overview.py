@@ -14,8 +14,10 @@ from headgate.audits import LatestAudits
 from headgate.config import Settings
 from headgate.control import WorkerState, WorkerUnreachableError
 from headgate.core.outcome import Failure, Reason
+from headgate.core.suppressed import TopicSuppression, worst
 from headgate.core.topic import TopicState
 from headgate.edge.instance import Monitored
+from headgate.health import Dependency
 from headgate.monitor_client import ask_monitor
 from headgate.stats.fleet import Fleet, Rates
 from headgate.worker_process import WorkerProcess
@@ -81,19 +83,25 @@ class Overview:
         """The topics that the workers see, by name."""
         return {topic.name: topic for state in self._states.values() for topic in state.topics}
 
+    def suppression(self) -> dict[str, TopicSuppression]:
+        """Of each topic that suppresses the worst that any worker sees."""
+        return worst(state.suppression for state in self._states.values())
+
     def health(self) -> Health:
         """Ready when every worker that runs is; a worker that starts takes no requests yet."""
         states = list(self._states.values())
         up, wanted = len(states), len(self.workers)
         ready = bool(states) and all(state.readiness.is_ready for state in states)
         draining = self.is_draining or any(state.readiness.draining for state in states)
-        dependencies: dict[str, dict[str, object]] = {}
+        seen: dict[str, Dependency] = {}
         for state in states:
-            for one in state.readiness.dependencies:
-                if one.name not in dependencies or not one.ok:  # the worst that any worker sees
-                    shown = {"ok": one.ok, "required": one.required, "detail": one.detail}
-                    dependencies[one.name] = shown
-        well = up == wanted and all(each["ok"] for each in dependencies.values())
+            for one in state.readiness.dependencies:  # the worst that any worker sees
+                seen[one.name] = max(one, seen.get(one.name, one), key=_badness)
+        dependencies: dict[str, dict[str, object]] = {
+            name: {"ok": one.ok, "required": one.required, "detail": one.detail}
+            for name, one in seen.items()
+        }
+        well = up == wanted and all(each.ok for each in seen.values())
         status = "ready" if well else "degraded"
         if draining or not ready:
             status = "draining" if draining else "not ready"
@@ -161,3 +169,7 @@ class Overview:
             # The kernel goes on giving it its share of new connections.
             log.error("worker %d has been silent for %.0f s and is killed", worker.index, silent_s)
             worker.signal(signal.SIGKILL)
+
+
+def _badness(one: Dependency) -> tuple[bool, float]:
+    return not one.ok, one.limited_s

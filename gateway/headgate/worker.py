@@ -93,7 +93,7 @@ class _Controlled:
     def state(self) -> WorkerState:
         states, policies = self._worker.topics.states(), self._worker.policies
         served = (one for one in states if policies.match(topic_of(one.name) or one.name))
-        return WorkerState(self._worker.readiness(), tuple(served))
+        return WorkerState(self._worker.readiness(), tuple(served), self._worker.suppression())
 
     async def forget(self, topic: str, key: bytes | None) -> Failure | None:
         suppressor = self._worker.suppressor

@@ -8,12 +8,15 @@ import aiohttp
 import orjson
 import pytest
 from aiohttp.test_utils import RawTestServer, TestClient, TestServer
+from openapi_schema_validator import OAS31Validator
 
 from admin_world import TOKENS, TOPICS, FakeInstance, admin_of
-from headgate.config.settings import AuthSettings, ProducerSettings, Settings
+from headgate.config.settings import AuthSettings, HttpSettings, ProducerSettings, Settings
 from headgate.control import Forward
 from headgate.core.outcome import Failure, Name, Outcome, Reason
+from headgate.core.suppressed import AWAY, ON, QUARANTINE, TopicSuppression
 from headgate.edge.management import management_app
+from headgate.edge.openapi.document import document
 from headgate.ports import management_sites
 from headgate.stats.meter import Held
 
@@ -35,6 +38,12 @@ async def guarded() -> AsyncIterator[TestClient[Any, Any]]:
     settings = Settings(auth=AuthSettings(mode="token"), producers=TOKENS, topics=TOPICS)
     async with TestClient(TestServer(management_app(admin_of(FakeInstance(settings))))) as client:
         yield client
+
+
+def valid(schema: str, page: Any) -> None:
+    """Raises unless the page is what the OpenAPI document says."""
+    components = orjson.loads(document(HttpSettings()))["components"]
+    OAS31Validator({**components["schemas"][schema], "components": components}).validate(page)
 
 
 def post(instance: FakeInstance, name: Name, key: bytes, size: int, times: int = 1) -> None:
@@ -129,6 +138,44 @@ async def test_what_is_held_is_shown_for_each_topic(
     rows["saves"] = Held(None, None, None, 40)  # the coalescer runs elsewhere
     held = {"keys": None, "bytes": None, "oldest_s": None, "lag": 40}
     assert (await (await client.get("/v1/topics/saves")).json())["held"] == held
+
+
+async def test_whether_a_topic_is_suppressed_now_is_on_its_page_and_on_its_producers(
+    instance: FakeInstance, client: TestClient[Any, Any]
+) -> None:
+    """Who sees that a producer's unchanged ratio fell finds why on the same page."""
+    off = {"state": "off", "until_s": None}
+    post(instance, Name.PUBLISHED, b"1", 500, 3)
+    instance.meter.account("shop", "orders", [Outcome(Name.PUBLISHED, 0, 0, b"k")], [1])
+    instance.meter.account("shop", "stray", [Outcome(Name.PUBLISHED, 0, 0, b"k")], [1])
+    for state, until_s, shown_s in (
+        (QUARANTINE, 36.96, 37.0), (QUARANTINE, None, None), (AWAY, None, None), (ON, None, None)
+    ):  # fmt: skip
+        instance.suppressed = {"deals": TopicSuppression(state, until_s)}
+        now = {"state": state, "until_s": shown_s}
+        topic = await (await client.get("/v1/topics/deals")).json()
+        assert topic["suppression"] == now
+        valid("Topic", topic)
+        listed = (await (await client.get("/v1/topics")).json())["topics"]
+        assert {row["topic"]: row["suppression"] for row in listed} == {
+            "deals": now, "orders": off, "saves": off,
+        }  # fmt: skip
+        producer = await (await client.get("/v1/producers/shop")).json()
+        by_topic = {row["topic"]: row["suppression"] for row in producer["topics"]}
+        assert by_topic == {"deals": now, "orders": off, "other": None}
+        valid("Producer", producer)
+        rows = (await (await client.get("/v1/producers")).json())["producers"]
+        (row,) = [row for row in rows if row["producer"] == "shop"]
+        assert {one["topic"]: one["suppression"] for one in row["topics"]} == by_topic
+
+
+async def test_nobody_here_knows_whether_a_topic_is_suppressed(
+    instance: FakeInstance, client: TestClient[Any, Any]
+) -> None:
+    """It coalesces, and the coalescers run apart; or no worker has told of it yet."""
+    topic = await (await client.get("/v1/topics/deals")).json()
+    assert topic["suppression"] is None
+    valid("Topic", topic)
 
 
 async def test_lists_name_everyone_who_is_configured(

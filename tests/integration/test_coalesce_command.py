@@ -111,6 +111,9 @@ async def test_a_coalescer_of_its_own_shows_what_it_does(
     await eventually(lambda: nothing in metrics(port), 30, 0.3)
     shown = metrics(port)
     assert "headgate_build_info{" in shown
+    assert f'headgate_suppression_state{{state="on",topic="{topic_name}"}} 1.0' in shown
+    # the gateway has no topic of its own to compare, and cannot know of the coalescer's
+    assert exchange(gateway.management_port, "GET", path).document["suppression"] is None
     assert exchange(port, "GET", "/v1/topics").status == 404
     second = await asyncio.to_thread(run_coalesce, config, port)
     assert (second.returncode, "coalescer.port" in second.stderr) == (1, True), second

@@ -12,6 +12,7 @@ import yaml
 from headgate.core.cluster_watch import Health
 from headgate.core.group_report import Heat
 from headgate.core.lagrules import State
+from headgate.core.suppressed import STATES
 from headgate.metrics import METRICS
 from headgate_spark import mirror_lag, replay_metrics
 
@@ -26,6 +27,7 @@ VALUES = {
     ("headgate_group_heat", "heat"): set(Heat),
     ("headgate_cluster_partitions", "state"): set(Health._fields),
     ("headgate_workers", "state"): {"up", "wanted"},
+    ("headgate_suppression_state", "state"): set(STATES),
 }
 LABELS: dict[str, set[str]] = {
     **{name: set(metric.labels) for name, metric in METRICS.items()},

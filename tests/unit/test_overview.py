@@ -3,9 +3,13 @@
 import time
 from typing import Any, cast
 
+import msgspec
+import pytest
+
 from headgate.config.settings import Settings
 from headgate.control import WorkerState, WorkerUnreachableError
 from headgate.core.outcome import Failure, Name, Outcome, Reason
+from headgate.core.suppressed import AWAY, ON, QUARANTINE, TopicSuppression
 from headgate.health import Dependency, Readiness
 from headgate.overview import Overview
 from headgate.stats import Labels, Meter
@@ -27,6 +31,7 @@ class StandIn:
         self.readiness = readiness
         self.is_silent = self.ends_meanwhile = False
         self.failure: Failure | None = None
+        self.suppression: dict[str, TopicSuppression] = {}
 
     def signal(self, number: int) -> None:
         self.signals.append(number)
@@ -39,7 +44,7 @@ class StandIn:
         return self.meter.collect(with_details)
 
     async def state(self) -> WorkerState:
-        return WorkerState(self.readiness, ())
+        return WorkerState(self.readiness, (), self.suppression)
 
     async def forget(self, topic: str, key: bytes | None) -> Failure | None:
         if self.is_silent:
@@ -77,6 +82,51 @@ async def test_the_worst_state_that_any_worker_sees_is_shown() -> None:
     health = seen.health()
     assert (health.is_ready, health.status) == (True, "degraded")
     assert health.dependencies["redis"]["ok"] is False
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0)])
+async def test_the_longest_quarantine_that_any_worker_sees_is_shown(
+    order: tuple[int, ...],
+) -> None:
+    """It is well all the same: a start must not turn health checks red."""
+    found = [
+        Dependency("redis", True, False, "connected"),
+        Dependency("redis", True, False, "connected; for up to 37 s", 36.5),
+        Dependency("redis", True, False, "connected; for up to 4 s", 3.1),
+    ]
+    workers = [StandIn(n, READY._replace(dependencies=(found[at],))) for n, at in enumerate(order)]
+    seen = overview(*workers)
+    await seen.refresh()
+    redis = {"ok": True, "required": False, "detail": "connected; for up to 37 s"}
+    assert (seen.health().dependencies["redis"], seen.health().status) == (redis, "ready")
+
+
+async def test_of_each_topic_the_worst_that_any_worker_sees_is_shown() -> None:
+    first, second = StandIn(0), StandIn(1)
+    first.suppression = {
+        "deals": TopicSuppression(QUARANTINE, 3.0), "prices": TopicSuppression(ON),
+        "stock": TopicSuppression(QUARANTINE, 9.0), "names": TopicSuppression(ON),
+    }  # fmt: skip
+    second.suppression = {
+        "deals": TopicSuppression(QUARANTINE, 7.0), "prices": TopicSuppression(QUARANTINE, 1.0),
+        "stock": TopicSuppression(AWAY), "saves": TopicSuppression(QUARANTINE, None),
+    }  # fmt: skip
+    seen = overview(first, second)
+    assert seen.suppression() == {}
+    await seen.refresh()
+    worst = {
+        "deals": TopicSuppression(QUARANTINE, 7.0), "prices": TopicSuppression(QUARANTINE, 1.0),
+        "stock": TopicSuppression(AWAY), "names": TopicSuppression(ON),
+        "saves": TopicSuppression(QUARANTINE, None),
+    }  # fmt: skip
+    assert seen.suppression() == worst
+    seen.worker_died(second.pid)
+    assert seen.suppression() == first.suppression
+
+
+def test_what_a_worker_tells_of_suppression_survives_the_wire() -> None:
+    state = WorkerState(READY, (), {"deals": TopicSuppression(QUARANTINE, 1.5)})
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=WorkerState) == state
 
 
 async def test_a_worker_that_cannot_work_or_drains_makes_all_not_ready() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from headgate.core.outcome import Failure, Name, Outcome, Reason
+from headgate.core.suppressed import AWAY, ON, QUARANTINE, TopicSuppression
 from headgate.metric import Kind
 from headgate.metrics import METRICS
 from headgate.stats import Labels, Meter, sketches, snapshot
@@ -241,6 +242,30 @@ def test_stalls_are_forgotten_after_a_minute() -> None:
     assert len(peaks._by_second) <= 60
 
 
+def test_every_state_of_a_suppressing_topic_is_shown(meter: Meter) -> None:
+    """Also those that it is not in: an alert ends when its value is 0, not when it is gone."""
+    states = {"orders": TopicSuppression(QUARANTINE, 3.0), "deals": TopicSuppression(ON)}
+    meter.watch_suppression(lambda: states)
+    gauges = meter.collect(with_details=False).gauges["headgate_suppression_state"]
+    assert gauges == {
+        ("orders", "on"): 0, ("orders", "quarantine"): 1, ("orders", "away"): 0,
+        ("deals", "on"): 1, ("deals", "quarantine"): 0, ("deals", "away"): 0,
+    }  # fmt: skip
+    lines = render(meter.collect(), NOW).decode().splitlines()
+    assert 'headgate_suppression_state{state="quarantine",topic="orders"} 1.0' in lines
+    states["orders"] = TopicSuppression(AWAY)
+    both = snapshot.merge(meter.collect(), meter.collect()).gauges["headgate_suppression_state"]
+    assert both["orders", "away"] == 2  # two workers
+    assert both["orders", "quarantine"] == 0
+
+
+def test_suppressing_topics_without_a_name_of_their_own_are_other(meter: Meter) -> None:
+    states = {f"t{number}": TopicSuppression(ON) for number in range(3)}
+    meter.watch_suppression(lambda: states)
+    gauges = meter.collect().gauges["headgate_suppression_state"]
+    assert gauges == {("other", "on"): 3, ("other", "quarantine"): 0, ("other", "away"): 0}
+
+
 def test_a_snapshot_survives_the_wire(meter: Meter) -> None:
     meter.account("shop", "orders", [published(), rejected()], [10, 20])
     meter.request("/live", 200, 0.1)
@@ -255,6 +280,7 @@ def test_what_is_collected_is_declared_and_labelled_as_declared(meter: Meter) ->
     meter.rebuilt("main", "fatal")
     meter.bypassed("breaker", 1)
     meter.quota_rejected("shop", 1)
+    meter.watch_suppression(lambda: {"orders": TopicSuppression(ON)})
     collected = meter.collect()
     tables = {**collected.counters, **collected.gauges, **collected.histograms}
     for name, values in tables.items():

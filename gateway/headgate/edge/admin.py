@@ -93,9 +93,7 @@ class Admin:
         """All producers."""
         self._identify(request, "view")
         await self._instance.refresh()
-        figures, rates = self._instance.figures.total(), self._instance.rates
-        configured = self._instance.settings.producers
-        rows = views.producers(figures, rates, configured, time.time())
+        rows = views.producers(self._seen(), self._instance.settings.producers)
         return _json(request, {"producers": rows})
 
     async def producer(self, request: web.Request) -> web.Response:
@@ -103,22 +101,20 @@ class Admin:
         self._identify(request, "view")
         await self._instance.refresh()
         name = request.match_info["name"]
-        figures = self._instance.figures.total()
-        seen = {pair.producer for pair in figures.details}
-        if name not in seen and name not in self._instance.settings.producers:
+        seen = self._seen()
+        known = {
+            *self._instance.settings.producers,
+            *(one.producer for one in seen.figures.details),
+        }
+        if name not in known:
             raise RefusedError(Reason.NOT_FOUND, f"no producer {name!r} is configured or was seen")
-        return _json(request, views.producer(name, figures, self._instance.rates, time.time()))
+        return _json(request, views.producer(name, seen))
 
     async def topics(self, request: web.Request) -> web.Response:
         """All topics that exist and that a policy matches."""
         self._identify(request, "view")
         await self._instance.refresh()
-        states = self._instance.topics()
-        table = PolicyTable(self._instance.settings.topics)
-        policies = {name: policy for name in states if (policy := table.match(name)) is not None}
-        figures = self._instance.figures.total()
-        rows = views.topics(states, policies, figures, self._instance.rates, time.time())
-        return _json(request, {"topics": rows})
+        return _json(request, {"topics": views.topics(self._instance.topics(), self._seen())})
 
     async def topic(self, request: web.Request) -> web.Response:
         """One topic."""
@@ -127,9 +123,7 @@ class Admin:
         name = request.match_info["topic"]
         state, policy = await self._topic(name)
         held = self._instance.topics().get(held_topic(name))
-        figures = self._instance.figures.total()
-        rates = self._instance.rates
-        return _json(request, views.topic(state, policy, held, figures, rates, time.time()))
+        return _json(request, views.topic(state, policy, held, self._seen()))
 
     async def audits(self, request: web.Request) -> web.Response:
         """The newest skew audit of all topics, or of one."""
@@ -206,6 +200,14 @@ class Admin:
         change = {"at": iso(time.time()), "who": caller.name, "remote": remote, "what": what}
         self._changes.append(change | fields)
         log.info("change: %s by %s", what, caller.name, extra={"remote": remote, **fields})
+
+    def _seen(self) -> views.Seen:
+        instance = self._instance
+        table = PolicyTable(instance.settings.topics)
+        topics = instance.topics()
+        policies = {name: policy for name in topics if (policy := table.match(name)) is not None}
+        figures, suppression = instance.figures.total(), instance.suppression()
+        return views.Seen(figures, instance.rates, policies, suppression, time.time())
 
     async def _topic(self, name: str) -> tuple[TopicState, Any]:
         if name not in self._instance.topics():

@@ -5,6 +5,7 @@ from typing import NamedTuple, Protocol
 
 from headgate.config.settings import Settings
 from headgate.core.outcome import Failure
+from headgate.core.suppressed import TopicSuppression
 from headgate.core.topic import TopicState
 from headgate.stats.fleet import Fleet, Rates
 
@@ -43,6 +44,10 @@ class Instance(Protocol):
 
     def topics(self) -> Mapping[str, TopicState]:
         """The topics that exist and that a policy matches, by name."""
+        ...
+
+    def suppression(self) -> Mapping[str, TopicSuppression]:
+        """Of each topic that is compared here the worst that any worker sees, by name."""
         ...
 
     def health(self) -> Health:

@@ -8,6 +8,7 @@ from headgate.core.keys import partition_for
 from headgate.core.outcome import Name, Reason
 from headgate.core.policy import TopicPolicy
 from headgate.core.schema import schema_version
+from headgate.core.suppressed import OFF, TopicSuppression
 from headgate.stats import sketches
 from headgate.stats.fleet import Volume
 from headgate.stats.sketches import Hot, Sketched
@@ -31,6 +32,18 @@ def policy(policy: TopicPolicy) -> Json:
     options = {name: getattr(policy, name) for name in policy.__slots__ if name != "schema"}
     version = None if policy.schema is None else schema_version(policy.schema).decode()
     return {**options, "schema_version": version}
+
+
+def suppression(policy: TopicPolicy, now: TopicSuppression | None) -> Json | None:
+    """Whether the topic is suppressed now; None: its events are compared by nobody here, because
+    its coalescers run apart, or no worker has told of it yet.
+    """
+    if policy.suppress == "off":
+        return {"state": OFF, "until_s": None}
+    if now is None:
+        return None
+    until_s = None if now.until_s is None else round(now.until_s, 1)
+    return {"state": now.state, "until_s": until_s}
 
 
 def ratios(window: Window) -> Json:

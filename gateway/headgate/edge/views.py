@@ -1,10 +1,12 @@
 """What the control plane shows of producers and topics: plain functions from figures to JSON."""
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
 
 from headgate.core.held import held_topic
 from headgate.core.holding import is_held
 from headgate.core.policy import TopicPolicy
+from headgate.core.suppressed import TopicSuppression
 from headgate.core.topic import TopicState
 from headgate.edge import shown
 from headgate.edge.shown import TOP_KEYS, Json
@@ -14,26 +16,42 @@ from headgate.stats.snapshot import Pair, Snapshot, recent
 _TOP_KEYS_LISTED = 3
 
 
-def producers(figures: Snapshot, rates: Rates, configured: Iterable[str], now: float) -> list[Json]:
-    """All producers that are configured or were seen, by name. now: seconds since 1970."""
-    names = sorted({*configured, *(pair.producer for pair in figures.details)})
-    return [_producer(name, figures, rates, now, _TOP_KEYS_LISTED) for name in names]
+class Seen(NamedTuple):
+    """What is known now. policies, suppression: by topic.  now: seconds since 1970."""
+
+    figures: Snapshot
+    rates: Rates
+    policies: Mapping[str, TopicPolicy]
+    suppression: Mapping[str, TopicSuppression]
+    now: float
+
+    def suppressed(self, topic: str) -> Json | None:
+        """See `shown.suppression`; None also of a topic that is not there (any more)."""
+        policy = self.policies.get(topic)
+        return None if policy is None else shown.suppression(policy, self.suppression.get(topic))
 
 
-def producer(name: str, figures: Snapshot, rates: Rates, now: float) -> Json:
+def producers(seen: Seen, configured: Iterable[str]) -> list[Json]:
+    """All producers that are configured or were seen, by name."""
+    names = sorted({*configured, *(pair.producer for pair in seen.figures.details)})
+    return [_producer(name, seen, _TOP_KEYS_LISTED) for name in names]
+
+
+def producer(name: str, seen: Seen) -> Json:
     """One producer with its topics, top keys and recent rejects."""
-    page = _producer(name, figures, rates, now, TOP_KEYS)
+    page = _producer(name, seen, TOP_KEYS)
     for topic_page in page["topics"]:
-        detail = figures.details[Pair(name, topic_page["topic"])]
+        detail = seen.figures.details[Pair(name, topic_page["topic"])]
         topic_page["recent_rejects"] = [shown.reject(each) for each in reversed(detail.rejects)]
     return page
 
 
-def _producer(name: str, figures: Snapshot, rates: Rates, now: float, keys: int) -> Json:
+def _producer(name: str, seen: Seen, keys: int) -> Json:
+    figures = seen.figures
     pairs = sorted(pair for pair in figures.details if pair.producer == name)
     last = shown.last_seen(figures.details[pair] for pair in pairs)
-    rate = shown.total_rate(rates.rate(pair) for pair in pairs)
-    window = shown.windows((figures.details[pair] for pair in pairs), now)
+    rate = shown.total_rate(seen.rates.rate(pair) for pair in pairs)
+    window = shown.windows((figures.details[pair] for pair in pairs), seen.now)
     return {
         "producer": name,
         "events_per_s": round(rate.events, 3),
@@ -43,23 +61,22 @@ def _producer(name: str, figures: Snapshot, rates: Rates, now: float, keys: int)
         "bytes_saved_total": _saved(figures, pairs),
         "ratios": shown.ratios(window),
         "oversize": shown.actions(window),
-        "topics": [
-            {"topic": pair.topic} | _pair(pair, figures, rates, now, keys) for pair in pairs
-        ],
+        "topics": [{"topic": pair.topic} | _pair(pair, seen, keys) for pair in pairs],
     }
 
 
-def _pair(pair: Pair, figures: Snapshot, rates: Rates, now: float, keys: int) -> Json:
-    detail = figures.details[pair]
-    rate = rates.rate(pair)
-    window = recent(detail, now)
+def _pair(pair: Pair, seen: Seen, keys: int) -> Json:
+    detail = seen.figures.details[pair]
+    rate = seen.rates.rate(pair)
+    window = recent(detail, seen.now)
     return {
         "events_per_s": round(rate.events, 3),
         "bytes_per_s": round(rate.bytes, 1),
         "last_seen": shown.iso(detail.last_seen),
-        "events_total": _totals(figures, (pair,)),
-        "bytes_saved_total": _saved(figures, (pair,)),
-        "window": shown.window_of(window, now),
+        "events_total": _totals(seen.figures, (pair,)),
+        "bytes_saved_total": _saved(seen.figures, (pair,)),
+        "suppression": seen.suppressed(pair.topic),
+        "window": shown.window_of(window, seen.now),
         "size_bytes": shown.sizes(window.sketched),
         "ratios": shown.ratios(window),
         "oversize": shown.actions(window),
@@ -67,26 +84,14 @@ def _pair(pair: Pair, figures: Snapshot, rates: Rates, now: float, keys: int) ->
     }
 
 
-def topics(
-    states: Mapping[str, TopicState],
-    policies: Mapping[str, TopicPolicy],
-    figures: Snapshot,
-    rates: Rates,
-    now: float,
-) -> list[Json]:
-    """All topics that a policy matches, by name. policies: by topic name."""
+def topics(states: Mapping[str, TopicState], seen: Seen) -> list[Json]:
+    """All topics that a policy matches, by name."""
     return [
         topic(
-            states[name],
-            policies[name],
-            states.get(held_topic(name)),
-            figures,
-            rates,
-            now,
-            _TOP_KEYS_LISTED,
+            states[name], seen.policies[name], states.get(held_topic(name)), seen, _TOP_KEYS_LISTED
         )
         for name in sorted(states)
-        if name in policies
+        if name in seen.policies
     ]
 
 
@@ -94,15 +99,14 @@ def topic(
     state: TopicState,
     policy: TopicPolicy,
     held: TopicState | None,
-    figures: Snapshot,
-    rates: Rates,
-    now: float,
+    seen: Seen,
     keys: int = TOP_KEYS,
 ) -> Json:
     """One topic: policy in force, what Kafka says, rates, sizes, keys and skew."""
+    figures = seen.figures
     pairs = sorted(pair for pair in figures.details if pair.topic == state.name)
-    window = shown.windows((figures.details[pair] for pair in pairs), now)
-    rate = shown.total_rate(rates.rate(pair) for pair in pairs)
+    window = shown.windows((figures.details[pair] for pair in pairs), seen.now)
+    rate = shown.total_rate(seen.rates.rate(pair) for pair in pairs)
     return {
         "topic": state.name,
         "policy": shown.policy(policy),
@@ -119,7 +123,8 @@ def topic(
         "bytes_per_s": round(rate.bytes, 1),
         "producers": [pair.producer for pair in pairs],
         "held": shown.held(figures, state.name) if is_held(policy, held) else None,
-        "window": shown.window_of(window, now),
+        "suppression": shown.suppression(policy, seen.suppression.get(state.name)),
+        "window": shown.window_of(window, seen.now),
         "size_bytes": shown.sizes(window.sketched),
         "ratios": shown.ratios(window),
         "keys": shown.keys(window.sketched, keys),

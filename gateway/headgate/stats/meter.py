@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from headgate.core.outcome import Name, Outcome
+from headgate.core.suppressed import STATES, TopicSuppression
 from headgate.metric import OTHER, SECONDS
 from headgate.stats import process, snapshot
 from headgate.stats.labels import MAX_PAIRS, Labels
@@ -71,6 +72,7 @@ class Meter:
         self._stalls = Peaks()
         self._depths: Callable[[], Iterable[Depth | tuple[str, int, int, int]]] = tuple
         self._held_rows: Callable[[], Mapping[str, Held]] = dict
+        self._suppression: Callable[[], Mapping[str, TopicSuppression]] = dict
         self._in_flight: Callable[[], InFlight | tuple[int, int]] = lambda: (0, 0)
 
     def relabel(self, labels: Labels) -> None:
@@ -91,6 +93,10 @@ class Meter:
     def watch_held(self, rows: Callable[[], Mapping[str, Held]]) -> None:
         """Read what is held, by topic, whenever a snapshot is taken."""
         self._held_rows = rows
+
+    def watch_suppression(self, states: Callable[[], Mapping[str, TopicSuppression]]) -> None:
+        """Read whether each suppressing topic is suppressed, whenever a snapshot is taken."""
+        self._suppression = states
 
     def account(
         self, producer: str, topic: str, outcomes: Sequence[Outcome], sizes: Sequence[int]
@@ -201,6 +207,7 @@ class Meter:
         events, size = self._in_flight()
         return {
             **self._held(),
+            "headgate_suppression_state": self._suppression_states(),
             "headgate_lane_depth": depths,
             "headgate_in_flight_events": {(): events},
             "headgate_in_flight_bytes": {(): size},
@@ -215,6 +222,14 @@ class Meter:
                 if value is not None:
                     gauges[name][(topic,)] = value
         return gauges
+
+    def _suppression_states(self) -> dict[tuple[str, ...], float]:
+        counts: dict[tuple[str, ...], float] = {}
+        for topic, now in self._suppression().items():
+            label = self._labels.topic(topic)
+            for state in STATES:  # also those with 0, so that an alert ends when a state does
+                counts[label, state] = counts.get((label, state), 0) + (state == now.state)
+        return counts
 
     def _histograms(self) -> dict[str, dict[tuple[str, ...], Buckets]]:
         requests: dict[tuple[str, ...], Buckets] = {

@@ -10,12 +10,13 @@ from headgate.backends.base import Verdicts
 from headgate.backends.suppression_store import StoreError
 from headgate.core import suppression
 from headgate.core.publish import Publish, Stage
+from headgate.core.suppressed import TopicSuppression
 from headgate.core.suppression import Call, Reply, Scope
 from headgate.suppression.bypass import Bypass, Mode
 from headgate.suppression.growth import Grow, behind, grow_alone, place_again
 from headgate.suppression.options import SuppressionMeter, SuppressOptions
 from headgate.suppression.outgoing import Flight, Forget
-from headgate.suppression.states import TopicSuppression, states_of
+from headgate.suppression.states import states_of
 
 # Looking a member up in an Enum class costs 0.1 us in Python 3.11.
 _AWAY: Final = Mode.AWAY
@@ -101,9 +102,7 @@ class Claims(Bypass):
         self._namespaces.shut(scope)
 
     def passes(self, scope: Scope, count: int, now_s: float) -> bool:
-        """Whether so many events may go to their lanes without reservations, for their topic
-        suppresses nothing here. Only while that is announced, or others would not know of their
-        records."""
+        """See `base.Suppression`. Only while it is announced, or others would not know of them."""
         if now_s >= scope.free_until_s:
             self._namespaces.announce(scope)
             if self.mode is not _AWAY:
@@ -286,7 +285,7 @@ class Claims(Bypass):
 
     def states(self, now_s: float) -> dict[str, TopicSuppression]:
         """Of each topic that is compared here, whether it is suppressed now."""
-        return states_of(self._namespaces, self.mode is _AWAY, now_s)
+        return states_of(self._namespaces, self.mode is not _READY, now_s)
 
     @property
     def figures(self) -> dict[str, int]:

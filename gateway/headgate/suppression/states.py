@@ -1,27 +1,14 @@
-"""Whether the topics of a process are suppressed now, for those who look and for the log."""
+"""Tells the log when the topics of a process begin and end to be published uncompared."""
 
 import logging
 from collections.abc import Mapping
-from typing import NamedTuple
 
+from headgate.core.suppressed import AWAY, ON, QUARANTINE, TopicSuppression
 from headgate.suppression.namespaces import Namespaces
 
 _log = logging.getLogger(__name__)
 
-ON, QUARANTINE, AWAY = "on", "quarantine", "away"
 _MOST_NAMED = 5  # topics in a line of the log
-
-
-class TopicSuppression(NamedTuple):
-    """A topic that suppresses by its policy.
-
-    state: ON.  QUARANTINE: all is published, for what Redis knows may be incomplete; until_s: for
-    so many seconds more, if nothing happens before, None = Redis was not asked yet.  AWAY: Redis
-    does not answer.
-    """
-
-    state: str
-    until_s: float | None = None
 
 
 def states_of(namespaces: Namespaces, is_away: bool, now_s: float) -> dict[str, TopicSuppression]:

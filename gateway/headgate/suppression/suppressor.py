@@ -15,12 +15,13 @@ from headgate.backends.base import Verdicts
 from headgate.backends.suppression_store import StoreError, SuppressionStore
 from headgate.core.breaker import Breaker, State
 from headgate.core.publish import Publish
+from headgate.core.suppressed import TopicSuppression
 from headgate.core.suppression import Scope
 from headgate.suppression.bypass import Mode
 from headgate.suppression.claims import Claims
 from headgate.suppression.growth import Grow, grow_alone
 from headgate.suppression.options import SuppressionMeter, SuppressOptions
-from headgate.suppression.states import StateLog, TopicSuppression
+from headgate.suppression.states import StateLog
 
 _log = logging.getLogger(__name__)
 _FIRST_DELAY_S, _LONGEST_DELAY_S, _PROVEN_S = 0.05, 5.0, 10.0
@@ -63,8 +64,7 @@ class Suppressor:
         self._closing = False
         self._tried = asyncio.Event()
         self._looking = False
-        self._slow_s = -math.inf
-        self._slow_count = 0
+        self._slow_s, self._slow_count = -math.inf, 0
         self._trouble = "not connected yet"
         self._log = StateLog()
 

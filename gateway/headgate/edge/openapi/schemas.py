@@ -1,6 +1,7 @@
 """The shapes of what is sent and answered (JSON Schema 2020-12)."""
 
 from headgate.core.outcome import Name, Reason
+from headgate.core.suppressed import OFF, STATES
 from headgate.edge.openapi.operation import BASE64, Json
 
 _TEXT: Json = {"type": "string"}
@@ -46,6 +47,18 @@ _FIGURES: dict[str, Json] = {
     "key": _TEXT,
     "key_base64": _BASE64,
     "event_id": _or_null("string"),
+}
+
+_SUPPRESSION: Json = {
+    **_object(
+        ["state", "until_s"],
+        state={"enum": [*STATES, OFF]},
+        until_s={**_or_null("number"), "minimum": 0},
+    ),
+    **_or_null("object"),
+    "description": "Whether unchanged events are suppressed now: `quarantine` (not for `until_s` "
+    "seconds more), `away` (Redis does not answer), `off` (by policy). The worst that any worker "
+    "sees; null: nobody here compares them.",
 }
 
 _EVENT = {
@@ -151,10 +164,21 @@ SCHEMAS: dict[str, Json] = {
         events_total=_COUNTS,
         bytes_saved_total=_COUNT,
         ratios={"type": "object"},
-        topics={"type": "array", "items": _object(["topic", "events_total"])},
+        topics={
+            "type": "array",
+            "items": _object(
+                ["topic", "events_total", "suppression"],
+                topic=_TEXT,
+                events_total=_COUNTS,
+                suppression=_SUPPRESSION,
+            ),
+        },
     ),
     "Topic": _object(
-        ["topic", "policy", "partitions", "kafka", "events_per_s", "bytes_per_s", "producers"],
+        [
+            *("topic", "policy", "partitions", "kafka", "events_per_s", "bytes_per_s"),
+            *("producers", "suppression"),
+        ],
         topic=_TEXT,
         policy={"type": "object"},
         partitions=_COUNT,
@@ -162,6 +186,7 @@ SCHEMAS: dict[str, Json] = {
         events_per_s=_NUMBER,
         bytes_per_s=_NUMBER,
         producers={"type": "array", "items": _TEXT},
+        suppression=_SUPPRESSION,
         held={
             **_object(
                 ["keys", "bytes", "oldest_s", "lag"],
