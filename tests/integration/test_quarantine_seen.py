@@ -75,7 +75,7 @@ class Watched:
     def logged(self) -> tuple[int, int]:
         """Lines of the log that tell the begin of a quarantine, and that tell its end."""
         log = self.gateway.log()
-        return log.count(f"suppression: {self.topic}: every"), log.count(f"{self.topic}: on")
+        return log.count(f"suppression: {self.topic}: quarantine"), log.count(f"{self.topic}: on")
 
     def all_see(self, state: str) -> bool:
         return self.metric().get(state) == WORKERS
@@ -111,7 +111,9 @@ async def test_a_quarantine_is_seen_everywhere_while_it_lasts(
         assert one["state"] == "quarantine"
         assert 0 < one["until_s"] <= QUARANTINE_S
     redis = seen.redis()
-    told = re.fullmatch(r"connected; 1 topic suppresses nothing for up to (\d+) s", redis["detail"])
+    told = re.fullmatch(
+        r"connected; 1 topic suppresses nothing for up to (\d+) s \(quarantine\)", redis["detail"]
+    )
     assert told, redis
     assert 0 < int(told[1]) <= QUARANTINE_S
     assert (redis["ok"], seen.page("/ready")["status"]) == (True, "ready")
