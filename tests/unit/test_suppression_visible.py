@@ -107,7 +107,7 @@ def test_one_line_of_the_log_at_the_begin_and_one_at_the_end(
     for states in ({"a": on}, {"a": paused, "b": paused}, {"a": paused, "b": paused}):
         log.note(states)
     (begin,) = caplog.messages
-    assert begin.startswith("suppression: a, b: quarantine: every event is published, for 37 s")
+    assert begin.startswith("suppression: a, b: quarantine: all is published, for 37 s")
     for states in ({"a": on, "b": on}, {"a": on, "b": on}):
         log.note(states)
     assert caplog.messages == [begin, "suppression: a, b: on, the quarantine is over"]

@@ -22,7 +22,7 @@ class StateLog:
         if begun := paused - self._paused:
             until_s = max(states[topic].until_s or 0.0 for topic in begun)
             _log.warning(
-                "suppression: %s: quarantine: every event is published, for %.0f s if nothing happens "
+                "suppression: %s: quarantine: all is published, for %.0f s if nothing else happens "
                 "(Redis is new or lost its state, or other gateways write by other rules)",
                 _named(begun), until_s,
             )  # fmt: skip
