@@ -96,6 +96,8 @@ async def test_a_quarantine_is_seen_everywhere_while_it_lasts(
     await eventually(lambda: seen.all_see("on"), 30)
     await eventually(lambda: seen.logged() == (WORKERS, WORKERS))
     assert seen.post(3) == ["published", "unchanged", "unchanged"]
+    # known to the parent within a second
+    await eventually(lambda: seen.page("/v1/producers/shop")["topics"])
     assert_on(seen)
 
     server.kill()
