@@ -38,4 +38,6 @@ def redis_dependency(suppressor: Suppressor, states: States) -> Dependency:
     until_s, count = max(quarantined), len(quarantined)
     topics = "1 topic suppresses" if count == 1 else f"{count} topics suppress"
     span = f"for up to {math.ceil(until_s)} s" if until_s else "yet"
-    return Dependency("redis", ok, False, f"{detail}; {topics} nothing {span}", until_s)
+    return Dependency(
+        "redis", ok, False, f"{detail}; {topics} nothing {span} (quarantine)", until_s
+    )

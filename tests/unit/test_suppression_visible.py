@@ -36,12 +36,12 @@ def test_redis_is_well_while_topics_are_in_quarantine_and_says_for_how_long() ->
     on, away = TopicSuppression(ON), TopicSuppression(AWAY)
     assert redis(StandIn()) == (True, "connected", 0)
     assert redis(StandIn(), deals=on) == (True, "connected", 0)
-    one = "connected; 1 topic suppresses nothing for up to 37 s"
+    one = "connected; 1 topic suppresses nothing for up to 37 s (quarantine)"
     assert redis(StandIn(), deals=TopicSuppression(QUARANTINE, 36.2), x=on) == (True, one, 36.2)
-    two = "connected; 2 topics suppress nothing for up to 37 s"
+    two = "connected; 2 topics suppress nothing for up to 37 s (quarantine)"
     states = {"a": TopicSuppression(QUARANTINE, 37.0), "b": TopicSuppression(QUARANTINE, None)}
     assert redis(StandIn(), **states) == (True, two, 37.0)
-    yet = "connected; 1 topic suppresses nothing yet"
+    yet = "connected; 1 topic suppresses nothing yet (quarantine)"
     assert redis(StandIn(), deals=TopicSuppression(QUARANTINE)) == (True, yet, 0)
     slow = StandIn(False, "slow: 3 events went past it")
     assert redis(slow, **states) == (False, "slow: 3 events went past it", 0)
@@ -107,9 +107,9 @@ def test_one_line_of_the_log_at_the_begin_and_one_at_the_end(
     for states in ({"a": on}, {"a": paused, "b": paused}, {"a": paused, "b": paused}):
         log.note(states)
     (begin,) = caplog.messages
-    assert begin.startswith("suppression: a, b: every event is published, for 37 s")
+    assert begin.startswith("suppression: a, b: quarantine: all is published, for 37 s")
     for states in ({"a": on, "b": on}, {"a": on, "b": on}):
         log.note(states)
-    assert caplog.messages == [begin, "suppression: a, b: on"]
+    assert caplog.messages == [begin, "suppression: a, b: on, the quarantine is over"]
     log.note({f"t{number}": paused for number in range(9)})
-    assert "t0, t1, t2, t3, t4 and 4 more: every" in caplog.messages[-1]
+    assert "t0, t1, t2, t3, t4 and 4 more: quarantine" in caplog.messages[-1]

@@ -38,12 +38,12 @@ class StateLog:
         if begun := paused - self._paused:
             until_s = max(states[topic].until_s or 0.0 for topic in begun)
             _log.warning(
-                "suppression: %s: every event is published, for %.0f s if nothing else happens "
+                "suppression: %s: quarantine: all is published, for %.0f s if nothing else happens "
                 "(Redis is new or lost its state, or other gateways write by other rules)",
                 _named(begun), until_s,
             )  # fmt: skip
         if ended := {topic for topic in self._paused - paused if _is_on(states.get(topic))}:
-            _log.info("suppression: %s: on", _named(ended))
+            _log.info("suppression: %s: on, the quarantine is over", _named(ended))
         self._paused = paused
 
 

@@ -75,7 +75,7 @@ class Watched:
     def logged(self) -> tuple[int, int]:
         """Lines of the log that tell the begin of a quarantine, and that tell its end."""
         log = self.gateway.log()
-        return log.count(f"suppression: {self.topic}: every"), log.count(f"{self.topic}: on")
+        return log.count(f"suppression: {self.topic}: quarantine"), log.count(f"{self.topic}: on")
 
     def all_see(self, state: str) -> bool:
         return self.metric().get(state) == WORKERS
@@ -96,6 +96,8 @@ async def test_a_quarantine_is_seen_everywhere_while_it_lasts(
     await eventually(lambda: seen.all_see("on"), 30)
     await eventually(lambda: seen.logged() == (WORKERS, WORKERS))
     assert seen.post(3) == ["published", "unchanged", "unchanged"]
+    # known to the parent within a second
+    await eventually(lambda: seen.page("/v1/producers/shop")["topics"])
     assert_on(seen)
 
     server.kill()
@@ -111,7 +113,9 @@ async def test_a_quarantine_is_seen_everywhere_while_it_lasts(
         assert one["state"] == "quarantine"
         assert 0 < one["until_s"] <= QUARANTINE_S
     redis = seen.redis()
-    told = re.fullmatch(r"connected; 1 topic suppresses nothing for up to (\d+) s", redis["detail"])
+    told = re.fullmatch(
+        r"connected; 1 topic suppresses nothing for up to (\d+) s \(quarantine\)", redis["detail"]
+    )
     assert told, redis
     assert 0 < int(told[1]) <= QUARANTINE_S
     assert (redis["ok"], seen.page("/ready")["status"]) == (True, "ready")
