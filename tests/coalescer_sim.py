@@ -1,7 +1,7 @@
 """One held partition H, its topic O, the group, the coordinator and Redis, in memory.
 
 The real `Life` runs on it, resumed by hand: every await is a step, and whoever draws the steps
-decides about crashes, zombies and lost answers. What it models is 9-coalescer-model's scope.
+decides about crashes, zombies and lost answers. What it models is coalescing-protocol's scope.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ class World:
                 self.group = Committed(one.offset, one.metadata)
         return bool(decided)
 
-    # ---- what must hold (the numbers of 9-coalescer-model)
+    # ---- what must hold (the numbers of coalescing-protocol)
 
     def check_o(self) -> None:
         """Whoever has not seen yet that H was made anew may emit of the new one what its successor

@@ -16,7 +16,7 @@ from headgate.backends.redis import arguments_of
 from headgate.core.outcome import Failure
 from headgate.core.publish import Publish, Stage
 from headgate.core.record import Record
-from headgate.core.suppression import Call, Reply, Scope, read_reply
+from headgate.core.suppression import Call, Reply, Scope, pack_state, read_reply
 from headgate.suppression import SuppressOptions, Suppressor
 
 ROUNDS = 9
@@ -40,8 +40,8 @@ class Store:
     async def run(self, call: Call) -> Reply:
         """Pack what Redis would get, and take its answer apart."""
         arguments_of(call, b"R" * 16)
-        nonces = [b"n" * 16] * len(call.scopes)
-        return read_reply(call, [0, *nonces, *[self._verdict] * call.reservations])
+        states = [pack_state(b"n" * 16, count, 0.0) for count in call.counts]
+        return read_reply(call, [0, 0, *states, *[self._verdict] * call.reservations])
 
     async def close(self) -> None:
         """Nothing to close."""
@@ -88,6 +88,7 @@ def events() -> list[Publish]:
         key = b"%d" % (number % KEYS)
         publish = Publish(Record("deals", 0, key, b"{}", [], 0), 100, None, 0, "id")
         publish.digest, publish.scope = number.to_bytes(16, "big"), SCOPE
+        publish.partitions = SCOPE.partitions
         found.append(publish)
     return found
 

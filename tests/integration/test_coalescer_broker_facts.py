@@ -1,4 +1,4 @@
-"""What 9-coalescer-model assumes of Kafka, tried on a real broker with the client that is used."""
+"""What the coalescing protocol assumes of Kafka, on a real broker with the client that is used."""
 
 from __future__ import annotations
 

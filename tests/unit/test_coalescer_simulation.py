@@ -1,4 +1,4 @@
-"""Random histories of owners on `coalescer_sim`; and what each rule of 9-coalescer-model is for.
+"""Random histories of owners on `coalescer_sim`; and what each rule of coalescing-protocol is for.
 
 Every rule is switched off once: the same histories must then show a violation, so that they can.
 """

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import random
+from collections import Counter
 
 import pytest
 
@@ -87,6 +89,28 @@ def test_many_keys_that_settle_many_times_at_once_are_bounded_too() -> None:
         process.arrive("another", key=f"key {number}")  # its settlements ride with it
     process.exchange()
     assert max(process.calls) <= MOST
+
+
+def test_settlements_keep_up_with_reservations_however_many_of_a_key_there_are() -> None:
+    """Clients that post the next event when the last is answered; each call carries what it can."""
+    world, chance = World(), random.Random(1)
+    process = Counted(world)
+    offsets: Counter[str] = Counter()
+    backlog = []
+    for _ in range(300):
+        while len(process.claims._queue) < 800:
+            process.arrive(f"content {chance.random()}", key=f"key {chance.randrange(1000)}")
+        assert process.execute()
+        process.reply()
+        for publish in list(process.lane):
+            process.hand_over(publish)
+            key = (publish.record.key or b"").decode()
+            offsets[key] += 1
+            process.acknowledge(publish, offsets[key])
+        backlog.append(process.claims.figures["unsettled"])
+    assert max(process.calls) <= MOST
+    assert max(backlog[100:]) <= 2 * max(backlog[:100])
+    assert process.bypassed_count == 0  # no key is crowded by tokens that nobody took back
 
 
 def test_what_a_lost_call_carried_is_bounded_again() -> None:

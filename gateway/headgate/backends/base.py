@@ -94,7 +94,7 @@ class Identities(Protocol):
 
 
 class Suppression(Protocol):
-    """Reserve before, settle after (8-suppression-model is the protocol)."""
+    """Reserve before, settle after (suppression-protocol is the protocol)."""
 
     def reserve(self, publish: Publish) -> None:
         """Ask whether the event must be published; the answer comes through `Verdicts`."""

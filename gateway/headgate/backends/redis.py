@@ -1,7 +1,7 @@
 """The suppression state in a real Redis: one connection, one script.
 
 One connection matters: a connection never outlives a Redis process, so R, read once for each
-connection, is the R of every call on it (8-suppression-model).
+connection, is the R of every call on it (suppression-protocol).
 """
 
 from collections.abc import Mapping

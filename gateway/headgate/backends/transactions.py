@@ -1,7 +1,7 @@
 """A transactional aiokafka producer for one owner of a held partition, dropped with it.
 
 aiokafka's own ends are not for this: `stop()` flushes and may hang, `abort` reuses an epoch whose
-last request may still be on its way (9-coalescer-model, counterexample 12). Whatever goes wrong
+last request may still be on its way (coalescing-protocol, counterexample 12). Whatever goes wrong
 here, the producer is dropped, and the next one's InitProducerId ends what it left.
 Private parts of aiokafka 0.14, and why:
 - `_sender._send_produce_req`, `_sender._maybe_do_transactional_request`: the sender keeps the

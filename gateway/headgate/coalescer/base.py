@@ -107,7 +107,7 @@ class Decided(NamedTuple):
 
 
 class Decisions(Protocol):
-    """RESERVE before, SETTLE after (8-suppression-model)."""
+    """RESERVE before, SETTLE after (suppression-protocol)."""
 
     async def reserve(self, route: Route, windows: Sequence[Window]) -> list[Decided]:
         """One verdict for each window, of different keys."""

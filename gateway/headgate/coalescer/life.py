@@ -1,6 +1,6 @@
 """One life of an assignment: from InitProducerId to the first thing that is not known.
 
-The rules are those of 9-coalescer-model; the numbers in comments are theirs. Any error ends the
+The rules are those of coalescing-protocol; the numbers in comments are theirs. Any error ends the
 life: its owner drops the producer and begins another one (rules 3, 9, 10).
 """
 

@@ -1,4 +1,4 @@
-"""Coalescing: the windows of one held partition in one life of its owner (9-coalescer-model).
+"""Coalescing: the windows of one held partition in one life of its owner (coalescing-protocol).
 
 Told the time; it forgets everything with its owner's term. What it decides: which window closes
 when, how far the group's offset may go, and which done marks must be written.

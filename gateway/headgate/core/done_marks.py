@@ -1,4 +1,4 @@
-"""Done marks of a held partition: which events need nothing more (9-coalescer-model, rule 6)."""
+"""Done marks of a held partition: which events need nothing more (coalescing-protocol, rule 6)."""
 
 from collections.abc import Sequence
 

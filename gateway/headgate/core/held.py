@@ -1,7 +1,7 @@
 """Records of held topics: an event on its way to its topic, a done mark, the end of a burst.
 
 The gateway writes events there with the headers that their record will have, and the coalescer
-reads them back (9-coalescer-model; H = the held topic, O = the topic).
+reads them back (coalescing-protocol; H = the held topic, O = the topic).
 """
 
 from collections.abc import Iterable

@@ -42,6 +42,7 @@ CROWD: Final = b"\xff" * TOKEN_BYTES
 _HEADER: Final = struct.Struct(">16s16sdddd")
 _SCOPE: Final = struct.Struct(">BI8s")
 _STATE: Final = struct.Struct(">16sId")
+pack_state: Final = _STATE.pack  # what a script says of a namespace
 # letter, token, digest, offset, partition count. The offset is a double: Lua has no other number,
 # exact to 2**53.
 pack_settlement: Final = struct.Struct(">c12s16sdI").pack

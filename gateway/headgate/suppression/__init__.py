@@ -1,4 +1,4 @@
-"""Suppression of republished content: reserve before, settle after (8-suppression-model)."""
+"""Suppression of republished content: reserve before, settle after (suppression-protocol)."""
 
 from headgate.suppression.options import SuppressionMeter, SuppressOptions
 from headgate.suppression.suppressor import Suppressor

@@ -91,7 +91,7 @@ def may_follow(publish: Publish, latest: Publish) -> bool:
 
     Only before that one's reservation is sent, or while it waits in its lane: then nothing else
     of the key can come between the two. Afterwards another process' record may already lie above
-    it (8-suppression-model, counterexample 3). Nor if it was placed by another partition count:
+    it (suppression-protocol, counterexample 3). Nor if it was placed by another partition count:
     the key's newer records are in another partition by now.
     """
     return (

@@ -158,8 +158,7 @@ class Claims(Bypass):
         ready = self.mode is _READY and not unregistered and bool(self._queue)
         ready = ready and not known.to_drop  # more than one call can carry: they come first
         if self._settlements:
-            share = options.max_keys_per_call // 2 if ready else flight.room
-            flight.settle(self._settlements, share)
+            flight.settle(self._settlements, 0.5 if ready else 1.0)
         if ready:
             flight.reserve(self._queue, self._settlements, self._new_stem())
             self._waits.left += len(flight.reserved)

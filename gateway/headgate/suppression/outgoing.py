@@ -30,6 +30,7 @@ class Flight:
         "_forgets",
         "_left",
         "_most_keys",
+        "_most_operations",
         "_operations",
         "_places",
         "announced",
@@ -41,7 +42,7 @@ class Flight:
 
     def __init__(self, most_keys: int, most_operations: int, sent_s: float = 0.0) -> None:
         self._most_keys = most_keys
-        self._left = most_operations
+        self._most_operations = self._left = most_operations
         self.sent_s = sent_s
         self.announced: set[Scope] = set()
         self._places: dict[Scope, bytes] = {}
@@ -94,10 +95,11 @@ class Flight:
         self._operations[entry] = (self.talk_to(scope) if known is None else known) + operation
         self._left -= 1
 
-    def settle(self, settlements: Settlements, most: int) -> None:
-        """Take settlements, up to `most` keys and operations."""
-        room = min(most, self.room)
-        for scope, taken, count in settlements.take(room, room):
+    def settle(self, settlements: Settlements, share: float = 1.0) -> None:
+        """Take settlements, up to this share of the keys and of the operations."""
+        keys = min(int(share * self._most_keys), self.room)
+        operations = min(int(share * self._most_operations), self._left)
+        for scope, taken, count in settlements.take(keys, operations):
             self.settled.append((scope, taken))
             self._left -= count
             if self._operations:

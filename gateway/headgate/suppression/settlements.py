@@ -2,17 +2,23 @@
 
 from collections import Counter, deque
 from collections.abc import Iterator
+from typing import Final
 
 from headgate.core.publish import Publish
-from headgate.core.suppression import Scope, settle
+from headgate.core.suppression import CLEAR, KEEP, REFUSED, SETTLE, Scope, settle
 
 _MOST_BYTES = 512  # of operations that one entry gathers; what is more goes into a line
-_SHORTEST = 13  # bytes of an operation; a CLEAR is shorter, but comes with another
+# Bytes of each operation of an end, by its letter.
+_WIDTHS: Final = {SETTLE[0]: 41, KEEP[0]: 41, REFUSED[0]: 13, CLEAR[0]: 1}
 
 
 def operations_in(packed: bytes) -> int:
-    """At most so many: exact for one, and for several an upper bound."""
-    return 1 if len(packed) <= 41 else len(packed) // _SHORTEST
+    """How many operations these are."""
+    at, count, size = 0, 0, len(packed)
+    while at < size:
+        at += _WIDTHS[packed[at]]
+        count += 1
+    return count
 
 
 class Settlements:
@@ -92,6 +98,14 @@ class Settlements:
 
         With them comes how many operations they are, at most.
         """
+        most = operations
+        while self.line and keys > 0 and 2 * operations > most:  # the rest is for other keys
+            # One at a time: the next may be of the same entry.
+            scope, entry, operation = self.line.popleft()
+            count = operations_in(operation)
+            keys -= 1
+            operations -= count
+            yield scope, {entry: operation}, count
         while self._pending and keys > 0 and operations > 0:
             scope, pending = next(iter(self._pending.items()))
             if not pending:  # `take_one` took the last
@@ -107,13 +121,6 @@ class Settlements:
             keys -= len(taken)
             operations -= count
             yield scope, taken, count
-        while self.line and keys > 0 and operations > 0:
-            # One at a time: the next may be of the same entry.
-            scope, entry, operation = self.line.popleft()
-            count = operations_in(operation)
-            keys -= 1
-            operations -= count
-            yield scope, {entry: operation}, count
 
     def _forget(self, scope: Scope) -> None:
         self._pending.pop(scope, None)
@@ -136,4 +143,9 @@ class Settlements:
     def take_one(self, scope: Scope, entry: bytes) -> bytes:
         """Remove and return one entry's operations, empty if there are none."""
         pending = self._pending.get(scope)
-        return pending.pop(entry, b"") if pending is not None else b""
+        if pending is None:
+            return b""
+        packed = pending.pop(entry, b"")
+        if not pending:
+            self._forget(scope)
+        return packed

@@ -4,7 +4,7 @@ python coalescer_process.py CONFIG STEP BROKEN
 
 STEP: where its first transaction for a key named "stop..." ends in SIGSTOP; "never" for nowhere.
 BROKEN: what is missing, any of them: "guard" (a term of ownership that has ended stops nothing),
-"fencing" (each process has transactional ids of its own, rule 1 of 9-coalescer-model).
+"fencing" (each process has transactional ids of its own, rule 1 of coalescing-protocol).
 """
 
 from __future__ import annotations

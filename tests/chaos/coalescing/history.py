@@ -1,6 +1,6 @@
 """What clients were told, what H and O hold, and whether all of that can be right.
 
-H = the held topic, O = the topic (9-coalescer-model), both read by an independent client,
+H = the held topic, O = the topic (coalescing-protocol), both read by an independent client,
 read_committed. H is the order that counts: an event that was not answered may still be in it.
 """
 
