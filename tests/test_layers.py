@@ -19,11 +19,18 @@ GATEWAY, SPARK = ROOT / "gateway" / "headgate", ROOT / "spark" / "headgate_spark
 ALLOWED = {
     "core": {"core"},
     "backends": {"backends", "core"},
-    "suppression": {"suppression", "core", "backends.base", "backends.suppression_store"},
+    "suppression": {
+        "suppression",
+        "core",
+        "backends.base",
+        "backends.patience",
+        "backends.suppression_store",
+    },
     "identity": {
         "identity",
         "core",
         "backends.identity_store",
+        "backends.patience",
         "backends.suppression_store",
         "ticket",
     },

@@ -86,7 +86,8 @@ class Onward(Endings):
             self.fit(publish)
 
     def _reserve(self, route: Route, force: bool, started: list[Publish]) -> None:
-        digest, scope = route.digest, route.scope
+        # The route may be an older one, from before a wait for the events' ids.
+        digest, scope = route.digest, self._routes.scope_of(route.state.name) or route.scope
         climbs = bool(route.ladder) and self._ladder is not None
         if digest is None and (scope is None or self._suppression.passes(scope, len(started))):
             hand_over = self._ladder.take if climbs and self._ladder else self.hand_over

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from headgate.backends.patience import Patience
+from headgate.backends.patience import Lookout, Patience
 from stack import eventually
 
 
@@ -74,3 +74,25 @@ async def test_a_call_on_a_loop_that_is_always_late_ends_all_the_same() -> None:
         await call(patience, loop.create_future())
     assert turns < 20  # it took hundreds while each late turn gave it another one
     turns = 400
+
+
+async def test_a_lookout_looks_while_somebody_waits_and_then_no_more() -> None:
+    looks: list[float] = []
+    lookout = Lookout(0.04, lambda: len(looks.append(0.0) or looks) < 3)
+    lookout.begin()
+    lookout.begin()  # once is enough
+    await eventually(lambda: len(looks) == 3)
+    assert not lookout._is_on
+    lookout.begin()
+    await eventually(lambda: len(looks) == 4)
+
+
+async def test_a_lookout_that_was_held_up_lets_the_loop_read_first() -> None:
+    order: list[str] = []
+    lookout = Lookout(0.04, lambda: bool(order.append("look")))
+    lookout.begin()
+    await asyncio.sleep(0)
+    time.sleep(0.06)  # noqa: ASYNC251 - the loop is held up, an answer is there meanwhile
+    asyncio.get_running_loop().call_soon(lambda: order.append("read"))
+    await eventually(lambda: len(order) == 2)
+    assert order == ["read", "look"]

@@ -241,3 +241,25 @@ async def test_what_passes_is_counted_until_it_ends() -> None:
     assert scope.unreserved == 0
     assert claims.figures["under_way"] == 1  # the unknown one has a token now
     await asyncio.sleep(0)
+
+
+def test_what_fails_while_verdicts_are_told_leaves_no_event_waiting_for_ever() -> None:
+    class Breaks(Process):
+        breaks_at = -1
+
+        def publish(self, publish: Publish) -> None:
+            if len(self.lane) == self.breaks_at:
+                self.breaks_at = -1
+                raise RuntimeError("a bug")
+            super().publish(publish)
+
+    world = World()
+    process = Breaks(world)
+    publishes = [process.arrive(content, key=f"key {content}") for content in "BCDE"]
+    assert process.execute()
+    process.breaks_at = 2
+    with pytest.raises(RuntimeError):
+        process.reply()
+    process.claims.lost(LOST)  # as the suppressor does then
+    assert [one.stage for one in publishes] == [Stage.LANE] * 4
+    assert process.lane == publishes

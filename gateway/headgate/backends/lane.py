@@ -47,9 +47,7 @@ class Lane:
         self.partition = partition
         self.batch_limit = batch_limit
         self.bytes = 0
-        self.moved_at = 0.0
-        self.handed_at = 0.0
-        self.unsent_since = 0.0
+        self.moved_at = self.handed_at = self.unsent_since = 0.0
         self.refusing: Failure | None = None
         self._line = line
         self._deliveries = deliveries
@@ -160,7 +158,7 @@ class Lane:
     def _fill(self, producer: Producer) -> Batch | None:
         self.prune()
         if self._queue and self._queue[0].lone is not None:
-            return self._alone(self._queue.popleft())
+            return self._alone(self._queue[0])
         queue, publishes, size = self._queue, list[Publish](), 0
         limit, cap = self.batch_limit - BATCH_OVERHEAD, self._halving.cap
         builder = producer.create_batch()
@@ -177,18 +175,22 @@ class Lane:
                 publishes.append(queue.popleft())
                 publish.stage = _HANDED
                 size += publish.size
-        except (TypeError, ValueError, AttributeError):
+        except (TypeError, ValueError, AttributeError, OverflowError):
             log.exception("a record of %s-%s cannot be encoded", self.topic, self.partition)
             self._end([queue.popleft()], BAD_RECORD)
             self._requeue(publishes)
             return None
+        except BaseException:  # no record's fault, such as a lack of memory
+            self._requeue(publishes)
+            raise
         return Batch(publishes, builder, size) if publishes else None
 
     def _alone(self, publish: Publish) -> Batch:
         """A record whose batch was compressed beforehand. Its size keeps it from being taken behind
         others, which would compress it again."""
-        publish.stage = _HANDED
-        return Batch([publish], publish.lone.builder(), publish.size)
+        batch = Batch([publish], publish.lone.builder(), publish.size)
+        self._queue.popleft().stage = _HANDED
+        return batch
 
     def _hand_over(self, producer: Producer, batch: Batch) -> bool:
         self._batch = batch

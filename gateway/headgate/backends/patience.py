@@ -1,11 +1,13 @@
-"""A time limit for many short calls, one after the other, on one timer.
+"""Time limits for many who wait, on one timer.
 
-A timer and a context manager for each call would cost 10 us, as much as the call (measured).
+A timer and a context manager for each would cost 10 us, as much as a call (measured).
 """
 
 import asyncio
+from collections.abc import Callable
 
 _LATE_S = 0.01  # a timer later than this was held up by something on the loop
+_LOOKS = 8  # within the time that anybody may wait
 
 
 class Patience:
@@ -52,3 +54,40 @@ class Patience:
             self._run_at(loop, now_s + _LATE_S)
         else:
             self._scope.reschedule(0)
+
+
+class Lookout:
+    """Looks again and again for those who have waited for too long, as long as anybody waits.
+
+    seconds: how long anybody may wait; looks come several times within it.  look: tells whether
+    somebody still waits.
+    """
+
+    __slots__ = ("_due_s", "_has_waited", "_is_on", "_look", "_pause_s")
+
+    def __init__(self, seconds: float, look: Callable[[], bool]) -> None:
+        self._pause_s = seconds / _LOOKS
+        self._look = look
+        self._due_s = 0.0
+        self._is_on = self._has_waited = False
+
+    def begin(self) -> None:
+        """Somebody waits from now on."""
+        if not self._is_on:
+            self._is_on = True
+            self._run_in(self._pause_s)
+
+    def _run_in(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._due_s = loop.time() + seconds
+        loop.call_at(self._due_s, self._run)
+
+    def _run(self) -> None:
+        late_s = asyncio.get_running_loop().time() - self._due_s
+        if late_s > _LATE_S and not self._has_waited:
+            self._has_waited = True  # as in `Patience`: what has been answered is read first
+            self._run_in(_LATE_S)
+            return
+        self._has_waited = self._is_on = False
+        if self._look():
+            self.begin()

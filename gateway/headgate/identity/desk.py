@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from headgate.backends.identity_store import IdentityStore
+from headgate.backends.patience import Lookout
 from headgate.backends.suppression_store import StoreError
 from headgate.core.breaker import Breaker, State
 from headgate.core.identity import Claim, Operation
@@ -21,7 +22,6 @@ from headgate.identity.waiting import Flight, Waiting
 
 _log = logging.getLogger(__name__)
 _FIRST_DELAY_S, _LONGEST_DELAY_S, _PROVEN_S = 0.05, 5.0, 10.0
-_LOOKS = 8  # how often, within the time that a request may wait, overdue ones are looked for
 _SLOW_S = 10.0  # how long health speaks of requests that did not wait any longer
 _CLOSE_S = 2.0  # how long `close` waits for the last ends to be told
 _START_S = 1.0  # how long `start` waits for the first connection
@@ -52,7 +52,7 @@ class IdentityDesk:
         self._is_here = False
         self._closing = False
         self._timeout_s = options.timeout_ms / 1000
-        self._looking = False
+        self._lookout = Lookout(self._timeout_s, self._look)
         self._slow_s = -math.inf
         self._trouble = StoreError("breaker_open", "not connected yet")
 
@@ -93,7 +93,7 @@ class IdentityDesk:
             return
         self._waiting.asks.append(ask)
         self._news.set()
-        self._look_soon()
+        self._lookout.begin()
 
     def follow(self, claim: Claim) -> None:
         """This attempt goes on without a verdict: its claim is kept alive all the same."""
@@ -119,19 +119,12 @@ class IdentityDesk:
             return True, "connected"
         return False, f"Idempotency-Keys and event ids go past Redis: {self._trouble}"
 
-    def _look_soon(self) -> None:
-        if not self._looking:
-            self._looking = True
-            asyncio.get_running_loop().call_later(self._timeout_s / _LOOKS, self._look)
-
-    def _look(self) -> None:
+    def _look(self) -> bool:
         """Nobody waits for Redis any longer than redis.timeout_ms, whatever the queue is."""
-        self._looking = False
         now_s = self._clock()
         if self._waiting.go_on_overdue(now_s - self._timeout_s):
             self._slow_s = now_s
-        if self._waiting.asks:
-            self._look_soon()
+        return bool(self._waiting.asks)
 
     async def _run(self) -> None:
         while not self._closing:

@@ -171,7 +171,6 @@ class Claims(Bypass):
 
     def answered(self, flight: Flight, call: Call, reply: Reply, now_s: float) -> None:
         """The script's answer is here: verdicts in order of arrival."""
-        self._flight = None
         changed = self._namespaces.answered(call.scopes, reply.states, reply.now, now_s)
         if flight.announced:
             lease_s = self._limits.lease / 1000
@@ -191,8 +190,6 @@ class Claims(Bypass):
             if publish.dropped:  # it ended for its client while Redis was asked
                 self._drop_reserved(publish)
             elif publish.scope in is_behind:
-                publish.stage = _QUEUED
-                place_again(publish, publish.scope)
                 late.append(publish)
             elif publish.scope not in valid:
                 # Told under another incarnation than the one that knows what is under way here,
@@ -210,7 +207,11 @@ class Claims(Bypass):
                     self._enter_lane(publish)
                 else:
                     publish_it(publish)
+        for publish in late:
+            publish.stage = _QUEUED
+            place_again(publish, publish.scope)
         self._put_back(late)
+        self._flight = None  # not before: what a failure leaves here, `lost` puts back
 
     def _grow(self, scope: Scope, count: int) -> None:
         self._tell_growth(scope, count)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from headgate.backends.base import Verdicts
+from headgate.backends.patience import Lookout
 from headgate.backends.suppression_store import StoreError, SuppressionStore
 from headgate.core.breaker import Breaker, State
 from headgate.core.publish import Publish
@@ -27,7 +28,6 @@ _log = logging.getLogger(__name__)
 _FIRST_DELAY_S, _LONGEST_DELAY_S, _PROVEN_S = 0.05, 5.0, 10.0
 _CLOSE_S = 2.0  # how long `close` waits for the last settlements
 _START_S = 1.5  # how long `start` waits for a connection
-_LOOKS = 8  # how often, within the time that an event may wait, overdue ones are looked for
 _SLOW_S = 10.0  # how long health speaks of events that did not wait any longer
 
 
@@ -63,7 +63,7 @@ class Suppressor:
         self._tasks: list[asyncio.Task[None]] = []
         self._closing = False
         self._tried = asyncio.Event()
-        self._looking = False
+        self._lookout = Lookout(options.timeout_ms / 1000, self._look)
         self._slow_s, self._slow_count = -math.inf, 0
         self._trouble = "not connected yet"
         self._log = StateLog()
@@ -242,21 +242,14 @@ class Suppressor:
             return False
         if flight.reserved:
             self._asked_s = flight.sent_s
-        self._look_soon()
+        self._lookout.begin()
         call = self._claims.call(flight)
         reply = await self._store.run(call)
         self._claims.answered(flight, call, reply, self._clock())
         return True
 
-    def _look_soon(self) -> None:
-        if not self._looking:
-            self._looking = True
-            pause_s = self._options.timeout_ms / 1000 / _LOOKS
-            asyncio.get_running_loop().call_later(pause_s, self._look)
-
-    def _look(self) -> None:
+    def _look(self) -> bool:
         """Nobody waits for Redis any longer than redis.timeout_ms, whatever the queue is."""
-        self._looking = False
         now_s = self._clock()
         count = self._claims.give_up(now_s)
         if count:
@@ -265,8 +258,7 @@ class Suppressor:
                 _log.warning("suppression: Redis is slow: events go past it")
             self._slow_s = now_s
             self._slow_count += count
-        if self._claims.is_waited_for:
-            self._look_soon()
+        return self._claims.is_waited_for
 
     def _lost(self, error: StoreError) -> None:
         self._tried.set()
@@ -275,7 +267,10 @@ class Suppressor:
             _log.warning("suppression: Redis is away: %s", detail)
         self._trouble = detail
         self._breaker.failed(self._clock())
-        self._claims.lost(error)
+        try:
+            self._claims.lost(error)
+        except Exception:  # within the task's outermost frame: it must go on and connect again
+            _log.exception("an event could not go past Redis")
 
     async def _tick(self) -> None:
         while True:
