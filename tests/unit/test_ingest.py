@@ -1,11 +1,21 @@
 """Ingest on fakes: what becomes of one request or a few."""
 
+from collections.abc import Callable
+from typing import cast
+
 import pytest
 
+from headgate.backends.base import Identities
 from headgate.core.outcome import Failure, Reason
+from headgate.core.policy import PolicyTable, TopicPolicy
+from headgate.core.publish import Publish
+from headgate.core.route import Route
+from headgate.core.suppression import Scope
+from headgate.core.topic import TopicState
+from headgate.routes import Routes
 from headgate.ticket import Ticket
-from unit.fakes import topic_state
-from unit.room import AWAY, NO_REDIS, Room, shown
+from unit.fakes import policy, topic_state
+from unit.room import AWAY, NO_REDIS, Room, digest, shown
 
 # ---- one request
 
@@ -262,3 +272,33 @@ async def test_draining_ends_with_the_last_event() -> None:
     room = Room()
     await room.ingest.drain()
     assert room.ingest.is_draining
+
+
+def test_what_waited_for_its_id_is_reserved_where_its_topic_is_now() -> None:
+    room, scopes = Room(), [Scope("deals", bytes([number]) * 16, 3, b"f") for number in (1, 2)]
+    waiting: list[Callable[[], None]] = []
+
+    class Identity:
+        def claim(
+            self,
+            ticket: Ticket,
+            route: Route,
+            started: list[Publish],
+            go_on: Callable[[list[Publish]], None],
+        ) -> None:
+            waiting.append(lambda: go_on(started))
+
+    def compile_route(chosen: TopicPolicy, state: TopicState) -> Route:
+        scope = next(one for one in scopes if one.topic_id == state.topic_id)
+        return Route(chosen, state, 128, digest, scope)
+
+    chosen = policy(pattern="deals", key=("/id",), suppress="raw", dedupe_ttl_s=60)
+    states = [topic_state("deals")._replace(topic_id=one.topic_id) for one in scopes]
+    room.topics.states["deals"] = states[0]
+    routes = Routes(PolicyTable([chosen]), room.topics, compile_route)
+    room.ingest._routes, room.ingest._identity = routes, cast(Identities, Identity())
+    room.post("deals", b'{"id":"k"}')
+    room.topics.states["deals"] = states[1]  # it is recreated while Redis is asked
+    routes.prepare(["deals"])
+    waiting[0]()
+    assert [publish.scope for publish in room.suppression.queue] == [scopes[1]]
