@@ -97,11 +97,12 @@ def test_settlements_keep_up_with_reservations_however_many_of_a_key_there_are()
     process = Counted(world)
     offsets: Counter[str] = Counter()
     backlog = []
-    for _ in range(300):
-        while len(process.claims._queue) < 800:
-            process.arrive(f"content {chance.random()}", key=f"key {chance.randrange(1000)}")
-        assert process.execute()
-        process.reply()
+    for _ in range(120):
+        while len(process.lane) < 800:
+            process.arrive(f"content {chance.random()}", key=f"key {chance.randrange(300)}")
+            if len(process.claims._queue) >= 200:
+                assert process.execute()
+                process.reply()
         for publish in list(process.lane):
             process.hand_over(publish)
             key = (publish.record.key or b"").decode()
@@ -109,7 +110,7 @@ def test_settlements_keep_up_with_reservations_however_many_of_a_key_there_are()
             process.acknowledge(publish, offsets[key])
         backlog.append(process.claims.figures["unsettled"])
     assert max(process.calls) <= MOST
-    assert max(backlog[100:]) <= 2 * max(backlog[:100])
+    assert max(backlog[60:]) <= 2 * max(backlog[:60])
     assert process.bypassed_count == 0  # no key is crowded by tokens that nobody took back
 
 
