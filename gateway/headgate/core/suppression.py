@@ -48,6 +48,15 @@ pack_state: Final = _STATE.pack  # what a script says of a namespace
 pack_settlement: Final = struct.Struct(">c12s16sdI").pack
 
 
+class Counter:
+    """A number that several look at."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
 class Scope:
     """The namespace of one topic: whatever its policy, its keys and contents are known in it.
 
@@ -60,7 +69,7 @@ class Scope:
     rule: 8 bytes over how events get their keys (`policy.key_rule`).
     free_until_s: until when (the suppressor's clock) events may pass without a reservation, for
     this process has announced it.  passed_s: when the last one did.  unreserved: how many of them
-    have not ended yet.
+    have not ended yet, shared with the scope of a topic that was recreated meanwhile.
     """
 
     __slots__ = (
@@ -85,7 +94,7 @@ class Scope:
         self.partitions = partitions
         self.rule = rule
         self.free_until_s = self.passed_s = -math.inf
-        self.unreserved = 0
+        self.unreserved = Counter()
         self.namespace = f"{prefix}:{topic_id.hex()}".encode()
         self.incarnation = self.namespace + b":inc"
         self._entries = self.namespace + b":k:"

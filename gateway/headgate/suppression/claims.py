@@ -108,7 +108,7 @@ class Claims(Bypass):
             if self.mode is not _AWAY:
                 return False
         scope.passed_s = now_s
-        scope.unreserved += count
+        scope.unreserved.count += count
         return True
 
     def rule_changed(self, scope: Scope) -> None:

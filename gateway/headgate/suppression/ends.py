@@ -58,7 +58,8 @@ class Ends:
                 if digest is not None:
                     self._settle_placed(publish)
                 elif publish.scope is not None:
-                    publish.scope.unreserved -= 1
+                    publish.scope.unreserved.count -= 1
+                    publish.scope = None  # it has ended, and ends once
                 continue
             token, entry = publish.token, publish.entry
             latest = arrivals.latest.pop(entry, None)
@@ -110,8 +111,11 @@ class Ends:
         scope, key = publish.scope, publish.record.key
         if scope is None:
             return
-        scope.unreserved -= 1
-        if not certain and key is not None:
+        scope.unreserved.count -= 1
+        if certain or key is None:
+            publish.scope = None  # it has ended, and ends once
+        else:
+            publish.digest = b""  # from now on it is one with a token
             publish.token, publish.entry = self._new_stem() + bytes(2), scope.entry(key)
             self._under_way.leave_unknown(publish, now_s + self._life_s)
 

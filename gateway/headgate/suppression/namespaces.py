@@ -101,7 +101,7 @@ class Namespaces:
         kept: namespaces to announce for another reason.
         """
         for scope in list(self.passing):
-            is_done = not scope.unreserved and scope not in kept
+            is_done = not scope.unreserved.count and scope not in kept
             if is_done and now_s - scope.passed_s > lease_s:
                 self.passing.discard(scope)
             elif scope.free_until_s - now_s < lease_s * 2 / 3:
