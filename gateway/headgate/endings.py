@@ -243,7 +243,7 @@ class Endings:
         was_in_lane = publish.stage is _LANE
         publish.dropped = True
         waits_for_redis = leader.stage is _QUEUED or leader.stage is _RESERVING
-        if publish.stage is _NEW:  # examined, or its id is asked for
+        if leader.stage is _NEW:  # it is examined, or its id is asked for
             is_examined = self._examining is not None and self._examining.drop(publish)
             waits_for_redis = not is_examined
         reason = Reason.REDIS_UNAVAILABLE if waits_for_redis else Reason.KAFKA_UNAVAILABLE

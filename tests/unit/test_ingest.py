@@ -302,3 +302,11 @@ def test_what_waited_for_its_id_is_reserved_where_its_topic_is_now() -> None:
     routes.prepare(["deals"])
     waiting[0]()
     assert [publish.scope for publish in room.suppression.queue] == [scopes[1]]
+
+
+def test_a_follower_of_what_waits_for_kafka_does_not_blame_redis() -> None:
+    room = Room()
+    _leader, follower = (room.post("deals", b'{"id":"k"}') for _ in range(2))
+    room.suppression.decide()  # the leader is in its lane
+    room.ingest.expire(follower)
+    assert shown(follower)[1]["reason"] == "kafka_unavailable"

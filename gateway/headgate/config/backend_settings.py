@@ -116,7 +116,10 @@ class RedisSettings:
     timeout_ms: Annotated[
         int,
         about(
-            "How long one call may take before the breaker counts a failure.", least=1, most=60_000
+            "How long an event waits for Redis, the queue included, before it goes past it; and "
+            "how long one call may take before the breaker counts a failure.",
+            least=1,
+            most=60_000,
         ),
     ] = 500
     namespace: Annotated[str, about("The prefix of every Redis key.")] = "headgate"
