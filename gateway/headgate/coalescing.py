@@ -83,7 +83,7 @@ class Coalescing:
         )
 
     async def start(self) -> None:
-        """Begin to connect and to own partitions. Waits for nobody."""
+        """Begin to own partitions. Waits for Redis for a bounded time, and for nobody else."""
         if self._suppressor is not None:
             await self._suppressor.start()
         self._topics.on_change(self._topic_changed)
