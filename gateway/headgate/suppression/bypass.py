@@ -75,7 +75,8 @@ class Bypass:
             self._verdicts.publish(publish)
 
     def give_up(self, now_s: float) -> int:
-        """Let those go on without Redis that have waited for too long; returns how many did.
+        """Let those go on without Redis that have waited for too long, or refuse them; returns how
+        many have.
 
         The oldest first, so no event overtakes another of its key.
         """
@@ -84,13 +85,17 @@ class Bypass:
         self._waits.left -= len(asked)
         overdue = self._waits.overdue(now_s, len(asked) + len(self._queue))
         self._waits.left += len(asked)
-        count = sum(self._bypass(one) for one in asked[:overdue] if not one.dropped)
+        late = [one for one in asked[:overdue] if not one.dropped]
+        count = sum(self._bypass(one) for one in late)
+        given_up = len(late)
         for _ in range(min(overdue - len(asked), len(self._queue))):
             self._waits.left += 1
-            count += self._go_past(self._queue.popleft())
+            publish = self._queue.popleft()
+            given_up += not publish.dropped
+            count += self._go_past(publish)
         if count:
             self._meter.bypassed("redis_slow", count)
-        return count
+        return given_up
 
     @property
     def is_waited_for(self) -> bool:

@@ -165,7 +165,7 @@ class Suppressor:
             return False, f"events go past Redis: {self._trouble}"
         if self._clock() - self._slow_s < _SLOW_S:
             waited = f"{self._options.timeout_ms:g} ms (redis.timeout_ms)"
-            return False, f"slow: {self._slow_count} events went past it after {waited}"
+            return False, f"slow: {self._slow_count} events did not wait longer than {waited}"
         return True, "connected"
 
     def states(self) -> dict[str, TopicSuppression]:
