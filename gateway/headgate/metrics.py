@@ -189,6 +189,18 @@ _DECLARED = (
     Metric(
         "headgate_worker_memory_bytes", Kind.SUM, (), "Resident memory of the workers together."
     ),
+    Metric(
+        "headgate_ready",
+        Kind.MAX,
+        (),
+        "1 while GET /ready answers 200, else 0.",
+    ),
+    Metric(
+        "headgate_dependency_up",
+        Kind.MAX,
+        ("dependency",),
+        "1 while every worker reaches this (redis, or kafka and a cluster's name), else 0.",
+    ),
     Metric("headgate_workers", Kind.SUM, ("state",), "Worker processes by state (up, wanted)."),
     Metric(
         "headgate_worker_restarts_total",

@@ -54,7 +54,10 @@ class Overview:
         self._details_read = 0.0
         build = (__version__, platform.python_version())
         self.figures.set("headgate_build_info", build, 1)
+        # From 0 on: a counter that appears with its first count shows no increase.
         self.figures.count("headgate_worker_restarts_total", by=0)
+        for result in ("applied", "refused"):
+            self.figures.count("headgate_config_reloads_total", (result,), by=0)
 
     async def poll(self) -> None:
         """Read all workers again and again, until cancelled."""
@@ -137,6 +140,12 @@ class Overview:
             self.rates.note(now, self.figures.volumes())
             self.figures.set("headgate_workers", ("up",), len(self._states))
             self.figures.set("headgate_workers", ("wanted",), len(self.workers))
+            self._show(self.health())
+
+    def _show(self, health: Health) -> None:
+        self.figures.set("headgate_ready", (), float(health.is_ready))
+        for name, one in health.dependencies.items():
+            self.figures.set("headgate_dependency_up", (name,), float(bool(one["ok"])))
 
     async def _read_one(self, worker: WorkerProcess, with_details: bool) -> None:
         pid, client = worker.pid, worker.client

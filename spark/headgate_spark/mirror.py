@@ -184,7 +184,8 @@ class Mirror:
             ends = {tp: end for tp, (_, end) in (await there.bounds(tps)).items()}
         lags = self._lags.lags(ends, found, time.monotonic())
         if self._request.metrics is not None:
-            write_textfile(self._request.metrics, textfile(lags, found, self._totals))
+            text = textfile(lags, found, self._totals, self._source.name, time.time())
+            write_textfile(self._request.metrics, text)
         left, oldest = (
             sum(one.records for one in lags.values()),
             max((one.seconds for one in lags.values()), default=0.0),

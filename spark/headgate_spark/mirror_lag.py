@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -83,9 +83,16 @@ class Totals:
 
 
 def textfile(
-    lags: Mapping[TopicPartition, Lag], maps: Mapping[TopicPartition, PartitionMap], totals: Totals
+    lags: Mapping[TopicPartition, Lag],
+    maps: Mapping[TopicPartition, PartitionMap],
+    totals: Totals,
+    cluster: str,
+    now_s: float,
 ) -> str:
-    """All metrics of the mirror in Prometheus' text format."""
+    """All metrics of the mirror in Prometheus' text format.
+
+    cluster: the ingest cluster.  now_s: since 1970.
+    """
     gap_counts = {tp: gaps(maps[tp]) for tp in lags}
     columns = (
         ("mirror_lag_records", "gauge", {tp: one.records for tp, one in lags.items()}),
@@ -102,7 +109,21 @@ def textfile(
             f'headgate_{name}{{topic="{tp.topic}",partition="{tp.partition}"}} {value}'
             for tp, value in sorted(values.items())
         ]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *written("mirror", [cluster], now_s)]) + "\n"
+
+
+def written(job: str, clusters: Iterable[str], now_s: float) -> list[str]:
+    """The lines that tell when the figures of some clusters were written.
+
+    A file that nobody writes any more keeps its figures: only its age shows that the process is
+    gone.
+    """
+    name = f"headgate_{job}_timestamp_seconds"
+    return [
+        f"# HELP {name} When this file was written, in seconds since 1970.",
+        f"# TYPE {name} gauge",
+        *(f'{name}{{cluster="{cluster}"}} {now_s:.3f}' for cluster in clusters),
+    ]
 
 
 _HELP = {

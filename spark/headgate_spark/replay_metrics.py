@@ -12,7 +12,7 @@ from pathlib import Path
 
 from headgate.core.replay import FINISHED, Control, Replay, State, created_ms
 from headgate.core.replay_spec import Mode
-from headgate_spark.mirror_lag import write_textfile
+from headgate_spark.mirror_lag import write_textfile, written
 from headgate_spark.replay_progress import remaining
 
 _PAUSED = "paused"
@@ -53,7 +53,7 @@ class ReplayMetrics:
             series = dict(self._totals)
             for some in self._now.values():
                 series |= some
-            write_textfile(self._file, _text(series))
+            write_textfile(self._file, _text(series, self._now, now_ms / 1000))
 
 
 def readings(cluster: str, replays: Iterable[Replay], now_ms: int) -> Series:
@@ -84,7 +84,7 @@ def _label(cluster: str) -> str:
     return f'cluster="{cluster}"'
 
 
-def _text(series: Mapping[tuple[str, str], float]) -> str:
+def _text(series: Mapping[tuple[str, str], float], clusters: Iterable[str], now_s: float) -> str:
     lines = []
     for name, about in _HELP.items():
         kind = "counter" if name.endswith("_total") else "gauge"
@@ -94,4 +94,4 @@ def _text(series: Mapping[tuple[str, str], float]) -> str:
             for (its, label), value in sorted(series.items())
             if its == name
         ]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *written("replay", clusters, now_s)]) + "\n"

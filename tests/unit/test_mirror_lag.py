@@ -43,7 +43,7 @@ def test_lost_offsets_are_those_of_gaps_with_a_reason_to_worry() -> None:
     assert lags[TP].lost == 5
     totals = Totals()
     totals.add([Copied("orders", 3, 7, 900, 2, 1, 10, 5, None)] * 2)
-    text = textfile(lags, {TP: found}, totals)
+    text = textfile(lags, {TP: found}, totals, "main", 1_700_000_000.25)
     labels = '{topic="orders",partition="3"}'
     for line in (
         f"headgate_mirror_lag_records{labels} 0",
@@ -51,6 +51,7 @@ def test_lost_offsets_are_those_of_gaps_with_a_reason_to_worry() -> None:
         f"headgate_mirror_lost_offsets_total{labels} 5",
         f"headgate_mirror_records_total{labels} 14",
         f"headgate_mirror_read_bytes_total{labels} 1800",
+        'headgate_mirror_timestamp_seconds{cluster="main"} 1700000000.250',
     ):
         assert line in text.splitlines()
 

@@ -190,3 +190,23 @@ async def test_forgetting_asks_the_next_worker_when_one_is_silent() -> None:
     failed = await seen.forget("deals", b"k")
     assert failed is not None
     assert failed.reason is Reason.INTERNAL
+
+
+async def test_readiness_is_a_figure_too() -> None:
+    away = Dependency("kafka main", False, True, "refused")
+    worker = StandIn(0, READY._replace(dependencies=(away,)))
+    seen = overview(worker)
+    await seen.refresh()
+    shown = seen.figures.total().gauges
+    assert shown["headgate_ready"] == {(): 0.0}
+    assert shown["headgate_dependency_up"] == {("kafka main",): 0.0}
+    worker.readiness = READY
+    await seen.refresh(at_once=True)
+    shown = seen.figures.total().gauges
+    assert shown["headgate_ready"] == {(): 1.0}
+    assert shown["headgate_dependency_up"] == {("kafka main",): 1.0}
+
+
+def test_counters_whose_labels_are_known_begin_with_nothing() -> None:
+    counters = overview().figures.total().counters
+    assert counters["headgate_config_reloads_total"] == {("applied",): 0, ("refused",): 0}

@@ -48,7 +48,7 @@ def test_only_those_under_way_count_as_progress(tmp_path: Path) -> None:
     ]
     metrics.copied("old", 5, 60)
     metrics.tell("old", [copying, *others[:-1]], 10_500)
-    metrics.tell("other", None, 0)
+    metrics.tell("other", None, 1_700_000_000_250)
     lines = file.read_text().splitlines()
     for line in (
         'headgate_replay_runner{cluster="old"} 1',
@@ -57,6 +57,7 @@ def test_only_those_under_way_count_as_progress(tmp_path: Path) -> None:
         'headgate_replay_oldest_seconds{cluster="old"} 7.5',
         'headgate_replay_records_total{cluster="old"} 5',
         'headgate_replay_bytes_total{cluster="old"} 60',
+        'headgate_replay_timestamp_seconds{cluster="other"} 1700000000.250',
         'headgate_replay_copies{cluster="old",state="pending"} 1',
         'headgate_replay_copies{cluster="old",state="copying"} 1',
         'headgate_replay_copies{cluster="old",state="paused"} 1',
