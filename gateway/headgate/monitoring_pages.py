@@ -2,15 +2,14 @@
 
 import platform
 import time
-from collections.abc import Mapping
 
-import orjson
 from aiohttp import web
 
 from headgate import __version__
 from headgate.config import Settings
 from headgate.core.outcome import Failure, Reason
 from headgate.edge.auth import Authenticator
+from headgate.edge.json_page import json_page
 from headgate.edge.management import problems
 from headgate.edge.refused import RefusedError
 from headgate.edge.tls import server_context
@@ -72,7 +71,7 @@ class MonitorPages:
 
     async def _groups(self, request: web.Request) -> web.Response:
         self._may_view(request)
-        return _json(request, self._monitor.groups())
+        return json_page(request, self._monitor.groups())
 
     async def _group(self, request: web.Request) -> web.Response:
         self._may_view(request)
@@ -81,7 +80,7 @@ class MonitorPages:
         if found is None:
             detail = f"no cluster has a group {name!r} with members or commits"
             raise RefusedError(Reason.NOT_FOUND, detail)
-        return _json(request, found)
+        return json_page(request, found)
 
     def _may_view(self, request: web.Request) -> None:
         headers = {name.lower(): value for name, value in request.raw_headers}
@@ -90,9 +89,3 @@ class MonitorPages:
             raise RefusedError(found.reason, found.detail)
         if "view" not in found.roles:
             raise RefusedError(Reason.FORBIDDEN, "this needs the role 'view'")
-
-
-def _json(request: web.Request, page: Mapping[str, object]) -> web.Response:
-    pretty = orjson.OPT_INDENT_2 if "pretty" in request.query else 0
-    body = orjson.dumps(page, option=pretty) + b"\n"
-    return web.Response(body=body, content_type="application/json")

@@ -89,7 +89,8 @@ HEADERS = st.sampled_from(
     [{}, {}, {"headgate_force": b"1"}, {"headgate_key": b"k"}, {"headgate_batch": b"false"},
      {"traceparent": b"00-1"}, {"headgate_header_x": b"y"}, {"headgate_timestamp": b"5"},
      {"prefer": b"return=minimal"}, {"headgate_tombstone": b"1"}, {"ce_specversion": b"1.0"},
-     {"headgate_event_id": b"e-1"}]
+     {"headgate_event_id": b"e-1"}, {"headgate_batch": b"0"}, {"headgate_batch": b"yes"},
+     {"headgate_force": b"on"}, {"headgate_tombstone": b""}]
 )  # fmt: skip
 REQUESTS = st.lists(
     st.tuples(st.sampled_from(["orders", "deals", "clicks"]), BODIES, HEADERS), max_size=5

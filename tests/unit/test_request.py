@@ -45,8 +45,8 @@ def test_headers_that_mean_one_event_are_named(name: str) -> None:
     assert read_wishes({b"headgate-force": b"true"}).single_event_header is None
 
 
-def test_what_is_not_true_is_false() -> None:
-    headers = {b"headgate-force": b"no", b"headgate-tombstone": b"false", b"prefer": b"wait=1"}
+def test_what_is_false_asks_for_nothing() -> None:
+    headers = {b"headgate-force": b"0", b"headgate-tombstone": b"false", b"prefer": b"wait=1"}
     wishes = read_wishes(headers)
     assert (wishes.tombstone, wishes.force, wishes.minimal) == (False, False, False)
 
@@ -59,6 +59,9 @@ def test_what_is_not_true_is_false() -> None:
         (b"headgate-event-id", b"", Reason.MALFORMED),
         (b"headgate-event-id", b"x" * 257, Reason.MALFORMED),
         (b"headgate-event-id", b"\xc3", Reason.MALFORMED),
+        (b"headgate-tombstone", b"", Reason.MALFORMED),
+        (b"headgate-force", b"yes", Reason.MALFORMED),
+        (b"headgate-batch", b"no", Reason.MALFORMED),
         (b"headgate-timestamp", b"", Reason.MALFORMED),
         (b"headgate-timestamp", b"-1", Reason.MALFORMED),
         (b"headgate-timestamp", b"1.5", Reason.MALFORMED),

@@ -9,7 +9,7 @@ from headgate.core import cloudevents, envelope
 from headgate.core.event import Decoded, RawEvent, Refused, malformed
 from headgate.core.jsontext import elements, is_crowd
 from headgate.core.outcome import Failure, Reason
-from headgate.core.request import is_tombstone
+from headgate.core.request import is_array_one_event, is_tombstone
 
 Headers = Mapping[bytes, bytes]  # a request's headers, names in lower case
 
@@ -86,7 +86,7 @@ def decode(
         raise Refused(malformed("the body begins with a byte order mark"))
     if kind is Kind.NDJSON:
         return Decoded(_lines(body, most), True)
-    if kind is Kind.JSON and headers.get(b"headgate-batch", b"").lower() != b"false":
+    if kind is Kind.JSON and not is_array_one_event(headers):
         if body.lstrip(b" \t\r\n").startswith(b"["):
             return Decoded(_elements(body, most), True)
         return Decoded([_utf8(body)], False)

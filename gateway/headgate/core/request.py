@@ -8,10 +8,11 @@ from headgate.core.outcome import Failure, Reason
 from headgate.core.record import RESERVED_PREFIX
 
 _RECORD_HEADER = b"headgate-header-"
-_TRUE = (b"true", b"1")
+_FLAGS = {b"true": True, b"1": True, b"false": False, b"0": False}
 _SINGLE = (b"headgate-key", b"headgate-event-id", b"headgate-timestamp", b"headgate-tombstone")
 _EVENT_ID_MAX = 256
 _BURST_MAX = 128
+_SHOWN_BYTES = 40  # of a value that is refused
 _OURS = frozenset((b"headgate-", b"prefer", b"tracepare"))  # the first nine bytes of our names
 
 
@@ -43,12 +44,13 @@ def read_wishes(headers: Mapping[bytes, bytes]) -> Wishes:
     if not ours:
         return NO_WISHES
     single = next((name for name in _SINGLE if name in ours), None)
+    is_array_one_event(ours)  # refuses a wrong value whatever the body is
     return Wishes(
         key=_key(ours.get(b"headgate-key")),
         event_id=_event_id(ours.get(b"headgate-event-id")),
         timestamp_ms=_timestamp(ours.get(b"headgate-timestamp")),
         tombstone=is_tombstone(ours),
-        force=ours.get(b"headgate-force", b"").lower() in _TRUE,
+        force=_flag(ours, b"headgate-force", False),
         minimal=b"return=minimal" in ours.get(b"prefer", b"").replace(b" ", b"").lower(),
         single_event_header=single.decode().title() if single else None,
         record_headers=_record_headers(ours),
@@ -66,8 +68,30 @@ def read_burst(value: bytes | None) -> bytes | None:
 
 
 def is_tombstone(headers: Mapping[bytes, bytes]) -> bool:
-    """Whether the request asks for a tombstone."""
-    return headers.get(b"headgate-tombstone", b"").lower() in _TRUE
+    """Whether the request asks for a tombstone. Raises Refused (malformed)."""
+    return _flag(headers, b"headgate-tombstone", False)
+
+
+def is_array_one_event(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether a JSON array is one event and no batch. Raises Refused (malformed)."""
+    return not _flag(headers, b"headgate-batch", True)
+
+
+def read_flag(name: str, value: bytes) -> bool:
+    """A boolean header or query parameter. Raises Refused (malformed) naming it.
+
+    A guess would be wrong for half of the clients: whoever sends `yes` does not want `false`.
+    """
+    found = _FLAGS.get(value.lower())
+    if found is None:
+        shown = value[:_SHOWN_BYTES].decode("utf-8", "replace")
+        raise Refused(malformed(f"{name} is true, 1, false or 0, not {shown!r}"))
+    return found
+
+
+def _flag(headers: Mapping[bytes, bytes], name: bytes, absent: bool) -> bool:
+    value = headers.get(name)
+    return absent if value is None else read_flag(name.decode().title(), value)
 
 
 def _key(value: bytes | None) -> bytes | None:

@@ -14,7 +14,7 @@ from headgate.core.json_stream import JsonStream
 from headgate.core.outcome import Failure, Reason
 from headgate.core.oversize import StoredBlob
 from headgate.core.policy import fingerprint
-from headgate.core.request import is_tombstone, read_wishes
+from headgate.core.request import is_array_one_event, is_tombstone, read_wishes
 from headgate.core.route import Route
 
 _BOM = b"\xef\xbb\xbf"
@@ -83,7 +83,7 @@ def _announced(headers: Headers, route: Route) -> Announced | None:
     if kind is Kind.JSON_ONE:
         return Announced(RawEvent(b"", None, content_type=content_type), True)
     if kind is Kind.JSON:
-        may_be_batch = headers.get(b"headgate-batch", b"").lower() != b"false"
+        may_be_batch = not is_array_one_event(headers)
         return Announced(RawEvent(b"", None, content_type=JSON), True, may_be_batch)
     return None
 

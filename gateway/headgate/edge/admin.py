@@ -19,6 +19,7 @@ from headgate.core.topic import TopicState
 from headgate.edge import views
 from headgate.edge.auth import Authenticator, Identity
 from headgate.edge.instance import Instance
+from headgate.edge.json_page import json_page
 from headgate.edge.offsets import OffsetDesk, OffsetPages, SnapshotDesk
 from headgate.edge.openapi.document import document
 from headgate.edge.openapi.page import docs_page
@@ -70,7 +71,7 @@ class Admin:
             "dependencies": health.dependencies,
             "workers": health.workers,
         }
-        return _json(request, page, 200 if health.is_ready else 503)
+        return json_page(request, page, 200 if health.is_ready else 503)
 
     async def metrics(self, _request: web.Request) -> web.Response:
         """Prometheus text of all workers together."""
@@ -94,7 +95,7 @@ class Admin:
         self._identify(request, "view")
         await self._instance.refresh()
         rows = views.producers(self._seen(), self._instance.settings.producers)
-        return _json(request, {"producers": rows})
+        return json_page(request, {"producers": rows})
 
     async def producer(self, request: web.Request) -> web.Response:
         """One producer."""
@@ -108,13 +109,13 @@ class Admin:
         }
         if name not in known:
             raise RefusedError(Reason.NOT_FOUND, f"no producer {name!r} is configured or was seen")
-        return _json(request, views.producer(name, seen))
+        return json_page(request, views.producer(name, seen))
 
     async def topics(self, request: web.Request) -> web.Response:
         """All topics that exist and that a policy matches."""
         self._identify(request, "view")
         await self._instance.refresh()
-        return _json(request, {"topics": views.topics(self._instance.topics(), self._seen())})
+        return json_page(request, {"topics": views.topics(self._instance.topics(), self._seen())})
 
     async def topic(self, request: web.Request) -> web.Response:
         """One topic."""
@@ -123,7 +124,7 @@ class Admin:
         name = request.match_info["topic"]
         state, policy = await self._topic(name)
         held = self._instance.topics().get(held_topic(name))
-        return _json(request, views.topic(state, policy, held, self._seen()))
+        return json_page(request, views.topic(state, policy, held, self._seen()))
 
     async def audits(self, request: web.Request) -> web.Response:
         """The newest skew audit of all topics, or of one."""
@@ -137,7 +138,7 @@ class Admin:
             detail = "no audit yet: run `headgate-spark audit`"
             raise RefusedError(Reason.NOT_FOUND, detail + (f" for {wanted!r}" if wanted else ""))
         # each is spliced in as it was published
-        return _json(
+        return json_page(
             request, {"topics": [orjson.Fragment(chosen[name]) for name in sorted(chosen)]}
         )
 
@@ -156,12 +157,12 @@ class Admin:
             return problem_response(failed, request_id_of(request))
         shown = None if key is None else key.decode("utf-8", "backslashreplace")
         self._changed(request, caller, "forget", {"topic": name, "key": shown})
-        return _json(request, {"forgotten": {"topic": name, "key": shown}})
+        return json_page(request, {"forgotten": {"topic": name, "key": shown}})
 
     async def paused(self, request: web.Request) -> web.Response:
         """Every reason why a group, or a part of it, is paused."""
         self._identify(request, "view")
-        return _json(request, await self._pauses.shown(request.match_info["group"]))
+        return json_page(request, await self._pauses.shown(request.match_info["group"]))
 
     async def pause(self, request: web.Request) -> web.Response:
         """Pause a group, a topic or a partition of it, for a reason."""
@@ -169,7 +170,7 @@ class Admin:
         intent = await read_intent(request)
         await self._pauses.pause(group, intent, caller.name)
         self._changed(request, caller, "pause", _paused(group, intent))
-        return _json(request, await self._pauses.shown(group))
+        return json_page(request, await self._pauses.shown(group))
 
     async def resume(self, request: web.Request) -> web.Response:
         """Take one reason away; reading goes on when all are gone."""
@@ -177,7 +178,7 @@ class Admin:
         intent = await read_intent(request)
         await self._pauses.resume(group, intent)
         self._changed(request, caller, "resume", _paused(group, intent))
-        return _json(request, await self._pauses.shown(group))
+        return json_page(request, await self._pauses.shown(group))
 
     async def groups(self, request: web.Request) -> web.Response:
         """What the monitor says of all groups, or of one."""
@@ -191,7 +192,7 @@ class Admin:
     async def changes(self, request: web.Request) -> web.Response:
         """The newest changes made here since the start, newest first."""
         self._identify(request, "view")
-        return _json(request, {"changes": list(reversed(self._changes))})
+        return json_page(request, {"changes": list(reversed(self._changes))})
 
     def _changed(
         self, request: web.Request, caller: Identity, what: str, fields: dict[str, Any]
@@ -259,9 +260,3 @@ def _key(request: web.Request) -> bytes | None:
 
 def _paused(group: str, intent: Intent) -> dict[str, Any]:
     return {"group": group, "scope": str(intent.scope), "reason": intent.reason}
-
-
-def _json(request: web.Request, page: object, status: int = 200) -> web.Response:
-    pretty = orjson.OPT_INDENT_2 if "pretty" in request.query else 0
-    body = orjson.dumps(page, option=pretty) + b"\n"
-    return web.Response(body=body, status=status, content_type="application/json")

@@ -5,9 +5,11 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
+from headgate.core.event import Refused
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import RefusalError
 from headgate.edge.admin import Admin, request_id_of
+from headgate.edge.json_page import is_pretty
 from headgate.edge.problems import index_page, problem_page, problem_response
 from headgate.edge.refused import RefusedError
 
@@ -74,8 +76,9 @@ async def problems(request: web.Request, handler: Page) -> web.StreamResponse:
     """The one place that turns errors of these pages into problem documents."""
     request_id = request_id_of(request)
     try:
+        is_pretty(request)  # what is asked wrongly must not change anything first
         return await handler(request)
-    except (RefusedError, RefusalError) as refused:
+    except (Refused, RefusedError, RefusalError) as refused:
         return problem_response(refused.failure, request_id)
     except web.HTTPMethodNotAllowed as refused:
         allowed = ", ".join(sorted(refused.allowed_methods))

@@ -4,7 +4,8 @@ from typing import Any, Protocol
 
 from aiohttp import web
 
-from headgate.edge.replays import Changed, Identify, Rows, json_page, read_json
+from headgate.edge.json_page import json_page
+from headgate.edge.replays import Changed, Identify, Rows, read_json
 
 
 class OffsetDesk(Protocol):

@@ -12,6 +12,7 @@ from headgate.core.outcome import Reason
 from headgate.core.refusal import RefusalError
 from headgate.core.replay import FINISHED, Control
 from headgate.edge.auth import Identity
+from headgate.edge.json_page import json_page
 
 _MOST_BODY = 1_048_576
 _MOST_KEY = 256
@@ -164,10 +165,3 @@ async def read_json(request: web.Request) -> Any:
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is no number of JSON")
-
-
-def json_page(request: web.Request, page: object, status: int = 200) -> web.Response:
-    """An answer."""
-    pretty = orjson.OPT_INDENT_2 if "pretty" in request.query else 0
-    body = orjson.dumps(page, option=pretty) + b"\n"
-    return web.Response(body=body, status=status, content_type="application/json")

@@ -5,6 +5,7 @@ from typing import Any
 from headgate.core.outcome import TRAITS, Reason
 from headgate.edge.openapi.operation import (
     ALWAYS,
+    FLAG,
     REQUEST_ID_HEADER,
     TOPIC,
     Json,
@@ -28,7 +29,6 @@ _ELSEWHERE = frozenset(
         Reason.NOT_COVERED,
     }
 )
-_FLAG = {"type": "string", "enum": ["true", "false"]}
 _ANY = {"description": "Any JSON."}
 _PRODUCER_NAME: Json = {"type": "string", "minLength": 1, "maxLength": 100}
 _COMMITTED = {"outcome": "committed", "burst": "import-17", "topics": ["deals"]}
@@ -70,14 +70,14 @@ _HEADERS = (
         "Milliseconds since 1970 (one event only).",
         {"type": "integer", "minimum": 0, "maximum": 999_999_999_999_999},
     ),
-    header("Headgate-Tombstone", "`true` = a null value; the body must be empty.", _FLAG),
+    header("Headgate-Tombstone", "`true` = a null value; the body must be empty.", FLAG),
     header(
         "Idempotency-Key",
         "Your id of the request: a repeat is answered as the first one ended, and not written.",
         {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^[!#-~]+$"},
     ),
-    header("Headgate-Force", "`true` = publish even if unchanged.", _FLAG),
-    header("Headgate-Batch", "`false` = an array is one event.", _FLAG),
+    header("Headgate-Force", "`true` = publish even if unchanged.", FLAG),
+    header("Headgate-Batch", "`false` = an array is one event.", FLAG),
     header(
         "Headgate-Burst",
         "The burst that the events belong to: on topics that coalesce their keys wait for its end.",

@@ -104,4 +104,9 @@ def path(name: str, description: str, schema: Json | None = None, example: str =
 
 
 TOPIC = path("topic", "A topic of the configuration that exists in Kafka.", example="orders")
-PRETTY = query("pretty", "Set = indented JSON.", {"type": "string"})
+FLAG: Json = {"type": "string", "enum": ["true", "false", "1", "0"]}
+PRETTY = query(
+    "pretty",
+    "Indented JSON; `?pretty` alone is `true`.",
+    {"type": "string", "enum": ["", *FLAG["enum"]]},
+)
