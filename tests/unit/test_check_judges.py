@@ -24,6 +24,10 @@ SOUND = TopicState(
 
 
 def judged(folder: Path, text: str, environ: dict[str, str] | None = None) -> list[Finding]:
+    return [one for one in told(folder, text, environ) if one.level is not Level.OK]
+
+
+def told(folder: Path, text: str, environ: dict[str, str] | None = None) -> list[Finding]:
     file = folder / "headgate.toml"
     file.write_text(text)
     return list(judge_settings(*load_with_origins(file, environ or {})))
@@ -76,6 +80,24 @@ def test_what_will_bite_is_said(tmp_path: Path, text: str, subject: str, said: s
     found = judged(tmp_path, CLUSTER + text)
     assert any(each.subject == subject and said in each.text for each in found), found
     assert all(each.level is Level.WARN for each in found)
+
+
+@pytest.mark.parametrize(
+    ("codec", "is_told"),
+    [("zstd", True), ("lz4", True), ("snappy", True), ("gzip", False), ("none", False)],
+)
+def test_what_consumers_must_be_able_to_read_is_told(
+    tmp_path: Path, codec: str, is_told: bool
+) -> None:
+    found = told(tmp_path, CLUSTER + f'compression = "{codec}"\n[topics.a]\n')
+    notes = [one for one in found if one.level is Level.OK and "every consumer" in one.text]
+    assert [one.subject for one in notes] == ["clusters.main.compression"] * is_told
+
+
+def test_the_compress_rung_writes_zstd_whatever_the_cluster_does(tmp_path: Path) -> None:
+    text = 'compression = "none"\n[topics.a]\noversize = ["compress", "reject"]\n'
+    [note] = [one for one in told(tmp_path, CLUSTER + text) if "every consumer" in one.text]
+    assert note.subject == "topics.a.oversize"
 
 
 def test_only_a_password_in_the_configuration_itself_is_warned_of(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from ipaddress import ip_address
 
-from headgate.check.finding import Finding, warn
+from headgate.check.finding import Finding, ok, warn
 from headgate.config.backend_settings import ClusterSettings
 from headgate.config.names import dotted
 from headgate.config.origins import is_file_line
@@ -11,9 +11,15 @@ from headgate.config.settings import ProducerSettings, Settings
 from headgate.core.globs import overlap
 from headgate.core.policy import TopicPolicy
 
+_NOT_EVERYWHERE = ("zstd", "lz4", "snappy")
+_NEEDS_A_PACKAGE = "KafkaJS, kafka-python and aiokafka need a package for that"
+
 
 def judge_settings(settings: Settings, origins: Mapping[str, str]) -> Iterator[Finding]:
-    """Warnings about the configuration itself. origins: as `load_with_origins` gives them."""
+    """Warnings about the configuration itself, and what it asks of consumers.
+
+    origins: as `load_with_origins` gives them.
+    """
     yield from _http(settings)
     yield from _budget(settings)
     for name, cluster in settings.clusters.items():
@@ -58,9 +64,16 @@ def _cluster(name: str, cluster: ClusterSettings, origins: Mapping[str, str]) ->
     if cluster.sasl_password is not None and is_file_line(origins[password]):
         fix = "Use sasl_password_file or the environment."
         yield warn(password, "a password in the configuration file", fix)
-    if cluster.compression in ("gzip", "lz4", "snappy"):
-        text = f"{cluster.compression} takes 2-5 times the processor time of zstd"
-        yield warn(dotted((*path, "compression")), text, 'Use "zstd".')
+    yield from _compression(dotted((*path, "compression")), cluster.compression)
+
+
+def _compression(option: str, codec: str) -> Iterator[Finding]:
+    if codec in ("gzip", "lz4"):
+        text = f"{codec} takes 2-5 times the processor time of zstd"
+        yield warn(option, text, 'Use "zstd" if every consumer can read it.')
+    if codec in _NOT_EVERYWHERE:
+        text = f"{codec}: every consumer must be able to read it; {_NEEDS_A_PACKAGE}"
+        yield ok(option, text)
 
 
 def _redis(settings: Settings) -> Iterator[Finding]:
@@ -91,6 +104,9 @@ def _topic(policy: TopicPolicy, settings: Settings) -> Iterator[Finding]:
             "a retry after a gateway's death may come when the first result is forgotten"
         )
         yield warn(dotted((*path, "dedupe_ttl_s")), text, "Set at least some minutes.")
+    if "compress" in policy.oversize:
+        text = f"compress writes zstd: every consumer must be able to read it; {_NEEDS_A_PACKAGE}"
+        yield ok(dotted((*path, "oversize")), text)
     if policy.max_bytes is not None and policy.max_bytes > settings.http.body_max_bytes:
         text = f"{policy.max_bytes} is more than http.body_max_bytes: no such body is read"
         fix = "Raise http.body_max_bytes or lower this."
