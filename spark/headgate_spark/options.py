@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from headgate.core.globs import glob_matches, is_glob
+from headgate.core.globs import Globs, is_glob
 from headgate.core.policy import INTERNAL_PREFIXES, PolicyTable, TopicPolicy
 from headgate_spark.connections import Connection, connection
 from headgate_spark.errors import USAGE, JobError
@@ -200,7 +200,7 @@ def chosen_topics(
         return sorted(mine)
     found: set[str] = set()
     for pattern in filter(None, (part.strip() for part in wanted.split(","))):
-        matching = {one for one in mine if glob_matches(pattern, one)}
+        matching = set(filter(Globs((pattern,)).match, mine))
         if pattern in there:
             matching.add(pattern)
         found |= matching

@@ -2,13 +2,13 @@
 
 import re
 from dataclasses import replace
-from itertools import product
+from itertools import combinations, product
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.globs import glob_matches, overlap, ties
+from headgate.core.globs import Globs, is_glob, literal_prefix, overlap, ties
 from headgate.core.policy import PolicyTable, TopicPolicy, fingerprint
 
 
@@ -84,7 +84,7 @@ def test_tied_globs_refuse() -> None:
     ],
 )
 def test_ties(one: str, other: str, tied: bool) -> None:
-    assert bool(ties([one, other])) is tied
+    assert bool(list(ties([one, other]))) is tied
 
 
 globs = st.text(alphabet="ab*?", min_size=0, max_size=5)
@@ -93,12 +93,29 @@ globs = st.text(alphabet="ab*?", min_size=0, max_size=5)
 @given(globs, globs)
 def test_overlap_equals_trying_every_name(one: str, other: str) -> None:
     # 6 literal characters: long enough, as a shortest common name is no longer than both globs
+    first, second = Globs((one,)), Globs((other,))
     names = ("".join(letters) for size in range(11) for letters in product("ab", repeat=size))
     if overlap(one, other):
-        assert any(glob_matches(one, name) and glob_matches(other, name) for name in names)
+        assert any(first.match(name) and second.match(name) for name in names)
     else:
         short = ("".join(letters) for size in range(7) for letters in product("ab", repeat=size))
-        assert not any(glob_matches(one, name) and glob_matches(other, name) for name in short)
+        assert not any(first.match(name) and second.match(name) for name in short)
+
+
+@given(st.sets(globs, max_size=8))
+def test_ties_are_all_pairs_with_one_prefix_that_overlap(patterns: set[str]) -> None:
+    wild = sorted(filter(is_glob, patterns))
+    expected = [
+        (one, other)
+        for one, other in combinations(wild, 2)
+        if literal_prefix(one) == literal_prefix(other) and overlap(one, other)
+    ]
+    assert sorted(ties(patterns)) == expected
+
+
+@given(st.lists(globs, max_size=4), st.text(alphabet="ab", max_size=5))
+def test_several_globs_match_what_one_of_them_does(patterns: list[str], name: str) -> None:
+    assert Globs(patterns).match(name) is any(Globs((one,)).match(name) for one in patterns)
 
 
 @given(globs, globs)

@@ -1,6 +1,6 @@
 """What can be said of a valid configuration without asking Kafka or Redis."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import ip_address
 
 from headgate.check.finding import Finding, ok, warn
@@ -8,11 +8,12 @@ from headgate.config.backend_settings import ClusterSettings
 from headgate.config.names import dotted
 from headgate.config.origins import is_file_line
 from headgate.config.settings import ProducerSettings, Settings
-from headgate.core.globs import overlap
+from headgate.core.globs import Globs, is_glob, overlap
 from headgate.core.policy import TopicPolicy
 
 _NOT_EVERYWHERE = ("zstd", "lz4", "snappy")
 _NEEDS_A_PACKAGE = "KafkaJS, kafka-python and aiokafka need a package for that"
+_MOST_SHOWN = 20  # patterns in one finding
 
 
 def judge_settings(settings: Settings, origins: Mapping[str, str]) -> Iterator[Finding]:
@@ -114,21 +115,40 @@ def _topic(policy: TopicPolicy, settings: Settings) -> Iterator[Finding]:
 
 
 def _producers(settings: Settings) -> Iterator[Finding]:
+    reaches = _Reaches([policy.pattern for policy in settings.topics])
     for name, producer in settings.producers.items():
-        yield from _producer(name, producer, settings)
+        yield from _producer(name, producer, settings, reaches)
     has_token = any(each.token_sha256 for each in settings.producers.values())
     if settings.auth.mode == "token" and not has_token:
         fix = "Make one with `headgate token NAME`."
         yield warn("producers", "no producer has a token: every post is answered 401", fix)
 
 
-def _producer(name: str, producer: ProducerSettings, settings: Settings) -> Iterator[Finding]:
+class _Reaches:
+    """Whether a producer's glob reaches any topic; of equal globs only the first is tried."""
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        self._globs = [pattern for pattern in patterns if is_glob(pattern)]
+        self._names = [pattern for pattern in patterns if not is_glob(pattern)]
+        self._found: dict[str, bool] = {}
+        more = f" and {len(patterns) - _MOST_SHOWN} more" * (len(patterns) > _MOST_SHOWN)
+        self.choice = f"{', '.join(patterns[:_MOST_SHOWN]) or 'none'}{more}"
+
+    def any(self, glob: str) -> bool:
+        if glob not in self._found:
+            named = any(map(Globs((glob,)).match, self._names))
+            self._found[glob] = named or any(overlap(glob, each) for each in self._globs)
+        return self._found[glob]
+
+
+def _producer(
+    name: str, producer: ProducerSettings, settings: Settings, reaches: _Reaches
+) -> Iterator[Finding]:
     option = dotted(("producers", name, "topics"))
-    patterns = [policy.pattern for policy in settings.topics]
     for glob in producer.topics:
-        if not any(overlap(glob, pattern) for pattern in patterns):
+        if not reaches.any(glob):
             text = f'"{glob}" matches nothing that a [topics] pattern allows'
-            yield warn(option, text, f"One of: {', '.join(patterns) or 'none'}.")
+            yield warn(option, text, f"One of: {reaches.choice}.")
     if settings.auth.mode == "none":
         return
     if "produce" in producer.roles and not producer.topics:

@@ -6,7 +6,7 @@ from headgate.check.finding import Finding, error, warn
 from headgate.config.names import dotted
 from headgate.config.settings import Settings
 from headgate.core.fact_columns import FACTS_TOPIC
-from headgate.core.globs import glob_matches, is_glob
+from headgate.core.globs import Globs, is_glob
 from headgate.core.holding import Oddity, leftover
 from headgate.core.internal_topics import facts_faults
 from headgate.core.policy import INTERNAL_PREFIXES, PolicyTable, TopicPolicy
@@ -47,9 +47,7 @@ def judge_missing(settings: Settings, existing: set[str]) -> Iterator[Finding]:
             text = f"Kafka (cluster {policy.cluster}) has no such topic: posts are answered 404"
             fix = "Create it (kafka-topics.sh --create ...); serve never creates topics."
             yield warn(subject, text, fix)
-        elif is_glob(policy.pattern) and not any(
-            glob_matches(policy.pattern, name) for name in existing
-        ):
+        elif is_glob(policy.pattern) and not any(map(Globs((policy.pattern,)).match, existing)):
             yield warn(subject, "matches no topic in Kafka", "Create one, or remove the section.")
 
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from headgate.config.check_oversize import ladder_contradictions
 from headgate.config.errors import Problem, shown
@@ -15,15 +15,17 @@ from headgate.core.policy import INTERNAL_PREFIXES, TopicPolicy
 # Kafka's own rule for topic names (org.apache.kafka.common.internals.Topic), and our wildcards
 _PATTERN = r"[A-Za-z0-9._\-*?]{1,249}"
 _PRODUCER_NAME = r"[A-Za-z0-9][\w.\-]{0,99}"
+_MOST_TIES = 20  # that are told: a thousand patterns have half a million pairs
 _OTHER = "other"  # the metrics' label of every producer that is not configured
 
 
 def topic_contradictions(settings: Settings) -> Iterator[Problem]:
     """Everything wrong with the topics."""
+    ingest = [name for name, each in settings.clusters.items() if each.tier == "ingest"]
     for policy in settings.topics:
         checks = (
             _pattern(policy),
-            _cluster(policy, settings),
+            _cluster(policy, ingest),
             _key(policy),
             _ignore(policy),
             _policy(policy),
@@ -40,7 +42,7 @@ def topic_contradictions(settings: Settings) -> Iterator[Problem]:
             option = dotted(("topics", policy.pattern, "dedupe_ttl_s"))
             found = f"{policy.dedupe_ttl_s} without Redis"
             yield Problem(option, found, "not set, or redis.url set", "Set redis.url.")
-    for one, other in ties(policy.pattern for policy in settings.topics):
+    for one, other in islice(ties(policy.pattern for policy in settings.topics), _MOST_TIES):
         found = f"ties with {dotted(('topics', other))}: both match some topic equally well"
         yield Problem(dotted(("topics", one)), found, "patterns that differ in literal prefix")
 
@@ -83,8 +85,7 @@ def _pattern(policy: TopicPolicy) -> Iterator[Problem]:
         yield Problem("", f"{shown(policy.pattern)} is an internal name", expected)
 
 
-def _cluster(policy: TopicPolicy, settings: Settings) -> Iterator[Problem]:
-    ingest = [name for name, each in settings.clusters.items() if each.tier == "ingest"]
+def _cluster(policy: TopicPolicy, ingest: list[str]) -> Iterator[Problem]:
     if policy.cluster in ingest or not ingest:
         return
     found = f"{shown(policy.cluster)} is not one" if policy.cluster else "missing"

@@ -56,26 +56,33 @@ def load_with_origins(
 
 
 def _assemble(given: Mapping[Paths, Given], draft: _Draft) -> Settings:
+    written: dict[Paths, dict[str, Given]] = {}  # the options of each section that has any
+    for path, each in given.items():
+        written.setdefault(path[:-1], {})[path[-1]] = each
     values: dict[str, Any] = {
-        name: _section(kind, (name,), given, draft) for name, kind in SECTIONS.items()
+        name: _section(kind, (name,), written, draft) for name, kind in SECTIONS.items()
     }
     named: dict[str, dict[str, Any]] = {name: {} for name in NAMED}
     for section, name in dict.fromkeys(path[:2] for path in given if path[0] in NAMED):
         more = {"pattern": name} if section == "topics" else {}
         path = (section, name)
-        named[section][name] = _section(NAMED[section], path, given, draft, **more)
+        named[section][name] = _section(NAMED[section], path, written, draft, **more)
     values |= named
     values["topics"] = tuple(named["topics"].values())
     return Settings(**values)
 
 
 def _section(
-    kind: type[Any], path: Paths, given: Mapping[Paths, Given], draft: _Draft, **more: Any
+    kind: type[Any],
+    path: Paths,
+    sections: Mapping[Paths, Mapping[str, Given]],
+    draft: _Draft,
+    **more: Any,
 ) -> Any:
     """One section as its dataclass. A bad or missing value is a problem and keeps the default."""
     options = options_of(kind)
     values = dict(more)
-    written = {each[-1]: given[each] for each in given if each[:-1] == path}
+    written = sections.get(path, {})
     for name in written:
         if name not in options and not _is_secret_file(name, options):
             draft.problems.append(_unknown_option(path, name, written[name], options))

@@ -6,7 +6,7 @@ is (section, option), or (section, name, option) in the sections whose tables ha
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,9 +56,10 @@ def from_environment(
 ) -> dict[Paths, Given]:
     """The values of `HEADGATE_<SECTION>__<OPTION>` and `HEADGATE_<SECTION>__<NAME>__<OPTION>`."""
     found = {}
+    names = _Names(given)
     for variable in sorted(environ):
         if variable.startswith(_ENVIRONMENT_PREFIX) and _LEVELS in variable:
-            path = _path_of(variable, given, problems)
+            path = _path_of(variable, names, problems)
             if path is not None:
                 found[path] = Given(environ[variable], variable, is_text=True)
     return found
@@ -119,7 +120,24 @@ def _unknown_section(section: str) -> Problem:
     )
 
 
-def _path_of(variable: str, given: Mapping[Paths, Given], problems: list[Problem]) -> Paths | None:
+class _Names:
+    """`main_backfill` means `main-backfill` when the file has that: variables take no dashes."""
+
+    def __init__(self, given: Iterable[Paths]) -> None:
+        self._there = {path[:2] for path in given}
+        self._alike: dict[tuple[str, str], list[str]] = {}
+        for section, name in self._there:
+            spelled = re.sub(r"\W", "_", name).lower()
+            self._alike.setdefault((section, spelled), []).append(name)
+
+    def meant(self, section: str, spelled: str) -> str:
+        """The name in the file, or what is spelled where no one name fits."""
+        alike = self._alike.get((section, spelled), [])
+        is_one = (section, spelled) not in self._there and len(alike) == 1
+        return alike[0] if is_one else spelled
+
+
+def _path_of(variable: str, names: _Names, problems: list[Problem]) -> Paths | None:
     section, *rest = variable.removeprefix(_ENVIRONMENT_PREFIX).lower().split(_LEVELS)
     if section == "topics":
         expected = "topics in the file only: their names do not fit into a variable's"
@@ -127,18 +145,9 @@ def _path_of(variable: str, given: Mapping[Paths, Given], problems: list[Problem
     elif section in SECTIONS and len(rest) == 1:
         return (section, rest[0])
     elif section in NAMED and len(rest) == 2:
-        return (section, _name_in_file(section, rest[0], given), rest[1])
+        return (section, names.meant(section, rest[0]), rest[1])
     else:
         expected = "HEADGATE_<SECTION>__<OPTION> or HEADGATE_<SECTION>__<NAME>__<OPTION>"
         fix = closest(section, [*SECTIONS, *NAMED])
         problems.append(Problem(variable, "no such section or option", expected, fix))
     return None
-
-
-def _name_in_file(section: str, spelled: str, given: Mapping[Paths, Given]) -> str:
-    """`main_backfill` means `main-backfill` when the file has that: variables take no dashes."""
-    names = {path[1] for path in given if path[0] == section}
-    if spelled in names:
-        return spelled
-    alike = [name for name in names if re.sub(r"\W", "_", name).lower() == spelled]
-    return alike[0] if len(alike) == 1 else spelled

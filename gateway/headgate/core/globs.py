@@ -1,8 +1,8 @@
 """Globs of topic names: what they match, and which of two goes first."""
 
 import re
-from collections.abc import Iterable
-from itertools import combinations
+from collections.abc import Iterable, Iterator
+from itertools import chain, combinations, product
 
 _WILDCARDS = "*?"
 
@@ -17,9 +17,9 @@ def literal_prefix(pattern: str) -> str:
     return re.split(r"[*?]", pattern, maxsplit=1)[0]
 
 
-def glob_matches(pattern: str, name: str) -> bool:
-    """Whether a glob, as in `topics` of a producer, matches this topic name."""
-    return compiled(pattern).fullmatch(name) is not None
+def literal_suffix(pattern: str) -> str:
+    """The pattern from behind its last wildcard."""
+    return re.split(r"[*?]", pattern)[-1]
 
 
 def overlap(one: str, other: str) -> bool:
@@ -35,25 +35,52 @@ def overlap(one: str, other: str) -> bool:
     return False
 
 
-def ties(patterns: Iterable[str]) -> list[tuple[str, str]]:
+def ties(patterns: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Pairs of globs between which no rule decides: equally long literal prefix, a name for both.
 
     Two prefixes of one name that are equally long are the same text, so only globs with the very
-    same prefix can tie.
+    same prefix can tie; and of two suffixes of one name the shorter one ends the other. So only
+    globs that are alike at both ends are compared, not each with each.
     """
-    globs = sorted({pattern for pattern in patterns if is_glob(pattern)})
-    return [
-        (one, other)
-        for one, other in combinations(globs, 2)
-        if literal_prefix(one) == literal_prefix(other) and overlap(one, other)
-    ]
+    alike: dict[tuple[str, str], list[str]] = {}
+    for glob in sorted({pattern for pattern in patterns if is_glob(pattern)}):
+        alike.setdefault((literal_prefix(glob), literal_suffix(glob)), []).append(glob)
+    for (prefix, suffix), globs in alike.items():
+        pairs = chain(
+            combinations(globs, 2),
+            *(
+                product(globs, alike.get((prefix, suffix[start:]), ()))
+                for start in range(1, len(suffix) + 1)
+            ),
+        )
+        for one, other in pairs:
+            if overlap(one, other):
+                yield min(one, other), max(one, other)
 
 
-def compiled(pattern: str) -> re.Pattern[str]:
-    """The glob as an expression for the whole name."""
-    # re keeps its own bounded cache of compiled patterns
-    escaped = re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
-    return re.compile(escaped, re.DOTALL)
+class Globs:
+    """Several globs; a name matches when one of them does.
+
+    Compiled at the first look, and then for good: a configuration may have thousands, most of
+    which are not needed soon, and re's own cache forgets all but the last 512.
+    """
+
+    __slots__ = ("_expression", "patterns")
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        self.patterns = tuple(patterns)
+        self._expression: re.Pattern[str] | None = None
+
+    def match(self, name: str) -> bool:
+        """Whether one of them matches this topic name; without any, none does."""
+        if self._expression is None:
+            joined = "|".join(map(_expression, self.patterns)) if self.patterns else r"(?!)"
+            self._expression = re.compile(joined, re.DOTALL)
+        return self._expression.fullmatch(name) is not None
+
+
+def _expression(pattern: str) -> str:
+    return re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
 
 
 def _next_places(one: str, other: str, i: int, j: int) -> list[tuple[int, int]]:

@@ -7,6 +7,7 @@ deploy/README.md and the error texts all read the same declaration, so that none
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import MISSING
+from functools import cache
 from typing import Any, NamedTuple, get_args, get_type_hints
 
 
@@ -54,6 +55,7 @@ def about(
     return About(sentence, least, most, example, derived, secret)
 
 
+@cache  # there are some ten such classes, and thousands of sections of one of them
 def options_of(section: type[Any]) -> Mapping[str, Option]:
     """The options that a settings dataclass declares, by name, in order."""
     hints = get_type_hints(section, include_extras=True)

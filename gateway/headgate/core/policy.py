@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Annotated, Literal
 
-from headgate.core.globs import compiled, is_glob, literal_prefix, ties
+from headgate.core.globs import Globs, is_glob, literal_prefix, ties
 from headgate.core.option import about
 from headgate.core.oversize import Rung, SplitRule
 
@@ -236,17 +236,20 @@ class PolicyTable:
     Globs never match internal topics. Raises ValueError when two patterns tie.
     """
 
-    __slots__ = ("_exact", "_globs", "_remembered", "policies")
+    __slots__ = ("_exact", "_globs", "_prefixes", "_remembered", "policies")
 
     def __init__(self, policies: Sequence[TopicPolicy]) -> None:
-        tied = ties(policy.pattern for policy in policies)
-        if tied:
+        tied = next(ties(policy.pattern for policy in policies), None)
+        if tied is not None:
             raise ValueError(f"topic patterns that tie: {tied}")
         self.policies = tuple(policies)
         self._exact = {each.pattern: each for each in policies if not is_glob(each.pattern)}
-        globs = [each for each in policies if is_glob(each.pattern)]
-        globs.sort(key=lambda policy: len(literal_prefix(policy.pattern)), reverse=True)
-        self._globs = [(compiled(each.pattern), each) for each in globs]
+        self._globs: dict[str, list[tuple[Globs, TopicPolicy]]] = {}  # by literal prefix
+        for each in policies:
+            if is_glob(each.pattern):
+                same = self._globs.setdefault(literal_prefix(each.pattern), [])
+                same.append((Globs((each.pattern,)), each))
+        self._prefixes = sorted({len(prefix) for prefix in self._globs}, reverse=True)
         self._remembered: dict[str, TopicPolicy | None] = {}
 
     def match(self, topic: str) -> TopicPolicy | None:
@@ -263,5 +266,6 @@ class PolicyTable:
     def _first_glob(self, topic: str) -> TopicPolicy | None:
         if topic.startswith(INTERNAL_PREFIXES):
             return None
-        found = (policy for glob, policy in self._globs if glob.fullmatch(topic))
+        alike = (self._globs.get(topic[:size], ()) for size in self._prefixes)
+        found = (policy for globs in alike for glob, policy in globs if glob.match(topic))
         return next(found, None)

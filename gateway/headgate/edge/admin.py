@@ -55,6 +55,7 @@ class Admin:
         self.offsets = OffsetPages(desks[1], desks[2], self._identify, self._changed)
         self._instance = instance
         self.callers = callers
+        self._table: PolicyTable | None = None
         self._changes: deque[dict[str, Any]] = deque(maxlen=_CHANGES_KEPT)
 
     # ---- health and metrics: for probes and scrapers, without credentials
@@ -204,17 +205,24 @@ class Admin:
 
     def _seen(self) -> views.Seen:
         instance = self._instance
-        table = PolicyTable(instance.settings.topics)
+        table = self._policies()
         topics = instance.topics()
         policies = {name: policy for name in topics if (policy := table.match(name)) is not None}
         figures, suppression = instance.figures.total(), instance.suppression()
         return views.Seen(figures, instance.rates, policies, suppression, time.time())
 
+    def _policies(self) -> PolicyTable:
+        """Of the configuration in force, made once."""
+        topics = self._instance.settings.topics
+        if self._table is None or self._table.policies is not topics:
+            self._table = PolicyTable(topics)
+        return self._table
+
     async def _topic(self, name: str) -> tuple[TopicState, Any]:
         if name not in self._instance.topics():
             await self._instance.refresh(at_once=True)  # workers may take its events by now
         state = self._instance.topics().get(name)
-        policy = PolicyTable(self._instance.settings.topics).match(name)
+        policy = self._policies().match(name)
         if state is None or policy is None:
             raise RefusedError(Reason.UNKNOWN_TOPIC, f"no topic {name!r} is served here")
         return state, policy
