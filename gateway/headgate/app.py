@@ -21,6 +21,7 @@ from headgate.cluster_options import cluster_options, lane_limits
 from headgate.coalescing import HeldTopics, cluster_of, suppressor_of
 from headgate.config import Settings
 from headgate.core.admission import Admission
+from headgate.core.examination import forget_received
 from headgate.core.held import topic_of
 from headgate.core.ids import EventIds, RequestIds
 from headgate.core.policy import PolicyTable
@@ -229,6 +230,8 @@ class Worker:
         self.routes.prepare(state.name for state in self.topics.states())
         self.held.replace(settings)
         self.telling.replace(settings)
+        if self._aside.is_running:
+            self._aside.ask(forget_received)
         self.topics.refresh_soon()
 
     def readiness(self) -> Readiness:

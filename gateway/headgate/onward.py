@@ -129,7 +129,7 @@ class Onward(Endings):
             publish.force = publish.force or force
             publish.refuse, publish.scope = refuse, route.scope
             publish.climbs, publish.partitions = climbs, route.state.partitions
-            if route.digest is not None and (record.value is None or orders.rules is None):
+            if route.digest is not None and (record.value is None or orders.comparison is None):
                 publish.digest = route.digest(record.value, content_type_of(record))
             if record.value is not None:
                 record.headers = [*record.headers, *route.schema_headers]

@@ -5,6 +5,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from headgate.backends.base import Topics
+from headgate.core.comparison import Comparison
 from headgate.core.digest import Digester
 from headgate.core.event import Refused
 from headgate.core.examination import Orders
@@ -103,9 +104,10 @@ class Compiler:
 
 def _orders(policy: TopicPolicy, rules: bytes | None) -> Orders | None:
     """rules: None where bytes are compared, or nothing."""
-    if policy.schema is None and rules is None:
-        return None
-    return Orders(policy.schema, rules, policy.ignore, policy.canonical_max_bytes)
+    if rules is not None:
+        comparison = Comparison(rules, policy.ignore, policy.canonical_max_bytes)
+        return Orders(policy.schema, comparison)
+    return None if policy.schema is None else Orders(policy.schema, None)
 
 
 class Routes:

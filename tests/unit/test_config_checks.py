@@ -140,7 +140,7 @@ def test_a_schema_is_read_when_the_configuration_is(tmp_path: Path) -> None:
     schema = tmp_path / "schema.json"
     text = CLUSTER + f"[topics.a]\nschema_file = '{schema}'\n"
     schema.write_text('{"type":"object"}')
-    assert settings(tmp_path, text).topics[0].schema == b'{"type":"object"}'
+    assert settings(tmp_path, text).topics[0].schema.text == b'{"type":"object"}'
     for broken in ("{", '{"type":12}', '{"$ref":"https://example.com/x.json"}'):
         schema.write_text(broken)
         with pytest.raises(ConfigError, match=r"topics\.a\.schema_file.*2020-12"):

@@ -12,17 +12,19 @@ import pytest
 
 from headgate.aside import Aside
 from headgate.core.canonical import Fallback
+from headgate.core.comparison import Comparison
 from headgate.core.examination import INLINE_BYTES, Content, Orders, examine, examine_here
 from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Publish
 from headgate.core.record import Record
+from headgate.core.schema import schema_of
 from headgate.examining import Examining
 from lane_history import changed
 
 JSON = b"application/json"
 SCHEMA = b'{"properties":{"n":{"type":"integer"}}}'
-CANONICAL = Orders(None, b"rules", ("/at",), 4_000_000)
-BOTH = CANONICAL._replace(schema=SCHEMA)
+CANONICAL = Orders(None, Comparison(b"rules", ("/at",), 4_000_000))
+BOTH = CANONICAL._replace(schema=schema_of(SCHEMA))
 
 
 class HeldAside(Aside):
@@ -142,7 +144,7 @@ async def test_without_the_process_the_schema_holds_all_the_same(
 def test_many_violations_of_a_small_event_are_listed_elsewhere() -> None:
     """The engine lists all or none: 20,000 of them would hold up the event loop for 0.3 s."""
     text = b"[" + b",".join([b"1"] * 20_000) + b"]"
-    orders = Orders(b'{"items":{"type":"string"}}', None)
+    orders = Orders(schema_of(b'{"items":{"type":"string"}}'), None)
     assert examine_here(orders, content(text)) is None
     failure = examine(orders, content(text)).failure
     assert failure is not None

@@ -1,6 +1,7 @@
 """How the work grows with the configuration: counted in bytecodes, so that no clock is needed."""
 
 import hashlib
+import pickle
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,9 +12,14 @@ import pytest
 
 from headgate.config import load
 from headgate.config.settings import AuthSettings, ProducerSettings
+from headgate.core.comparison import received_comparison
+from headgate.core.examination import Content, Orders, examine_here, forget_received
 from headgate.core.globs import ties
 from headgate.core.policy import PolicyTable, TopicPolicy
+from headgate.core.schema import Schema, received_schema, schema_of
 from headgate.edge.auth import Authenticator
+from headgate.routes import Compiler
+from unit.fakes import topic_state
 
 SMALL, LARGE = 40, 160
 
@@ -97,3 +103,48 @@ def test_a_token_is_looked_up_once_however_many_there_are(token: bytes) -> None:
         known = callers(count)
         costs.add(bytecodes(lambda known=known: known.identify(headers, None)))  # type: ignore[misc]
     assert len(costs) == 1
+
+
+def schema_text(number: int) -> bytes:
+    return b'{"properties":{"n%d":{"type":"integer"}}}' % number
+
+
+def orders_of(count: int) -> list[Orders]:
+    """As the routes of so many topics have them, each with a schema and a comparison of its own."""
+    compiler, found = Compiler(128, "headgate"), []
+    for number in range(count):
+        schema = schema_of(schema_text(number))
+        policy = TopicPolicy(
+            f"t{number}", schema=schema, suppress="canonical", ignore=(f"/at{number}",)
+        )
+        found.append(compiler(policy, topic_state(policy.pattern)).orders)
+    return [orders for orders in found if orders is not None]
+
+
+CONTENT = Content(b'{"n":1}', b"application/json", b'{"n":1}')
+
+
+def test_schemas_and_comparisons_are_made_once_however_many_there_are() -> None:
+    def work(count: int) -> Callable[[], object]:
+        many = orders_of(count)
+        return lambda: [examine_here(orders, CONTENT) for orders in many]
+
+    small, large = bytecodes(work(SMALL)), bytecodes(work(LARGE))
+    assert large < 1.01 * small * LARGE / SMALL
+
+
+def test_a_schema_is_compiled_once_for_all_topics_and_while_a_configuration_has_it() -> None:
+    held = schema_of(schema_text(-1))
+    assert schema_of(schema_text(-1)) is held
+    assert isinstance(held, Schema)
+
+
+def test_the_process_aside_makes_each_once_until_the_next_configuration() -> None:
+    forget_received()
+    sent = [pickle.dumps(orders) for orders in orders_of(LARGE)]
+    first, second = ([pickle.loads(each) for each in sent] for _ in range(2))
+    assert all(one[0] is other[0] for one, other in zip(first, second, strict=True))
+    assert all(one[1] is other[1] for one, other in zip(first, second, strict=True))
+    assert received_schema.cache_info().misses == LARGE
+    forget_received()
+    assert received_schema.cache_info().currsize == received_comparison.cache_info().currsize == 0

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from headgate.core.globs import Globs, is_glob, literal_prefix, overlap, ties
 from headgate.core.policy import PolicyTable, TopicPolicy, fingerprint
+from headgate.core.schema import schema_of
 
 
 def table(*patterns: str) -> PolicyTable:
@@ -129,7 +130,9 @@ def test_fingerprint_follows_what_decides_sameness_only() -> None:
     assert fingerprint(replace(policy, max_bytes=5, redis_loss="refuse")) == fingerprint(policy)
     assert fingerprint(replace(policy, key=("/nr",))) != fingerprint(policy)
     assert fingerprint(replace(policy, suppress="off")) != fingerprint(policy)
-    assert fingerprint(replace(policy, schema_file="x", schema=b"{}")) == fingerprint(policy)
+    assert fingerprint(replace(policy, schema_file="x", schema=schema_of(b"{}"))) == fingerprint(
+        policy
+    )
     canonical = replace(policy, suppress="canonical", ignore=("/a", "/b"))
     assert fingerprint(canonical) != fingerprint(policy)
     assert fingerprint(replace(canonical, ignore=("/b", "/a"))) == fingerprint(canonical)

@@ -40,7 +40,7 @@ class Digests:
     async def of(self, route: Route, windows: Sequence[Window]) -> list[bytes | None]:
         """The digest of each window's newest content; None where the topic compares nothing."""
         orders = None if route.orders is None else route.orders._replace(schema=None)
-        if route.digest is None or orders is None or orders.rules is None:
+        if route.digest is None or orders is None or orders.comparison is None:
             return await self._raw(route, windows)
         found: dict[int, Examination] = {}
         waiting: dict[int, asyncio.Future[Examination | None]] = {}

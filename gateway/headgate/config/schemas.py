@@ -12,7 +12,7 @@ from pathlib import Path
 from headgate.config.errors import Problem, shown
 from headgate.config.names import dotted
 from headgate.core.policy import TopicPolicy
-from headgate.core.schema import BadSchemaError, schema_of
+from headgate.core.schema import BadSchemaError, Schema, schema_of
 
 _MOST_BYTES = 1_048_576  # the text goes along with each large event to the process aside
 
@@ -37,7 +37,7 @@ def keep_schemas(topics: Iterable[TopicPolicy], folder: Path) -> None:
         if policy.schema_file is not None and policy.schema is not None:
             copy = _copy(folder, policy.schema_file)
             fresh = copy.with_suffix(".new")
-            fresh.write_bytes(policy.schema)
+            fresh.write_bytes(policy.schema.text)
             fresh.replace(copy)
 
 
@@ -54,18 +54,15 @@ def _read(
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         problems.append(Problem(option, f"{shown(path)}: {error}", "a readable file"))
         return policy
-    wrong = _what_is_wrong(text)
-    if wrong is not None:
-        expected = "a JSON Schema (2020-12) whose references stay inside the file"
-        problems.append(Problem(option, f"{shown(path)}: {wrong}", expected))
-    return dataclasses.replace(policy, schema=text)
-
-
-def _what_is_wrong(text: bytes) -> str | None:
-    if len(text) > _MOST_BYTES:
-        return f"{len(text)} bytes are more than {_MOST_BYTES}"
     try:
-        schema_of(text)
+        return dataclasses.replace(policy, schema=_compiled(text))
     except BadSchemaError as error:
-        return str(error)
-    return None
+        expected = "a JSON Schema (2020-12) whose references stay inside the file"
+        problems.append(Problem(option, f"{shown(path)}: {error}", expected))
+        return policy
+
+
+def _compiled(text: bytes) -> Schema:
+    if len(text) > _MOST_BYTES:
+        raise BadSchemaError(f"{len(text)} bytes are more than {_MOST_BYTES}")
+    return schema_of(text)

@@ -1,7 +1,7 @@
 """What "the same content" means on one topic: its bytes, or its canonical form."""
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import cache
 
 from headgate.core.canonical import Fallback, canonical
 from headgate.core.digest import Digester
@@ -15,16 +15,20 @@ class Comparison:
     """Digests of canonical forms, and of bytes where there is none.
 
     rules: the policy's fingerprint.  ignore: JSON Pointers.  most_bytes: texts that are longer
-    are compared by their bytes.
+    are compared by their bytes. It goes to another process as these three.
     """
 
-    __slots__ = ("_form", "_ignore", "_most_bytes", "raw")
+    __slots__ = ("_form", "_given", "_ignore", "_most_bytes", "raw")
 
     def __init__(self, rules: bytes, ignore: Sequence[str], most_bytes: int) -> None:
+        self._given = (rules, tuple(ignore), most_bytes)
         self._ignore = [parse_pointer(pointer) for pointer in ignore]
         self._most_bytes = most_bytes
         self._form = Digester(rules, b"canon").digest
         self.raw = Digester(rules).digest
+
+    def __reduce__(self) -> tuple[Callable[..., "Comparison"], tuple[object, ...]]:
+        return received_comparison, self._given
 
     def digest(
         self, value: bytes | None, content_type: bytes | None
@@ -47,7 +51,7 @@ class Comparison:
         return Fallback.LARGE if len(value) > self._most_bytes else None
 
 
-@lru_cache(maxsize=64)
-def comparison_of(rules: bytes, ignore: tuple[str, ...], most_bytes: int) -> Comparison:
-    """A comparison, built once in each process: it cannot be sent to another one."""
+@cache  # `examination.forget_received` empties it
+def received_comparison(rules: bytes, ignore: tuple[str, ...], most_bytes: int) -> Comparison:
+    """One that came from another process, which has the configuration and holds it."""
     return Comparison(rules, ignore, most_bytes)

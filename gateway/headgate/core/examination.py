@@ -6,10 +6,10 @@ there (`Orders`) and comes back (`Examination`) is plain data.
 from typing import NamedTuple
 
 from headgate.core.canonical import Fallback
-from headgate.core.comparison import comparison_of
+from headgate.core.comparison import Comparison, received_comparison
 from headgate.core.outcome import Failure
 from headgate.core.schema import INLINE_BYTES as VIOLATIONS_INLINE_BYTES
-from headgate.core.schema import schema_of, violation
+from headgate.core.schema import Schema, received_schema, violation
 
 INLINE_BYTES = 65_536  # below, examining takes less than the hop to another process: 0.5 ms
 
@@ -18,16 +18,13 @@ _UNEXAMINED = "it does not fit the topic's schema; where could not be found out 
 
 
 class Orders(NamedTuple):
-    """What a topic wants to know. Built into a schema and a comparison once in each process.
+    """What a topic wants to know: whether an event fits its schema, and the digest of its form.
 
-    schema: the file's bytes, or None.  rules: the policy's fingerprint where digests are of
-    canonical forms, or None; ignore, most_bytes: see `Comparison`.
+    comparison: None where digests are of the bytes, or where there are none.
     """
 
-    schema: bytes | None
-    rules: bytes | None
-    ignore: tuple[str, ...] = ()
-    most_bytes: int = 0
+    schema: Schema | None
+    comparison: Comparison | None
 
 
 class Content(NamedTuple):
@@ -54,7 +51,11 @@ def is_long(orders: Orders, content: Content) -> bool:
         return False
     if orders.schema is not None and content.document is not None:
         return True
-    return orders.rules is not None and _raw_anyway(orders, content) is None
+    comparison = orders.comparison
+    return (
+        comparison is not None
+        and comparison.must_be_raw(content.value, content.content_type) is None
+    )
 
 
 def examine(orders: Orders, content: Content) -> Examination:
@@ -67,13 +68,13 @@ def examine_here(orders: Orders, content: Content) -> Examination | None:
     """The same for a content that is not long. None: it does not fit the schema, and listing its
     violations would take too long for the event loop."""
     document = content.document
-    if orders.schema is not None and document is not None:
-        schema = schema_of(orders.schema)
+    schema = orders.schema
+    if schema is not None and document is not None:
         if not schema.fits(document):
             if len(document) > VIOLATIONS_INLINE_BYTES:
                 return None
             return Examination(schema.failure(document))
-    elif orders.schema is not None:
+    elif schema is not None:
         return Examination(violation(_OPAQUE))
     return _compared(orders, content)
 
@@ -83,12 +84,19 @@ def examine_in_need(orders: Orders, content: Content) -> Examination:
     if orders.schema is not None:
         if content.document is None:
             return Examination(violation(_OPAQUE))
-        if not schema_of(orders.schema).fits(content.document):
+        if not orders.schema.fits(content.document):
             return Examination(violation(_UNEXAMINED))
-    if orders.rules is None:
+    comparison = orders.comparison
+    if comparison is None:
         return Examination()
-    comparison = comparison_of(orders.rules, orders.ignore, orders.most_bytes)
     return Examination(None, comparison.raw(content.value, content.content_type), Fallback.POOL)
+
+
+def forget_received() -> None:
+    """Another configuration is in force where the orders come from: what it asks for is compiled
+    when it comes. Until then everything is kept, or it would be compiled for every event."""
+    received_schema.cache_clear()
+    received_comparison.cache_clear()
 
 
 def _schema_failure(orders: Orders, content: Content) -> Failure | None:
@@ -96,17 +104,11 @@ def _schema_failure(orders: Orders, content: Content) -> Failure | None:
         return None
     if content.document is None:
         return violation(_OPAQUE)
-    return schema_of(orders.schema).check(content.document)
+    return orders.schema.check(content.document)
 
 
 def _compared(orders: Orders, content: Content) -> Examination:
-    if orders.rules is None:
+    comparison = orders.comparison
+    if comparison is None:
         return Examination()
-    comparison = comparison_of(orders.rules, orders.ignore, orders.most_bytes)
     return Examination(None, *comparison.digest(content.value, content.content_type))
-
-
-def _raw_anyway(orders: Orders, content: Content) -> Fallback | None:
-    assert orders.rules is not None
-    comparison = comparison_of(orders.rules, orders.ignore, orders.most_bytes)
-    return comparison.must_be_raw(content.value, content.content_type)

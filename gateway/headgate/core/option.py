@@ -5,10 +5,10 @@ deploy/README.md and the error texts all read the same declaration, so that none
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import MISSING
 from functools import cache
-from typing import Any, NamedTuple, get_args, get_type_hints
+from typing import Any, NamedTuple, cast, get_args, get_type_hints
 
 
 class About(NamedTuple):
@@ -55,9 +55,13 @@ def about(
     return About(sentence, least, most, example, derived, secret)
 
 
-@cache  # there are some ten such classes, and thousands of sections of one of them
 def options_of(section: type[Any]) -> Mapping[str, Option]:
     """The options that a settings dataclass declares, by name, in order."""
+    return _declared(cast(Hashable, section))
+
+
+@cache  # there are some ten such classes, and thousands of sections of one of them
+def _declared(section: type[Any]) -> Mapping[str, Option]:
     hints = get_type_hints(section, include_extras=True)
     found = {}
     for each in dataclasses.fields(section):

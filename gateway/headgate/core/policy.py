@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from headgate.core.globs import Globs, is_glob, literal_prefix, ties
 from headgate.core.option import about
 from headgate.core.oversize import Rung, SplitRule
+from headgate.core.schema import Schema
 
 INTERNAL_PREFIXES = ("__", "headgate.")  # Kafka's own topics, and the gateway's
 _HOUR_MS, _DAY_MS = 3_600_000, 86_400_000
@@ -26,7 +27,7 @@ CloudEvents = Literal["binary", "structured"]
 class TopicPolicy:
     """The options of one `[topics."<pattern>"]` section. pattern: a topic name, or a glob.
 
-    schema: the bytes of `schema_file` when the configuration was loaded.
+    schema: `schema_file` as it was when the configuration was loaded, compiled.
     """
 
     pattern: str
@@ -123,7 +124,7 @@ class TopicPolicy:
             example='"schemas/deals.json"',
         ),
     ] = None
-    schema: bytes | None = field(default=None, repr=False)
+    schema: Schema | None = field(default=None, repr=False)
     facts: Annotated[
         bool,
         about(

@@ -24,7 +24,6 @@ from headgate.core.record import (
     size_of,
 )
 from headgate.core.scanning import Scanner
-from headgate.core.schema import schema_version
 from headgate.core.suppression import Scope
 from headgate.core.topic import TopicState
 
@@ -133,7 +132,7 @@ class Route:
         self.scanner = scanner
         self.schema_headers: list[tuple[str, bytes]] = []
         if policy.schema is not None:
-            self.schema_headers = [(SCHEMA, schema_version(policy.schema))]
+            self.schema_headers = [(SCHEMA, policy.schema.version)]
         self._read_key = KeyReader(KeyRule.parse(policy.key))
         self._partition = Partitioner(self.lane.partitions)
 

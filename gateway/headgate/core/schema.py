@@ -5,11 +5,12 @@ as that version of JSON Schema has it.
 """
 
 import json
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import cache
 from hashlib import sha256
 from itertools import islice
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 import orjson
 
@@ -31,12 +32,24 @@ class BadSchemaError(ValueError):
 
 
 class Schema:
-    """A compiled schema. text: the file's bytes. Raises BadSchemaError."""
+    """A compiled schema. text: the file's bytes. Raises BadSchemaError.
 
-    __slots__ = ("_validator",)
+    It goes to another process as its text.
+    """
+
+    __slots__ = ("__weakref__", "_validator", "text")
 
     def __init__(self, text: bytes) -> None:
+        self.text = text
         self._validator = _compile(text)
+
+    def __reduce__(self) -> tuple[Callable[[bytes], "Schema"], tuple[bytes]]:
+        return received_schema, (self.text,)
+
+    @property
+    def version(self) -> bytes:
+        """The record header `hg-schema`: the first 16 hex digits of the file's SHA-256."""
+        return sha256(self.text).hexdigest()[:16].encode()
 
     def fits(self, document: bytes) -> bool:
         """Whether the schema takes this JSON text. Cheap: it ends with the first violation."""
@@ -69,14 +82,21 @@ def violation(detail: str, violations: Sequence[dict[str, str]] = ()) -> Failure
     return Failure(Reason.SCHEMA_VIOLATION, detail, figures)
 
 
-def schema_version(text: bytes) -> bytes:
-    """The record header `hg-schema`: the first 16 hex digits of the file's SHA-256."""
-    return sha256(text).hexdigest()[:16].encode()
-
-
-@lru_cache(maxsize=64)
 def schema_of(text: bytes) -> Schema:
-    """A schema, compiled once in each process. Raises BadSchemaError."""
+    """A schema, compiled once for as long as it is in use: a configuration's policies hold theirs,
+    and the next configuration takes over what it has in common. Raises BadSchemaError."""
+    schema = _in_use.get(text)
+    if schema is None:
+        schema = _in_use[text] = Schema(text)
+    return schema
+
+
+_in_use: WeakValueDictionary[bytes, Schema] = WeakValueDictionary()
+
+
+@cache  # `examination.forget_received` empties it
+def received_schema(text: bytes) -> Schema:
+    """One that came from another process, which has the configuration and holds it."""
     return Schema(text)
 
 

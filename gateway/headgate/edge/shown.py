@@ -7,7 +7,6 @@ from typing import Any
 from headgate.core.keys import partition_for
 from headgate.core.outcome import Name, Reason
 from headgate.core.policy import TopicPolicy
-from headgate.core.schema import schema_version
 from headgate.core.suppressed import OFF, TopicSuppression
 from headgate.stats import sketches
 from headgate.stats.fleet import Volume
@@ -30,7 +29,7 @@ Json = dict[str, Any]
 def policy(policy: TopicPolicy) -> Json:
     """The options in force; of the schema only its version, as records name it."""
     options = {name: getattr(policy, name) for name in policy.__slots__ if name != "schema"}
-    version = None if policy.schema is None else schema_version(policy.schema).decode()
+    version = None if policy.schema is None else policy.schema.version.decode()
     return {**options, "schema_version": version}
 
 
