@@ -17,8 +17,9 @@ def produce(
     values: Sequence[bytes | None],
     producers: Sequence[str | None],
     partitions: Sequence[int] | None = None,
+    times_ms: Sequence[int] | None = None,
 ) -> None:
-    """Write with librdkafka, which leaves the partition to its own default unless it is named."""
+    """Write with librdkafka, which chooses partition and time itself unless they are named."""
     client = Producer(
         {
             "bootstrap.servers": broker.bootstrap,
@@ -31,6 +32,8 @@ def produce(
         who = producers[number]
         headers = [("hg-producer", who.encode())] if who is not None else []
         place = {} if partitions is None else {"partition": int(partitions[number])}
+        if times_ms is not None:
+            place["timestamp"] = times_ms[number]
         while True:
             try:
                 client.produce(topic, values[number], key, headers=headers, **place)

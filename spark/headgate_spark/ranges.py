@@ -28,22 +28,20 @@ class Range(NamedTuple):
     end: int
 
 
-def by_time(
-    view: View, places: Sequence[Place], from_ms: int | None, to_ms: int | None
-) -> list[Range]:
-    """The offsets of a window; None = from the first, up to the last committed record."""
+def since(view: View, places: Sequence[Place], from_ms: int | None) -> list[Range]:
+    """Offsets that hold all records from a time on; None = from the first.
+
+    All end with the last committed record: producers stamp their records, so behind the first one
+    of a later time may stand thousands of an earlier one. Before the first one that is not older
+    than `from_ms` nothing is left out, but what follows may be older. What is of a window is said
+    by each record's own time.
+    """
     starts, ends = view.starts(places), view.ends(places)
-    first = view.at(places, from_ms) if from_ms is not None else dict[Place, int | None]()
-    last = view.at(places, to_ms) if to_ms is not None else dict[Place, int | None]()
+    first = view.at(places, from_ms) if from_ms is not None else dict[Place, int | None](starts)
     found = []
     for place in places:
-        start, end = starts[place], ends[place]
-        if from_ms is not None:
-            at = first[place]
-            start = end if at is None else at
-        if last.get(place) is not None:
-            end = min(end, last[place] or 0)
-        found.append(Range(place, min(start, end), end))
+        end, at = ends[place], first[place]
+        found.append(Range(place, end if at is None else min(at, end), end))
     return found
 
 

@@ -37,6 +37,14 @@ def facts_of(spark: SparkSession, cluster: Cluster, ranges: Sequence[Range]) -> 
     )
 
 
+def within(facts: DataFrame, window: tuple[int | None, int | None]) -> DataFrame:
+    """The facts whose records' own times are in a window, in ms; None = no bound."""
+    first, end = window
+    if first is not None:
+        facts = facts.where(F.col("at_ms") >= first)
+    return facts if end is None else facts.where(F.col("at_ms") < end)
+
+
 def read(
     spark: SparkSession,
     cluster: Cluster,

@@ -42,3 +42,18 @@ def test_the_page_opens_in_a_browser(tmp_path: Path) -> None:
     head = picture.read_bytes()[:24]
     assert head.startswith(b"\x89PNG")
     assert struct.unpack(">II", head[16:24]) == (1200, 2000)
+
+
+def test_nothing_overflows_on_a_narrow_screen(tmp_path: Path) -> None:
+    """A browser's window has a least width, so the page is laid out in 400 px of a wider one."""
+    figures = [skew_world.figures_of(skew_world.data_bomb())]
+    probe = (
+        "<script>document.documentElement.style.width='400px';document.title="
+        "[...document.querySelectorAll('body *')].filter(one=>!one.closest('.wide table')&&"
+        "!one.closest('svg *')&&one.getBoundingClientRect().right>400.5)"
+        ".map(one=>one.tagName+' '+one.textContent.slice(0,40)).join('; ')||'fits'</script>"
+    )
+    file = tmp_path / "index.html"
+    file.write_text(page(document(figures, 0), figures).replace("</body>", probe + "</body>"))
+    shown = browse(file, "--dump-dom", "--window-size=800,2000")
+    assert "<title>fits</title>" in shown, shown[:2000]

@@ -21,7 +21,9 @@ from headgate_spark.errors import JobError
 from headgate_spark.kafka_view import KafkaView, Place
 from headgate_spark.options import JobConfig, read_config
 from headgate_spark.progress import Progress
-from headgate_spark.ranges import Range, by_time
+from headgate_spark.ranges import Range, since
+from headgate_spark.schema import FACTS
+from headgate_spark.source import within
 from skew_topics import produce, produce_world
 from stack import RunningBroker
 
@@ -261,12 +263,28 @@ def test_retention_that_passes_is_an_error(
     produce(kafka, topic, [b"key"] * 100, [b"value"] * 100, [None] * 100)
     cluster, place = config_of(kafka, tmp_path).clusters["main"], Place(topic, 0)
     with KafkaView(spark, cluster) as view:
-        ranges = by_time(view, [place], None, None)
+        ranges = since(view, [place], None)
         assert ranges == [Range(place, 0, 100)]
-        assert by_time(view, [place], 0, None) == ranges
-        assert by_time(view, [place], None, 86_400_000) == [Range(place, 0, 0)]
+        assert since(view, [place], 0) == ranges
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
         for done in admin.delete_records([TopicPartition(topic, 0, 50)]).values():
             done.result(30)
         with pytest.raises(JobError, match=r"retention removed .* offset 0, now at 50"):
             read_facts(spark, view, cluster, ranges, str(tmp_path / "late"), Progress(1))
+
+
+def test_a_window_is_of_the_records_own_times(
+    kafka: RunningBroker, spark: SparkSession, tmp_path: Path
+) -> None:
+    """A producer whose clock is ahead comes first: what follows is of the window all the same."""
+    topic, hour_ms = kafka.create_topic("audited-out-of-order", 1), 3_600_000
+    noon_ms = 1_750_000_000_000
+    times = [noon_ms, noon_ms + 2 * hour_ms, noon_ms - hour_ms, noon_ms + 1, noon_ms + hour_ms]
+    produce(kafka, topic, [b"key"] * 5, [b"value"] * 5, [None] * 5, times_ms=times)
+    cluster, place = config_of(kafka, tmp_path).clusters["main"], Place(topic, 0)
+    with KafkaView(spark, cluster) as view:
+        ranges = since(view, [place], noon_ms)
+        read_facts(spark, view, cluster, ranges, str(tmp_path / "facts"), Progress(1))
+    facts = spark.read.schema(FACTS).parquet(str(tmp_path / "facts"))
+    found = within(facts, (noon_ms, noon_ms + hour_ms)).select("offset").collect()
+    assert sorted(row["offset"] for row in found) == [0, 3]

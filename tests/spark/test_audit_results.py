@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import resource
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -14,10 +15,11 @@ import numpy as np
 import pytest
 
 import skew_world
-from headgate_spark.audit.figures import Keyless
+from headgate_spark.audit.charts import heat_map
+from headgate_spark.audit.figures import Keyless, TopicFigures
 from headgate_spark.audit.files import write_files
 from headgate_spark.audit.page import page
-from headgate_spark.audit.result import document, topic_result
+from headgate_spark.audit.result import document, topic_result, worst_first
 from headgate_spark.audit.textfile import textfile
 from headgate_spark.errors import JobError
 from headgate_spark.times import shown_time
@@ -129,6 +131,53 @@ def test_a_part_of_a_topic_is_told_to_be_one() -> None:
     assert "partitions are useful is not known" in text
     assert 'text-anchor="end">11</text>' in text  # the heat map's row
     assert "What if it had other partitions" not in text
+
+
+WORLDS = (
+    skew_world.zipf, skew_world.data_bomb, skew_world.clumped, skew_world.large_values,
+    skew_world.foreign, skew_world.uniform,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("make", WORLDS, ids=[one.__name__ for one in WORLDS])
+def test_a_page_names_one_number_of_useful_partitions_by_records_and_one_by_bytes(
+    make: Callable[[], skew_world.Dataset],
+) -> None:
+    figures = [skew_world.figures_of(make())]
+    text = page(document(figures, 0), figures)
+    assert "cannot help" not in text
+    for what in ("records", "bytes"):
+        said = re.findall(rf"by {what} (?:at most (\d+)|a (second)) partition", text)
+        assert len(set(said)) == 1, said
+
+
+def keyless(topic: str) -> TopicFigures:
+    found = skew_world.figures_of(skew_world.uniform(3000))
+    return replace(
+        found, topic=topic, top_keys=(), key_buckets=(), distinct_keys=0, keyless_records=3000
+    )
+
+
+def test_a_topic_without_keys_has_no_empty_charts() -> None:
+    figures = [keyless("keyless")]
+    text = page(document(figures, 0), figures)
+    assert "No record has a key" in text
+    assert text.count("<svg") == 2
+    for gone in ("Heaviest keys", "Other partition counts", "Top keys", "keys by records"):
+        assert gone not in text
+
+
+def test_the_worst_topic_comes_first() -> None:
+    made = [skew_world.uniform(), skew_world.zipf(), skew_world.data_bomb()]
+    found = worst_first([keyless("a"), *map(skew_world.figures_of, made)])
+    assert [one.topic for one in found][:2] == ["data-bomb", "zipf"]
+
+
+def test_the_heat_map_has_a_scale() -> None:
+    heat = np.zeros((3, 200))
+    heat[1, 4], heat[1, 5] = 1_200_000, 800_000
+    text = heat_map("Bytes", heat, ["a", "b"], [0, 1, 2], 5)
+    assert ">2 MB in 15 minutes</text>" in text
 
 
 def test_keys_are_escaped_in_the_page() -> None:

@@ -113,7 +113,7 @@ def test_incident_a_in_words_and_figures() -> None:
     last = advice[-1]
     assert last.action == "keep-partitions"
     assert last.expected["max_useful_partitions"] == 1
-    assert "more partitions do not help: at most 1 are useful" in last.why
+    assert "more partitions do not help: by bytes a second partition is of no use" in last.why
 
 
 def test_coalescing_is_no_advice_where_it_leaves_what_there_is() -> None:

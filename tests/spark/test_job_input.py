@@ -17,7 +17,7 @@ from headgate_spark.errors import JobError, reason_of
 from headgate_spark.java import JavaError, find_java, major_version
 from headgate_spark.kafka_view import Place
 from headgate_spark.options import chosen_topics, must_exist, read_config
-from headgate_spark.ranges import Range, by_offsets, by_time, lost, parse_offsets
+from headgate_spark.ranges import Range, by_offsets, lost, parse_offsets, since
 from headgate_spark.session import parse_settings
 from headgate_spark.times import parse_time, shown_time
 
@@ -170,20 +170,10 @@ PLACE = Place("orders", 0)
 
 
 @pytest.mark.parametrize(
-    ("window", "expected"),
-    [
-        ((None, None), (10, 50)),
-        ((20_000, 30_000), (20, 30)),
-        ((0, 20_500), (10, 21)),
-        ((20_000, 90_000), (20, 50)),
-        ((60_000, None), (50, 50)),
-        ((30_000, 20_000), (20, 20)),
-    ],
+    ("from_ms", "start"), [(None, 10), (0, 10), (20_000, 20), (20_500, 21), (60_000, 50)]
 )
-def test_offsets_of_a_window(
-    window: tuple[int | None, int | None], expected: tuple[int, int]
-) -> None:
-    assert by_time(Log(), [PLACE], *window) == [Range(PLACE, *expected)]
+def test_offsets_since_a_time_reach_to_the_end(from_ms: int | None, start: int) -> None:
+    assert since(Log(), [PLACE], from_ms) == [Range(PLACE, start, 50)]
 
 
 def test_offsets_that_were_asked_for() -> None:

@@ -41,10 +41,6 @@ COLUMNS: Final[Mapping[str, str]] = {
 }
 KEY_MAX_BYTES: Final = 1024  # a longer key is cut and made unique again by a digest
 
-# A gateway writes a fact about a second after the event's end, and its record's timestamp is from
-# then. Who looks for the facts of a time by the timestamps of records must look so far beyond it.
-LATE_MS: Final = 120_000
-
 
 def facts_cluster(tiers: Mapping[str, str]) -> str | None:
     """The cluster that has the topic of facts: the first one of tier ingest.

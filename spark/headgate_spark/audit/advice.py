@@ -17,7 +17,12 @@ from headgate_spark.audit.diagnosis import (
     shown,
 )
 from headgate_spark.audit.figures import KeyFigures, Prediction, Sizes, TopicFigures
-from headgate_spark.audit.measures import floor_of, max_over_mean, max_useful_partitions
+from headgate_spark.audit.measures import (
+    floor_of,
+    max_over_mean,
+    max_useful_partitions,
+    usefulness,
+)
 from headgate_spark.audit.senders import Waste, wasteful
 from headgate_spark.audit.what_if import lessened, pinned, salted, weight
 
@@ -202,9 +207,9 @@ def _no_count(
         "max_over_mean": scores.get(most, 1.0),
         "floor": floor_of(most, _p_max(figures, by_bytes=by_bytes)),
     }
-    limit = f"at most {useful} are useful" if useful is not None else "no record has a key"
     if useful is not None:
         expected["max_useful_partitions"] = float(useful)
+    limit = usefulness(_p_max(figures, by_bytes=by_bytes), what)
     why = f"more partitions do not help: {limit}; max/mean by {what} "
     why += ", ".join(f"{n} -> {score:.2f}" for n, score in scores.items())
     return Recommendation("keep-partitions", expected, "none", why)

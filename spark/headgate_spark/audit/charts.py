@@ -12,6 +12,7 @@ from headgate_spark.audit.measures import Load
 
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM = 520, 240, 48, 34
 _COLUMNS = 96  # of the heat map: more are put together
+_SHADES, _SCALE_HEIGHT = 5, 16  # of its scale
 
 
 class Line(NamedTuple):
@@ -47,12 +48,14 @@ def _dot(kind: str, x: float, y: float, real_x: float, real_y: float) -> str:
     )
 
 
-def heat_map(title: str, heat: Load, names: Sequence[str], numbers: Sequence[int]) -> str:
+def heat_map(
+    title: str, heat: Load, names: Sequence[str], numbers: Sequence[int], minutes: int
+) -> str:
     """One row a partition, one column a stretch of time; the darker, the more.
 
-    names: of the first and of the last column.  numbers: of the rows.
+    names: of the first and of the last column.  numbers: of the rows.  minutes: of a column.
     """
-    heat = _narrowed(heat)
+    heat, together = _narrowed(heat)
     rows, columns = heat.shape
     side = max(4.0, min(18.0, 360 / max(1, rows)))
     wide = (_WIDTH - _LEFT - 8) / max(1, columns)
@@ -74,16 +77,40 @@ def heat_map(title: str, heat: Load, names: Sequence[str], numbers: Sequence[int
         f'<text x="{_LEFT}" y="{below:.0f}">{escape(names[0])}</text>',
         f'<text x="{_WIDTH - 8}" y="{below:.0f}" text-anchor="end">{escape(names[1])}</text>',
     ]
-    return _svg(title, f'<g class="heat">{"".join(cells)}</g>{"".join(labels)}', below + 8)
+    scale = _scale(float(heat.max()), below + 12, f"in {together * minutes} minutes")
+    inside = f'<g class="heat">{"".join(cells)}</g>{"".join(labels)}{scale}'
+    return _svg(title, inside, below + 12 + _SCALE_HEIGHT)
 
 
-def _narrowed(heat: Load) -> Load:
-    """Neighbouring windows put together until they fit."""
+def _scale(top: float, y: float, stretch: str) -> str:
+    """What the shades mean, from nothing to the darkest cell."""
+    boxes = "".join(
+        f'<rect x="{_LEFT + 24 * step}" y="{y:.0f}" width="24" height="10" '
+        f'fill-opacity="{step / _SHADES:.2f}"/>'
+        for step in range(1, _SHADES + 1)
+    )
+    right = _LEFT + 24 * (_SHADES + 1) + 6
+    return (
+        f'<g class="heat">{boxes}</g><text x="{_LEFT + 18}" y="{y + 10:.0f}" text-anchor="end">0'
+        f'</text><text x="{right}" y="{y + 10:.0f}">{_bytes(top)} {stretch}</text>'
+    )
+
+
+def _bytes(size: float) -> str:
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} TB"
+
+
+def _narrowed(heat: Load) -> tuple[Load, int]:
+    """Neighbouring windows put together until they fit, and how many of them make one."""
     factor = -(-heat.shape[1] // _COLUMNS)
     missing = -heat.shape[1] % factor
     padded = np.pad(heat, ((0, 0), (0, missing)))
     together: Load = padded.reshape(heat.shape[0], -1, factor).sum(axis=2)
-    return together
+    return together, factor
 
 
 def bars(title: str, rows: Sequence[tuple[str, float, str]]) -> str:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from headgate_spark.audit.figures import KeyFigures, TopicFigures
-from headgate_spark.audit.measures import Load, max_over_mean
+from headgate_spark.audit.measures import Load, max_over_mean, usefulness
 
 # Consumers of a group finish together up to here; half as much again is what people notice.
 HOT = 1.5
@@ -118,7 +118,7 @@ def _popular(figures: TopicFigures, chatty: list[KeyFigures]) -> list[Finding]:
         if n > 1 and share * n > 1 and key not in chatty:
             text = (
                 f"key {shown(key.key)} is {share:.1%} of the records, more than the 1/{n} of a "
-                f"partition; more than {int(1 / share)} partitions cannot help"
+                f"partition; {usefulness(figures.top_record_share, 'records')}"
             )
             found.append(Finding(Diagnosis.POPULAR, text, key))
     return found

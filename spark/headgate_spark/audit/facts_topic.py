@@ -17,7 +17,7 @@ from headgate_spark.errors import JobError, reason_of
 from headgate_spark.kafka_view import KafkaView, Place
 from headgate_spark.options import Cluster, JobConfig
 from headgate_spark.progress import Progress
-from headgate_spark.ranges import Range, by_time
+from headgate_spark.ranges import Range, since
 from headgate_spark.source import read
 
 TOP_KEYS = 20
@@ -84,12 +84,11 @@ def _none_found() -> Unpublished:
 
 
 def _ranges(view: KafkaView, partitions: int, windows: Mapping[str, Bounds]) -> list[Range]:
-    """The offsets that may have facts of the windows; see `fact_columns.LATE_MS`."""
+    """The offsets that may have facts of the windows: a record is written after its facts."""
     places = [Place(names.FACTS_TOPIC, number) for number in range(partitions)]
-    starts, ends = zip(*windows.values(), strict=True)
-    first = None if None in starts else min(starts)
-    last = None if None in ends else max(ends) + names.LATE_MS
-    return by_time(view, places, first, last)
+    starts = [start for start, _ in windows.values() if start is not None]
+    is_bounded = len(starts) == len(windows)
+    return since(view, places, min(starts) if is_bounded else None)
 
 
 def _rows_a_task(ranges: list[Range]) -> int:

@@ -19,7 +19,7 @@ from headgate_spark.audit.count_all import STEPS, count_all
 from headgate_spark.audit.facts_topic import read_unpublished
 from headgate_spark.audit.figures import TopicFigures
 from headgate_spark.audit.files import write_files
-from headgate_spark.audit.result import Document, document
+from headgate_spark.audit.result import Document, document, worst_first
 from headgate_spark.audit.scratch import scratch
 from headgate_spark.audit.senders import with_unpublished
 from headgate_spark.audit.what_if import candidates
@@ -27,13 +27,15 @@ from headgate_spark.errors import USAGE, JobError, reason_of
 from headgate_spark.kafka_view import KafkaView, Place
 from headgate_spark.options import Cluster, JobConfig, chosen_topics, must_exist
 from headgate_spark.progress import Progress
-from headgate_spark.ranges import Range, by_offsets, by_time, lost, parse_offsets
+from headgate_spark.ranges import Range, by_offsets, lost, parse_offsets, since
 from headgate_spark.schema import FACTS
-from headgate_spark.source import facts_of
+from headgate_spark.source import facts_of, within
 
 SKEW_TOPIC = "headgate.skew"
 # A broker that is restarted is away for 20 s or so; who waits for longer wants to be told.
 PATIENCE_S = 45.0
+
+_NOTHING = "there is no record in this window: try another --from, --to or --topics"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +69,19 @@ def audit(spark: SparkSession, config: JobConfig, request: AuditRequest) -> Docu
         present = {name: sizes[name] for name in names}
         folder = ending.enter_context(scratch(request.out))
         read_facts(spark, view, cluster, ranges, f"{folder}/facts", progress)
-        facts = spark.read.schema(FACTS).parquet(f"{folder}/facts")
+        window = (request.from_ms, request.to_ms)
+        facts = within(spark.read.schema(FACTS).parquet(f"{folder}/facts"), window)
         counts = {name: candidates(present[name], request.counts) for name in names}
         coalesce = _coalesce_ms(config, names)
         counted = count_all(spark, facts, folder, present, counts, progress, coalesce)
-        window = (request.from_ms, request.to_ms)
         parts = _parts(ranges, present)
         figures = [
             figures_of(name, present[name], counted, window, parts.get(name, ())) for name in names
         ]
+        if not any(one.records for one in figures):
+            raise JobError(_NOTHING)
         told = read_unpublished(spark, config, _windows(figures, request), progress)
-        figures = [with_unpublished(one, told[one.topic]) for one in figures]
+        figures = worst_first(with_unpublished(one, told[one.topic]) for one in figures)
         with progress.step(f"writing {request.out}"):
             at_ms = now_ms()
             result = document(figures, at_ms)
@@ -113,7 +117,7 @@ def _ranges(
     names = chosen_topics(request.topics, config, cluster, set(sizes))
     must_exist(request.topics, cluster, sizes)
     places = [Place(name, number) for name in names for number in range(sizes[name])]
-    return _some(by_time(view, places, request.from_ms, request.to_ms))
+    return _some(since(view, places, request.from_ms))
 
 
 def _must_have(places: Iterable[Place], sizes: dict[str, int]) -> None:
@@ -135,7 +139,7 @@ def _parts(ranges: Sequence[Range], present: Mapping[str, int]) -> dict[str, tup
 
 def _some(ranges: list[Range]) -> list[Range]:
     if not any(one.end > one.start for one in ranges):
-        raise JobError("there is no record in this window: try another --from, --to or --topics")
+        raise JobError(_NOTHING)
     return ranges
 
 

@@ -74,3 +74,17 @@ def max_useful_partitions(p_max: float) -> int | None:
     None where no record has a key: any number is useful then.
     """
     return int(1 / p_max + 1e-9) if p_max > 0 else None
+
+
+def usefulness(p_max: float, what: str) -> str:
+    """The same as a clause. what: records or bytes, of which `p_max` is a share.
+
+    Whoever tells of useful partitions says it in these words, and of what: a topic whose values
+    differ in size has two such numbers, which would contradict each other without it.
+    """
+    most = max_useful_partitions(p_max)
+    if most is None:
+        return "no record has a key, so that any number of partitions is useful"
+    if most == 1:
+        return f"by {what} a second partition is of no use"
+    return f"by {what} at most {most} partitions are useful"

@@ -11,8 +11,9 @@ import numpy as np
 from headgate_spark.audit.charts import Line, bars, heat_map, line_chart
 from headgate_spark.audit.diagnosis import HOT
 from headgate_spark.audit.figures import BUCKET_MS, TopicFigures
-from headgate_spark.audit.measures import lorenz
+from headgate_spark.audit.measures import lorenz, usefulness
 from headgate_spark.audit.senders import senders_table
+from headgate_spark.audit.tables import row, table
 from headgate_spark.audit.what_if import what_if
 from headgate_spark.times import shown_time
 
@@ -20,10 +21,12 @@ _STYLE = """
 body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:1120px;padding:0 1rem;
 color:#1b2430;background:#fff}
 h1,h2,h3{line-height:1.2}h2{margin-top:3rem;border-bottom:2px solid #d5dbe3}
+h2,p,li,code{overflow-wrap:anywhere}.wide{overflow-x:auto}
 table{border-collapse:collapse;margin:.5rem 0 1.5rem}td,th{padding:.2rem .8rem .2rem 0;
 text-align:left;vertical-align:top}td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}
 tr+tr td{border-top:1px solid #e6eaef}figure{display:inline-block;margin:0 1.5rem 1.5rem 0;
-vertical-align:top}figcaption{font-weight:600;margin-bottom:.3rem}svg text{font-size:11px;
+vertical-align:top;max-width:100%}figcaption{font-weight:600;margin-bottom:.3rem}
+svg text{font-size:11px;
 fill:#48566a}svg{max-width:100%;height:auto}.axis{fill:none;stroke:#8a97a8}
 polyline{fill:none;stroke-width:2}.a,circle.a{stroke:#1f6feb}.b,circle.b{stroke:#c2410c}
 .c,circle.c{stroke:#8a97a8;stroke-dasharray:4 3}circle{fill:#fff}svg text.a{fill:#1f6feb;
@@ -34,7 +37,10 @@ border-left:4px solid #15803d;padding:.5rem 1rem}.note{color:#6a7686}code{backgr
 """
 
 
-_ANY = "any number of partitions is useful"
+_NO_KEYS = (
+    "No record has a key: there is nothing to say of heavy keys, or of what other partition counts "
+    "would make of them."
+)
 
 
 def page(result: dict[str, Any], figures: Sequence[TopicFigures]) -> str:
@@ -49,14 +55,14 @@ def page(result: dict[str, Any], figures: Sequence[TopicFigures]) -> str:
         f"<td>{escape(', '.join(one['diagnoses']) or 'none')}</td></tr>"
         for one in result["topics"]
     )
-    head = _row("th", ["topic", "records", "bytes", "max/mean", "by bytes", "diagnoses"])
+    head = row("th", ["topic", "records", "bytes", "max/mean", "by bytes", "diagnoses"])
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width"><title>Skew audit</title>'
         f"<style>{_STYLE}</style></head><body><h1>Skew audit</h1>"
         f'<p class="note">made {escape(result["generated_at"])}; max/mean 1 = even, '
         f"from {HOT} on a partition is called hot</p>"
-        f"<table>{head}{listed}</table>{body}</body></html>\n"
+        f"{table(head, listed)}{body}</body></html>\n"
     )
 
 
@@ -83,8 +89,8 @@ def _topic(topic: dict[str, Any], figures: TopicFigures) -> str:
 def _useful(topic: dict[str, Any]) -> str:
     if topic["partitions_read"] is not None:
         return "how many partitions are useful is not known, as not all of them were read"
-    useful = topic["max_useful_partitions"]
-    return f"at most {useful} partitions are useful" if useful else _ANY
+    clauses = (usefulness(topic[f"by_{by}"]["p_max"], by) for by in ("records", "bytes"))
+    return "; ".join(dict.fromkeys(clauses))
 
 
 def _part(topic: dict[str, Any]) -> str:
@@ -116,7 +122,7 @@ def _findings(topic: dict[str, Any]) -> str:
         for one in topic["recommendations"]
     )
     head = "<tr><th>what to do</th><th>why</th><th>cost</th></tr>"
-    return f"{found}<h3>What helps, and what does not</h3><table>{head}{rows}</table>"
+    return f"{found}<h3>What helps, and what does not</h3>{table(head, rows)}"
 
 
 def _charts(topic: dict[str, Any], figures: TopicFigures) -> str:
@@ -124,12 +130,13 @@ def _charts(topic: dict[str, Any], figures: TopicFigures) -> str:
     ends_ms = figures.heat_from_ms + figures.heat_bytes.shape[1] * BUCKET_MS
     names = [shown_time(figures.heat_from_ms), shown_time(ends_ms)]
     numbers = figures.numbers or range(figures.partitions)
-    return (
-        heat_map("Bytes by partition and time", figures.heat_bytes, names, numbers)
-        + _lorenz_chart(figures)
-        + _what_if_chart(topic, figures)
-        + _top_keys_chart(topic)
+    charts = heat_map(
+        "Bytes by partition and time", figures.heat_bytes, names, numbers, BUCKET_MS // 60_000
     )
+    charts += _lorenz_chart(figures)
+    if not topic["distinct_keys"]:
+        return f'{charts}<p class="note">{_NO_KEYS}</p>'
+    return charts + _what_if_chart(topic, figures) + _top_keys_chart(topic)
 
 
 def _lorenz_chart(figures: TopicFigures) -> str:
@@ -142,7 +149,8 @@ def _lorenz_chart(figures: TopicFigures) -> str:
         steps = np.linspace(0, 1, len(shares))
         points = zip(steps.tolist(), shares.tolist(), strict=True)
         lines.append(Line(name, kind, list(points)))
-    lines.append(Line("keys by records", "c", _key_curve(figures)))
+    if figures.key_buckets:
+        lines.append(Line("keys by records", "c", _key_curve(figures)))
     return line_chart("Lorenz curve", lines, "share of partitions (keys)", "share of the load")
 
 
@@ -181,21 +189,21 @@ def _top_keys_chart(topic: dict[str, Any]) -> str:
 
 def _measures(topic: dict[str, Any]) -> str:
     names = ["max_over_mean", "cv", "gini", "effective_partitions", "p_max"]
-    head = _row("th", ["", "max/mean", "CV", "Gini", "effective partitions", "top key"])
+    head = row("th", ["", "max/mean", "CV", "Gini", "effective partitions", "top key"])
     rows = "".join(
-        _row("td", [f"by {by}", *(f"{topic[f'by_{by}'][name]:.3f}" for name in names)])
+        row("td", [f"by {by}", *(f"{topic[f'by_{by}'][name]:.3f}" for name in names)])
         for by in ("records", "bytes")
     )
-    return f"<h3>Balance</h3><table>{head}{rows}</table>"
+    return f"<h3>Balance</h3>{table(head, rows)}"
 
 
 def _what_if(topic: dict[str, Any]) -> str:
-    if not topic["what_if"]:
+    if not topic["what_if"] or not topic["distinct_keys"]:
         return ""
-    head = _row("th", ["partitions", "max/mean", "floor", "by bytes", "floor", "keys that move"])
+    head = row("th", ["partitions", "max/mean", "floor", "by bytes", "floor", "keys that move"])
     now = {topic["partitions"]: " (now)"}
     rows = "".join(
-        _row(
+        row(
             "td",
             [
                 f"{one['partitions']}{now.get(one['partitions'], '')}",
@@ -208,11 +216,13 @@ def _what_if(topic: dict[str, Any]) -> str:
         )
         for one in topic["what_if"]
     )
-    return f"<h3>What if it had other partitions</h3><table>{head}{rows}</table>"
+    return f"<h3>What if it had other partitions</h3>{table(head, rows)}"
 
 
 def _keys(topic: dict[str, Any]) -> str:
-    head = _row("th", ["key", "records", "share", "bytes", "share", "p95 run", "producer"])
+    if not topic["top_keys"]:
+        return ""
+    head = row("th", ["key", "records", "share", "bytes", "share", "p95 run", "producer"])
     rows = "".join(
         f"<tr><td><code>{escape(one['key'][:120])}</code></td><td class='n'>{one['records']:,}</td>"
         f"<td class='n'>{one['record_share']:.2%}</td><td class='n'>{one['bytes']:,}</td>"
@@ -220,10 +230,4 @@ def _keys(topic: dict[str, Any]) -> str:
         f"<td>{escape(one['producer'] or '(no hg-producer)')}</td></tr>"
         for one in topic["top_keys"][:20]
     )
-    return f"<h3>Top keys</h3><table>{head}{rows}</table>"
-
-
-def _row(cell: str, texts: Sequence[str]) -> str:
-    first = f"<{cell}>{escape(texts[0])}</{cell}>"
-    rest = "".join(f'<{cell} class="n">{escape(text)}</{cell}>' for text in texts[1:])
-    return f"<tr>{first}{rest}</tr>"
+    return f"<h3>Top keys</h3>{table(head, rows)}"

@@ -21,6 +21,19 @@ def document(figures: Iterable[TopicFigures], now_ms: int) -> Document:
     return {"generated_at": shown_time(now_ms), "topics": [topic_result(one) for one in figures]}
 
 
+def worst_first(figures: Iterable[TopicFigures]) -> list[TopicFigures]:
+    """What somebody should look at comes first: anything found, then the most uneven load."""
+    return sorted(figures, key=lambda one: (not _is_found(one), -_unevenness(one), one.topic))
+
+
+def _is_found(figures: TopicFigures) -> bool:
+    return bool(diagnose(figures) or notes(figures))
+
+
+def _unevenness(figures: TopicFigures) -> float:
+    return max(figures.by_records().max_over_mean, figures.by_bytes().max_over_mean)
+
+
 def topic_result(figures: TopicFigures) -> Document:
     """One topic's result."""
     findings = diagnose(figures)

@@ -8,6 +8,7 @@ from html import escape
 from typing import Any
 
 from headgate_spark.audit.figures import ProducerFigures, TopicFigures
+from headgate_spark.audit.tables import row, table
 from headgate_spark.audit.unpublished import ToldKey, Unpublished
 
 WASTEFUL = 0.5  # of its events: more were sent in vain than not
@@ -75,8 +76,8 @@ class Waste:
 def wasteful(figures: TopicFigures) -> Iterator[Waste]:
     """Producers that should send less, those with most bytes in vain first."""
     sizes: dict[str, int] = {}
-    for row in figures.unpublished.rows:
-        sizes[row.producer] = sizes.get(row.producer, 0) + row.bytes
+    for told in figures.unpublished.rows:
+        sizes[told.producer] = sizes.get(told.producer, 0) + told.bytes
     for one in sorted(figures.producers, key=lambda one: -sizes.get(one.producer, 0)):
         if one.in_vain >= FEW_EVENTS and one.in_vain >= WASTEFUL * (sent(one) or 0):
             keys = (key for key in figures.unpublished.keys if key.producer == one.producer)
@@ -89,16 +90,16 @@ def wasteful(figures: TopicFigures) -> Iterator[Waste]:
 def senders_table(topic: dict[str, Any]) -> str:
     """The page's table of producers, and what its numbers rest on."""
     counts = ("records", "bytes", "unchanged", "superseded", "rejected", "duplicate")
-    head = _row("th", ["producer", "events sent", *counts])
+    head = row("th", ["producer", "events sent", *counts])
     rows = "".join(
-        _row("td", [one["producer"] or "(no hg-producer)", _number(_sent(one)),
+        row("td", [one["producer"] or "(no hg-producer)", _number(_sent(one)),
                     *(_number(one[name]) for name in counts)])
         for one in topic["producers"]
     )  # fmt: skip
     keys = topic["facts"]["top_keys"]
     return (
         f'<h3>Producers</h3><p class="note">{escape(_basis(topic["facts"]))}</p>'
-        f"<table>{head}{rows}</table>{_keys(keys) if keys else ''}"
+        f"{table(head, rows)}{_keys(keys) if keys else ''}"
     )
 
 
@@ -122,7 +123,7 @@ def _keys(keys: list[dict[str, Any]]) -> str:
         f'<td class="n">{one["events"]:,}</td><td class="n">{one["bytes"]:,}</td></tr>'
         for one in keys
     )
-    return f"<h3>Sent in vain: top keys</h3><table><tr>{head}</tr>{rows}</table>"
+    return f"<h3>Sent in vain: top keys</h3>{table(f'<tr>{head}</tr>', rows)}"
 
 
 def _sent(one: dict[str, Any]) -> int | None:
@@ -134,9 +135,3 @@ def _sent(one: dict[str, Any]) -> int | None:
 
 def _number(value: int | None) -> str:
     return "not known" if value is None else f"{value:,}"
-
-
-def _row(cell: str, texts: list[str]) -> str:
-    first = f"<{cell}>{escape(texts[0])}</{cell}>"
-    rest = "".join(f'<{cell} class="n">{escape(text)}</{cell}>' for text in texts[1:])
-    return f"<tr>{first}{rest}</tr>"
