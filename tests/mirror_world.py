@@ -17,7 +17,7 @@ from headgate.core.offset_map import (
     Place,
     read_entry,
 )
-from headgate.core.segments import Result, Segment
+from headgate.core.segments import NO_TIMESTAMP, Result, Segment
 from headgate_spark.connections import Connection
 from headgate_spark.copy_plan import CopyOptions, Unit
 from kafka_log import LogRecord
@@ -65,7 +65,7 @@ def unit(two: Two, topic: str, partition: int = 0, end: int | None = -1, **more:
 
 
 def odd_record(number: int, chance: random.Random) -> dict[str, object]:
-    """Null keys and values, headers twice and null, timestamps out of order."""
+    """Null keys and values, headers twice and null, timestamps out of order and none."""
     key = None if number % 7 == 3 else b"key-%d" % (number % 50)
     value = None if number % 11 == 5 else b"%d:" % number + chance.randbytes(chance.randint(0, 90))
     headers: list[tuple[str, bytes | None]] = [("n", b"%d" % number)]
@@ -80,6 +80,8 @@ def odd_record(number: int, chance: random.Random) -> dict[str, object]:
     if number % 13 == 0:
         headers = []
     timestamp = 1_700_000_000_000 + number * 10 + chance.randint(-5000, 5000)
+    if number % 16 < 3:  # some in a row, also first in a batch: those of old clients have none
+        timestamp = NO_TIMESTAMP
     return {"key": key, "value": value, "headers": headers, "timestamp": timestamp}
 
 

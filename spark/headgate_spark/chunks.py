@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from headgate.core.segments import Segment, merge
+from headgate.core.segments import Segment, earliest, merge
 
 
 class SourceRecord(Protocol):
-    """A record as aiokafka's consumer gives it. timestamp: ms since 1970."""
+    """A record as aiokafka's consumer gives it. timestamp: ms since 1970, or -1."""
 
     @property
     def offset(self) -> int: ...
@@ -61,7 +61,7 @@ def _segments(records: Sequence[SourceRecord], batches: Sequence[Written]) -> It
                 batch.base + first - batch.first,
                 behind - first,
                 following,
-                min(times),
+                earliest(times),
                 max(times),
             )
 

@@ -14,9 +14,13 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.client import AIOKafkaClient
 from aiokafka.cluster import ClusterMetadata
+from aiokafka.consumer import fetcher
 from aiokafka.errors import KafkaError
 from aiokafka.protocol.metadata import MetadataRequest
+from aiokafka.record.default_records import _DefaultRecordBatchPy
+from aiokafka.record.memory_records import MemoryRecords
 
+from headgate.core.header_names import LenientRecords
 from headgate_spark.connections import Connection
 
 CLIENT_ID = "headgate-mirror"  # a quota on it caps all of the mirror at the brokers, too
@@ -84,8 +88,14 @@ async def _asked(client: AIOKafkaClient, node: int, request: MetadataRequest) ->
         return None  # another node is asked, or this one later
 
 
+def keep_header_names() -> None:
+    """Teach aiokafka's consumers of this process to read header names that are not UTF-8."""
+    fetcher.MemoryRecords = lambda data: LenientRecords(data, MemoryRecords, _DefaultRecordBatchPy)
+
+
 def open_consumer(connection: Connection, **options: Any) -> AIOKafkaConsumer:
     """A consumer without a group that sees committed records alone and never resets itself."""
+    keep_header_names()
     consumer = AIOKafkaConsumer(
         **client_arguments(connection),
         enable_auto_commit=False,

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 UNLIMITED = str(2**63 - 1)
 FOREVER = "-1"
+_MOST_BYTES = 2**31 - 1
 
 
 class TopicConfig(NamedTuple):
@@ -20,6 +21,12 @@ class TopicConfig(NamedTuple):
         return int(self.values[name])
 
 
+def roomy(limit: int) -> int:
+    """The limit of a mirror's topic whose source has this one: the same record is larger where its
+    producer compressed it better than the mirror does."""
+    return min(2 * limit, _MOST_BYTES)
+
+
 def wanted_configs(source: TopicConfig, retention_ms: int) -> dict[str, str]:
     """The settings of a mirror's topic that is made now."""
     return {
@@ -30,7 +37,7 @@ def wanted_configs(source: TopicConfig, retention_ms: int) -> dict[str, str]:
         "message.timestamp.after.max.ms": UNLIMITED,
         "retention.ms": str(retention_ms),
         "retention.bytes": FOREVER,
-        "max.message.bytes": source.values["max.message.bytes"],
+        "max.message.bytes": str(roomy(source.number("max.message.bytes"))),
         "unclean.leader.election.enable": "false",
     }
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from headgate.core.replay import Replay, State
 from headgate.core.replay_filter import RecordFilter, read_filter
 from headgate.core.replay_plan import Piece, pieces_of
+from headgate.core.segments import NO_TIMESTAMP
 from headgate_spark.chunks import Chunk
 
 
@@ -96,7 +97,7 @@ def after_chunk(
     end = before.get("end", 0) if behind is None else behind
     progress[str(place.partition)] = {"piece": place.number, "next": chunk.end, "end": end}
     size = sum(len(one.key or b"") + len(one.value or b"") for one in copied.records)
-    times = [one.timestamp for one in chunk.records]
+    times = [one.timestamp for one in chunk.records if one.timestamp != NO_TIMESTAMP]
     return {
         **status,
         "state": State.COPYING,

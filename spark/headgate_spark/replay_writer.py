@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
 from headgate.core.record import REPLAY_ID
 from headgate.core.replay import REGISTRY_TOPIC
+from headgate_spark.batch import Batch
 from headgate_spark.chunks import SourceRecord
 from headgate_spark.connections import Connection
 from headgate_spark.kafka_clients import CLIENT_ERRORS, client_arguments, drop
@@ -90,17 +90,18 @@ class ReplayWriter:
         records: Sequence[SourceRecord],
         marked: tuple[str, bytes],
     ) -> int | None:
-        waiting, builder = [], self._inner.create_batch()
+        waiting, batch = [], Batch.of(self._inner)
         for record in records:
-            while not _taken(builder, record, marked):
-                if not builder.record_count():
+            headers = [*record.headers, marked]
+            while not batch.append(record.timestamp, record.key, record.value, headers):
+                if not batch.record_count():
                     raise KafkaError("a record does not fit into any batch")
-                waiting.append(await send(self._inner, builder, topic, partition))
-                builder = self._inner.create_batch()
-        count = int(builder.record_count())
+                waiting.append(await send(self._inner, batch, topic, partition))
+                batch = Batch.of(self._inner)
+        count = batch.record_count()
         if not count:
             return None
-        waiting.append(await send(self._inner, builder, topic, partition))
+        waiting.append(await send(self._inner, batch, topic, partition))
         base = -1
         for sent in waiting:
             base = int((await sent).offset)
@@ -125,13 +126,3 @@ class ReplayWriter:
         except CLIENT_ERRORS as error:
             is_lost = is_fenced(self._inner, error)
             raise LeaseError(f"{type(error).__name__}: {error}", is_lost=is_lost) from error
-
-
-def _taken(builder: Any, record: SourceRecord, marked: tuple[str, bytes]) -> bool:
-    added = builder.append(
-        timestamp=record.timestamp,
-        key=record.key,
-        value=record.value,
-        headers=[*record.headers, marked],
-    )
-    return added is not None

@@ -22,6 +22,7 @@ from aiokafka.errors import (
 )
 
 from headgate.core.offset_map import MAP_TOPIC
+from headgate_spark.batch import Batch
 from headgate_spark.chunks import Chunk, SourceRecord, Written
 from headgate_spark.connections import Connection
 from headgate_spark.kafka_clients import (
@@ -30,6 +31,7 @@ from headgate_spark.kafka_clients import (
     drop,
     never_create_topics,
 )
+from headgate_spark.mirror_topics import roomy
 from headgate_spark.transactions import is_fenced, send
 
 TRANSACTION_TIMEOUT_MS = 30_000  # the broker aborts what its owner does not end
@@ -39,7 +41,6 @@ MOST_BATCH_BYTES = 1_048_576  # of one batch with several records
 
 _REFUSALS = (
     InvalidTimestampError,
-    MessageSizeTooLargeError,
     TopicAuthorizationFailedError,
     TransactionalIdAuthorizationFailed,
 )
@@ -109,28 +110,15 @@ class Writer:
     async def _append(self, records: Sequence[SourceRecord]) -> list[Written]:
         topic, partition = self._target.topic, self._target.partition
         waiting: list[tuple[int, int, asyncio.Future[Any]]] = []
-        builder, first = self._inner.create_batch(), 0
-        append = builder.append
-        for at, record in enumerate(records):
-            if append(
-                timestamp=record.timestamp,
-                key=record.key,
-                value=record.value,
-                headers=list(record.headers),  # aiokafka's C code takes no tuple
-            ) is None:  # fmt: skip
-                waiting.append((first, at, await send(self._inner, builder, topic, partition)))
-                builder, first = self._inner.create_batch(), at
-                append = builder.append
-                taken = append(
-                    timestamp=record.timestamp,
-                    key=record.key,
-                    value=record.value,
-                    headers=list(record.headers),
-                )
-                if taken is None:  # an empty batch takes its first record whatever its size
+        batch, first = Batch.of(self._inner), 0
+        for at, one in enumerate(records):
+            while not batch.append(one.timestamp, one.key, one.value, one.headers):
+                if at == first:  # an empty batch takes its first record whatever its size
                     raise KafkaError("a record does not fit into any batch")
+                waiting.append((first, at, await send(self._inner, batch, topic, partition)))
+                batch, first = Batch.of(self._inner), at
         if records:
-            sent = await send(self._inner, builder, topic, partition)
+            sent = await send(self._inner, batch, topic, partition)
             waiting.append((first, len(records), sent))
         return [Written(first, behind, await _base(future)) for first, behind, future in waiting]
 
@@ -152,6 +140,13 @@ class Writer:
         try:
             async with asyncio.timeout(within_s):
                 yield
+        except MessageSizeTooLargeError as error:
+            target = self._target
+            raise RefusedError(
+                f"{type(error).__name__}: a record is larger than the {target.max_batch_bytes} "
+                f"bytes that topic {target.topic} takes there, since its producer compressed it "
+                f"better: set its max.message.bytes to {roomy(target.max_batch_bytes)}"
+            ) from error
         except _REFUSALS as error:
             raise RefusedError(f"{type(error).__name__}: {error}") from error
         except CLIENT_ERRORS as error:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from dataclasses import replace
 
 import pytest
+from aiokafka.structs import TopicPartition
 from confluent_kafka import Producer
 
 import kafka_log
 import mirror_world
 from headgate.core.offset_map import MAP_TOPIC, Layout, Place, map_partition
-from headgate.core.segments import RECREATED, RETENTION, Result
+from headgate.core.segments import NO_TIMESTAMP, RECREATED, RETENTION, Result
+from headgate_spark.comparer import compare
 from headgate_spark.copy_plan import Known
 from mirror_copies import copy, following, mapped_end, produce, run
 from mirror_world import OddSource, Two
+from record_batches import append, decode, encoded, visible
 from stack import RunningBroker, eventually
 
 pytestmark = pytest.mark.kafka
@@ -63,6 +67,37 @@ async def test_I3_records_as_large_as_the_topic_takes_are_copied(two: Two, topic
     assert mirror_world.judge(two, topic_name) == 4
 
 
+async def test_I3_what_other_clients_write_is_copied_byte_by_byte(
+    two: Two, topic_name: str
+) -> None:
+    """Without a timestamp, with header names that are no text, as large as the topic takes and
+    not to be compressed. Looked at on the disk, as clients cannot show all of it."""
+    limit = 100_000
+    for broker, configs in ((two.source, {}), (two.target, mirror_world.TARGET_CONFIGS)):
+        more = {**mirror_world.SOURCE_CONFIGS, **configs, "max.message.bytes": str(limit)}
+        broker.create_topic(topic_name, 1, more)
+    chance, names = random.Random(4), [(b"\xff\xfe", b"v"), (b"fine", b""), (b"", b"\xff")]
+    batches = [
+        encoded(NO_TIMESTAMP, b"first", []),
+        encoded(1_000, b"second", names),
+        encoded(NO_TIMESTAMP, b"third", names),
+        encoded(0, b"fourth", []),
+    ]
+    room = limit - len(encoded(1_000, bytes(limit - 200), [])) + limit - 200
+    batches.append(encoded(1_000, chance.randbytes(room), []))
+    assert len(batches[-1]) == limit
+    await append(two.source.bootstrap, topic_name, batches)
+    unit = mirror_world.unit(two, topic_name, max_batch_bytes=limit)
+    assert (await copy(unit, two.options())).records == len(batches)
+    before, after = (
+        visible((one.log_dir / f"{topic_name}-0" / f"{0:020}.log").read_bytes()) for one in two
+    )
+    assert before == [one for batch in batches for one in decode(batch).records]
+    assert after == before
+    found = await compare(TopicPartition(topic_name, 0), two.options())
+    assert (found.is_good, found.compared) == (True, len(batches))
+
+
 async def test_I3_the_append_times_of_a_source_are_kept(two: Two, topic_name: str) -> None:
     """The target would give its own if it were told so; it takes those of the source's broker."""
     log_append = {"message.timestamp.type": "LogAppendTime"}
@@ -85,6 +120,7 @@ async def test_a_record_that_the_target_refuses_ends_the_copy_and_is_not_skipped
     copied = await run(mirror_world.unit(two, topic_name), options)
     assert copied.trouble is not None
     assert "MessageSizeTooLarge" in copied.trouble
+    assert "set its max.message.bytes to 2097152" in copied.trouble
     assert (copied.records, copied.position) == (1, 1)
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from headgate.core.segments import (
     NO_RECORDS,
+    NO_TIMESTAMP,
     RETENTION,
     Gap,
     MapError,
@@ -191,6 +192,16 @@ def test_the_first_offset_of_a_time_counts_records_out_of_order() -> None:
     assert table.since(90) == 0
     assert table.since(91) is None
     assert table.times() == (10, 90)
+
+
+def test_records_without_a_timestamp_are_of_no_time() -> None:
+    none = Segment(0, 0, 5, 5, NO_TIMESTAMP, NO_TIMESTAMP)
+    assert table_of([none]).times() is None
+    table = table_of([none, Segment(5, 6, 5, 10, 20, 30)])
+    assert table.times() == (20, 30)
+    assert table.since(0) == 5
+    (merged,) = merge([none, Segment(5, 5, 5, 10, 20, 30)])
+    assert merged[4:] == (20, 30)
 
 
 def many_segments(count: int) -> SegmentTable:

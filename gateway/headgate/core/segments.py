@@ -7,10 +7,11 @@ never enough. Shared by the gateway and the Spark jobs (`core.offset_map` has th
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
+NO_TIMESTAMP = -1  # Kafka's: the record has none
 MOST_RECORDS = 2**31 - 1  # of one segment: its count is 32 bits wide in the table
 _REBUILT_AT = 1024  # removed segments in front that are carried along before the arrays are cut
 
@@ -19,7 +20,8 @@ class Segment(NamedTuple):
     """`records` records from `source` on, which are at `target` and on.
 
     end: up to where, without it, the source has been read: what lies between the last record and
-    `end` holds none.  earliest_ms, latest_ms: of the records' timestamps, in whatever order.
+    `end` holds none.  earliest_ms, latest_ms: of the records' timestamps, in whatever order;
+    NO_TIMESTAMP when none of them has one.
     """
 
     source: int
@@ -83,12 +85,20 @@ def merge(segments: Iterable[Segment]) -> list[Segment]:
                 last.target,
                 last.records + one.records,
                 one.end,
-                min(last.earliest_ms, one.earliest_ms),
+                earliest((last.earliest_ms, one.earliest_ms)),
                 max(last.latest_ms, one.latest_ms),
             )
         else:
             merged.append(one)
     return merged
+
+
+def earliest(times: Sequence[int]) -> int:
+    """The earliest of some timestamps; NO_TIMESTAMP when all of them are."""
+    found = min(times)
+    if found != NO_TIMESTAMP:
+        return found
+    return min((one for one in times if one != NO_TIMESTAMP), default=NO_TIMESTAMP)
 
 
 def _continues(last: Segment, one: Segment) -> bool:
@@ -164,9 +174,9 @@ class SegmentTable:
 
     def times(self) -> tuple[int, int] | None:
         """Earliest and latest timestamp of all records, ms; None when there are none."""
-        if not len(self):
+        if not len(self) or (latest := max(self._latest[self._first :])) == NO_TIMESTAMP:
             return None
-        return min(self._earliest[self._first :]), max(self._latest[self._first :])
+        return earliest(self._earliest[self._first :]), latest
 
     def since(self, time_ms: int) -> int | None:
         """The first source offset that may have a record of this time or later; None: none has."""
