@@ -13,10 +13,12 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
+from headgate.core.event import malformed
 from headgate.core.outcome import Failure, Reason
 from headgate.core.suppressed import TopicSuppression
 from headgate.core.topic import TopicState
 from headgate.edge.admin import REMOTE_HEADER
+from headgate.edge.body import continue_body
 from headgate.edge.problems import problem_response
 from headgate.health import Readiness
 from headgate.stats.snapshot import Snapshot, decode
@@ -151,23 +153,25 @@ class Forward:
     """Hands a worker's request on to the parent's management pages (one port for both)."""
 
     def __init__(self, folder: Path) -> None:
-        connector = aiohttp.UnixConnector(str(folder / PARENT_SOCKET))
+        # No limit but that of the clients' own connections: a slow one holds up no other.
+        connector = aiohttp.UnixConnector(str(folder / PARENT_SOCKET), limit=0)
         self._session = aiohttp.ClientSession(connector=connector, auto_decompress=False)
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         """The parent's answer; a problem document when the parent does not answer."""
         headers = request.headers.copy()
-        for name in (*_HOP_BY_HOP, "Host"):
+        for name in (*_HOP_BY_HOP, "Host", "Expect"):
             headers.popall(name, None)
         # Replaces whatever the client put there: only workers may say where a request is from.
         headers[REMOTE_HEADER] = request.remote or "unknown"
-        body = await request.read() if request.can_read_body else None
+        body = _Body(request)
         try:
             async with self._session.request(
                 request.method,
                 f"http://parent{request.rel_url}",
                 headers=headers,
-                data=body,
+                data=body.pieces() if request.can_read_body else None,
+                expect100=request.can_read_body,  # the parent asks for it once it wants it
                 allow_redirects=False,
                 timeout=_STREAM_TIMEOUT,
             ) as answer:
@@ -175,12 +179,33 @@ class Forward:
                     return await _pass_stream_on(request, answer)
                 return await _pass_on(answer)
         except (aiohttp.ClientError, OSError) as error:
+            if body.broken is not None:
+                return problem_response(malformed(f"the body is broken: {body.broken}"), "")
             detail = f"the management process does not answer: {type(error).__name__}"
             return problem_response(Failure(Reason.INTERNAL, detail), "")
 
     async def close(self) -> None:
         """Close the connections."""
         await self._session.close()
+
+
+class _Body:
+    """A request's body on its way. The parent asks who it is, and how long and how large it may
+    be, so that nothing of it is kept here.  broken: why it ended too early, if it did."""
+
+    def __init__(self, request: web.BaseRequest) -> None:
+        self._request = request
+        self.broken: Exception | None = None
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """As they arrive."""
+        try:
+            await continue_body(self._request)
+            while piece := await self._request.content.readany():
+                yield piece
+        except Exception as error:
+            self.broken = error
+            raise
 
 
 async def _pass_stream_on(

@@ -14,6 +14,7 @@ from headgate.config.settings import AuthSettings, Settings
 from headgate.edge.management import management_app
 
 DEPLOY = {"scope": "all", "reason": "deploy"}
+IS_JSON = {"Content-Type": "application/json"}
 OPERATOR = {"scope": {"topic": "orders", "partition": 3}, "reason": "operator"}
 
 
@@ -77,7 +78,7 @@ async def test_each_reason_comes_and_goes_by_itself(client: TestClient[Any, Any]
     ],
 )
 async def test_what_makes_no_sense_is_refused(client: TestClient[Any, Any], body: bytes) -> None:
-    answer = await client.put("/v1/pauses/billing", data=body)
+    answer = await client.put("/v1/pauses/billing", data=body, headers=IS_JSON)
     assert answer.status == 400
     assert (await answer.json())["reason"] == "malformed"
     assert await intents(client) == []
@@ -116,8 +117,10 @@ async def test_a_body_may_come_in_pieces_and_has_a_limit(client: TestClient[Any,
             await asyncio.sleep(0.02)
 
     pieces = body(b'{"scope": "all", ', b'"reason": "deploy"}')
-    assert (await client.put("/v1/pauses/billing", data=pieces)).status == 200
+    answer = await client.put("/v1/pauses/billing", data=pieces, headers=IS_JSON)
+    assert answer.status == 200
     assert await intents(client) == [DEPLOY]
-    answer = await client.put("/v1/pauses/billing", data=body(b" " * 3000, b" " * 3000))
-    assert answer.status == 400
-    assert "4096 bytes" in (await answer.json())["detail"]
+    large = body(*(b" " * 65_536 for _ in range(17)))
+    answer = await client.put("/v1/pauses/billing", data=large, headers=IS_JSON)
+    assert answer.status == 413
+    assert "1048576 bytes" in (await answer.json())["detail"]

@@ -26,6 +26,7 @@ from headgate.ports import management_sites
 from headgate.replays.none import NoSecondTier, Rows
 
 ID = "0192f0c1-7a3e-7c5a-9a52-2f4be1d3a001"
+IS_JSON = {"Content-Type": "application/json"}
 ASKED = {"name": "again", "topic": "orders", "from": {"timestamp": 0}, "deliver": {"mode": "seek"}}
 
 
@@ -147,7 +148,7 @@ async def test_what_makes_no_sense_is_refused(
     client: TestClient[Any, Any], body: bytes, headers: dict[str, str], status: int
 ) -> None:
     answer = await client.post(
-        "/v1/replays", data=BytesIO(body), headers=as_("operator", **headers)
+        "/v1/replays", data=BytesIO(body), headers=as_("operator", **IS_JSON, **headers)
     )
     assert answer.status == status
     assert answer.content_type == "application/problem+json"
@@ -161,7 +162,7 @@ async def test_what_could_not_be_shown_again_is_not_kept(
 ) -> None:
     """It would make every later list of replays an internal error."""
     body = json.dumps({**ASKED, "filter": {"equals": {"/a": 0}}}).replace("0}", value + "}")
-    answer = await client.post("/v1/replays", data=body, headers=as_("operator"))
+    answer = await client.post("/v1/replays", data=body, headers=as_("operator", **IS_JSON))
     assert (answer.status, (await answer.json())["reason"]) == (400, "malformed")
     assert desk.calls == []
 

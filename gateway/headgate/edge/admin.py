@@ -19,6 +19,7 @@ from headgate.core.topic import TopicState
 from headgate.edge import views
 from headgate.edge.auth import Authenticator, Identity
 from headgate.edge.instance import Instance
+from headgate.edge.json_bodies import JsonBodies
 from headgate.edge.json_page import json_page
 from headgate.edge.offsets import OffsetDesk, OffsetPages, SnapshotDesk
 from headgate.edge.openapi.document import document
@@ -51,8 +52,9 @@ class Admin:
         self, instance: Instance, callers: Authenticator, pauses: Pauses, desks: Desks
     ) -> None:
         self._pauses = pauses
-        self.replays = ReplayPages(desks.replays, self._identify, self._changed)
-        self.offsets = OffsetPages(desks[1], desks[2], self._identify, self._changed)
+        self._bodies = bodies = JsonBodies(instance.settings.http.body_timeout_ms / 1000)
+        self.replays = ReplayPages(desks.replays, self._identify, bodies, self._changed)
+        self.offsets = OffsetPages(desks[1], desks[2], self._identify, bodies, self._changed)
         self._instance = instance
         self.callers = callers
         self._table: PolicyTable | None = None
@@ -168,7 +170,7 @@ class Admin:
     async def pause(self, request: web.Request) -> web.Response:
         """Pause a group, a topic or a partition of it, for a reason."""
         caller, group = self._identify(request, "operate"), request.match_info["group"]
-        intent = await read_intent(request)
+        intent = read_intent(await self._bodies.read(request))
         await self._pauses.pause(group, intent, caller.name)
         self._changed(request, caller, "pause", _paused(group, intent))
         return json_page(request, await self._pauses.shown(group))
@@ -176,7 +178,7 @@ class Admin:
     async def resume(self, request: web.Request) -> web.Response:
         """Take one reason away; reading goes on when all are gone."""
         caller, group = self._identify(request, "operate"), request.match_info["group"]
-        intent = await read_intent(request)
+        intent = read_intent(await self._bodies.read(request))
         await self._pauses.resume(group, intent)
         self._changed(request, caller, "resume", _paused(group, intent))
         return json_page(request, await self._pauses.shown(group))
@@ -227,13 +229,13 @@ class Admin:
             raise RefusedError(Reason.UNKNOWN_TOPIC, f"no topic {name!r} is served here")
         return state, policy
 
-    def _identify(self, request: web.Request, role: str) -> Identity:
+    def _identify(self, request: web.Request, *roles: str) -> Identity:
         headers = {name.lower(): value for name, value in request.raw_headers}
         found = self.callers.identify(headers, _remote(request))
         if isinstance(found, Failure):
             raise RefusedError(found.reason, found.detail)
-        if role not in found.roles:
-            detail = f"this needs the role {role!r}"
+        if found.roles.isdisjoint(roles):
+            detail = f"this needs the role {' or '.join(map(repr, roles))}"
             if self._instance.settings.auth.mode == "none":
                 detail += '; with auth.mode = "none" changes are allowed from loopback only'
             raise RefusedError(Reason.FORBIDDEN, detail)

@@ -54,10 +54,14 @@ def management_app(admin: Admin) -> web.Application:
         ("GET", "/docs", admin.docs),
     ]
     for method, path, page in routes:
-        app.router.add_route(method, path, page)
+        app.router.add_route(method, path, page, expect_handler=_nothing_yet)
         if method == "GET":
             app.router.add_route("HEAD", path, page)
     return app
+
+
+async def _nothing_yet(_request: web.Request) -> None:
+    """Who expects to be asked for the body is asked by what reads it (`edge.body`)."""
 
 
 async def _problem_index(_request: web.Request) -> web.Response:

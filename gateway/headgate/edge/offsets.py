@@ -4,8 +4,9 @@ from typing import Any, Protocol
 
 from aiohttp import web
 
+from headgate.edge.json_bodies import JsonBodies
 from headgate.edge.json_page import json_page
-from headgate.edge.replays import Changed, Identify, Rows, read_json
+from headgate.edge.replays import Changed, Identify, Rows
 
 
 class OffsetDesk(Protocol):
@@ -25,20 +26,26 @@ class SnapshotDesk(Protocol):
 
 
 class OffsetPages:
-    """identify, changed: see `ReplayPages`."""
+    """changed: see `ReplayPages`."""
 
     def __init__(
-        self, desk: OffsetDesk, snapshots: SnapshotDesk, identify: Identify, changed: Changed
+        self,
+        desk: OffsetDesk,
+        snapshots: SnapshotDesk,
+        identify: Identify,
+        bodies: JsonBodies,
+        changed: Changed,
     ) -> None:
         self._desk = desk
         self._snapshots = snapshots
         self._identify = identify
+        self._bodies = bodies
         self._changed = changed
 
     async def translate(self, request: web.Request) -> web.Response:
         """Offsets of one tier to those of the other. Changes nothing, so `view` is enough."""
         self._identify(request, "view")
-        return json_page(request, await self._desk.translate(await read_json(request)))
+        return json_page(request, await self._desk.translate(await self._bodies.read(request)))
 
     async def coverage(self, request: web.Request) -> web.Response:
         """What of a topic is mirrored."""
@@ -54,7 +61,7 @@ class OffsetPages:
     async def take_snapshot(self, request: web.Request) -> web.Response:
         """Name the offsets of now."""
         caller = self._identify(request, "operate")
-        page, is_new = await self._snapshots.take(await read_json(request), caller.name)
+        page, is_new = await self._snapshots.take(await self._bodies.read(request), caller.name)
         if is_new:
             self._changed(request, caller, "snapshot", {"snapshot": page["name"]})
         return json_page(request, page, 201 if is_new else 200)

@@ -8,9 +8,6 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Protocol, TypeVar
 
-import orjson
-from aiohttp import web
-
 from headgate.core.outcome import Reason
 from headgate.core.pauses import ALL, Intent, Kept, Scope, checked, checked_reason
 from headgate.edge.refused import RefusedError
@@ -18,7 +15,6 @@ from headgate.edge.shown import iso
 
 _MOST_INTENTS = 100  # of one group
 _MOST_GROUP = 255
-_MOST_BODY = 4_096
 
 _T = TypeVar("_T")
 
@@ -87,13 +83,8 @@ async def _asked(call: Callable[[], Awaitable[_T]]) -> _T:
         raise RefusedError(Reason.REDIS_UNAVAILABLE, str(error)) from error
 
 
-async def read_intent(request: web.Request) -> Intent:
+def read_intent(asked: object) -> Intent:
     """What the body asks for. Raises RefusedError."""
-    raw = await _read_body(request)
-    try:
-        asked = orjson.loads(raw)
-    except ValueError as error:
-        raise RefusedError(Reason.MALFORMED, f"the body is not JSON: {error}") from error
     example = '{"scope": "all", "reason": "deploy"}'
     if not isinstance(asked, dict) or set(asked) != {"scope", "reason"}:
         raise RefusedError(Reason.MALFORMED, f"scope and reason are asked for, such as {example}")
@@ -103,16 +94,6 @@ async def read_intent(request: web.Request) -> Intent:
         return Intent(checked(_read_scope(asked["scope"])), checked_reason(asked["reason"]))
     except ValueError as error:
         raise RefusedError(Reason.MALFORMED, str(error)) from error
-
-
-async def _read_body(request: web.Request) -> bytes:
-    raw = b""
-    while len(raw) <= _MOST_BODY:
-        piece = await request.content.readany()
-        if not piece:
-            return raw
-        raw += piece
-    raise RefusedError(Reason.MALFORMED, f"the body is over {_MOST_BODY} bytes")
 
 
 def _read_scope(asked: object) -> Scope:

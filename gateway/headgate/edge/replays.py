@@ -1,7 +1,6 @@
 """The pages of replays: ask for one, watch it, pause, resume and cancel it."""
 
 import asyncio
-import json
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -12,20 +11,25 @@ from headgate.core.outcome import Reason
 from headgate.core.refusal import RefusalError
 from headgate.core.replay import FINISHED, Control
 from headgate.edge.auth import Identity
+from headgate.edge.json_bodies import JsonBodies
 from headgate.edge.json_page import json_page
 
-_MOST_BODY = 1_048_576
 _MOST_KEY = 256
 _LOOK_S = 1.0
 _SILENCE_LOOKS = 15  # a comment line is sent then, so that proxies keep the connection
 _MOST_STREAMS = 100
 _ENDS = frozenset(map(str, FINISHED))
 
-Identify = Callable[[web.Request, str], Identity]
 Changed = Callable[[web.Request, Identity, str, dict[str, Any]], None]
 
 # What was found, and the backfill clusters that could not be asked.
 Rows = tuple[Sequence[dict[str, Any]], Sequence[dict[str, Any]]]
+
+
+class Identify(Protocol):
+    """Who asks, if it has one of the roles. Raises RefusedError."""
+
+    def __call__(self, request: web.Request, *roles: str) -> Identity: ...
 
 
 class ReplayDesk(Protocol):
@@ -43,18 +47,22 @@ class ReplayDesk(Protocol):
 
 
 class ReplayPages:
-    """identify: who asks, or a refusal.  changed: notes a change in the change log."""
+    """changed: notes a change in the change log."""
 
-    def __init__(self, desk: ReplayDesk, identify: Identify, changed: Changed) -> None:
+    def __init__(
+        self, desk: ReplayDesk, identify: Identify, bodies: JsonBodies, changed: Changed
+    ) -> None:
         self._desk = desk
         self._identify = identify
+        self._bodies = bodies
         self._changed = changed
         self._streams = 0
 
     async def create(self, request: web.Request) -> web.Response:
         """Register a replay, or say what it would be (dry_run). A dry run needs no more than a
         look at offsets, so that whoever may view may ask."""
-        asked = await read_json(request)
+        self._identify(request, "view", "operate")  # the body says which of them it takes
+        asked = await self._bodies.read(request)
         is_dry = isinstance(asked, dict) and asked.get("dry_run") is True
         caller = self._identify(request, "view" if is_dry else "operate")
         page, is_new = await self._desk.create(asked, caller.name, _key(request))
@@ -143,25 +151,3 @@ def _key(request: web.Request) -> str | None:
         detail = f"Idempotency-Key has 1 to {_MOST_KEY} printable characters"
         raise RefusalError(Reason.MALFORMED, detail)
     return given
-
-
-async def read_json(request: web.Request) -> Any:
-    """The body. Raises RefusalError, also for what could be kept and never be shown again."""
-    raw = bytearray()
-    while piece := await request.content.readany():
-        raw += piece
-        if len(raw) > _MOST_BODY:
-            raise RefusalError(Reason.TOO_LARGE, f"the body is over {_MOST_BODY} bytes")
-    try:
-        document = json.loads(raw, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        raise RefusalError(Reason.MALFORMED, f"the body is not JSON: {error}") from error
-    try:
-        orjson.dumps([{"": document}])  # as deep as it is in a list
-    except TypeError as error:
-        raise RefusalError(Reason.MALFORMED, f"the body cannot be kept: {error}") from error
-    return document
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number of JSON")

@@ -3,6 +3,7 @@
 from headgate.core.outcome import Reason
 from headgate.edge.openapi.operation import (
     ALWAYS,
+    BODY,
     PRETTY,
     TOPIC,
     Json,
@@ -70,7 +71,7 @@ def _pause(method: str, summary: str, description: str, *reasons: Reason) -> Ope
         summary,
         {
             "200": answer("What holds now", "application/json", ref("Paused")),
-            **problems(*_ON_PAUSES, *reasons),
+            **problems(*_ON_PAUSES, *BODY, *reasons),
         },
         f"{description} Needs the role `operate`.",
         (_GROUP, PRETTY),

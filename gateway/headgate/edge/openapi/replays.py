@@ -5,6 +5,7 @@ from typing import Any
 from headgate.core.outcome import Reason
 from headgate.edge.openapi.operation import (
     ALWAYS,
+    BODY,
     PRETTY,
     TOPIC,
     Json,
@@ -100,7 +101,7 @@ _CREATE = _operation(
     Reason.NOT_COVERED,
     Reason.GROUP_ACTIVE,
     Reason.QUOTA_EXCEEDED,
-    Reason.TOO_LARGE,
+    *BODY,
     Reason.IDEMPOTENCY_MISMATCH,
     role="operate",
     description="`seek` answers places on the backfill tier at once, `group` commits them for a "
@@ -127,7 +128,7 @@ _TRANSLATE = _operation(
     _ok("Translated", "In the order asked; `source` is the offset that was given"),
     Reason.UNKNOWN_TOPIC,
     Reason.NOT_COVERED,
-    Reason.TOO_LARGE,
+    *BODY,
     description="`exact`: the very record. `next`: the offset is in a hole (a transaction's marker,"
     " compaction), reading goes on there. `out_of_range`: not mirrored, or no longer there.",
     body=_body("TranslateRequest", _TRANSLATE_EXAMPLE),
@@ -143,7 +144,7 @@ _SNAPSHOT = _operation(
     Reason.UNKNOWN_TOPIC,
     Reason.NOT_COVERED,
     Reason.QUOTA_EXCEEDED,
-    Reason.TOO_LARGE,
+    *BODY,
     Reason.IDEMPOTENCY_MISMATCH,
     role="operate",
     description="Of a topic: where each partition ends. Of a group: what it has committed, of one "

@@ -1,0 +1,155 @@
+"""Bodies of management requests: who it is is asked before they are read, and none takes for ever.
+
+The pages are those of the router, so that no new one is forgotten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import orjson
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from admin_world import TOKENS, TOPICS, FakeInstance, KeptInMemory, admin_of
+from headgate.config.settings import AuthSettings, HttpSettings, Settings
+from headgate.control import Forward
+from headgate.edge.management import management_app
+from headgate.edge.server import HttpServer
+from headgate.ports import management_sites
+
+JSON = "Content-Type: application/json\r\n"
+LONG_S = 20.0  # a test that is green never waits for it
+
+
+def app_of(mode: str = "token", body_timeout_ms: int = 30_000) -> web.Application:
+    settings = Settings(
+        http=HttpSettings(body_timeout_ms=body_timeout_ms),
+        auth=AuthSettings(mode="token" if mode == "token" else "none"),
+        producers=TOKENS,
+        topics=TOPICS,
+    )
+    return management_app(admin_of(FakeInstance(settings), KeptInMemory()))
+
+
+def changing() -> Iterator[tuple[str, str]]:
+    """Method and path of every page that is no GET."""
+    for route in app_of().router.routes():
+        if route.method not in ("GET", "HEAD") and route.resource is not None:
+            names = {"topic": "deals", "group": "billing", "id": "r"}
+            yield route.method, route.resource.canonical.format(**names)
+
+
+READING = [
+    ("POST", "/v1/replays"), ("POST", "/v1/offsets/translate"), ("POST", "/v1/snapshots"),
+    ("PUT", "/v1/pauses/billing"), ("DELETE", "/v1/pauses/billing"),
+]  # fmt: skip
+
+
+@asynccontextmanager
+async def served(app: web.Application, folder: Path, ports: int) -> AsyncIterator[int]:
+    """The pages on a port of their own, or behind a worker's."""
+    if ports == 2:
+        async with TestServer(app) as server:
+            assert server.port is not None
+            yield server.port
+        return
+    forward, one_port = Forward(folder), HttpSettings(port=1, management_port=1)
+    runner = web.ServerRunner(HttpServer(forward, 8190, lambda: "r-1"), shutdown_timeout=0.1)
+    async with management_sites(app, one_port, folder / "parent.sock"):
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        try:
+            yield runner.addresses[0][1]
+        finally:
+            await runner.cleanup()
+            await forward.close()
+
+
+async def asked(
+    port: int, head: str, body: bytes = b"", later: bytes = b""
+) -> tuple[int, dict[str, str]]:
+    """Status and problem document of a request whose body does not come, or only `body` of it.
+
+    later: is sent once the server asks for it.
+    """
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(f"{head}\r\n".encode() + body)
+        async with asyncio.timeout(LONG_S):
+            answer = await reader.readuntil(b"\r\n\r\n")
+            while answer.startswith(b"HTTP/1.1 100"):
+                writer.write(later)
+                answer = await reader.readuntil(b"\r\n\r\n")
+            lines = answer.decode().lower().split("\r\n")
+            (length,) = (line for line in lines if line.startswith("content-length:"))
+            document = await reader.readexactly(int(length.partition(":")[2]))
+        return int(lines[0].split()[1]), orjson.loads(document)
+    finally:
+        writer.close()
+
+
+@pytest.mark.parametrize("ports", [1, 2])
+async def test_a_stranger_is_refused_before_the_body(tmp_path: Path, ports: int) -> None:
+    pages = list(changing())
+    assert set(READING) < set(pages)
+    async with served(app_of(), tmp_path, ports) as port:
+        for method, path in pages:
+            head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n{JSON}"
+            assert (await asked(port, head))[0] == 401, path
+
+
+@pytest.mark.parametrize("ports", [1, 2])
+async def test_a_slow_body_has_a_deadline(tmp_path: Path, ports: int) -> None:
+    async with served(app_of("none", body_timeout_ms=100), tmp_path, ports) as port:
+        for method, path in READING:
+            head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n{JSON}"
+            status, problem = await asked(port, head, b"{")
+            assert (status, problem["reason"]) == (408, "request_timeout"), path
+
+
+@pytest.mark.parametrize("ports", [1, 2])
+async def test_a_large_body_is_refused_before_it_is_there(tmp_path: Path, ports: int) -> None:
+    async with served(app_of("none"), tmp_path, ports) as port:
+        for method, path in READING:
+            head = (
+                f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n"
+                f"Content-Length: 1048577\r\nExpect: 100-continue\r\n{JSON}"
+            )
+            status, problem = await asked(port, head)
+            assert (status, problem["reason"]) == (413, "too_large"), path
+            head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n{JSON}"
+            chunked = b"100001\r\n" + b" " * 0x100001 + b"\r\n0\r\n\r\n"
+            status, problem = await asked(port, head + "Transfer-Encoding: chunked\r\n", chunked)
+            assert (status, problem["reason"]) == (413, "too_large"), path
+
+
+async def test_a_broken_body_is_a_mistake_of_the_client(tmp_path: Path) -> None:
+    """On a port of their own aiohttp's connection says nothing of it until the deadline."""
+    async with served(app_of("none"), tmp_path, 1) as port:
+        for method, path in READING:
+            head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n{JSON}Expect: 100-continue\r\n"
+            chunked = "Transfer-Encoding: chunked\r\n"
+            status, problem = await asked(port, head + chunked, later=b"1\r\n{}x")
+            assert (status, problem["reason"]) == (400, "malformed"), path
+
+
+@pytest.mark.parametrize("ports", [1, 2])
+async def test_a_body_is_json_and_says_so(tmp_path: Path, ports: int) -> None:
+    body = b'{"scope": "all", "reason": "deploy"}'
+    async with served(app_of("none"), tmp_path, ports) as port:
+        for line, status in (
+            (JSON, 200),
+            ("Content-Type: application/json; charset=utf-8\r\n", 200),
+            ("Content-Type: text/plain\r\n", 400),
+            ("Content-Type: application/x-www-form-urlencoded\r\n", 400),
+            ("", 400),
+        ):
+            head = f"PUT /v1/pauses/g HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\n{line}"
+            found, page = await asked(port, head, body)
+            assert found == status, line
+            assert status == 200 or "application/json" in page["detail"]
