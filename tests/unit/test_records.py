@@ -17,11 +17,14 @@ from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBat
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from headgate.backends import plain_records
 from headgate.backends.builder import Builder
 from headgate.backends.records import Records
 from headgate.core.record import Record
+from record_batches import Decoded, decode
 
 NAME = "headgate.backends._records"
+MAKERS = [Records, plain_records.Records]
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 NOW_MS = 1_700_000_000_000
 REFUSALS = (TypeError, ValueError, AttributeError)
@@ -38,7 +41,16 @@ header_lists = st.lists(st.sampled_from(SHARED) | pairs, max_size=5)
 timestamps = st.integers(NOW_MS - 100, NOW_MS + 100) | st.sampled_from(
     [-(2**63), -(2**31), -2, -1, 0, 1, 63, 64, 8191, 8192, 2**31, 2**62, 2**63 - 1]
 )
+times = st.sampled_from([-1, 0, 1]) | st.integers(NOW_MS - 100, NOW_MS + 100)
+some_rows = st.tuples(times, st.none() | contents, header_lists)
+some_bytes = st.sampled_from([0, 100, 500, 1 << 20])
 rows = st.tuples(timestamps, st.none() | contents, st.none() | contents, header_lists)
+
+
+def histories(min_size: int = 0, max_size: int = 12) -> st.SearchStrategy[list[Any]]:
+    """Records that aiokafka encodes as they are: the first one has a timestamp."""
+    many = st.lists(rows, min_size=min_size, max_size=max_size)
+    return many.filter(lambda some: not some or some[0][0] != -1)
 
 
 def records(most_bytes: int) -> Any:
@@ -69,9 +81,9 @@ def test_the_builder_encodes_in_c() -> None:
 
 @pytest.mark.parametrize("codec", CODECS.values(), ids=list(CODECS))
 @settings(deadline=None)
-@given(st.lists(rows, max_size=12), st.sampled_from([0, 62, 500, 20_000, 1 << 20, 1 << 40]))
+@given(histories(), st.sampled_from([0, 62, 500, 20_000, 1 << 20, 1 << 40]))
 @example([], 1000)
-@example([(-1, b"k", None, []), (7, None, b"", SHARED), (5, b"", b"v", SHARED)], 1 << 20)
+@example([(0, b"k", None, []), (7, None, b"", SHARED), (-1, b"", b"v", SHARED)], 1 << 20)
 @example([(2**63 - 1, b"", b"", []), (-(2**63), b"", b"", [])], 1 << 20)
 @example([(5, b"", b"", SHARED * 40), (4, b"", b"", SHARED), (6, b"", b"", SHARED * 41)], 1 << 20)
 def test_a_batch_is_aiokafkas(codec: int, many: list[Any], most_bytes: int) -> None:
@@ -82,7 +94,27 @@ def test_a_batch_is_aiokafkas(codec: int, many: list[Any], most_bytes: int) -> N
     assert ours._build() == other.build()
 
 
-@given(st.lists(rows, min_size=1, max_size=5), st.integers(-2, 2))
+@given(st.lists(some_rows, min_size=1, max_size=9), some_bytes)
+@example([(-1, b"", []), (NOW_MS, None, SHARED)], 1 << 20)
+@example([(-1, b"", []), (-1, None, SHARED), (0, b"", [])], 1 << 20)
+@pytest.mark.parametrize("make", MAKERS)
+@settings(deadline=None)
+def test_a_batch_is_what_was_appended(make: Any, many: list[Any], most_bytes: int) -> None:
+    """Also records without a timestamp (-1), wherever they are; by a decoder of our own."""
+    batch, taken = make(most_bytes), []
+    for timestamp_ms, value, headers in many:
+        if batch.append(timestamp_ms, None, value, headers):
+            names = [(name.encode(), content) for name, content in headers]
+            taken.append(Decoded(timestamp_ms, None, value, names))
+    assert batch.count == len(taken)
+    built = batch.take()
+    plain_records.seal(built, 1, 2, 3)
+    found = decode(bytes(built))
+    assert found.records == taken
+    assert found.max_timestamp_ms == max((one.timestamp_ms for one in taken), default=-1)
+
+
+@given(histories(min_size=1, max_size=5), st.integers(-2, 2))
 @settings(deadline=None)
 def test_full_to_the_byte(many: list[Any], spare: int) -> None:
     """Around the size that the last record needs exactly."""

@@ -2,7 +2,8 @@
  * each record is measured, then written at once behind those before it.
  *
  * The bytes, and when a batch is full, are those of aiokafka's DefaultRecordBatchBuilder, which
- * takes a record through many small Python objects. Producer and checksum are written at the end
+ * takes a record through many small Python objects; but that one gives a first record without a
+ * timestamp (-1) the next one's. Producer and checksum are written at the end
  * (`_batch.h`), and the compression between is another's (`records.py`).
  *
  * Bounds: foreign code (an object that exports a buffer, or that stands for an integer) runs before
@@ -167,8 +168,8 @@ static int too_long(void) {
 /* Finds the record's length, without the varint that tells it. */
 static int measure(const Records *self, Record *record) {
     uint64_t first = (uint64_t)self->first_timestamp_ms, now = (uint64_t)record->timestamp_ms;
-    bool is_first = self->first_timestamp_ms == NO_TIMESTAMP;
-    record->timestamp_delta = is_first ? 0 : (int64_t)(now - first);
+    /* The first timestamp may be -1: the record has none. */
+    record->timestamp_delta = self->count == 0 ? 0 : (int64_t)(now - first);
     uint64_t length = 1 + varint_size(record->timestamp_delta) + varint_size(self->count);
     /* Each is below 2^63, so that no two of them overflow. */
     length += span_size(record->key);
@@ -218,7 +219,7 @@ static char *put_record(char *to, const Records *self, const Record *record) {
 }
 
 static void count_record(Records *self, const Record *record, Py_ssize_t size) {
-    if (self->first_timestamp_ms == NO_TIMESTAMP)
+    if (self->count == 0)
         self->first_timestamp_ms = self->max_timestamp_ms = record->timestamp_ms;
     if (self->max_timestamp_ms < record->timestamp_ms)
         self->max_timestamp_ms = record->timestamp_ms;

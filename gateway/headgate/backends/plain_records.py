@@ -3,12 +3,16 @@
 import struct
 from typing import Any
 
-from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.record.default_records import (
+    DefaultRecordBatchBuilder,
+    _DefaultRecordBatchBuilderPy,
+)
 from aiokafka.record.util import calc_crc32c
 
 from headgate.core.record import BATCH_OVERHEAD
 
 _MAGIC = 2
+_NO_TIMESTAMP = -1
 # Places in the batch's header. The length counts from what is behind it, the checksum from the
 # attributes, whose lowest bits are the codec.
 _AFTER_LENGTH, _CRC_AT, _ATTRIBUTES_AT = 12, 17, 21
@@ -21,18 +25,11 @@ _PRODUCER_AT, _PRODUCER = 43, struct.Struct(">qhi")  # id, epoch, base sequence
 class Records:
     """A record batch under construction.  most_bytes: of the batch, with its header."""
 
-    __slots__ = ("_encoder", "count")
+    __slots__ = ("_encoder", "_most_bytes", "count")
 
     def __init__(self, most_bytes: int) -> None:
-        self._encoder: Any = DefaultRecordBatchBuilder(
-            _MAGIC,
-            0,
-            is_transactional=0,
-            producer_id=0,
-            producer_epoch=0,
-            base_sequence=0,
-            batch_size=most_bytes,
-        )
+        self._most_bytes = most_bytes
+        self._encoder: Any = _encoder(most_bytes)
         self.count = 0
 
     @property
@@ -46,6 +43,8 @@ class Records:
         value: bytes | None,
         headers: list[tuple[str, bytes]],
     ) -> bool:
+        if self.count == 0 and timestamp_ms == _NO_TIMESTAMP:
+            self._encoder = _encoder_in_python(self._most_bytes)
         added = self._encoder.append(self.count, timestamp_ms, key, value, headers)
         if added is None:
             return False
@@ -55,6 +54,16 @@ class Records:
     def take(self) -> bytearray:
         batch: bytearray = self._encoder.build()
         return batch
+
+
+def _encoder(most_bytes: int) -> Any:
+    return DefaultRecordBatchBuilder(_MAGIC, 0, 0, 0, 0, 0, most_bytes)
+
+
+def _encoder_in_python(most_bytes: int) -> Any:
+    """The compiled one takes -1 for a timestamp that was not given, and the next one's instead."""
+    # It takes one byte more.
+    return _DefaultRecordBatchBuilderPy(_MAGIC, 0, False, 0, 0, 0, most_bytes - 1)
 
 
 def with_body(batch: bytearray, codec: int, body: bytes) -> bytearray:
