@@ -83,10 +83,10 @@ def delete_topic(bootstrap: str, name: str) -> None:
     admin.delete_topics([name])[name].result(DEADLINE_S)
 
 
-def delete_records(bootstrap: str, topic: str) -> None:
-    """Delete all records that a topic has now; its offsets go on."""
+def delete_records(bootstrap: str, topic: str, before: Mapping[int, int] | None = None) -> None:
+    """Delete all records that a topic has now, or those before some offsets; offsets go on."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 5})  # 6 tells of its end
-    ends = end_offsets(bootstrap, topic)
+    ends = end_offsets(bootstrap, topic) if before is None else before
     places = [TopicPartition(topic, partition, offset) for partition, offset in ends.items()]
     for done in admin.delete_records(places).values():
         done.result(DEADLINE_S)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 import kafka_log
 from kafka_log import LogRecord
 from replay_world import Api, Two, until
+from stack import RunningBroker
 
+OTHER = b"of another topic"
 UNFINISHED = ("pending", "planned", "copying")
 
 
@@ -34,6 +37,17 @@ def replayed(two: Two, page: Any) -> list[Any]:
 
 def _shown(one: LogRecord, headers: Iterable[Any]) -> Any:
     return (one.partition, one.key, one.value, [*headers], one.timestamp_ms)
+
+
+def remake(broker: RunningBroker, topic: str) -> None:
+    """Under the same name, and at least as long as it was, as far as these tests go."""
+    kafka_log.delete_topic(broker.bootstrap, topic)
+    until(lambda: topic in kafka_log.topic_names(broker.bootstrap), (False).__eq__)
+    broker.create_topic(topic, 2)
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for number in range(600):
+        producer.produce(topic, OTHER, partition=number % 2)
+    assert producer.flush(30) == 0
 
 
 def topics_of(two: Two) -> set[str]:

@@ -6,27 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 
 import kafka_log
+from replay_copies import OTHER, remake
 from replay_world import Api, ReplayRunner, Two, mirror, post, until
-from stack import RunningBroker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
 RECORDS = 200
-OTHER = b"of another topic"
-
-
-def remake(broker: RunningBroker, topic: str) -> None:
-    """Under the same name, and at least as long as it was."""
-    kafka_log.delete_topic(broker.bootstrap, topic)
-    until(lambda: topic in kafka_log.topic_names(broker.bootstrap), (False).__eq__)
-    broker.create_topic(topic, 2)
-    producer = Producer({"bootstrap.servers": broker.bootstrap})
-    for number in range(3 * RECORDS):
-        producer.produce(topic, OTHER, partition=number % 2)
-    assert producer.flush(30) == 0
 
 
 def mirrored(two: Two, topic: str) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.core.offset_map import PartitionMap
+from headgate.core.offset_map import Entry, Layout, PartitionMap, Place
 from headgate.core.replay import Replay
 from headgate.core.replay_plan import Logs
 from headgate.core.segments import Segment, SegmentTable
 from headgate.replays.answers import coverage_page, moment, replay_page
+from headgate.replays.looking import Seen, TierNow
 
 MICROSECONDS = 1_767_225_600_000_000  # what a producer that mistakes the unit writes
 
@@ -39,3 +40,25 @@ def test_records_with_impossible_times_do_not_hide_what_is_there() -> None:
     status = {"state": "copying", "event_time_ms": MICROSECONDS}
     shown = replay_page(Replay("x", {"asked": {}}, status), "servers", {})
     assert shown["done"]["event_time"] == "9999-12-31T23:59:59.999Z"
+
+
+def seen(source_id: str, opened_ms: int) -> Seen:
+    found = PartitionMap()
+    found.apply(Entry(Place("orders", 0, 1), Layout(1, source_id, "t", opened_ms)))
+    return Seen("orders", TierNow(source_id, 1, {}), TierNow("t", 1, {}), {0: found})
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "is_of_it"),
+    [
+        ({"topic_ids": {"orders": "a"}, "at_ms": 50}, True),
+        ({"topic_ids": {"orders": "b"}, "at_ms": 500}, False),
+        ({"at_ms": 500}, True),  # of an earlier release; the mirror knew this topic by then
+        ({"at_ms": 50}, False),
+        ({"topic_ids": {"deals": "a"}}, False),
+    ],
+)
+def test_a_snapshot_counts_for_the_topic_that_it_is_of(
+    snapshot: dict[str, object], is_of_it: bool
+) -> None:
+    assert (seen("a", 100).older_topic(snapshot) is None) == is_of_it

@@ -61,11 +61,9 @@ def test_every_offset_is_read_once_or_said_to_be_lost(world: World, data: st.Dat
     logs = Logs(ingest_start, ingest_end, backfill_start)
     plan = plan_partition(3, start, end, world.table, logs)
 
-    first = world.first if world.places else start
-    last = max(world.last, start) if not world.places else world.last
-    if not world.places:
-        last = max(start, world.table.source_end)
-    mirrored = set(range(max(start, first), min(end, last)))
+    taken = [source for source, target in world.places.items() if target < backfill_start]
+    first = max(taken) + 1 if taken else world.first  # up to there retention took it
+    mirrored = set(range(max(start, first), min(end, world.last)))
     outside = set(range(start, end)) - mirrored
     cold = {one for one in outside if ingest_start <= one < ingest_end}
     targets = {world.places[one] for one in mirrored if one in world.places}
@@ -85,17 +83,17 @@ def test_every_offset_is_read_once_or_said_to_be_lost(world: World, data: st.Dat
     assert sorted(read_warm) == sorted(there)
     assert plan.records == len(there)
     assert plan.cold == len(cold)
-    gone = len(targets) - len(there) + len(outside - cold)
-    assert plan.lost == gone + len(world.lost & mirrored)
+    assert targets == there
+    assert plan.lost == len(outside - cold) + len(world.lost & mirrored)
 
 
 def test_pieces_survive_their_json() -> None:
     table = SegmentTable()
     table.add(Segment(10, 0, 5, 16, 0, 0))
     plan = plan_partition(2, 4, 20, table, Logs(6, 30, 1))
-    wanted = (Piece(INGEST, 6, 10), Piece(BACKFILL, 1, 5), Piece(INGEST, 16, 20))
+    wanted = (Piece(INGEST, 6, 11), Piece(BACKFILL, 1, 5), Piece(INGEST, 16, 20))
     assert pieces_of(shown([plan])) == {2: wanted}
-    assert (plan.records, plan.cold, plan.lost) == (4, 8, 3)
+    assert (plan.records, plan.cold, plan.lost) == (4, 9, 2)
 
 
 def test_where_reading_goes_on_when_nothing_is_in_the_range() -> None:
@@ -115,5 +113,8 @@ def test_a_consumer_is_told_no_place_before_the_log() -> None:
     plan = plan_partition(0, 20, 20, table, expired)
     assert (plan.target_start, plan.target_end, plan.pieces) == (106, 106, ())
     plan = plan_partition(0, 10, 20, table, expired)
+    assert (plan.target_start, plan.target_end) == (106, 106)
+    assert (plan.records, plan.cold, plan.pieces) == (0, 5, (Piece(INGEST, 10, 15),))
+    plan = plan_partition(0, 10, 20, table, expired._replace(ingest_start=15))
     assert (plan.target_start, plan.target_end, plan.pieces) == (106, 106, ())
-    assert (plan.records, plan.lost) == (0, 5)
+    assert (plan.records, plan.cold, plan.lost) == (0, 0, 5)

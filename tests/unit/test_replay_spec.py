@@ -25,9 +25,17 @@ def read(**changes: Any) -> Spec:
 def test_the_least_that_can_be_asked() -> None:
     spec = read()
     assert spec.start == Bound("timestamp", NOW_MS - 7_200_000)
-    assert (spec.end, spec.partitions, spec.rate) == (None, None, Rate())
+    assert (spec.end, spec.partitions, spec.rate) == (Bound("now", None), None, Rate())
     assert spec.only.is_empty
     assert spec.deliver.mode is Mode.TOPIC
+
+
+@pytest.mark.parametrize("given", [None, {"relative": "now"}])
+def test_to_left_out_means_now_where_there_is_an_end(given: Any) -> None:
+    assert read(to=given).end == Bound("now", None)
+    assert read(to=given, deliver={"mode": "seek"}).end == Bound("now", None)
+    assert read(deliver={"mode": "group", "group": "g"}).end is None
+    assert read(**{"from": {"relative": "now"}}).start == Bound("now", None)
 
 
 def test_all_that_can_be_asked() -> None:

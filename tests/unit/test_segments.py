@@ -88,6 +88,37 @@ def test_what_retention_took_is_out_of_range(segments: list[Segment], data: st.D
     assert table.source_end == end
 
 
+@given(histories(), st.data())
+def test_what_the_mirror_has_yet_to_take_back_is_gone_all_the_same(
+    segments: list[Segment], data: st.DataObject
+) -> None:
+    """The target's log begins somewhere; nobody has told the map."""
+    table, pairs = table_of(segments), records(segments)
+    taken = data.draw(st.integers(0, len(segments)))
+    for one in segments[:taken]:  # of this the map was told
+        table.remove(one.source)
+    pairs = records(segments[taken:])
+    begin = data.draw(st.integers(0, (pairs[-1][1] if pairs else 0) + 3))
+    left = [(source, target) for source, target in pairs if target >= begin]
+    found, end = table.kept(begin), segments[-1].end if segments else 0
+    assert (found.source_end, found.position) == (table.source_end, table.position)
+    assert sum(one.records for one in found) == len(left)
+    if len(left) == len(pairs):
+        assert found is table
+        return
+    after = max(source for source, target in pairs if target < begin) + 1
+    assert found.source_start == after
+    for offset in range(end + 2):
+        if left and after <= offset < end:
+            assert found.to_target(offset) == naive([(after - 1, -1), *left], offset, end)
+        else:
+            assert found.to_target(offset).result is Result.OUT_OF_RANGE
+    back = [(target, source) for source, target in left]
+    target_end = back[-1][0] + 1 if back else 0
+    for offset in range(target_end + 2):
+        assert found.to_source(offset) == naive(back, offset, target_end)
+
+
 def test_removing_many_keeps_the_rest() -> None:
     many = [Segment(11 * n, 11 * n, 10, 11 * n + 11, n, n) for n in range(5000)]
     table = table_of(many)

@@ -41,14 +41,19 @@ class TierView:
         await ends_of(self._consumer, _places(topic, [0]))  # learns the topic's partitions
         return len(self._consumer.partitions_for_topic(topic) or ()) or None
 
-    async def topic_id(self, topic: str) -> str | None:
-        """Kafka's id of a topic, as its tools show it; None when it is not there."""
+    async def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """Kafka's ids, as its tools show them, of those of these topics that are there."""
         client = self._consumer._client
         answer = await read_topics(client, client.get_random_node())
-        found = answer.topics.get(topic)
-        if found is None:
-            return None
-        return base64.urlsafe_b64encode(found.topic_id).decode().rstrip("=")
+        return {
+            one: base64.urlsafe_b64encode(answer.topics[one].topic_id).decode().rstrip("=")
+            for one in topics
+            if one in answer.topics
+        }
+
+    async def topic_id(self, topic: str) -> str | None:
+        """The same of one topic; None when it is not there."""
+        return (await self.topic_ids([topic])).get(topic)
 
     async def extents(self, topic: str, partitions: Iterable[int]) -> dict[int, Extent]:
         """Where the logs begin and end (last stable offset)."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from headgate.commands import Subparsers
 
 _EXAMPLES = """  headgate replay create --topic orders --from 2h --producer checkout --wait
-  headgate replay create --topic orders --from 2h --dry-run
+  headgate replay create --topic orders --from 2h --to now --dry-run
   headgate replay create --topic orders --from 2026-01-31T12:00:00Z --mode seek
   headgate replay create --topic orders --from '{"snapshot": "r17"}' --mode group --group billing
   headgate replay create --topic orders --from 7d --filter '{"equals": {"/status": "paid"}}'
@@ -71,7 +71,7 @@ def _add_create(parser: argparse.ArgumentParser) -> None:
     add("--topic", required=True, metavar="T")
     add("--from", dest="start", required=True, metavar="WHEN",
         help="2h (ago), ISO 8601 with a zone, ms since 1970, or JSON of the API")  # fmt: skip
-    add("--to", dest="end", metavar="WHEN", help="the same; default: as far as is mirrored")
+    add("--to", dest="end", metavar="WHEN", help="the same, or now; default: now")
     add("--name", metavar="NAME", help="default: made of topic and --from")
     add("--partitions", metavar="N,N", help="default: all")
     add("--producer", action="append", default=[], metavar="P", help="only its events")
@@ -162,6 +162,8 @@ def _bound(option: str, text: str) -> Any:
 
     if text.startswith(("{", "@")):
         return read_argument(option, text)
+    if text == "now":
+        return {"relative": "now"}
     if re.fullmatch(r"-?\d+(ms|s|m|h|d)", text):
         return {"relative": f"-{text.removeprefix('-')}"}
     time_ms = int(text) if text.isdecimal() else text
@@ -169,8 +171,8 @@ def _bound(option: str, text: str) -> Any:
         read_time("timestamp", time_ms)
     except FieldError as error:
         raise CommandError(
-            f"{option} {text}: 2h (ago), ISO 8601 with a zone (2026-01-31T12:00:00Z), ms since "
-            "1970, or JSON of the API",
+            f"{option} {text}: 2h (ago), now, ISO 8601 with a zone (2026-01-31T12:00:00Z), ms "
+            "since 1970, or JSON of the API",
             USAGE,
         ) from error
     return {"timestamp": time_ms}

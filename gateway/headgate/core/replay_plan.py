@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from headgate.core.segments import LOST, SegmentTable
 
 BACKFILL, INGEST = "backfill", "ingest"
+_MOST_RANGES = 100  # of a partition, in a refusal
 
 
 class Piece(NamedTuple):
@@ -51,10 +52,12 @@ class PartitionPlan(NamedTuple):
 def plan_partition(
     partition: int, start: int, end: int, table: SegmentTable, logs: Logs
 ) -> PartitionPlan:
-    """What a range of one partition means. Linear in the map's segments."""
+    """What a range of one partition means. Linear in the map's segments.
+
+    What the backfill tier's retention took is not mirrored, also where the map still has it.
+    """
+    table = table.kept(logs.backfill_start)
     first, last = table.source_start, table.source_end
-    if not len(table):  # read as far as `last`, and nothing was there
-        first, last = start, max(start, last)
     inner_start, inner_end = max(start, first), min(end, last)
     pieces, lost = [], 0
     before = _cold(start, min(end, first), logs)
@@ -65,10 +68,8 @@ def plan_partition(
     records = 0
     if inner_start < inner_end:
         places = _targets(table, inner_start, inner_end)
-        kept = (max(places[0], logs.backfill_start), places[1])
-        records = _records(table, *kept)
-        lost += _records(table, *places) - records + _holes(table, inner_start, inner_end)
-        places = (min(kept[0], kept[1]), kept[1])
+        records = _records(table, *places)
+        lost += _holes(table, inner_start, inner_end)
         if places[0] < places[1]:
             pieces.append(Piece(BACKFILL, *places))
     elif len(table):
@@ -113,6 +114,16 @@ def _holes(table: SegmentTable, start: int, end: int) -> int:
     """Source offsets inside the mirrored range that the mirror could not copy."""
     lost = [gap for gap in table.gaps if gap.reason in LOST]
     return sum(max(0, min(end, gap.end) - max(start, gap.source)) for gap in lost)
+
+
+def missing(plan: PartitionPlan, table: SegmentTable) -> list[dict[str, int]]:
+    """The source offsets of a plan that the backfill tier does not have, in order."""
+    first, last = table.source_start, table.source_end
+    gaps = [(gap.source, gap.end) for gap in table.gaps if gap.reason in LOST]
+    inner = [(max(start, first), min(end, last)) for start, end in gaps]
+    found = [(plan.start, first), *inner, (last, plan.end)]
+    ranges = [(max(start, plan.start), min(end, plan.end)) for start, end in found]
+    return [{"start": start, "end": end} for start, end in ranges if start < end][:_MOST_RANGES]
 
 
 class Totals(NamedTuple):

@@ -42,8 +42,8 @@ class Mode(StrEnum):
 class Bound(NamedTuple):
     """One end of a range.
 
-    kind: offsets, timestamp (ms since 1970; relative ones are told the time), snapshot, group.
-    value: partition -> source offset, ms, or a name.
+    kind: offsets, timestamp (ms since 1970; relative ones are told the time), snapshot, group, now
+    (where the source ends when it is asked).  value: partition -> source offset, ms, or a name.
     """
 
     kind: str
@@ -69,8 +69,9 @@ class Deliver(NamedTuple):
 class Spec:
     """A replay as it was asked for.
 
-    partitions: None = all.  start: the first that is wanted.  end: the first that is not; None = up
-    to what is mirrored.  allow_cold: what is not mirrored may be read from the ingest tier.
+    partitions: None = all.  start: the first that is wanted.  end: the first that is not; None, of
+    mode group alone: there is none.  allow_cold: what is not mirrored may be read from the ingest
+    tier.
     """
 
     name: str
@@ -88,14 +89,17 @@ class Spec:
 def read_spec(asked: object, now_ms: int) -> Spec:
     """The spec that a request's JSON means. Raises FieldError."""
     given = known("", asked, _FIELDS, "name", "topic", "from", "deliver")
+    deliver, end = _deliver(given["deliver"]), given.get("to")
+    if end is None and deliver.mode is not Mode.GROUP:
+        end = {"relative": "now"}
     spec = Spec(
         name=text("name", given["name"], most=LONGEST_NAME),
         topic=read_topic(given["topic"]),
         partitions=_partitions(given.get("partitions")),
         start=_bound("from", given["from"], now_ms),
-        end=None if given.get("to") is None else _bound("to", given["to"], now_ms),
+        end=None if end is None else _bound("to", end, now_ms),
         only=read_filter(given.get("filter")),
-        deliver=_deliver(given["deliver"]),
+        deliver=deliver,
         rate=_rate(given.get("rate")),
         allow_cold=_flag("allow_cold", given),
         dry_run=_flag("dry_run", given),
@@ -160,6 +164,8 @@ def _bound(field: str, asked: object, now_ms: int) -> Bound:
         return Bound(kind, read_offsets(f"{field}.offsets", value))
     if kind == "timestamp":
         return Bound(kind, read_time(f"{field}.timestamp", value))
+    if kind == "relative" and value == "now":
+        return Bound("now", None)
     if kind == "relative":
         return Bound("timestamp", max(0, now_ms - _relative(f"{field}.relative", value)))
     if kind == "snapshot":
@@ -205,7 +211,7 @@ def read_time(field: str, asked: object) -> int:
 def _relative(field: str, asked: object) -> int:
     found = _RELATIVE.fullmatch(asked) if isinstance(asked, str) else None
     if found is None:
-        raise FieldError(field, "a time before now: -90s, -30m, -2h or -7d")
+        raise FieldError(field, "a time before now: -90s, -30m, -2h or -7d; or now")
     return int(found[1]) * _UNIT_MS[found[2]]
 
 

@@ -6,7 +6,7 @@ never enough. Shared by the gateway and the Spark jobs (`core.offset_map` has th
 """
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple
@@ -216,6 +216,30 @@ class SegmentTable:
         self._first = max(self._first, bisect_right(self._sources, source, self._first))
         if self._first >= _REBUILT_AT:
             self._rebuild()
+
+    def kept(self, target_start: int) -> "SegmentTable":
+        """What is left where the target's log begins there now; itself where nothing is gone.
+
+        The mirror takes segments back later, and the newest one never. Of a segment of which a
+        part is left, the times stay those of the whole.
+        """
+        if not len(self) or target_start <= self.target_start:
+            return self
+        at = bisect_left(self._targets, target_start, self._first) - 1  # some of it is gone
+        gone = min(target_start - self._targets[at], self._counts[at])
+        first = at + (gone == self._counts[at])
+        left = SegmentTable()
+        left._sources, left._targets = self._sources[first:], self._targets[first:]
+        left._counts = self._counts[first:]
+        left._earliest, left._latest = self._earliest[first:], self._latest[first:]
+        left.gaps, left.position = list(self.gaps), self.position
+        start = self._sources[at] + gone
+        if first == at:
+            left._sources[0], left._targets[0] = start, target_start
+            left._counts[0] -= gone
+        else:  # what follows without a record has been read, and is not gone
+            left._head = (start, left._sources[0] if len(left) else left.source_end)
+        return left
 
     def to_target(self, source: int) -> Translation:
         """Where the record of this source offset is on the target."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from headgate.core.offset_map import PartitionMap
 from headgate.core.replay import Control, Replay, State
-from headgate.core.replay_plan import Logs
+from headgate.core.replay_plan import BACKFILL, INGEST, Logs
 from headgate.core.segments import SegmentTable, Translation
 
 REQUIRED = {"isolation.level": "read_committed"}  # of whoever reads the backfill tier
@@ -61,7 +61,9 @@ def state_of(replay: Replay) -> str:
 
 def planned_page(spec: Mapping[str, Any]) -> dict[str, Any]:
     """What was planned when it was asked for."""
-    names = ("records", "bytes", "cold_offsets", "lost_offsets", "seconds", "covered")
+    names = (
+        "records", "bytes", "cold_offsets", "lost_offsets", "seconds", "covered", "topic_ids",
+    )  # fmt: skip
     return {**{name: spec.get(name) for name in names}, "partitions": spec.get("plan", {})}
 
 
@@ -95,20 +97,43 @@ def snapshot_page(name: str, document: Mapping[str, Any]) -> dict[str, Any]:
     return {"name": name, **shown, "at": moment(document.get("at_ms"))}
 
 
-def translated(given: Sequence[Translation]) -> list[dict[str, Any]]:
-    """In the order asked; `source` is the offset that was given, on whichever tier."""
+def translated(
+    table: SegmentTable, logs: Logs, to: str, offsets: Sequence[int]
+) -> list[dict[str, Any]]:
+    """In the order asked; `source` is the offset that was given, on whichever tier.
+
+    table: with what the backfill tier's retention has taken.  deleted: that there was a record, or
+    a hole, and retention took it. What the ingest tier has no more keeps its offset: it is what
+    replays and coverage are asked about.
+    """
+    left, start = table.kept(logs.backfill_start), logs.backfill_start
+    if to == BACKFILL:
+        return [_row(left.to_target(one), table.to_target(one), start) for one in offsets]
+    found = [(left.to_source(one), table.to_source(one)) for one in offsets]
     return [
-        {"source": one.source, "offset": one.offset, "result": str(one.result)} for one in given
+        _row(now, before)
+        | ({"deleted": True} if now.offset is not None and now.offset < logs.ingest_start else {})
+        for now, before in found
     ]
 
 
+def _row(now: Translation, before: Translation, start: int = 0) -> dict[str, Any]:
+    """start: no place is before the log's, where a reader would be out of range."""
+    offset = None if now.offset is None else max(now.offset, start)
+    row = {"source": now.source, "offset": offset, "result": str(now.result)}
+    is_gone = now.offset is None and before.offset is not None
+    return row | {"deleted": True} if is_gone else row
+
+
 def coverage_page(table: SegmentTable, found: PartitionMap, logs: Logs) -> dict[str, Any]:
-    """What of one partition is mirrored."""
-    times = table.times()
+    """What of one partition is mirrored. table: of that what is left on the backfill tier."""
+    times, (source_id, target_id) = table.times(), found.ids
+    begin = table.target_start if len(table) else logs.backfill_start
     return {
         "layout": found.newest,
+        "topic_ids": {INGEST: source_id, BACKFILL: target_id} if source_id else None,
         "source": {"start": table.source_start, "end": table.source_end},
-        "target": {"start": table.target_start, "end": table.target_end},
+        "target": {"start": begin, "end": max(begin, table.target_end)},
         "times": None if times is None else {"from": moment(times[0]), "to": moment(times[1])},
         "segments": len(table),
         "not_mirrored": {

@@ -1,48 +1,32 @@
 """What a replay would read: its range in offsets of both tiers, resolved now.
 
 Times are looked up in the offset map, whose segments have them, and inside one segment by reading
-it; on the ingest tier for what is not mirrored. `to` left out means: as far as is mirrored.
+it; on the ingest tier for what is not mirrored. `to` left out means now: what the mirror has yet
+to copy is not covered, and is not left out without a word.
 """
 
 import asyncio
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from headgate.backends.tier_view import Extent, TierView, view_of
-from headgate.core.offset_map import PartitionMap
+from headgate.backends.tier_view import TierView, view_of
 from headgate.core.outcome import Reason
 from headgate.core.refusal import RefusalError
 from headgate.core.replay import Registry
-from headgate.core.replay_plan import BACKFILL, INGEST, Logs, PartitionPlan, plan_partition, totals
+from headgate.core.replay_plan import PartitionPlan, missing, plan_partition, totals
 from headgate.core.replay_spec import Bound, Mode, Spec
-from headgate.core.segments import SegmentTable
+from headgate.replays.looking import Seen, look, partitions_of
 from headgate.replays.maps import OffsetMaps
 from headgate.replays.tiers import Tiers
 
-
-class Seen(NamedTuple):
-    """Both logs of a topic's partitions, and their maps, as they are now."""
-
-    ingest: Mapping[int, Extent]
-    backfill: Mapping[int, Extent]
-    maps: Mapping[int, PartitionMap]
-
-    def table(self, partition: int) -> SegmentTable:
-        """The segments of the newest layout."""
-        return self.maps[partition].table
-
-    def logs(self, partition: int) -> Logs:
-        """A topic that is gone from a tier has nothing there."""
-        end = self.table(partition).source_end
-        ingest = self.ingest.get(partition, Extent(end, end))
-        return Logs(*ingest, self.backfill.get(partition, Extent(0, 0)).start)
+_MOST_TOLD = 100  # partitions in a refusal
 
 
 class Planned(NamedTuple):
     """partitions: of the topic.  bytes_a_record: sampled; None where nothing could be.
 
-    topic_ids: by tier, Kafka's ids of the topics that the map is of, as far as it has one pair.
+    topic_ids: by tier, Kafka's ids of the topics whose offsets these are.
     """
 
     plans: Sequence[PartitionPlan]
@@ -57,10 +41,10 @@ async def plan(spec: Spec, tiers: Tiers, maps: OffsetMaps, registry: Registry) -
         count = await partitions_of(spec.topic, ingest, backfill)
         chosen = _chosen(spec, count)
         seen = await look(spec.topic, chosen, ingest, backfill, maps)
-        await _check_ids(spec.topic, seen, ingest, backfill)
+        seen.check()
         resolver = _Resolver(spec, maps, seen, ingest, backfill, registry)
         starts = await resolver.resolve("from", spec.start, chosen)
-        ends = {one: max(starts[one], seen.table(one).source_end) for one in chosen}
+        ends = {one: seen.table(one).source_end for one in chosen}  # of mode group
         if spec.end is not None:
             ends = await resolver.resolve("to", spec.end, chosen)
         async with maps.still():
@@ -68,28 +52,7 @@ async def plan(spec: Spec, tiers: Tiers, maps: OffsetMaps, registry: Registry) -
         _check(spec, plans, seen)
         sample = {one.partition: one.target_start for one in plans if one.records}
         size = await backfill.bytes_a_record(spec.topic, sample) if sample else None
-    return Planned(plans, count, size, _topic_ids(seen))
-
-
-async def partitions_of(topic: str, *views: TierView) -> int:
-    """Of the first tier that has the topic. Raises RefusalError."""
-    for view in views:
-        count = await view.partitions(topic)
-        if count is not None:
-            return count
-    raise RefusalError(Reason.UNKNOWN_TOPIC, f"topic {topic!r} is on neither tier")
-
-
-async def look(
-    topic: str, chosen: Sequence[int], ingest: TierView, backfill: TierView, maps: OffsetMaps
-) -> Seen:
-    """The logs' ends and the maps."""
-    extents = []
-    for view in (ingest, backfill):
-        there = await view.partitions(topic) or 0
-        inside = [one for one in chosen if one < there]
-        extents.append(await view.extents(topic, inside) if inside else {})
-    return Seen(extents[0], extents[1], await maps.of(topic, chosen))
+    return Planned(plans, count, size, seen.topic_ids())
 
 
 def _plans(
@@ -99,29 +62,6 @@ def _plans(
         plan_partition(one, start, max(start, ends[one]), seen.table(one), seen.logs(one))
         for one, start in sorted(starts.items())
     ]
-
-
-def _topic_ids(seen: Seen) -> Mapping[str, str]:
-    known = {one.ids for one in seen.maps.values()} - {("", "")}
-    return dict(zip((INGEST, BACKFILL), known.pop(), strict=True)) if len(known) == 1 else {}
-
-
-async def _check_ids(topic: str, seen: Seen, ingest: TierView, backfill: TierView) -> None:
-    """Refuse what the map says of topics that are no more. One that is gone from the ingest tier
-    and was not made anew is what a mirror is for."""
-    known = {one.ids for one in seen.maps.values()} - {("", "")}
-    if not known:
-        return
-    now = {INGEST: await ingest.topic_id(topic), BACKFILL: await backfill.topic_id(topic)}
-    for tier, was in ((tier, one) for ids in known for tier, one in zip(now, ids, strict=True)):
-        if now[tier] == was or (now[tier] is None and tier == INGEST):
-            continue
-        what = "is not there any more" if now[tier] is None else "was deleted and made anew"
-        detail = (
-            f"topic {topic!r} {what} on the {tier} tier, and the map is of the topic that was "
-            "there: run the mirror, and ask again"
-        )
-        raise RefusalError(Reason.NOT_COVERED, detail)
 
 
 def _chosen(spec: Spec, count: int) -> Sequence[int]:
@@ -136,24 +76,54 @@ def _chosen(spec: Spec, count: int) -> Sequence[int]:
 
 
 def _check(spec: Spec, plans: Sequence[PartitionPlan], seen: Seen) -> None:
-    sums = totals(plans)
-    ahead = [one for one in plans if one.start > seen.table(one.partition).source_end]
-    if ahead and spec.deliver.mode is not Mode.TOPIC:
-        one = ahead[0]
-        _refuse(one, sums.cold, sums.lost, f"begins at offset {one.start}, which is not mirrored")
-    if (sums.cold or sums.lost) and not spec.allow_cold:
-        one = next(each for each in plans if each.cold or each.lost)
-        _refuse(one, sums.cold, sums.lost, f"has {one.cold} offsets that are not mirrored")
+    """Refuse what is not covered, with figures, unless the rest may be read from elsewhere."""
+    if spec.deliver.mode is Mode.TOPIC and spec.allow_cold:
+        return
+    lacking = [
+        one
+        for one in plans
+        if one.cold or one.lost or one.start > seen.table(one.partition).source_end
+    ]
+    if lacking:
+        raise RefusalError(Reason.NOT_COVERED, _told(spec, lacking), _figures(plans, lacking, seen))
 
 
-def _refuse(one: PartitionPlan, cold: int, lost: int, what: str) -> None:
-    detail = (
-        f"partition {one.partition} {what}, and {one.lost} that no tier has any more: run the "
-        "mirror, ask for what /v1/coverage shows (`to` left out = as far as it is mirrored), or set"
-        " allow_cold with mode topic"
+def _told(spec: Spec, lacking: Sequence[PartitionPlan]) -> str:
+    sums, one = totals(lacking), lacking[0]
+    begins = f"partition {one.partition} begins at offset {one.start}, which is not mirrored: "
+    what = "" if sums.cold or sums.lost else begins
+    cold = (
+        "allow_cold reads what is left of it from the ingest tier"
+        if spec.deliver.mode is Mode.TOPIC
+        else "mode topic with allow_cold reads what is left of it from the ingest tier"
     )
-    figures = {"cold_offsets": cold, "lost_offsets": lost}
-    raise RefusalError(Reason.NOT_COVERED, detail, figures)
+    return (
+        f"{what}{sums.cold} offsets are not on the backfill tier, and {sums.lost} on no tier any "
+        f"more, in {len(lacking)} partitions (`partitions` has them): let the mirror run and ask "
+        "again; or ask for what /v1/coverage shows, such as `to` = `mirrored_to`, for `to` left "
+        f"out means now; or {cold}"
+    )
+
+
+def _figures(
+    plans: Sequence[PartitionPlan], lacking: Sequence[PartitionPlan], seen: Seen
+) -> dict[str, Any]:
+    sums = totals(lacking)
+    ends = {str(one.partition): seen.table(one.partition).source_end for one in plans}
+    return {
+        "cold_offsets": sums.cold,
+        "lost_offsets": sums.lost,
+        "partitions": {
+            str(one.partition): {
+                "asked": {"start": one.start, "end": one.end},
+                "not_mirrored": missing(one, seen.table(one.partition)),
+                "cold_offsets": one.cold,
+                "lost_offsets": one.lost,
+            }
+            for one in lacking[:_MOST_TOLD]
+        },
+        "mirrored_to": {"offsets": ends} if len(ends) <= _MOST_TOLD else None,
+    }
 
 
 class _Resolver:
@@ -174,6 +144,8 @@ class _Resolver:
 
     async def resolve(self, field: str, bound: Bound, chosen: Sequence[int]) -> dict[int, int]:
         """Source offsets by partition."""
+        if bound.kind == "now":
+            return {one: self._end(one) for one in chosen}
         if bound.kind == "timestamp":
             return await self._at(bound.value, chosen)
         offsets = await self._offsets(field, bound)
@@ -181,13 +153,17 @@ class _Resolver:
             one: self._checked(f"{field}.{bound.kind}", one, offsets.get(one)) for one in chosen
         }
 
+    def _end(self, partition: int) -> int:
+        ends = self._seen.logs(partition).ingest_end, self._seen.table(partition).source_end
+        return max(ends)
+
     def _checked(self, field: str, partition: int, offset: int | None) -> int:
         logs = self._seen.logs(partition)
         if offset is None and logs.ingest_start == logs.ingest_end:
             offset = logs.ingest_end  # nothing is there that could have been committed
         if offset is None:
             raise RefusalError(Reason.MALFORMED, f"{field}: partition {partition} has no offset")
-        most = max(logs.ingest_end, self._seen.table(partition).source_end)
+        most = self._end(partition)
         if offset > most:
             detail = f"{field}: partition {partition} ends at offset {most}, before {offset}"
             raise RefusalError(Reason.MALFORMED, detail)
@@ -209,6 +185,9 @@ class _Resolver:
         if vector is None:
             detail = f"{field}: there is no snapshot {bound.value!r} of topic {self._topic!r}"
             raise RefusalError(Reason.MALFORMED, detail)
+        why = self._seen.older_topic(snapshot or {})
+        if why is not None:
+            raise RefusalError(Reason.MALFORMED, f"{field}: snapshot {bound.value!r} {why}")
         return {int(one): int(offset) for one, offset in vector.items()}
 
     async def _at(self, time_ms: int, chosen: Sequence[int]) -> dict[int, int]:
@@ -231,7 +210,7 @@ class _Resolver:
 
     def _is_asked(self, partition: int, kept: Mapping[int, int]) -> bool:
         """Whether the ingest tier may have an earlier one, or the only one."""
-        if partition not in self._seen.ingest:
+        if self._seen.ingest is None or partition not in self._seen.ingest.logs:
             return False
         table, logs = self._seen.table(partition), self._seen.logs(partition)
         return partition not in kept or logs.ingest_start < table.source_start

@@ -3,16 +3,16 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from headgate.backends.tier_view import view_of
+from headgate.backends.tier_view import TierView, view_of
 from headgate.config.settings import Settings
 from headgate.core.replay_fields import FieldError, known, number
+from headgate.core.replay_plan import INGEST, Logs
 from headgate.core.replay_spec import partition_number, read_topic
-from headgate.core.segments import SegmentTable, Translation
 from headgate.replays.answers import coverage_page, translated
 from headgate.replays.asked import asking, reading
 from headgate.replays.heard import Heard, hear
+from headgate.replays.looking import Seen, look, look_without, partitions_of
 from headgate.replays.maps import OffsetMaps
-from headgate.replays.planner import look, partitions_of
 from headgate.replays.registry_log import RegistryLog
 from headgate.replays.tiers import Tiers, TierTable
 
@@ -60,24 +60,31 @@ class Offsets:
         """Offsets of one tier to those of the other, in the order asked."""
         topic, to, wanted = _wanted(asked)
         tiers = self._tiers.table.of(topic)
-        async with asking(tiers.backfill):
-            maps = await self._tiers.maps(tiers.backfill).of(topic, wanted)
-            unknown = [one for one in wanted if not len(maps[one].table)]
-            if unknown:  # the brokers are asked only about what was never mirrored
-                await self._must_have(topic, unknown, tiers)
+        async with asking(tiers.backfill), view_of(tiers.backfill_options) as backfill:
+            maps = self._tiers.maps(tiers.backfill)
+            seen = await look_without(topic, list(wanted), tiers, backfill, maps)
+            unknown = [one for one in wanted if seen.maps[one].table.position is None]
+            if unknown and max(unknown) >= seen.backfill.partitions:
+                await self._must_have(topic, unknown, tiers, backfill)
+        seen.check()
         found = {
-            str(one): translated(_translate(maps[one].table, to, offsets))
+            str(one): translated(seen.maps[one].table, _logs(seen, one), to, offsets)
             for one, offsets in wanted.items()
         }
-        return {"topic": topic, "to": to, "offsets": found}
+        return {
+            "topic": topic,
+            "to": to,
+            "topic_ids": seen.topic_ids(),
+            "unchecked": [INGEST] if seen.ingest is None else [],
+            "offsets": found,
+        }
 
-    async def _must_have(self, topic: str, partitions: Sequence[int], tiers: Tiers) -> None:
+    async def _must_have(
+        self, topic: str, partitions: Sequence[int], tiers: Tiers, backfill: TierView
+    ) -> None:
         """Raises RefusalError where the topic has no such partition on either tier."""
-        async with view_of(tiers.backfill_options) as backfill:
-            if max(partitions) < (await backfill.partitions(topic) or 0):
-                return  # the ingest tier may be away: that is when places are translated
-            async with asking(tiers.ingest), view_of(tiers.ingest_options) as ingest:
-                count = await partitions_of(topic, ingest, backfill)
+        async with asking(tiers.ingest), view_of(tiers.ingest_options) as ingest:
+            count = await partitions_of(topic, ingest, backfill)
         with reading():
             for one in partitions:
                 if one >= count:
@@ -99,12 +106,19 @@ class Offsets:
             str(one): coverage_page(seen.table(one), seen.maps[one], seen.logs(one))
             for one in range(count)
         }
-        return {"topic": topic, "backfill": tiers.backfill, "partitions": pages}
+        return {
+            "topic": topic,
+            "backfill": tiers.backfill,
+            "topic_ids": seen.ids_now(),
+            "why": seen.why_nothing(),
+            "partitions": pages,
+        }
 
 
-def _translate(table: SegmentTable, to: str, offsets: Sequence[int]) -> list[Translation]:
-    one = table.to_target if to == "backfill" else table.to_source
-    return [one(offset) for offset in offsets]
+def _logs(seen: Seen, partition: int) -> Logs:
+    """Where the ingest tier does not answer, nothing is said to be gone from it."""
+    logs = seen.logs(partition)
+    return logs._replace(ingest_start=0) if seen.ingest is None else logs
 
 
 def _wanted(asked: Any) -> tuple[str, str, dict[int, list[int]]]:

@@ -12,7 +12,7 @@ from headgate.core.replay_fields import FieldError, known, text
 from headgate.core.replay_spec import LONGEST_NAME, read_topic
 from headgate.replays.answers import snapshot_page
 from headgate.replays.asked import asking, reading
-from headgate.replays.planner import partitions_of
+from headgate.replays.looking import partitions_of
 from headgate.replays.registry_log import Change
 from headgate.replays.second_tier import SecondTiers
 
@@ -46,11 +46,12 @@ class Snapshots:
     async def take(self, asked: Any, caller: str) -> tuple[dict[str, Any], bool]:
         """The page, and whether it is new: a name that is taken for the same is not moved."""
         wanted = _read(asked)
-        ingest, vector = await self._vector(wanted)
+        ingest, vector, ids = await self._vector(wanted)
         document = {
             "topic": wanted.topic,
             "group": wanted.group,
             "topics": vector,
+            "topic_ids": ids,
             "by": caller,
             "at_ms": int(time.time() * 1000),
         }
@@ -58,8 +59,8 @@ class Snapshots:
         async with asking(backfill):
             return await self._keep(backfill, wanted.name, document)
 
-    async def _vector(self, wanted: _Wanted) -> tuple[str, Vector]:
-        """The ingest cluster, and the offsets."""
+    async def _vector(self, wanted: _Wanted) -> tuple[str, Vector, Mapping[str, str]]:
+        """The ingest cluster, the offsets, and Kafka's ids of their topics."""
         if wanted.topic is not None:
             clusters = [self._tiers.table.of(wanted.topic).ingest]
         else:
@@ -67,8 +68,9 @@ class Snapshots:
         for cluster in clusters:
             async with asking(cluster), view_of(self._tiers.table.options(cluster)) as view:
                 vector = await _offsets(view, wanted)
+                ids = await view.topic_ids(vector)
             if vector:
-                return cluster, vector
+                return cluster, vector, ids
         detail = f"group {wanted.group!r} has committed nothing on {', '.join(clusters) or 'any'}"
         raise RefusalError(Reason.MALFORMED, detail)
 

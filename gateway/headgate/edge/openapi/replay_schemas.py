@@ -43,7 +43,7 @@ _BOUND: Json = {
         _exactly(["offsets"], offsets=_OFFSETS),
         _exactly(["timestamp"], timestamp=_TIME),
         _exactly(
-            ["relative"], relative={"type": "string", "pattern": r"^-[0-9]{1,9}(ms|s|m|h|d)$"}
+            ["relative"], relative={"type": "string", "pattern": r"^(now|-[0-9]{1,9}(ms|s|m|h|d))$"}
         ),
         _exactly(["snapshot"], snapshot=_NAME),
         _exactly(["group"], group=_NAME),
@@ -78,8 +78,10 @@ _PLANNED: Json = _object(
     lost_offsets=_COUNT,
     seconds=_NUMBER_OR_NULL,
     covered={"type": "boolean"},
+    topic_ids={"type": ["object", "null"], "additionalProperties": _TEXT},
     partitions={"type": "object"},
 )
+_IDS: Json = {"type": "object", "additionalProperties": _TEXT}  # Kafka's, by tier or topic
 _RANGE: Json = _object(["start", "end"], start=_COUNT, end=_COUNT)
 
 REPLAY_SCHEMAS: dict[str, Json] = {
@@ -136,7 +138,11 @@ REPLAY_SCHEMAS: dict[str, Json] = {
         offsets=_by_partition({"type": "array", "items": _OFFSET}),
     ),
     "Translated": _object(
-        ["offsets"],
+        ["topic", "to", "topic_ids", "unchecked", "offsets"],
+        topic=_TEXT,
+        to={"enum": ["backfill", "ingest"]},
+        topic_ids=_IDS,
+        unchecked={"type": "array", "items": {"const": "ingest"}},
         offsets=_by_partition(
             {
                 "type": "array",
@@ -145,14 +151,17 @@ REPLAY_SCHEMAS: dict[str, Json] = {
                     source=_OFFSET,
                     offset={"type": ["integer", "null"]},
                     result={"enum": [*map(str, Result)]},
+                    deleted={"const": True},
                 ),
             }
         ),
     ),
     "Coverage": _object(
-        ["topic", "backfill", "partitions"],
+        ["topic", "backfill", "topic_ids", "why", "partitions"],
         topic=_TEXT,
         backfill=_TEXT,
+        topic_ids=_IDS,
+        why=_TEXT_OR_NULL,
         partitions=_by_partition(
             _object(
                 ["source", "target", "times", "gaps", "not_mirrored", "segments", "layout"],
@@ -163,6 +172,7 @@ REPLAY_SCHEMAS: dict[str, Json] = {
                 not_mirrored=_object(["before", "behind"], before=_COUNT, behind=_COUNT),
                 segments=_COUNT,
                 layout=_COUNT,
+                topic_ids={**_IDS, "type": ["object", "null"]},
             )
         ),
     ),
@@ -176,6 +186,7 @@ REPLAY_SCHEMAS: dict[str, Json] = {
         topic=_TEXT_OR_NULL,
         group=_TEXT_OR_NULL,
         topics={"type": "object", "additionalProperties": _by_partition(_OFFSET)},
+        topic_ids=_IDS,
         by=_TEXT,
         at=_TEXT_OR_NULL,
     ),

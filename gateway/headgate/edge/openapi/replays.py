@@ -107,7 +107,9 @@ _CREATE = _operation(
     description="`seek` answers places on the backfill tier at once, `group` commits them for a "
     "group without members, `topic` has the runner copy the filtered range to a topic of its own. "
     "`from` and `to` are offsets of the ingest tier, times, snapshots or a group's offsets; `to` "
-    "left out = as far as is mirrored. With `dry_run` nothing is registered, and `view` is enough.",
+    "left out = now. What is not mirrored is refused with figures (`partitions`, and `mirrored_to`,"
+    " a `to` that is covered), unless mode `topic` has `allow_cold`. With `dry_run` nothing is "
+    "registered, and `view` is enough.",
     parameters=(_KEY,),
     body=_body("ReplayRequest", _REPLAY_EXAMPLE),
 )
@@ -130,7 +132,10 @@ _TRANSLATE = _operation(
     Reason.NOT_COVERED,
     *BODY,
     description="`exact`: the very record. `next`: the offset is in a hole (a transaction's marker,"
-    " compaction), reading goes on there. `out_of_range`: not mirrored, or no longer there.",
+    " compaction), reading goes on there. `out_of_range`: not mirrored, or no longer there; "
+    "`deleted` where retention took it. To the ingest tier a `deleted` record keeps its offset. "
+    "`topic_ids`: Kafka's, of the topics that the offsets are of; `unchecked` names the "
+    "ingest tier where it did not answer, so that nobody knows whether it still has that topic.",
     body=_body("TranslateRequest", _TRANSLATE_EXAMPLE),
 )
 _SNAPSHOT = _operation(
