@@ -15,6 +15,7 @@ from headgate.core.topic import TopicState
 from headgate.edge.admin import Admin, Desks
 from headgate.edge.auth import Authenticator
 from headgate.edge.instance import Monitored
+from headgate.edge.origins import Origins
 from headgate.edge.pauses import Pauses
 from headgate.overview import Health
 from headgate.replays.none import NoSecondTier
@@ -111,6 +112,8 @@ class KeptInMemory:
 def admin_of(
     instance: FakeInstance, store: KeptInMemory | None = None, desks: Desks | None = None
 ) -> Admin:
-    callers = Authenticator(instance.settings.auth, instance.settings.producers)
+    settings = instance.settings
+    origins = Origins.of_control_plane(settings.http)
+    callers = Authenticator(settings.auth, settings.producers, origins)
     none = NoSecondTier()
     return Admin(instance, callers, Pauses(store), desks or Desks(none, none, none))

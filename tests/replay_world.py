@@ -212,6 +212,7 @@ class Api:
         try:
             raw = None if body is None else json.dumps(body)
             named = {name.replace("_", "-"): value for name, value in headers.items()}
+            named["Content-Type"] = "application/json"
             connection.request(method, path, raw, named)
             answer = connection.getresponse()
             return Answer(answer.status, json.loads(answer.read()), dict(answer.headers))

@@ -29,6 +29,7 @@ from headgate.core.topic import TopicState
 from headgate.deadlines import Deadlines
 from headgate.edge.auth import Authenticator
 from headgate.edge.events import EventsFront
+from headgate.edge.origins import Origins
 from headgate.edge.routes import Page
 from headgate.examining import Examining
 from headgate.front import data_plane, listen, once, streams
@@ -254,7 +255,11 @@ class Worker:
         return states_now((own, self.held.suppression()), self.policies, self.topics)
 
     def _authenticator(self) -> Authenticator:
-        return Authenticator(self.settings.auth, self.settings.producers)
+        return Authenticator(
+            self.settings.auth,
+            self.settings.producers,
+            Origins.of_data_port(self.settings.http),
+        )
 
     def _cluster_of(self, topic: str) -> str | None:
         return self.telling.cluster_of(topic) or cluster_of(topic, self.policies)

@@ -160,7 +160,7 @@ class Forward:
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         """The parent's answer; a problem document when the parent does not answer."""
         headers = request.headers.copy()
-        for name in (*_HOP_BY_HOP, "Host", "Expect"):
+        for name in (*_HOP_BY_HOP, "Expect"):
             headers.popall(name, None)
         # Replaces whatever the client put there: only workers may say where a request is from.
         headers[REMOTE_HEADER] = request.remote or "unknown"

@@ -11,6 +11,7 @@ from headgate.core.outcome import Failure, Reason
 from headgate.edge.auth import Authenticator
 from headgate.edge.json_page import json_page
 from headgate.edge.management import problems
+from headgate.edge.origins import Origins
 from headgate.edge.refused import RefusedError
 from headgate.edge.tls import server_context
 from headgate.monitor.monitor import Monitor
@@ -26,7 +27,9 @@ class MonitorPages:
     def __init__(self, monitor: Monitor, settings: Settings) -> None:
         self._monitor = monitor
         self._settings = settings
-        self._callers = Authenticator(settings.auth, settings.producers)
+        self._callers = Authenticator(
+            settings.auth, settings.producers, Origins.of_control_plane(settings.http)
+        )
         app = web.Application(middlewares=[problems])
         app.router.add_get("/live", self._live)
         app.router.add_get("/ready", self._ready)

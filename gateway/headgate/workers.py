@@ -20,6 +20,7 @@ from headgate.control import PARENT_SOCKET
 from headgate.edge.admin import Admin
 from headgate.edge.auth import Authenticator
 from headgate.edge.management import management_app
+from headgate.edge.origins import Origins
 from headgate.edge.pauses import Pauses
 from headgate.overview import Overview
 from headgate.ports import management_sites, reserved
@@ -67,7 +68,7 @@ class Parent:
         self._accept(start.config.read_bytes(), settings)
         self._overview = Overview(settings)
         self._overview.workers = self._workers = self._places(settings.http.workers)
-        callers = Authenticator(settings.auth, settings.producers)
+        callers = _callers(settings)
         url = settings.redis.url
         self._store = None if url is None else RedisPauses(url, settings.redis.timeout_ms / 1000)
         second = replaying(lambda: self._overview.settings, self._overview.figures.set)
@@ -166,7 +167,7 @@ class Parent:
         self._accept(self._start.config.read_bytes(), settings)
         self._overview.settings = settings
         self._overview.reloaded = time.monotonic()
-        self._admin.callers = Authenticator(settings.auth, settings.producers)
+        self._admin.callers = _callers(settings)
         for each in self._workers:
             if each.answered:  # the others read the new file anyway, or are told once they answer
                 each.signal(signal.SIGHUP)
@@ -185,6 +186,11 @@ class Parent:
         fresh.touch(mode=0o600)
         fresh.write_bytes(text)
         fresh.replace(self._in_force)
+
+
+def _callers(settings: Settings) -> Authenticator:
+    origins = Origins.of_control_plane(settings.http)
+    return Authenticator(settings.auth, settings.producers, origins)
 
 
 def _exit_code(ended: Sequence[BaseException | None], is_clean: bool) -> int:

@@ -32,9 +32,7 @@ NEITHER = (
     "",
 )
 # The second makes a request unfit for the short way.
-WAYS = pytest.mark.parametrize(
-    "way", [{}, {"Origin": "https://app.example"}], ids=["short", "long"]
-)
+WAYS = pytest.mark.parametrize("way", [{}, {"Origin": "http://gateway"}], ids=["short", "long"])
 HEADERS = ("Headgate-Tombstone", "Headgate-Force", "Headgate-Batch")
 
 

@@ -55,6 +55,7 @@ def test_a_sound_configuration_has_no_warnings(tmp_path: Path) -> None:
     [
         ("", "topics", "none"),
         ('[http]\nhost = "0.0.0.0"\n[topics.a]\n', "auth.mode", "anybody"),
+        ('[http]\nhost = "0.0.0.0"\n[topics.a]\n', "auth.mode", "web pages"),
         ('[http]\nhost = "0.0.0.0"\n[auth]\nmode = "token"\n[topics.a]\n', "http", "clear text"),
         ("[http]\nworkers = 64\n[topics.a]\n", "admission.in_flight_max_bytes", "64 worker"),
         ("[http]\nworkers = 64\n[topics.a]\n", "admission.in_flight_max_events", "64 worker"),

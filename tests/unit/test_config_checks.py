@@ -48,6 +48,8 @@ def settings(folder: Path, text: str) -> Settings:
         (CLUSTER + '[http]\ntls_cert_file = "/nowhere"\n', "http.tls_key_file", "together"),
         (CLUSTER + '[http]\ntls_cert_file = "/nowhere"\n', "http.tls_cert_file", "is not a file"),
         (CLUSTER + '[http]\nhost = ""\n', "http.host", "an address"),
+        (CLUSTER + '[http]\nhosts = ["http://a.example"]\n', "http.hosts", "without scheme"),
+        (CLUSTER + '[http]\nhosts = ["a.example:80"]\n', "http.hosts", "without scheme"),
         (CLUSTER + '[redis]\nnamespace = "a b"\n', "redis.namespace", "letters"),
         (CLUSTER + "[topics.a]\nsuppress = 'raw'\n", "topics.a.suppress", "redis.url"),
         (CLUSTER + "[topics.a]\nfacts_one_in = 9\n", "topics.a.facts_one_in", "facts = true"),

@@ -36,7 +36,11 @@ def judge_settings(settings: Settings, origins: Mapping[str, str]) -> Iterator[F
 def _http(settings: Settings) -> Iterator[Finding]:
     if settings.auth.mode == "none" and not _is_loopback(settings.http.host):
         text = f"anybody who reaches {settings.http.host} may post: auth.mode is none"
-        yield warn("auth.mode", text, 'Set auth.mode = "token", or http.host = "127.0.0.1".')
+        fix = 'Set auth.mode = "token", or http.host = "127.0.0.1".'
+        if not settings.http.hosts:
+            text += ", and web pages may have the browsers of such people do it"
+            fix += " Against the pages http.hosts is enough."
+        yield warn("auth.mode", text, fix)
     sends_tokens = settings.auth.mode == "token" and settings.http.tls_cert_file is None
     if sends_tokens and not _is_loopback(settings.http.host):
         fix = "Set http.tls_cert_file and tls_key_file, or end TLS in front of the gateway."

@@ -46,6 +46,7 @@ def contradictions(settings: Settings, origins: Mapping[str, str]) -> list[Probl
     found = [
         *_http(settings),
         *_origins(settings),
+        *_hosts(settings),
         *cluster_contradictions(settings),
         *_redis(settings),
         *blob_contradictions(settings.blobs),
@@ -79,6 +80,13 @@ def _origins(settings: Settings) -> Iterator[Problem]:
         if origin != "*" and not re.fullmatch(r"https?://[^/\s*]+", origin):
             expected = 'an origin as browsers send it ("https://app.example"), or "*"'
             yield Problem("http.cors_origins", shown(origin), expected)
+
+
+def _hosts(settings: Settings) -> Iterator[Problem]:
+    for host in settings.http.hosts:
+        if host != "*" and not re.fullmatch(r"[A-Za-z0-9_]([\w.\-]*\w)?", host):
+            expected = 'a name without scheme and port ("events.example"), or "*"'
+            yield Problem("http.hosts", shown(host), expected)
 
 
 def _redis(settings: Settings) -> Iterator[Problem]:

@@ -73,6 +73,15 @@ class HttpSettings:
             example='["https://app.example"]',
         ),
     ] = ()
+    hosts: Annotated[
+        tuple[str, ...],
+        about(
+            'Names in its URL, for auth.mode = "none": requests of browsers, and all of the '
+            "control plane, may name no other; `*` = any. Empty = any, but from the same machine. "
+            "Addresses, names without a dot, .localhost, .local and .internal always may.",
+            example='["events.example"]',
+        ),
+    ] = ()
     tls_cert_file: Annotated[
         str | None,
         about("Certificate chain (PEM); set = HTTPS on both ports.", example='"/etc/tls/tls.crt"'),

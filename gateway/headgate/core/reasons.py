@@ -84,7 +84,7 @@ TRAITS: Mapping[Reason, Traits] = {
         False,
         "INFO",
         "Not allowed",
-        "Ask the operators to add the topic or role to this producer.",
+        "Ask the operators for what `detail` names: a topic, a role, a web page's origin.",
     ),
     Reason.NOT_FOUND: Traits(
         404, False, "INFO", "No such page", "Check the path; the README lists them all."

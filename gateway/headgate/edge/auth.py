@@ -4,12 +4,12 @@ import base64
 import binascii
 import hashlib
 from collections.abc import Mapping
-from ipaddress import ip_address
 from typing import NamedTuple
 
 from headgate.config.settings import AuthSettings, ProducerSettings
 from headgate.core.globs import Globs
 from headgate.core.outcome import Failure, Reason
+from headgate.edge.origins import Origins, is_loopback
 
 ANONYMOUS = "anonymous"
 _NAME_MAX = 100
@@ -29,10 +29,19 @@ class Identity(NamedTuple):
         return "produce" in self.roles and self.topics.match(topic)
 
 
-class Authenticator:
-    """Answers who a request comes from."""
+OWN_PAGES = Origins()
 
-    def __init__(self, auth: AuthSettings, producers: Mapping[str, ProducerSettings]) -> None:
+
+class Authenticator:
+    """Answers who a request comes from. origins: for which web pages a browser may ask."""
+
+    def __init__(
+        self,
+        auth: AuthSettings,
+        producers: Mapping[str, ProducerSettings],
+        origins: Origins = OWN_PAGES,
+    ) -> None:
+        self._origins = origins
         self._open = auth.mode == "none"
         self._named_before: dict[tuple[bytes | None, str | None], Identity | Failure] = {}
         self._by_hash: dict[bytes, Identity] = {}
@@ -44,8 +53,10 @@ class Authenticator:
     def identify(self, headers: Mapping[bytes, bytes], remote: str | None) -> Identity | Failure:
         """headers: names in lower case.  remote: the peer's address, None where unknown."""
         if self._open:
-            return self._remembered(headers.get(b"headgate-producer"), remote)
-        token = _token(headers.get(b"authorization", b""))
+            refused = self._origins.refusal(headers, remote)
+            return refused or self._remembered(headers.get(b"headgate-producer"), remote)
+        credentials = headers.get(b"authorization", b"").strip()
+        token = _token(credentials)
         if token is None:
             detail = "this gateway wants `Authorization: Bearer <token>`"
             return Failure(Reason.UNAUTHENTICATED, detail)
@@ -54,6 +65,8 @@ class Authenticator:
         identity = self._by_hash.get(hashlib.sha256(token).digest())
         if identity is None:
             return Failure(Reason.UNAUTHENTICATED, "the token is not known here")
+        if credentials[:5].lower() == b"basic":  # which browsers remember, and add by themselves
+            return self._origins.of_elsewhere(headers) or identity
         return identity
 
     def _remembered(self, name: bytes | None, remote: str | None) -> Identity | Failure:
@@ -92,13 +105,3 @@ def _token(given: bytes) -> bytes | None:
         return base64.b64decode(rest.strip(), validate=True).partition(b":")[2]
     except binascii.Error:
         return None
-
-
-def is_loopback(remote: str | None) -> bool:
-    """A unix socket's peer has no address: whoever opens it is on this machine."""
-    if not remote:
-        return True
-    try:
-        return ip_address(remote).is_loopback
-    except ValueError:
-        return False

@@ -1,0 +1,127 @@
+"""Requests that a browser sends for a web page of somebody else.
+
+Any page may have its reader's browser send forms and plain texts anywhere, and a page whose own
+name is made to point here (DNS rebinding) may send everything and reads the answers. Both get
+nowhere where a token is asked for, since no browser adds one by itself; without authentication, or
+with credentials that browsers remember (Basic), what tells them are headers that no page can forge.
+"""
+
+from collections.abc import Iterable, Mapping
+from ipaddress import ip_address
+
+from headgate.config.settings import HttpSettings
+from headgate.core.outcome import Failure, Reason
+
+_ANY = "*"
+# No stranger can have such a name point here: these top-level domains are in nobody's public DNS.
+_PRIVATE = (".localhost", ".local", ".internal")
+
+
+class Origins:
+    """Which pages may ask.
+
+    pages: origins beside those of our own address, or `*`.  hosts: names of ours beside those that
+    no stranger can own; none = any name, but for requests from this machine, which may do more.
+    asks_all: whether the name is asked of every request, not only of those that say what page
+    they are from: such as can be read, too.
+    """
+
+    def __init__(
+        self, pages: Iterable[str] = (), hosts: Iterable[str] = (), *, asks_all: bool = False
+    ) -> None:
+        self._pages = frozenset(pages)
+        self._hosts = frozenset(host.lower().rstrip(".") for host in hosts)
+        self._asks_all = asks_all
+
+    @classmethod
+    def of_data_port(cls, http: HttpSettings) -> "Origins":
+        """Pages of `http.cors_origins` may post events."""
+        return cls(http.cors_origins, http.hosts)
+
+    @classmethod
+    def of_control_plane(cls, http: HttpSettings) -> "Origins":
+        """No page of elsewhere may see or change how events are handled."""
+        return cls((), http.hosts, asks_all=True)
+
+    def refusal(self, headers: Mapping[bytes, bytes], remote: str | None) -> Failure | None:
+        """Why a request without credentials is not carried out. headers: names in lower case.
+
+        remote: the peer's address, None for a peer on this machine.
+        """
+        is_marked = b"origin" in headers or b"sec-fetch-site" in headers
+        if not is_marked and not self._asks_all:
+            return None
+        if self._may_ask(headers.get(b"origin")):
+            return None
+        return self.of_elsewhere(headers) or self._stranger(_host(headers), remote)
+
+    def of_elsewhere(self, headers: Mapping[bytes, bytes]) -> Failure | None:
+        """Why a request is not carried out that has credentials which a browser may have added."""
+        origin = headers.get(b"origin")
+        if origin is None:
+            return self._foreign("another site") if _is_cross_site(headers) else None
+        page, host = origin.decode("latin-1"), _host(headers)
+        is_ours = bool(host) and page.lower().partition("://")[2] == host
+        return None if is_ours or self._may_ask(origin) else self._foreign(page)
+
+    def _may_ask(self, origin: bytes | None) -> bool:
+        return origin is not None and (
+            _ANY in self._pages or origin.decode("latin-1") in self._pages
+        )
+
+    def _stranger(self, host: str, remote: str | None) -> Failure | None:
+        if self._is_ours(_name(host), remote):
+            return None
+        detail = (
+            f"Host {host!r} may be a web page's name that was made to point here: add it to "
+            'http.hosts if it is this gateway\'s, or set auth.mode = "token"'
+        )
+        return Failure(Reason.FORBIDDEN, detail)
+
+    def _is_ours(self, name: str, remote: str | None) -> bool:
+        if name in self._hosts or _ANY in self._hosts:
+            return True
+        if "." not in name or _is_address(name) or name.endswith(_PRIVATE):
+            return True
+        return not self._hosts and not is_loopback(remote)
+
+    def _foreign(self, page: str) -> Failure:
+        fix = "they may not use the control plane" if self._asks_all else "see http.cors_origins"
+        detail = f"a browser sends this for a page of {page}, not of this gateway's address: {fix}"
+        return Failure(Reason.FORBIDDEN, detail)
+
+
+def _is_cross_site(headers: Mapping[bytes, bytes]) -> bool:
+    """Following a link is harmless, and is a GET: browsers send an Origin with all others."""
+    if headers.get(b"sec-fetch-site") != b"cross-site":
+        return False
+    return headers.get(b"sec-fetch-mode") != b"navigate"
+
+
+def _host(headers: Mapping[bytes, bytes]) -> str:
+    return headers.get(b"host", b"").decode("latin-1").lower()
+
+
+def _name(host: str) -> str:
+    """Without the port."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0].rstrip(".")
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def is_loopback(remote: str | None) -> bool:
+    """A unix socket's peer has no address: whoever opens it is on this machine."""
+    if not remote:
+        return True
+    try:
+        return ip_address(remote).is_loopback
+    except ValueError:
+        return False
