@@ -39,6 +39,7 @@ max_bytes = 200000
 [topics."plain-{suffix}"]
 key = ["/id"]
 compat_json_keys = "plain"
+compat_timestamps = "refuse"
 [topics."state-{suffix}"]
 kind = "state"
 suppress = "raw"
@@ -48,6 +49,7 @@ key = ["/id"]
 PARTITIONS = 3
 JSON_V2 = {"Content-Type": "application/vnd.kafka.json.v2+json"}
 BINARY_V2 = {"Content-Type": "application/vnd.kafka.binary.v2+json"}
+TEXT_V2 = {"Content-Type": "application/vnd.kafka.text.v2+json"}
 V3 = {"Content-Type": "application/json"}
 
 

@@ -1,6 +1,7 @@
 """Confluent REST v2 against a real gateway: answers, and what lies in the log."""
 
 import base64
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -78,9 +79,12 @@ def test_records_to_a_partition(world: ConfluentWorld) -> None:
     [
         ("/topics/nowhere", JSON_V2, b'{"records": [{"value": 1}]}', 404, 40401),
         ("/topics/{missing}", JSON_V2, b'{"records": [{"value": 1}]}', 404, 40401),
-        ("/topics/{keyed}", JSON_V2, b'{"records": []}', 422, 42206),
-        ("/topics/{keyed}", JSON_V2, b'{"records": [{"valu": 1}]}', 400, 400),
-        ("/topics/{keyed}", JSON_V2, b"", 400, 400),
+        ("/topics/{keyed}", JSON_V2, b'{"records": []}', 422, 422),
+        ("/topics/{keyed}", JSON_V2, b'{"records": [{"valu": 1}]}', 422, 422),
+        ("/topics/{keyed}", JSON_V2, b"", 422, 422),
+        ("/topics/{keyed}/partitions/0", BINARY_V2, b"null", 422, 422),
+        ("/topics/{keyed}", BINARY_V2, b"{}", 422, 422),
+        ("/topics/{keyed}", JSON_V2, b'{"records": [{"value": 1}', 400, 400),
         ("/topics/{keyed}", BINARY_V2, b'{"records": [{"value": "*"}]}', 400, 400),
         ("/topics/{keyed}/partitions/x", JSON_V2, b'{"records": [{"value": 1}]}', 404, 40402),
         ("/topics/{keyed}", {"Content-Type": "application/json"}, b"{}", 415, 415),
@@ -126,10 +130,19 @@ def test_what_is_looked_up(world: ConfluentWorld) -> None:
     replicas = [{"broker": 1, "leader": True, "in_sync": True}]
     partitions = [{"partition": n, "leader": 1, "replicas": replicas} for n in range(PARTITIONS)]
     assert answer.document["partitions"] == partitions
-    assert world.get(f"/topics/{world.topic('keyed')}/partitions").document == partitions
-    for path in ("/topics/nowhere", "/topics/nowhere/partitions"):
-        unknown = world.get(path)
-        assert (unknown.status, unknown.document["error_code"]) == (404, 40401)
+    path = f"/topics/{world.topic('keyed')}/partitions"
+    assert world.get(path).document == partitions
+    assert world.get(f"{path}/1").document == partitions[1]
+    for wrong, code in (
+        ("/topics/nowhere", 40403),
+        ("/topics/nowhere/partitions", 40403),
+        ("/topics/nowhere/partitions/0", 40403),
+        (f"{path}/{PARTITIONS}", 40402),
+        (f"{path}/x", 40402),
+    ):
+        unknown = world.get(wrong)
+        assert (unknown.status, unknown.document["error_code"]) == (404, code)
+        assert unknown.headers["content-type"] == V2_TYPE
 
 
 @pytest.mark.parametrize(
@@ -172,6 +185,39 @@ def test_a_write_to_a_partition_is_never_suppressed_and_clears_the_state(
     assert place(old) == again
 
 
-def test_the_wrong_method(world: ConfluentWorld) -> None:
-    answer = exchange(world.gateway.port, "DELETE", f"/topics/{world.topic('keyed')}")
-    assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD, POST")
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("DELETE", "/topics/t", "GET, HEAD, POST"),
+        ("DELETE", "/topics/t/partitions/0", "GET, HEAD, POST"),
+        ("POST", "/topics", "GET, HEAD"),
+        ("PUT", "/v3/clusters/c/topics/t/records", "POST"),
+    ],
+)
+def test_the_wrong_method(world: ConfluentWorld, method: str, path: str, allowed: str) -> None:
+    answer = exchange(world.gateway.port, method, path)
+    assert (answer.status, answer.headers["allow"]) == (405, allowed)
+    assert answer.document.keys() == {"error_code", "message"}
+    assert answer.document["error_code"] == 405
+    assert (answer.headers["content-type"] == V2_TYPE) == path.startswith("/topics")
+
+
+def test_timestamps_of_records(world: ConfluentWorld) -> None:
+    """Taken, as in the Strimzi bridge; out of what the topic keeps, the record fails alone."""
+    topic, at_ms = world.topic("keyed"), int(time.time() * 1000) - 3_600_000
+    world.log.take(topic)
+    records = [{"value": 1, "timestamp": at_ms}, {"value": 2, "timestamp": 1000}, {"value": 3}]
+    taken, refused, plain = world.v2("keyed", records, JSON_V2).document["offsets"]
+    assert [one["error_code"] for one in (taken, refused, plain)] == [None, 42206, None]
+    assert "timestamp 1000 ms lies outside" in refused["error"]
+    times = {one.value: one.timestamp_ms for one in world.log.take(topic)}
+    assert times.keys() == {b"1", b"3"}
+    assert times[b"1"] == at_ms
+    assert times[b"3"] > at_ms
+
+
+def test_a_topic_may_refuse_timestamps(world: ConfluentWorld) -> None:
+    records = [{"value": 1, "timestamp": int(time.time() * 1000)}, {"value": 2}]
+    refused, plain = world.v2("plain", records, JSON_V2).document["offsets"]
+    assert (refused["error_code"], plain["error_code"]) == (42206, None)
+    assert "compat_timestamps" in refused["error"]

@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -75,7 +76,9 @@ def test_a_record_to_a_partition_and_one_without_a_key(world: ConfluentWorld) ->
         (b"", 422, 42206),
         (b" \r\n", 422, 42206),
         (b"[1]", 400, 400),
-        (b'{"value": {"type": "AVRO", "data": 1}}', 400, 400),
+        (b'{"value": {"type": "AVRO", "data": 1}}', 422, 422),
+        (b'{"value": {"type": "JSON", "data": 1, "schema_id": 1}}', 400, 400),
+        (b'{"partition_id": -1}', 404, 40402),
         (b'{"value": {"type": "BINARY", "data": "*"}}', 400, 400),
         (b'{"value": {"type": "JSON", "data": }}', 400, 400),
         (b'{"value": ', 400, 400),
@@ -97,9 +100,26 @@ def test_requests_that_fail_as_a_whole(world: ConfluentWorld) -> None:
         (world.records_path("missing"), V3, 404, 40401),
         (path.replace(world.cluster_id, "other"), V3, 404, 404),
         (path, {"Content-Type": "text/plain"}, 415, 415),
+        (path, {"Content-Type": "application/json; charset=DEADBEEF"}, 400, 400),
     ):
         answer = exchange(world.gateway.port, "POST", target, headers, b"{}")
         assert (answer.status, answer.document["error_code"]) == (status, code), answer
+
+
+def test_timestamps_of_records(world: ConfluentWorld) -> None:
+    topic = world.topic("keyed")
+    world.log.take(topic)
+    at = datetime.now(UTC).replace(microsecond=123_000) - timedelta(hours=1)
+    report = world.v3("keyed", {**string("t", 1), "timestamp": at.isoformat()}).document
+    assert report["error_code"] == 200
+    assert datetime.fromisoformat(report["timestamp"]) == at
+    (found,) = world.log.take(topic)
+    assert found.timestamp_ms == at.timestamp() * 1000
+    old = world.v3("keyed", {**string("t", 1), "timestamp": "1970-01-01T00:00:01Z"})
+    assert (old.status, old.document["error_code"]) == (422, 42206)
+    refused = world.v3("plain", {**string("t", 1), "timestamp": at.isoformat()})
+    assert (refused.status, refused.document["error_code"]) == (422, 42206)
+    assert "compat_timestamps" in refused.document["message"]
 
 
 def test_several_records_in_one_body(world: ConfluentWorld) -> None:

@@ -196,7 +196,6 @@ def test_json_in_base64_must_be_utf8_too() -> None:
     ("more", "key"),
     [
         (b',"partitionkey":"p","subject":"s"', b"p"),
-        (b',"partitionkey":"","subject":"s"', b"s"),
         (b',"partitionkey":null,"subject":"s"', b"s"),
         (b',"subject":"s"', b"s"),
         (b',"subject":""', None),
@@ -205,6 +204,21 @@ def test_json_in_base64_must_be_utf8_too() -> None:
 )
 def test_partitionkey_comes_before_subject(more: bytes, key: bytes | None) -> None:
     assert structured(more).key == key
+
+
+def test_an_empty_partitionkey_is_no_key() -> None:
+    """It is refused as any empty key is; the subject must not order in its place."""
+    for more in (b',"partitionkey":"","subject":"s"', b',"partitionkey":""'):
+        with pytest.raises(Refused) as caught:
+            structured(more)
+        assert caught.value.failure.reason is Reason.MISSING_KEY
+    headers = {
+        b"ce-specversion": b"1.0", b"ce-id": b"7", b"ce-source": b"/s", b"ce-type": b"t",
+        b"ce-partitionkey": b"", b"ce-subject": b"s",
+    }  # fmt: skip
+    with pytest.raises(Refused) as caught:
+        from_headers(b"", headers, False)
+    assert caught.value.failure.reason is Reason.MISSING_KEY
 
 
 def test_the_key_precedence_is_request_then_attributes_then_pointers() -> None:

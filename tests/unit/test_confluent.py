@@ -20,7 +20,8 @@ def v2(
     partition: int | None = None,
 ) -> list[RawEvent]:
     body = f'{{"records": [{records}], "value_schema": null, "key_schema_id": 7}}'
-    return confluent_v2.read_records(body.encode(), form, keys, partition, 100)
+    found = confluent_v2.read_records(body.encode(), form, keys, partition, 100)
+    return [one for one in found if isinstance(one, RawEvent)]
 
 
 def v2_refusal(body: bytes, form: Format = Format.JSON, keys: JsonKeys = "quoted") -> Failure:
@@ -37,6 +38,7 @@ def v2_refusal(body: bytes, form: Format = Format.JSON, keys: JsonKeys = "quoted
     [
         (b"application/vnd.kafka.json.v2+json", Format.JSON),
         (b"Application/vnd.kafka.binary.v2+JSON; charset=utf-8", Format.BINARY),
+        (b"application/vnd.kafka.text.v2+json", Format.TEXT),
         (b"application/vnd.kafka.avro.v2+json", None),
         (b"application/vnd.kafka.v2+json", None),
         (b"application/json", None),
@@ -63,6 +65,23 @@ def test_v2_binary_records() -> None:
     record, empty = v2('{"key": "/wA=", "value": "iVBORw=="}, {}', Format.BINARY)
     assert record == RawEvent(b"\x89PNG", None, b"\xff\0", partition=SPREAD)
     assert (empty.key, empty.value) == (None, None)
+
+
+def test_v2_text_records() -> None:
+    record, empty = v2('{"key": "k\\u00e9", "value": "é"}, {"value": null}', Format.TEXT)
+    assert record == RawEvent("é".encode(), None, "ké".encode(), partition=SPREAD)
+    assert (empty.key, empty.value) == (None, None)
+    for wrong in (b'{"value": {}}', b'{"value": "\\ud800"}', b'{"key": 1, "value": "v"}'):
+        body = b'{"records": [' + wrong + b"]}"
+        assert v2_refusal(body, Format.TEXT).reason is Reason.SCHEMA_VIOLATION
+
+
+def test_a_partition_that_none_can_have_fails_its_record_alone() -> None:
+    body = b'{"records": [{"value": 1, "partition": -1}, {"value": 2, "partition": 1}]}'
+    wrong, right = confluent_v2.read_records(body, Format.JSON, "quoted", None, 100)
+    assert isinstance(wrong, Failure)
+    assert wrong.reason is Reason.UNKNOWN_PARTITION
+    assert isinstance(right, RawEvent)
 
 
 def test_a_records_own_partition_goes_before_that_of_the_path() -> None:
@@ -93,7 +112,7 @@ def test_lone_surrogates_pass_in_values() -> None:
         ("17", b"17", b"17"),
         ("true", b"true", b"true"),
         ("null", None, None),
-        ('""', b'""', None),
+        ('""', b'""', b""),
         ("1.5", b"1.5", Reason.INVALID_KEY),
         ('{"a": [1, 2]}', b'{"a":[1,2]}', Reason.INVALID_KEY),
     ],
@@ -111,20 +130,33 @@ def test_json_keys(key: str, quoted: bytes | None, plain: bytes | Reason | None)
 @pytest.mark.parametrize(
     "body",
     [
-        b"", b"[]", b"{}", b'{"records": null}', b'{"records": {}}', b'{"records": [], "x": 1}',
-        b'{"records": [1]}', b'{"records": [{"value": 1, "x": 2}]}', b'{"records": [{"value": 1}',
-        b'{"records": [{"value": "\xff"}]}', b'{"records": [{"value": 1, "partition": -1}]}',
+        b"[]", b'{"records": {}}', b'{"records": [1]}', b'{"records": [{"value": 1}', b"x", b"nul",
+        b'{"records": [{"value": "\xff"}]}', b'{"records": [{"value": 1, "partition": 1.5}]}',
         b'{"records": [{"value": 1, "partition": "1"}]}', b'{"records": [{"value": }]}',
         b'{"records": [{"value": 1, "headers": [{"key": "a"}]}]}',
         b'{"records": [{"value": 1, "headers": [{"key": "a", "value": "*"}]}]}',
         b'{"records": [{"value": 1, "headers": [{"key": "", "value": ""}]}]}',
-        b'{"records": [{"value": "\\ud800", "x": 1}]}', b'{"records": ["\\ud800"]}',
-        b'{"records": [{"value": "\\ud800", "partition": "0"}]}', b'{"records":"\\ud800"}',
-        b'{"key_schema": "\\ud800"}',
+        b'{"records": ["\\ud800"]}', b'{"records":"\\ud800"}',
+        b'{"records": [{"value": "\\ud800", "partition": "0"}]}',
     ],
 )  # fmt: skip
 def test_what_is_malformed_in_v2(body: bytes) -> None:
     assert v2_refusal(body).reason is Reason.MALFORMED
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b" \r\n", b"null", b" null ", b"{}", b'{"records": null}', b'{"records": [ ]}',
+        b'{"records": [], "x": 1}', b'{"records": [{"value": 1, "x": 2}]}',
+        b'{"records": [{"value": "\\ud800", "x": 1}]}', b'{"key_schema": "\\ud800"}',
+        b'{"records": [{"headers": [{"key": "a", "value": "Yg==", "x": 1}]}]}',
+    ],
+)  # fmt: skip
+def test_what_is_json_and_not_what_is_asked_for_in_v2(body: bytes) -> None:
+    failure = v2_refusal(body)
+    assert failure.reason is Reason.SCHEMA_VIOLATION
+    assert confluent.codes_of(failure) == (422, 422)
 
 
 @pytest.mark.parametrize("value", [b"7", b'"*"', b'"a b="', b"{}", b'"\xc3\xa9"', b'"\\ud800"'])
@@ -209,6 +241,14 @@ def test_strings_and_nothing_in_v3() -> None:
     assert v3("{}").value is None
 
 
+@pytest.mark.parametrize("kind", ["STRING", "BINARY", "JSON"])
+def test_an_empty_key_of_v3_is_an_empty_key(kind: str) -> None:
+    text = f'{{"key": {{"type": "{kind}", "data": ""}}, "value": {{"type": "JSON", "data": 1}}}}'
+    event, sent = confluent_v3.read_record(text.encode(), "plain")
+    assert event.key == b""
+    assert sent.key == (kind, 0)
+
+
 def test_json_keys_of_v3() -> None:
     text = '{"key": {"type": "JSON", "data": "k"}, "value": {"type": "JSON", "data": 1}}'
     assert v3(text).key == b'"k"'
@@ -218,13 +258,13 @@ def test_json_keys_of_v3() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "[]", '{"x": 1}', '{"value": 7}', '{"value": {"data": {}}}', '{"value": {"type": "AVRO"}}',
+        "[]", '{"x": 1}', '{"value": 7}', '{"value": {"type": "XML", "data": 1}}',
         '{"value": {"type": "json", "data": 1}}', '{"value": {"type": "JSON", "data": 1, "x": 2}}',
         '{"value": {"type": "JSON", "data": 1, "schema_id": 7}}',
         '{"value": {"type": "BINARY", "data": 1}}', '{"value": {"type": "BINARY", "data": "*"}}',
         '{"value": {"type": "STRING", "data": 1}}', '{"timestamp": "yesterday"}',
         '{"value": {"type": "STRING", "data": "\\ud800"}}', '{"timestamp": 1}',
-        '{"partition_id": -1}', '{"partition_id": "0"}', '{"headers": [{"name": "a"}]}',
+        '{"partition_id": "0"}', '{"headers": [{"name": "a"}]}',
         '{"headers": [{"value": "aA=="}]}', '{"headers": [{"name": "a", "value": "*"}]}',
     ],
 )  # fmt: skip
@@ -232,6 +272,21 @@ def test_what_is_malformed_in_v3(text: str) -> None:
     with pytest.raises(Refused) as caught:
         v3(text)
     assert caught.value.failure.reason is Reason.MALFORMED
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"partition_id": -1}', Reason.UNKNOWN_PARTITION),
+        ('{"value": {"data": {}}}', Reason.SCHEMA_VIOLATION),
+        ('{"value": {"type": "AVRO", "data": {}}}', Reason.SCHEMA_VIOLATION),
+        ('{"key": {"schema_id": 1, "data": 1}}', Reason.SCHEMA_VIOLATION),
+    ],
+)
+def test_what_else_refuses_a_record_of_v3(text: str, reason: Reason) -> None:
+    with pytest.raises(Refused) as caught:
+        v3(text)
+    assert caught.value.failure.reason is reason
 
 
 def test_reports_of_v3() -> None:

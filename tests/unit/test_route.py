@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.core.event import RawEvent, Refused
+from headgate.core.event import SPREAD, RawEvent, Refused
 from headgate.core.keys import partition_for
 from headgate.core.outcome import Failure, Reason
 from headgate.core.record import BATCH_OVERHEAD, Record, content_type_of, size_of
@@ -128,6 +128,18 @@ def test_null_is_four_bytes_and_a_tombstone_is_none() -> None:
     assert record(route(), b"null", key=b"k", tombstone=True).value is None
 
 
+def test_an_empty_key_that_was_given_is_the_key() -> None:
+    """Over Confluent's REST it may be: it must neither become null nor the document's own key."""
+    rules = route(key=("/id",))
+    event = document(b'{"id":5}', key=b"", partition=SPREAD)
+    for sticky in range(3):
+        made = record(rules, event, sticky=sticky)
+        assert (made.key, made.partition) == (b"", partition_for(b"", rules.state.partitions))
+    opaque = record(rules, RawEvent(b"x", key=b"", partition=SPREAD))
+    assert (opaque.key, opaque.partition) == (b"", partition_for(b"", rules.state.partitions))
+    assert record(rules, RawEvent(b"x", key=b"", partition=1)).key == b""
+
+
 # ---- timestamps
 
 
@@ -219,3 +231,25 @@ def test_what_is_let_through_fits_the_topics_real_limit(
         assert failure.figures["limit"] == "max.message.bytes"
         assert failure.figures["size_bytes"] > failure.figures["limit_bytes"]
         assert len(key) + len(value) + 1200 > limit * 0.99 - 1024  # nothing small is refused
+
+
+# ---- clients that may choose the partition
+
+
+def test_timestamps_of_clients_that_choose_the_partition_are_taken() -> None:
+    rules = route(topic_state(retention_ms=DAY_MS))
+    for partition in (SPREAD, 1):
+        event = RawEvent(b"x", timestamp_ms=NOW_MS - 5, partition=partition)
+        assert record(rules, event).timestamp_ms == NOW_MS - 5
+        assert record(rules, event._replace(timestamp_ms=None)).timestamp_ms == NOW_MS
+        old = event._replace(timestamp_ms=NOW_MS - DAY_MS - 1)
+        assert refusal(rules, old) is Reason.TIMESTAMP_OUT_OF_RANGE
+
+
+def test_a_topic_may_refuse_such_timestamps() -> None:
+    rules = route(compat_timestamps="refuse", timestamp="event")
+    event = RawEvent(b"x", timestamp_ms=NOW_MS, partition=SPREAD)
+    assert refusal(rules, event) is Reason.TIMESTAMP_OUT_OF_RANGE
+    assert record(rules, event._replace(timestamp_ms=None)).timestamp_ms == NOW_MS
+    own = document(b"{}", key=b"k", timestamp_ms=NOW_MS - 1)
+    assert record(rules, own).timestamp_ms == NOW_MS - 1

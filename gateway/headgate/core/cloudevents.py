@@ -97,6 +97,9 @@ def time_ms(time: str) -> int:
 
 def _binary(content: bytes, attributes: Mapping[str, str]) -> RawEvent:
     key = attributes.get("partitionkey") or attributes.get("subject")
+    if attributes.get("partitionkey") == "":  # or the subject would order it instead
+        detail = "the CloudEvents attribute 'partitionkey' is empty"
+        raise Refused(Failure(Reason.MISSING_KEY, detail))
     content_type = attributes.get("datacontenttype")
     time = attributes.get("time")
     document = content if content and _is_json(content_type) else None

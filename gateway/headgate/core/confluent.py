@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 import orjson
 
-from headgate.core.event import Refused, malformed
+from headgate.core.event import SPREAD, Refused, malformed
 from headgate.core.outcome import TRAITS, Failure, Reason
 from headgate.core.policy import CompatJsonKeys
 from headgate.core.record import RESERVED_PREFIX
@@ -20,14 +20,16 @@ from headgate.core.reply import Reply, advice_headers
 
 _TEXT = msgspec.json.Decoder(str)
 _UNKNOWN_TOPIC, _UNKNOWN_PARTITION, _UNFIT = 40401, 40402, 42206
-_TIMEOUT, _KAFKA, _KAFKA_RETRIABLE, _BROKER_AWAY = 408, 50002, 50003, 50302
+_KAFKA, _KAFKA_RETRIABLE, _BROKER_AWAY = 50002, 50003, 50302
+NO_RECORDS = 42206  # of a v3 request without any
+NOT_ON_THE_CLUSTER = 40403  # a topic that is looked up, where one that is produced to is 40401
 # HTTP status and error code of a request that fails for this reason as a whole.
 _CODES = {
     Reason.UNAUTHENTICATED: (401, 40101),
     Reason.FORBIDDEN: (403, 40301),
     Reason.UNKNOWN_TOPIC: (404, _UNKNOWN_TOPIC),
     Reason.UNKNOWN_PARTITION: (404, _UNKNOWN_PARTITION),
-    Reason.QUOTA_EXCEEDED: (429, 42901),
+    Reason.SCHEMA_VIOLATION: (422, 422),  # also of the request's own shape
     Reason.OVERLOADED: (503, _BROKER_AWAY),
     Reason.DRAINING: (503, _BROKER_AWAY),
     Reason.KAFKA_UNAVAILABLE: (503, _BROKER_AWAY),
@@ -74,6 +76,20 @@ def error(
     return Reply(status, content_type, tuple(headers), body)
 
 
+def unfit(detail: str) -> Refused:
+    """Of JSON that is well formed and is not what is asked for."""
+    return Refused(Failure(Reason.SCHEMA_VIOLATION, detail))
+
+
+def partition_of(given: int | None) -> int:
+    """The partition of a record that names one or not. Raises Refused."""
+    if given is None:
+        return SPREAD
+    if given < 0:
+        raise Refused(Failure(Reason.UNKNOWN_PARTITION, f"no topic has a partition {given}"))
+    return given
+
+
 # ---- keys, values, headers
 
 
@@ -88,8 +104,8 @@ def json_key(text: bytes, keys: CompatJsonKeys) -> bytes | None:
         return None
     if text[:1] == b'"':
         if keys == "quoted":
-            return msgspec.json.encode(_text(text))
-        return _text(text).encode() or None
+            return msgspec.json.encode(_text(text).decode())
+        return _text(text)
     if keys == "quoted":
         return _compact(text)
     if text[:1] in (b"{", b"[") or not (text in (b"true", b"false") or _is_integer(text)):
@@ -98,11 +114,11 @@ def json_key(text: bytes, keys: CompatJsonKeys) -> bytes | None:
     return text
 
 
-def _text(text: bytes) -> str:
-    try:
-        return _TEXT.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        raise Refused(malformed("the key is no valid JSON string")) from None
+def _text(text: bytes) -> bytes:
+    found = string_bytes(text)
+    if found is None:
+        raise Refused(malformed("the key is no valid JSON string"))
+    return found
 
 
 def _compact(text: bytes) -> bytes:
@@ -114,6 +130,14 @@ def _compact(text: bytes) -> bytes:
 
 def _is_integer(text: bytes) -> bool:
     return text.removeprefix(b"-").isdigit()
+
+
+def string_bytes(text: bytes) -> bytes | None:
+    """The UTF-8 of a JSON text that is a string, None for any other and for a lone surrogate."""
+    try:
+        return _TEXT.decode(text).encode()
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
 
 
 def base64_bytes(text: bytes, what: str) -> bytes | None:

@@ -1,8 +1,9 @@
 """Confluent REST v2, the producing half: a request's records, and the answer with their offsets.
 
 Source: confluentinc/kafka-rest, `resources/v2/ProduceToTopicAction.java` and
-`entities/v2/ProduceResponse.java`. `headers` and `timestamp` of a record are the Strimzi Kafka
-Bridge's (`src/main/resources/openapi.json`), which speaks the same paths and types.
+`entities/v2/ProduceResponse.java`. `headers` and `timestamp` of a record and the format
+text are the Strimzi Kafka Bridge's (`src/main/resources/openapi.json`), which speaks the same
+paths and types.
 """
 
 from collections.abc import Sequence
@@ -12,8 +13,16 @@ from typing import Annotated
 import msgspec
 import orjson
 
-from headgate.core.confluent import base64_bytes, json_key, record_code_of, record_headers
-from headgate.core.event import SPREAD, RawEvent, Refused, malformed
+from headgate.core.confluent import (
+    base64_bytes,
+    json_key,
+    partition_of,
+    record_code_of,
+    record_headers,
+    string_bytes,
+    unfit,
+)
+from headgate.core.event import RawEvent, Refused, malformed
 from headgate.core.jsontext import elements, is_crowd
 from headgate.core.outcome import Failure, Outcome, Reason
 from headgate.core.policy import CompatJsonKeys
@@ -22,6 +31,8 @@ from headgate.core.structs import ABSENT, StructReader
 
 TYPE = "application/vnd.kafka.v2+json"
 _JSON = b"application/json"
+_NOTHING = (b"", b"null")
+_EMPTY = "the request: `records` must not be empty"
 
 
 class Format(Enum):
@@ -29,6 +40,7 @@ class Format(Enum):
 
     JSON = "application/vnd.kafka.json.v2+json"
     BINARY = "application/vnd.kafka.binary.v2+json"
+    TEXT = "application/vnd.kafka.text.v2+json"
 
 
 class _Header(msgspec.Struct, forbid_unknown_fields=True):
@@ -39,21 +51,21 @@ class _Header(msgspec.Struct, forbid_unknown_fields=True):
 class _Record(msgspec.Struct, forbid_unknown_fields=True):
     key: msgspec.Raw = ABSENT
     value: msgspec.Raw = ABSENT
-    partition: Annotated[int, msgspec.Meta(ge=0, lt=2**31)] | None = None
+    partition: Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)] | None = None
     timestamp: Annotated[int, msgspec.Meta(ge=0, lt=10**15)] | None = None
     headers: list[_Header] | None = None
 
 
 class _Request(msgspec.Struct, forbid_unknown_fields=True):
-    records: msgspec.Raw
+    records: msgspec.Raw = ABSENT
     key_schema: msgspec.Raw = ABSENT
     key_schema_id: msgspec.Raw = ABSENT
     value_schema: msgspec.Raw = ABSENT
     value_schema_id: msgspec.Raw = ABSENT
 
 
-_request = StructReader(_Request, "the request")
-_record = StructReader(_Record, "a record")
+_request = StructReader(_Request, "the request", Reason.SCHEMA_VIOLATION)
+_record = StructReader(_Record, "a record", Reason.SCHEMA_VIOLATION)
 
 
 def format_of(content_type: bytes) -> Format | None:
@@ -64,35 +76,59 @@ def format_of(content_type: bytes) -> Format | None:
 
 def read_records(
     body: bytes, form: Format, keys: CompatJsonKeys, partition: int | None, most: int
-) -> list[RawEvent]:
-    """The records of a request; one that is wrong refuses the request, as it does there.
+) -> list[RawEvent | Failure]:
+    """The records of a request; one that is wrong refuses the request, as it does there, but for
+    one whose partition cannot be.
 
     partition: of the path; a record's own goes before it.  most: events that the caller takes.
     Raises Refused.
     """
+    if body.strip() in _NOTHING:
+        raise unfit("the request: null or empty; data is required")
     records = bytes(_request.read(body).records)
+    if records in _NOTHING:
+        raise unfit(_EMPTY)
     if records[:1] != b"[":
         raise Refused(malformed("the request: `records` is not an array"))
     if is_crowd(records, most):
         detail = f"more than http.batch_max_events = {most} records in one request"
         raise Refused(Failure(Reason.TOO_MANY_EVENTS, detail, {"limit": most}))
-    return [_event(_record.read(text), form, keys, partition) for text in elements(records)]
+    texts = elements(records)
+    if not texts:
+        raise unfit(_EMPTY)
+    return [_event(_record.read(text), form, keys, partition) for text in texts]
 
 
-def _event(record: _Record, form: Format, keys: CompatJsonKeys, partition: int | None) -> RawEvent:
+def _event(
+    record: _Record, form: Format, keys: CompatJsonKeys, partition: int | None
+) -> RawEvent | Failure:
     key, value = bytes(record.key) or b"null", bytes(record.value) or b"null"
     headers = [(one.key, one.value) for one in record.headers or ()]
-    own = record.partition if record.partition is not None else partition
+    try:
+        own = partition_of(partition if record.partition is None else record.partition)
+    except Refused as refused:
+        return refused.failure
     is_document = form is Format.JSON and value != b"null"
     return RawEvent(
-        value=value if is_document else base64_bytes(value, "a record's value"),
+        value=value if is_document else _bytes(value, form, "value"),
         document=value if is_document else None,
-        key=json_key(key, keys) if form is Format.JSON else base64_bytes(key, "a record's key"),
+        key=json_key(key, keys) if form is Format.JSON else _bytes(key, form, "key"),
         timestamp_ms=record.timestamp,
         content_type=_JSON if is_document else None,
         headers=record_headers(headers),
-        partition=SPREAD if own is None else own,
+        partition=own,
     )
+
+
+def _bytes(text: bytes, form: Format, name: str) -> bytes | None:
+    if text == b"null":
+        return None
+    if form is not Format.TEXT:
+        return base64_bytes(text, f"a record's {name}")
+    found = string_bytes(text)
+    if found is None:
+        raise unfit(f"a record's {name}: the format is text, so it must be a string")
+    return found
 
 
 def produced(outcomes: Sequence[Outcome]) -> Reply:

@@ -11,8 +11,16 @@ import msgspec
 import orjson
 
 from headgate.core.cloudevents import time_ms
-from headgate.core.confluent import base64_bytes, codes_of, json_key, record_headers
-from headgate.core.event import SPREAD, RawEvent, Refused, malformed
+from headgate.core.confluent import (
+    base64_bytes,
+    codes_of,
+    json_key,
+    partition_of,
+    record_headers,
+    string_bytes,
+    unfit,
+)
+from headgate.core.event import RawEvent, Refused, malformed
 from headgate.core.outcome import Failure, Outcome
 from headgate.core.policy import CompatJsonKeys
 from headgate.core.structs import ABSENT, StructReader
@@ -20,7 +28,7 @@ from headgate.core.structs import ABSENT, StructReader
 TYPE = "application/json"
 _JSON = b"application/json"
 _NULL = b"null"
-_TEXT = msgspec.json.Decoder(str)
+_WITH_SCHEMA = (None, "AVRO", "JSONSCHEMA", "PROTOBUF")  # none: that of the newest schema
 _SCHEMA_MEMBERS = ("subject", "subject_name_strategy", "schema_id", "schema_version", "schema")
 
 
@@ -30,7 +38,7 @@ class _Header(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Record(msgspec.Struct, forbid_unknown_fields=True):
-    partition_id: Annotated[int, msgspec.Meta(ge=0, lt=2**31)] | None = None
+    partition_id: Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)] | None = None
     headers: list[_Header] | None = None
     key: msgspec.Raw = ABSENT
     value: msgspec.Raw = ABSENT
@@ -70,11 +78,11 @@ def read_record(text: bytes, keys: CompatJsonKeys) -> tuple[RawEvent, Sent]:
     event = RawEvent(
         value=value,
         document=value if is_document else None,
-        key=key or None,
+        key=key,
         timestamp_ms=_time(record.timestamp),
         content_type=_JSON if is_document else None,
         headers=record_headers([(one.name, one.value) for one in record.headers or ()]),
-        partition=SPREAD if record.partition_id is None else record.partition_id,
+        partition=partition_of(record.partition_id),
     )
     return event, Sent(_size(key_type, key), _size(value_type, value))
 
@@ -91,27 +99,25 @@ def _datum(name: str, text: msgspec.Raw, keys: CompatJsonKeys) -> tuple[str, byt
     datum = _readers[name].read(raw)
     data = bytes(datum.data) or _NULL
     has_schema = any(bytes(getattr(datum, one)) not in (b"", _NULL) for one in _SCHEMA_MEMBERS)
-    if datum.type not in ("BINARY", "JSON", "STRING") or has_schema:
+    if datum.type in _WITH_SCHEMA:
         detail = (
-            f"Bad Request: the record's {name} needs a schema registry, which this gateway has "
+            f"Payload error. The record's {name} needs a schema registry, which this gateway has "
             "not; send the type BINARY, JSON or STRING, without a schema"
         )
+        raise unfit(detail)
+    if datum.type not in ("BINARY", "JSON", "STRING") or has_schema:
+        detail = f"Bad Request: the record's {name}: use the type BINARY, JSON or STRING, no schema"
         raise Refused(malformed(detail))
     if data == _NULL:
         return datum.type, None
     if datum.type == "JSON":
         return datum.type, data if name == "value" else json_key(data, keys)
     if datum.type == "STRING":
-        return datum.type, _string(name, data)
+        found = string_bytes(data)
+        if found is None:
+            raise Refused(malformed(f"Bad Request: data of the record's {name} is not a string"))
+        return datum.type, found
     return datum.type, base64_bytes(data, f"Bad Request: data of the record's {name}")
-
-
-def _string(name: str, data: bytes) -> bytes:
-    try:
-        return _TEXT.decode(data).encode()
-    except msgspec.DecodeError:
-        detail = f"Bad Request: data of the record's {name} is not a string"
-        raise Refused(malformed(detail)) from None
 
 
 def _time(given: str | None) -> int | None:

@@ -20,6 +20,7 @@ Suppress = Literal["off", "raw", "canonical"]
 RedisLoss = Literal["publish", "refuse"]
 Timestamp = Literal["arrival", "event"]
 CompatJsonKeys = Literal["quoted", "plain"]
+CompatTimestamps = Literal["take", "refuse"]
 CloudEvents = Literal["binary", "structured"]
 
 
@@ -113,6 +114,13 @@ class TopicPolicy:
             "JSON keys of Confluent's REST: their JSON text, as there (quoted), or the text itself."
         ),
     ] = "quoted"
+    compat_timestamps: Annotated[
+        CompatTimestamps,
+        about(
+            "Timestamps of records over Confluent's REST: taken, as there, or a record that has "
+            "one is refused (422)."
+        ),
+    ] = "take"
     cloudevents: Annotated[
         CloudEvents,
         about("How CloudEvents are written: headers and the data's bytes, or the whole JSON."),

@@ -33,6 +33,10 @@ Digest = Callable[[bytes | None, bytes | None], bytes]
 # A plain document's own headers, and its record's bytes beside key and value.
 PLAIN_HEADERS: Final = [(CONTENT_TYPE, b"application/json")]
 PLAIN_BYTES: Final = size_of(None, None, PLAIN_HEADERS)
+_NO_TIMESTAMPS: Final = (
+    'this topic\'s records get the time of their arrival (compat_timestamps = "refuse"): '
+    "leave out timestamp"
+)
 
 
 class Common:
@@ -154,11 +158,11 @@ class Route:
         else:
             assert isinstance(event, RawEvent)
             document, value = event.document, event.value
-            given = common.key or event.key
+            if event.partition is not None:
+                return self._placed(event, event.partition, common)
+            given = event.key if common.key is None else common.key
             headers = _own_headers(event)
             timestamp = self._timestamp(event.timestamp_ms, common)
-            if event.partition is not None:
-                return self._placed(event, event.partition, common, headers, timestamp)
         key = given if document is None else self._key(document, given)
         partition = self._keyless(common.sticky) if key is None else self._partition(key)
         if common.tombstone:
@@ -169,28 +173,28 @@ class Route:
             timestamp = common.now_ms
         return Record(self.topic, partition, key, value, headers, timestamp)
 
-    def _placed(
-        self,
-        event: RawEvent,
-        partition: int,
-        common: Common,
-        headers: list[tuple[str, bytes]],
-        timestamp: int,
-    ) -> Record:
-        """The record of an event whose client may choose the partition, and need have no key."""
+    def _placed(self, event: RawEvent, partition: int, common: Common) -> Record:
+        """The record of an event whose client may choose the partition, and need have no key.
+
+        Such clients choose the timestamp, too, whatever the topic says of other events.
+        """
         if not SPREAD <= partition < self.state.partitions:
             detail = f"topic {self.topic!r} has no partition {partition}"
             raise Refused(Failure(Reason.UNKNOWN_PARTITION, detail))
-        given = common.key or event.key
-        key = given
+        timestamp = common.now_ms
+        if event.timestamp_ms is not None:
+            if self.policy.compat_timestamps == "refuse":
+                raise Refused(Failure(Reason.TIMESTAMP_OUT_OF_RANGE, _NO_TIMESTAMPS))
+            timestamp = self._within(event.timestamp_ms, common.now_ms)
+        key = event.key
         if event.document is not None:
-            key = self._key(event.document, given, may_lack=True)
+            key = self._key(event.document, key, may_lack=True)
         if partition == SPREAD:
             partition = (
                 common.sticky % self.state.partitions if key is None else self._partition(key)
             )
         value = None if common.tombstone else event.value
-        return Record(self.topic, partition, key, value, headers, timestamp)
+        return Record(self.topic, partition, key, value, _own_headers(event), timestamp)
 
     def _key(self, document: bytes, given: bytes | None, *, may_lack: bool = False) -> bytes | None:
         depth = self._depth
@@ -207,7 +211,7 @@ class Route:
             ):
                 raise  # a pointer that finds nothing is fine only where order was waived
             return given
-        return given or found
+        return found if given is None else given
 
     def _keyless(self, sticky: int) -> int:
         if self.policy.keyless == "spread":
@@ -222,16 +226,19 @@ class Route:
         if not self._takes_timestamps:
             return common.now_ms
         given = common.timestamp_ms if common.timestamp_ms is not None else own_ms
-        if given is None:
-            return common.now_ms
+        return common.now_ms if given is None else self._within(given, common.now_ms)
+
+    def _within(self, given: int, now_ms: int) -> int:
+        """A timestamp that the topic keeps. Raises Refused for any other."""
         state = self.state
-        oldest = common.now_ms - state.timestamp_before_max_ms
+        oldest = now_ms - state.timestamp_before_max_ms
         if state.retention_ms >= 0:
-            oldest = max(oldest, common.now_ms - state.retention_ms)
-        newest = common.now_ms + state.timestamp_after_max_ms
+            oldest = max(oldest, now_ms - state.retention_ms)
+        newest = now_ms + state.timestamp_after_max_ms
         if not max(oldest, 0) <= given <= newest:
-            detail = f"timestamp {given} ms lies outside what the topic keeps"
             figures = {"oldest_ms": max(oldest, 0), "newest_ms": newest}
+            kept = f"{figures['oldest_ms']} to {newest} ms"
+            detail = f"timestamp {given} ms lies outside what the topic keeps: {kept}"
             raise Refused(Failure(Reason.TIMESTAMP_OUT_OF_RANGE, detail, figures))
         return given
 

@@ -9,8 +9,9 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from headgate.core.event import Refused, malformed
+from headgate.core.event import Refused
 from headgate.core.jsontext import members
+from headgate.core.outcome import Failure, Reason
 
 S = TypeVar("S", bound=msgspec.Struct)
 ABSENT = msgspec.Raw(b"")  # the default of a Raw member that may be left out
@@ -19,12 +20,14 @@ ABSENT = msgspec.Raw(b"")  # the default of a Raw member that may be left out
 class StructReader(Generic[S]):
     """Reads objects of one kind. Raises Refused (malformed)."""
 
-    __slots__ = ("_decode", "_kind", "_members", "_required", "_what")
+    __slots__ = ("_decode", "_kind", "_members", "_required", "_unknown", "_what")
 
-    def __init__(self, kind: type[S], what: str) -> None:
-        """what: how errors name it, as in `the event`."""
+    def __init__(self, kind: type[S], what: str, unknown: Reason = Reason.MALFORMED) -> None:
+        """what: how errors name it, as in `the event`.  unknown: why a member is refused that
+        does not belong there."""
         self._kind = kind
         self._what = what
+        self._unknown = unknown
         self._decode = msgspec.json.Decoder(kind).decode
         self._members: dict[str, Callable[[bytes], object]] = {}
         self._required = {one.name for one in msgspec.structs.fields(kind) if one.required}
@@ -65,4 +68,6 @@ class StructReader(Generic[S]):
             raise self._wrong(f"a lone surrogate, or too deep - at `$.{name}`") from None
 
     def _wrong(self, detail: str) -> Refused:
-        return Refused(malformed(f"{self._what}: {detail}"))
+        is_unknown = detail.startswith("Object contains unknown field")  # msgspec's own words
+        reason = self._unknown if is_unknown else Reason.MALFORMED
+        return Refused(Failure(reason, f"{self._what}: {detail}"))

@@ -86,7 +86,7 @@ class DataPlane:
             path("/topics", GET=looks.topics),
             path("/topics/{topic}", GET=looks.topic, POST=produce),
             path("/topics/{topic}/partitions", GET=looks.partitions),
-            path("/topics/{topic}/partitions/{partition}", POST=produce),
+            path("/topics/{topic}/partitions/{partition}", GET=looks.partition, POST=produce),
             path("/v3/clusters", GET=looks.clusters),
             path("/v3/clusters/{cluster_id}", GET=looks.cluster),
             path("/v3/clusters/{cluster_id}/topics/{topic}/records", POST=confluent.records.post),
@@ -126,7 +126,10 @@ class DataPlane:
             headers = {"Allow": allowed, **self._cors.preflight(request.headers, allowed)}
             return web.Response(status=204, headers=headers)
         detail = f"{request.method} is not for this path; use {allowed}"
-        answer = problem_response(Failure(Reason.METHOD_NOT_ALLOWED, detail), self._request_ids())
+        failure = Failure(Reason.METHOD_NOT_ALLOWED, detail)
+        answer = self._confluent.desk.failed(request, failure)
+        if answer is None:
+            answer = problem_response(failure, self._request_ids())
         answer.headers["Allow"] = allowed
         return answer
 

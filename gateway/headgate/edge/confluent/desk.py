@@ -98,17 +98,20 @@ class Desk:
 
     def not_offered(self, request: web.BaseRequest) -> web.Response | None:
         """The answer to those of Confluent's paths that are not here, None for other paths."""
+        text = (
+            f"{request.method} {request.rel_url.raw_path} is not offered: this gateway produces "
+            "records (POST /topics/NAME, POST /v3/clusters/ID/topics/NAME/records) and lists "
+            "topics and clusters; consume and administrate with a Kafka client"
+        )
+        return self.failed(request, Failure(Reason.NOT_FOUND, text))
+
+    def failed(self, request: web.BaseRequest, failure: Failure) -> web.Response | None:
+        """A failure in Confluent's shape where the path is one of theirs, None for others."""
         path = request.rel_url.raw_path
         if not any(path == one or path.startswith(one + "/") for one in _PREFIXES):
             return None
         content_type = confluent_v3.TYPE if path.startswith("/v3") else confluent_v2.TYPE
-        text = (
-            f"{request.method} {path} is not offered: this gateway produces records "
-            "(POST /topics/NAME, POST /v3/clusters/ID/topics/NAME/records) and lists topics and "
-            "clusters; consume and administrate with a Kafka client"
-        )
-        request_id = self.events.request_id({})
-        return response(error(404, 404, text, content_type), request_id)
+        return response(failed(failure, content_type), self.events.request_id({}))
 
 
 def no_cluster(cluster_id: str) -> Reply:

@@ -9,6 +9,7 @@ import orjson
 from aiohttp import web
 
 from headgate.core import confluent_v2, confluent_v3
+from headgate.core.confluent import NOT_ON_THE_CLUSTER, error
 from headgate.core.event import Refused
 from headgate.core.outcome import Failure, Reason
 from headgate.core.policy import INTERNAL_PREFIXES
@@ -48,6 +49,14 @@ class Looks:
         work, path = partial(self._partitions, topic), "/topics/{topic}/partitions"
         return await self._desk.answer(request, path, confluent_v2.TYPE, work)
 
+    async def partition(
+        self, request: web.BaseRequest, topic: str, partition: str
+    ) -> web.StreamResponse:
+        """GET /topics/{topic}/partitions/{partition}."""
+        work = partial(self._partition, topic, partition)
+        path = "/topics/{topic}/partitions/{partition}"
+        return await self._desk.answer(request, path, confluent_v2.TYPE, work)
+
     async def clusters(self, request: web.BaseRequest) -> web.StreamResponse:
         """GET /v3/clusters."""
         return await self._desk.answer(request, "/v3/clusters", confluent_v3.TYPE, self._clusters)
@@ -65,20 +74,40 @@ class Looks:
 
     async def _topic(self, topic: str, asked: Asked) -> Reply:
         state = self._state(topic, asked)
+        if isinstance(state, Reply):
+            return state
         rows = _rows(await self._topics.partitions(state.name))
         page = {"name": topic, "configs": _configs(state), "partitions": rows}
         return _json(page, confluent_v2.TYPE)
 
     async def _partitions(self, topic: str, asked: Asked) -> Reply:
         state = self._state(topic, asked)
+        if isinstance(state, Reply):
+            return state
         return _json(_rows(await self._topics.partitions(state.name)), confluent_v2.TYPE)
 
-    def _state(self, topic: str, asked: Asked) -> TopicState:
+    async def _partition(self, topic: str, partition: str, asked: Asked) -> Reply:
+        state = self._state(topic, asked)
+        if isinstance(state, Reply):
+            return state
+        for row in _rows(await self._topics.partitions(state.name)):
+            if str(row["partition"]) == partition:
+                return _json(row, confluent_v2.TYPE)
+        detail = f"topic {topic!r} has no partition {partition!r}"
+        raise Refused(Failure(Reason.UNKNOWN_PARTITION, detail))
+
+    def _state(self, topic: str, asked: Asked) -> TopicState | Reply:
+        """Of a topic that is looked up; the answer where there is none. Raises Refused."""
         caller = self._desk.caller(asked)
         if not caller.may_post(topic):
             detail = f"producer {caller.name!r} may not post to topic {topic!r}"
             raise Refused(Failure(Reason.FORBIDDEN, detail))
-        return self._desk.events.ingest.route(topic).state
+        try:
+            return self._desk.events.ingest.route(topic).state
+        except Refused as refused:
+            if refused.failure.reason is not Reason.UNKNOWN_TOPIC:
+                raise
+            return error(404, NOT_ON_THE_CLUSTER, refused.failure.detail, confluent_v2.TYPE)
 
     async def _clusters(self, asked: Asked) -> Reply:
         self._desk.caller(asked)

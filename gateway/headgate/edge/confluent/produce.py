@@ -52,8 +52,7 @@ class Produce:
         if ticket.is_batch and outcomes:
             return await events.remembered(ticket, confluent_v2.produced(outcomes))
         failure = outcomes[0].failure if outcomes else None
-        if failure is None:
-            return error(422, 42206, "records: at least one is needed", TYPE)
+        assert failure is not None, "a request has a record, or was refused"
         return failed(failure, TYPE)
 
     def _decode(
@@ -73,7 +72,8 @@ def _format(content_type: bytes) -> Format | Reply:
     why = ""
     if any(name in shown for name in ("avro", "protobuf", "jsonschema")):
         why = "; formats with schemas need a schema registry, which this gateway has not"
-    text = f"Content-Type {shown}: use {Format.JSON.value} or {Format.BINARY.value}{why}"
+    taken = ", ".join(one.value for one in Format)
+    text = f"Content-Type {shown}: use one of {taken}{why}"
     return error(415, 415, text, TYPE)
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from aiohttp import web
 
 from headgate.core.concatenated import PIECE_BYTES, Documents
-from headgate.core.confluent import error
+from headgate.core.confluent import NO_RECORDS, error
 from headgate.core.confluent_v3 import TYPE
 from headgate.core.event import Refused
 from headgate.core.outcome import Failure
@@ -21,6 +21,17 @@ from headgate.edge.confluent.stream import Stream
 
 _PATH = "/v3/clusters/{cluster_id}/topics/{topic}/records"
 _FORMAT = b"application/json"
+_CHARSETS = (b"utf-8", b"iso-8859-1", b"us-ascii")  # named only: what is not UTF-8 is refused
+
+
+def _wrong_type(content_type: bytes) -> Reply | None:
+    media_type, _, parameters = content_type.lower().partition(b";")
+    if media_type.strip() != _FORMAT:
+        return error(415, 415, f"use Content-Type: {_FORMAT.decode()}", TYPE)
+    _, named, charset = parameters.partition(b"charset=")
+    if named and charset.partition(b";")[0].strip(b' "') not in _CHARSETS:
+        return error(400, 400, "an unknown charset in Content-Type; JSON is UTF-8", TYPE)
+    return None
 
 
 class Records:
@@ -43,8 +54,9 @@ class Records:
     async def _post(self, cluster_id: str, topic: str, asked: Asked) -> Reply | web.StreamResponse:
         events = self._desk.events
         producer = events.producer(asked.headers, asked.request.remote, topic)
-        if asked.headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != _FORMAT:
-            return error(415, 415, f"use Content-Type: {_FORMAT.decode()}", TYPE)
+        wrong = _wrong_type(asked.headers.get(b"content-type", b""))
+        if wrong is not None:
+            return wrong
         if self._desk.cluster_id(self._desk.policy(topic)) != cluster_id:
             return no_cluster(cluster_id)
         target = Target(events, topic, producer, asked.headers, asked.request_id, cluster_id)
@@ -66,7 +78,7 @@ class Records:
             events.budget.give(len(body), 0)
             if broken is not None:
                 raise Refused(broken)
-            return error(422, 42206, "Payload error. A record is needed.", TYPE)
+            return error(422, NO_RECORDS, "Payload error. The body is empty; send a record.", TYPE)
         group = Group(target, texts, body)
         await group.ended()
         lines = group.lines()

@@ -30,6 +30,7 @@ _PRODUCING = (
     Reason.TOO_LARGE,
     Reason.UNSUPPORTED_ENCODING,
     Reason.TOO_MANY_EVENTS,
+    Reason.SCHEMA_VIOLATION,
     Reason.QUOTA_EXCEEDED,
     Reason.OVERLOADED,
     Reason.BROKER_REFUSED,
@@ -45,6 +46,7 @@ _FRAMING = (Reason.HEADERS_TOO_LARGE, Reason.INTERNAL)
 
 _JSON_RECORDS = {"records": [{"key": "17", "value": {"total": 35.5}}, {"value": {"total": 8}}]}
 _BINARY_RECORDS = {"records": [{"key": "MTc=", "value": "iVBORw0KGgo="}]}
+_TEXT_RECORDS = {"records": [{"key": "17", "value": "total: 35.5"}]}
 _V3_RECORD = {
     "key": {"type": "STRING", "data": "17"},
     "value": {"type": "JSON", "data": {"total": 35.5}},
@@ -68,7 +70,8 @@ def _errors(content_type: str, *reasons: Reason) -> dict[str, Json]:
 def _get(
     target: str, content_type: str, summary: str, schema: Json, *parameters: Json
 ) -> Operation:
-    reasons = [*_ASKING, *([Reason.UNKNOWN_TOPIC] if parameters else [])]
+    missing = (Reason.UNKNOWN_TOPIC, Reason.UNKNOWN_PARTITION)[: len(parameters)]
+    reasons = [*_ASKING, *missing]
     answers = {
         "200": answer(summary, content_type, schema),
         **_errors(content_type, Reason.MALFORMED, *reasons),
@@ -80,6 +83,7 @@ def _produce_v2(target: str, summary: str, *parameters: Json) -> Operation:
     media: dict[str, tuple[str, Any]] = {
         "application/vnd.kafka.json.v2+json": ("V2JsonRequest", _JSON_RECORDS),
         "application/vnd.kafka.binary.v2+json": ("V2BinaryRequest", _BINARY_RECORDS),
+        "application/vnd.kafka.text.v2+json": ("V2TextRequest", _TEXT_RECORDS),
     }
     return Operation(
         "POST",
@@ -96,7 +100,7 @@ def _produce_v2(target: str, summary: str, *parameters: Json) -> Operation:
             **_errors(_V2, *_PRODUCING, *_IDENTITY),
         },
         "As Confluent's REST Proxy v2, and `Idempotency-Key` as in /v1. "
-        "`headers` and `timestamp` of a record are those of the "
+        "`headers` and `timestamp` of a record and the text format are those of the "
         "Strimzi bridge. Schema formats (avro, protobuf, jsonschema) are 415.",
         parameters,
         {
@@ -141,6 +145,14 @@ COMPATIBLE = (
         "The partitions of a topic",
         {"type": "array", "items": ref("V2Partition")},
         _TOPIC,
+    ),
+    _get(
+        "/topics/{topic}/partitions/{partition}",
+        _V2,
+        "One partition of a topic",
+        ref("V2Partition"),
+        _TOPIC,
+        _PARTITION,
     ),
     _produce_v2(
         "/topics/{topic}/partitions/{partition}",

@@ -72,6 +72,7 @@ COMPATIBLE_SCHEMAS: dict[str, Json] = {
     },
     "V2JsonRequest": _request(_ANY),
     "V2BinaryRequest": _request(_BASE64),
+    "V2TextRequest": _request({"type": ["string", "null"]}),
     "V2Produced": _strict(
         ["offsets", "key_schema_id", "value_schema_id"],
         offsets={
