@@ -19,7 +19,7 @@ from headgate.edge.openapi.operation import (
 _V2, _V3 = confluent_v2.TYPE, confluent_v3.TYPE
 _TOPIC = path("topic", "A topic of the configuration that exists in Kafka.", example="orders")
 _CLUSTER = path("cluster_id", "Kafka's id of the cluster.", example="Tm9yd2VnaWFuIGJsdWU")
-_PARTITION = path("partition", "A partition's number.", {"type": "integer", "minimum": 0}, "0")
+_PARTITION = path("partition", "A partition's number.", {"type": "integer", "minimum": 0}, 0)
 _ASKING = (Reason.UNAUTHENTICATED, Reason.FORBIDDEN, Reason.DRAINING, Reason.KAFKA_UNAVAILABLE)
 _PRODUCING = (
     *_ASKING,

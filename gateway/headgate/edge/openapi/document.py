@@ -67,6 +67,9 @@ def document(http: HttpSettings) -> bytes:
             "title": "Headgate",
             "version": __version__,
             "summary": "An HTTP gateway in front of Apache Kafka",
+            "description": "Services post events; operators see who posts what, and replay. Errors "
+            "are problem documents (RFC 9457) with a `reason` that programs can go by.",
+            "contact": {"name": "Whoever operates this gateway"},
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/", "description": "The port that this document came from."}],
@@ -85,13 +88,12 @@ def _shown(one: Operation, http: HttpSettings) -> Json:
     shown: Json = {
         "tags": [one.tag],
         "summary": one.summary,
+        "description": one.description or f"{one.summary}.",
         "operationId": _name(one),
         "responses": dict(sorted(one.answers.items())),
         "security": [{}] if one.is_open else [{}, {"token": []}, {"basic": []}],
         "x-headgate-port": one.port,
     }
-    if one.description:
-        shown["description"] = one.description
     if one.parameters:
         shown["parameters"] = list(one.parameters)
     if one.body is not None:

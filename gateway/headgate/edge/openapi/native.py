@@ -29,7 +29,8 @@ _ELSEWHERE = frozenset(
         Reason.NOT_COVERED,
     }
 )
-_ANY = {"description": "Any JSON."}
+# A generated client needs a type for the body. What else JSON has is taken, too.
+_OBJECT: Json = ref("Event")
 _PRODUCER_NAME: Json = {"type": "string", "minLength": 1, "maxLength": 100}
 _COMMITTED = {"outcome": "committed", "burst": "import-17", "topics": ["deals"]}
 _HTML: Json = {"type": "string", "description": "A page for people."}
@@ -113,17 +114,18 @@ def events_operation(batch_max_events: int, body_max_bytes: int) -> Operation:
         "Post events",
         {**_good_answers(), **_failures()},
         "The content type says how the body is cut into events. A batch is not atomic: each event "
-        "has its own outcome. Every header `Headgate-Header-NAME` is a record header. "
+        "has its own outcome. `application/cloudevents-batch+json`, an array of CloudEvents, is "
+        "taken, too. Every header `Headgate-Header-NAME` is a record header. "
         f"At most {batch_max_events} events (`http.batch_max_events`) and {body_max_bytes} bytes "
         "(`http.body_max_bytes`, decompressed) in one request.",
         (TOPIC, *_HEADERS),
-        {"content": _content(batch_max_events), "required": False},
+        {"content": _content(), "required": False},
     )
 
 
-def _content(most: int) -> Json:
+def _content() -> Json:
     return {
-        "application/json": {"schema": _ANY, "example": _EVENT_EXAMPLE},
+        "application/json": {"schema": _OBJECT, "example": _EVENT_EXAMPLE},
         "application/x-ndjson": {
             "schema": {"type": "string", "description": "One JSON document a line."},
             "example": '{"order_id": 17}\n{"order_id": 18}\n',
@@ -133,11 +135,9 @@ def _content(most: int) -> Json:
             "example": _ENVELOPE_EXAMPLE,
         },
         "application/cloudevents+json": {"schema": ref("CloudEvent"), "example": _CLOUDEVENT},
-        "application/cloudevents-batch+json": {
-            "schema": {"type": "array", "items": ref("CloudEvent"), "maxItems": most},
-            "example": [_CLOUDEVENT],
+        "application/octet-stream": {
+            "schema": {"type": "string", "format": "binary", "description": "Opaque bytes."}
         },
-        "application/octet-stream": {"schema": {"description": "Opaque bytes."}},
     }
 
 

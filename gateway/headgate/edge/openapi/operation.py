@@ -90,7 +90,9 @@ def query(name: str, description: str, schema: Json) -> Json:
     return {"name": name, "in": "query", "description": description, "schema": schema}
 
 
-def path(name: str, description: str, schema: Json | None = None, example: str = "") -> Json:
+def path(
+    name: str, description: str, schema: Json | None = None, example: str | int | None = None
+) -> Json:
     """A part of the path."""
     shown: Json = {
         "name": name,
@@ -99,7 +101,7 @@ def path(name: str, description: str, schema: Json | None = None, example: str =
         "description": description,
         "schema": schema or {"type": "string", "minLength": 1},
     }
-    if example:
+    if example is not None:
         shown["example"] = example
     return shown
 

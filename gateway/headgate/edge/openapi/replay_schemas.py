@@ -129,6 +129,7 @@ REPLAY_SCHEMAS: dict[str, Json] = {
         },
         required=_REQUIRED,
         dry_run={"type": "boolean"},
+        **{"from": {"description": "As it was asked for."}},
     ),
     "Unavailable": _object(["cluster", "why"], cluster=_TEXT, why=_TEXT),
     "TranslateRequest": _exactly(

@@ -130,6 +130,13 @@ SCHEMAS: dict[str, Json] = {
         burst=_TEXT,
         topics={"type": "array", "items": _TEXT},
     ),
+    "Event": {
+        "type": "object",
+        "additionalProperties": True,
+        "description": "One event: its value, whose exact text is published. Most send an object; "
+        "an array is a batch, an event each (`Headgate-Batch: false`: one event), and any other "
+        "JSON is an event as well.",
+    },
     "Envelope": {
         **_object(["events"], events={"type": "array", "items": _EVENT}),
         "additionalProperties": False,
@@ -211,7 +218,15 @@ SCHEMAS: dict[str, Json] = {
         ["groups", "regressions", "clusters", "cannot_be_seen"],
         groups={"type": "array", "items": {"$ref": "#/components/schemas/GroupState"}},
         regressions={"type": "array", "items": {"$ref": "#/components/schemas/Regression"}},
-        clusters={"type": "array", "items": _object(["cluster", "ok", "every_commit_is_seen"])},
+        clusters={
+            "type": "array",
+            "items": _object(
+                ["cluster", "ok", "every_commit_is_seen"],
+                cluster=_TEXT,
+                ok={"type": "boolean"},
+                every_commit_is_seen={"type": "boolean"},
+            ),
+        },
         cannot_be_seen={"type": "array", "items": _TEXT},
     ),
     "GroupState": _object(
@@ -235,7 +250,16 @@ SCHEMAS: dict[str, Json] = {
             "items": {
                 "allOf": [
                     {"$ref": "#/components/schemas/GroupState"},
-                    _object(["owners", "partitions", "recent_regressions", "pauses"]),
+                    _object(
+                        ["owners", "partitions", "recent_regressions", "pauses"],
+                        owners={"type": "array", "items": {"type": "object"}},
+                        partitions={"type": "array", "items": {"type": "object"}},
+                        recent_regressions={
+                            "type": "array",
+                            "items": {"$ref": "#/components/schemas/Regression"},
+                        },
+                        pauses={"type": ["array", "null"], "items": {"type": "object"}},
+                    ),
                 ]
             },
         },
@@ -263,5 +287,7 @@ SCHEMAS: dict[str, Json] = {
             ),
         },
     ),
-    "Change": _object(["at", "who", "remote", "what"], at=_TEXT, who=_TEXT, what=_TEXT),
+    "Change": _object(
+        ["at", "who", "remote", "what"], at=_TEXT, who=_TEXT, remote=_or_null("string"), what=_TEXT
+    ),
 }
