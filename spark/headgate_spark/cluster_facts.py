@@ -9,7 +9,7 @@ from io import BytesIO
 from typing import NamedTuple
 
 from aiokafka.client import AIOKafkaClient
-from aiokafka.errors import NodeNotReadyError, for_code
+from aiokafka.errors import NodeNotReadyError, UnknownTopicOrPartitionError, for_code
 from aiokafka.structs import TopicPartition
 
 from headgate.core.wire import Reader
@@ -96,6 +96,14 @@ async def topic_id(client: AIOKafkaClient, tp: TopicPartition) -> str:
     if facts.error:
         raise for_code(facts.error)(tp.topic)
     return facts.topic_id
+
+
+async def id_of(client: AIOKafkaClient, topic: str) -> str | None:
+    """The same as one of the nodes knows it; None: it has no such topic. Raises KafkaError."""
+    answer: ClusterFacts = await client.send(client.get_random_node(), _MetadataRequest(topic))
+    facts = answer.topics.get(topic)
+    is_there = facts is not None and facts.error != UnknownTopicOrPartitionError.errno
+    return facts.topic_id if facts is not None and is_there else None
 
 
 async def cluster_facts(client: AIOKafkaClient) -> ClusterFacts:

@@ -12,7 +12,15 @@ from typing import Any
 
 from aiokafka.structs import TopicPartition
 
-from headgate.core.replay import FINISHED, Control, Replay, State, record, runner_record
+from headgate.core.replay import (
+    FINISHED,
+    Control,
+    Replay,
+    State,
+    deleted,
+    record,
+    runner_record,
+)
 from headgate.core.replay_plan import BACKFILL
 from headgate.core.replay_spec import Mode
 from headgate_spark.chunks import Chunk
@@ -141,10 +149,11 @@ class Runner:
 
     async def _advance(self, replay: Replay, order: Order) -> bool:
         if replay.state is State.PENDING:
-            refusal = await create(self._target, replay, order)
-            if refusal is not None:
-                return await self._end(replay, State.FAILED, refusal)
-            return await self._tell(replay, with_state(replay, State.PLANNED, _now_ms()))
+            made = await create(self._target, self._clusters[order.cluster], replay, order)
+            if made.id is None:
+                return await self._end(replay, State.FAILED, made.why_not)
+            planned = with_state(replay, State.PLANNED, _now_ms())
+            return await self._tell(replay, {**planned, "topic_id": made.id})
         if replay.state is State.PLANNED:
             return await self._tell(replay, with_state(replay, State.COPYING, _now_ms()))
         place = next_place(order, replay.status)
@@ -164,6 +173,8 @@ class Runner:
             await source.check(topic_id)
         if chunk.end <= place.at:
             return False
+        if await self._writer.lacks(replay.topic, replay.status.get("topic_id")):
+            return await self._end(replay, State.FAILED, deleted(replay.topic))
         copied = Chunk([one for one in chunk.records if _taken(order, one)], chunk.end)
         written: list[Mapping[str, Any]] = []
 

@@ -2,35 +2,60 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from aiokafka.admin import AIOKafkaAdminClient
 
 from headgate.core.internal_topics import InternalTopic
 from headgate.core.replay import Replay
-from headgate.core.replay_plan import BACKFILL
+from headgate.core.replay_plan import BACKFILL, INGEST
 from headgate_spark.cluster_admin import ClusterAdmin, cluster_admin
 from headgate_spark.cluster_facts import ClusterFacts
 from headgate_spark.connections import Connection
 from headgate_spark.errors import JobError
 from headgate_spark.kafka_clients import client_arguments
-from headgate_spark.mirror_topics import FOREVER, UNLIMITED
+from headgate_spark.mirror_topics import FOREVER, UNLIMITED, roomy
 from headgate_spark.replay_progress import Order
 
 _HEADER_BYTES = 1_024  # more than `hg-replay-id` takes
 
 
-async def create(target: Connection, replay: Replay, order: Order) -> str | None:
-    """Make a replay's topic; returns why that cannot be. Raises JobError."""
+class Made(NamedTuple):
+    """A replay's topic. id: Kafka's; None where it could not be made, and `why_not`."""
+
+    id: str | None
+    why_not: str = ""
+
+
+async def create(target: Connection, source: Connection, replay: Replay, order: Order) -> Made:
+    """Make a replay's topic. source: the ingest cluster, which alone has a topic that was never
+    mirrored. Raises JobError."""
+    is_warm = any(one.tier == BACKFILL for some in order.pieces.values() for one in some)
     async with cluster_admin(target) as admin:
         facts = await admin.facts()
-        other = _other(facts, target, order, BACKFILL)
+        if is_warm or order.topic in facts.topics:
+            other = _other(facts, target, order, BACKFILL)
+            limit = 0 if other else await _limit(admin, order)
+        else:
+            other, limit = await _cold_limit(source, order)
         if other is not None:
-            return other
-        configs = await admin.configs([order.topic])
-        most = configs[order.topic].number("max.message.bytes") + _HEADER_BYTES
+            return Made(None, other)
         replicas = min(3, len(facts.nodes))
+        most = limit + _HEADER_BYTES
         await admin.create([_topic(replay, target.name, order.partitions, replicas, most)])
         await admin.settled({replay.topic: order.partitions})
-    return None
+        return Made((await admin.facts()).topics[replay.topic].topic_id)
+
+
+async def _limit(admin: ClusterAdmin, order: Order) -> int:
+    configs = await admin.configs([order.topic])
+    return configs[order.topic].number("max.message.bytes")
+
+
+async def _cold_limit(source: Connection, order: Order) -> tuple[str | None, int]:
+    async with cluster_admin(source) as there:
+        other = _other(await there.facts(), source, order, INGEST)
+        return (other, 0) if other is not None else (None, roomy(await _limit(there, order)))
 
 
 async def other_topic(connection: Connection, order: Order, tier: str) -> str | None:

@@ -17,14 +17,21 @@ from headgate.core.record import REPLAY_ID
 from headgate.core.replay import REGISTRY_TOPIC
 from headgate_spark.batch import Batch
 from headgate_spark.chunks import SourceRecord
+from headgate_spark.cluster_facts import id_of
 from headgate_spark.connections import Connection
-from headgate_spark.kafka_clients import CLIENT_ERRORS, client_arguments, drop
+from headgate_spark.kafka_clients import (
+    CLIENT_ERRORS,
+    client_arguments,
+    drop,
+    never_create_topics,
+)
 from headgate_spark.transactions import is_fenced, send
 
 LEASE_ID = "headgate.replay.runner"
 TRANSACTION_TIMEOUT_MS = 30_000
 _STEP_S, _START_S = 25.0, 60.0
 _MOST_BATCH_BYTES = 950_000
+_LOOKS, _PAUSE_S = 3, 1.0
 
 Pair = tuple[bytes, bytes | None]
 
@@ -51,6 +58,7 @@ class ReplayWriter:
             compression_type=None if codec == "none" else codec,
             linger_ms=0,
         )
+        never_create_topics(self._inner.client)
 
     async def start(self) -> None:
         """Take the lease: returns when no older runner can commit any more."""
@@ -78,6 +86,16 @@ class ReplayWriter:
     async def tell(self, pairs: Sequence[Pair]) -> None:
         """One transaction with registry records alone."""
         await self.write(REGISTRY_TOPIC, 0, (), "", lambda _: pairs)
+
+    async def lacks(self, topic: str, wanted: str | None) -> bool:
+        """Whether a topic was deleted, or is not the one with this id; None: any will do."""
+        async with self._translated(_STEP_S):
+            for look in range(_LOOKS):  # a node may not have heard of a topic that is new
+                await asyncio.sleep(_PAUSE_S if look else 0.0)
+                found = await id_of(self._inner.client, topic)
+                if found is not None and wanted in (None, found):
+                    return False
+        return True
 
     async def drop(self) -> None:
         """End it at once."""

@@ -164,6 +164,11 @@ def follows(state: State, then: object) -> bool:
     return (then not in FINISHED and then == state) or then in _REACHABLE[state]
 
 
+def deleted(topic: str) -> str:
+    """What is said of a replay whose topic somebody has deleted."""
+    return f"topic {topic} was deleted by somebody else (or made anew): ask again"
+
+
 def created_ms(replay: Replay) -> int:
     """When it was asked for, ms since 1970."""
     found = (replay.spec or {}).get("created_ms", 0)

@@ -3,10 +3,14 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
+from headgate.backends.tier_view import view_of
 from headgate.core.refusal import RefusalError
-from headgate.core.replay import Registry, Replay, State, record, tombstones
+from headgate.core.replay import Registry, Replay, State, deleted, record, tombstones
+from headgate.core.replay_plan import BACKFILL
 from headgate.core.replay_spec import Mode
 from headgate.replays.answers import state_of
 from headgate.replays.asked import asking
@@ -26,6 +30,7 @@ class Sweeper:
         self._tiers = tiers
         self._gauge = gauge
         self._said: dict[str, str] = {}
+        self._missing: dict[str, set[str]] = {}
 
     async def follow(self) -> None:
         """Again and again, until cancelled."""
@@ -51,8 +56,9 @@ class Sweeper:
     async def _look_at(self, backfill: str) -> None:
         try:
             async with asking(backfill):
-                if _due(await self._tiers.log(backfill).read()):
-                    await self._tiers.log(backfill).change(_sweep)
+                registry, gone = self._tiers.log(backfill), await self._gone(backfill)
+                if gone or _due(await registry.read()):
+                    await registry.change(partial(_sweep, gone))
         except RefusalError as refusal:
             if self._said.get(backfill) != str(refusal):  # once, however long it lasts
                 log.warning("replays cannot be looked after: %s", refusal)
@@ -60,8 +66,41 @@ class Sweeper:
         else:
             self._said.pop(backfill, None)
 
+    async def _gone(self, backfill: str) -> dict[str, str]:
+        """The topics of replays that can be read, by replay, that are not there in two looks
+        running: one node alone may not have heard of a topic that is new."""
+        waiting = _read_from(await self._tiers.log(backfill).read())
+        now: dict[str, str] = {}
+        if waiting:
+            async with view_of(self._tiers.table.options(backfill)) as view:
+                ids = await view.topic_ids({topic for topic, _ in waiting.values()})
+            now = {
+                replay_id: topic
+                for replay_id, (topic, wanted) in waiting.items()
+                if topic not in ids or wanted not in (None, ids[topic])
+            }
+        before, self._missing[backfill] = self._missing.get(backfill, set()), set(now)
+        return {replay_id: now[replay_id] for replay_id in now.keys() & before}
 
-async def _sweep(change: Change) -> None:
+
+def _read_from(registry: Registry) -> dict[str, tuple[str, str | None]]:
+    """Of each replay that can be read now: its topic, and the id that this must have."""
+    found = {}
+    for replay in registry:
+        if state_of(replay) == State.READY:
+            spec: Mapping[str, Any] = replay.spec or {}
+            own = (replay.topic, replay.status.get("topic_id"))
+            of_tier = (str(spec.get("topic")), spec.get("topic_ids", {}).get(BACKFILL))
+            found[replay.id] = own if spec.get("mode") == Mode.TOPIC else of_tier
+    return found
+
+
+async def _sweep(gone: Mapping[str, str], change: Change) -> None:
+    for replay_id, topic in gone.items():
+        replay = change.registry.get(replay_id)
+        if replay is not None and replay.state is State.READY:
+            why = {"state": State.FAILED, "at_ms": _now_ms(), "reason": deleted(topic)}
+            await change.put([record(replay_id, "status", {**replay.status, **why})])
     for replay, is_gone in _due(change.registry):
         if is_gone:
             await change.put(tombstones(replay.id))
