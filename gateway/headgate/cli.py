@@ -7,9 +7,9 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from headgate.commands import FAILED, USAGE, CommandError
+from headgate.commands import USAGE, CommandError
 from headgate.config.errors import ConfigError
-from headgate.core.command_line import with_times_joined
+from headgate.core.command_line import ended_well, with_times_joined
 
 COMMANDS = (
     "dev",
@@ -26,17 +26,6 @@ COMMANDS = (
     "worker",
 )  # modules of headgate.commands
 
-# What the extra `server` installs.
-SERVER_MODULES = {
-    "aiohttp",
-    "backports",
-    "datasketches",
-    "jsonschema_rs",
-    "prometheus_client",
-    "redis",
-    "uvloop",
-}
-
 _EXAMPLES = """examples:
   headgate dev                            Kafka, Redis and the gateway on this machine
   headgate serve --config headgate.toml   the gateway alone
@@ -52,6 +41,10 @@ exit codes: 0 ok, 1 failed, 2 usage or configuration
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one sub-command; return the exit code."""
     given = sys.argv[1:] if arguments is None else arguments
+    return ended_well(lambda: _run(given), "server", _say, sys.stdout)
+
+
+def _run(given: Sequence[str]) -> int:
     chosen = _parser().parse_args(with_times_joined(given))
     try:
         code: int = chosen.run(chosen)
@@ -59,11 +52,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(str(error), USAGE)
     except CommandError as error:
         return _fail(str(error), error.exit_code)
-    except ModuleNotFoundError as error:
-        name = (error.name or "").partition(".")[0]
-        if name not in SERVER_MODULES:
-            raise
-        return _fail(f"{name} is missing: pip install 'headgate[server]'", FAILED)
     return code
 
 
@@ -83,5 +71,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _fail(text: str, code: int) -> int:
-    sys.stderr.write(f"headgate: {text}\n")
+    _say(text)
     return code
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"headgate: {text}\n")

@@ -6,9 +6,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from headgate.core.command_line import with_times_joined
+from headgate.core.command_line import ended_well, with_times_joined
 from headgate_spark.audit_command import AUDIT_EXAMPLES, add_audit
-from headgate_spark.errors import FAILED, JobError
+from headgate_spark.errors import JobError
 from headgate_spark.mirror_command import add_mirror, add_verify
 from headgate_spark.replay_command import add_replay
 
@@ -16,15 +16,16 @@ from headgate_spark.replay_command import add_replay
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one job; return the exit code."""
     given = sys.argv[1:] if arguments is None else arguments
+    return ended_well(lambda: _run(given), "spark", _say, sys.stdout)
+
+
+def _run(given: Sequence[str]) -> int:
     chosen = _parser().parse_args(with_times_joined(given))
     try:
         exit_code: int = chosen.run(chosen, _say)
     except JobError as error:
         _say(str(error))
         return error.exit_code
-    except KeyboardInterrupt:  # before the job listens for signals, or a job that does not
-        _say("SIGINT ended it")
-        return FAILED
     return exit_code
 
 

@@ -116,6 +116,9 @@ def main() -> int:
     except (ConnectorError, JavaError) as error:
         _say(f"error: {error}")
         return 1
+    except KeyboardInterrupt:
+        _say("interrupted: the next `make setup` goes on")
+        return 1
     _say(f"ready: {len(jars)} jars of Spark's Kafka connector")
     return 0
 

@@ -44,8 +44,15 @@ def verify(spark: SparkSession, config: JobConfig, request: VerifyRequest, say: 
     for one in found:
         say(sentence(one))
     if request.out is not None:
-        request.out.write_text(json.dumps([as_json(one) for one in found], indent=1) + "\n")
+        _write(request.out, json.dumps([as_json(one) for one in found], indent=1) + "\n")
     return OK if all(one.is_good for one in found) else FAILED
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise JobError(f"--out {file}: {error.strerror}") from error
 
 
 async def _partitions(

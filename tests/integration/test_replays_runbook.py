@@ -59,6 +59,12 @@ def test_ask_watch_and_read_exactly_those_events(
     ]
     assert len(wanted) > 10
     assert sorted(map(key_of, read), key=str) == sorted(wanted, key=str)
+    command = [sys.executable, str(SCRIPT), "--url", api.url, made["id"]]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as left:
+        assert left.stdout is not None
+        assert left.stderr is not None
+        left.stdout.close()  # as `| head` does
+        assert (left.stderr.read(), left.wait(60)) == (b"", 1)
     ended = headgate(api, "replay", "cancel", made["id"])
     assert ended["control"] == "cancel"
 

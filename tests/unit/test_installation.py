@@ -10,7 +10,6 @@ import tomllib
 from pathlib import Path
 
 import headgate
-from headgate.cli import SERVER_MODULES
 
 ROOT = Path(__file__).parents[2]
 LIBRARY = ("consumer", "consumer.claims", "consumer.sql_offsets", "consumer.idempotence")
@@ -45,11 +44,7 @@ def test_a_command_without_the_server_says_what_to_install(tmp_path: Path) -> No
     for command in ("serve", "coalesce", "monitor", "init"):
         arguments = [command, "--config", str(config)]
         code = f"from headgate.cli import main\nsys.exit(main({arguments!r}))"
-        done = run_without(server_packages(), code)
+        done = run_without({*server_packages(), "numpy"}, code)  # which datasketches brings
         assert done.returncode == 1, done.stderr
         assert "Traceback" not in done.stderr
         assert "is missing: pip install 'headgate[server]'" in done.stderr
-
-
-def test_the_list_is_that_of_the_extra() -> None:
-    assert {name.partition(".")[0] for name in server_packages()} == SERVER_MODULES

@@ -116,13 +116,20 @@ def _create(args: argparse.Namespace) -> int:
     headers = {} if key is None else {"Idempotency-Key": key}
     page = ask(args, "POST", "/v1/replays", _body(args), headers, _OPTIONS)
     last = ""
-    while args.wait and page.get("state") in _UNFINISHED:
-        time.sleep(_POLL_S)
-        page = ask(args, "GET", f"/v1/replays/{page['id']}")
-        line = f"{page['id']} {page['state']}: {page['done']['records']} records"
-        if line != last:
-            sys.stderr.write(f"{line}\n")
-            last = line
+    try:
+        while args.wait and page.get("state") in _UNFINISHED:
+            time.sleep(_POLL_S)
+            page = ask(args, "GET", f"/v1/replays/{page['id']}")
+            line = f"{page['id']} {page['state']}: {page['done']['records']} records"
+            if line != last:
+                sys.stderr.write(f"{line}\n")
+                last = line
+    except KeyboardInterrupt:
+        replay_id = page["id"]
+        raise CommandError(
+            f"no longer waited for: replay {replay_id} goes on (`headgate replay show {replay_id}`,"
+            " or `cancel`)"
+        ) from None
     show(page)
     return FAILED if page.get("state") in ("failed", "cancelled") else OK
 

@@ -1,7 +1,9 @@
-"""What both commands, `headgate` and `headgate-spark`, do with a command line before argparse."""
+"""What both commands, `headgate` and `headgate-spark`, share: their arguments, and their end."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TextIO
 
 _BEFORE_NOW = re.compile(r"-\d+(ms|s|m|h|d)")
 
@@ -15,3 +17,35 @@ def with_times_joined(arguments: Sequence[str]) -> list[str]:
         else:
             joined.append(one)
     return joined
+
+
+def ended_well(
+    run: Callable[[], int], extra: str, say: Callable[[str], None], out: TextIO | None
+) -> int:
+    """Run a command; the exit code. What ends it from outside is a sentence, not a traceback.
+
+    extra: what has to be installed for it.  out: standard output; a reader who leaves (`| head`)
+    ends the command silently, as is usual.
+    """
+    try:
+        return _written(run, out)
+    except KeyboardInterrupt:
+        say("SIGINT ended it")
+    except BrokenPipeError:
+        with suppress(OSError):
+            if out is not None:
+                out.close()  # else Python would complain at its own end
+    except ModuleNotFoundError as error:
+        name = (error.name or "").partition(".")[0]
+        if name in ("", "headgate", "headgate_spark"):
+            raise  # ours: a mistake, not a choice of packages
+        say(f"{name} is missing: pip install 'headgate[{extra}]'")
+    return 1
+
+
+def _written(run: Callable[[], int], out: TextIO | None) -> int:
+    try:
+        return run()
+    finally:
+        if out is not None:
+            out.flush()
