@@ -35,7 +35,8 @@ class LatestAudits:
 
     async def by_topic(self) -> Mapping[str, bytes] | Failure:
         """The newest result of each topic, as JSON; the failure when Kafka does not answer."""
-        from headgate.backends.topic_reader import READ_ERRORS  # see _read
+        from headgate.backends.in_words import kafka_in_words  # see _read
+        from headgate.backends.topic_reader import READ_ERRORS
 
         async with self._reading:
             if time.monotonic() - self._read_at < _FRESH_S:
@@ -44,7 +45,8 @@ class LatestAudits:
                 async with asyncio.timeout(_ANSWER_S):
                     found = [await _read(cluster) for cluster in self._clusters]
             except READ_ERRORS as error:
-                detail = f"{SKEW_TOPIC} cannot be read: {error!r}"
+                log.warning("%s cannot be read: %r", SKEW_TOPIC, error)
+                detail = f"{SKEW_TOPIC} cannot be read: {kafka_in_words(error)}"
                 return Failure(Reason.KAFKA_UNAVAILABLE, detail, retry_after_s=1)
             self._known = merged(found)
             self._read_at = time.monotonic()

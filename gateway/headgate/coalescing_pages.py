@@ -7,6 +7,8 @@ from collections.abc import Callable
 from aiohttp import web
 
 from headgate import __version__
+from headgate.edge.management import problems
+from headgate.edge.server import PagesRunner
 from headgate.health import Readiness
 from headgate.stats import Meter
 from headgate.stats.exposition import CONTENT_TYPE, render
@@ -18,14 +20,16 @@ _LINGER_S = 1.0
 class Pages:
     """`start` opens the port, `close` closes it."""
 
-    def __init__(self, meter: Meter, readiness: Callable[[], Readiness]) -> None:
+    def __init__(
+        self, meter: Meter, readiness: Callable[[], Readiness], header_max_bytes: int
+    ) -> None:
         self._meter = meter
         self._readiness = readiness
-        app = web.Application()
+        app = web.Application(middlewares=[problems])
         app.router.add_get("/live", self._live)
         app.router.add_get("/ready", self._ready)
         app.router.add_get("/metrics", self._metrics)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=_LINGER_S)
+        self._runner = PagesRunner(app, header_max_bytes, _LINGER_S)
 
     async def start(self, host: str, port: int) -> None:
         """Listen. Raises OSError."""

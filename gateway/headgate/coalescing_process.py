@@ -52,7 +52,7 @@ async def coalesce(settings: Settings) -> None:
 
     async with AsyncExitStack() as exit_stack:
         if settings.coalescer.port is not None:
-            pages = Pages(meter, readiness)
+            pages = Pages(meter, readiness, settings.http.header_max_bytes)
             exit_stack.push_async_callback(pages.close)
             await pages.start(settings.http.host, settings.coalescer.port)
         exit_stack.callback(aside.close)

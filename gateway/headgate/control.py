@@ -4,6 +4,7 @@ Each worker serves its figures and state to the parent; the parent serves the ma
 workers, for the case that data plane and management share one port.
 """
 
+import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -13,15 +14,16 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
-from headgate.core.event import malformed
 from headgate.core.outcome import Failure, Reason
 from headgate.core.suppressed import TopicSuppression
 from headgate.core.topic import TopicState
 from headgate.edge.admin import REMOTE_HEADER
-from headgate.edge.body import continue_body
+from headgate.edge.body import BROKEN, continue_body
 from headgate.edge.problems import problem_response
 from headgate.health import Readiness
 from headgate.stats.snapshot import Snapshot, decode
+
+log = logging.getLogger(__name__)
 
 PARENT_SOCKET = "parent.sock"
 _READ_TIMEOUT = aiohttp.ClientTimeout(total=3)  # a loop that is held up longer is not healthy
@@ -180,8 +182,9 @@ class Forward:
                 return await _pass_on(answer)
         except (aiohttp.ClientError, OSError) as error:
             if body.broken is not None:
-                return problem_response(malformed(f"the body is broken: {body.broken}"), "")
-            detail = f"the management process does not answer: {type(error).__name__}"
+                return problem_response(BROKEN, "")
+            log.warning("the management process does not answer: %r", error)
+            detail = "the management process does not answer"
             return problem_response(Failure(Reason.INTERNAL, detail), "")
 
     async def close(self) -> None:

@@ -1,10 +1,14 @@
 """A gateway's way to `headgate monitor`: its own /v1/groups are what the monitor says."""
 
+import logging
+
 import aiohttp
 
 from headgate.config import Settings
 from headgate.core.outcome import Failure, Reason
 from headgate.edge.instance import Monitored
+
+log = logging.getLogger(__name__)
 
 _TIMEOUT = aiohttp.ClientTimeout(total=10)
 _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
@@ -35,8 +39,9 @@ async def ask_monitor(
         ):
             return Monitored(answer.status, answer.content_type, await answer.read())
     except (aiohttp.ClientError, OSError, ValueError) as error:
+        log.warning("no monitor answers at %s: %r", url, error)
         detail = (
-            f"no monitor answers at {url} ({type(error).__name__}): start `headgate monitor` with "
-            "this configuration, or set monitor.url"
+            "no monitor answers: start `headgate monitor` with this configuration, or set "
+            "monitor.url"
         )
         return Failure(Reason.NOT_FOUND, detail)

@@ -13,6 +13,7 @@ from headgate.edge.json_page import json_page
 from headgate.edge.management import problems
 from headgate.edge.origins import Origins
 from headgate.edge.refused import RefusedError
+from headgate.edge.server import PagesRunner
 from headgate.edge.tls import server_context
 from headgate.monitor.monitor import Monitor
 from headgate.stats.exposition import CONTENT_TYPE, render
@@ -36,7 +37,7 @@ class MonitorPages:
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/v1/groups", self._groups)
         app.router.add_get("/v1/groups/{group}", self._group)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=_LINGER_S)
+        self._runner = PagesRunner(app, settings.http.header_max_bytes, _LINGER_S)
 
     async def start(self) -> None:
         """Listen. Raises OSError."""

@@ -11,6 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from headgate.config.settings import HttpSettings
+from headgate.edge.server import PagesRunner
 from headgate.edge.tls import server_context
 
 log = logging.getLogger(__name__)
@@ -74,7 +75,7 @@ async def management_sites(
     With equal port numbers only the socket: the workers, which own the port, hand requests on.
     Raises PortTakenError.
     """
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+    runner = PagesRunner(app, http.header_max_bytes, 1.0)
     await runner.setup()
     try:
         await web.UnixSite(runner, str(path)).start()

@@ -105,5 +105,7 @@ class _Controlled:
         except Refused as refused:
             return refused.failure
         except StoreError as error:
-            return Failure(Reason.REDIS_UNAVAILABLE, str(error), retry_after_s=_RETRY_AFTER_S)
+            return Failure(
+                Reason.REDIS_UNAVAILABLE, f"Redis: {error.in_words}", None, _RETRY_AFTER_S
+            )
         return None

@@ -141,7 +141,7 @@ async def test_an_exporter_that_does_not_answer_is_said(kafka: RunningBroker) ->
     monitor = Monitor(clusters, options, None, lambda: 0, exporters)
     monitor.start()
     try:
-        await eventually(lambda: "ClientConnector" in monitor.clusters[0].rogue_detail, 30)
+        await eventually(lambda: "cannot be read" in monitor.clusters[0].rogue_detail, 30)
         assert monitor.clusters[0].status.ok, "the groups are looked at all the same"
     finally:
         await monitor.close()

@@ -61,7 +61,7 @@ def test_invalid_record_is_told_from_an_unknown_error() -> None:
     learn_error_codes()
     verdict = classify(errors.for_code(INVALID_RECORD)(), 1)
     assert (verdict.fate, verdict.label) == (Fate.REFUSED, "InvalidRecordError")
-    assert "InvalidRecordError" in refusal(verdict, 1, 2).detail
+    assert "INVALID_RECORD" in refusal(verdict, 1, 2).detail
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=300), st.randoms(use_true_random=False))

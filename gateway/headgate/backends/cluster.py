@@ -5,6 +5,7 @@ import logging
 import time
 from typing import Protocol
 
+from headgate.backends.in_words import kafka_in_words
 from headgate.backends.lane import Lane
 from headgate.backends.options import ClusterOptions, LaneLimits
 from headgate.backends.producer import START_TIMEOUT_S, Producer
@@ -151,13 +152,19 @@ class Cluster:
             try:
                 await producer.start(before)
             except READ_ERRORS as error:
-                self._detail = f"cannot connect: {error!r}"
+                self._tell(error)
                 await producer.drop()
                 self.tried.set()
                 await asyncio.sleep(retry_s)
                 retry_s = min(_MAX_RETRY_S, 2 * retry_s)
             else:
                 return producer
+
+    def _tell(self, error: BaseException) -> None:
+        detail = f"cannot connect: {kafka_in_words(error)}"
+        if detail != self._detail:
+            log.warning("cluster %s: cannot connect: %r", self.name, error)
+        self._detail = detail
 
     def _open(self, producer: Producer) -> None:
         self.producer = producer

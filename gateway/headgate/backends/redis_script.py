@@ -15,13 +15,33 @@ from typing import Any
 from redis.asyncio.connection import AbstractConnection, Connection, parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import (
+    AuthenticationError,
+    BusyLoadingError,
+    NoPermissionError,
+    NoScriptError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+)
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from headgate.backends.patience import Patience
 from headgate.backends.resp import packed
 from headgate.backends.suppression_store import StoreError
 
+# What clients may see: the exceptions' own texts name addresses.
+_WORDS = (
+    ((AuthenticationError, NoPermissionError), "the credentials are refused"),
+    ((TimeoutError, RedisTimeoutError), "nothing came in time"),
+    ((BusyLoadingError,), "it is loading its data"),
+    ((OutOfMemoryError,), "it is full"),
+    ((ReadOnlyError,), "it is read-only"),
+    ((RedisConnectionError, OSError), "no connection"),
+    ((ResponseError,), "it answers with an error"),
+)
 _CONNECT_TIMEOUT_S = 1.0  # a connection task waits for it, no request does
 
 
@@ -113,7 +133,12 @@ def _lines(answer: bytes) -> dict[str, str]:
     return lines
 
 
+def _in_words(error: Exception) -> str:
+    return next((words for kinds, words in _WORDS if isinstance(error, kinds)), "no usable answer")
+
+
 def _translate(error: Exception) -> StoreError:
     timeout = isinstance(error, TimeoutError | RedisTimeoutError)
-    detail = str(error) or type(error).__name__
-    return StoreError("redis_timeout" if timeout else "redis_error", f"Redis: {detail}")
+    detail = f"Redis: {str(error) or type(error).__name__}"
+    label = "redis_timeout" if timeout else "redis_error"
+    return StoreError(label, detail, _in_words(error))

@@ -5,21 +5,25 @@ from typing import NamedTuple
 
 from aiokafka import errors
 
+from headgate.backends.in_words import kafka_name
 from headgate.core.outcome import Failure, Reason
 
 INVALID_RECORD = 87
 UNSUPPORTED_COMPRESSION_TYPE = 76
 _UNNAMED = {
-    INVALID_RECORD: "InvalidRecordError",
-    UNSUPPORTED_COMPRESSION_TYPE: "UnsupportedCompressionTypeError",
+    INVALID_RECORD: ("InvalidRecordError", "INVALID_RECORD"),
+    UNSUPPORTED_COMPRESSION_TYPE: (
+        "UnsupportedCompressionTypeError",
+        "UNSUPPORTED_COMPRESSION_TYPE",
+    ),
 }
 
 
 def learn_error_codes() -> None:
     """Teach aiokafka two codes that it would report as the ambiguous UNKNOWN_SERVER_ERROR."""
-    for code, name in _UNNAMED.items():
+    for code, (name, message) in _UNNAMED.items():
         if code not in errors.kafka_errors:
-            error = type(name, (errors.BrokerResponseError,), {"errno": code, "message": name})
+            error = type(name, (errors.BrokerResponseError,), {"errno": code, "message": message})
             errors.kafka_errors[code] = error
 
 
@@ -35,12 +39,14 @@ class Verdict(NamedTuple):
     """A fate, the reason for the client, and the metric label of a producer rebuild.
 
     one_is_guilty: the batch was refused for some of its records; the others may be innocent.
+    name: Kafka's own name of the error, for clients.
     """
 
     fate: Fate
     reason: Reason
     label: str
     one_is_guilty: bool = False
+    name: str = ""
 
 
 # The broker checks these before it appends (ReplicaManager.appendRecords, LogValidator,
@@ -82,7 +88,8 @@ def classify(error: BaseException, attempts: int) -> Verdict:
     if attempts == 1:
         code = getattr(error, "errno", -1)
         if code in _REFUSALS:
-            return Verdict(Fate.REFUSED, _REFUSALS[code], label, code in _ONE_IS_GUILTY)
+            guilty, name = code in _ONE_IS_GUILTY, kafka_name(error) or ""
+            return Verdict(Fate.REFUSED, _REFUSALS[code], label, guilty, name)
         if isinstance(error, _BROKEN_SEQUENCE):
             return Verdict(Fate.RESEND, Reason.BROKER_REFUSED, label)
     return Verdict(Fate.UNDECIDED, Reason.UNKNOWN, label)
@@ -97,7 +104,7 @@ _DETAILS = {
 
 def refusal(verdict: Verdict, size_bytes: int, limit_bytes: int) -> Failure:
     """Return what the client of a refused record is told."""
-    detail = _DETAILS.get(verdict.reason, f"Kafka refused the record: {verdict.label}")
+    detail = _DETAILS.get(verdict.reason, f"Kafka refused the record: {verdict.name}")
     if verdict.reason is Reason.TOO_LARGE:
         figures = {
             "size_bytes": size_bytes,

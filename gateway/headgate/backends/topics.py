@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from headgate.backends.in_words import kafka_in_words
 from headgate.backends.options import ClusterOptions
 from headgate.backends.owned import OwnedTasks
 from headgate.backends.topic_reader import READ_ERRORS, TopicReader
@@ -92,7 +93,8 @@ class KafkaTopics:
         try:
             return await self._readings[state.cluster].reader.partitions(topic)
         except READ_ERRORS as error:
-            detail = f"cluster {state.cluster} does not answer: {error!r}"
+            log.warning("partitions of topic %s cannot be read: %r", topic, error)
+            detail = f"cluster {state.cluster} does not answer: {kafka_in_words(error)}"
             failure = Failure(Reason.KAFKA_UNAVAILABLE, detail, None, RETRY_AFTER_S)
             raise Refused(failure) from error
 
@@ -204,4 +206,4 @@ class _Reading:
         if self.answering or not self.was_read:
             log.warning("cluster %s does not answer: %r", self.cluster, error)
         self.answering = False
-        self.detail = f"no answer: {error!r}"
+        self.detail = f"no answer: {kafka_in_words(error)}"

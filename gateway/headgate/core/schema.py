@@ -63,8 +63,8 @@ class Schema:
         try:
             errors = self._validator.iter_errors(_parsed(document))
             violations = [_shown(error) for error in islice(errors, _MOST_SHOWN)]
-        except (ValueError, RecursionError) as error:
-            return violation(f"the event cannot be validated: {_short(str(error))}")
+        except (ValueError, RecursionError):
+            return violation("the event cannot be validated: too deep, or a number too long")
         if not violations:
             return violation("the event cannot be validated")
         first = violations[0]

@@ -263,7 +263,7 @@ def _key(request: web.Request) -> bytes | None:
         try:
             return base64.b64decode(encoded, validate=True)
         except binascii.Error as error:
-            raise RefusedError(Reason.MALFORMED, f"key_base64: {error}") from error
+            raise RefusedError(Reason.MALFORMED, "key_base64 is not base64") from error
     text = request.query.get("key")
     return None if text is None else text.encode()
 

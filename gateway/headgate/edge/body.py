@@ -25,6 +25,7 @@ _ENCODINGS = (b"gzip", b"x-gzip", b"deflate", b"zstd")
 _GZIP = 31  # zlib's window bits for a gzip header
 _ZLIB = 15
 _RAW = -15
+BROKEN = malformed("the body is broken: it ends too early, or its chunks cannot be read")
 
 
 class Budget(Protocol):
@@ -104,8 +105,8 @@ async def _received(
     except TimeoutError:
         detail = f"the body did not arrive within {timeout_s:g} s"
         raise Refused(Failure(Reason.REQUEST_TIMEOUT, detail)) from None
-    except (ClientPayloadError, HTTPException, ConnectionError) as error:
-        raise Refused(malformed(f"the body is broken: {error}")) from None
+    except (ClientPayloadError, HTTPException, ConnectionError):
+        raise Refused(BROKEN) from None
 
 
 async def continue_body(request: web.BaseRequest) -> None:

@@ -47,12 +47,24 @@ def _document(raw: bytes) -> Any:
     try:
         document = json.loads(raw, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise Refused(malformed(f"the body is not JSON: {error}")) from error
+        raise Refused(malformed(f"the body is not JSON: {_what_is_wrong(error)}")) from error
     try:
         orjson.dumps([{"": document}])  # as deep as it is in a list
     except TypeError as error:
-        raise Refused(malformed(f"the body cannot be kept: {error}")) from error
+        detail = "the body cannot be kept: it nests too deep, or has a number beyond 64 bits"
+        raise Refused(malformed(detail)) from error
     return document
+
+
+def _what_is_wrong(error: Exception) -> str:
+    """The library's words speak of its own insides, but for a place in the text."""
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg} at character {error.pos}"
+    if isinstance(error, UnicodeDecodeError):
+        return f"invalid UTF-8 at byte {error.start}"
+    if isinstance(error, RecursionError):
+        return "it nests too deep"
+    return "a number that is too long, NaN or Infinity"
 
 
 def _refuse_constant(name: str) -> None:

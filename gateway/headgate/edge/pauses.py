@@ -4,6 +4,7 @@ They write what consumers of `headgate.consumer` with a pause store follow withi
 consumers do not know of it.
 """
 
+import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Protocol, TypeVar
@@ -12,6 +13,8 @@ from headgate.core.outcome import Reason
 from headgate.core.pauses import ALL, Intent, Kept, Scope, checked, checked_reason
 from headgate.edge.refused import RefusedError
 from headgate.edge.shown import iso
+
+log = logging.getLogger(__name__)
 
 _MOST_INTENTS = 100  # of one group
 _MOST_GROUP = 255
@@ -80,7 +83,9 @@ async def _asked(call: Callable[[], Awaitable[_T]]) -> _T:
     try:
         return await call()
     except OSError as error:
-        raise RefusedError(Reason.REDIS_UNAVAILABLE, str(error)) from error
+        log.warning("pauses: %s", error)
+        detail = "pauses are kept in Redis, which does not answer"
+        raise RefusedError(Reason.REDIS_UNAVAILABLE, detail) from error
 
 
 def read_intent(asked: object) -> Intent:

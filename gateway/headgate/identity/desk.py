@@ -117,7 +117,7 @@ class IdentityDesk:
             if self._clock() - self._slow_s < _SLOW_S:
                 return False, f"slow: requests did not wait longer than {self._timeout_s:g} s"
             return True, "connected"
-        return False, f"Idempotency-Keys and event ids go past Redis: {self._trouble}"
+        return False, f"Idempotency-Keys and event ids go past Redis: {self._trouble.in_words}"
 
     def _look(self) -> bool:
         """Nobody waits for Redis any longer than redis.timeout_ms, whatever the queue is."""

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from headgate.backends.commit_trail import TOPIC, CommitTrail
 from headgate.backends.group_reader import GroupReader, Look
+from headgate.backends.in_words import kafka_in_words
 from headgate.backends.options import ClusterOptions
 from headgate.backends.owned import OwnedTasks
 from headgate.backends.topic_reader import READ_ERRORS
@@ -117,7 +118,7 @@ class ClusterMonitor:
                         await self._look()
                 except READ_ERRORS as error:
                     log.warning("cluster %s cannot be looked at: %r", self.name, error)
-                    self.status = self.status._replace(ok=False, detail=repr(error))
+                    self.status = self.status._replace(ok=False, detail=kafka_in_words(error))
                     await self._reader.close()
                 else:
                     trail = self.status.trail
@@ -158,7 +159,9 @@ class ClusterMonitor:
         try:
             brokers = await scrape(self.exporters.urls)
         except ScrapeError as error:
-            self.rogue_detail = f"brokers' metrics: {error}"
+            if not self.rogue_detail:
+                log.warning("cluster %s: brokers' metrics: %s", self.name, error)
+            self.rogue_detail = "brokers' metrics cannot be read; the monitor's log says why"
             return
         self.rogue_detail = ""
         self.readers.looked(self._now_ms(), brokers, look.stored)
@@ -191,7 +194,7 @@ class ClusterMonitor:
                     await trail.follow(self._take)
             except READ_ERRORS as error:
                 log.warning("cluster %s: %s is not followed: %r", self.name, TOPIC, error)
-                self._is_followed(f"{TOPIC} cannot be read: {error!r}")
+                self._is_followed(f"{TOPIC} cannot be read: {kafka_in_words(error)}")
             else:
                 self._is_followed(_UNREADABLE)
             finally:

@@ -1,15 +1,19 @@
 """What cannot be answered becomes a refusal that says why and what to do."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
+from headgate.backends.in_words import kafka_in_words
 from headgate.backends.topic_reader import READ_ERRORS
 from headgate.backends.transactions import TransactionError
 from headgate.core.outcome import Reason
 from headgate.core.refusal import RefusalError
 from headgate.core.replay import TooLargeError
 from headgate.core.replay_fields import FieldError
+
+log = logging.getLogger(__name__)
 
 _ANSWER_S = 45.0  # a transaction of a runner that died is aborted after 30 s
 
@@ -21,7 +25,9 @@ async def asking(cluster: str) -> AsyncIterator[None]:
         async with asyncio.timeout(_ANSWER_S):
             yield
     except (*READ_ERRORS, TransactionError) as error:
-        detail = f"cluster {cluster} does not answer: {error!r}"
+        log.warning("cluster %s does not answer: %r", cluster, error)
+        cause = error.__cause__ or error if isinstance(error, TransactionError) else error
+        detail = f"cluster {cluster} does not answer: {kafka_in_words(cause)}"
         raise RefusalError(Reason.KAFKA_UNAVAILABLE, detail, retry_after_s=5) from error
     except TooLargeError as error:
         detail = f"{error}: ask for less, with fewer values in its filter or fewer partitions"

@@ -65,7 +65,7 @@ class Suppressor:
         self._tried = asyncio.Event()
         self._lookout = Lookout(options.timeout_ms / 1000, self._look)
         self._slow_s, self._slow_count = -math.inf, 0
-        self._trouble = "not connected yet"
+        self._trouble = StoreError("breaker_open", "not connected yet")
         self._log = StateLog()
 
     async def start(self) -> None:
@@ -153,7 +153,7 @@ class Suppressor:
         Deletes no entry: it holds the tokens of others. Raises StoreError if Redis is away.
         """
         if self._claims.mode is not Mode.READY:
-            raise StoreError("breaker_open", self._trouble)
+            raise StoreError("breaker_open", str(self._trouble), self._trouble.in_words)
         done = asyncio.get_running_loop().create_future()
         self._claims.forget((scope, None if key is None else scope.entry(key), done))
         self._news()
@@ -162,7 +162,7 @@ class Suppressor:
     def health(self) -> tuple[bool, str]:
         """Tell whether events are reserved now, and in words why not."""
         if self._claims.mode is not Mode.READY:
-            return False, f"events go past Redis: {self._trouble}"
+            return False, f"events go past Redis: {self._trouble.in_words}"
         if self._clock() - self._slow_s < _SLOW_S:
             waited = f"{self._options.timeout_ms:g} ms (redis.timeout_ms)"
             return False, f"slow: {self._slow_count} events did not wait longer than {waited}"
@@ -262,10 +262,9 @@ class Suppressor:
 
     def _lost(self, error: StoreError) -> None:
         self._tried.set()
-        detail = str(error)
-        if self._breaker.state is State.CLOSED or self._trouble != detail:
-            _log.warning("suppression: Redis is away: %s", detail)
-        self._trouble = detail
+        if self._breaker.state is State.CLOSED or str(self._trouble) != str(error):
+            _log.warning("suppression: Redis is away: %s", error)
+        self._trouble = error
         self._breaker.failed(self._clock())
         try:
             self._claims.lost(error)

@@ -12,9 +12,9 @@ from aiohttp import ClientPayloadError, web
 
 from headgate.core.concatenated import PIECE_BYTES, Documents
 from headgate.core.confluent_v3 import TYPE
-from headgate.core.event import Refused, malformed
+from headgate.core.event import Refused
 from headgate.core.outcome import Failure, Reason
-from headgate.edge.body import continue_body
+from headgate.edge.body import BROKEN, continue_body
 from headgate.edge.confluent.group import SEPARATOR, Group, Target, failure_line
 
 GROUP_RECORDS = 50  # start together, and are answered together
@@ -87,8 +87,8 @@ class Stream:
         except TimeoutError:
             detail = "the stream kept silent for too long" + (" within a record" if within else "")
             raise Refused(Failure(Reason.REQUEST_TIMEOUT, detail)) from None
-        except ClientPayloadError as error:
-            raise Refused(malformed(f"the body is broken: {error}")) from None
+        except ClientPayloadError:
+            raise Refused(BROKEN) from None
 
     async def _start(self, texts: Sequence[bytes]) -> bool:
         """Start records; False = there is no going on, and the last report says why."""
