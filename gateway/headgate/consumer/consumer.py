@@ -27,6 +27,7 @@ from headgate.consumer.options import ConsumerOptions, Counts
 from headgate.consumer.pause_store import NOTHING_STORED, PauseStore
 from headgate.consumer.received import Received
 from headgate.consumer.shift import Shift
+from headgate.consumer.working import work
 from headgate.core.ownership import Owned
 from headgate.core.pauses import Intent, Pauses, Scope
 
@@ -87,7 +88,11 @@ class Consumer:
 
     async def __aenter__(self) -> Self:
         await self._failures.start()
-        await self._read_store()
+        try:
+            await self._read_store()
+        except BaseException:  # nobody will leave what was not entered
+            await self._failures.close()
+            raise
         self._tasks.spawn(self._be_member(), f"member of {self.group}")
         if self._store is not NOTHING_STORED:
             self._tasks.keep(self._watch_store, "pause intent")
@@ -142,23 +147,14 @@ class Consumer:
         """Call `handler` for each event, with so many at a time. Until `stop`, or an error.
 
         An event is done when the handler returns, and has failed when it raises.
-        What ends the consumer comes in an ExceptionGroup, as from every TaskGroup; handlers that
-        are under way are cancelled then, and their events come again.
+        After `stop`, handlers that are under way have `drain_s` to return; then they are cancelled,
+        and this ends. The event of a cancelled handler is neither done nor failed: its offset is
+        not committed, and the partition's next owner gets it, with later events of its key.
+        (A handler that holds out against its cancellation is left behind a few seconds later.)
+        What ends the consumer comes in an ExceptionGroup; handlers that are under way are cancelled
+        at once then, and their events come again, too.
         """
-
-        async def work() -> None:
-            async for event in self:
-                try:
-                    await handler(event)
-                except Exception as error:  # the handler is not ours; its error is the event's
-                    log.exception("the handler failed for %r", event)
-                    event.failed(error)
-                else:
-                    event.done()
-
-        async with asyncio.TaskGroup() as group:
-            for _ in range(tasks):
-                group.create_task(work())
+        await work(self, handler, tasks, self._stop, self.options.drain_s)
 
     async def commit(self) -> None:
         """Commit what is done now, not only at the next interval."""
@@ -189,7 +185,7 @@ class Consumer:
             self._shift.apply_pauses()
 
     async def _read_store(self) -> None:
-        while True:
+        while not self._stop.is_set():
             try:
                 self._pauses.store_says(await self._store.intents(self.group))
             except OSError as error:

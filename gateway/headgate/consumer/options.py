@@ -42,8 +42,8 @@ class ConsumerOptions:
     concurrency: events handed out and not done, at most.
     prefetch: records of one partition that are read ahead, at most.
     commit_interval_s: between commits while there is progress.
-    drain_s: how long a rebalance waits for events that are handed out. What is not done by then is
-    redelivered to the partition's next owner.
+    drain_s: how long a rebalance, and the end of the consumer, wait for events that are handed out.
+    What is not done by then is redelivered to the partition's next owner.
     session_timeout_ms: how long a dead member keeps its partitions.
     max_partition_fetch_bytes: of one partition in one answer of a broker.
     assemble: put the chunks of oversized events together (`Assembler`).
