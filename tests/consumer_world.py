@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from uuid import uuid4
 
@@ -24,6 +25,7 @@ import group_member
 from headgate.consumer.consumer import Consumer
 from headgate.consumer.options import ConsumerOptions
 from headgate.consumer.received import Received
+from headgate.core.chunks import Head, Header, cut, headers_of
 
 Place = tuple[int, int]
 
@@ -46,6 +48,29 @@ def fill(bootstrap: str, topic: str, partitions: int, each: int, keys: int = 7) 
             key = f"{partition}-{number % keys}".encode()
             producer.produce(topic, str(number).encode(), key, partition=partition)
         producer.poll(0)
+    assert producer.flush(90) == 0
+
+
+def chunks(value: bytes, set_id: bytes, pieces: int = 2) -> list[tuple[bytes, list[Header]]]:
+    """The values and headers of a chunked event's records."""
+    parts = cut(value, -(-len(value) // pieces))
+    head = Head(set_id, 0, len(parts), len(value), sha256(value).digest())
+    return [(part, headers_of(head._replace(number=at))) for at, part in enumerate(parts)]
+
+
+def fill_with_sets(bootstrap: str, topic: str, events: int) -> None:
+    """Write chunked events to partition 0, each begun before the one before is whole, behind the
+    beginning of one that never gets whole."""
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+    records = chunks(b"never whole", b"dead")[:1]
+    open_set: list[tuple[bytes, list[Header]]] = []
+    for number in range(events):
+        first, *rest = chunks(b"event %d" % number, b"%d" % number)
+        records += [first, *open_set]
+        open_set = rest
+    for value, headers in [*records, *open_set]:
+        named: list[tuple[str, str | bytes | None]] = [*headers]
+        producer.produce(topic, value, b"key", partition=0, headers=named)
     assert producer.flush(90) == 0
 
 

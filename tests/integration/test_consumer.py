@@ -9,7 +9,7 @@ from confluent_kafka import Consumer as RdConsumer
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
 import kafka_log
-from consumer_world import fill
+from consumer_world import fill, fill_with_sets
 from headgate.consumer.consumer import Consumer
 from headgate.consumer.options import ConsumerOptions, GaveUpError, Retries
 from headgate.consumer.received import Received
@@ -53,6 +53,38 @@ async def test_events_come_once_in_the_order_of_their_keys_and_go_on_after_a_res
     for key in {one[2] for one in seen}:
         first = list(dict.fromkeys(one[1] for one in seen if one[2] == key))
         assert first == sorted(first)
+
+
+async def test_what_is_done_behind_an_incomplete_set_of_chunks_does_not_come_again(
+    kafka: RunningBroker, topic_name: str
+) -> None:
+    """At most `prefetch` events do, with a set that is open for long and others on the border."""
+    kafka.create_topic(topic_name, 1)
+    events, prefetch = 600, 20
+    fill_with_sets(kafka.bootstrap, topic_name, events)
+    seen: list[bytes | None] = []
+
+    async def handle(received: Received) -> None:
+        await asyncio.sleep(0)
+        seen.append(received.value)
+
+    before = repeated = 0
+    for goal in (200, 400, events, events):
+        options = ConsumerOptions(prefetch=prefetch, commit_interval_s=0.1, drain_s=3)
+        consumer = Consumer(
+            topic_name, group=f"g-{topic_name}", bootstrap=kafka.bootstrap, options=options
+        )
+        async with consumer:
+            work = asyncio.create_task(consumer.run(handle))
+            await eventually(lambda goal=goal: len(set(seen)) >= goal, 30)
+            if before == goal:  # it has read all that is left, chunks that it did not see begin too
+                await eventually(lambda at=consumer: at.counts.delivered >= 2 * events, 30)
+            consumer.stop()
+            await work
+        again = len(seen) - len(set(seen)) - repeated
+        assert again <= prefetch
+        repeated, before = repeated + again, goal
+    assert set(seen) == {b"event %d" % number for number in range(events)}
 
 
 async def test_a_failing_event_comes_again_and_then_goes_to_the_dead_letters(

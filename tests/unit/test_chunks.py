@@ -56,16 +56,26 @@ class Reader:
         return found
 
 
+def interleaved(sets: list[list[Chunk]], random) -> list[Chunk]:
+    """The chunks of all sets as several gateways write them: each set in its own order."""
+    sets = [list(chunks) for chunks in sets]
+    turns = [number for number, chunks in enumerate(sets) for _ in chunks]
+    random.shuffle(turns)
+    return [sets[number].pop(0) for number in turns]
+
+
 values = st.binary(min_size=1, max_size=200)
 
 
 @given(st.lists(values, min_size=1, max_size=6), st.integers(1, 40), st.randoms())
 def test_interleaved_repeated_and_reordered_sets_give_exactly_their_values(contents, most, random):
-    pool = []
+    sets = []
     for number, value in enumerate(contents):
-        chunks = chunks_of(value, b"%d" % number, most)
-        pool += chunks + random.choices(chunks, k=random.randrange(3))
-    random.shuffle(pool)
+        first, *rest = chunks_of(value, b"%d" % number, most)
+        rest += random.choices([first, *rest], k=random.randrange(3))
+        random.shuffle(rest)
+        sets.append([first, *rest])
+    pool = interleaved(sets, random)
     reader = Reader()
     for chunk in pool:
         reader.read(chunk)
@@ -78,12 +88,8 @@ def test_interleaved_repeated_and_reordered_sets_give_exactly_their_values(conte
 @given(st.lists(values, min_size=1, max_size=6), st.randoms(), st.integers(0, 30))
 def test_nothing_behind_an_incomplete_set_is_committed(contents, random, until):
     """Starting again from the mark, every set that was not complete by then is read whole."""
-    pool = [
-        chunk
-        for number, value in enumerate(contents)
-        for chunk in chunks_of(value, b"%d" % number, 7)
-    ]
-    random.shuffle(pool)
+    sets = [chunks_of(value, b"%d" % number, 7) for number, value in enumerate(contents)]
+    pool = interleaved(sets, random)
     reader = Reader()
     for chunk in pool[:until]:
         reader.read(chunk)
@@ -95,6 +101,17 @@ def test_nothing_behind_an_incomplete_set_is_committed(contents, random, until):
         again.read(chunk)
     got = Counter(before + [one.value for one in again.seen])
     assert not Counter(contents) - got  # none lacks; some may come twice
+    assert again.sets.low_water(PLACE) in (None, len(pool)), "the rest of a set is held for whole"
+
+
+def test_the_rest_of_a_set_that_began_before_is_no_set():
+    """Whoever committed an offset in the middle of a set had ended it."""
+    reader = Reader()
+    for chunk in chunks_of(b"x" * 30, b"s")[1:]:
+        assert reader.read(chunk) is None
+    assert (len(reader.sets), reader.sets.low_water(PLACE)) == (0, 2)
+    assert reader.sets.dropped == {Dropped.HEADLESS: 1}
+    assert [reader.read(chunk) for chunk in chunks_of(b"x" * 30, b"t")][-1] is not None
 
 
 @given(values, st.data())

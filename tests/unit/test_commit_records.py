@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from headgate.core.commit_note import CommitNote, Committer, read_note
 from headgate.core.commit_records import (
     CommitRecord,
     OffsetsRecord,
     before_and_after,
     read_record,
 )
-from headgate.core.group_facts import Place, Stored, committer_of
+from headgate.core.group_facts import Place, Stored
 
 
 def text(value: str) -> bytes:
@@ -75,10 +76,24 @@ def test_any_value_of_a_known_kind_is_read_or_refused(kind: int, value: bytes) -
 
 
 @pytest.mark.parametrize(
-    "said", ["", "x", "{", "[]", "{}", '{"member": "m"}', '{"member":"m","client":"c","term":"x"}']
-)
+    "said",
+    [
+        "", "x", "{", "[]", "{}", '{"member": "m"}', '{"member":"m","client":"c","term":"x"}',
+        '{"member":"m","client":"c","term":1e999}',
+        '{"member":"m","client":"c","term":1,"done_below":[]}',
+    ],
+)  # fmt: skip
 def test_metadata_of_others_names_nobody(said: str) -> None:
-    assert committer_of(said) is None
+    assert read_note(said) is None
+
+
+@given(some.text(), some.text(), some.integers(0), some.none() | some.integers(0))
+def test_a_member_s_own_metadata_says_who_it_is_and_what_is_done(
+    member: str, client: str, term: int, done_below: int | None
+) -> None:
+    note = CommitNote(Committer(member, client, term), done_below)
+    assert read_note(note.text()) == note
+    assert read_note(note.text() + "\0") == note
 
 
 COMMITS = some.lists(some.tuples(some.integers(0, 1), some.integers(0, 3)), max_size=20)

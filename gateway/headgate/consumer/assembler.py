@@ -186,7 +186,11 @@ class Assembler:
         for why, count in self._sets.dropped.items():
             if count > self._reported.get(why, 0):
                 self._reported[why] = count
-                log.warning("an incomplete set of chunks is given up: %s (%d so far)", why, count)
+                # One that began before the committed offset had ended for whoever committed.
+                level = logging.DEBUG if why is Dropped.HEADLESS else logging.WARNING
+                log.log(
+                    level, "an incomplete set of chunks is given up: %s (%d so far)", why, count
+                )
 
 
 def _event(record: ReadRecord, value: "bytes | None", headers: Headers, records: int) -> Event:

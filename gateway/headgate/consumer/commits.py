@@ -7,9 +7,9 @@ have gone. So each request is sent here, with the generation of the shift or not
 """
 
 import asyncio
-import json
 import logging
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
@@ -19,11 +19,19 @@ from headgate.consumer.offset_store import OffsetStore, PositionError
 from headgate.consumer.options import ConsumerOptions, Counts
 from headgate.consumer.owned_partition import OwnedPartition
 from headgate.consumer.topic_ids import TopicIds
+from headgate.core.commit_note import CommitNote, Committer
 from headgate.core.ownership import Ownership
 
 log = logging.getLogger(__name__)
 
 _AGAIN_S = 0.1
+
+
+class Mark(NamedTuple):
+    """What there is to commit of a partition. done_below: see `CommitNote`."""
+
+    offset: int
+    done_below: int
 
 
 class Commits:
@@ -49,7 +57,7 @@ class Commits:
         self._topic_ids = topic_ids
         self._give_up = give_up
         self._is_over = False  # the topic is another: nothing that was done is of it
-        self._committed: dict[TopicPartition, int] = {}
+        self._committed: dict[TopicPartition, Mark] = {}
         self._one_at_a_time = asyncio.Lock()
         self._generation: tuple[int, str] | None = None
 
@@ -68,19 +76,19 @@ class Commits:
             await self.commit()
 
     async def commit(self) -> None:
-        """Commit every partition's low-water mark, if it moved. Errors are counted and logged."""
+        """Commit how far every partition is done, if that moved. Errors are counted and logged."""
         async with self._one_at_a_time:
             if self._is_over:
                 return
             try:
                 await self._topic_ids.check()
-                offsets = self._to_commit()
-                if not offsets:
+                marks = self._to_commit()
+                if not marks:
                     return
                 if self._store is not None:
-                    marks = {(tp.topic, tp.partition): to for tp, to in offsets.items()}
-                    await self._store.advance(marks)
-                is_sent = await self._send(offsets)
+                    offsets = {(tp.topic, tp.partition): to.offset for tp, to in marks.items()}
+                    await self._store.advance(offsets)
+                is_sent = await self._send(marks)
             except (KafkaError, OSError) as error:  # the next one covers more
                 self._counts.commit_errors += 1
                 log.warning("offsets were not committed: %r", error)
@@ -89,17 +97,19 @@ class Commits:
                 self._is_over = True
                 self._give_up(error)
                 return
-            for tp, offset in offsets.items() if is_sent else ():
-                self._note(tp, offset)
+            for tp, mark in marks.items() if is_sent else ():
+                self._note(tp, mark)
 
-    async def _send(self, offsets: Mapping[TopicPartition, int]) -> bool:
+    async def _send(self, marks: Mapping[TopicPartition, Mark]) -> bool:
         """False: this member's generation is over, and nothing was sent."""
         coordinator = self._consumer._coordinator
-        commits = {tp: OffsetAndMetadata(to, self._metadata(tp)) for tp, to in offsets.items()}
+        commits = {
+            tp: OffsetAndMetadata(to.offset, self._metadata(tp, to)) for tp, to in marks.items()
+        }
         while True:
             await coordinator.ensure_coordinator_known()
             if self._present_generation() != self._generation:
-                self._counts.stale_commits += len(offsets)
+                self._counts.stale_commits += len(marks)
                 return False
             try:
                 # Not one await between the look at the generation and the request with it.
@@ -112,29 +122,33 @@ class Commits:
             else:
                 return True
 
-    def _note(self, tp: TopicPartition, offset: int) -> None:
-        partition = self._partitions[tp]
-        self._counts.committed += offset - self._committed.get(tp, partition.progress.first)
-        self._committed[tp] = offset
-        self._ownership.committed(partition.owned, offset)
+    def _note(self, tp: TopicPartition, mark: Mark) -> None:
+        partition, before = self._partitions[tp], self._committed.get(tp)
+        since = partition.progress.first if before is None else before.offset
+        self._counts.committed += mark.offset - since
+        self._committed[tp] = mark
+        self._ownership.committed(partition.owned, mark.offset)
 
-    def _to_commit(self) -> dict[TopicPartition, int]:
-        offsets: dict[TopicPartition, int] = {}
+    def _to_commit(self) -> dict[TopicPartition, Mark]:
+        marks: dict[TopicPartition, Mark] = {}
         for tp, partition in self._partitions.items():
-            mark = partition.low_water
-            if mark is None or mark == self._committed.get(tp):
+            offset = partition.low_water
+            if offset is None:
+                continue
+            mark = Mark(offset, partition.done_below)
+            if mark == self._committed.get(tp):
                 continue
             if not self._ownership.is_current(partition.owned):
                 self._counts.stale_commits += 1
-            elif self._ownership.may_commit(partition.owned, mark):
-                offsets[tp] = mark
+            elif self._ownership.may_commit(partition.owned, offset):
+                marks[tp] = mark
             else:
                 self._counts.regressions_prevented += 1
-        return offsets
+        return marks
 
-    def _metadata(self, tp: TopicPartition) -> str:
-        """Who commits, so that a monitor can say it: aiokafka has no public member id."""
+    def _metadata(self, tp: TopicPartition, mark: Mark) -> str:
+        """What a monitor and the next owner are told; aiokafka has no public member id."""
         member = self._consumer._coordinator.member_id
-        term = self._partitions[tp].owned.term
-        who = {"member": member, "client": self._options.client_id, "term": term}
-        return json.dumps(who, separators=(",", ":"))
+        committer = Committer(member, self._options.client_id, self._partitions[tp].owned.term)
+        reaches_further = mark.done_below > mark.offset
+        return CommitNote(committer, mark.done_below if reaches_further else None).text()

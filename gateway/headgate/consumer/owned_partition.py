@@ -33,6 +33,7 @@ class OwnedPartition:
 
     __slots__ = (
         "_assembler",
+        "_done_below",
         "_keys",
         "_ready",
         "_work",
@@ -51,11 +52,17 @@ class OwnedPartition:
         self.is_forbidden = False
         self.may_be_read = False
         self.in_turn = False
+        self._done_below = 0
         self._work = work
         self._assembler = assembler
         self._ready: deque[Received] = deque()
         # A key is here while one event of it is ready or handed out; others of it wait in line.
         self._keys: dict[bytes, deque[Received] | None] = {}
+
+    def begin(self, done_below: int) -> None:
+        """Its position is known. done_below: events that end before it were done by others."""
+        self._done_below = done_below
+        self.may_be_read = True
 
     def take(self, records: Sequence[Any]) -> None:
         """What was read next, in the order of the log."""
@@ -63,11 +70,11 @@ class OwnedPartition:
         progress, assembler = self.progress, self._assembler
         for record in records:
             offset = record.offset
-            if assembler is None:
+            if assembler is not None:
+                self._assemble(assembler, record)
+            elif offset >= self._done_below:
                 progress.enter(offset, offset)
                 self._line_up(Received(self, record, record.headers))
-            else:
-                self._assemble(assembler, record)
             progress.passed(offset)
         if was_empty and self._ready:
             self._work.ready(self)
@@ -83,7 +90,7 @@ class OwnedPartition:
             held = assembler.first_open(topic, partition)
             first = first if held is None else min(first, held)
         event = assembler.add(record)
-        if event is not None:
+        if event is not None and event.offset >= self._done_below:
             self.progress.enter(event.offset, first)
             self._line_up(Received(self, event, event.headers))
 
@@ -140,6 +147,11 @@ class OwnedPartition:
     @property
     def has_ready(self) -> bool:
         return bool(self._ready)
+
+    @property
+    def done_below(self) -> int:
+        """No event that ends below this offset is open, whatever the offset to be committed."""
+        return max(self._done_below, self.progress.done_below or 0)
 
     @property
     def low_water(self) -> int | None:

@@ -14,17 +14,17 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from aiokafka import AIOKafkaConsumer
-from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
 from headgate.backends.owned import OwnedTasks
 from headgate.consumer.assembler import Assembler
 from headgate.consumer.commits import Commits
 from headgate.consumer.failures import Failures
-from headgate.consumer.offset_store import OffsetStore, seek
+from headgate.consumer.offset_store import OffsetStore
 from headgate.consumer.options import ConsumerOptions, Counts
 from headgate.consumer.owned_partition import OwnedPartition
 from headgate.consumer.received import Received
+from headgate.consumer.starting import go_to_starts
 from headgate.consumer.topic_ids import TopicIds
 from headgate.core.ownership import Owned, Ownership
 from headgate.core.pauses import Pauses
@@ -32,7 +32,7 @@ from headgate.core.pauses import Pauses
 log = logging.getLogger(__name__)
 
 _POLL_MS, _BUSY_POLL_MS, _MOST_RECORDS = 500, 50, 500
-_FINAL_COMMIT_S, _END_S, _RETRY_S = 5.0, 5.0, 0.5
+_FINAL_COMMIT_S, _END_S = 5.0, 5.0
 
 
 class Hands(Protocol):
@@ -70,6 +70,7 @@ class Shift:
         self._hands = hands
         self._failures = failures
         self._offsets = offsets
+        self._step = min(_MOST_RECORDS, (options.prefetch + 1) // 2)  # records of one read
         self._assembler = Assembler() if options.assemble else None
         self._tasks = OwnedTasks()
         self._timers: set[asyncio.TimerHandle] = set()
@@ -121,9 +122,7 @@ class Shift:
                 await asyncio.sleep(_BUSY_POLL_MS / 1000)
                 continue
             wait_ms = _POLL_MS if len(tps) == len(self.partitions) else _BUSY_POLL_MS
-            found = await self._consumer.getmany(
-                *tps, timeout_ms=wait_ms, max_records=_MOST_RECORDS
-            )
+            found = await self._consumer.getmany(*tps, timeout_ms=wait_ms, max_records=self._step)
             for tp, records in found.items():
                 partition = self.partitions.get(tp)
                 if partition is not None and self._ownership.is_current(partition.owned):
@@ -143,29 +142,21 @@ class Shift:
                     partition.reached(state.position)
 
     async def _open_all(self) -> None:
-        """Find the starting positions, where something else than the group keeps them."""
-        while self._offsets is not None:
-            places = [(tp.topic, tp.partition) for tp in self.partitions]
-            try:
-                await self._topic_ids.check()
-                await seek(self._consumer, await self._offsets.positions(places))
-            except (KafkaError, OSError) as error:
-                log.warning("no starting positions yet: %r", error)
-                await asyncio.sleep(_RETRY_S)
-            else:
-                break
-        for partition in self.partitions.values():
-            partition.may_be_read = True
+        done_below = await go_to_starts(
+            self._consumer, self.partitions, self._offsets, self._topic_ids
+        )
+        for tp, partition in self.partitions.items():
+            partition.begin(done_below.get(tp, 0))
         self.apply_pauses()
 
     def _with_room(self) -> list[TopicPartition]:
-        most = self._options.prefetch
+        most = self._options.prefetch - self._step
         return [
             tp
             for tp, partition in self.partitions.items()
             if partition.may_be_read
             and not partition.is_forbidden
-            and len(partition.progress) < most
+            and len(partition.progress) <= most
         ]
 
     # ---- handing out

@@ -1,4 +1,8 @@
-"""Puts chunks together again, whatever arrives: in any order, repeated, interleaved, or never all.
+"""Puts chunks together again, whatever arrives: repeated, interleaved, out of order, never all.
+
+Only the first chunk of a set begins it (core/chunks.py). A set whose first chunk lies before where
+reading began had ended for whoever committed that offset: it was done, or given up. Otherwise it
+would have held the offset back. Without this rule its remainder would hold back the next reader.
 
 The gateway writes the chunks of a value without a Kafka transaction: what stands between a
 consumer and half an event is `ChunkSets` alone. It is told the time.
@@ -23,6 +27,7 @@ _ENDED_REMEMBERED = 1000  # sets of a partition whose late chunks are known to b
 class Dropped(StrEnum):
     """Why a set was given up. Its chunks are skipped, and counted: never silently."""
 
+    HEADLESS = "headless"  # its first chunk lies before where reading began, or was never written
     EXPIRED = "expired"  # still incomplete after max_age_s
     GAP = "gap"  # still incomplete max_gap records after its first chunk
     EVICTED = "evicted"  # the memory was needed
@@ -147,7 +152,8 @@ class ChunkSets:
     def add(self, chunk: Chunk, now_s: float) -> Complete | None:
         """Take a chunk (after `passed`); the value when it was the last one that lacked.
 
-        Chunks of a set may come in any order and more than once, between those of others.
+        Behind the first chunk of a set, the others may come in any order, more than once, and
+        between those of other sets.
         """
         partition = self._partitions[chunk.place]
         set_id = chunk.head.set_id
@@ -155,6 +161,10 @@ class ChunkSets:
             return None
         one = partition.sets.get(set_id)
         if one is None:
+            if chunk.head.number > 0:
+                self._dropped[Dropped.HEADLESS] += 1
+                partition.end(set_id)
+                return None
             one = self._begin(partition, chunk, now_s)
         if not one.agrees(chunk):
             self._drop(chunk.place, set_id, Dropped.CONFLICT)

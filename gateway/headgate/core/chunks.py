@@ -1,6 +1,8 @@
 """Chunks of an oversized value as records: how it is cut, and what their headers say.
 
-`core/chunk_sets.py` puts them together again.
+The first chunk of a set lies before its others in the log: whoever writes them keeps to that. So a
+reader that meets a later one first has begun in the middle of the set. `core/chunk_sets.py` puts
+them together again.
 """
 
 from collections.abc import Sequence

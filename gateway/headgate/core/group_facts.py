@@ -1,10 +1,10 @@
 """What is seen of consumer groups and of the logs that they read: plain values."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from headgate.core.commit_note import Committer
 from headgate.core.log_ends import Ends
 
 
@@ -43,25 +43,6 @@ class Stored(NamedTuple):
 
 
 Offsets = dict[Place, Stored]  # all of one group
-
-
-class Committer(NamedTuple):
-    """Who committed, by its own word: consumers of `headgate.consumer` say it in the metadata."""
-
-    member: str
-    client: str
-    term: int
-
-
-def committer_of(metadata: str) -> Committer | None:
-    """Who wrote this metadata; None where it does not say."""
-    if not metadata.startswith("{"):
-        return None
-    try:
-        said = json.loads(metadata.rstrip("\0"))  # librdkafka sends the end of a C string, too
-        return Committer(str(said["member"]), str(said["client"]), int(said["term"]))
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
 
 
 class Seen(NamedTuple):

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Mapping
 
+from headgate.core.commit_note import read_note
 from headgate.core.group_facts import (
     Described,
     Logs,
@@ -12,7 +13,6 @@ from headgate.core.group_facts import (
     Regression,
     Seen,
     Stored,
-    committer_of,
     named,
 )
 from headgate.core.lagrules import Rules, Sample, Window
@@ -75,7 +75,8 @@ class GroupWatch:
     ) -> Regression | None:
         """Take one commit of the trail, in its order. at_ms: the broker's time."""
         track = self._track(place)
-        seen = Seen(stored.offset, at_ms, committer_of(stored.metadata))
+        note = read_note(stored.metadata)
+        seen = Seen(stored.offset, at_ms, None if note is None else note.committer)
         change = track.window.committed(stored.offset, seen_ms)
         track.commits.append(seen)
         if track.furthest is None or seen.offset >= track.furthest.offset:

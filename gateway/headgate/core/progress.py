@@ -55,6 +55,11 @@ class Progress:
         return True
 
     @property
+    def done_below(self) -> int | None:
+        """No event that ends below this offset is open; None before anything was read."""
+        return self._open[0][0] if self._open else self._next
+
+    @property
     def low_water(self) -> int | None:
         """The offset to start from again; None before anything was read."""
         return self._open[0][1] if self._open else self._next
