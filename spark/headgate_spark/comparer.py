@@ -19,7 +19,7 @@ from headgate.core.segments import Result, SegmentTable
 from headgate_spark.chunks import SourceRecord
 from headgate_spark.copy_plan import CopyOptions
 from headgate_spark.map_reader import read_map
-from headgate_spark.source_reader import SourceReader
+from headgate_spark.source_reader import RecreatedError, SourceReader
 from headgate_spark.throttle import BrokerBuckets
 
 _FIRST = 5  # findings that are told one by one
@@ -33,6 +33,7 @@ class Verified(NamedTuple):
     target lacks though it should have them.  target_only: records that the source has no more:
     compacted or expired, which is normal.  unmapped: records of the target that the map does not
     know.  lost: offsets in gaps of the map.  first: some of what is wrong, in words.
+    is_stale: the map is of topics that were deleted, so that nothing was compared.
     """
 
     topic: str
@@ -46,28 +47,43 @@ class Verified(NamedTuple):
     unmapped: int
     lost: int
     first: tuple[str, ...]
+    is_stale: bool = False
 
     @property
     def is_good(self) -> bool:
         """Whether the mirror is what it should be."""
-        return not (self.differing or self.source_only or self.unmapped)
+        return not (self.differing or self.source_only or self.unmapped or self.is_stale)
 
 
 async def compare(tp: TopicPartition, options: CopyOptions) -> Verified:
-    """Compare what both logs have of what is mapped. Raises as `SourceReader` and `read_map`."""
+    """Compare what both logs have of what is mapped, and look for records of the target that are
+    not. Raises as `SourceReader` and `read_map`."""
     found = PartitionMap()
 
     def see(entry: Entry) -> None:
         if entry.place[:2] == tuple(tp):
             found.apply(entry)
 
-    await read_map(options.target, {map_partition(tp.topic, tp.partition): 0}, see)
     on_target = replace(options, source=options.target)
     async with _reader(tp, options) as source, _reader(tp, on_target) as target:
-        begins = (await source.bounds())[0], (await target.bounds())[0]
-        comparison = _Comparison(tp, found, begins)
+        # Before the map: what is there now is in the map by then, if it is the mirror's.
+        here = await target.bounds()
+        await read_map(options.target, {map_partition(tp.topic, tp.partition): 0}, see)
+        there = await source.bounds()
+        if found.newest:
+            try:
+                await source.check(found.ids[0])
+                await target.check(found.ids[1])
+            except RecreatedError as error:
+                return _stale(tp, error)
+        comparison = _Comparison(tp, found, there[0], here)
         await comparison.run(source, target)
     return comparison.result()
+
+
+def _stale(tp: TopicPartition, error: RecreatedError) -> Verified:
+    why = f"the map is of a topic that was deleted and made anew ({error}): run the mirror"
+    return Verified(tp.topic, tp.partition, (0, 0), (0, 0), 0, 0, 0, 0, 0, 0, (why,), is_stale=True)
 
 
 @asynccontextmanager
@@ -81,15 +97,20 @@ async def _reader(tp: TopicPartition, options: CopyOptions) -> AsyncIterator[Sou
 
 
 class _Comparison:
-    def __init__(self, tp: TopicPartition, found: PartitionMap, begins: tuple[int, int]) -> None:
+    def __init__(
+        self, tp: TopicPartition, found: PartitionMap, source_begin: int, bounds: tuple[int, int]
+    ) -> None:
+        """bounds: of the target, before the map was read."""
         table = found.table
         self._tp, self._table, self._map = tp, table, found
         # What one side has removed, the other cannot be compared with.
-        source, target = max(begins[0], table.source_start), max(begins[1], table.target_start)
+        source, target = max(source_begin, table.source_start), max(bounds[0], table.target_start)
         source = max(source, table.to_source(target).offset or 0)
         target = max(target, table.to_target(source).offset or 0)
+        if target == table.target_start and found.is_alone:
+            target = bounds[0]  # before the first mapped record, nothing may be
         self._source = (source, max(source, table.source_end))
-        self._target = (target, max(target, table.target_end))
+        self._target = (target, max(target, table.target_end, bounds[1]))
         self._compared = self._differing = self._source_only = 0
         self._target_only = self._unmapped = 0
         self._first: list[str] = []
@@ -101,7 +122,7 @@ class _Comparison:
             translated = self._table.to_source(other.offset)
             if translated.result is not Result.EXACT or translated.offset is None:
                 self._unmapped += 1
-                self._tell(f"target offset {other.offset} is not in the map")
+                self._tell(f"target offset {other.offset} is not in the map: not the mirror's")
                 continue
             while one is not None and one.offset < translated.offset:
                 self._lacks(one)

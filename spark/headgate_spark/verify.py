@@ -98,7 +98,7 @@ def sentence(one: Verified) -> str:
     counts = {
         "differ": one.differing,
         "only in the source": one.source_only,
-        "not in the map": one.unmapped,
+        "in the mirror's topic and not in the map (something else wrote them)": one.unmapped,
         "only in the mirror (expired or compacted in the source)": one.target_only,
         "offsets lost to gaps": one.lost,
     }

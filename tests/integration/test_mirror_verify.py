@@ -13,8 +13,9 @@ from headgate.core.offset_map import MAP_TOPIC, layout_record, segment_record
 from headgate.core.segments import Segment
 from headgate_spark.comparer import Verified, compare
 from headgate_spark.copy_plan import Unit
+from headgate_spark.verify import sentence
 from mirror_world import OddSource, Two
-from stack import RunningBroker
+from stack import RunningBroker, eventually
 
 pytestmark = pytest.mark.kafka
 
@@ -88,9 +89,46 @@ async def test_I11_foreign_and_missing_records_are_found(
     assert counts(found) == (1, 1, 0, 1)
     assert found.first == (
         "source offset 1, target 1: value",
-        "target offset 2 is not in the map",
+        "target offset 2 is not in the map: not the mirror's",
         "source offset 2 is not on the target",
     )
+
+
+async def test_I11_foreign_records_before_and_behind_what_is_mapped_are_found(
+    mirrored: tuple[Two, str],
+) -> None:
+    two, topic = mirrored
+    end = kafka_log.end_offsets(two.target.bootstrap, topic)[0]
+    mirror_copies.produce(two.target, topic, [b"not", b"ours"])
+    found = await verify(two, topic)
+    assert (found.is_good, counts(found)) == (False, (0, 0, 0, 2))
+    assert found.compared >= 500
+    assert found.first == tuple(
+        f"target offset {one} is not in the map: not the mirror's" for one in (end, end + 1)
+    )
+    assert "2 in the mirror's topic and not in the map" in sentence(found)
+
+
+async def test_I11_a_map_of_a_deleted_topic_compares_nothing(mirrored: tuple[Two, str]) -> None:
+    two, topic = mirrored
+    two.target.delete_topic(topic)
+    await eventually(lambda: topic not in kafka_log.topic_names(two.target.bootstrap))
+    two.target.create_topic(topic, 1, mirror_world.TARGET_CONFIGS)
+    found = await verify(two, topic)
+    assert (found.is_good, found.compared) == (False, 0)
+    assert "deleted and made anew" in sentence(found)
+
+
+async def test_I11_foreign_records_of_a_topic_of_which_nothing_is_mapped_are_found(
+    kafka: RunningBroker, backfill: RunningBroker, topic_name: str
+) -> None:
+    two = Two(kafka, backfill)
+    mirror_world.create_map(backfill)
+    kafka.create_topic(topic_name, 1, mirror_world.SOURCE_CONFIGS)
+    backfill.create_topic(topic_name, 1, mirror_world.TARGET_CONFIGS)
+    mirror_copies.produce(two.target, topic_name, [b"not ours"])
+    found = await verify(two, topic_name)
+    assert (found.is_good, counts(found)) == (False, (0, 0, 0, 1))
 
 
 def write_map(two: Two, unit: Unit, runs: list[tuple[int, int, int]]) -> None:

@@ -211,6 +211,13 @@ class PartitionMap:
         return ("", "") if newest is None else _ids(newest)
 
     @property
+    def is_alone(self) -> bool:
+        """Whether no older topic of the source had the same target: it has what is mapped alone."""
+        target_id = self.ids[1]
+        older = {one.source_id for one in self.layouts.values() if one.target_id == target_id}
+        return len(older) == 1
+
+    @property
     def table(self) -> SegmentTable:
         """The segments between both topics as they are in the newest layout."""
         return self._tables.get(self.ids, self._none)
