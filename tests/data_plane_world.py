@@ -19,6 +19,7 @@ from headgate.devstack.ports import LOOPBACK
 from headgate.edge.auth import Authenticator
 from headgate.edge.events import EventsFront
 from headgate.edge.once import Once
+from headgate.edge.request_log import RequestLog
 from headgate.edge.routes import Page
 from headgate.edge.server import HttpServer
 from headgate.edge.shortcut import ShortConnection
@@ -119,6 +120,7 @@ async def data_port(
     http: HttpSettings | None = None,
     others: Page | None = None,
     readiness: Callable[[], Readiness] = lambda: Readiness(False, ()),
+    told: RequestLog | None = None,
 ) -> AsyncIterator[DataPort]:
     """Listen on a free port until the block ends.  others: see `DataPlane`."""
     room, http, ids = room or PromptRoom(), http or HttpSettings(), RequestIds(b"\1" * 6)
@@ -137,10 +139,12 @@ async def data_port(
         ids,
         http.body_max_bytes,
         30.0,
+        told or RequestLog(),
     )
     unused: Any = None  # bursts, and what Kafka says of topics: not for these tests
     plane = data_plane(front, unused, unused, readiness, ids, http, others)
-    server = HttpServer(plane.answer, http.header_max_bytes, ids, partial(ShortConnection, front))
+    short = partial(ShortConnection, front)
+    server = HttpServer(plane.answer, http.header_max_bytes, ids, front.told, short)
     runner = web.ServerRunner(server, shutdown_timeout=1.0)
     await runner.setup()
     try:

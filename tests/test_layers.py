@@ -74,6 +74,7 @@ ALLOWED = {
         "ingest",
         "deadlines",
         "health",
+        "logs",
         "stats",
     },
     "replays": {"replays", "backends", "cluster_options", "config", "core"},

@@ -30,6 +30,7 @@ from headgate.deadlines import Deadlines
 from headgate.edge.auth import Authenticator
 from headgate.edge.events import EventsFront
 from headgate.edge.origins import Origins
+from headgate.edge.request_log import RequestLog
 from headgate.edge.routes import Page
 from headgate.examining import Examining
 from headgate.front import data_plane, listen, once, streams
@@ -174,6 +175,8 @@ class Worker:
         deadlines = Deadlines(self.ingest.expire, http.request_timeout_ms / 1000, loop.time)
         self._own(deadlines.run())
         self._own(watch_loop(self.meter.loop_stall))
+        told = RequestLog(tells_all=self.settings.logs.access)
+        self._exit.callback(told.close)
         self._front = EventsFront(
             self.ingest,
             self._authenticator(),
@@ -186,6 +189,7 @@ class Worker:
             self._request_ids,
             http.body_max_bytes,
             http.body_timeout_ms / 1000,
+            told,
         )
         await self._listen()
 

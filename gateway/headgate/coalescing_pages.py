@@ -8,6 +8,7 @@ from aiohttp import web
 
 from headgate import __version__
 from headgate.edge.management import problems
+from headgate.edge.request_log import RequestLog
 from headgate.edge.server import PagesRunner
 from headgate.health import Readiness
 from headgate.stats import Meter
@@ -25,7 +26,7 @@ class Pages:
     ) -> None:
         self._meter = meter
         self._readiness = readiness
-        app = web.Application(middlewares=[problems])
+        app = web.Application(middlewares=[problems(RequestLog())])
         app.router.add_get("/live", self._live)
         app.router.add_get("/ready", self._ready)
         app.router.add_get("/metrics", self._metrics)

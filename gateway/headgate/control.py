@@ -19,6 +19,7 @@ from headgate.core.suppressed import TopicSuppression
 from headgate.core.topic import TopicState
 from headgate.edge.admin import REMOTE_HEADER
 from headgate.edge.body import BROKEN, continue_body
+from headgate.edge.cors import CORS_HEADERS
 from headgate.edge.problems import problem_response
 from headgate.health import Readiness
 from headgate.stats.snapshot import Snapshot, decode
@@ -216,7 +217,7 @@ async def _pass_stream_on(
 ) -> web.StreamResponse:
     """Each event as it comes. When the client or the parent leaves, it ends."""
     built = web.StreamResponse(status=answer.status, headers=_passed_on(answer))
-    built.headers.update(request.get("cors", {}))  # afterwards it is too late
+    built.headers.update(request.get(CORS_HEADERS, {}))  # afterwards it is too late
     await built.prepare(request)
     with suppress(aiohttp.ClientError, OSError):  # too late for another answer
         async for piece in answer.content.iter_any():

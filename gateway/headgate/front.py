@@ -84,7 +84,11 @@ async def listen(
 ) -> None:
     """Open the data port. closing: takes what closes it again."""
     server = HttpServer(
-        plane.answer, http.header_max_bytes, request_ids, partial(ShortConnection, front)
+        plane.answer,
+        http.header_max_bytes,
+        request_ids,
+        front.told,
+        partial(ShortConnection, front),
     )
     runner = web.ServerRunner(server, shutdown_timeout=_LINGER_S)
     await runner.setup()

@@ -10,14 +10,16 @@ import logging
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
 import orjson
 
 from headgate.config.settings import LogSettings
-from headgate.core.outcome import TRAITS, Failure
+
+# Loggers of requests: those that failed (`edge.request_log` bounds their lines), and all.
+REQUESTS, ACCESS = "headgate.requests", "headgate.access"
 
 REPEAT_S = 10.0  # an identical warning is written once, then counted and written again
 _REMEMBERED = 256  # different warnings at a time
@@ -40,16 +42,6 @@ def configure(
     logging.getLogger("aiokafka").setLevel(max(logging.WARNING, root.level))
 
 
-def failure(
-    log: logging.Logger, failed: Failure, request_id: str, fields: Mapping[str, Any]
-) -> None:
-    """Log a request's failure at the level that the reason table gives it."""
-    level = logging.getLevelNamesMapping()[TRAITS[failed.reason].log_level]
-    if log.isEnabledFor(level):
-        extra = {"reason": str(failed.reason), "request_id": request_id, **fields}
-        log.log(level, "%s: %s", failed.reason, failed.detail, extra=extra)
-
-
 class Lines(logging.StreamHandler[TextIO]):
     """Writes records; holds back warnings that repeat and says later how many there were."""
 
@@ -62,7 +54,7 @@ class Lines(logging.StreamHandler[TextIO]):
         """Write the record, or count it; and write the counts that are due."""
         now = self._monotonic()
         self._tell_repeats(now, everything=False)
-        if record.levelno < logging.WARNING:
+        if record.levelno < logging.WARNING or record.name == REQUESTS:
             super().emit(record)
             return
         kind = (record.name, record.levelno, record.getMessage())

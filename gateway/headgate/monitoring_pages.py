@@ -13,6 +13,7 @@ from headgate.edge.json_page import json_page
 from headgate.edge.management import problems
 from headgate.edge.origins import Origins
 from headgate.edge.refused import RefusedError
+from headgate.edge.request_log import RequestLog
 from headgate.edge.server import PagesRunner
 from headgate.edge.tls import server_context
 from headgate.monitor.monitor import Monitor
@@ -31,7 +32,7 @@ class MonitorPages:
         self._callers = Authenticator(
             settings.auth, settings.producers, Origins.of_control_plane(settings.http)
         )
-        app = web.Application(middlewares=[problems])
+        app = web.Application(middlewares=[problems(RequestLog(tells_all=settings.logs.access))])
         app.router.add_get("/live", self._live)
         app.router.add_get("/ready", self._ready)
         app.router.add_get("/metrics", self._metrics)

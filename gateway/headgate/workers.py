@@ -79,7 +79,7 @@ class Parent:
     async def run(self) -> int:
         """Serve; return the exit code."""
         http = self._overview.settings.http
-        app = management_app(self._admin)
+        app = management_app(self._admin, tells_all=self._overview.settings.logs.access)
         with self._signals():
             async with (
                 reserved(http.host, http.port),

@@ -6,6 +6,8 @@ The pages are those of the router, so that no new one is forgotten.
 from __future__ import annotations
 
 import asyncio
+import gzip
+import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,13 +15,13 @@ from pathlib import Path
 import orjson
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 
 from admin_world import TOKENS, TOPICS, FakeInstance, KeptInMemory, admin_of
 from headgate.config.settings import AuthSettings, HttpSettings, Settings
 from headgate.control import Forward
 from headgate.edge.management import management_app
-from headgate.edge.server import HttpServer
+from headgate.edge.request_log import RequestLog
+from headgate.edge.server import HttpServer, PagesRunner
 from headgate.ports import management_sites
 
 JSON = "Content-Type: application/json\r\n"
@@ -54,12 +56,18 @@ READING = [
 async def served(app: web.Application, folder: Path, ports: int) -> AsyncIterator[int]:
     """The pages on a port of their own, or behind a worker's."""
     if ports == 2:
-        async with TestServer(app) as server:
-            assert server.port is not None
-            yield server.port
+        pages = PagesRunner(app, 8190, 0.1)
+        await pages.setup()
+        try:
+            await web.TCPSite(pages, "127.0.0.1", 0).start()
+            yield pages.addresses[0][1]
+        finally:
+            await pages.cleanup()
         return
     forward, one_port = Forward(folder), HttpSettings(port=1, management_port=1)
-    runner = web.ServerRunner(HttpServer(forward, 8190, lambda: "r-1"), shutdown_timeout=0.1)
+    runner = web.ServerRunner(
+        HttpServer(forward, 8190, lambda: "r-1", RequestLog()), shutdown_timeout=0.1
+    )
     async with management_sites(app, one_port, folder / "parent.sock"):
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -128,14 +136,29 @@ async def test_a_large_body_is_refused_before_it_is_there(tmp_path: Path, ports:
             assert (status, problem["reason"]) == (413, "too_large"), path
 
 
-async def test_a_broken_body_is_a_mistake_of_the_client(tmp_path: Path) -> None:
-    """On a port of their own aiohttp's connection says nothing of it until the deadline."""
-    async with served(app_of("none"), tmp_path, 1) as port:
+@pytest.mark.parametrize("ports", [1, 2])
+async def test_a_broken_body_is_a_mistake_of_the_client(
+    tmp_path: Path, ports: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    async with served(app_of("none"), tmp_path, ports) as port:
         for method, path in READING:
             head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n{JSON}Expect: 100-continue\r\n"
             chunked = "Transfer-Encoding: chunked\r\n"
             status, problem = await asked(port, head + chunked, later=b"1\r\n{}x")
             assert (status, problem["reason"]) == (400, "malformed"), path
+    assert not [one for one in caplog.records if one.levelno > logging.INFO]
+
+
+@pytest.mark.parametrize("ports", [1, 2])
+async def test_a_body_may_be_compressed(tmp_path: Path, ports: int) -> None:
+    body = gzip.compress(b'{"scope": "all", "reason": "deploy"}')
+    bomb = gzip.compress(b" " * 1_048_577)
+    async with served(app_of("none"), tmp_path, ports) as port:
+        for given, status in ((body, 200), (bomb, 413), (body[:-9], 400)):
+            length = f"Content-Length: {len(given)}\r\nContent-Encoding: gzip\r\n"
+            head = f"PUT /v1/pauses/g HTTP/1.1\r\nHost: a\r\n{length}{JSON}"
+            assert (await asked(port, head, given))[0] == status
 
 
 @pytest.mark.parametrize("ports", [1, 2])

@@ -21,6 +21,7 @@ from headgate.core.outcome import Reason
 from headgate.core.refusal import RefusalError
 from headgate.core.replay import Control
 from headgate.edge.admin import Desks
+from headgate.edge.cors import CORS_HEADERS
 from headgate.edge.management import management_app
 from headgate.ports import management_sites
 from headgate.replays.none import NoSecondTier, Rows
@@ -167,7 +168,6 @@ async def test_what_could_not_be_shown_again_is_not_kept(
     assert desk.calls == []
 
 
-@pytest.mark.filterwarnings("ignore::aiohttp.web_exceptions.NotAppKeyWarning")
 async def test_events_come_as_they_happen_where_both_ports_are_one(
     desk: InMemory, tmp_path: Path
 ) -> None:
@@ -178,7 +178,7 @@ async def test_events_come_as_they_happen_where_both_ports_are_one(
     forward = Forward(tmp_path)
 
     async def of_a_page(request: web.BaseRequest) -> web.StreamResponse:
-        request["cors"] = {"Access-Control-Allow-Origin": "*"}  # as DataPlane does
+        request[CORS_HEADERS] = {"Access-Control-Allow-Origin": "*"}  # as DataPlane does
         return await forward(request)
 
     async with (

@@ -9,7 +9,6 @@ import pytest
 
 from headgate import logs
 from headgate.config.settings import LogSettings
-from headgate.core.outcome import Failure, Reason
 
 
 class Ticks:
@@ -94,19 +93,3 @@ def test_information_is_never_held_back(root: logging.Logger) -> None:
     for _ in range(3):
         logging.getLogger("headgate.x").info("posted")
     assert len(lines(stream)) == 3
-
-
-def test_a_failure_has_the_level_of_its_reason(root: logging.Logger) -> None:
-    stream = io.StringIO()
-    logs.configure(LogSettings(level="DEBUG"), stream)
-    log = logging.getLogger("headgate.x")
-    logs.failure(log, Failure(Reason.MALFORMED, "bad"), "r-1", {"topic": "orders"})
-    logs.failure(log, Failure(Reason.INTERNAL, "oh"), "r-2", {})
-    first, second = lines(stream)
-    assert (first["level"], first["request_id"], first["reason"], first["topic"]) == (
-        "INFO",
-        "r-1",
-        "malformed",
-        "orders",
-    )
-    assert second["level"] == "ERROR"

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import orjson
 from aiohttp import web
 
+from headgate.core.event import Refused
 from headgate.core.held import held_topic
 from headgate.core.outcome import Failure, Reason
 from headgate.core.pauses import Intent
@@ -25,9 +26,10 @@ from headgate.edge.offsets import OffsetDesk, OffsetPages, SnapshotDesk
 from headgate.edge.openapi.document import document
 from headgate.edge.openapi.page import docs_page
 from headgate.edge.pauses import Pauses, read_intent
-from headgate.edge.problems import html_page, problem_response
+from headgate.edge.problems import html_page
 from headgate.edge.refused import RefusedError
 from headgate.edge.replays import ReplayDesk, ReplayPages
+from headgate.edge.request_log import TOLD
 from headgate.edge.shown import iso
 from headgate.stats.exposition import CONTENT_TYPE, render
 
@@ -134,7 +136,7 @@ class Admin:
         self._identify(request, "view")
         found = await self._instance.audits()
         if isinstance(found, Failure):
-            return problem_response(found, request_id_of(request))
+            raise Refused(found)
         wanted = request.query.get("topic")
         chosen = {topic: one for topic, one in found.items() if wanted in (None, topic)}
         if not chosen:
@@ -157,7 +159,7 @@ class Admin:
         key = _key(request)
         failed = await self._instance.forget(name, key)
         if failed is not None:
-            return problem_response(failed, request_id_of(request))
+            raise Refused(failed)
         shown = None if key is None else key.decode("utf-8", "backslashreplace")
         self._changed(request, caller, "forget", {"topic": name, "key": shown})
         return json_page(request, {"forgotten": {"topic": name, "key": shown}})
@@ -189,7 +191,7 @@ class Admin:
         authorization = request.headers.get("Authorization")
         found = await self._instance.monitored(str(request.rel_url), authorization)
         if isinstance(found, Failure):
-            return problem_response(found, request_id_of(request))
+            raise Refused(found)
         return web.Response(status=found.status, body=found.body, content_type=found.content_type)
 
     async def changes(self, request: web.Request) -> web.Response:
@@ -239,13 +241,8 @@ class Admin:
             if self._instance.settings.auth.mode == "none":
                 detail += '; with auth.mode = "none" changes are allowed from loopback only'
             raise RefusedError(Reason.FORBIDDEN, detail)
+        request.setdefault(TOLD, {})["producer"] = found.name
         return found
-
-
-def request_id_of(request: web.Request) -> str:
-    """The client's X-Request-Id where it is fit to be sent back, else nothing."""
-    given = request.headers.get("X-Request-Id", "")
-    return given if 0 < len(given) <= 128 and given.isascii() and given.isprintable() else ""
 
 
 def _remote(request: web.Request) -> str | None:

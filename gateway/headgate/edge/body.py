@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from aiohttp import ClientPayloadError, web
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_exceptions import HTTPException
 
 from headgate.core.event import Refused, TooMuch, malformed
@@ -25,6 +26,8 @@ _ENCODINGS = (b"gzip", b"x-gzip", b"deflate", b"zstd")
 _GZIP = 31  # zlib's window bits for a gzip header
 _ZLIB = 15
 _RAW = -15
+# What reading a body raises that ends too early, or cannot be read as chunks.
+BREAKS = (ClientPayloadError, HttpProcessingError, HTTPException, ConnectionError)
 BROKEN = malformed("the body is broken: it ends too early, or its chunks cannot be read")
 
 
@@ -105,7 +108,7 @@ async def _received(
     except TimeoutError:
         detail = f"the body did not arrive within {timeout_s:g} s"
         raise Refused(Failure(Reason.REQUEST_TIMEOUT, detail)) from None
-    except (ClientPayloadError, HTTPException, ConnectionError):
+    except BREAKS:
         raise Refused(BROKEN) from None
 
 

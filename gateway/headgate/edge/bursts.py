@@ -31,9 +31,10 @@ class BurstsFront:
         """Answer once Kafka has acknowledged the burst's end. ?topic=: only there."""
         arrived = self._loop.time()
         headers = {name.lower(): value for name, value in request.raw_headers}
-        request_id = self._events.request_id(headers)
+        request_id, who = self._events.request_id(headers), ""
         try:
             caller = self._caller(headers, request.remote)
+            who = caller.name
             named = request.query.getall("topic", [])
             marker = read_burst(burst.encode("utf-8", "surrogateescape"))
             assert marker is not None
@@ -42,6 +43,8 @@ class BurstsFront:
             reply = Reply(200, JSON, (), orjson.dumps(page))
         except Refused as refused:
             reply = problem(refused.failure, request_id)
+            path = request.rel_url.raw_path
+            self._events.told.refused(refused.failure, request_id, producer=who, path=path)
         self._events.requests.request(ROUTE, reply.status, self._loop.time() - arrived)
         return answered(request, reply, request_id)
 

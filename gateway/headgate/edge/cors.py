@@ -1,6 +1,12 @@
 """Cross-origin requests of browsers (the Fetch standard, section 3.2), off unless configured."""
 
 from collections.abc import Iterable, Mapping
+from typing import Final
+
+from aiohttp import web
+
+# What an answer that is a stream must take itself, since afterwards it is too late.
+CORS_HEADERS: Final = web.RequestKey("cors", dict[str, str])
 
 _ANY = "*"
 _EXPOSED = "X-Request-Id, Retry-After, RateLimit, RateLimit-Policy"

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
+from urllib.parse import quote
 
 from aiohttp import web
 
@@ -17,6 +18,7 @@ from headgate.edge.auth import ANONYMOUS, Identity
 from headgate.edge.body import Budget, read_body, received_body
 from headgate.edge.once import Once
 from headgate.edge.plain_post import MOST_BYTES, PlainPosts
+from headgate.edge.request_log import TOLD
 from headgate.edge.streams import Streams, streamed
 from headgate.endings import DRAINING
 from headgate.inbound import Decode, Inbound
@@ -24,6 +26,7 @@ from headgate.ingest import Ingest, answer
 from headgate.ticket import Ticket, rejected
 
 ROUTE: Final = "/v1/topics/{topic}/events"
+_NOT_ALL_WELL: Final = 207
 _REQUEST_ID_MAX: Final = 128
 
 
@@ -40,6 +43,20 @@ class Requests(Protocol):
 
     def account(
         self, producer: str, topic: str, outcomes: Sequence[Outcome], sizes: Sequence[int]
+    ) -> None: ...
+
+
+class Told(Protocol):
+    """What the log says of requests (`edge.request_log`). tells_all: of each one."""
+
+    tells_all: bool
+
+    def refused(self, failure: Failure, request_id: str, **fields: str) -> None: ...
+
+    def ended(self, ticket: Ticket, status: int) -> None: ...
+
+    def served(
+        self, method: str, path: str, status: int, size: int, seconds: float, **fields: str
     ) -> None: ...
 
 
@@ -67,6 +84,7 @@ class EventsFront:
         request_ids: Callable[[], str],
         body_max_bytes: int,
         body_timeout_s: float,
+        told: Told,
     ) -> None:
         self.ingest = ingest
         self.callers = callers  # replaced as a whole on reload
@@ -74,6 +92,8 @@ class EventsFront:
         self._deadlines = deadlines
         self._weigher = weigher
         self.requests = requests
+        self.told = told
+        self._tells_all = told.tells_all
         self._once = once
         self._streams = streams
         self._request_ids = request_ids
@@ -87,7 +107,7 @@ class EventsFront:
         """Answer once every event of the request has ended, or its time is up."""
         arrived = self._loop.time()
         headers = {name.lower(): value for name, value in request.raw_headers}
-        request_id = self.request_id(headers)
+        request_id, producer = self.request_id(headers), ""
         try:
             producer = self.producer(headers, request.remote, topic)
             inbound = await self._inbound(request, headers, producer, topic, request_id)
@@ -97,8 +117,13 @@ class EventsFront:
             if ticket.weighing is not None:
                 await self._weigh(ticket)
             reply = await self.remembered(ticket, answer(ticket))
+            if reply.status >= _NOT_ALL_WELL:
+                self.told.ended(ticket, reply.status)
         except Refused as refused:
             reply = problem(refused.failure, request_id)
+            self.told.refused(refused.failure, request_id, producer=producer, topic=topic)
+        if self._tells_all:
+            request[TOLD] = {"request_id": request_id, "producer": producer}
         self.requests.request(ROUTE, reply.status, self._loop.time() - arrived)
         return answered(request, reply, request_id)
 
@@ -131,12 +156,16 @@ class EventsFront:
         answers once the ticket is done.
         """
         arrived = self._loop.time()
-        request_id = self.request_id(headers)
+        request_id, producer = self.request_id(headers), ""
         try:
             producer = self.producer(headers, remote, topic)
             self._take(producer, topic, len(body))
         except Refused as refused:
-            self.requests.request(ROUTE, TRAITS[refused.failure.reason].status, 0.0)
+            status = TRAITS[refused.failure.reason].status
+            self.requests.request(ROUTE, status, 0.0)
+            self.told.refused(refused.failure, request_id, producer=producer, topic=topic)
+            if self._tells_all:
+                self._served(topic, status, len(body), 0.0, request_id, producer)
             respond(on_the_wire(problem(refused.failure, request_id), request_id))
             return None
         inbound = Inbound(topic, producer, headers, body, request_id, arrived)
@@ -152,7 +181,20 @@ class EventsFront:
         reply = answer(ticket)
         seconds = self._loop.time() - ticket.arrived
         self.requests.request(ROUTE, reply.status, seconds)
+        if reply.status >= _NOT_ALL_WELL:
+            self.told.ended(ticket, reply.status)
+        if self._tells_all:
+            known = (ticket.body_bytes, seconds, ticket.request_id, ticket.producer)
+            self._served(ticket.topic, reply.status, *known)
         return on_the_wire(reply, ticket.request_id)
+
+    def _served(
+        self, topic: str, status: int, size: int, seconds: float, request_id: str, producer: str
+    ) -> None:
+        """Of `begin` and `finish`; of all others the connection tells."""
+        path = ROUTE.replace("{topic}", quote(topic, safe=""))
+        fields = {"request_id": request_id, "producer": producer}
+        self.told.served("POST", path, status, size, seconds, **fields)
 
     def _take(self, producer: str, topic: str, size: int) -> None:
         failure = self.budget.take_bytes(size)

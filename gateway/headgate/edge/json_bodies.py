@@ -33,7 +33,8 @@ class JsonBodies:
             detail = f"send it with Content-Type: application/json, not {given or 'none'!r}"
             raise Refused(malformed(detail))
         try:
-            raw = await read_body(request, b"", _MOST_BYTES, self._timeout_s, self._budget)
+            encoding = request.headers.get("Content-Encoding", "").encode("latin-1", "replace")
+            raw = await read_body(request, encoding, _MOST_BYTES, self._timeout_s, self._budget)
         except TooMuch as much:
             failure = Failure(Reason.TOO_LARGE, f"the body is over {_MOST_BYTES} bytes")
             raise Refused(failure) from much

@@ -1,26 +1,37 @@
 """The management port's routes, and its one place where errors become problem documents."""
 
 import logging
+import os
+import time
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 
 from headgate.core.event import Refused
+from headgate.core.ids import RequestIds
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import RefusalError
-from headgate.edge.admin import Admin, request_id_of
+from headgate.edge.admin import Admin
 from headgate.edge.json_page import is_pretty
 from headgate.edge.problems import index_page, problem_page, problem_response
 from headgate.edge.refused import RefusedError
+from headgate.edge.request_log import TOLD, RequestLog, received_bytes
 
 log = logging.getLogger(__name__)
 
 Page = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def management_app(admin: Admin) -> web.Application:
-    """The management port's application."""
-    app = web.Application(middlewares=[problems])
+def management_app(admin: Admin, *, tells_all: bool = False) -> web.Application:
+    """The management port's application. tells_all: the log, of each request."""
+    told = RequestLog(tells_all=tells_all)
+    app = web.Application(middlewares=[problems(told)])
+
+    async def close(_app: web.Application) -> None:
+        told.close()
+
+    app.on_cleanup.append(close)
     routes: list[tuple[str, str, Page]] = [
         ("GET", "/live", admin.live),
         ("GET", "/ready", admin.ready),
@@ -75,26 +86,56 @@ async def _problem(request: web.Request) -> web.Response:
     return problem_page(Reason(name))
 
 
-@web.middleware
-async def problems(request: web.Request, handler: Page) -> web.StreamResponse:
-    """The one place that turns errors of these pages into problem documents."""
-    request_id = request_id_of(request)
-    try:
-        is_pretty(request)  # what is asked wrongly must not change anything first
-        return await handler(request)
-    except (Refused, RefusedError, RefusalError) as refused:
-        return problem_response(refused.failure, request_id)
-    except web.HTTPMethodNotAllowed as refused:
-        allowed = ", ".join(sorted(refused.allowed_methods))
-        detail = f"{request.method} is not for this path; use {allowed}"
-        answer = problem_response(Failure(Reason.METHOD_NOT_ALLOWED, detail), request_id)
-        answer.headers["Allow"] = allowed
+def problems(told: RequestLog) -> Middleware:
+    """The one place that turns errors of these pages into problem documents, and tells the log.
+
+    In one-port mode a worker has a line of every request, and this process only of those that
+    failed: here it is known why.
+    """
+    request_ids = RequestIds(os.urandom(6))
+
+    @web.middleware
+    async def answered(request: web.Request, handler: Page) -> web.StreamResponse:
+        began = time.monotonic()
+        request_id = _given_id(request) or request_ids()
+        known = request[TOLD] = {"request_id": request_id}
+        try:
+            is_pretty(request)  # what is asked wrongly must not change anything first
+            answer = await handler(request)
+            if not answer.prepared:
+                answer.headers["X-Request-Id"] = request_id
+        except Exception as error:
+            failure, headers = _failure(request, error)
+            if failure is None:
+                raise
+            told.refused(failure, path=request.path, **known)
+            answer = problem_response(failure, request_id)
+            answer.headers.update(headers)
+        if told.tells_all and request.remote:
+            seconds, size = time.monotonic() - began, received_bytes(request)
+            told.served(request.method, request.path, answer.status, size, seconds, **known)
         return answer
-    except web.HTTPException as refused:
-        if refused.status != 404:
-            raise
-        failure = Failure(Reason.NOT_FOUND, f"no page at {request.path}")
-        return problem_response(failure, request_id)
-    except Exception:
-        log.exception("a management page failed", extra={"path": request.path})
-        return problem_response(Failure(Reason.INTERNAL, "an internal error"), request_id)
+
+    return answered
+
+
+def _failure(request: web.Request, error: Exception) -> tuple[Failure | None, dict[str, str]]:
+    """What an error tells the client, and headers for it; None: it is an answer by itself."""
+    if isinstance(error, Refused | RefusedError | RefusalError):
+        return error.failure, {}
+    if isinstance(error, web.HTTPMethodNotAllowed):
+        allowed = ", ".join(sorted(error.allowed_methods))
+        detail = f"{request.method} is not for this path; use {allowed}"
+        return Failure(Reason.METHOD_NOT_ALLOWED, detail), {"Allow": allowed}
+    if isinstance(error, web.HTTPException):
+        if error.status != 404:
+            return None, {}
+        return Failure(Reason.NOT_FOUND, f"no page at {request.path}"), {}
+    log.error("a management page failed", exc_info=error, extra={"path": request.path})
+    return Failure(Reason.INTERNAL, "an internal error"), {}
+
+
+def _given_id(request: web.Request) -> str:
+    """The client's X-Request-Id where it is fit to be sent back, else nothing."""
+    given = request.headers.get("X-Request-Id", "")
+    return given if 0 < len(given) <= 128 and given.isascii() and given.isprintable() else ""

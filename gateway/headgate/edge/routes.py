@@ -17,7 +17,7 @@ from headgate.edge.confluent.desk import Desk
 from headgate.edge.confluent.looks import Looks
 from headgate.edge.confluent.produce import Produce
 from headgate.edge.confluent.records import Records
-from headgate.edge.cors import Cors
+from headgate.edge.cors import CORS_HEADERS, Cors
 from headgate.edge.events import EventsFront
 from headgate.edge.openapi.page import docs_page
 from headgate.edge.problems import html_page, index_page, problem_page, problem_response, response
@@ -79,6 +79,7 @@ class DataPlane:
         self._cors = cors
         self._others = others
         self._confluent = confluent
+        self._told = events.told
         produce, looks = confluent.produce.post, confluent.looks
         self.paths: Sequence[Path] = (
             path("/v1/topics/{topic}/events", POST=events.post),
@@ -102,7 +103,7 @@ class DataPlane:
         """The answer to any request."""
         if not self._cors.is_on or "Origin" not in request.headers:
             return await self._answer(request)
-        headers = request["cors"] = self._cors.headers(request.headers)
+        headers = request[CORS_HEADERS] = self._cors.headers(request.headers)
         answer = await self._answer(request)
         if not answer.prepared:  # a stream has taken them itself
             answer.headers.update(headers)
@@ -127,17 +128,20 @@ class DataPlane:
             return web.Response(status=204, headers=headers)
         detail = f"{request.method} is not for this path; use {allowed}"
         failure = Failure(Reason.METHOD_NOT_ALLOWED, detail)
-        answer = self._confluent.desk.failed(request, failure)
-        if answer is None:
-            answer = problem_response(failure, self._request_ids())
+        answer = self._confluent.desk.failed(request, failure) or self._refuse(request, failure)
         answer.headers["Allow"] = allowed
         return answer
+
+    def _refuse(self, request: web.BaseRequest, failure: Failure) -> web.Response:
+        request_id = self._request_ids()
+        self._told.refused(failure, request_id, path=request.rel_url.raw_path)
+        return problem_response(failure, request_id)
 
     async def _unknown(self, request: web.BaseRequest) -> web.StreamResponse:
         if self._others is not None:
             return await self._others(request)
         failure = Failure(Reason.NOT_FOUND, f"no page at {request.rel_url.raw_path}")
-        return problem_response(failure, self._request_ids())
+        return self._refuse(request, failure)
 
     # ---- pages
 

@@ -8,6 +8,7 @@ aiohttp's limits on request line, headers and idle connections.
 
 import asyncio
 import logging
+import os
 import re
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -19,8 +20,11 @@ from aiohttp.http import RawRequestMessage
 from aiohttp.http_exceptions import HttpProcessingError, InvalidURLError, LineTooLong
 from aiohttp.web_protocol import RequestHandler
 
+from headgate.core.ids import RequestIds
 from headgate.core.outcome import Failure, Reason
+from headgate.edge.events import Told
 from headgate.edge.problems import problem_response
+from headgate.edge.request_log import TOLD, RequestLog, received_bytes
 
 # A client may hold an idle connection so long; it also bounds how long request headers may take.
 KEEP_ALIVE_S = 75.0
@@ -30,7 +34,9 @@ _LINGER_S = 2.0  # reads on after an early refusal, so that the client sees the 
 
 Handle = Callable[[Any], Awaitable[web.StreamResponse]]
 Connect = Callable[..., RequestHandler]
-_NO_ACCESS_LOG = logging.Logger("access", logging.CRITICAL)  # a line a request costs too much
+# Whether `log_access` is called: by default not, since a line a request costs too much.
+_NO_ACCESS_LOG = logging.Logger("access", logging.CRITICAL)
+_ACCESS_LOG = logging.Logger("access", logging.INFO)
 log = logging.getLogger(__name__)
 
 
@@ -70,14 +76,32 @@ class Connection(RequestHandler):
         if request.writer.output_size > 0:
             raise ConnectionError("the answer was under way already")
         if isinstance(exc, HttpProcessingError):
-            answer = problem_response(_refused(exc, self.max_field_size), self._request_id())
+            failure = _refused(exc, self.max_field_size)
         else:
             log.error("request failed", exc_info=exc, extra={"path": request.path})
-            answer = problem_response(
-                Failure(Reason.INTERNAL, "an internal error"), self._request_id()
-            )
+            failure = Failure(Reason.INTERNAL, "an internal error")
+        request_id = self._request_id()
+        answer = problem_response(failure, request_id)
+        if isinstance(self._manager, HttpServer):
+            self._manager.told.refused(failure, request_id, path=request.path)
         answer.force_close()  # where the next request begins cannot be told any more
         return answer
+
+    def log_access(
+        self, request: web.BaseRequest, response: web.StreamResponse, time: float | None
+    ) -> None:
+        """As aiohttp, in our words."""
+        if not self._logging_enabled or time is None or not isinstance(self._manager, HttpServer):
+            return
+        known = request.get(TOLD) or {"request_id": response.headers.get("X-Request-Id", "")}
+        status, size = response.status, received_bytes(request)
+        seconds, path = self._loop.time() - time, request.rel_url.raw_path
+        self._manager.told.served(request.method, path, status, size, seconds, **known)
+
+    def log_exception(self, *args: Any, **known: Any) -> None:
+        """As aiohttp, but nonsense in a body that nobody reads any more is no error of ours."""
+        if not isinstance(known.get("exc_info"), HttpProcessingError):
+            super().log_exception(*args, **known)
 
     def _request_id(self) -> str:
         server = self._manager
@@ -127,10 +151,12 @@ class HttpServer(web.Server):
         handle: Handle,
         header_max_bytes: int,
         request_ids: Callable[[], str],
+        told: Told,
         connection: Connect = Connection,
         make_request: Callable[..., Any] | None = None,
     ) -> None:
         self.request_ids = request_ids
+        self.told = told
         self._header_max_bytes = header_max_bytes
         self._connection = connection
         super().__init__(handle, request_factory=make_request)
@@ -149,7 +175,7 @@ class HttpServer(web.Server):
         return self._connection(
             self,
             loop=self._loop,
-            access_log=_NO_ACCESS_LOG,
+            access_log=_ACCESS_LOG if self.told.tells_all else _NO_ACCESS_LOG,
             auto_decompress=False,  # `edge.body` undoes encodings with a cap
             keepalive_timeout=KEEP_ALIVE_S,
             lingering_time=_LINGER_S,
@@ -172,5 +198,9 @@ class PagesRunner(web.AppRunner):
         await super()._make_server()  # starts the application; its server is not used
         make_request = partial(self.app._make_request, _cls=PageRequest)
         return HttpServer(
-            self.app._handle, self._header_max_bytes, lambda: "", make_request=make_request
+            self.app._handle,
+            self._header_max_bytes,
+            RequestIds(os.urandom(6)),
+            RequestLog(),
+            make_request=make_request,
         )

@@ -10,8 +10,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import NamedTuple, Protocol
 
-from aiohttp import ClientPayloadError, web
-from aiohttp.web_exceptions import HTTPException
+from aiohttp import web
 
 from headgate.core.decode import Headers
 from headgate.core.event import Decoded, Refused, TooMuch
@@ -19,7 +18,7 @@ from headgate.core.outcome import Failure, Reason
 from headgate.core.oversize import StoredBlob
 from headgate.core.route import Route, too_large
 from headgate.core.streamed import Announced, Look, Streamed, announced, takes_streams
-from headgate.edge.body import BROKEN, Budget, continue_body, take
+from headgate.edge.body import BREAKS, BROKEN, Budget, continue_body, take
 from headgate.inbound import Inbound
 
 _PIECE_BYTES = 262_144
@@ -88,7 +87,7 @@ class Streams:
             seconds, window = self._limits.timeout_s, self._limits.window_bytes
             detail = f"{window} bytes of the body did not arrive within {seconds:g} s"
             raise Refused(Failure(Reason.REQUEST_TIMEOUT, detail)) from None
-        except (ClientPayloadError, HTTPException, ConnectionError):
+        except BREAKS:
             raise Refused(BROKEN) from None
         finally:
             self._budget.give(held, 0)

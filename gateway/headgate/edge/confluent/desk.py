@@ -19,6 +19,7 @@ from headgate.core.topic import PartitionState, TopicState
 from headgate.edge.auth import Identity
 from headgate.edge.events import EventsFront
 from headgate.edge.problems import response
+from headgate.edge.request_log import TOLD
 
 _PREFIXES = ("/topics", "/consumers", "/brokers", "/v3")
 
@@ -70,6 +71,10 @@ class Desk:
             found = await work(asked)
         except Refused as refused:
             found = failed(refused.failure, content_type)
+            known = {"producer": self._name(asked), "path": request.rel_url.raw_path}
+            self.events.told.refused(refused.failure, request_id, **known)
+        if self.events.told.tells_all:
+            request[TOLD] = {"request_id": request_id, "producer": self._name(asked)}
         seconds = self._loop.time() - asked.arrived
         if not isinstance(found, Reply):
             self.events.requests.request(path, found.status, seconds)
@@ -83,6 +88,10 @@ class Desk:
         if isinstance(found, Failure):
             raise Refused(found)
         return found
+
+    def _name(self, asked: Asked) -> str:
+        found = self.events.callers.identify(asked.headers, asked.request.remote)
+        return "" if isinstance(found, Failure) else found.name
 
     def policy(self, topic: str) -> TopicPolicy:
         """The policy of a topic that events may be produced to from here. Raises Refused."""
@@ -111,7 +120,9 @@ class Desk:
         if not any(path == one or path.startswith(one + "/") for one in _PREFIXES):
             return None
         content_type = confluent_v3.TYPE if path.startswith("/v3") else confluent_v2.TYPE
-        return response(failed(failure, content_type), self.events.request_id({}))
+        request_id = self.events.request_id({})
+        self.events.told.refused(failure, request_id, path=path)
+        return response(failed(failure, content_type), request_id)
 
 
 def no_cluster(cluster_id: str) -> Reply:

@@ -77,6 +77,7 @@ class Group:
 
     def lines(self) -> list[bytes]:
         """The reports, once all have ended."""
+        self._target.events.told.ended(self._ticket, 200)
         refusal = self.refusal
         if refusal is not None:
             return [failure_line(refusal)] * len(self._texts)

@@ -5,7 +5,7 @@ from functools import partial
 from aiohttp import web
 
 from headgate.core import confluent_v2
-from headgate.core.confluent import error, failed
+from headgate.core.confluent import codes_of, error, failed
 from headgate.core.confluent_v2 import TYPE, Format
 from headgate.core.event import Decoded, Refused
 from headgate.core.outcome import Failure, Reason
@@ -49,9 +49,11 @@ class Produce:
         if not ticket.done:
             await events.ended(ticket)
         outcomes = ticket.answered()
+        failure = outcomes[0].failure if outcomes else None
+        told = 200 if ticket.is_batch or failure is None else codes_of(failure)[0]
+        events.told.ended(ticket, told)
         if ticket.is_batch and outcomes:
             return await events.remembered(ticket, confluent_v2.produced(outcomes))
-        failure = outcomes[0].failure if outcomes else None
         assert failure is not None, "a request has a record, or was refused"
         return failed(failure, TYPE)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from aiohttp import ClientPayloadError, web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from headgate.core.concatenated import PIECE_BYTES, Documents
 from headgate.core.confluent_v3 import TYPE
@@ -16,6 +17,7 @@ from headgate.core.event import Refused
 from headgate.core.outcome import Failure, Reason
 from headgate.edge.body import BROKEN, continue_body
 from headgate.edge.confluent.group import SEPARATOR, Group, Target, failure_line
+from headgate.edge.cors import CORS_HEADERS
 
 GROUP_RECORDS = 50  # start together, and are answered together
 GROUPS_AHEAD = 8  # started and not answered yet
@@ -39,7 +41,7 @@ class Stream:
     async def run(self) -> web.StreamResponse:
         """Answer 200 at once; what becomes of each record, its report says."""
         response = web.StreamResponse(headers={"X-Request-Id": self._target.request_id})
-        response.headers.update(self._request.get("cors", {}))
+        response.headers.update(self._request.get(CORS_HEADERS, {}))
         response.content_type = TYPE
         response.enable_chunked_encoding()
         await continue_body(self._request)
@@ -87,7 +89,7 @@ class Stream:
         except TimeoutError:
             detail = "the stream kept silent for too long" + (" within a record" if within else "")
             raise Refused(Failure(Reason.REQUEST_TIMEOUT, detail)) from None
-        except ClientPayloadError:
+        except (ClientPayloadError, HttpProcessingError):
             raise Refused(BROKEN) from None
 
     async def _start(self, texts: Sequence[bytes]) -> bool:

@@ -1,0 +1,124 @@
+"""What the log says of requests: those that did not end well, and every one where that is wanted.
+
+The table of reasons gives the level: a client's mistake is no alarm. Of each reason some lines are
+written, and then it is told how many were left out: a client that repeats its mistake without end
+must not fill the disk.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Final
+
+from aiohttp import web
+
+from headgate.core.outcome import TRAITS, Failure, Reason
+from headgate.logs import ACCESS, REQUESTS
+from headgate.ticket import Ticket
+
+LINES = 20  # of one reason within WINDOW_S
+WINDOW_S = 10.0
+_MOST_DETAIL = 500
+
+log = logging.getLogger(REQUESTS)
+access = logging.getLogger(ACCESS)
+
+# What is known of a request beside what aiohttp knows: request id and producer.
+TOLD: Final = web.RequestKey("told", dict[str, str])
+
+Later = Callable[[float, Callable[[], None]], object]
+
+
+class RequestLog:
+    """tells_all: whether each request gets a line.  later: calls something after so many seconds,
+    by default by the running loop."""
+
+    def __init__(self, *, tells_all: bool = False, later: Later | None = None) -> None:
+        self._later = later or _later
+        self.tells_all = tells_all
+        self._windows: dict[Reason, _Window] = {}
+
+    def refused(self, failure: Failure, request_id: str, **fields: Any) -> None:
+        """A request failed as a whole. fields: producer, topic or path, as far as is known."""
+        status = TRAITS[failure.reason].status
+        self._tell(failure, {"request_id": request_id, **fields, "status": status})
+
+    def ended(self, ticket: Ticket, status: int) -> None:
+        """All events of a request have ended; one line if any failed."""
+        failures = [one.failure for one in ticket.answered() if one.failure is not None]
+        if not failures:
+            return
+        counts = Counter(failure.reason for failure in failures)
+        worst = max(failures, key=lambda one: (_level(one.reason), TRAITS[one.reason].status))
+        fields: dict[str, Any] = {
+            "request_id": ticket.request_id,
+            "producer": ticket.producer,
+            "topic": ticket.topic,
+            "status": status,
+        }
+        if ticket.is_batch:
+            fields["events"] = len(ticket.outcomes)
+            fields["reasons"] = dict(counts)
+        self._tell(worst, fields)
+
+    def served(
+        self, method: str, path: str, status: int, size: int, seconds: float, **fields: Any
+    ) -> None:
+        """Any request, where `tells_all`. size: bytes of its body, as sent."""
+        extra = {"method": method, "path": path, "status": status, "bytes": size, **fields}
+        extra["ms"] = round(seconds * 1000, 3)
+        access.info("%s %s %d", method, path, status, extra=extra)
+
+    def close(self) -> None:
+        """Tell what is only counted."""
+        for reason in list(self._windows):
+            self._end(reason)
+
+    def _tell(self, failure: Failure, fields: dict[str, Any]) -> None:
+        reason = failure.reason
+        level = _level(reason)
+        if not log.isEnabledFor(level):
+            return
+        window = self._windows.get(reason)
+        if window is None:
+            window = self._windows[reason] = _Window()
+            self._later(WINDOW_S, lambda: self._end(reason))
+        window.told += 1
+        if window.told > LINES:
+            window.left_out += 1
+            window.newest = fields
+            return
+        detail = failure.detail[:_MOST_DETAIL]
+        log.log(level, "%s: %s", reason, detail, extra={**fields, "reason": str(reason)})
+
+    def _end(self, reason: Reason) -> None:
+        window = self._windows.pop(reason, None)
+        if window is None or not window.left_out:
+            return
+        extra = {**window.newest, "reason": str(reason), "left_out": window.left_out}
+        log.log(_level(reason), "%s: more of them, the newest one here", reason, extra=extra)
+
+
+class _Window:
+    """One reason's lines. newest: the fields of the last one that was left out."""
+
+    __slots__ = ("left_out", "newest", "told")
+
+    def __init__(self) -> None:
+        self.told = 0
+        self.left_out = 0
+        self.newest: dict[str, Any] = {}
+
+
+def received_bytes(request: web.BaseRequest) -> int:
+    """Of the body, so far; aiohttp's reader of no body at all counts none."""
+    return getattr(request.content, "total_bytes", 0)
+
+
+def _later(seconds: float, call: Callable[[], None]) -> None:
+    asyncio.get_running_loop().call_later(seconds, call)
+
+
+def _level(reason: Reason) -> int:
+    return logging.getLevelNamesMapping()[TRAITS[reason].log_level]
