@@ -1,16 +1,31 @@
 """Events that failed as often as they may: to a dead-letter topic, or the end of the consumer."""
 
+import asyncio
 import logging
+import random
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from uuid import uuid4
 
 from aiokafka import AIOKafkaProducer
+from aiokafka.errors import MessageSizeTooLargeError, RecordListTooLargeError
 
 from headgate.backends.options import ClusterOptions, client_arguments
 from headgate.consumer.options import GaveUpError, Retries
 from headgate.consumer.received import Received
+from headgate.core.chunks import LEAST_CHUNK_BYTES, MOST_BYTES, Head, cut, headers_of, read_head
+from headgate.core.keys import partition_for
 
 log = logging.getLogger(__name__)
 
 _MOST_REASON_BYTES = 1_000
+_TOO_LARGE = (MessageSizeTooLargeError, RecordListTooLargeError)
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+class DeadLetterError(Exception):
+    """The dead-letter topic cannot take an event, however often that is tried."""
 
 
 class Failures:
@@ -21,15 +36,16 @@ class Failures:
         self._producer: AIOKafkaProducer | None = None
         self._cluster = cluster
         self._client_id = client_id
+        self._piece_bytes = MOST_BYTES  # of a chunk, as far as is known that the topic takes it
+        self._one_at_a_time = asyncio.Lock()
 
     async def start(self) -> None:
         """Raises KafkaError."""
         if self._topic is not None:
+            # Not idempotent: with a refused batch aiokafka leaves a hole in the sequence, and every
+            # later one is refused, too. A dead letter may come twice, then.
             self._producer = AIOKafkaProducer(
-                **client_arguments(self._cluster),
-                client_id=self._client_id,
-                acks="all",
-                enable_idempotence=True,
+                **client_arguments(self._cluster), client_id=self._client_id, acks="all"
             )
             await self._producer.start()
 
@@ -38,8 +54,11 @@ class Failures:
             await self._producer.stop()
 
     async def bury(self, received: Received, error: BaseException | str) -> None:
-        """Write it to the dead-letter topic, as it came, and wait for the acknowledgement."""
-        assert self._producer is not None
+        """Write it to the dead-letter topic, as it came, and wait for the acknowledgement.
+
+        One that is too large for the topic goes there in chunks, as `Assembler` reads them. Raises
+        KafkaError, and DeadLetterError where even that does not fit.
+        """
         place = f"{received.topic}-{received.partition}@{received.offset}"
         headers = [
             *received.headers,
@@ -47,13 +66,53 @@ class Failures:
             ("hg-dead-reason", str(error).encode("utf-8", "replace")[:_MOST_REASON_BYTES]),
             ("hg-dead-attempts", b"%d" % received.attempt),
         ]
-        await self._producer.send_and_wait(
-            self._topic,
-            received.value,
-            received.key,
-            timestamp_ms=received.timestamp,
-            headers=headers,
+        async with self._one_at_a_time:  # chunks of an event lie next to each other
+            partition = await self._partition(received.key)
+            try:
+                await self._send(received, partition, received.value, headers)
+            except _TOO_LARGE:
+                await self._send_in_chunks(received, partition, headers)
+
+    async def _send_in_chunks(self, received: Received, partition: int, headers: Headers) -> None:
+        value = received.value or b""
+        if len(value) > MOST_BYTES or read_head(received.headers) is not None:
+            raise DeadLetterError(
+                f"{self._topic} does not take a value of {len(value)} bytes, and it cannot be cut "
+                f"into chunks (over {MOST_BYTES} bytes, or a chunk itself): raise the topic's "
+                "max.message.bytes"
+            )
+        piece = min(self._piece_bytes, (len(value) + 1) // 2)
+        while piece >= LEAST_CHUNK_BYTES:
+            try:
+                for part, more in _chunks(value, piece):
+                    await self._send(received, partition, part, [*headers, *more])
+            except _TOO_LARGE:  # the first one was, so nothing is written
+                piece //= 2
+            else:
+                self._piece_bytes = max(piece, LEAST_CHUNK_BYTES)
+                return
+        raise DeadLetterError(
+            f"{self._topic} does not even take chunks of {LEAST_CHUNK_BYTES} bytes with a key and "
+            f"headers of {_size(received.key, headers)}: raise the topic's max.message.bytes"
         )
+
+    async def _send(
+        self, received: Received, partition: int, value: bytes | None, headers: Headers
+    ) -> None:
+        """In a batch of its own: `send` has a limit of its own, takes no record without key and
+        value, and may change a timestamp of -1 to that of the next record."""
+        assert self._producer is not None
+        batch = self._producer.create_batch()
+        batch.append(
+            key=received.key, value=value, timestamp=received.timestamp, headers=list(headers)
+        )
+        batch.close()
+        await (await self._producer.send_batch(batch, self._topic, partition=partition))
+
+    async def _partition(self, key: bytes | None) -> int:
+        assert self._producer is not None
+        partitions = sorted(await self._producer.partitions_for(self._topic))
+        return random.choice(partitions) if key is None else partition_for(key, len(partitions))
 
     @staticmethod
     def gave_up(received: Received, error: BaseException | str) -> GaveUpError:
@@ -63,3 +122,13 @@ class Failures:
         if isinstance(error, BaseException):
             give_up.__cause__ = error
         return give_up
+
+
+def _chunks(value: bytes, piece: int) -> Iterator[tuple[bytes, list[tuple[str, bytes]]]]:
+    parts, set_id, digest = cut(value, piece), uuid4().hex.encode(), sha256(value).digest()
+    for number, part in enumerate(parts):
+        yield part, headers_of(Head(set_id, number, len(parts), len(value), digest))
+
+
+def _size(key: bytes | None, headers: Headers) -> int:
+    return len(key or b"") + sum(len(name) + len(value or b"") for name, value in headers)
