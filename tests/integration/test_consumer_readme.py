@@ -1,70 +1,124 @@
-"""The examples of the consumer's README are run as they stand."""
+"""The examples of the consumer's README are run as they are copied, as programs of their own."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import re
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 import headgate.consumer
 from consumer_world import fill
-from headgate.consumer import Received
+from kafka_log import group_offsets
 from stack import RunningBroker, eventually
 
 pytestmark = pytest.mark.kafka
 README = Path(headgate.consumer.__file__).with_name("README.md")
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
 
 
-def example(number: int, topic: str) -> dict[str, Any]:
-    """The names that a block of the README defines, with a topic of the test's own."""
-    blocks = re.findall(r"^```python\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
-    found: dict[str, Any] = {}
-    exec(compile(blocks[number].replace('"orders"', repr(topic)), README.name, "exec"), found)
-    return found
+@asynccontextmanager
+async def running(number: int, folder: Path, *arguments: str) -> AsyncIterator[None]:
+    """The program of one block; it must end by SIGTERM, and without a traceback."""
+    file, errors = folder / "example.py", folder / "errors"
+    file.write_text(BLOCKS[number])
+    with errors.open("wb") as out:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, str(file), *arguments, stderr=out
+        )
+        try:
+            yield
+            assert process.returncode is None, errors.read_text()
+            process.terminate()
+            async with asyncio.timeout(60):
+                await process.wait()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+    assert "Traceback" not in errors.read_text()
 
 
-async def test_a_handler(kafka: RunningBroker, topic_name: str) -> None:
-    kafka.create_topic(topic_name, 2)
-    kafka.create_topic(f"{topic_name}.dead", 1)
-    fill(kafka.bootstrap, topic_name, 2, 50)
-    names, handled = example(0, topic_name), set()
+def test_every_example_is_run_here() -> None:
+    assert len(BLOCKS) == 4
 
-    async def book(event: Received) -> None:
-        handled.add((event.partition, event.offset))
 
-    names["book"] = book
-    task = asyncio.create_task(names["main"](kafka.bootstrap))
+@pytest.mark.parametrize(("number", "group"), [(0, "billing"), (1, "shipping")])
+async def test_events_are_handled(
+    kafka: RunningBroker, tmp_path: Path, number: int, group: str
+) -> None:
+    topics = ("orders", "orders.dead")
+    for topic in topics:
+        kafka.create_topic(topic, 2)
     try:
-        await eventually(lambda: len(handled) == 100, 60)
+        fill(kafka.bootstrap, "orders", 2, 50)
+
+        async def is_handled() -> bool:
+            found = await asyncio.to_thread(group_offsets, kafka.bootstrap, group, "orders")
+            return sorted(found.values()) == [50, 50]
+
+        async with running(number, tmp_path, kafka.bootstrap):
+            await eventually(is_handled, 60)
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        for topic in topics:
+            kafka.delete_topic(topic)
 
 
 async def test_effects_in_a_database(
-    kafka: RunningBroker, databases: dict[str, str], topic_name: str
+    kafka: RunningBroker, databases: dict[str, str], tmp_path: Path
 ) -> None:
-    kafka.create_topic(topic_name, 2)
-    fill(kafka.bootstrap, topic_name, 2, 50)
-    url = databases["postgresql"]
-    engine = create_async_engine(url)
-    async with engine.begin() as connection:
-        await connection.execute(text("DROP TABLE IF EXISTS bookings"))
-        await connection.execute(text("CREATE TABLE bookings (customer BYTEA, body BYTEA)"))
-    task = asyncio.create_task(example(1, topic_name)["main"](kafka.bootstrap, url))
-
-    async def booked() -> bool:
-        async with engine.connect() as connection:
-            return (await connection.execute(text("SELECT count(*) FROM bookings"))).scalar() == 100
-
+    kafka.create_topic("orders", 2)
+    engine = create_async_engine(databases["postgresql"])
     try:
-        await eventually(booked, 60)
+        fill(kafka.bootstrap, "orders", 2, 50)
+        async with engine.begin() as connection:
+            await connection.execute(text("DROP TABLE IF EXISTS bookings"))
+            await connection.execute(text("CREATE TABLE bookings (customer BYTEA, body BYTEA)"))
+        async with running(2, tmp_path, kafka.bootstrap, databases["postgresql"]):
+            await eventually(lambda: has_rows(engine, "bookings", 100), 60)
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
         await engine.dispose()
+        kafka.delete_topic("orders")
+
+
+async def test_only_newer_versions_and_one_mail(kafka: RunningBroker, tmp_path: Path) -> None:
+    kafka.create_topic("deals", 1)
+    database = f"sqlite+aiosqlite:///{tmp_path}/deals.sqlite"
+    engine = create_async_engine(database)
+    try:
+        producer = Producer({"bootstrap.servers": kafka.bootstrap, "enable.idempotence": True})
+        for version, price in [(1, 10), (3, 30), (2, 20), (3, 30)]:
+            value = json.dumps({"version": version, "price": price}).encode()
+            headers: list[tuple[str, str | bytes | None]] = [("hg-event-id", f"e-{version}")]
+            producer.produce("deals", value, b"a", headers=headers)
+        assert producer.flush(90) == 0
+        async with engine.begin() as connection:
+            await connection.execute(text("CREATE TABLE deals (id BLOB PRIMARY KEY, price INT)"))
+            await connection.execute(text("CREATE TABLE mails (deal BLOB)"))
+
+        async def is_handled() -> bool:
+            found = await asyncio.to_thread(group_offsets, kafka.bootstrap, "prices", "deals")
+            return list(found.values()) == [4]
+
+        async with running(3, tmp_path, kafka.bootstrap, database):
+            await eventually(is_handled, 60)
+        async with engine.connect() as connection:
+            assert (await connection.execute(text("SELECT price FROM deals"))).all() == [(30,)]
+        assert await has_rows(engine, "mails", 3)
+    finally:
+        await engine.dispose()
+        kafka.delete_topic("deals")
+
+
+async def has_rows(engine: AsyncEngine, table: str, rows: int) -> bool:
+    async with engine.connect() as connection:
+        count = (await connection.execute(text(f"SELECT count(*) FROM {table}"))).scalar_one()
+    return bool(count == rows)
