@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 
 from confluent_kafka.admin import (
@@ -30,6 +31,7 @@ from stack import RunningBroker, free_port, single_node
 SECRET = "let-me-in"
 STORE_PASSWORD = "changeit"
 USERS = ("gate", "guest", "gateway", "mirror", "runner")  # with PLAIN
+_HERE = ip_address(LOOPBACK)
 CERTIFIED = "certified"  # the user whose certificate is `SecuredBroker.certificate`
 
 
@@ -170,6 +172,7 @@ def _signed(
         .not_valid_before(now - timedelta(hours=1))
         .not_valid_after(now + timedelta(days=2))
         .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(_HERE)]), critical=False)
         .sign(signer, hashes.SHA256())
     )
 

@@ -134,9 +134,9 @@ class Worker:
 
     def _desk(self) -> IdentityDesk | None:
         redis = self.settings.redis
-        if redis.url is None:
+        if redis.address is None:
             return None
-        store = RedisIdentityStore(redis.url, redis.timeout_ms)
+        store = RedisIdentityStore(redis.address, redis.timeout_ms)
         options = IdentityOptions(claim_ms=redis.claim_ms, timeout_ms=redis.timeout_ms)
         return IdentityDesk(store, options, time.monotonic, os.urandom, self.meter)
 

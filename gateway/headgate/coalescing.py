@@ -141,7 +141,7 @@ def suppressor_of(
 ) -> Suppressor | None:
     """Return a connection to the suppression state; None where there is no Redis."""
     redis = settings.redis
-    if redis.url is None:
+    if redis.address is None:
         return None
     longest = max(one.delivery_timeout_ms for one in settings.clusters.values())
     options = SuppressOptions(
@@ -151,7 +151,7 @@ def suppressor_of(
         timeout_ms=redis.timeout_ms,
         fences_by_writing=fences_by_writing,
     )
-    store = RedisStore(redis.url, options.timeout_ms)
+    store = RedisStore(redis.address, options.timeout_ms)
 
     def grow(scope: Scope, partitions: int) -> None:
         topics.grown(scope.topic, scope.topic_id, partitions)

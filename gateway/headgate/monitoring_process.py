@@ -73,7 +73,7 @@ async def look_once(settings: Settings, within_s: float) -> Monitor:
 
 def _monitor(settings: Settings, exit_stack: AsyncExitStack) -> Monitor:
     clusters = {name: cluster_options(one) for name, one in settings.clusters.items()}
-    url = settings.redis.url
+    url = settings.redis.address
     pauses = None
     if url is not None:
         store = RedisPauses(url, settings.redis.timeout_ms / 1000)

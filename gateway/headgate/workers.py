@@ -69,7 +69,7 @@ class Parent:
         self._overview = Overview(settings)
         self._overview.workers = self._workers = self._places(settings.http.workers)
         callers = _callers(settings)
-        url = settings.redis.url
+        url = settings.redis.address
         self._store = None if url is None else RedisPauses(url, settings.redis.timeout_ms / 1000)
         second = replaying(lambda: self._overview.settings, self._overview.figures.set)
         self._follow = second.follow

@@ -113,6 +113,29 @@ def test_only_a_password_in_the_configuration_itself_is_warned_of(tmp_path: Path
     assert judged(tmp_path, CLUSTER + sasl + topic, variable) == []
 
 
+@pytest.mark.parametrize("url", ["rediss://u:p@r.example", "unix:///x?password=p"])
+def test_so_is_one_in_the_url_of_redis(tmp_path: Path, url: str) -> None:
+    topic = "[topics.a]\n"
+    written = judged(tmp_path, CLUSTER + f'[redis]\nurl = "{url}"\n' + topic)
+    assert "redis.url" in texts(written)
+    assert "p@" not in texts(written)
+    (tmp_path / "url").write_text(url)
+    by_file = CLUSTER + f'[redis]\nurl_file = "{tmp_path / "url"}"\n' + topic
+    assert judged(tmp_path, by_file) == []
+    assert judged(tmp_path, CLUSTER + topic, {"HEADGATE_REDIS__URL": url}) == []
+    without = CLUSTER + '[redis]\nurl = "rediss://u@r.example"\n' + topic
+    assert judged(tmp_path, without) == []
+
+
+@pytest.mark.parametrize(
+    ("url", "is_told"),
+    [("redis://:p@r.example", True), ("redis://:p@127.0.0.1", False), ("redis://r.example", False)],
+)
+def test_a_password_that_redis_gets_in_clear_text(tmp_path: Path, url: str, is_told: bool) -> None:
+    found = judged(tmp_path, CLUSTER + "[topics.a]\n", {"HEADGATE_REDIS__URL": url})
+    assert ("clear text" in texts(found)) is is_told
+
+
 STATE = CLUSTER + REDIS + '[topics.deals]\nkind = "state"\nsuppress = "raw"\nkey = "/id"\n'
 
 

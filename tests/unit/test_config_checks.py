@@ -51,6 +51,8 @@ def settings(folder: Path, text: str) -> Settings:
         (CLUSTER + '[http]\nhosts = ["http://a.example"]\n', "http.hosts", "without scheme"),
         (CLUSTER + '[http]\nhosts = ["a.example:80"]\n', "http.hosts", "without scheme"),
         (CLUSTER + '[redis]\nnamespace = "a b"\n', "redis.namespace", "letters"),
+        (CLUSTER + '[redis]\nssl_cafile = "/nowhere"\n', "redis.ssl_cafile", "is not a file"),
+        (CLUSTER + '[redis]\nssl_cafile = "/nowhere"\n', "redis.ssl_cafile", "rediss://"),
         (CLUSTER + "[topics.a]\nsuppress = 'raw'\n", "topics.a.suppress", "redis.url"),
         (CLUSTER + "[topics.a]\nfacts_one_in = 9\n", "topics.a.facts_one_in", "facts = true"),
         (CLUSTER + "[topics.a]\nignore = ['/at']\n", "topics.a.ignore", 'suppress = "canonical"'),

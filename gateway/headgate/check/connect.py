@@ -91,11 +91,11 @@ async def _read_cluster(name: str, cluster: ClusterSettings) -> _Cluster:
 
 
 async def _check_redis(redis: RedisSettings) -> list[Finding]:
-    if redis.url is None:
+    if redis.address is None:
         return [ok("redis", "not configured, and no topic suppresses")]
     timeout_s = max(redis.timeout_ms / 1000, _REDIS_LEAST_S)
     client = Redis.from_url(
-        redis.url,
+        redis.address,
         socket_timeout=timeout_s,
         socket_connect_timeout=timeout_s,
         retry=Retry(NoBackoff(), 0),
@@ -105,7 +105,7 @@ async def _check_redis(redis: RedisSettings) -> list[Finding]:
         info = await client.info()
         findings = list(judge_redis(info, await _redis_config(client)))
     except (RedisError, OSError, TimeoutError) as failure:
-        fix = "Check redis.url; until it answers nothing is suppressed."
+        fix = "Check redis.url and redis.ssl_cafile; until it answers nothing is suppressed."
         return [error("redis", f"no answer: {_said(failure)}", fix)]
     finally:
         await client.aclose()

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import ip_address
+from urllib.parse import parse_qs, urlsplit
 
 from headgate.check.finding import Finding, ok, warn
-from headgate.config.backend_settings import ClusterSettings
+from headgate.config.backend_settings import ClusterSettings, RedisSettings
 from headgate.config.names import dotted
 from headgate.config.origins import is_file_line
 from headgate.config.settings import ProducerSettings, Settings
@@ -26,6 +27,7 @@ def judge_settings(settings: Settings, origins: Mapping[str, str]) -> Iterator[F
     for name, cluster in settings.clusters.items():
         yield from _cluster(name, cluster, origins)
     yield from _redis(settings)
+    yield from _redis_password(settings.redis, origins)
     for policy in settings.topics:
         yield from _topic(policy, settings)
     if not settings.topics:
@@ -65,10 +67,8 @@ def _cluster(name: str, cluster: ClusterSettings, origins: Mapping[str, str]) ->
     if cluster.security_protocol == "SASL_PLAINTEXT":
         option = dotted((*path, "security_protocol"))
         yield warn(option, "the password travels in clear text", 'Use "SASL_SSL".')
-    password = dotted((*path, "sasl_password"))
-    if cluster.sasl_password is not None and is_file_line(origins[password]):
-        fix = "Use sasl_password_file or the environment."
-        yield warn(password, "a password in the configuration file", fix)
+    if cluster.sasl_password is not None:
+        yield from _written(dotted((*path, "sasl_password")), origins)
     yield from _compression(dotted((*path, "compression")), cluster.compression)
 
 
@@ -91,6 +91,21 @@ def _redis(settings: Settings) -> Iterator[Finding]:
             "a dead gateway may land after the quarantine, and a change may be taken for unchanged"
         )
         yield warn("redis.quarantine_ms", text, f"Set at least {needed} in production.")
+
+
+def _redis_password(redis: RedisSettings, origins: Mapping[str, str]) -> Iterator[Finding]:
+    parts = urlsplit(redis.url or "")
+    if parts.password is None and "password" not in parse_qs(parts.query):
+        return
+    yield from _written("redis.url", origins)
+    if parts.scheme == "redis" and not _is_loopback(parts.hostname or "localhost"):
+        yield warn("redis.url", "the password travels in clear text", "Use rediss://.")
+
+
+def _written(secret: str, origins: Mapping[str, str]) -> Iterator[Finding]:
+    if is_file_line(origins[secret]):
+        fix = f"Use {secret.rpartition('.')[2]}_file or the environment."
+        yield warn(secret, "a password in the configuration file", fix)
 
 
 def _topic(policy: TopicPolicy, settings: Settings) -> Iterator[Finding]:

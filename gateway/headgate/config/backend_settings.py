@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
+from urllib.parse import urlencode, urlsplit
 
 from headgate.core.option import about
 
@@ -117,6 +118,13 @@ class RedisSettings:
             secret=True,
         ),
     ] = field(default=None, repr=False)
+    ssl_cafile: Annotated[
+        str | None,
+        about(
+            "Certificate authorities (PEM) of a rediss:// URL; none = the system's.",
+            example='"/etc/redis/ca.pem"',
+        ),
+    ] = None
     timeout_ms: Annotated[
         int,
         about(
@@ -161,6 +169,14 @@ class RedisSettings:
             most=_DAY_MS,
         ),
     ] = 15_000
+
+    @property
+    def address(self) -> str | None:
+        """The URL as all clients of ours take it, with what belongs to the connection."""
+        if self.url is None or self.ssl_cafile is None:
+            return self.url
+        sign = "&" if urlsplit(self.url).query else "?"
+        return f"{self.url}{sign}{urlencode({'ssl_ca_certs': self.ssl_cafile})}"
 
 
 @dataclass(frozen=True, slots=True)

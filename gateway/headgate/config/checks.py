@@ -94,6 +94,9 @@ def _redis(settings: Settings) -> Iterator[Problem]:
     if redis.url is not None and urlsplit(redis.url).scheme not in _REDIS_SCHEMES:
         expected = "a redis://, rediss:// or unix:// URL"
         yield Problem("redis.url", shown(redis.url, secret=True), expected)
+    yield from missing_files({"redis.ssl_cafile": redis.ssl_cafile})
+    if redis.ssl_cafile is not None and urlsplit(redis.url or "").scheme != "rediss":
+        yield Problem("redis.ssl_cafile", shown(redis.ssl_cafile), "not set, or a rediss:// URL")
     if not re.fullmatch(r"[\w.:\-]+", redis.namespace):
         expected = "letters, digits, dots, colons, dashes and underscores"
         yield Problem("redis.namespace", shown(redis.namespace), expected)
