@@ -4,6 +4,7 @@ The way in is that of /v1: the same credentials, limits, budget, quotas, suppres
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
@@ -17,9 +18,12 @@ from headgate.core.policy import TopicPolicy
 from headgate.core.reply import Reply
 from headgate.core.topic import PartitionState, TopicState
 from headgate.edge.auth import Identity
+from headgate.edge.body import BREAKS
 from headgate.edge.events import EventsFront
 from headgate.edge.problems import response
 from headgate.edge.request_log import TOLD
+
+log = logging.getLogger(__name__)
 
 _PREFIXES = ("/topics", "/consumers", "/brokers", "/v3")
 
@@ -70,9 +74,15 @@ class Desk:
         try:
             found = await work(asked)
         except Refused as refused:
-            found = failed(refused.failure, content_type)
-            known = {"producer": self._name(asked), "path": request.rel_url.raw_path}
-            self.events.told.refused(refused.failure, request_id, **known)
+            found = self._refused(refused.failure, asked, content_type)
+        except BREAKS:
+            raise  # the client has gone, or speaks no HTTP any more: for the server's own frame
+        except Exception:  # the outermost frame that knows whose shape the answer has
+            if request.writer.output_size > 0:
+                raise
+            log.exception("request failed", extra={"path": request.rel_url.raw_path})
+            failure = Failure(Reason.INTERNAL, "an internal error")
+            found = self._refused(failure, asked, content_type)
         if self.events.told.tells_all:
             request[TOLD] = {"request_id": request_id, "producer": self._name(asked)}
         seconds = self._loop.time() - asked.arrived
@@ -88,6 +98,12 @@ class Desk:
         if isinstance(found, Failure):
             raise Refused(found)
         return found
+
+    def _refused(self, failure: Failure, asked: Asked, content_type: str) -> Reply:
+        """The answer, which the log is told, too."""
+        known = {"producer": self._name(asked), "path": asked.request.rel_url.raw_path}
+        self.events.told.refused(failure, asked.request_id, **known)
+        return failed(failure, content_type)
 
     def _name(self, asked: Asked) -> str:
         found = self.events.callers.identify(asked.headers, asked.request.remote)

@@ -20,7 +20,13 @@ _V2, _V3 = confluent_v2.TYPE, confluent_v3.TYPE
 _TOPIC = path("topic", "A topic of the configuration that exists in Kafka.", example="orders")
 _CLUSTER = path("cluster_id", "Kafka's id of the cluster.", example="Tm9yd2VnaWFuIGJsdWU")
 _PARTITION = path("partition", "A partition's number.", {"type": "integer", "minimum": 0}, 0)
-_ASKING = (Reason.UNAUTHENTICATED, Reason.FORBIDDEN, Reason.DRAINING, Reason.KAFKA_UNAVAILABLE)
+_ASKING = (
+    Reason.UNAUTHENTICATED,
+    Reason.FORBIDDEN,
+    Reason.DRAINING,
+    Reason.KAFKA_UNAVAILABLE,
+    Reason.INTERNAL,
+)
 _PRODUCING = (
     *_ASKING,
     Reason.MALFORMED,
@@ -42,7 +48,7 @@ _IDENTITY = (
     Reason.REDIS_UNAVAILABLE,
 )
 # What only the server's own frame answers: no request has been understood yet.
-_FRAMING = (Reason.HEADERS_TOO_LARGE, Reason.INTERNAL)
+_FRAMING = (Reason.HEADERS_TOO_LARGE,)
 
 _JSON_RECORDS = {"records": [{"key": "17", "value": {"total": 35.5}}, {"value": {"total": 8}}]}
 _BINARY_RECORDS = {"records": [{"key": "MTc=", "value": "iVBORw0KGgo="}]}
