@@ -140,7 +140,7 @@ def test_the_end_over_time_is_bounded_and_keeps_its_course() -> None:
     ends = Ends()
     for number in range(100_000):
         ends.note(number * 1_000, number * 10)
-    assert len(ends._points) <= 65
+    assert len(ends._points) <= 96
     assert ends.first_ms() == 0
     for offset in (999_000, 990_000, 900_000, 500_000, 5_000):
         written = ends.written_ms(offset)

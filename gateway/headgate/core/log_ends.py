@@ -1,8 +1,10 @@
 """When a log's end passed an offset: what the age of a group's position is told from."""
 
+from itertools import pairwise
 from typing import NamedTuple
 
-_MOST = 64
+_MOST = 96
+_FRACTION = 3  # the error of an age is at most a third of it
 
 
 class Point(NamedTuple):
@@ -15,8 +17,11 @@ class Point(NamedTuple):
 class Ends:
     """The end of one partition's log over time, ever more coarsely into the past.
 
-    At most 64 points: when there are more, every second one of the older half goes. So memory is
-    bounded, and the error of an age is a fraction of that age.
+    A point may go when the two beside it are no further apart than a third of their age. So the
+    error of an age is at most a third of that age, or the time between two looks if that is more,
+    also where nothing was written for long: the end of such a time is a point like any other. At
+    most 96 points; if none of them may go, the oldest does, and with it the knowledge of what
+    was before. At a look every 10 s that is after months.
     """
 
     __slots__ = ("_points",)
@@ -33,8 +38,16 @@ class Ends:
             points.pop()  # of a time without records the first and the last point will do
         points.append(Point(at_ms, end))
         if len(points) > _MOST:
-            half = _MOST // 2
-            del points[1:half:2]
+            self._thin(at_ms)
+
+    def _thin(self, now_ms: int) -> None:
+        points = self._points
+        kept = points[:1]
+        for point, after in pairwise(points[1:]):
+            if _FRACTION * (after.at_ms - kept[-1].at_ms) > now_ms - after.at_ms:
+                kept.append(point)
+        kept.append(points[-1])
+        self._points = kept[-_MOST:]
 
     def first_ms(self) -> int | None:
         """Since when the end is known."""
