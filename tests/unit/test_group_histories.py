@@ -12,6 +12,7 @@ from headgate.core.cluster_watch import Health, PartitionSeen, TopicSeen, WatchO
 from headgate.core.group_facts import Place
 from headgate.core.group_report import Heat
 from headgate.core.lagrules import Rules, State
+from headgate.monitor.shown import hints
 
 OK, WARN, STALL, STOP, REWIND = State
 BOTH = pytest.mark.parametrize("has_trail", [True, False], ids=["trail", "looks"])
@@ -62,6 +63,10 @@ def test_a_member_that_commits_the_same_again_and_again_stalls(has_trail: bool) 
     states = world.looks(12, step)
     assert states[-1] is STALL
     assert STOP not in states
+
+
+def said(world: World) -> list[str]:
+    return hints(world.watch.groups[GROUP], world.group)
 
 
 @BOTH
@@ -403,6 +408,45 @@ def test_records_that_retention_took_are_lost_and_no_lag(has_trail: bool) -> Non
     world.look()
     found = world.partition()
     assert (found.lag, found.lost) == (500, 500)
+    assert found.committed == 1_500, "what the group has, not what is left of the log"
+
+
+@BOTH
+def test_a_commit_beyond_the_end_of_the_log_is_named(has_trail: bool) -> None:
+    """No lag, and yet nothing is well: it reads nothing, or all again."""
+    world = working(has_trail=has_trail)
+    world.commit(10_000)
+    world.look()
+    found = world.partition()
+    assert (found.state, found.lag) == (OK, 0)
+    assert (found.committed, found.beyond_end) == (10_000, 8_500)
+    assert any("beyond the log's end" in one for one in said(world))
+    world.keep_up()
+    world.look()
+    assert world.partition().beyond_end == 0
+    assert not said(world)
+
+
+@BOTH
+@pytest.mark.parametrize("after", ["stands still", "goes on"])
+def test_rewound_does_not_hide_that_it_stands_still(has_trail: bool, after: str) -> None:
+    world = working(has_trail=has_trail)
+    world.produce(10_000)
+    world.keep_up()
+    world.look()
+    world.commit(2_000)
+    states = [
+        *world.looks(12, lambda: world.commit(world.stored[0].offset + 10 * (after == "goes on")))
+    ]
+    assert set(states) == {REWIND}
+    found = world.partition()
+    stands_still = any("commits nothing new since" in one for one in said(world))
+    if after == "goes on":
+        assert found.pace in (OK, WARN)
+        assert not stands_still
+    else:
+        assert found.pace is STALL
+        assert stands_still
 
 
 @BOTH

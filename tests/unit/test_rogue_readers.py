@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.core.group_facts import Place, Stored
+from headgate.core.group_facts import Described, Member, Place, Stored
 from headgate.core.rogue_readers import RogueReaders, TopicTotals, read_totals
 
 PLACE = Place("orders", 0)
@@ -19,6 +19,8 @@ class Brokers:
         self.now_ms = 0
         self.written = self.read = 0
         self.offset = 0
+        self.new: dict[Place, Stored] = {}  # what a group that has just come has committed
+        self.new_group: Described | None = None
 
     def look(self, *, written: int, by_group: int, by_others: int, times: int = 1) -> bool:
         """Ten seconds each, so many records in each of them; whether somebody is rogue then."""
@@ -30,7 +32,8 @@ class Brokers:
             half = TopicTotals(self.written * RECORD / 2, self.read * RECORD / 2, self.written / 2)
             internal = {"__consumer_offsets": TopicTotals(0, self.now_ms * 1e6, 0)}
             brokers = {"b1": {"orders": half} | internal, "b2": {"orders": half}}
-            self.readers.looked(self.now_ms, brokers, {"billing": {PLACE: Stored(self.offset)}})
+            stored = {"billing": {PLACE: Stored(self.offset)}, "new": self.new}
+            self.readers.looked(self.now_ms, brokers, stored, {"new": self.new_group})
         return bool(self.readers.rogues())
 
 
@@ -99,3 +102,18 @@ kafka_server_brokertopicmetrics_replicationbytesout_total 5
 def test_an_exporters_page() -> None:
     assert read_totals(PAGE) == {"orders": TopicTotals(1500, 20, 3), "deals": TopicTotals(7, 0, 0)}
     assert read_totals("") == {}
+
+
+def test_a_new_group_that_catches_up_is_none_before_its_first_commits() -> None:
+    """It reads for minutes what lies there, and commits later; then it explains what it reads."""
+    brokers = Brokers()
+    brokers.look(written=10_000, by_group=10_000, by_others=0, times=10)
+    member = Member("m", "new-app", "/10.0.0.1", frozenset([PLACE]))
+    brokers.new_group = Described("classic", "Stable", (member,))
+    found = [brokers.look(written=10_000, by_group=10_000, by_others=90_000) for _ in range(12)]
+    for number in range(20):
+        brokers.new = {PLACE: Stored(1_000_000 + 90_000 * number)}
+        found.append(brokers.look(written=10_000, by_group=10_000, by_others=90_000))
+    assert not any(found)
+    brokers.new_group = None
+    assert brokers.look(written=10_000, by_group=10_000, by_others=90_000, times=8), "now it is one"

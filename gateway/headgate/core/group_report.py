@@ -33,16 +33,20 @@ class Judging(NamedTuple):
 class PartitionReport(NamedTuple):
     """One partition of a group.
 
-    committed: None when nothing was ever committed.  lag: external, end - committed, clamped to the
-    log's start.  internal_lag: the same from the furthest offset that the partition's owner itself
-    has reported done; None where it reports nothing.  is_stuck: a stuck commit.  lost: records that
-    retention took before they were committed.  age_ms: of the record that is read next.
+    pace: the state without regard to commits that went back.  committed: as the group has it, also
+    below the log's start or beyond its end; None when nothing was ever committed.  beyond_end:
+    records by which it is.  lag: external, end - committed, clamped to the log's start.
+    internal_lag: the same from the furthest offset that the partition's owner itself has reported
+    done; None where it reports nothing.  is_stuck: a stuck commit.  lost: records that retention
+    took before they were committed.  age_ms: of the record that is read next.
     clear_ms, loss_ms: until the lag is gone, until retention takes what was not read; None: never.
     """
 
     place: Place
     state: State
+    pace: State
     committed: int | None
+    beyond_end: int
     start: int
     end: int
     lag: int
@@ -99,14 +103,17 @@ def _partitions(
         lives = owner is not None and not judging.has_trail
         # As of what was seen last: silence of a coordinator is not the group's.
         state = track.window.state(newest.at_ms, watch.rules, lives=lives)
-        committed = None if track.never_committed is not None else newest.committed
+        pace = track.window.pace(newest.at_ms, watch.rules, lives=lives)
+        committed = None if track.never_committed is not None else newest.stored
         internal = _internal_lag(track, owner, newest.end)
         age_ms, heat = _age(log, newest.committed, newest.lag, now_ms, judging.horizon_ms)
         clear_ms = track.window.clear_ms()
         yield PartitionReport(
             place,
             state,
+            pace,
             committed,
+            max(0, newest.stored - newest.end),
             log.start,
             newest.end,
             newest.lag,

@@ -132,11 +132,18 @@ class Window:
     def state(self, now_ms: int, rules: Rules, *, lives: bool) -> State:
         """The state now. lives: the partition has an owner; it tells STALL from STOP where single
         commits are not seen."""
+        newest, pace = self.newest, self.pace(now_ms, rules, lives=lives)
+        if newest is None or newest.lag <= rules.allowed_lag or self._work_ms is None:
+            return pace
+        is_rewound = self.fell_from is not None and newest.committed < self.fell_from
+        return State.REWIND if is_rewound else pace
+
+    def pace(self, now_ms: int, rules: Rules, *, lives: bool) -> State:
+        """The state, were no commit ever lower than one before: a group that was set back and then
+        stands still is in REWIND, and nothing else would tell that it stands still."""
         newest = self.newest
         if newest is None or newest.lag <= rules.allowed_lag or self._work_ms is None:
             return State.OK
-        if self.fell_from is not None and newest.committed < self.fell_from:
-            return State.REWIND
         since_ms = max(self._moved_ms, self._work_ms)
         patience_ms = self._patience_ms(rules)
         if now_ms - since_ms >= patience_ms:

@@ -3,6 +3,10 @@
 A consumer that assigns partitions and never commits is in no list that Kafka has. Its reads are in
 the brokers' own figures: bytes out by topic, without replication. What the groups have moved in the
 same time, at the topic's bytes a record, explains some of them; the rest has another reader.
+
+A member that owns a partition and has not committed there yet may read any amount of it: one of a
+new group that catches up, say. As long as there is one, nothing is said of its topic: it has a
+group, and the group's page says that its work cannot be seen.
 """
 
 import re
@@ -10,7 +14,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from headgate.core.group_facts import Offsets
+from headgate.core.group_facts import Described, Offsets
 
 _LINE = re.compile(
     r"^kafka_server_brokertopicmetrics_(bytesin|bytesout|messagesin)_total"
@@ -68,17 +72,24 @@ class RogueReaders:
         self._is_mirrored = is_mirrored
         self._brokers: dict[str, Totals] = {}
         self._offsets: Mapping[str, Offsets] = {}
+        self._silent: frozenset[str] = frozenset()
         self._at_ms: int | None = None
         self._spans: dict[str, deque[_Span]] = {}
         self._since_ms: dict[str, int] = {}
         self.unexplained: dict[str, float] = {}  # bytes a second by topic, over whole windows
 
     def looked(
-        self, now_ms: int, brokers: Mapping[str, Totals], offsets: Mapping[str, Offsets]
+        self,
+        now_ms: int,
+        brokers: Mapping[str, Totals],
+        offsets: Mapping[str, Offsets],
+        groups: Mapping[str, Described | None],
     ) -> None:
-        """Take what every broker has counted, and what every group has committed."""
+        """Take what every broker has counted, what every group has committed, and who is in it."""
         before_ms, self._at_ms = self._at_ms, now_ms
         moved, self._offsets = _moved(self._offsets, offsets), offsets
+        before, self._silent = self._silent, _silent(groups, offsets)
+        silent = before | self._silent  # the first commit does not say where reading began
         grown = _grown(self._brokers, brokers)
         self._brokers = dict(brokers)
         if before_ms is None or now_ms <= before_ms:
@@ -89,7 +100,8 @@ class RogueReaders:
         for topic in totals:
             if not topic.startswith("__"):
                 explained = self._explained(grown, totals[topic], moved.get(topic, 0), topic)
-                span = _Span(seconds, grown.get(topic, TopicTotals()).bytes_out, explained)
+                out = grown.get(topic, TopicTotals()).bytes_out
+                span = _Span(seconds, out, max(out, explained) if topic in silent else explained)
                 self._spans.setdefault(topic, deque(maxlen=_LOOKS)).append(span)
         self._judge(now_ms)
 
@@ -117,6 +129,19 @@ class RogueReaders:
             rate = sum(one.out for one in spans) / sum(one.seconds for one in spans)
             found.append(Rogue(topic, rate, self.unexplained[topic], since_ms))
         return sorted(found, key=lambda one: -one.unexplained_per_s)
+
+
+def _silent(
+    groups: Mapping[str, Described | None], offsets: Mapping[str, Offsets]
+) -> frozenset[str]:
+    """Topics of which a member of a group owns a partition that the group never committed."""
+    return frozenset(
+        place.topic
+        for name, group in groups.items()
+        for member in (() if group is None else group.members)
+        for place in member.places
+        if place not in offsets.get(name, {})
+    )
 
 
 def _moved(before: Mapping[str, Offsets], now: Mapping[str, Offsets]) -> dict[str, int]:

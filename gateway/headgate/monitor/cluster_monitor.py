@@ -164,7 +164,7 @@ class ClusterMonitor:
             self.rogue_detail = "brokers' metrics cannot be read; the monitor's log says why"
             return
         self.rogue_detail = ""
-        self.readers.looked(self._now_ms(), brokers, look.stored)
+        self.readers.looked(self._now_ms(), brokers, look.stored, look.groups)
 
     async def _past(self, look: Look, new: Collection[Place]) -> list[tuple[Place, int, int]]:
         """When logs ended where: as of one page-cache horizon ago, and half of one."""

@@ -91,7 +91,9 @@ def partition(found: PartitionReport, intents: Iterable[Kept]) -> Json:
         "topic": found.place.topic,
         "partition": found.place.partition,
         "state": found.state,
+        "pace": found.pace,
         "committed": found.committed,
+        "beyond_end": found.beyond_end,
         "start": found.start,
         "end": found.end,
         "lag": found.lag,
@@ -205,6 +207,19 @@ def hints(watch: GroupWatch, found: GroupReport) -> list[str]:
             "stuck commit: a former owner committed below what is done; nothing is committed until "
             "something new arrives, and a rebalance repeats work. Restart one member, or set the "
             "offset (runbook: a stuck group)"
+        )
+    if found.state is State.REWIND:
+        still = {one.pace for one in found.partitions if one.state is State.REWIND}
+        if still & {State.STOP, State.STALL}:
+            said.append(
+                "it was set back, and commits nothing new since: look at its members, not only at "
+                "who set it back"
+            )
+    if any(one.beyond_end for one in found.partitions):
+        said.append(
+            "a commit lies beyond the log's end: the log was cut off or recreated, or the offset "
+            "was set by hand. The consumer begins where its auto.offset.reset says, or skips what "
+            "is written until the log is as long. Set the offset"
         )
     if found.state in (State.STOP, State.STALL) and not watch.described.members:
         said.append("the group has no members")
