@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from itertools import chain
@@ -17,6 +17,7 @@ from headgate.backends.lone_batch import LoneBatch
 from headgate.backends.options import LaneLimits
 from headgate.backends.topics import KafkaTopics
 from headgate.bursts import Bursts
+from headgate.clock_watch import ClockWatch, now_ms
 from headgate.cluster_options import cluster_options, lane_limits
 from headgate.coalescing import HeldTopics, cluster_of, suppressor_of
 from headgate.config import Settings
@@ -56,10 +57,16 @@ class Worker:
     """One process of the gateway. Built inside a running event loop; `start` opens the port.
 
     workers: how many share the instance's budgets.  others: who answers the paths that the data
-    plane does not know, when both ports are one.
+    plane does not know, when both ports are one.  clock_ms: milliseconds since 1970.
     """
 
-    def __init__(self, settings: Settings, workers: int, others: Page | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        workers: int,
+        others: Page | None = None,
+        clock_ms: Callable[[], int] = now_ms,
+    ) -> None:
         self.settings = settings
         self._others = others
         self._ids = EventIds(os.urandom(6))
@@ -87,19 +94,19 @@ class Worker:
             self.meter,
             self._ids,
             Limits(settings.http.batch_max_events, settings.http.request_timeout_ms),
-            _now_ms,
+            clock_ms,
         )
         limits = {name: lane_limits(cluster) for name, cluster in ingest_tier.items()}
         self.lanes = KafkaLanes(options, self.topics, self.ingest, limits, self.meter)
         self.suppressor = self._suppressor()
         self.topics.on_change(self._topic_changed)
-        self.telling = Telling(settings, options, self.topics, self.meter, _now_ms)
+        self.telling = Telling(settings, options, self.topics, self.meter, now_ms)
         self.held = HeldTopics(
             settings,
             options,
             self.topics,
             self.meter,
-            _now_ms,
+            now_ms,
             self._aside,
             coalesces=settings.coalescer.in_gateway,
             facts=self.telling.facts,
@@ -116,7 +123,9 @@ class Worker:
         self.ladder = Ladder(self.ingest, tools, self.meter.oversized)
         self.ladder.connect(self.lanes, suppression)
         examining = Examining(self.ingest, self._aside, self.meter.canonical_fallback)
-        steps = Steps(self._event_identity(), examining, self.ladder, self.telling.facts)
+        self._clock = ClockWatch(self.topics.get, time.monotonic)
+        own = (self._event_identity(), examining, self.ladder, self.telling.facts)
+        steps = Steps(*own, self._clock)
         self.ingest.connect(self.lanes, suppression, steps)
 
     def _open_blobs(self) -> Blobs | None:
@@ -207,7 +216,7 @@ class Worker:
     def _bursts(self) -> Bursts:
         timeout_s = self.settings.http.request_timeout_ms / 1000
         known = (self.routes, self.topics, lambda: self.policies)
-        return Bursts(*known, self.lanes, self._quotas, _now_ms, timeout_s)
+        return Bursts(*known, self.lanes, self._quotas, now_ms, timeout_s)
 
     async def drain(self) -> None:
         """Take nothing more, wait for what is under way (bounded), then stop."""
@@ -251,6 +260,7 @@ class Worker:
         if self.desk is not None:
             ok, detail = self.desk.health()
             found.append(Dependency("redis identity", ok, False, detail))
+        found += self._clock.dependencies()
         return Readiness(self.ingest.is_draining, tuple(found))
 
     def suppression(self) -> States:
@@ -288,7 +298,3 @@ class Worker:
 async def _end(task: "asyncio.Future[None]") -> None:
     task.cancel()
     await asyncio.wait([task])
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -58,7 +58,8 @@ class Endings:
         """Close the circle: all of them are built with this object as their listener."""
         self._lanes = lanes
         self._suppression = suppression
-        self._identity, self._examining, self._ladder, self._facts = steps or Steps()
+        found = steps or Steps()
+        self._identity, self._examining, self._ladder, self._facts, self._clock = found
 
     @property
     def is_draining(self) -> bool:
@@ -199,6 +200,8 @@ class Endings:
             self._ladder.handed_over(batch)
 
     def acknowledged(self, batch: Sequence[Publish], base_offset: int) -> None:
+        if self._clock is not None and self._clock.is_suspect and any(map(is_stamped_here, batch)):
+            self._clock.acknowledged(batch[0].record.topic)
         if batch[0].record.topic.startswith(HELD_PREFIX):  # a lane's batch has one topic
             for publish in batch:  # the place there is none of its topic's, and nobody follows
                 key, event_id = publish.record.key, publish.event_id
@@ -212,6 +215,16 @@ class Endings:
         self._suppression.acknowledged(batch, base_offset)
 
     def failed(self, batch: Sequence[Publish], failure: Failure) -> None:
+        if failure.reason is Reason.TIMESTAMP_OUT_OF_RANGE and self._clock is not None:
+            ours = [publish for publish in batch if is_stamped_here(publish)]
+            if ours:  # no client can do anything about it
+                record = ours[0].record
+                wrong = self._clock.refused(record.topic, record.timestamp_ms, len(ours))
+                self._fail(ours, wrong)
+                batch = [publish for publish in batch if not is_stamped_here(publish)]
+        self._fail(batch, failure)
+
+    def _fail(self, batch: Sequence[Publish], failure: Failure) -> None:
         is_unknown = failure.reason is Reason.UNKNOWN
         for publish in batch:
             self._finish(publish, Name.UNKNOWN if is_unknown else Name.REJECTED, -1, failure)
@@ -277,3 +290,9 @@ class Endings:
 
     def _open(self, publish: Publish, failure: Failure) -> Outcome:
         return rejected(failure, publish.record.key, publish.event_id)
+
+
+def is_stamped_here(publish: Publish) -> bool:
+    """Whether its record has the time of this gateway's clock, and none that its client chose."""
+    common = publish.common
+    return common is None or bool(publish.record.timestamp_ms == common.now_ms)

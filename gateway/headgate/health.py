@@ -11,6 +11,7 @@ class Dependency(NamedTuple):
     """ok: reachable.  required: without it no event of some topic can be taken.
 
     limited_s: it is reachable, but some topics do without it for so many seconds more.
+    vital: without it no event of any topic can be taken.
     """
 
     name: str
@@ -18,6 +19,7 @@ class Dependency(NamedTuple):
     required: bool
     detail: str
     limited_s: float = 0.0
+    vital: bool = False
 
 
 class Readiness(NamedTuple):
@@ -30,7 +32,9 @@ class Readiness(NamedTuple):
     def is_ready(self) -> bool:
         """One reachable ingest cluster is enough: the others' topics answer 503 themselves."""
         required = [each for each in self.dependencies if each.required]
-        return not self.draining and (not required or any(each.ok for each in required))
+        if self.draining or any(each.vital and not each.ok for each in self.dependencies):
+            return False
+        return not required or any(each.ok for each in required)
 
     def reply(self) -> Reply:
         """200 or 503, with every dependency's state."""

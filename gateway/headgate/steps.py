@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 
 from headgate.backends.base import Identities
 from headgate.core.facts import Facts
-from headgate.core.outcome import Outcome
+from headgate.core.outcome import Failure, Outcome
 from headgate.core.publish import Publish
 from headgate.examining import Examining
 
@@ -31,14 +31,27 @@ class Ladder(Protocol):
     def handed_over(self, batch: Sequence[Publish]) -> None: ...
 
 
+class Clock(Protocol):
+    """Who judges this gateway's clock (`clock_watch`)."""
+
+    @property
+    def is_suspect(self) -> bool: ...
+
+    def refused(self, topic: str, stamped_ms: int, records: int) -> Failure: ...
+
+    def acknowledged(self, topic: str) -> None: ...
+
+
 class Steps(NamedTuple):
     """What some topics need beside lanes and suppression; without one, no topic may ask for it.
 
     identity: for `dedupe_ttl_s` and Idempotency-Keys.  examining: for canonical comparison and
     schemas.  ladder: for rungs below `reject`.  facts: for `facts`.
+    clock: hears which of our times Kafka takes.
     """
 
     identity: Identities | None = None
     examining: Examining | None = None
     ladder: Ladder | None = None
     facts: Facts | None = None
+    clock: Clock | None = None

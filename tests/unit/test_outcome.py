@@ -43,7 +43,7 @@ def test_every_reason_has_its_row_with_words_for_people() -> None:
 
 def test_only_the_gateway_s_own_faults_alarm() -> None:
     alarming = {reason for reason, traits in TRAITS.items() if traits.log_level == "ERROR"}
-    assert alarming == {Reason.INTERNAL, Reason.BROKER_REFUSED}
+    assert alarming == {Reason.INTERNAL, Reason.BROKER_REFUSED, Reason.CLOCK_WRONG}
 
 
 def test_outcomes_without_a_record_say_so() -> None:

@@ -237,7 +237,7 @@ class Lane:
 
     def _judge(self, error: BaseException, handed: Handed) -> None:
         verdict = classify(error, handed.attempts)
-        log.warning("batch of %s-%s failed: %r, %s", self.topic, self.partition, error, verdict)
+        log.log(verdict.log_level, "%s-%s: %r, %s", self.topic, self.partition, error, verdict)
         if self._producer is None or self._batch is None:
             return
         self.moved_at = time.monotonic()

@@ -1,5 +1,6 @@
 """What a batch that failed means: certainly not written, or not known."""
 
+import logging
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -47,6 +48,14 @@ class Verdict(NamedTuple):
     label: str
     one_is_guilty: bool = False
     name: str = ""
+
+    @property
+    def log_level(self) -> int:
+        """Of the line for each batch. Refused times come with every batch, and are logged by those
+        who know whose times they are."""
+        if self.reason is Reason.TIMESTAMP_OUT_OF_RANGE:
+            return logging.DEBUG
+        return logging.WARNING
 
 
 # The broker checks these before it appends (ReplicaManager.appendRecords, LogValidator,

@@ -42,6 +42,7 @@ class Reason(StrEnum):
     KAFKA_UNAVAILABLE = "kafka_unavailable"
     REDIS_UNAVAILABLE = "redis_unavailable"
     BLOBS_UNAVAILABLE = "blobs_unavailable"
+    CLOCK_WRONG = "clock_wrong"
     UNKNOWN = "unknown"
 
     __hash__ = str.__hash__
@@ -252,6 +253,14 @@ TRAITS: Mapping[Reason, Traits] = {
         "The blob store is not available",
         "Nothing was written: the event is too large for Kafka alone. Wait for Retry-After "
         "seconds, then send again.",
+    ),
+    Reason.CLOCK_WRONG: Traits(
+        503,
+        True,
+        "ERROR",
+        "The gateway's clock is wrong",
+        "Nothing was written; send again to another instance, and tell the operators to set the "
+        "clock of this one.",
     ),
     Reason.UNKNOWN: Traits(
         504,
