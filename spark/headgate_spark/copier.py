@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterable, Sequence
 from aiokafka.structs import TopicPartition
 
 from headgate.core.offset_map import gap_record, segment_record
-from headgate.core.segments import NO_RECORDS, RETENTION, Gap
+from headgate.core.segments import FOREIGN, NO_RECORDS, RETENTION, Gap
 from headgate_spark.chunks import Chunk, Written, segments_of
 from headgate_spark.copy_plan import Copied, CopyOptions, Known, Unit
+from headgate_spark.foreign import end_of, follows, read_tail
 from headgate_spark.kafka_clients import CLIENT_ERRORS
 from headgate_spark.map_reader import HiddenError
 from headgate_spark.resume import StalePlanError, opening, read_known
@@ -49,6 +50,8 @@ class Copier:
     ) -> None:
         self._unit, self._options, self._buckets, self._seen = unit, options, buckets, seen
         self._records = self._bytes = self._transactions = self._attempts = self._lost = 0
+        self._foreign, self._foreign_at = 0, -1
+        self._end: int | None = None  # of the target's log, as far as this copier knows
         self._position = -1 if unit.known.position is None else unit.known.position
 
     async def run(self) -> Copied:
@@ -80,7 +83,8 @@ class Copier:
         place = self._unit.place
         return Copied(
             place.topic, place.partition, self._records, self._bytes, self._transactions,
-            self._attempts, self._position, self._lost, trouble, is_stale,
+            self._attempts, self._position, self._lost, trouble, is_stale, self._foreign,
+            self._foreign_at,
         )  # fmt: skip
 
     async def _is_replaced(self) -> bool:
@@ -138,9 +142,27 @@ class Copier:
                 f"its last stable offset is {end}, but {position} offsets are mirrored: it lost "
                 "records (unclean leader election?). Delete the mirror's topic to begin anew"
             )
+        facts += await self._strangers(known, position)
         if facts:
             await self._write(writer, Chunk([], position), facts)
         self._stand_at(reader, position)
+
+    async def _strangers(self, known: Known, position: int) -> list[MapRecord]:
+        """Records of others behind the mirror's: they are counted, and the map says where."""
+        place, is_same = self._unit.place, known.ids[1] == self._unit.layout.target_id
+        mapped_end = known.target_end if is_same else 0
+        self._end = None
+        if mapped_end is None:
+            return []
+        tp = TopicPartition(place.topic, place.partition)
+        tail = await read_tail(tp, self._options, mapped_end)
+        self._end = tail.end
+        if not tail.records:
+            return []
+        self._foreign, self._foreign_at = self._foreign + tail.records, tail.first
+        if known.told_at == position:
+            return []
+        return [gap_record(place, Gap(position, position, FOREIGN, now_ms()))]
 
     async def _bounds(self, reader: SourceReader, known: Known) -> tuple[int, int]:
         """The source's log as it is; a leader that is new may take a while to know its end."""
@@ -194,13 +216,20 @@ class Copier:
 
     async def _write(self, writer: Writer, chunk: Chunk, facts: Sequence[MapRecord]) -> None:
         def mapped(written: Sequence[Written]) -> Iterable[MapRecord]:
+            self._check_alone(written)
             segments = segments_of(chunk, written)
             return [*facts, *(segment_record(self._unit.place, one) for one in segments)]
 
-        await writer.write(chunk, mapped)
+        written = await writer.write(chunk, mapped)
+        self._end = end_of(written) if written else self._end
         self._records += len(chunk.records)
         self._transactions += 1
         self._seen(len(chunk.records))
+
+    def _check_alone(self, written: Sequence[Written]) -> None:
+        """Only the mirror makes its topic longer; else the next attempt looks what that was."""
+        if self._end is not None and not follows(written, self._end):
+            raise WriteError(f"the target was written by something else at offset {self._end}")
 
     def _is_over(self, lease_end_s: float) -> bool:
         return self._unit.end is None and asyncio.get_running_loop().time() >= lease_end_s

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from headgate.core.offset_map import Layout, PartitionMap, Place, map_partition
+from headgate.core.segments import FOREIGN
 from headgate_spark.connections import Connection
 
 CHUNK_RECORDS, CHUNK_BYTES, CHUNK_S = 5_000, 4_194_304, 0.2
@@ -17,17 +18,29 @@ class Known:
 
     map_offset: what is behind it the task reads itself.  position: None = nothing is mapped.
     layout: the newest one that is recorded, 0 = none; ids: its topics.
+    target_end: where the mirror's own records end on the target; None = nobody knows.
+    told_at: the position before which foreign records were found and told last; -1 = never.
     """
 
     map_offset: int = 0
     position: int | None = None
     layout: int = 0
     ids: tuple[str, str] = ("", "")
+    target_end: int | None = 0
+    told_at: int = -1
+
+    def is_longer(self, end: int) -> bool:
+        """Whether the target's log has more than the mirror's records and their last marker."""
+        return self.target_end is not None and end > self.target_end + (self.target_end > 0)
 
     @classmethod
     def of(cls, found: PartitionMap, map_offset: int) -> Known:
         """What a map says."""
-        return cls(map_offset, found.table.position, found.newest, found.ids)
+        told = [gap.source for gap in found.table.gaps if gap.reason == FOREIGN]
+        return cls(
+            map_offset, found.table.position, found.newest, found.ids, found.target_end,
+            max(told, default=-1),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +91,7 @@ class Copied(NamedTuple):
 
     bytes: read from the source's brokers.  lost: records of gaps, as far as offsets can say.
     is_stale: the plan was older than the topic or the map; another one may succeed.
+    foreign: records of the target that something else wrote; foreign_at: where the first is.
     """
 
     topic: str
@@ -90,3 +104,5 @@ class Copied(NamedTuple):
     lost: int
     trouble: str | None
     is_stale: bool = False
+    foreign: int = 0
+    foreign_at: int = -1

@@ -22,6 +22,7 @@ from headgate_spark.copier import now_ms
 from headgate_spark.copy_plan import Copied, CopyOptions
 from headgate_spark.copy_tasks import cause_of, deal, rate_of_task, run_on_spark
 from headgate_spark.errors import FAILED, OK, USAGE, JobError
+from headgate_spark.foreign import foreign_line
 from headgate_spark.kafka_clients import CLIENT_ERRORS
 from headgate_spark.map_reader import HiddenError
 from headgate_spark.map_view import MapView
@@ -105,8 +106,9 @@ class Mirror:
         await prepare_topics(there, here, topics, request.retention_ms)
         await self._refresh()
         planned = await plan(
-            there, here, self._view, topics, now_ms(), is_bounded=not request.is_following
-        )
+            there, here, self._view, topics, now_ms(), is_bounded=not request.is_following,
+            looks=not self._rounds,
+        )  # fmt: skip
         await trim(here, self._view, list(planned.ends))
         return planned
 
@@ -145,6 +147,8 @@ class Mirror:
         for one in copied:
             if one.trouble is not None:
                 self._say(f"{one.topic} partition {one.partition}: {one.trouble}")
+            if one.foreign:
+                self._say(foreign_line(one))
         await self._has_changed(planned, there)  # for what it says
         return copied
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from aiokafka.structs import TopicPartition
 
 from headgate.core.offset_map import PartitionMap
-from headgate.core.segments import LOST
+from headgate.core.segments import FOREIGN, LOST
 from headgate_spark.copy_plan import Copied
 
 _MOST_SAMPLES = 1000  # of one partition; beyond them the lag in seconds is a lower bound
@@ -67,6 +67,11 @@ def gaps(found: PartitionMap) -> int:
     return sum(gap.reason in LOST for _, table in found.tables() for gap in table.gaps)
 
 
+def foreign(found: PartitionMap) -> int:
+    """How often something else was found to have written to the mirror's topic."""
+    return sum(gap.reason == FOREIGN for _, table in found.tables() for gap in table.gaps)
+
+
 class Totals:
     """What the tasks of this process have done, summed up."""
 
@@ -99,6 +104,7 @@ def textfile(
         ("mirror_lag_seconds", "gauge", {tp: round(one.seconds, 3) for tp, one in lags.items()}),
         ("mirror_gaps_total", "counter", gap_counts),
         ("mirror_lost_offsets_total", "counter", {tp: one.lost for tp, one in lags.items()}),
+        ("mirror_foreign_total", "counter", {tp: foreign(maps[tp]) for tp in lags}),
         ("mirror_records_total", "counter", totals.records),
         ("mirror_read_bytes_total", "counter", totals.bytes),
     )
@@ -131,6 +137,7 @@ _HELP = {
     "mirror_lag_seconds": "How long the oldest of them has been there.",
     "mirror_gaps_total": "Gaps of the offset map: records gone before they were mirrored.",
     "mirror_lost_offsets_total": "Source offsets in such gaps.",
+    "mirror_foreign_total": "How often something else had written to the mirror's topic.",
     "mirror_records_total": "Records that the tasks of this run have copied.",
     "mirror_read_bytes_total": "Bytes that they have read from the source, as they came.",
 }

@@ -105,9 +105,12 @@ def _refuse(target: ClusterAdmin, name: str, wrong: Sequence[str]) -> None:
 
 async def plan(
     source: ClusterAdmin, target: ClusterAdmin, view: MapView, topics: Sequence[str], now_ms: int,
-    *, is_bounded: bool,
+    *, is_bounded: bool, looks: bool = False,
 ) -> Plan:  # fmt: skip
-    """What is to be copied now, or followed. The topics must be prepared."""
+    """What is to be copied now, or followed. The topics must be prepared.
+
+    looks: also where there is nothing to copy and the target is longer than the mirror made it.
+    """
     there, here = await source.facts(), await target.facts()
     shape = shape_of(there, topics)
     limits = await target.configs(list(shape))
@@ -117,6 +120,7 @@ async def plan(
         for number, leader in enumerate(there.topics[name].leaders)
     }
     bounds, units = await source.bounds(tps), []
+    tails = {tp: end for tp, (_, end) in (await target.bounds(tps)).items()} if looks else {}
     for name in shape:
         number, layout = layout_of(view, name, there.topics[name], here.topics[name], now_ms)
         if number == 1 and not view.of_topic(name):
@@ -124,7 +128,8 @@ async def plan(
         for partition in range(layout.partitions):
             end = bounds[TopicPartition(name, partition)][1]
             known = view.known(name, partition)
-            if is_bounded and known.layout == number and (known.position or 0) >= end:
+            is_done = is_bounded and known.layout == number and (known.position or 0) >= end
+            if is_done and not known.is_longer(tails.get(TopicPartition(name, partition), 0)):
                 continue
             place = Place(name, partition, number)
             limit = limits[name].number("max.message.bytes")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from aiokafka.errors import OffsetOutOfRangeError
 
 from headgate.core.offset_map import Entry, Layout, Place, gap_record, layout_record
-from headgate.core.segments import RECREATED, Gap, Segment
+from headgate.core.segments import FOREIGN, RECREATED, Gap, Segment
 from headgate_spark.copy_plan import CopyOptions, Known, Unit
 from headgate_spark.map_reader import read_map
 from headgate_spark.writer import MapRecord
@@ -17,29 +19,44 @@ class StalePlanError(Exception):
 
 async def read_known(unit: Unit, options: CopyOptions) -> Known:
     """What the map says of the unit's partition now. Raises StalePlanError, and as `read_map`."""
-    known, place = unit.known, unit.place
-    layout, ids, position = known.layout, known.ids, known.position
+    place, known = unit.place, replace(unit.known, map_offset=0)
 
     def see(entry: Entry) -> None:
-        nonlocal layout, ids, position
-        if entry.place[:2] != place[:2]:
-            return
-        fact = entry.fact
-        if isinstance(fact, Layout):
-            if entry.place.layout > layout:
-                layout, was = entry.place.layout, ids
-                ids = (fact.source_id, fact.target_id)
-                position = position if ids == was else None
-        elif isinstance(fact, Segment | Gap) and entry.place.layout == layout:
-            position = fact.end if position is None else max(position, fact.end)
+        nonlocal known
+        if entry.place[:2] == place[:2]:
+            known = _after(known, entry)
 
     try:
-        await read_map(options.target, {unit.map_partition: known.map_offset}, see)
+        await read_map(options.target, {unit.map_partition: unit.known.map_offset}, see)
     except OffsetOutOfRangeError as error:
         raise StalePlanError("the map topic is not the one that was planned with") from error
-    if layout > place.layout or (layout == place.layout and ids != unit.layout[1:3]):
+    layout, is_other = known.layout, known.ids != unit.layout[1:3]
+    if layout > place.layout or (layout == place.layout and is_other):
         raise StalePlanError(f"layout {layout} has been opened meanwhile")
-    return Known(0, position, layout, ids)
+    return known
+
+
+def _after(known: Known, entry: Entry) -> Known:
+    """What is known when one more record of the map has been read."""
+    fact, layout = entry.fact, entry.place.layout
+    if isinstance(fact, Layout):
+        return _opened(known, fact, layout) if layout > known.layout else known
+    if not isinstance(fact, Segment | Gap) or layout != known.layout:
+        return known
+    position = fact.end if known.position is None else max(known.position, fact.end)
+    known = replace(known, position=position)
+    if isinstance(fact, Segment):
+        end = fact.target + fact.records
+        return replace(known, target_end=max(known.target_end or 0, end))
+    return replace(known, told_at=fact.source) if fact.reason == FOREIGN else known
+
+
+def _opened(known: Known, fact: Layout, layout: int) -> Known:
+    ids = (fact.source_id, fact.target_id)
+    if ids == known.ids:
+        return replace(known, layout=layout)
+    end = known.target_end if fact.target_id == known.ids[1] else 0
+    return Known(0, None, layout, ids, end)
 
 
 def opening(unit: Unit, known: Known, at_ms: int) -> list[MapRecord]:

@@ -43,12 +43,16 @@ async def prepare(two: Two, topic: str, retention_ms: int = -1) -> None:
         await prepare_topics(there, here, [topic], retention_ms)
 
 
-async def planned(two: Two, topic: str, *, is_bounded: bool = True) -> tuple[Plan, MapView]:
+async def planned(
+    two: Two, topic: str, *, is_bounded: bool = True, looks: bool = False
+) -> tuple[Plan, MapView]:
     view = MapView(two.options().target)
     await view.refresh()
     async with admins(two) as (there, here):
         await prepare_topics(there, here, [topic], -1)
-        found = await plan(there, here, view, [topic], 1_700_000_000_000, is_bounded=is_bounded)
+        found = await plan(
+            there, here, view, [topic], 1_700_000_000_000, is_bounded=is_bounded, looks=looks
+        )
     return found, view
 
 
@@ -166,6 +170,21 @@ async def test_a_topic_that_something_else_has_written_is_refused(
     assert foreign.flush(30) == 0
     with pytest.raises(JobError, match="has records and no offset map"):
         await planned(two, topic_name)
+
+
+async def test_a_topic_that_grew_without_the_mirror_is_looked_at_though_nothing_is_to_be_copied(
+    two: Two, topic_name: str
+) -> None:
+    two.source.create_topic(topic_name, 1)
+    OddSource(two.source, topic_name, seed=1).write(0, 30)
+    await mirror(two, topic_name)
+    assert not (await planned(two, topic_name, looks=True))[0].units
+    foreign = Producer({"bootstrap.servers": two.target.bootstrap})
+    foreign.produce(topic_name, b"?", partition=0)
+    assert foreign.flush(30) == 0
+    assert not (await planned(two, topic_name))[0].units
+    (unit,) = (await planned(two, topic_name, looks=True))[0].units
+    assert (await copy(unit, two.options())).foreign == 1
 
 
 async def test_ranges_end_at_the_last_stable_offset_and_the_largest_is_first(

@@ -218,6 +218,16 @@ class PartitionMap:
         return len(older) == 1
 
     @property
+    def target_end(self) -> int | None:
+        """Where the mirror's own records end on the newest target; None: it is not known, as the
+        segments of an older topic of the source have been taken back."""
+        if len(self.table):
+            return self.table.target_end
+        same = [table for layout, table in self.tables() if layout.target_id == self.ids[1]]
+        ends = [table.target_end for table in same if len(table)]
+        return max(ends, default=0 if len(same) <= 1 else None)
+
+    @property
     def table(self) -> SegmentTable:
         """The segments between both topics as they are in the newest layout."""
         return self._tables.get(self.ids, self._none)

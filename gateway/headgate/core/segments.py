@@ -47,6 +47,7 @@ class Gap(NamedTuple):
 NO_RECORDS = "no_records"  # markers, aborted or compacted records alone: nothing is missing
 RETENTION = "retention"  # the source's log began behind what had been mirrored
 RECREATED = "recreated"  # the topic was deleted: what it had beyond `source` is not known (end too)
+FOREIGN = "foreign"  # something else wrote to the target before `source` was copied (end too)
 LOST = frozenset({RETENTION, RECREATED})
 
 
@@ -206,7 +207,7 @@ class SegmentTable:
         self.position = max(self.source_end, gap.end)
 
     def _longer_head(self, gap: Gap) -> tuple[int, int] | None:
-        if gap.reason != NO_RECORDS:
+        if gap.reason not in (NO_RECORDS, FOREIGN):
             return None
         goes_on = self._head is not None and self._head[1] == gap.source
         return (self._head[0] if self._head and goes_on else gap.source, gap.end)
