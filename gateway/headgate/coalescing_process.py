@@ -12,7 +12,7 @@ from headgate.backends.topics import KafkaTopics
 from headgate.cluster_options import cluster_options
 from headgate.coalescing import HeldTopics, cluster_of
 from headgate.coalescing_pages import Pages
-from headgate.collector import spare_the_collector
+from headgate.collector import restore_the_collector, spare_the_collector
 from headgate.config import Settings
 from headgate.core.policy import PolicyTable
 from headgate.health import Dependency, Readiness
@@ -63,6 +63,7 @@ async def coalesce(settings: Settings) -> None:
         exit_stack.push_async_callback(held.close)
         await held.start()
         spare_the_collector()
+        exit_stack.callback(restore_the_collector)
         watching = asyncio.ensure_future(watch_loop(meter.loop_stall))
         exit_stack.callback(watching.cancel)
         log.info("coalescer started", extra={"pid": os.getpid()})

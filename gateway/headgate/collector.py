@@ -12,3 +12,8 @@ def spare_the_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
+
+
+def restore_the_collector() -> None:
+    """Before the process ends: libraries in C call what is left alive then leaked, line by line."""
+    gc.unfreeze()

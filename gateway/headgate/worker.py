@@ -13,7 +13,7 @@ import uvloop
 from headgate import lifeline, logs
 from headgate.app import Worker
 from headgate.backends.suppression_store import StoreError
-from headgate.collector import spare_the_collector
+from headgate.collector import restore_the_collector, spare_the_collector
 from headgate.config import ConfigError, Settings, load, reloadable
 from headgate.control import Forward, WorkerState, control_socket, worker_socket
 from headgate.core.event import Refused
@@ -64,6 +64,7 @@ async def _run(place: Place, settings: Settings) -> None:
             await stop.wait()
             await worker.drain()
     finally:
+        restore_the_collector()
         if forward is not None:
             await forward.close()
 

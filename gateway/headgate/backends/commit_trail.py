@@ -11,7 +11,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition
 
-from headgate.backends.connections import drop_client, end_task
+from headgate.backends.connections import drop_consumer
 from headgate.backends.metadata import never_create_topics
 from headgate.backends.options import ClusterOptions, client_arguments
 from headgate.core.commit_records import OffsetsRecord, read_record
@@ -80,13 +80,7 @@ class CommitTrail:
 
     async def close(self) -> None:
         """Drop it; bounded also when Kafka does not answer."""
-        consumer = self._consumer
-        consumer._closed = True
-        for part, name in (("_coordinator", "_coordination_task"), ("_fetcher", "_fetch_task")):
-            task = getattr(getattr(consumer, part, None), name, None)
-            if task is not None:
-                await end_task(task)
-        await drop_client(consumer._client)
+        await drop_consumer(self._consumer)
 
 
 def _read(batches: dict[TopicPartition, list[Any]]) -> Iterator[OffsetsRecord]:

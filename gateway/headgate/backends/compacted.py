@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from headgate.backends.connections import drop_client, end_task
+from headgate.backends.connections import drop_consumer
 from headgate.backends.options import ClusterOptions, client_arguments
 
 See = Callable[[int, bytes | None, bytes | None], None]
@@ -130,19 +130,7 @@ async def consumer_of(
             await consumer.start()
         yield consumer
     finally:
-        await _drop(consumer)
-
-
-async def _drop(consumer: AIOKafkaConsumer) -> None:
-    """End it at once: `stop` may wait for ever for a fetch that was never sent."""
-    consumer._closed = True
-    for part, name in (("_coordinator", "_coordination_task"), ("_fetcher", "_fetch_task")):
-        task = getattr(getattr(consumer, part), name, None)
-        if task is not None:
-            await end_task(task)
-    for task in list(getattr(consumer._fetcher, "_pending_tasks", ())):
-        await end_task(task)
-    await drop_client(consumer._client)
+        await drop_consumer(consumer)
 
 
 async def ends_of(

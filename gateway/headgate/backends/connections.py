@@ -9,11 +9,35 @@ import socket
 import struct
 from contextlib import suppress
 
+from aiokafka import AIOKafkaConsumer
 from aiokafka.client import AIOKafkaClient
 
 # l_onoff = 1, l_linger = 0: close with RST and forget what the kernel has not sent yet.
 _NO_LINGER = struct.pack("ii", 1, 0)
 _END_S = 2.0
+# With a group, and without one.
+_OF_COORDINATORS = (
+    "_coordination_task",
+    "_heartbeat_task",
+    "_commit_refresh_task",
+    "_reset_committed_task",
+)
+
+
+async def drop_consumer(consumer: AIOKafkaConsumer) -> None:
+    """End a consumer at once: `stop` may wait for ever for a fetch that was never sent.
+
+    A task that is left over is an ERROR in the log once the garbage collector finds it.
+    """
+    consumer._closed = True
+    fetcher, coordinator = consumer._fetcher, consumer._coordinator
+    tasks = [getattr(coordinator, name, None) for name in _OF_COORDINATORS]
+    for task in (*tasks, getattr(fetcher, "_fetch_task", None)):
+        if task is not None:
+            await end_task(task)
+    for task in list(getattr(fetcher, "_pending_tasks", ())):  # which the one above has made
+        await end_task(task)
+    await drop_client(consumer._client)
 
 
 async def drop_client(client: AIOKafkaClient) -> None:

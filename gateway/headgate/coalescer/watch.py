@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition
 
-from headgate.backends.connections import drop_client, end_task
+from headgate.backends.connections import drop_consumer
 from headgate.backends.metadata import never_create_topics
 from headgate.backends.options import ClusterOptions, client_arguments
 from headgate.backends.topic_reader import READ_ERRORS
@@ -139,11 +139,5 @@ def _offset(committed: Any) -> int:
 
 
 async def _drop(consumer: AIOKafkaConsumer | None) -> None:
-    if consumer is None:
-        return
-    consumer._closed = True
-    for part, name in (("_coordinator", "_coordination_task"), ("_fetcher", "_fetch_task")):
-        task = getattr(getattr(consumer, part), name, None)
-        if task is not None:
-            await end_task(task)
-    await drop_client(consumer._client)
+    if consumer is not None:
+        await drop_consumer(consumer)

@@ -20,7 +20,7 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
-from headgate.backends.connections import drop_client, end_task
+from headgate.backends.connections import drop_consumer
 from headgate.backends.metadata import never_create_topics
 from headgate.backends.options import ClusterOptions, client_arguments
 from headgate.core.ownership import Owned, Ownership
@@ -181,15 +181,4 @@ async def _close(consumer: AIOKafkaConsumer) -> None:
     except (KafkaError, OSError, TimeoutError) as error:
         log.warning("a consumer is dropped without leaving its group: %r", error)
     finally:
-        consumer._closed = True
-        for task in _tasks(consumer):
-            await end_task(task)
-        await drop_client(consumer._client)
-
-
-def _tasks(consumer: AIOKafkaConsumer) -> list[asyncio.Task[None]]:
-    coordinator, fetcher = consumer._coordinator, consumer._fetcher
-    tasks = [getattr(fetcher, "_fetch_task", None)]
-    names = ("_coordination_task", "_heartbeat_task", "_commit_refresh_task")
-    tasks += [getattr(coordinator, name, None) for name in names]
-    return [task for task in tasks if task is not None and not task.done()]
+        await drop_consumer(consumer)
