@@ -138,6 +138,25 @@ async def test_what_no_page_takes(port: DataPort, written: Written) -> None:
     assert written.of(broken.headers["x-request-id"])["reason"] == "malformed"
 
 
+async def test_the_compatible_paths(port: DataPort, written: Written) -> None:
+    v2 = {"Content-Type": "application/vnd.kafka.json.v2+json"}
+    for path, headers, body, reason, status in (
+        ("/topics/orders", JSON, b"{}", "unsupported_encoding", 415),
+        ("/topics/nowhere", v2, b'{"records": [{"value": 1}]}', "unknown_topic", 404),
+        ("/topics/orders", v2, b"{", "malformed", 400),
+        ("/v3/clusters/x/topics/orders/records", {}, b"{}", "unsupported_encoding", 415),
+        ("/consumers/x", {}, b"", "not_found", 404),
+    ):
+        answer = await port.ask("POST", path, headers, body)
+        line = written.of(answer.headers["x-request-id"])
+        assert answer.status == line["status"] == status, line
+        assert line["reason"] == reason
+    one_wrong = b'{"records": [{"key": 1, "value": 1}, {"value": 1, "partition": 999}]}'
+    answer = await port.ask("POST", "/topics/orders", v2, one_wrong)
+    line = written.of(answer.headers["x-request-id"])
+    assert (answer.status, line["events"], line["reasons"]) == (200, 2, {"unknown_partition": 1})
+
+
 async def test_good_requests_are_not_in_the_log(port: DataPort, written: Written) -> None:
     for way in ({}, LONG):
         assert (await port.post("orders", GOOD, {**JSON, **way})).status == 201

@@ -40,9 +40,10 @@ class RequestLog:
         self._windows: dict[Reason, _Window] = {}
 
     def refused(self, failure: Failure, request_id: str, **fields: Any) -> None:
-        """A request failed as a whole. fields: producer, topic or path, as far as is known."""
+        """A request failed as a whole. fields: producer, topic or path, as far as is known; status
+        where it is not that of the reason."""
         status = TRAITS[failure.reason].status
-        self._tell(failure, {"request_id": request_id, **fields, "status": status})
+        self._tell(failure, {"request_id": request_id, "status": status, **fields})
 
     def ended(self, ticket: Ticket, status: int) -> None:
         """All events of a request have ended; one line if any failed."""

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+import orjson
 from aiohttp import web
 
 from headgate.core import confluent_v2, confluent_v3
@@ -101,9 +102,19 @@ class Desk:
 
     def _refused(self, failure: Failure, asked: Asked, content_type: str) -> Reply:
         """The answer, which the log is told, too."""
-        known = {"producer": self._name(asked), "path": asked.request.rel_url.raw_path}
+        reply = failed(failure, content_type)
+        self._tell(asked, failure, reply.status)
+        return reply
+
+    def refuse(self, asked: Asked, reason: Reason, reply: Reply) -> Reply:
+        """An answer in Confluent's own words; reason: for the log."""
+        self._tell(asked, Failure(reason, orjson.loads(reply.body)["message"]), reply.status)
+        return reply
+
+    def _tell(self, asked: Asked, failure: Failure, status: int) -> None:
+        path = asked.request.rel_url.raw_path
+        known = {"producer": self._name(asked), "path": path, "status": status}
         self.events.told.refused(failure, asked.request_id, **known)
-        return failed(failure, content_type)
 
     def _name(self, asked: Asked) -> str:
         found = self.events.callers.identify(asked.headers, asked.request.remote)

@@ -107,7 +107,9 @@ class Looks:
         except Refused as refused:
             if refused.failure.reason is not Reason.UNKNOWN_TOPIC:
                 raise
-            return error(404, NOT_ON_THE_CLUSTER, refused.failure.detail, confluent_v2.TYPE)
+            detail = refused.failure.detail
+            reply = error(404, NOT_ON_THE_CLUSTER, detail, confluent_v2.TYPE)
+            return self._desk.refuse(asked, Reason.UNKNOWN_TOPIC, reply)
 
     async def _clusters(self, asked: Asked) -> Reply:
         self._desk.caller(asked)
@@ -123,7 +125,7 @@ class Looks:
     async def _cluster(self, cluster_id: str, asked: Asked) -> Reply:
         self._desk.caller(asked)
         if cluster_id not in self._topics.cluster_ids().values():
-            return no_cluster(cluster_id)
+            return self._desk.refuse(asked, Reason.NOT_FOUND, no_cluster(cluster_id))
         return _json(_shown(_base(asked.request), cluster_id), confluent_v3.TYPE)
 
 

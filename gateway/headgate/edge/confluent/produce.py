@@ -39,7 +39,7 @@ class Produce:
         producer = events.producer(asked.headers, asked.request.remote, topic)
         form = _format(asked.headers.get(b"content-type", b""))
         if isinstance(form, Reply):
-            return form
+            return self._desk.refuse(asked, Reason.UNSUPPORTED_ENCODING, form)
         self._desk.policy(topic)
         number = None if partition is None else _number(topic, partition)
         body = await events.body(asked.request, asked.headers, producer, topic)

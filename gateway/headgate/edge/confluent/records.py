@@ -13,7 +13,7 @@ from headgate.core.concatenated import PIECE_BYTES, Documents
 from headgate.core.confluent import NO_RECORDS, error
 from headgate.core.confluent_v3 import TYPE
 from headgate.core.event import Refused
-from headgate.core.outcome import Failure
+from headgate.core.outcome import Failure, Reason
 from headgate.core.reply import Reply
 from headgate.edge.confluent.desk import Asked, Desk, no_cluster
 from headgate.edge.confluent.group import SEPARATOR, Group, Target, failure_line
@@ -56,9 +56,9 @@ class Records:
         producer = events.producer(asked.headers, asked.request.remote, topic)
         wrong = _wrong_type(asked.headers.get(b"content-type", b""))
         if wrong is not None:
-            return wrong
+            return self._desk.refuse(asked, Reason.UNSUPPORTED_ENCODING, wrong)
         if self._desk.cluster_id(self._desk.policy(topic)) != cluster_id:
-            return no_cluster(cluster_id)
+            return self._desk.refuse(asked, Reason.NOT_FOUND, no_cluster(cluster_id))
         target = Target(events, topic, producer, asked.headers, asked.request_id, cluster_id)
         chunked = b"chunked" in asked.headers.get(b"transfer-encoding", b"").lower()
         if chunked and b"content-encoding" not in asked.headers:
@@ -78,7 +78,9 @@ class Records:
             events.budget.give(len(body), 0)
             if broken is not None:
                 raise Refused(broken)
-            return error(422, NO_RECORDS, "Payload error. The body is empty; send a record.", TYPE)
+            empty = "Payload error. The body is empty; send a record."
+            reply = error(422, NO_RECORDS, empty, TYPE)
+            return self._desk.refuse(asked, Reason.MALFORMED, reply)
         group = Group(target, texts, body)
         await group.ended()
         lines = group.lines()
