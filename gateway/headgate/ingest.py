@@ -14,6 +14,7 @@ from headgate.core.admission import Admission
 from headgate.core.attempt import Attempt
 from headgate.core.decode import decode
 from headgate.core.event import Refused
+from headgate.core.hints import with_hint
 from headgate.core.holding import why_refused
 from headgate.core.ids import EventIds
 from headgate.core.outcome import Failure, Reason
@@ -114,7 +115,10 @@ class Ingest(Placing):
             if streamed is not None:
                 self._take_streamed(ticket, route, streamed, started)
         except Refused as refused:
-            self._refuse(ticket, refused.failure)
+            failure = refused.failure
+            if decode_as is None:
+                failure = with_hint(failure, inbound.headers, inbound.body)
+            self._refuse(ticket, failure)
             return ticket
         except BaseException:  # a bug of ours must not eat the budget
             self._admission.give(ticket.body_bytes, len(ticket.outcomes))
@@ -122,6 +126,8 @@ class Ingest(Placing):
             raise
         if not started:
             if not ticket.remaining:
+                if decode_as is None:
+                    _give_hint(ticket, inbound)
                 self._close(ticket)
         elif route.policy.dedupe_ttl_s is None or self._identity is None:
             self._go_on(ticket, route, wishes.force, events, started)
@@ -198,6 +204,14 @@ class Ingest(Placing):
         if failure is not None:
             self._admission.give(0, count)
             raise Refused(failure)
+
+
+def _give_hint(ticket: Ticket, inbound: Inbound) -> None:
+    """Nothing of the request was fit: its first failure says what the body seems to be."""
+    first = ticket.outcomes[0] if ticket.outcomes else None
+    if first is not None and first.failure is not None:
+        failure = with_hint(first.failure, inbound.headers, inbound.body)
+        ticket.outcomes[0] = first.with_failure(failure)
 
 
 def answer(ticket: Ticket) -> Reply:

@@ -11,6 +11,7 @@ from aiohttp.typedefs import Middleware
 from headgate.core.event import Refused
 from headgate.core.ids import RequestIds
 from headgate.core.outcome import Failure, Reason
+from headgate.core.path_hints import of_management_port, of_one_port
 from headgate.core.refusal import RefusalError
 from headgate.edge.admin import Admin
 from headgate.edge.json_page import is_pretty
@@ -125,12 +126,12 @@ def _failure(request: web.Request, error: Exception) -> tuple[Failure | None, di
         return error.failure, {}
     if isinstance(error, web.HTTPMethodNotAllowed):
         allowed = ", ".join(sorted(error.allowed_methods))
-        detail = f"{request.method} is not for this path; use {allowed}"
+        detail = f"{request.method} is not for this path; use {allowed}{_hint(request)}"
         return Failure(Reason.METHOD_NOT_ALLOWED, detail), {"Allow": allowed}
     if isinstance(error, web.HTTPException):
         if error.status != 404:
             return None, {}
-        return Failure(Reason.NOT_FOUND, f"no page at {request.path}"), {}
+        return Failure(Reason.NOT_FOUND, f"no page at {request.path}{_hint(request)}"), {}
     log.error("a management page failed", exc_info=error, extra={"path": request.path})
     return Failure(Reason.INTERNAL, "an internal error"), {}
 
@@ -139,3 +140,9 @@ def _given_id(request: web.Request) -> str:
     """The client's X-Request-Id where it is fit to be sent back, else nothing."""
     given = request.headers.get("X-Request-Id", "")
     return given if 0 < len(given) <= 128 and given.isascii() and given.isprintable() else ""
+
+
+def _hint(request: web.Request) -> str:
+    """What the client probably meant. What comes from a worker came to the one port for both."""
+    of_port = of_management_port if request.remote else of_one_port
+    return of_port(request.method, request.path)

@@ -11,6 +11,7 @@ from urllib.parse import unquote
 from aiohttp import web
 
 from headgate.core.outcome import Failure, Reason
+from headgate.core.path_hints import of_data_port
 from headgate.core.reply import JSON, Reply
 from headgate.edge.bursts import BurstsFront
 from headgate.edge.confluent.desk import Desk
@@ -140,7 +141,9 @@ class DataPlane:
     async def _unknown(self, request: web.BaseRequest) -> web.StreamResponse:
         if self._others is not None:
             return await self._others(request)
-        failure = Failure(Reason.NOT_FOUND, f"no page at {request.rel_url.raw_path}")
+        path = request.rel_url.raw_path
+        detail = f"no page at {path}{of_data_port(request.method, path)}"
+        failure = Failure(Reason.NOT_FOUND, detail)
         return self._refuse(request, failure)
 
     # ---- pages
