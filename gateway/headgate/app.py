@@ -43,6 +43,7 @@ from headgate.ingest import Ingest, Limits
 from headgate.ladder.climb import Tools
 from headgate.ladder.ladder import Ladder
 from headgate.quotas import ProducerQuotas
+from headgate.reloading import Reload
 from headgate.routes import Compiler, Routes
 from headgate.stats import Labels, Meter, watch_loop
 from headgate.steps import Steps
@@ -230,23 +231,22 @@ class Worker:
 
     # ---- while it runs
 
-    def reload(self, settings: Settings) -> None:
+    async def reload(self, reload: Reload) -> None:
         """Put another configuration's topics and producers in force, all at once.
 
-        The rest of the settings must be equal (`config.reloadable`).
+        The rest of the settings must be equal (`config.reloadable`). Returns when the topics that
+        no event has come for meanwhile are prepared, too.
         """
-        self.settings = settings
-        self.policies = PolicyTable(settings.topics)
+        self.settings, self.policies, self._front.callers = reload
         self.meter.relabel(self._labels())
-        self._quotas.replace(settings.producers)
-        self._front.callers = self._authenticator()
+        self._quotas.replace(self.settings.producers)
         self.routes.replace(self.policies)
-        self.routes.prepare(state.name for state in self.topics.states())
-        self.held.replace(settings)
-        self.telling.replace(settings)
+        self.held.replace(self.policies)
+        self.telling.replace(self.settings)
         if self._aside.is_running:
             self._aside.ask(forget_received)
         self.topics.refresh_soon()
+        await self.routes.prepare_in_turns([state.name for state in self.topics.states()])
 
     def readiness(self) -> Readiness:
         """What /ready answers."""

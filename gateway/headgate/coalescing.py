@@ -95,9 +95,9 @@ class Coalescing:
         if self._suppressor is not None:
             await self._suppressor.close()
 
-    def replace(self, settings: Settings) -> None:
+    def replace(self, policies: PolicyTable) -> None:
         """Put a reloaded configuration in force."""
-        self._coalescer.replace(PolicyTable(settings.topics))
+        self._coalescer.replace(policies)
 
     def figures(self) -> dict[str, Figures]:
         """What is held in this process' partitions, by topic."""
@@ -203,12 +203,12 @@ class HeldTopics:
             await self._coalescing.close()
         await self._tasks.end(_END_S)
 
-    def replace(self, settings: Settings) -> None:
+    def replace(self, policies: PolicyTable) -> None:
         """Put a reloaded configuration in force."""
-        self._policies = PolicyTable(settings.topics)
+        self._policies = policies
         self._tell_leftovers()
         if self._coalescing is not None:
-            self._coalescing.replace(settings)
+            self._coalescing.replace(policies)
 
     def refusal(self, held: str) -> Failure | None:
         """Why nothing more may be held in this topic now, else None."""

@@ -12,11 +12,13 @@ from headgate.edge.auth import Authenticator
 from headgate.edge.json_page import json_page
 from headgate.edge.management import problems
 from headgate.edge.origins import Origins
+from headgate.edge.paging import listed, page_of, paging
 from headgate.edge.refused import RefusedError
 from headgate.edge.request_log import RequestLog
 from headgate.edge.server import PagesRunner
 from headgate.edge.tls import server_context
 from headgate.monitor.monitor import Monitor
+from headgate.monitor.shown import RowPlace, row_place
 from headgate.stats.exposition import CONTENT_TYPE, render
 from headgate.stats.snapshot import Snapshot
 
@@ -76,7 +78,10 @@ class MonitorPages:
 
     async def _groups(self, request: web.Request) -> web.Response:
         self._may_view(request)
-        return json_page(request, self._monitor.groups())
+        asked = paging(request)
+        page = self._monitor.groups()
+        rows, following = page_of(page["groups"], asked, row_place, RowPlace.read, RowPlace.text)
+        return json_page(request, page | listed("groups", rows, following))
 
     async def _group(self, request: web.Request) -> web.Response:
         self._may_view(request)

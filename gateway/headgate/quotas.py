@@ -16,6 +16,9 @@ class QuotaMeter(Protocol):
 
 
 class _Buckets(NamedTuple):
+    """of: the settings that they were made or confirmed for."""
+
+    of: ProducerSettings
     events: Bucket | None
     bytes: Bucket | None
 
@@ -32,15 +35,25 @@ class ProducerQuotas:
 
     def replace(self, producers: Mapping[str, ProducerSettings]) -> None:
         """Put a configuration in force; buckets whose quota did not change keep their level."""
-        old, self._settings = self._settings, producers
-        self._buckets = {
-            name: self._buckets[name]
-            if name in self._buckets and _same(old.get(name), producer)
-            else _Buckets(
-                self._bucket(producer.quota_events_per_s), self._bucket(producer.quota_bytes_per_s)
-            )
-            for name, producer in producers.items()
-        }
+        self._settings = producers
+        kept = {name: buckets for name, buckets in self._buckets.items() if name in producers}
+        self._buckets = kept
+
+    def _of(self, producer: str) -> _Buckets | None:
+        """The producer's buckets. Made when it first posts: thousands may be configured."""
+        settings = self._settings.get(producer)
+        if settings is None:
+            return None
+        buckets = self._buckets.get(producer)
+        if buckets is None or buckets.of is not settings:
+            buckets = self._buckets[producer] = self._made(settings, buckets)
+        return buckets
+
+    def _made(self, settings: ProducerSettings, before: _Buckets | None) -> _Buckets:
+        if before is not None and _same(before.of, settings):
+            return before._replace(of=settings)
+        events = self._bucket(settings.quota_events_per_s)
+        return _Buckets(settings, events, self._bucket(settings.quota_bytes_per_s))
 
     def _bucket(self, per_second: int | None) -> Bucket | None:
         if per_second is None:
@@ -49,7 +62,7 @@ class ProducerQuotas:
 
     def check(self, producer: str, events: int, size: int) -> Failure | None:
         """Spend the quota for a batch, or say how long to wait. size: body bytes."""
-        buckets = self._buckets.get(producer)
+        buckets = self._of(producer)
         if buckets is None:
             return None
         now = self._clock()
@@ -80,8 +93,8 @@ class ProducerQuotas:
         return Failure(Reason.QUOTA_EXCEEDED, detail, figures, max(1, math.ceil(wait)))
 
 
-def _same(old: ProducerSettings | None, new: ProducerSettings) -> bool:
-    return old is not None and (
-        (old.quota_events_per_s, old.quota_bytes_per_s)
-        == (new.quota_events_per_s, new.quota_bytes_per_s)
+def _same(old: ProducerSettings, new: ProducerSettings) -> bool:
+    return (old.quota_events_per_s, old.quota_bytes_per_s) == (
+        new.quota_events_per_s,
+        new.quota_bytes_per_s,
     )

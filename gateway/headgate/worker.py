@@ -4,7 +4,8 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,11 +15,13 @@ from headgate import lifeline, logs
 from headgate.app import Worker
 from headgate.backends.suppression_store import StoreError
 from headgate.collector import restore_the_collector, spare_the_collector
-from headgate.config import ConfigError, Settings, load, reloadable
+from headgate.config import ConfigError, Settings, load
 from headgate.control import Forward, WorkerState, control_socket, worker_socket
 from headgate.core.event import Refused
 from headgate.core.held import topic_of
 from headgate.core.outcome import Failure, Reason
+from headgate.edge.origins import Origins
+from headgate.reloading import Reload, Reloading, RestartNeededError, beside, prepared
 
 log = logging.getLogger(__name__)
 
@@ -55,13 +58,15 @@ async def _run(place: Place, settings: Settings) -> None:
         loop.add_signal_handler(number, stop.set)
     forward = Forward(place.folder) if settings.http.port == settings.http.management_port else None
     worker = Worker(settings, settings.http.workers, forward)
-    loop.add_signal_handler(signal.SIGHUP, _reload, worker, place)
+    reloading = Reloading(partial(read_again, worker, place))
+    loop.add_signal_handler(signal.SIGHUP, reloading.ask)
     try:
         await worker.start()
         spare_the_collector()
         async with control_socket(worker_socket(place.folder, place.number), _Controlled(worker)):
             log.info("worker %d started", place.number, extra={"pid": os.getpid()})
             await stop.wait()
+            await reloading.close()
             await worker.drain()
     finally:
         restore_the_collector()
@@ -69,17 +74,20 @@ async def _run(place: Place, settings: Settings) -> None:
             await forward.close()
 
 
-def _reload(worker: Worker, place: Place) -> None:
+async def read_again(worker: Worker, place: Place) -> None:
     """The parent has checked the file; checked again because it may be gone or half written."""
+    there = [state.name for state in worker.topics.states()]
     try:
-        settings = load(place.config, place.environ, place.folder)
-    except ConfigError as error:
+        reload = await beside(_read, place, worker.settings, there)
+    except (ConfigError, RestartNeededError) as error:
         log.error("reload refused, the old configuration stays: %s", error)  # noqa: TRY400
         return
-    if fixed := reloadable(worker.settings, settings):
-        log.error("reload refused, these options need a restart: %s", ", ".join(fixed))
-        return
-    worker.reload(settings)
+    await worker.reload(reload)
+
+
+def _read(place: Place, old: Settings, topics: Sequence[str]) -> Reload:
+    new = load(place.config, place.environ, place.folder)
+    return prepared(old, new, Origins.of_data_port(new.http), topics)
 
 
 class _Controlled:

@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from headgate.config import ConfigError, Settings, keep_schemas, load, reloadable
+from headgate.collector import restore_the_collector
+from headgate.config import ConfigError, Settings, keep_schemas, load, read_file
 from headgate.consumer.pause_store import RedisPauses
 from headgate.control import PARENT_SOCKET
 from headgate.edge.admin import Admin
@@ -25,6 +26,7 @@ from headgate.edge.pauses import Pauses
 from headgate.overview import Overview
 from headgate.ports import management_sites, reserved
 from headgate.private_folder import private_folder
+from headgate.reloading import Reload, Reloading, RestartNeededError, beside, prepared
 from headgate.replaying import replaying
 from headgate.worker_process import HopelessWorkerError, Launch, Watchers, WorkerProcess
 
@@ -49,32 +51,35 @@ class Start(NamedTuple):
 
 async def serve(start: Start) -> int:
     """Run until a signal ends it; return the exit code. Raises ConfigError, PortTakenError."""
-    settings = load(start.config, start.environ)
+    text = read_file(start.config)
+    settings = load(start.config, start.environ, text=text)
     with private_folder() as folder:
-        return await Parent(start, settings, folder).run()
+        return await Parent(start, settings, text, folder).run()
 
 
 class Parent:
-    """folder: private; holds the sockets and the configuration in force.
+    """text: what the settings were read from.  folder: private; holds the sockets and the
+    configuration in force.
 
     Workers read that copy, so that a file that is being edited cannot keep a worker that died
     from coming back, and all workers reload the same text.
     """
 
-    def __init__(self, start: Start, settings: Settings, folder: Path) -> None:
+    def __init__(self, start: Start, settings: Settings, text: str, folder: Path) -> None:
         self._start = start
         self._folder = folder
         self._in_force = folder / "headgate.toml"
-        self._accept(start.config.read_bytes(), settings)
+        self._accept(text, settings)
         self._overview = Overview(settings)
         self._overview.workers = self._workers = self._places(settings.http.workers)
-        callers = _callers(settings)
+        callers = Authenticator(settings.auth, settings.producers, _origins(settings))
         url = settings.redis.address
         self._store = None if url is None else RedisPauses(url, settings.redis.timeout_ms / 1000)
         second = replaying(lambda: self._overview.settings, self._overview.figures.set)
         self._follow = second.follow
         self._admin = Admin(self._overview, callers, Pauses(self._store), second.desks)
         self._stop = asyncio.Event()
+        self._reloading = Reloading(self._reload)
 
     async def run(self) -> int:
         """Serve; return the exit code."""
@@ -88,6 +93,8 @@ class Parent:
                 try:
                     return await self._run_workers()
                 finally:
+                    await self._reloading.close()
+                    restore_the_collector()
                     if self._store is not None:
                         await self._store.close()
 
@@ -137,7 +144,7 @@ class Parent:
         handlers = {
             signal.SIGTERM: self._ask_to_stop,
             signal.SIGINT: self._ask_to_stop,
-            signal.SIGHUP: self._reload,
+            signal.SIGHUP: self._reloading.ask,
         }
         for number, handler in handlers.items():
             loop.add_signal_handler(number, handler)
@@ -153,21 +160,19 @@ class Parent:
                 each.kill()
         self._stop.set()
 
-    def _reload(self) -> None:
+    async def _reload(self) -> None:
         """Put the file's topics and producers in force everywhere, or nothing of it."""
         try:
-            settings = load(self._start.config, self._start.environ)
+            reload = await beside(self._accepted)
         except ConfigError as error:
             self._refuse(str(error), [problem.option for problem in error.problems])
             return
-        fixed = reloadable(self._overview.settings, settings)
-        if fixed:
-            self._refuse(f"these options need a restart: {', '.join(fixed)}", fixed)
+        except RestartNeededError as error:
+            self._refuse(str(error), error.options)
             return
-        self._accept(self._start.config.read_bytes(), settings)
-        self._overview.settings = settings
+        self._overview.settings = reload.settings
         self._overview.reloaded = time.monotonic()
-        self._admin.callers = _callers(settings)
+        self._admin.callers = reload.callers
         for each in self._workers:
             if each.answered:  # the others read the new file anyway, or are told once they answer
                 each.signal(signal.SIGHUP)
@@ -180,17 +185,23 @@ class Parent:
             "reload refused, the old configuration stays: %s", why, extra={"options": options}
         )
 
-    def _accept(self, text: bytes, settings: Settings) -> None:
+    def _accepted(self) -> Reload:
+        text = read_file(self._start.config)
+        settings = load(self._start.config, self._start.environ, text=text)
+        reload = prepared(self._overview.settings, settings, _origins(settings))
+        self._accept(text, settings)
+        return reload
+
+    def _accept(self, text: str, settings: Settings) -> None:
         keep_schemas(settings.topics, self._folder)
         fresh = self._folder / "headgate.toml.new"
         fresh.touch(mode=0o600)
-        fresh.write_bytes(text)
+        fresh.write_text(text, encoding="utf-8", newline="")
         fresh.replace(self._in_force)
 
 
-def _callers(settings: Settings) -> Authenticator:
-    origins = Origins.of_control_plane(settings.http)
-    return Authenticator(settings.auth, settings.producers, origins)
+def _origins(settings: Settings) -> Origins:
+    return Origins.of_control_plane(settings.http)
 
 
 def _exit_code(ended: Sequence[BaseException | None], is_clean: bool) -> int:

@@ -157,9 +157,12 @@ class Coalescer:
         return rules_of(policy)
 
     def _topic_changed(self, before: TopicState | None, after: TopicState | None) -> None:
+        state = after or before
+        if state is None or topic_of(state.name) is None:
+            return  # a start tells of all topics, one after another
         if before is None or after is None:
             self._look_again()
-        elif before.topic_id != after.topic_id and topic_of(after.name) is not None:
+        elif before.topic_id != after.topic_id:
             self._members[after.cluster].rejoin()
 
     def _look_again(self) -> None:

@@ -17,6 +17,7 @@ from headgate.config.settings import (
     ProducerSettings,
     Settings,
 )
+from headgate.config.sources import read_file
 
 __all__ = [
     "AdmissionSettings",
@@ -34,5 +35,6 @@ __all__ = [
     "keep_schemas",
     "load",
     "load_with_origins",
+    "read_file",
     "reloadable",
 ]

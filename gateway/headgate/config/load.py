@@ -32,17 +32,28 @@ class _Draft(NamedTuple):
     origins: dict[str, str]
 
 
-def load(file: Path, environ: Mapping[str, str], accepted: Path | None = None) -> Settings:
-    """The effective settings. accepted: see `read_schemas`. Raises ConfigError."""
-    return load_with_origins(file, environ, accepted).settings
+def load(
+    file: Path,
+    environ: Mapping[str, str],
+    accepted: Path | None = None,
+    text: str | None = None,
+) -> Settings:
+    """The effective settings. accepted: see `read_schemas`.  text: what the file says, None = look.
+
+    Raises ConfigError.
+    """
+    return load_with_origins(file, environ, accepted, text).settings
 
 
 def load_with_origins(
-    file: Path, environ: Mapping[str, str], accepted: Path | None = None
+    file: Path,
+    environ: Mapping[str, str],
+    accepted: Path | None = None,
+    text: str | None = None,
 ) -> Loaded:
     """The effective settings and where each value is from. Raises ConfigError."""
     draft = _Draft([], {})
-    given = from_toml(file, read_file(file), draft.problems)
+    given = from_toml(file, read_file(file) if text is None else text, draft.problems)
     given |= from_environment(environ, given, draft.problems)
     settings = _assemble(given, draft)
     if not draft.problems:

@@ -25,6 +25,7 @@ from headgate.edge.json_page import json_page
 from headgate.edge.offsets import OffsetDesk, OffsetPages, SnapshotDesk
 from headgate.edge.openapi.document import document
 from headgate.edge.openapi.page import docs_page
+from headgate.edge.paging import listed, names_of, paging
 from headgate.edge.pauses import Pauses, read_intent
 from headgate.edge.problems import html_page
 from headgate.edge.refused import RefusedError
@@ -96,11 +97,14 @@ class Admin:
     # ---- producers and topics
 
     async def producers(self, request: web.Request) -> web.Response:
-        """All producers."""
+        """All producers, page by page."""
         self._identify(request, "view")
+        asked = paging(request)
         await self._instance.refresh()
-        rows = views.producers(self._seen(), self._instance.settings.producers)
-        return json_page(request, {"producers": rows})
+        seen = self._seen()
+        every = views.producer_names(seen, self._instance.settings.producers)
+        names, following = names_of(every, asked)
+        return json_page(request, listed("producers", views.producers(names, seen), following))
 
     async def producer(self, request: web.Request) -> web.Response:
         """One producer."""
@@ -117,10 +121,14 @@ class Admin:
         return json_page(request, views.producer(name, seen))
 
     async def topics(self, request: web.Request) -> web.Response:
-        """All topics that exist and that a policy matches."""
+        """All topics that exist and that a policy matches, page by page."""
         self._identify(request, "view")
+        asked = paging(request)
         await self._instance.refresh()
-        return json_page(request, {"topics": views.topics(self._instance.topics(), self._seen())})
+        seen = self._seen()
+        names, following = names_of(sorted(seen.policies), asked)
+        rows = views.topics(names, self._instance.topics(), seen)
+        return json_page(request, listed("topics", rows, following))
 
     async def topic(self, request: web.Request) -> web.Response:
         """One topic."""

@@ -31,9 +31,13 @@ class Seen(NamedTuple):
         return None if policy is None else shown.suppression(policy, self.suppression.get(topic))
 
 
-def producers(seen: Seen, configured: Iterable[str]) -> list[Json]:
+def producer_names(seen: Seen, configured: Iterable[str]) -> list[str]:
     """All producers that are configured or were seen, by name."""
-    names = sorted({*configured, *(pair.producer for pair in seen.figures.details)})
+    return sorted({*configured, *(pair.producer for pair in seen.figures.details)})
+
+
+def producers(names: Iterable[str], seen: Seen) -> list[Json]:
+    """These producers."""
     return [_producer(name, seen, _TOP_KEYS_LISTED) for name in names]
 
 
@@ -84,14 +88,13 @@ def _pair(pair: Pair, seen: Seen, keys: int) -> Json:
     }
 
 
-def topics(states: Mapping[str, TopicState], seen: Seen) -> list[Json]:
-    """All topics that a policy matches, by name."""
+def topics(names: Iterable[str], states: Mapping[str, TopicState], seen: Seen) -> list[Json]:
+    """These topics, each of which a policy matches."""
     return [
         topic(
             states[name], seen.policies[name], states.get(held_topic(name)), seen, _TOP_KEYS_LISTED
         )
-        for name in sorted(states)
-        if name in seen.policies
+        for name in names
     ]
 
 

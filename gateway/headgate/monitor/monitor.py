@@ -9,7 +9,6 @@ from typing import NamedTuple
 from headgate.backends.options import ClusterOptions
 from headgate.backends.owned import OwnedTasks
 from headgate.core.cluster_watch import WatchOptions
-from headgate.core.lagrules import SEVERITY
 from headgate.core.pauses import Kept
 from headgate.monitor import shown
 from headgate.monitor.cluster_monitor import NO_EXPORTERS, ClusterMonitor, Exporters
@@ -103,7 +102,7 @@ class Monitor:
             for name, found in cluster.judged.items()
             if (watch := cluster.watch.groups.get(name)) is not None
         ]
-        rows.sort(key=lambda row: (-SEVERITY[row["state"]], -row["lag"], row["group"]))
+        rows.sort(key=shown.row_place)
         falls = [one for cluster in self.clusters for one in cluster.watch.regressions]
         falls.sort(key=lambda one: -one.at_ms)
         return {

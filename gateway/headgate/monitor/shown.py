@@ -1,14 +1,15 @@
 """What `/v1/groups` says: plain JSON from what is known of groups and clusters."""
 
+import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from headgate.core.cluster_watch import WatchOptions
 from headgate.core.group_facts import Drift, Regression, Seen, named
 from headgate.core.group_report import GroupReport, Heat, PartitionReport
 from headgate.core.group_watch import GroupWatch
-from headgate.core.lagrules import State
+from headgate.core.lagrules import SEVERITY, State
 from headgate.core.pauses import Kept
 from headgate.monitor.cluster_monitor import ClusterMonitor
 
@@ -248,3 +249,27 @@ def when(at_ms: int) -> str:
 
 def seconds(ms: int | None) -> float | None:
     return None if ms is None else round(ms / 1000, 1)
+
+
+class RowPlace(NamedTuple):
+    """Where a group's row is in the list: the worst first."""
+
+    mildness: int
+    slack: int
+    group: str
+    cluster: str
+
+    def text(self) -> str:
+        """As `next` of a page has it."""
+        return f"{-self.mildness}.{-self.slack}.{self.cluster}/{self.group}"
+
+    @classmethod
+    def read(cls, text: str) -> "RowPlace | None":
+        """None: it is no place."""
+        found = re.fullmatch(r"([0-9]{1,2})\.([0-9]{1,20})\.([^/]*)/(.*)", text, re.DOTALL)
+        return found and cls(-int(found[1]), -int(found[2]), found[4], found[3])
+
+
+def row_place(row: Json) -> RowPlace:
+    """The place of a row of `group_row`."""
+    return RowPlace(-SEVERITY[row["state"]], -row["lag"], row["group"], row["cluster"])

@@ -14,6 +14,7 @@ from headgate.edge.openapi.operation import (
     query,
     ref,
 )
+from headgate.edge.paging import LIMIT, MAX_LIMIT
 
 _ASKED = (*ALWAYS, Reason.UNAUTHENTICATED, Reason.FORBIDDEN)
 
@@ -34,6 +35,23 @@ def _listed(name: str, row: str) -> Json:
     rows = {"type": "array", "items": ref(row)}
     return {"type": "object", "required": [name], "properties": {name: rows}}
 
+
+def _paged(name: str, row: str) -> Json:
+    listed = _listed(name, row)
+    return listed | {
+        "required": [name, "next"],
+        "properties": listed["properties"] | {"next": ref("Next")},
+    }
+
+
+_PAGING = (
+    query(
+        "limit",
+        "Rows of a page.",
+        {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": LIMIT},
+    ),
+    query("after", "`next` of the page before; without it, the first page.", {"type": "string"}),
+)
 
 _FORGET = Operation(
     "DELETE",
@@ -106,7 +124,13 @@ _METRICS = Operation(
 
 MANAGEMENT = (
     _METRICS,
-    _view("/v1/producers", "All producers", _listed("producers", "Producer")),
+    _view(
+        "/v1/producers",
+        "All producers, by name",
+        _paged("producers", "Producer"),
+        Reason.MALFORMED,
+        parameters=_PAGING,
+    ),
     _view(
         "/v1/producers/{name}",
         "One producer: rates, sizes, ratios, keys, recent rejects",
@@ -114,7 +138,13 @@ MANAGEMENT = (
         Reason.NOT_FOUND,
         parameters=(path("name", "A producer's name.", example="checkout"),),
     ),
-    _view("/v1/topics", "All topics that a policy matches", _listed("topics", "Topic")),
+    _view(
+        "/v1/topics",
+        "All topics that a policy matches, by name",
+        _paged("topics", "Topic"),
+        Reason.MALFORMED,
+        parameters=_PAGING,
+    ),
     _view(
         "/v1/topics/{topic}",
         "One topic: policy in force, sizes, keys, skew",
@@ -143,7 +173,9 @@ MANAGEMENT = (
         "/v1/groups",
         "All consumer groups, worst first, as `headgate monitor` sees them",
         ref("Groups"),
+        Reason.MALFORMED,
         Reason.NOT_FOUND,
+        parameters=_PAGING,
     ),
     _view(
         "/v1/groups/{group}",

@@ -214,8 +214,13 @@ SCHEMAS: dict[str, Json] = {
         generated_at=_TEXT,
         diagnoses={"type": "array", "items": _TEXT},
     ),
+    "Next": {
+        "type": ["string", "null"],
+        "description": "Ask for the next page with it as `after`; null on the last page.",
+    },
     "Groups": _object(
-        ["groups", "regressions", "clusters", "cannot_be_seen"],
+        ["groups", "next", "regressions", "clusters", "cannot_be_seen"],
+        next={"$ref": "#/components/schemas/Next"},
         groups={"type": "array", "items": {"$ref": "#/components/schemas/GroupState"}},
         regressions={"type": "array", "items": {"$ref": "#/components/schemas/Regression"}},
         clusters={

@@ -1,0 +1,101 @@
+"""Reloads: beside the event loop, one at a time, and whole or not at all."""
+
+import asyncio
+import gc
+import sys
+import threading
+from itertools import pairwise
+
+import pytest
+
+from headgate.config.settings import HttpSettings, ProducerSettings, Settings
+from headgate.core.policy import PolicyTable, TopicPolicy
+from headgate.core.route import Route
+from headgate.core.topic import TopicState
+from headgate.edge.auth import OWN_PAGES
+from headgate.reloading import Reloading, RestartNeededError, beside, prepared
+from headgate.routes import Routes
+from unit.fakes import FakeTopics, topic_state
+
+
+class Compiled:
+    """Counts what is compiled."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, chosen: TopicPolicy, state: TopicState) -> Route:
+        self.count += 1
+        return Route(chosen, state, 128)
+
+
+async def test_the_event_loop_goes_on_meanwhile() -> None:
+    goes_on = threading.Event()
+    asyncio.get_running_loop().call_soon(goes_on.set)
+    before = sys.getswitchinterval()
+
+    def work(deadline_s: float) -> tuple[bool, float, bool]:
+        return goes_on.wait(deadline_s), sys.getswitchinterval(), gc.isenabled()
+
+    was_set, turn_s, collects = await beside(work, 30.0)
+    assert was_set
+    assert turn_s < before
+    assert not collects
+    assert (sys.getswitchinterval(), gc.isenabled()) == (before, True)
+
+
+async def test_a_failure_is_the_caller_s_and_leaves_nothing_changed() -> None:
+    before = sys.getswitchinterval()
+    with pytest.raises(RestartNeededError, match=r"restart: http\.port"):
+        await beside(prepared, Settings(), Settings(http=HttpSettings(port=1)), OWN_PAGES)
+    assert (sys.getswitchinterval(), gc.isenabled()) == (before, True)
+
+
+def test_what_is_prepared_is_the_new_configuration() -> None:
+    new = Settings(topics=(TopicPolicy("orders.*"),), producers={"shop": ProducerSettings()})
+    reload = prepared(Settings(), new, OWN_PAGES, ["orders.eu"])
+    assert reload.settings is new
+    assert reload.policies.match("orders.eu") is new.topics[0]
+
+
+async def test_what_is_asked_for_during_a_reload_is_one_more_reload() -> None:
+    begun, may_end = asyncio.Queue[int](), asyncio.Semaphore(0)
+    running = count = 0
+
+    async def reload() -> None:
+        nonlocal running, count
+        running, count = running + 1, count + 1
+        assert running == 1
+        begun.put_nowait(count)
+        await may_end.acquire()
+        running -= 1
+        if count == 2:
+            raise RuntimeError("the next one is not kept from running by this")
+
+    reloading = Reloading(reload)
+    reloading.ask()
+    assert await begun.get() == 1
+    for _ in range(3):
+        reloading.ask()
+    may_end.release()
+    assert await begun.get() == 2
+    may_end.release()
+    while running:  # noqa: ASYNC110 - it has nobody to tell
+        await asyncio.sleep(0)
+    reloading.ask()
+    assert await begun.get() == 3
+    await reloading.close()
+    assert begun.empty()
+
+
+async def test_routes_of_many_topics_are_made_in_turns() -> None:
+    states = [topic_state(f"t{number}") for number in range(1000)]
+    compile_route = Compiled()
+    routes = Routes(PolicyTable([TopicPolicy("t*", "main")]), FakeTopics(*states), compile_route)
+    preparing = asyncio.ensure_future(routes.prepare_in_turns(state.name for state in states))
+    made = [0]
+    while not preparing.done():
+        await asyncio.sleep(0)
+        made.append(compile_route.count)
+    assert made[-1] == 1000
+    assert max(after - before for before, after in pairwise(made)) <= 20
