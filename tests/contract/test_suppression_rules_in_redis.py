@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -90,19 +91,32 @@ def test_script_and_rules_agree(redis_server: RunningRedis, calls: list) -> None
     asyncio.run(compare(redis_server.url, calls))
 
 
-async def compare(url: str, calls: list) -> None:  # type: ignore[type-arg]
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(calls=CALLS, full=st.lists(st.booleans(), min_size=8, max_size=8))
+def test_they_agree_while_memory_is_full_now_and_then(
+    redis_server: RunningRedis,
+    calls: list,
+    full: list[bool],  # type: ignore[type-arg]
+) -> None:
+    asyncio.run(compare(redis_server.url, calls, full))
+
+
+async def compare(url: str, calls: list, full: Sequence[bool] = ()) -> None:  # type: ignore[type-arg]
     scopes = [Scope("one", os.urandom(16), 1, b"\x01" * 8), Scope("two", os.urandom(16), 1, b"")]
     store = RedisStore(url, 5000)
     await store.connect()
     try:
         held: dict[bytes, Held] = {}
-        for limits, first, second, flags, count, rule, pause_ms in calls:
+        for number, one in enumerate(calls):
+            limits, first, second, flags, count, rule, pause_ms = one
+            is_full = number < len(full) and full[number]
             scopes[0].partitions, scopes[0].rule = count, RULES[rule]
             await asyncio.sleep(pause_ms / 1000)
             call = make_call(scopes, limits, [first, second], flags)
             began_s = time.monotonic()
+            await _fill(store, is_full)
             reply = await store.run(call)
-            assert run(held, call, store._identity, reply.now) == reply
+            assert run(held, call, store._identity, reply.now, is_full=is_full) == reply
             for name in [*call.entries, *(scope.incarnation for scope in scopes)]:
                 expected = held.get(name)
                 value, left_ms = await _stored(store, name)
@@ -111,7 +125,15 @@ async def compare(url: str, calls: list) -> None:  # type: ignore[type-arg]
                     since_ms = (time.monotonic() - began_s) * 1000
                     assert abs(expected.expires - reply.now - left_ms) < 2000 + since_ms
     finally:
+        await _fill(store, False)
         await store.close()
+
+
+async def _fill(store: RedisStore, is_full: bool) -> None:
+    connection = store._redis.connection
+    assert connection is not None
+    await connection.send_command("CONFIG", "SET", "maxmemory", "1" if is_full else "0")
+    assert await connection.read_response() == b"OK"
 
 
 async def _stored(store: RedisStore, name: bytes) -> tuple[bytes | None, int]:

@@ -239,6 +239,9 @@ CLEAN_CONFIG = {"maxmemory-policy": "noeviction", "save": ""}
 
 def test_a_sound_redis_has_no_warnings() -> None:
     assert list(judge_redis(CLEAN, CLEAN_CONFIG)) == []
+    for used, most in ((89, 100), (10**9, 0)):
+        memory = {"used_memory": used, "maxmemory": most, "maxmemory_policy": "noeviction"}
+        assert list(judge_redis(CLEAN | memory, CLEAN_CONFIG)) == []
 
 
 @pytest.mark.parametrize(
@@ -248,6 +251,16 @@ def test_a_sound_redis_has_no_warnings() -> None:
         ({"aof_enabled": 1}, CLEAN_CONFIG, "warn redis: appendonly is on"),
         ({}, {**CLEAN_CONFIG, "save": "3600 1"}, 'warn redis: snapshots are on (save "3600 1")'),
         ({"role": "slave"}, CLEAN_CONFIG, "error redis: it is a slave"),
+        (
+            {"used_memory": 101, "maxmemory": 100, "maxmemory_policy": "noeviction"},
+            CLEAN_CONFIG,
+            "error redis: memory is full: 101 bytes are used of maxmemory 100",
+        ),
+        (
+            {"used_memory": 91, "maxmemory": 100, "maxmemory_policy": "noeviction"},
+            CLEAN_CONFIG,
+            "warn redis: memory is nearly full: 91 bytes",
+        ),
         ({"cluster_enabled": 1}, CLEAN_CONFIG, "error redis: Redis Cluster"),
         ({}, None, "warn redis: the snapshot rule (save) cannot be read"),
         ({"maxmemory_policy": "volatile-lru"}, None, "warn redis: maxmemory-policy volatile-lru"),

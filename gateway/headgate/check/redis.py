@@ -6,11 +6,13 @@ from typing import Any
 from headgate.check.finding import Finding, error, warn
 
 _SUBJECT = "redis"
+_NEARLY_FULL = 0.9
 
 
 def judge_redis(info: Mapping[str, Any], config: Mapping[str, str] | None) -> Iterator[Finding]:
     """info: the answer of INFO.  config: of CONFIG GET, None where that is forbidden."""
     yield from _eviction(info, config)
+    yield from _memory(info)
     yield from _persistence(info, config)
     if info.get("role") not in (None, "master"):
         yield error(_SUBJECT, f"it is a {info['role']}: no writes", "Name the master in redis.url.")
@@ -26,6 +28,22 @@ def _eviction(info: Mapping[str, Any], config: Mapping[str, str] | None) -> Iter
     elif policy != "noeviction":
         text = f"maxmemory-policy {policy}: an evicted entry forgets publishes under way"
         yield warn(_SUBJECT, text, "Set maxmemory-policy noeviction.")
+
+
+def _memory(info: Mapping[str, Any]) -> Iterator[Finding]:
+    used, most = int(info.get("used_memory", 0)), int(info.get("maxmemory", 0))
+    if not most or used < most * _NEARLY_FULL or info.get("maxmemory_policy") != "noeviction":
+        return
+    figures = f"{used} bytes are used of maxmemory {most}, with noeviction"
+    fix = "Raise maxmemory."
+    if used < most:
+        yield warn(_SUBJECT, f"memory is nearly full: {figures}", fix)
+    else:
+        text = (
+            f"memory is full: {figures}. Nothing is suppressed of keys that are not known yet, "
+            "and requests are not remembered"
+        )
+        yield error(_SUBJECT, text, fix)
 
 
 def _persistence(info: Mapping[str, Any], config: Mapping[str, str] | None) -> Iterator[Finding]:

@@ -171,12 +171,14 @@ class Reply(NamedTuple):
     """The script's answer.
 
     now: Redis' clock, ms.  crowded: how many reservations found no room for a token of their own.
+    forgotten: how many keys' contents are not kept because memory is full.
     states: one for each of the call's scopes.  verdicts: one for each reservation, by its number:
     the offset if it is unchanged, else see `floor_of`.
     """
 
     now: int
     crowded: int
+    forgotten: int
     states: Sequence[State]
     verdicts: Sequence[int]
 
@@ -230,6 +232,6 @@ def number_bytes(count: int) -> list[bytes]:
 
 def read_reply(call: Call, answer: Sequence[Any]) -> Reply:
     """Take the script's flat answer apart."""
-    first = 2 + len(call.scopes)
-    states = [State(*_STATE.unpack(packed)) for packed in answer[2:first]]
-    return Reply(answer[0], answer[1], states, answer[first:])
+    first = 3 + len(call.scopes)
+    states = [State(*_STATE.unpack(packed)) for packed in answer[3:first]]
+    return Reply(answer[0], answer[1], answer[2], states, answer[first:])

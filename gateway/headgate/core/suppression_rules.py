@@ -133,6 +133,16 @@ class Entry:
         self.digest, self.changed = NO_DIGEST, True
         self.tokens = {token: (deadline, False) for token, (deadline, _) in self.tokens.items()}
 
+    def forget(self) -> bool:
+        """Memory is full, and nothing was known of the key: nothing comes to be known, or memory
+        would grow with every key. Its tokens stay; none may set a digest without the offset.
+        """
+        if self.offset < 0:
+            return False
+        self.clear()
+        self.offset, self.time = -1.0, 0.0
+        return True
+
     def time_to_live(self, now: float, limits: Limits) -> float:
         """Return ms: longer than the longest deadline and than max_suppress_age."""
         return max(self.longest - now, limits.max_suppress_age) + _MARGIN
@@ -146,23 +156,34 @@ class _Namespace(NamedTuple):
     is_behind: bool
 
 
-def run(store: Store, call: Call, redis: bytes, now: int) -> Reply:
-    """Do what the script does. redis: R of the connection; now: ms."""
+def run(store: Store, call: Call, redis: bytes, now: int, *, is_full: bool = False) -> Reply:
+    """Do what the script does. redis: R of the connection; now: ms.
+
+    is_full: Redis has used up its memory and evicts nothing.
+    """
     found = [
         _open(store, call, redis, now, scope, flags, count)
         for scope, flags, count in zip(call.scopes, call.flags, call.counts, strict=True)
     ]
-    reservations = _Reservations(call.reservations)
+    reservations, forgotten = _Reservations(call.reservations), 0
     for name, operations in zip(call.entries, call.operations, strict=True):
         namespace = found[operations[0]]
         nonce = namespace.state.nonce
         entry = Entry(_read(store, name, now), nonce)
+        was_new = entry.offset < 0
         _apply(entry, operations, now, call.limits, namespace, reservations)
-        if entry.changed:
-            expires = now + int(entry.time_to_live(now, call.limits))
-            store[name] = Held(entry.pack(nonce), expires)
+        if not entry.changed:
+            continue
+        time_to_live = entry.time_to_live(now, call.limits)
+        if is_full and was_new:
+            forgotten += entry.forget()
+            time_to_live = entry.longest - now + _MARGIN
+        if is_full and was_new and not entry.tokens:
+            store.pop(name, None)
+        else:
+            store[name] = Held(entry.pack(nonce), now + int(time_to_live))
     states = [namespace.state for namespace in found]
-    return Reply(now, reservations.crowded, states, reservations.verdicts)
+    return Reply(now, reservations.crowded, forgotten, states, reservations.verdicts)
 
 
 def _open(

@@ -8,6 +8,7 @@ from typing import Final
 from headgate.backends.base import Verdicts
 from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Publish, Stage
+from headgate.core.suppression import Reply
 from headgate.suppression.arrivals import Arrivals
 from headgate.suppression.ends import Ends
 from headgate.suppression.namespaces import Namespaces
@@ -66,6 +67,12 @@ class Bypass:
         self._draining = False
         self._owes = False  # published blind since Redis was last told everything
         self.mode = Mode.AWAY
+
+    def _count(self, reply: Reply) -> None:
+        if reply.crowded:
+            self._meter.bypassed("crowded", reply.crowded)
+        if reply.forgotten:
+            self._meter.bypassed("redis_full", reply.forgotten)
 
     def _enter_lane(self, publish: Publish) -> None:
         if self._arrivals.join_in_lane(publish):

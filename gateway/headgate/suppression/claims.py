@@ -178,8 +178,7 @@ class Claims(Bypass):
         if changed:  # Redis lost its state, or somebody began the namespace anew
             self._under_way.register_again(changed)
             self._namespaces.open_again()
-        if reply.crowded:
-            self._meter.bypassed("crowded", reply.crowded)
+        self._count(reply)
         flight.finish_forgets(None)
         unchanged, publish_it = self._verdicts.unchanged, self._verdicts.publish
         arrivals, valid = self._arrivals, set(call.scopes) - changed

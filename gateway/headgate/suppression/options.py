@@ -51,5 +51,7 @@ class SuppressionMeter(Protocol):
     """Counts events that went past suppression (headgate_suppression_bypassed_total)."""
 
     def bypassed(self, reason: str, count: int) -> None:
-        """reason: redis_error, redis_timeout, redis_slow, breaker_open, crowded or internal."""
+        """reason: redis_error, redis_timeout, redis_slow, redis_full, breaker_open, crowded or
+        internal.
+        """
         ...

@@ -2,8 +2,8 @@
 -- property test holds the two together. Written for speed: Redis runs nothing else meanwhile. The
 -- work of a call is linear in its operations, and a key has at most MOST_TOKENS tokens.
 -- KEYS: incarnations, then entries.  ARGV[1]: header.  ARGV[2..]: operations, one for each entry.
--- Returns: Redis' clock (ms), how many reservations were crowded, the state of each namespace, the
--- verdict of each reservation.
+-- Returns: Redis' clock (ms), how many reservations were crowded, how many entries memory had no
+-- room for, the state of each namespace, the verdict of each reservation.
 if redis.replicate_commands then redis.replicate_commands() end -- Redis 6: TIME before a write
 local byte, sub, find_text = string.byte, string.sub, string.find
 local pack, unpack_bytes = struct.pack, struct.unpack
@@ -15,8 +15,22 @@ local now = clock[1] * 1000 + floor(clock[2] / 1000)
 local found = redis.call('MGET', unpack(KEYS))
 local nonces, opened, counts, behind = {}, {}, {}, {}
 local namespaces = (#header - first + 1) / 13
-local reply, crowded = {now, 0}, 0
+local reply, crowded = {now, 0, 0}, 0
+local is_full, forgotten = false, 0
 local NONE, CROWD, FULL = string.rep('\0', 16), string.rep('\255', 12), 64 * 21
+
+-- Memory may be full (noeviction): then a script's first write is refused, unless it needs none.
+-- Behind one that needs none, such as DEL, Redis lets the script go on: so it is documented.
+local function store(key, value, ms)
+  if not is_full then
+    local done = redis.pcall('SET', key, value, 'PX', ms)
+    if not done.err then return end
+    if not find_text(done.err, 'OOM', 1, true) then redis.call('SET', key, value, 'PX', ms) end
+    is_full = true
+  end
+  redis.call('DEL', key)
+  redis.call('SET', key, value, 'PX', ms)
+end
 
 for i = 1, namespaces do
   local flags, caller, rule = unpack_bytes('>BI4c8', header, first + (i - 1) * 13)
@@ -40,11 +54,10 @@ for i = 1, namespaces do
     changed, is_open = true, now >= born + quarantine
   end
   if changed or now - renewed > retain / 4 then
-    redis.call('SET', KEYS[i], pack('>c16c16ddI4c8', nonce, R, born, now, count, whose),
-      'PX', format('%.0f', retain))
+    store(KEYS[i], pack('>c16c16ddI4c8', nonce, R, born, now, count, whose), format('%.0f', retain))
   end
   nonces[i], opened[i], counts[i], behind[i] = nonce, is_open, count, caller < count
-  reply[i + 2] = pack('>c16I4d', nonce, count, born + quarantine)
+  reply[i + 3] = pack('>c16I4d', nonce, count, born + quarantine)
 end
 
 -- Where a token's 21 bytes begin, or nil.
@@ -90,6 +103,7 @@ for k = namespaces + 1, #KEYS do
     h, o, t, n, longest = unpack_bytes('>c16ddI4d', held, 17)
     tokens = sub(held, 61)
   end
+  local was_new = o < 0
   local at, size = 2, #operations
   while at <= size do
     local letter, token = byte(operations, at), sub(operations, at + 1, at + 12)
@@ -114,10 +128,10 @@ for k = namespaces + 1, #KEYS do
           changed, cleared = true, false
         end
         local high, low = byte(operations, place, place + 1)
-        reply[namespaces + 3 + high * 256 + low] = verdict
+        reply[namespaces + 4 + high * 256 + low] = verdict
       else
         local high, low = byte(operations, place, place + 1)
-        reply[namespaces + 3 + high * 256 + low] = -1
+        reply[namespaces + 4 + high * 256 + low] = -1
       end
       at = place + 2
     elseif letter == 103 then -- g register
@@ -162,9 +176,21 @@ for k = namespaces + 1, #KEYS do
   if changed then
     local left = longest - now
     if left < max_age then left = max_age end
-    redis.call('SET', KEYS[k], pack('>c16c16ddI4d', nonce, h, o, t, n, longest) .. tokens,
-      'PX', format('%.0f', floor(left + 60000)))
+    local value = pack('>c16c16ddI4d', nonce, h, o, t, n, longest) .. tokens
+    if not (was_new and is_full) then store(KEYS[k], value, format('%.0f', floor(left + 60000))) end
+    if was_new and is_full then
+      -- Nothing was known of the key, and nothing comes to be known, or memory would grow with
+      -- every key. Its tokens stay as long as they live; none may set a digest without the offset.
+      if o >= 0 then
+        h, o, t, tokens, forgotten = NONE, -1, 0, distrust(tokens), forgotten + 1
+      end
+      redis.call('DEL', KEYS[k])
+      if tokens ~= '' then
+        redis.call('SET', KEYS[k], pack('>c16c16ddI4d', nonce, h, o, t, n, longest) .. tokens,
+          'PX', format('%.0f', floor(longest - now + 60000)))
+      end
+    end
   end
 end
-reply[2] = crowded
+reply[2], reply[3] = crowded, forgotten
 return reply
