@@ -44,6 +44,7 @@ class World:
         self.now = 1_000_000.0
         self.log: list[str] = []
         self.values: dict[bytes, Held] = {}
+        self.is_full = False
         self.redis_process = 1
         self.scope = make_scope()
         self.refuse = redis_loss == "refuse"
@@ -141,7 +142,8 @@ class Process:
             return False
         call = self.claims.call(flight)
         identity = self.world.redis_process.to_bytes(16, "big")
-        reply = run(self.world.values, call, identity, int(self.world.now))
+        now, is_full = int(self.world.now), self.world.is_full
+        reply = run(self.world.values, call, identity, now, is_full=is_full)
         self._on_its_way = (flight, call, reply)
         return True
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from headgate.core.publish import Publish, Stage
+from headgate.core.suppression_rules import Entry
 from suppression_world import LIFE_MS, QUARANTINE_MS, Process, World, make_publish
 
 STEP_MS = QUARANTINE_MS / 8
@@ -63,6 +64,8 @@ class Simulation:
         self.snapshot = dict(self.world.values)
         self.trace: list[str] = []
         self.faults = faults
+        # Memory has to be full and free again while a record is under way.
+        self.fault_rate = FAULT_RATE * 8 if "fill" in faults[:1] else FAULT_RATE
         self.busy: tuple[int, ...] = (0, 1)  # whose turns come now
         self.crowd = self.random.choice((1, 1, 2, 4))
 
@@ -77,7 +80,7 @@ class Simulation:
 
     def _choose(self) -> str:
         chance = self.random.random()
-        if self.faults and chance < FAULT_RATE:
+        if self.faults and chance < self.fault_rate:
             return self.random.choice(self.faults)
         if chance > 1 - QUIET_RATE:
             return self.random.choice(("quarantine_passes", "life_passes"))
@@ -230,6 +233,20 @@ class Simulation:
         self.world.values.clear()
         return True
 
+    def fill(self, member: Member) -> bool:
+        """Memory is full from now on, or no longer."""
+        self.world.is_full = not self.world.is_full
+        return True
+
+    def expire(self, member: Member) -> bool:
+        """What is known of the key has grown old: an entry without tokens goes."""
+        name = self.world.scope.entry(b"k")
+        held = self.world.values.get(name)
+        if held is None or len(held.value) > len(Entry(None, b"").pack(bytes(16))):
+            return False
+        del self.world.values[name]
+        return True
+
     # ---- helpers of the steps
 
     def _restart(self, values: dict) -> bool:  # type: ignore[type-arg]
@@ -265,7 +282,8 @@ KINDS = {
     "kafka": KAFKA,
     "processes": ("die", "die", "give_up"),
     "redis": REDIS,
-    "all": (*KAFKA, *REDIS),
+    "full": ("fill", "fill", "fill", "expire", "expire"),
+    "all": (*KAFKA, *REDIS, "fill", "expire"),
 }
 
 
