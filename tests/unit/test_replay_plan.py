@@ -16,7 +16,7 @@ from headgate.core.replay_plan import (
     plan_partition,
     shown,
 )
-from headgate.core.segments import NO_RECORDS, RETENTION, Gap, Segment, SegmentTable
+from headgate.core.segments import FOREIGN, NO_RECORDS, RETENTION, Gap, Segment, SegmentTable
 
 
 class World(NamedTuple):
@@ -27,13 +27,14 @@ class World(NamedTuple):
     first: int
     last: int
     lost: frozenset[int]
+    strangers: frozenset[int]
 
 
 @st.composite
 def worlds(draw: st.DrawFn) -> World:
     first = source = draw(st.integers(0, 30))
     target = draw(st.integers(0, 10))
-    table, places, lost = SegmentTable(), dict[int, int](), set[int]()
+    table, places, lost, strangers = SegmentTable(), dict[int, int](), set[int](), set[int]()
     if head := draw(st.integers(0, 4)):  # read, and nothing was there
         source += head
         table.add_gap(Gap(first, source, NO_RECORDS, 0))
@@ -43,12 +44,17 @@ def worlds(draw: st.DrawFn) -> World:
         places |= {source + step: target + step for step in range(records)}
         source += records + hole
         target += records + draw(st.integers(0, 2))
+        if draw(st.integers(0, 4)) == 0:  # something else writes, too
+            table.add_gap(Gap(source, source, FOREIGN, 0))
+            some = draw(st.integers(1, 3))
+            strangers |= set(range(target, target + some))
+            target += some
         if draw(st.integers(0, 4)) == 0:
             wide = draw(st.integers(1, 4))
             table.add_gap(Gap(source, source + wide, RETENTION, 0))
             lost |= set(range(source, source + wide))
             source += wide
-    return World(table, places, first, source, frozenset(lost))
+    return World(table, places, first, source, frozenset(lost), frozenset(strangers))
 
 
 @given(worlds(), st.data())
@@ -79,6 +85,10 @@ def test_every_offset_is_read_once_or_said_to_be_lost(world: World, data: st.Dat
         for offset in range(one.start, one.end)
         if offset in set(world.places.values())
     ]
+    seen = {offset for one in plan.pieces if one.tier == BACKFILL for offset in range(*one[1:])}
+    assert not seen & world.strangers
+    between = set(range(plan.target_start, plan.target_end)) & world.strangers
+    assert between <= {offset for start, end in plan.foreign for offset in range(start, end)}
     assert sorted(read_cold) == sorted(cold)
     assert sorted(read_warm) == sorted(there)
     assert plan.records == len(there)

@@ -7,7 +7,7 @@ A piece is a stretch of one tier's log. What is mirrored is read from the backfi
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from headgate.core.segments import LOST, SegmentTable
+from headgate.core.segments import FOREIGN, LOST, SegmentTable
 
 BACKFILL, INGEST = "backfill", "ingest"
 _MOST_RANGES = 100  # of a partition, in a refusal
@@ -35,7 +35,9 @@ class PartitionPlan(NamedTuple):
     target_start, target_end: offsets of the backfill tier between which the mirrored part lies.
     records: that the mirrored part has, exactly.  cold: source offsets that are not mirrored, some
     of which may have no record.  lost: source offsets that neither tier has any more.
-    pieces: in order, mirrored and cold.
+    pieces: in order, mirrored and cold.  foreign: stretches of the backfill tier, from and up to,
+    that have records of something else; no piece has them, but whoever reads from target_start to
+    target_end does.
     """
 
     partition: int
@@ -47,6 +49,7 @@ class PartitionPlan(NamedTuple):
     cold: int
     lost: int
     pieces: tuple[Piece, ...]
+    foreign: tuple[tuple[int, int], ...] = ()
 
 
 def plan_partition(
@@ -59,7 +62,7 @@ def plan_partition(
     table = table.kept(logs.backfill_start)
     first, last = table.source_start, table.source_end
     inner_start, inner_end = max(start, first), min(end, last)
-    pieces, lost = [], 0
+    pieces, foreign, lost = list[Piece](), list[tuple[int, int]](), 0
     before = _cold(start, min(end, first), logs)
     behind = _cold(max(start, last), end, logs)
     if before is not None:
@@ -70,8 +73,8 @@ def plan_partition(
         places = _targets(table, inner_start, inner_end)
         records = _records(table, *places)
         lost += _holes(table, inner_start, inner_end)
-        if places[0] < places[1]:
-            pieces.append(Piece(BACKFILL, *places))
+        foreign = _foreign(table, *places)
+        pieces += _around(foreign, *places)
     elif len(table):
         places = _edge(table, start)
     if behind is not None:
@@ -80,8 +83,9 @@ def plan_partition(
     cold = sum(one.end - one.start for one in (before, behind) if one is not None)
     outside = max(0, min(end, first) - start) + max(0, end - max(start, last))
     return PartitionPlan(
-        partition, start, end, *places, records, cold, lost + outside - cold, tuple(pieces)
-    )
+        partition, start, end, *places, records, cold, lost + outside - cold, tuple(pieces),
+        tuple(foreign),
+    )  # fmt: skip
 
 
 def _cold(start: int, end: int, logs: Logs) -> Piece | None:
@@ -108,6 +112,29 @@ def _edge(table: SegmentTable, start: int) -> tuple[int, int]:
 def _records(table: SegmentTable, start: int, end: int) -> int:
     """How many records lie between two target offsets."""
     return sum(max(0, min(end, one.target + one.records) - max(start, one.target)) for one in table)
+
+
+def _foreign(table: SegmentTable, start: int, end: int) -> list[tuple[int, int]]:
+    """Between which records of the mirror's something else has written, inside of these offsets."""
+    waiting = sorted({gap.source for gap in table.gaps if gap.reason == FOREIGN}, reverse=True)
+    found, behind = [], start
+    for one in table if waiting else ():
+        while waiting and waiting[-1] <= one.source:
+            waiting.pop()
+            found.append((max(start, behind), min(end, one.target)))
+        behind = one.target + one.records
+    if waiting:
+        found.append((max(start, behind), end))
+    return [(first, last) for first, last in dict.fromkeys(found) if first < last]
+
+
+def _around(foreign: Iterable[tuple[int, int]], start: int, end: int) -> list[Piece]:
+    pieces = []
+    for first, last in (*foreign, (end, end)):
+        if start < first:
+            pieces.append(Piece(BACKFILL, start, first))
+        start = last
+    return pieces
 
 
 def _holes(table: SegmentTable, start: int, end: int) -> int:
@@ -154,6 +181,7 @@ def shown(plans: Iterable[PartitionPlan]) -> dict[str, Any]:
             "cold_offsets": one.cold,
             "lost_offsets": one.lost,
             "pieces": [piece._asdict() for piece in one.pieces],
+            **({"foreign": [list(each) for each in one.foreign]} if one.foreign else {}),
         }
         for one in plans
     }
