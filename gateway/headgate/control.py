@@ -14,13 +14,13 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
+from headgate.core.event import Refused
 from headgate.core.outcome import Failure, Reason
 from headgate.core.suppressed import TopicSuppression
 from headgate.core.topic import TopicState
 from headgate.edge.admin import REMOTE_HEADER
 from headgate.edge.body import BROKEN, continue_body
 from headgate.edge.cors import CORS_HEADERS
-from headgate.edge.problems import problem_response
 from headgate.health import Readiness
 from headgate.stats.snapshot import Snapshot, decode
 
@@ -161,7 +161,7 @@ class Forward:
         self._session = aiohttp.ClientSession(connector=connector, auto_decompress=False)
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
-        """The parent's answer; a problem document when the parent does not answer."""
+        """The parent's answer. Raises Refused when there is none."""
         headers = request.headers.copy()
         for name in (*_HOP_BY_HOP, "Expect"):
             headers.popall(name, None)
@@ -183,10 +183,10 @@ class Forward:
                 return await _pass_on(answer)
         except (aiohttp.ClientError, OSError) as error:
             if body.broken is not None:
-                return problem_response(BROKEN, "")
+                raise Refused(BROKEN) from None
             log.warning("the management process does not answer: %r", error)
             detail = "the management process does not answer"
-            return problem_response(Failure(Reason.INTERNAL, detail), "")
+            raise Refused(Failure(Reason.INTERNAL, detail)) from None
 
     async def close(self) -> None:
         """Close the connections."""

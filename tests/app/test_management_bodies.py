@@ -17,11 +17,11 @@ import pytest
 from aiohttp import web
 
 from admin_world import TOKENS, TOPICS, FakeInstance, KeptInMemory, admin_of
+from data_plane_world import data_port
 from headgate.config.settings import AuthSettings, HttpSettings, Settings
 from headgate.control import Forward
 from headgate.edge.management import management_app
-from headgate.edge.request_log import RequestLog
-from headgate.edge.server import HttpServer, PagesRunner
+from headgate.edge.server import PagesRunner
 from headgate.ports import management_sites
 
 JSON = "Content-Type: application/json\r\n"
@@ -65,17 +65,12 @@ async def served(app: web.Application, folder: Path, ports: int) -> AsyncIterato
             await pages.cleanup()
         return
     forward, one_port = Forward(folder), HttpSettings(port=1, management_port=1)
-    runner = web.ServerRunner(
-        HttpServer(forward, 8190, lambda: "r-1", RequestLog()), shutdown_timeout=0.1
-    )
-    async with management_sites(app, one_port, folder / "parent.sock"):
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        try:
-            yield runner.addresses[0][1]
-        finally:
-            await runner.cleanup()
-            await forward.close()
+    async with (
+        management_sites(app, one_port, folder / "parent.sock"),
+        data_port(others=forward) as front,
+    ):
+        yield front.port
+        await forward.close()
 
 
 async def asked(

@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -16,6 +17,7 @@ from admin_world import TOPICS, FakeInstance, admin_of
 from data_plane_world import DataPort, PromptRoom, data_port
 from headgate import logs
 from headgate.config.settings import HttpSettings, LogSettings, Settings
+from headgate.control import Forward
 from headgate.core.outcome import TRAITS, Failure, Name, Outcome, Reason
 from headgate.edge.management import management_app
 from headgate.edge.request_log import LINES, WINDOW_S, RequestLog
@@ -155,6 +157,18 @@ async def test_the_compatible_paths(port: DataPort, written: Written) -> None:
     answer = await port.ask("POST", "/topics/orders", v2, one_wrong)
     line = written.of(answer.headers["x-request-id"])
     assert (answer.status, line["events"], line["reasons"]) == (200, 2, {"unknown_partition": 1})
+
+
+async def test_where_both_ports_are_one_and_nobody_answers(
+    written: Written, tmp_path: Path
+) -> None:
+    forward = Forward(tmp_path)
+    async with data_port(others=forward) as port:
+        answer = await port.ask("GET", "/v1/producers")
+        line = written.of(answer.headers["x-request-id"])
+        assert answer.status == 500
+        assert (line["level"], line["path"]) == ("ERROR", "/v1/producers")
+        await forward.close()
 
 
 async def test_good_requests_are_not_in_the_log(port: DataPort, written: Written) -> None:

@@ -20,6 +20,7 @@ from headgate.ticket import Ticket
 LINES = 20  # of one reason within WINDOW_S
 WINDOW_S = 10.0
 _MOST_DETAIL = 500
+_LEVELS = logging.getLevelNamesMapping()
 
 log = logging.getLogger(REQUESTS)
 access = logging.getLogger(ACCESS)
@@ -122,4 +123,4 @@ def _later(seconds: float, call: Callable[[], None]) -> None:
 
 
 def _level(reason: Reason) -> int:
-    return logging.getLevelNamesMapping()[TRAITS[reason].log_level]
+    return _LEVELS[TRAITS[reason].log_level]

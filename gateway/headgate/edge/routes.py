@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
+from headgate.core.event import Refused
 from headgate.core.outcome import Failure, Reason
 from headgate.core.path_hints import of_data_port
 from headgate.core.reply import JSON, Reply
@@ -61,7 +62,7 @@ class Confluent(NamedTuple):
 
 class DataPlane:
     """openapi: the document.  others: what is asked for every path not known here (the management
-    pages when both ports are one), or None."""
+    pages when both ports are one), or None; it raises Refused."""
 
     def __init__(
         self,
@@ -140,7 +141,10 @@ class DataPlane:
 
     async def _unknown(self, request: web.BaseRequest) -> web.StreamResponse:
         if self._others is not None:
-            return await self._others(request)
+            try:
+                return await self._others(request)
+            except Refused as refused:
+                return self._refuse(request, refused.failure)
         path = request.rel_url.raw_path
         detail = f"no page at {path}{of_data_port(request.method, path)}"
         failure = Failure(Reason.NOT_FOUND, detail)
