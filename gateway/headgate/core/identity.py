@@ -33,7 +33,7 @@ CLAIM, RENEW, DONE, PARTLY, RELEASE = b"c", b"r", b"d", b"p", b"x"
 IDEMPOTENCY_KEY = b"idempotency-key"
 # Headers that change what is written. Not traceparent, Prefer or X-Request-Id: a retry has others.
 _MATTER = (b"content-type", b"headgate-batch", b"headgate-burst", b"headgate-event-id",
-           b"headgate-force", b"headgate-key", b"headgate-timestamp",
+           b"headgate-force", b"headgate-key", b"headgate-key*", b"headgate-timestamp",
            b"headgate-tombstone")  # fmt: skip
 _MATTER_PREFIXES = (b"ce-", b"headgate-header-")
 

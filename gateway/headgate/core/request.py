@@ -1,15 +1,26 @@
 """What a request's headers ask for, beside what its body says."""
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
+from urllib.parse import parse_qsl, quote, unquote_to_bytes
 
 from headgate.core.event import Refused, malformed
 from headgate.core.outcome import Failure, Reason
 from headgate.core.record import RESERVED_PREFIX
 
 _RECORD_HEADER = b"headgate-header-"
+_KEY_STAR = b"headgate-key*"
+_UTF8 = b"UTF-8''"
+_EXTENDED = re.compile(rb"(?:%[0-9A-Fa-f]{2}|[^%'])*")
 _FLAGS = {b"true": True, b"1": True, b"false": False, b"0": False}
-_SINGLE = (b"headgate-key", b"headgate-event-id", b"headgate-timestamp", b"headgate-tombstone")
+_SINGLE = (
+    b"headgate-key",
+    b"headgate-key*",
+    b"headgate-event-id",
+    b"headgate-timestamp",
+    b"headgate-tombstone",
+)
 _EVENT_ID_MAX = 256
 _BURST_MAX = 128
 _SHOWN_BYTES = 40  # of a value that is refused
@@ -46,7 +57,7 @@ def read_wishes(headers: Mapping[bytes, bytes]) -> Wishes:
     single = next((name for name in _SINGLE if name in ours), None)
     is_array_one_event(ours)  # refuses a wrong value whatever the body is
     return Wishes(
-        key=_key(ours.get(b"headgate-key")),
+        key=_any_key(ours),
         event_id=_event_id(ours.get(b"headgate-event-id")),
         timestamp_ms=_timestamp(ours.get(b"headgate-timestamp")),
         tombstone=is_tombstone(ours),
@@ -92,6 +103,40 @@ def read_flag(name: str, value: bytes) -> bool:
 def _flag(headers: Mapping[bytes, bytes], name: bytes, absent: bool) -> bool:
     value = headers.get(name)
     return absent if value is None else read_flag(name.decode().title(), value)
+
+
+def with_query_key(headers: dict[bytes, bytes], query: str) -> dict[bytes, bytes]:
+    """The headers, and the key of `?key=` as a `Headgate-Key*`. Raises Refused (malformed).
+
+    query: as it was sent.
+    """
+    if not query:
+        return headers
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, errors="strict", max_num_fields=100)
+    except ValueError:  # UnicodeDecodeError is one
+        raise Refused(malformed("the query is not UTF-8, or has too many parameters")) from None
+    keys = [value for name, value in pairs if name == "key"]
+    if not keys:
+        return headers
+    if len(keys) > 1 or _KEY_STAR in headers:
+        raise Refused(malformed("?key=: an event has one key"))
+    return {**headers, _KEY_STAR: _UTF8 + quote(keys[0], safe="").encode()}
+
+
+def _any_key(ours: Mapping[bytes, bytes]) -> bytes | None:
+    """Of the header, or of its extended form (RFC 8187) for clients that send Latin-1 alone."""
+    encoded = ours.get(_KEY_STAR)
+    if encoded is None:
+        return _key(ours.get(b"headgate-key"))
+    if b"headgate-key" in ours:
+        raise Refused(malformed("Headgate-Key came twice, also as Headgate-Key* or ?key="))
+    if not encoded.upper().startswith(b"UTF-8'") or encoded.count(b"'") < 2:
+        raise Refused(malformed("Headgate-Key* begins with UTF-8'' (RFC 8187)"))
+    text = encoded.split(b"'", 2)[2]
+    if _EXTENDED.fullmatch(text) is None:
+        raise Refused(malformed("Headgate-Key* is percent-encoded (RFC 8187)"))
+    return _key(unquote_to_bytes(text))
 
 
 def _key(value: bytes | None) -> bytes | None:

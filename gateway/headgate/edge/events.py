@@ -11,6 +11,7 @@ from headgate.core.event import Refused, TooMuch
 from headgate.core.identity import IDEMPOTENCY_KEY
 from headgate.core.outcome import TRAITS, Failure, Outcome, Reason
 from headgate.core.reply import Reply, problem
+from headgate.core.request import with_query_key
 from headgate.core.weigh import Weight, heaviest
 from headgate.deadlines import Deadlines
 from headgate.edge.answer import answered, on_the_wire
@@ -110,6 +111,7 @@ class EventsFront:
         request_id, producer = self.request_id(headers), ""
         try:
             producer = self.producer(headers, request.remote, topic)
+            headers = with_query_key(headers, request.rel_url.raw_query_string)
             inbound = await self._inbound(request, headers, producer, topic, request_id)
             ticket = await self.start(inbound, None if inbound.streamed is None else streamed)
             if not ticket.done:
@@ -227,8 +229,7 @@ class EventsFront:
         except Refused as refused:
             self._count(producer, topic, refused.failure)
             raise
-        whole = self._loop.time()  # waiting for Kafka begins here
-        return Inbound(topic, producer, headers, body, request_id, whole, value)
+        return Inbound(topic, producer, headers, body, request_id, self._loop.time(), value)
 
     async def body(
         self,
@@ -246,10 +247,10 @@ class EventsFront:
 
     async def _read(self, request: web.BaseRequest, headers: Mapping[bytes, bytes]) -> bytes:
         encoding = headers.get(b"content-encoding", b"")
-        most, seconds = self.body_max_bytes, self._body_timeout_s
+        most = self.body_max_bytes
         if not encoding and request.content.is_eof():
             return received_body(request, most, self.budget)
-        return await read_body(request, encoding, most, seconds, self.budget)
+        return await read_body(request, encoding, most, self._body_timeout_s, self.budget)
 
     def _count(self, producer: str, topic: str, failure: Failure) -> None:
         """A request that ended before ingest saw it is one rejected event."""
@@ -283,8 +284,7 @@ class EventsFront:
             return
         paths = [weight._asdict() for weight in weights]
         figures = {**(outcome.failure.figures or {}), "largest_paths": paths}
-        failure = outcome.failure._replace(figures=figures)
-        ticket.outcomes[index] = outcome.with_failure(failure)
+        ticket.outcomes[index] = outcome.with_failure(outcome.failure._replace(figures=figures))
 
     def now(self) -> float:
         """Monotonic seconds."""

@@ -59,6 +59,12 @@ _PUBLISHED = {
     "records": 1,
 }
 
+_KEY = query(
+    "key",
+    "The key instead of `Headgate-Key`, for clients whose headers are Latin-1 (one event only). "
+    "`Headgate-Key*: UTF-8''...` (RFC 8187) is the same.",
+    {"type": "string", "minLength": 1},
+)
 _HEADERS = (
     header("Headgate-Key", "The key, UTF-8 (one event only).", {"type": "string", "minLength": 1}),
     header(
@@ -118,7 +124,7 @@ def events_operation(batch_max_events: int, body_max_bytes: int) -> Operation:
         "taken, too. Every header `Headgate-Header-NAME` is a record header. "
         f"At most {batch_max_events} events (`http.batch_max_events`) and {body_max_bytes} bytes "
         "(`http.body_max_bytes`, decompressed) in one request.",
-        (TOPIC, *_HEADERS),
+        (TOPIC, _KEY, *_HEADERS),
         {"content": _content(), "required": False},
     )
 
