@@ -162,6 +162,11 @@ CASES = (
         "HeadgateMirrorBehind",
         *_over('headgate_mirror_lag_seconds{topic="t",partition="0"}', 100, 20),
     ),
+    Case(
+        "HeadgateMirrorSkips",
+        {'headgate_mirror_topic_skipped{topic="t",reason="settings"}': "1x60"},
+        {'headgate_mirror_topic_skipped{topic="t",reason="settings"}': "1x5 _x55"},
+    ),
     # Another process has the lease, and that is the only one.
     Case(
         "HeadgateNoReplayRunner",

@@ -10,7 +10,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import TopicAlreadyExistsError, for_code
+from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 from aiokafka.structs import TopicPartition
 
 from headgate.core.internal_topics import InternalTopic
@@ -41,16 +41,26 @@ class ClusterAdmin:
 
     async def configs(self, topics: Iterable[str]) -> dict[str, TopicConfig]:
         """The settings of these topics."""
+        found, refused = await self.configs_or_errors(topics)
+        for error in refused.values():
+            raise error
+        return found
+
+    async def configs_or_errors(
+        self, topics: Iterable[str]
+    ) -> tuple[dict[str, TopicConfig], dict[str, KafkaError]]:
+        """The settings of these topics, and why those of some are not told."""
         wanted = [ConfigResource(ConfigResourceType.TOPIC, name) for name in topics]
-        found = {}
+        found, refused = dict[str, TopicConfig](), dict[str, KafkaError]()
         for answer in await self._admin.describe_configs(wanted) if wanted else []:
             for code, text, _, name, entries in answer.resources:
                 if code:
-                    raise for_code(code)(f"settings of topic {name}: {text}")
+                    refused[name] = for_code(code)(f"settings of topic {name}: {text}")
+                    continue
                 values = {entry[0]: entry[1] for entry in entries}
                 own = frozenset(entry[0] for entry in entries if entry[3] == _OF_THE_TOPIC)
                 found[name] = TopicConfig(values, own)
-        return found
+        return found, refused
 
     async def create(self, topics: Iterable[InternalTopic]) -> None:
         """Create them; one that is there already is fine."""
@@ -69,6 +79,12 @@ class ClusterAdmin:
 
     async def settled(self, wanted: Mapping[str, int]) -> None:
         """Wait until topics have so many partitions, each with a leader: it takes a moment."""
+        late = await self.late(wanted)
+        if late:
+            raise JobError(f"cluster {self.connection.name}: no leaders for {', '.join(late)}")
+
+    async def late(self, wanted: Mapping[str, int]) -> list[str]:
+        """As `settled`, but those for which it takes too long are told."""
         deadline_s = asyncio.get_running_loop().time() + _SETTLED_S
         while True:
             topics = (await self.facts()).topics
@@ -79,15 +95,16 @@ class ClusterAdmin:
                 or len(topics[name].leaders) < partitions
                 or min(topics[name].leaders) < 0
             ]
-            if not late:
-                return
-            if asyncio.get_running_loop().time() > deadline_s:
-                raise JobError(f"cluster {self.connection.name}: no leaders for {', '.join(late)}")
+            if not late or asyncio.get_running_loop().time() > deadline_s:
+                return late
             await asyncio.sleep(_POLL_S)
 
     async def grow(self, topic: str, partitions: int) -> None:
         """Give a topic more partitions."""
-        await self._admin.create_partitions({topic: NewPartitions(partitions)})
+        answer = await self._admin.create_partitions({topic: NewPartitions(partitions)})
+        for name, code, *rest in answer.topic_errors:
+            if code:
+                raise for_code(code)(f"topic {name} gets no more partitions: {rest}")
 
     async def bounds(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
         """The first offset of each, and the one behind its last stable one."""

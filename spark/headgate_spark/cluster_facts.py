@@ -35,6 +35,11 @@ class ClusterFacts(NamedTuple):
     nodes: tuple[int, ...]
     topics: Mapping[str, TopicFacts]
 
+    def has_leader(self, tp: TopicPartition) -> bool:
+        """Whether the partition is there, and a node serves it."""
+        topic, number = self.topics.get(tp.topic), int(tp.partition)
+        return topic is not None and number < len(topic.leaders) and topic.leaders[number] >= 0
+
     @classmethod
     def decode(cls, data: BytesIO) -> ClusterFacts:
         """MetadataResponse.json, version 12, as far as it is needed."""

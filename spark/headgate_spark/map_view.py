@@ -17,8 +17,8 @@ from headgate.core.offset_map import (
 from headgate.core.segments import MapError, SegmentTable
 from headgate_spark.connections import Connection
 from headgate_spark.copy_plan import Known
-from headgate_spark.errors import JobError
 from headgate_spark.map_reader import read_map
+from headgate_spark.skips import Reason, SkipError
 
 _MOST_EXPIRED = 20_000  # of a table in one round, so that it stays short; the next takes more
 
@@ -37,13 +37,19 @@ class MapView:
         self._read = await read_map(self._target, self._read, self._see)
 
     def of(self, topic: str, partition: int) -> PartitionMap:
-        """A partition's map; an empty one when it has none. Raises JobError when it is broken."""
+        """A partition's map; an empty one when it has none. Raises SkipError when it is broken."""
         if (topic, partition) in self._broken:
-            raise JobError(
+            raise SkipError(
+                Reason.MAP,
                 f"the offset map of {topic} partition {partition} in {MAP_TOPIC} contradicts "
-                f"itself: {self._broken[topic, partition]}. Delete the mirror's topic to begin anew"
+                f"itself: {self._broken[topic, partition]}. Delete the mirror's topic to begin "
+                "anew",
             )
         return self._maps.get((topic, partition), PartitionMap())
+
+    def is_broken(self, topic: str, partition: int) -> bool:
+        """Whether its map contradicts itself."""
+        return (topic, partition) in self._broken
 
     def of_topic(self, topic: str) -> list[PartitionMap]:
         """The maps of its partitions that have one, in any order."""

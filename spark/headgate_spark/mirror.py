@@ -9,15 +9,17 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from aiokafka.structs import TopicPartition
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from headgate.core.segments import MapError
 from headgate_spark.cluster_admin import ClusterAdmin, cluster_admin
+from headgate_spark.cluster_facts import ClusterFacts
 from headgate_spark.copier import now_ms
 from headgate_spark.copy_plan import Copied, CopyOptions
 from headgate_spark.copy_tasks import cause_of, deal, rate_of_task, run_on_spark
@@ -26,10 +28,11 @@ from headgate_spark.foreign import foreign_line
 from headgate_spark.kafka_clients import CLIENT_ERRORS
 from headgate_spark.map_reader import HiddenError
 from headgate_spark.map_view import MapView
-from headgate_spark.mirror_lag import LagWatch, Totals, textfile, write_textfile
+from headgate_spark.mirror_lag import Lag, LagWatch, Totals, textfile, write_textfile
 from headgate_spark.mirror_plan import Plan, maps, plan, prepare_map, prepare_topics, shape_of, trim
 from headgate_spark.mirror_request import MirrorRequest, pairs
 from headgate_spark.options import Cluster, JobConfig, chosen_topics, must_exist
+from headgate_spark.skips import Skips
 
 _EVERY_S = 5.0  # progress
 _ROUNDS = 5  # of copying once, when the source changes meanwhile
@@ -47,6 +50,7 @@ class Mirror:
         self._context, self._config, self._request = spark.sparkContext, config, request
         self._source, self._target = pair
         self._say, self._totals, self._lags = say, Totals(), LagWatch()
+        self._skips = Skips(say)
         self._view = MapView(self._target.connection)
         self._stopped = asyncio.Event()
         self._rounds = 0
@@ -66,6 +70,7 @@ class Mirror:
                 if error.exit_code == USAGE and not self._rounds:
                     raise
                 self._say(str(error))  # an outage: what is not mirrored now is mirrored later
+                self._publish_unseen()
                 await self._pause(self._request.interval_s)
         return OK
 
@@ -73,22 +78,28 @@ class Mirror:
         for _ in range(_ROUNDS):
             found = await self._round()
             if found is None:
-                return OK
+                return self._end_of_once()
             wrong = [one for one in found if one.trouble is not None]
             if not any(one.is_stale for one in wrong) or self._stopped.is_set():
                 break  # who was fenced must not come back: the other job would do the same
-        return FAILED if wrong or self._stopped.is_set() else OK
+        return FAILED if wrong or self._stopped.is_set() else self._end_of_once()
+
+    def _end_of_once(self) -> int:
+        return USAGE if self._skips.now else OK
 
     async def _round(self) -> list[Copied] | None:
         """Plan and copy; what became of each unit, None when there was nothing to do."""
         source, target = self._source.connection, self._target.connection
         async with cluster_admin(source) as there, cluster_admin(target) as here:
             planned = await self._plan(there, here)
-            if not planned.units:
-                await self._show(here, planned)
-                self._say(f"{self._source.name}: all of {len(planned.ends)} partitions is mirrored")
-                return None
-            return await self._copy(planned, there)
+            if planned.units:
+                return await self._copy(planned, there, here)
+            await self._show(there, planned, await there.facts())
+        if self._request.is_following:  # all of them are skipped
+            await self._pause(self._request.interval_s)
+        else:
+            self._say(f"{self._source.name}: all of {len(planned.fit)} partitions is mirrored")
+        return None
 
     async def _plan(self, there: ClusterAdmin, here: ClusterAdmin) -> Plan:
         request, facts = self._request, await there.facts()
@@ -103,14 +114,21 @@ class Mirror:
         if not request.is_following:  # a topic may go or come while others are followed
             must_exist(request.topics, self._source, facts.topics)
         await prepare_map(here)
-        await prepare_topics(there, here, topics, request.retention_ms)
         await self._refresh()
-        planned = await plan(
-            there, here, self._view, topics, now_ms(), is_bounded=not request.is_following,
-            looks=not self._rounds,
-        )  # fmt: skip
-        await trim(here, self._view, list(planned.ends))
+        planned = await self._planned(there, here, topics, looks=not self._rounds)
+        self._skips.tell(planned.skipped, topics, time.monotonic())
+        await trim(here, self._view, planned.fit)
         return planned
+
+    async def _planned(
+        self, there: ClusterAdmin, here: ClusterAdmin, topics: Sequence[str], *, looks: bool = False
+    ) -> Plan:
+        request = self._request
+        skipped = await prepare_topics(there, here, topics, request.retention_ms)
+        return await plan(
+            there, here, self._view, topics, now_ms(),
+            is_bounded=not request.is_following, looks=looks, skipped=skipped,
+        )  # fmt: skip
 
     def _topics(self, there: set[str]) -> list[str]:
         found = chosen_topics(self._request.topics, self._config, self._source, there)
@@ -118,7 +136,7 @@ class Mirror:
         owners = {name: self._config.cluster_of(name) for name in found}
         return [name for name in found if owners[name] in (None, self._source)]
 
-    async def _copy(self, planned: Plan, there: ClusterAdmin) -> list[Copied]:
+    async def _copy(self, planned: Plan, there: ClusterAdmin, here: ClusterAdmin) -> list[Copied]:
         parallel = self._context.defaultParallelism
         # Followed partitions share tasks, all of which run at once; else each has its own.
         count = parallel if self._request.is_following else len(planned.units)
@@ -137,7 +155,7 @@ class Mirror:
             asyncio.to_thread(run_on_spark, self._context, group, tasks, options)
         )
         try:
-            await self._watch(job, planned, there)
+            await self._watch(job, planned, there, here)
         finally:
             is_over = job.done()
             if not is_over:
@@ -152,9 +170,13 @@ class Mirror:
         await self._has_changed(planned, there)  # for what it says
         return copied
 
-    async def _watch(self, job: asyncio.Future[Any], planned: Plan, there: ClusterAdmin) -> None:
-        """Return when the job has ended, or must: it is stopped, or the source's topics changed."""
+    async def _watch(
+        self, job: asyncio.Future[Any], planned: Plan, there: ClusterAdmin, here: ClusterAdmin
+    ) -> None:
+        """Return when the job has ended, or must: it is stopped, the source's topics changed, or
+        one that was skipped can be mirrored again."""
         stopped: asyncio.Future[Any] = asyncio.ensure_future(self._stopped.wait())
+        looked_s = time.monotonic()
         try:
             while True:
                 await asyncio.wait(
@@ -165,31 +187,44 @@ class Mirror:
                 if await self._has_changed(planned, there):
                     self._say("topics have changed: planning anew")
                     return
+                if planned.skipped and time.monotonic() - looked_s >= self._request.again_s:
+                    if await self._is_fit_again(planned, there, here):
+                        return
+                    looked_s = time.monotonic()
         finally:
             stopped.cancel()
+
+    async def _is_fit_again(self, planned: Plan, there: ClusterAdmin, here: ClusterAdmin) -> bool:
+        """Whether a topic that is skipped need not be any more; what is skipped is said again."""
+        try:
+            now = await self._planned(there, here, list(planned.skipped))
+        except (JobError, *CLIENT_ERRORS) as error:
+            self._say(f"what is skipped is not known: {error}")
+            return False
+        self._skips.tell(now.skipped, list(planned.skipped), time.monotonic())
+        return bool(planned.skipped.keys() - now.skipped.keys())
 
     async def _has_changed(self, planned: Plan, there: ClusterAdmin) -> bool:
         try:
             facts = await there.facts()
             shape = shape_of(facts, self._topics(set(facts.topics)))
             await self._refresh()
-            await self._show(there, planned)
+            await self._show(there, planned, facts)
         except (JobError, *CLIENT_ERRORS) as error:
             self._say(f"progress is not known: {error}")
+            self._publish_unseen()
             return False
         return shape != planned.shape
 
-    async def _show(self, there: ClusterAdmin, planned: Plan) -> None:
+    async def _show(self, there: ClusterAdmin, planned: Plan, facts: ClusterFacts) -> None:
         """Say and publish how far it is."""
-        tps = list(planned.ends)
+        tps = [tp for tp in planned.ends if facts.has_leader(tp)]  # nobody tells the others' ends
         found = maps(self._view, tps)
-        ends = planned.ends
+        ends = {tp: planned.ends[tp] for tp in tps}
         if self._request.is_following:
             ends = {tp: end for tp, (_, end) in (await there.bounds(tps)).items()}
         lags = self._lags.lags(ends, found, time.monotonic())
-        if self._request.metrics is not None:
-            text = textfile(lags, found, self._totals, self._source.name, time.time())
-            write_textfile(self._request.metrics, text)
+        self._publish(lags)
         left, oldest = (
             sum(one.records for one in lags.values()),
             max((one.seconds for one in lags.values()), default=0.0),
@@ -201,6 +236,19 @@ class Mirror:
             f"{self._source.name}: {done} of {len(tps)} partitions up to date, {left} offsets "
             f"left, {oldest:.0f} s behind{more}"
         )
+
+    def _publish(self, lags: Mapping[TopicPartition, Lag]) -> None:
+        if self._request.metrics is None:
+            return
+        text = textfile(
+            lags, maps(self._view, list(lags)), self._totals, self._skips.now,
+            self._source.name, time.time(),
+        )  # fmt: skip
+        write_textfile(self._request.metrics, text)
+
+    def _publish_unseen(self) -> None:
+        """An old lag would say that all is well."""
+        self._publish(self._lags.unseen(time.monotonic()))
 
     async def _ended(self, job: asyncio.Future[list[Copied]], *, is_over: bool) -> list[Copied]:
         try:

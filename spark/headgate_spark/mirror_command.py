@@ -26,7 +26,7 @@ _MIRROR = """examples:
 
 Stop it as you like: the next run goes on where the offset map in the backfill tier ends.
 exit codes: 0 all is mirrored (or it was stopped while following), 1 failed, 2 usage,
-configuration, or a topic of the backfill tier that would not be a true mirror
+configuration, or a topic was skipped: it would not be a true mirror
 """
 
 

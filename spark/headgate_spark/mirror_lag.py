@@ -13,6 +13,7 @@ from aiokafka.structs import TopicPartition
 from headgate.core.offset_map import PartitionMap
 from headgate.core.segments import FOREIGN, LOST
 from headgate_spark.copy_plan import Copied
+from headgate_spark.skips import Skip
 
 _MOST_SAMPLES = 1000  # of one partition; beyond them the lag in seconds is a lower bound
 
@@ -34,6 +35,8 @@ class LagWatch:
 
     def __init__(self) -> None:
         self._seen: dict[TopicPartition, deque[tuple[int, float]]] = {}
+        self._told: dict[TopicPartition, Lag] = {}
+        self._told_s = 0.0
 
     def lags(
         self,
@@ -41,10 +44,20 @@ class LagWatch:
         maps: Mapping[TopicPartition, PartitionMap],
         now_s: float,
     ) -> dict[TopicPartition, Lag]:
-        """The lag of each partition now. now_s: of any steady clock."""
+        """The lag of each partition that has a map now. now_s: of any steady clock."""
         for gone in self._seen.keys() - ends.keys():
             del self._seen[gone]
-        return {tp: self._lag(tp, end, maps[tp], now_s) for tp, end in ends.items()}
+        self._told_s = now_s
+        self._told = {
+            tp: self._lag(tp, end, maps[tp], now_s) for tp, end in ends.items() if tp in maps
+        }
+        return self._told
+
+    def unseen(self, now_s: float) -> dict[TopicPartition, Lag]:
+        """The lag of each partition while nothing can be seen: what is new since the last look is
+        not known, but how old it may be."""
+        blind_s = now_s - self._told_s
+        return {tp: one._replace(seconds=one.seconds + blind_s) for tp, one in self._told.items()}
 
     def _lag(self, tp: TopicPartition, end: int, found: PartitionMap, now_s: float) -> Lag:
         position = found.table.source_end
@@ -91,14 +104,15 @@ def textfile(
     lags: Mapping[TopicPartition, Lag],
     maps: Mapping[TopicPartition, PartitionMap],
     totals: Totals,
+    skipped: Mapping[str, Skip],
     cluster: str,
     now_s: float,
 ) -> str:
     """All metrics of the mirror in Prometheus' text format.
 
-    cluster: the ingest cluster.  now_s: since 1970.
+    skipped: topics that cannot be mirrored.  cluster: the ingest cluster.  now_s: since 1970.
     """
-    gap_counts = {tp: gaps(maps[tp]) for tp in lags}
+    gap_counts = {tp: gaps(maps[tp]) for tp in lags if tp in maps}
     columns = (
         ("mirror_lag_records", "gauge", {tp: one.records for tp, one in lags.items()}),
         ("mirror_lag_seconds", "gauge", {tp: round(one.seconds, 3) for tp, one in lags.items()}),
@@ -115,6 +129,14 @@ def textfile(
             f'headgate_{name}{{topic="{tp.topic}",partition="{tp.partition}"}} {value}'
             for tp, value in sorted(values.items())
         ]
+    lines += [
+        "# HELP headgate_mirror_topic_skipped 1: the topic cannot be mirrored, for this reason.",
+        "# TYPE headgate_mirror_topic_skipped gauge",
+        *(
+            f'headgate_mirror_topic_skipped{{topic="{topic}",reason="{skip.reason}"}} 1'
+            for topic, skip in sorted(skipped.items())
+        ),
+    ]
     return "\n".join([*lines, *written("mirror", [cluster], now_s)]) + "\n"
 
 

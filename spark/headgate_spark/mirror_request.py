@@ -9,6 +9,7 @@ from headgate_spark.errors import USAGE, JobError
 from headgate_spark.options import Cluster, JobConfig
 
 FOLLOW_LEASE_S = 300.0  # then what is followed is planned anew
+_AGAIN_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +17,7 @@ class MirrorRequest:
     """What was asked for. topics: names and globs; None = all that the configuration names.
 
     bytes_per_s: at most so much from each source broker.  retention_ms: of topics that are made.
-    metrics: a Prometheus textfile.
+    metrics: a Prometheus textfile.  again_s: how often what is skipped is looked at again.
     """
 
     cluster: str | None = None
@@ -27,6 +28,7 @@ class MirrorRequest:
     bytes_per_s: float | None = None
     retention_ms: int = -1
     metrics: Path | None = None
+    again_s: float = _AGAIN_S
 
 
 def pairs(config: JobConfig, name: str | None) -> list[tuple[Cluster, Cluster]]:

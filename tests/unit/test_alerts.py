@@ -45,6 +45,7 @@ LABELS: dict[str, set[str]] = {
     "headgate_mirror_timestamp_seconds": {"cluster", "instance"},
     "headgate_replay_timestamp_seconds": {"cluster", "instance"},
     **{f"headgate_{name}": {"topic", "partition"} for name in mirror_lag._HELP},
+    "headgate_mirror_topic_skipped": {"topic", "reason"},
     **{f"headgate_{name}": {"cluster", "state"} for name in replay_metrics._HELP},
 }
 _METRIC = re.compile(r"\b(headgate_\w+|up)(?:\{(\w+)=~?\"([^\"]+)\"\})?")

@@ -14,6 +14,7 @@ from headgate_spark.errors import JobError
 from headgate_spark.mirror_lag import LagWatch, Totals, textfile, write_textfile
 from headgate_spark.mirror_request import pairs
 from headgate_spark.options import read_config
+from headgate_spark.skips import Reason, Skip, Skips
 
 TP = TopicPartition("orders", 3)
 PLACE = Place("orders", 3, 1)
@@ -37,13 +38,44 @@ def test_the_lag_is_as_old_as_the_oldest_offset_that_is_missing() -> None:
     assert watch.lags({TP: 20}, {TP: found}, 200.0)[TP] == (0, 0.0, 0)
 
 
+def test_what_cannot_be_seen_is_as_old_as_the_last_look() -> None:
+    watch, found = LagWatch(), mapped(Segment(0, 0, 10, 10, 0, 0))
+    assert watch.unseen(50.0) == {}
+    watch.lags({TP: 10}, {TP: found}, 100.0)
+    assert watch.unseen(130.0)[TP] == (0, 30.0, 0)
+    watch.lags({TP: 12}, {TP: found}, 140.0)
+    watch.lags({TP: 12}, {TP: found}, 150.0)
+    assert watch.unseen(151.0)[TP] == watch.unseen(151.0)[TP] == (2, 11.0, 0)
+    watch.lags({}, {}, 160.0)
+    assert watch.unseen(170.0) == {}
+
+
+def test_what_is_skipped_is_said_when_it_changes_and_now_and_then() -> None:
+    said: list[str] = []
+    skips, topics = Skips(said.append), ["a", "b"]
+    wrong = {"a": Skip(Reason.SETTINGS, "x is 1: set it to 2")}
+    for now_s in (0.0, 100.0, 299.0):
+        skips.tell(wrong, topics, now_s)
+    assert said == ["topic a is skipped (settings): x is 1: set it to 2"]
+    skips.tell(wrong, topics, 300.0)
+    skips.tell({"a": Skip(Reason.SETTINGS, "y is 1: set it to 2")}, topics, 301.0)
+    assert len(said) == 3
+    text = textfile({}, {}, Totals(), skips.now, "main", 0.0)
+    assert 'headgate_mirror_topic_skipped{topic="a",reason="settings"} 1' in text.splitlines()
+    skips.tell({}, topics, 302.0)
+    assert said[3:] == ["topic a can be mirrored again"]
+    skips.tell({"b": Skip(Reason.MAP, "it contradicts itself")}, topics, 303.0)
+    skips.tell({}, ["a"], 304.0)  # deleted
+    assert said[4:] == ["topic b is skipped (map): it contradicts itself"]
+
+
 def test_lost_offsets_are_those_of_gaps_with_a_reason_to_worry() -> None:
     found = mapped(Gap(0, 4, NO_RECORDS, 1), Gap(4, 9, RETENTION, 1), Segment(9, 0, 1, 10, 0, 0))
     lags = LagWatch().lags({TP: 10}, {TP: found}, 0.0)
     assert lags[TP].lost == 5
     totals = Totals()
     totals.add([Copied("orders", 3, 7, 900, 2, 1, 10, 5, None)] * 2)
-    text = textfile(lags, {TP: found}, totals, "main", 1_700_000_000.25)
+    text = textfile(lags, {TP: found}, totals, {}, "main", 1_700_000_000.25)
     labels = '{topic="orders",partition="3"}'
     for line in (
         f"headgate_mirror_lag_records{labels} 0",
