@@ -144,9 +144,6 @@ async def test_a_large_document_is_compared_in_a_process_aside(
     assert post(gateway, topic_name, again)["outcome"] == "unchanged"
     assert post(gateway, topic_name, other_spelling(deal(2, 600), 2))["outcome"] == "published"
     assert [record.offset for record in read_log(kafka.bootstrap, topic_name)] == [0, 1]
-    # Generous: this machine may be busy. Compared here, each of them would take some 20 ms.
-    await eventually(lambda: metric(gateway, "headgate_event_loop_stall_seconds") > 0)
-    assert metric(gateway, "headgate_event_loop_stall_seconds") < 2
 
 
 async def test_a_small_event_does_not_overtake_a_large_one_of_its_key(

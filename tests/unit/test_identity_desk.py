@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
 import pytest
 
@@ -16,6 +16,7 @@ from headgate.identity.desk import IdentityDesk
 from headgate.identity.options import IdentityOptions
 from headgate.identity.waiting import Waiting
 from stack import eventually
+from virtual_time import run_in_virtual_time
 
 
 class Bypasses(dict[str, int]):
@@ -39,8 +40,9 @@ class HeldUp(MemoryIdentityStore):
 
 
 class Room:
-    def __init__(self, **options: float) -> None:
-        self.shared = SharedIdentities(lambda: time.time() * 1000)
+    def __init__(self, clock: Callable[[], float] = time.monotonic, **options: float) -> None:
+        self._clock = clock
+        self.shared = SharedIdentities(lambda: clock() * 1000)
         self.bypasses = Bypasses()
         self.store = HeldUp(self.shared)
         self.desk = self.other(self.store, **options)
@@ -48,7 +50,7 @@ class Room:
     def other(self, store: MemoryIdentityStore | None = None, **options: float) -> IdentityDesk:
         store = store or MemoryIdentityStore(self.shared)
         plan = IdentityOptions(**{"timeout_ms": 30_000.0, **options})
-        return IdentityDesk(store, plan, time.monotonic, os.urandom, self.bypasses)
+        return IdentityDesk(store, plan, self._clock, os.urandom, self.bypasses)
 
     def claim(self, name: bytes = b"n" * 16, content: bytes = b"f" * 16) -> Claim:
         return Claim(name, content, self.desk.new_token(), 60_000.0)
@@ -143,23 +145,25 @@ async def test_a_restarted_redis_is_told_what_is_under_way(room: Room) -> None:
     assert (await room.ask(room.claim()))[0] == [State.RUNNING]
 
 
-async def test_a_living_attempt_keeps_its_claim_and_a_dead_one_does_not(room: Room) -> None:
-    slow = room.claim()
-    await room.ask(slow)
-    end = time.monotonic() + 0.6  # three times claim_ms
-    while time.monotonic() < end:
-        assert (await room.ask(room.claim()))[0] == [State.RUNNING]
-        await asyncio.sleep(0.02)
-    await room.desk.close()  # nobody renews it any more
-    survivor = Room(claim_ms=200.0)
-    survivor.shared.values = room.shared.values
-    await survivor.desk.start()
+def test_a_living_attempt_keeps_its_claim_and_a_dead_one_does_not() -> None:
+    async def work() -> None:
+        clock = asyncio.get_running_loop().time
+        room, survivor = Room(clock, claim_ms=200.0), Room(clock, claim_ms=200.0)
+        await room.desk.start()
+        slow = room.claim()
+        await room.ask(slow)
+        for _ in range(30):  # three times claim_ms
+            assert (await room.ask(room.claim()))[0] == [State.RUNNING]
+            await asyncio.sleep(0.02)
+        await room.desk.close()  # nobody renews it any more
+        survivor.shared.values = room.shared.values
+        await survivor.desk.start()
+        assert (await survivor.ask(survivor.claim()))[0] == [State.RUNNING]
+        await asyncio.sleep(0.2)
+        assert (await survivor.ask(survivor.claim()))[0] == [State.CLAIMED]
+        await survivor.desk.close()
 
-    async def is_free() -> bool:
-        return (await survivor.ask(survivor.claim()))[0] == [State.CLAIMED]
-
-    await eventually(is_free)
-    await survivor.desk.close()
+    run_in_virtual_time(work())
 
 
 async def test_released_is_as_if_never_claimed(room: Room) -> None:
