@@ -4,7 +4,7 @@ aiokafka's compiled encoder takes the timestamp -1, which means that a record ha
 that was not given, and so gives such records the next one's; it refuses header names that are not
 UTF-8; and it compresses what only grows by that, so that a record that the source has taken may
 be larger than the target takes. Its encoder in Python does none of this. It takes those batches
-in which that matters, and the compiled one, which is ten times as fast, takes all others.
+in which that matters, and the compiled one, which is five times as fast, takes all others.
 Private parts of aiokafka 0.14: both encoders, and what the producer's accumulator knows.
 """
 

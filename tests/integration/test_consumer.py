@@ -13,6 +13,7 @@ from consumer_world import fill, fill_with_sets
 from headgate.consumer.consumer import Consumer
 from headgate.consumer.options import ConsumerOptions, GaveUpError, Retries
 from headgate.consumer.received import Received
+from record_batches import append, encoded
 from stack import RunningBroker, eventually
 
 pytestmark = pytest.mark.kafka
@@ -118,6 +119,34 @@ async def test_a_failing_event_comes_again_and_then_goes_to_the_dead_letters(
     assert record.header("hg-dead-from") == f"{topic_name}-0@5".encode()
     assert record.header("hg-dead-reason") == b"no such customer"
     assert record.header("hg-dead-attempts") == b"3"
+
+
+async def test_a_header_name_that_is_no_text_stops_nobody(
+    kafka: RunningBroker, topic_name: str
+) -> None:
+    """librdkafka writes any bytes. As a dead letter it has a name that any client can read."""
+    dead = f"{topic_name}-dead"
+    kafka.create_topic(topic_name, 1)
+    kafka.create_topic(dead, 1)
+    strange = [(b"n\xff", b"v"), ("ü".encode(), b"")]
+    await append(kafka.bootstrap, topic_name, [encoded(1_700_000_000_000, b"5", strange)])
+    fill(kafka.bootstrap, topic_name, 1, 1)
+    retries = Retries(attempts=1, then="dead-letter", dead_letter=dead)
+    consumer, seen = new_consumer(kafka, topic_name, retries), list[Received]()
+
+    async def handle(received: Received) -> None:
+        seen.append(received)
+        if received.offset == 0:
+            raise ValueError("no such customer")
+
+    async with consumer:
+        work = asyncio.create_task(consumer.run(handle))
+        await eventually(lambda: consumer.counts.processed == 2, 30)
+        consumer.stop()
+        await work
+    assert seen[0].headers[0][0].encode("utf-8", "surrogateescape") == b"n\xff"
+    (record,) = await asyncio.to_thread(kafka_log.read_log, kafka.bootstrap, dead)
+    assert record.headers[:2] == [("n\\xff", b"v"), ("ü", b"")]
 
 
 async def test_the_consumer_stops_before_an_event_that_nobody_may_lose(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
+from headgate.backends.header_names import keep_header_names
 from headgate.backends.options import ClusterOptions, client_arguments
 
 _SILENCE_S = 60.0  # longer than any leader change
@@ -25,6 +26,7 @@ async def scan_headers(
 
     tell: told now and then how many were read.  Raises CutShortError.
     """
+    keep_header_names()
     consumer = AIOKafkaConsumer(
         **client_arguments(options),
         client_id="headgate-blobs",

@@ -14,6 +14,7 @@ from headgate.backends.options import ClusterOptions, client_arguments
 from headgate.consumer.options import GaveUpError, Retries
 from headgate.consumer.received import Received
 from headgate.core.chunks import LEAST_CHUNK_BYTES, MOST_BYTES, Head, cut, headers_of, read_head
+from headgate.core.header_names import legible
 from headgate.core.keys import partition_for
 
 log = logging.getLogger(__name__)
@@ -61,7 +62,7 @@ class Failures:
         """
         place = f"{received.topic}-{received.partition}@{received.offset}"
         headers = [
-            *received.headers,
+            *((legible(name), value) for name, value in received.headers),
             ("hg-dead-from", place.encode()),
             ("hg-dead-reason", str(error).encode("utf-8", "replace")[:_MOST_REASON_BYTES]),
             ("hg-dead-attempts", b"%d" % received.attempt),

@@ -21,6 +21,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
 from headgate.backends.connections import drop_consumer
+from headgate.backends.header_names import keep_header_names
 from headgate.backends.metadata import never_create_topics
 from headgate.backends.options import ClusterOptions, client_arguments
 from headgate.core.ownership import Owned, Ownership
@@ -99,6 +100,7 @@ class Membership:
                 await _close(consumer)
 
     def _consumer(self) -> AIOKafkaConsumer:
+        keep_header_names()
         options = self._options
         consumer = AIOKafkaConsumer(
             **client_arguments(self._cluster),
