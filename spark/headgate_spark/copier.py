@@ -8,6 +8,7 @@ error the attempt ends, and the next one begins in the same way: nothing is reme
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 
@@ -24,6 +25,8 @@ from headgate_spark.resume import StalePlanError, opening, read_known
 from headgate_spark.source_reader import GoneError, ReadError, RecreatedError, SourceReader
 from headgate_spark.throttle import BrokerBuckets
 from headgate_spark.writer import FencedError, MapRecord, RefusedError, Target, WriteError, Writer
+
+log = logging.getLogger(__name__)
 
 _PAUSE_S = 1.0  # between two attempts
 _LOOKS = 5
@@ -55,7 +58,7 @@ class Copier:
         self._position = -1 if unit.known.position is None else unit.known.position
 
     async def run(self) -> Copied:
-        """Copy up to the unit's end, or as long as the lease is. Does not raise for Kafka."""
+        """Copy up to the unit's end, or as long as the lease is. Trouble is told, not raised."""
         clock = asyncio.get_running_loop().time
         lease_end_s = clock() + self._options.lease_s
         moved_s, trouble, is_stale = clock(), None, False
@@ -75,6 +78,11 @@ class Copier:
                 break
             except _TEMPORARY as error:
                 trouble = f"{type(error).__name__}: {error}"
+            except Exception as error:
+                # Whatever is wrong with one partition must not end those that share its task.
+                trouble = f"{type(error).__name__}: {error}"
+                log.exception("%s partition %d", *self._unit.place[:2])
+                break
             if self._transactions > before:
                 moved_s = clock()
             if clock() - moved_s > self._options.patience_s or self._is_over(lease_end_s):

@@ -16,6 +16,8 @@ from headgate.core.offset_map import MAP_TOPIC, Layout, Place, map_partition
 from headgate.core.segments import NO_TIMESTAMP, RECREATED, RETENTION, Result
 from headgate_spark.comparer import compare
 from headgate_spark.copy_plan import Known
+from headgate_spark.copy_tasks import copy_all
+from headgate_spark.source_reader import SourceReader
 from mirror_copies import copy, following, mapped_end, produce, run
 from mirror_world import OddSource, Two
 from record_batches import append, decode, encoded, visible
@@ -199,6 +201,26 @@ async def test_a_topic_made_anew_is_never_taken_for_the_old_one(two: Two, topic:
     assert [one.value for one in records[10:]] == [b"new-%d" % n for n in range(30)]
     assert table.to_target(0) == (0, records[10].offset, Result.EXACT)
     assert old_table.to_target(9) == (9, records[9].offset, Result.EXACT)
+
+
+async def test_a_fault_of_one_partition_does_not_end_those_that_share_its_task(
+    two: Two, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka_log.add_partitions(two.source.bootstrap, topic, 2)
+    kafka_log.add_partitions(two.target.bootstrap, topic, 2)
+    produce(two.source, topic, [b"a"] * 10)
+    read = SourceReader.read
+
+    async def fail(reader: SourceReader, end: int | None) -> object:
+        if reader._tp.partition == 1:
+            raise ValueError("nobody has thought of that")
+        return await read(reader, end)
+
+    monkeypatch.setattr(SourceReader, "read", fail)
+    units = [mirror_world.unit(two, topic, 0), mirror_world.unit(two, topic, 1, end=5)]
+    good, bad = await copy_all(units, two.options())
+    assert (good.trouble, good.records) == (None, 10)
+    assert (bad.trouble, bad.records) == ("ValueError: nobody has thought of that", 0)
 
 
 async def test_a_plan_from_another_map_is_refused(two: Two, topic: str) -> None:
