@@ -2,7 +2,8 @@
 
 `fake_worker.py parent CONFIG` runs the real parent. A worker counts an event every millisecond
 and tells as a dependency the configuration it has in force. FAKE_WORKER: `stubborn` ignores
-SIGTERM, `hopeless` refuses its configuration, `broken` ends at once.
+what ends it, `slow` goes on until it is told to hurry, `hopeless` refuses its configuration,
+`broken` ends at once.
 """
 
 import argparse
@@ -54,7 +55,10 @@ async def work(arguments: argparse.Namespace) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     is_stubborn = os.environ.get("FAKE_WORKER") == "stubborn"
-    loop.add_signal_handler(signal.SIGTERM, (lambda: None) if is_stubborn else stop.set)
+    is_slow = os.environ.get("FAKE_WORKER") == "slow"
+    for number in (signal.SIGTERM, lifeline.HURRY):
+        is_deaf = is_stubborn or (is_slow and number != lifeline.HURRY)
+        loop.add_signal_handler(number, (lambda: None) if is_deaf else stop.set)
     loop.add_signal_handler(signal.SIGHUP, worker.read_configuration)
     async with control_socket(worker_socket(arguments.folder, arguments.index), worker):
         while not stop.is_set():

@@ -24,6 +24,7 @@ CONFIG = """
 port = {port}
 management_port = {management_port}
 workers = {workers}
+shutdown_delay_ms = {delay_ms}
 drain_timeout_ms = {drain_ms}
 [clusters.main]
 bootstrap_servers = ["127.0.0.1:1"]
@@ -38,10 +39,15 @@ suppress = "raw"
 
 
 class Running:
-    """A parent with its workers. drain_ms: how long it lets them end, with 5 s more."""
+    """A parent with its workers. It lets them end for delay_ms, drain_ms and 5 s more."""
 
     def __init__(
-        self, folder: Path, workers: int, environ: Mapping[str, str], drain_ms: int
+        self,
+        folder: Path,
+        workers: int,
+        environ: Mapping[str, str],
+        drain_ms: int,
+        delay_ms: int = 0,
     ) -> None:
         self.port, self.management_port = free_port(), free_port()
         self.config = folder / "headgate.toml"
@@ -50,6 +56,7 @@ class Running:
             management_port=self.management_port,
             workers=workers,
             drain_ms=drain_ms,
+            delay_ms=delay_ms,
         )
         self.config.write_text(self.text)
         # Short: it holds unix sockets, whose paths are bounded, and `folder` may be deep.

@@ -268,6 +268,7 @@ class Gateway(_Restartable):
             "HEADGATE_HTTP__HOST": LOOPBACK,
             "HEADGATE_HTTP__PORT": str(self.port),
             "HEADGATE_HTTP__MANAGEMENT_PORT": str(self.management_port),
+            "HEADGATE_HTTP__SHUTDOWN_DELAY_MS": "0",  # nothing is behind a load balancer
         }
         self._environment = {**os.environ, **ports, **environment}
         self._log = directory / "gateway.log"

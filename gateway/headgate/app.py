@@ -212,7 +212,7 @@ class Worker:
         plane = data_plane(
             self._front, self._bursts(), self.topics, self.readiness, ids, http, self._others
         )
-        await listen(plane, self._front, ids, http, self._exit)
+        self.server = await listen(plane, self._front, ids, http, self._exit)
 
     def _bursts(self) -> Bursts:
         timeout_s = self.settings.http.request_timeout_ms / 1000
@@ -221,6 +221,7 @@ class Worker:
 
     async def drain(self) -> None:
         """Take nothing more, wait for what is under way (bounded), then stop."""
+        self.server.refuse_bodies()
         loop = asyncio.get_running_loop()
         end = loop.time() + self.settings.http.drain_timeout_ms / 1000
         with suppress(TimeoutError):
@@ -260,8 +261,7 @@ class Worker:
         if self.desk is not None:
             ok, detail = self.desk.health()
             found.append(Dependency("redis identity", ok, False, detail))
-        found += self._clock.dependencies()
-        return Readiness(self.ingest.is_draining, tuple(found))
+        return Readiness(self.server.is_leaving, (*found, *self._clock.dependencies()))
 
     def suppression(self) -> States:
         """Of each topic that is compared in this process, whether it is suppressed now."""

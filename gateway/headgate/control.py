@@ -183,7 +183,7 @@ class Forward:
                 return await _pass_on(answer)
         except (aiohttp.ClientError, OSError) as error:
             if body.broken is not None:
-                raise Refused(BROKEN) from None
+                raise Refused(body.broken) from None
             log.warning("the management process does not answer: %r", error)
             detail = "the management process does not answer"
             raise Refused(Failure(Reason.INTERNAL, detail)) from None
@@ -199,7 +199,7 @@ class _Body:
 
     def __init__(self, request: web.BaseRequest) -> None:
         self._request = request
-        self.broken: Exception | None = None
+        self.broken: Failure | None = None
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """As they arrive."""
@@ -207,8 +207,11 @@ class _Body:
             await continue_body(self._request)
             while piece := await self._request.content.readany():
                 yield piece
-        except Exception as error:
-            self.broken = error
+        except Refused as refused:  # this worker drains
+            self.broken = refused.failure
+            raise
+        except Exception:
+            self.broken = BROKEN
             raise
 
 

@@ -22,7 +22,7 @@ from headgate.edge.events import EventsFront
 from headgate.edge.once import Once
 from headgate.edge.openapi.document import document
 from headgate.edge.routes import Confluent, DataPlane, Page
-from headgate.edge.server import HttpServer
+from headgate.edge.server import HttpServer, close_sites
 from headgate.edge.shortcut import ShortConnection
 from headgate.edge.streams import StreamLimits, Streams
 from headgate.edge.tls import server_context
@@ -81,7 +81,7 @@ async def listen(
     request_ids: RequestIds,
     http: HttpSettings,
     closing: AsyncExitStack,
-) -> None:
+) -> HttpServer:
     """Open the data port. closing: takes what closes it again."""
     server = HttpServer(
         plane.answer,
@@ -93,6 +93,7 @@ async def listen(
     runner = web.ServerRunner(server, shutdown_timeout=_LINGER_S)
     await runner.setup()
     closing.push_async_callback(runner.cleanup)
+    closing.push_async_callback(close_sites, runner, server, _LINGER_S)
     site = web.TCPSite(
         runner,
         http.host,
@@ -102,6 +103,7 @@ async def listen(
         ssl_context=server_context(http),
     )
     await site.start()
+    return server
 
 
 def _confluent(front: EventsFront, topics: Topics, http: HttpSettings) -> Confluent:

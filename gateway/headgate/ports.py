@@ -11,7 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from headgate.config.settings import HttpSettings
-from headgate.edge.server import PagesRunner
+from headgate.edge.server import HttpServer, PagesRunner
 from headgate.edge.tls import server_context
 
 log = logging.getLogger(__name__)
@@ -21,6 +21,7 @@ _Address = tuple[int, int, int, str, tuple[Any, ...]]
 # Workers whose parent was killed need a moment to drain and leave the port.
 _PATIENCE_S = 3.0
 _LOOK_AGAIN_S = 0.1
+_LINGER_S = 1.0  # for requests that are under way at the end
 
 
 class PortTakenError(Exception):
@@ -69,19 +70,19 @@ def _taken(family: int, address: tuple[Any, ...]) -> OSError | None:
 @asynccontextmanager
 async def management_sites(
     app: web.Application, http: HttpSettings, path: Path
-) -> AsyncIterator[None]:
+) -> AsyncIterator[HttpServer]:
     """Serve the management pages on their port and, for workers, on the unix socket `path`.
 
     With equal port numbers only the socket: the workers, which own the port, hand requests on.
     Raises PortTakenError.
     """
-    runner = PagesRunner(app, http.header_max_bytes, 1.0)
+    runner = PagesRunner(app, http.header_max_bytes, _LINGER_S)
     await runner.setup()
     try:
         await web.UnixSite(runner, str(path)).start()
         if http.management_port != http.port:
             await _listen(runner, http)
-        yield
+        yield runner.pages
     finally:
         await runner.cleanup()
 

@@ -5,6 +5,7 @@ import logging
 import os
 import signal
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +22,7 @@ from headgate.core.event import Refused
 from headgate.core.held import topic_of
 from headgate.core.outcome import Failure, Reason
 from headgate.edge.origins import Origins
+from headgate.lifeline import HURRY
 from headgate.reloading import Reload, Reloading, RestartNeededError, beside, prepared
 
 log = logging.getLogger(__name__)
@@ -40,6 +42,7 @@ class Place(NamedTuple):
 def run_worker(place: Place) -> int:
     """Run until a signal, or the end of the parent, drains it; return the exit code.
 
+    SIGTERM: after `http.shutdown_delay_ms`.  SIGINT: at once, also during that time.
     Raises ConfigError.
     """
     settings = load(place.config, place.environ, place.folder)
@@ -51,11 +54,17 @@ def run_worker(place: Place) -> int:
 
 
 async def _run(place: Place, settings: Settings) -> None:
-    stop = asyncio.Event()
+    leave, hurry = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
-    # SIGINT from a terminal is the parent's business; the worker's own group is not told.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    # SIGINT is the parent's: that of a terminal does not reach the worker's own group. A second
+    # SIGTERM changes nothing, as supervisors send it to all processes and the parent hands it on.
+    loop.add_signal_handler(signal.SIGTERM, leave.set)
+
+    def leave_at_once() -> None:
+        hurry.set()
+        leave.set()
+
+    loop.add_signal_handler(HURRY, leave_at_once)
     forward = Forward(place.folder) if settings.http.port == settings.http.management_port else None
     worker = Worker(settings, settings.http.workers, forward)
     reloading = Reloading(partial(read_again, worker, place))
@@ -65,7 +74,11 @@ async def _run(place: Place, settings: Settings) -> None:
         spare_the_collector()
         async with control_socket(worker_socket(place.folder, place.number), _Controlled(worker)):
             log.info("worker %d started", place.number, extra={"pid": os.getpid()})
-            await stop.wait()
+            await leave.wait()
+            worker.server.is_leaving = True
+            with suppress(TimeoutError):
+                async with asyncio.timeout(settings.http.shutdown_delay_ms / 1000):
+                    await hurry.wait()
             await reloading.close()
             await worker.drain()
     finally:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from headgate.control import WorkerClient, worker_socket
+from headgate.lifeline import HURRY
 
 log = logging.getLogger(__name__)
 
@@ -90,10 +91,13 @@ class WorkerProcess:
         if process is not None and process.returncode is None:
             process.send_signal(number)
 
-    def end(self) -> None:
-        """Ask it to drain and do not start it again; `run` returns when it has ended."""
+    def end(self, is_hurried: bool = False) -> None:
+        """Ask it to drain and do not start it again; `run` returns when it has ended.
+
+        is_hurried: without `http.shutdown_delay_ms`.
+        """
         self._ending.set()
-        self.signal(signal.SIGTERM)
+        self.signal(HURRY if is_hurried else signal.SIGTERM)
 
     def kill(self) -> None:
         """End it at once."""

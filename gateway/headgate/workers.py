@@ -1,7 +1,9 @@
 """The parent of `headgate serve`: keeps the workers, aggregates, owns the management port.
 
-Life: take the ports -> start workers -> serve -> SIGTERM: workers drain -> end. Signals: SIGTERM
-and SIGINT drain (a second one ends at once), SIGHUP reloads topics and producers.
+Life: take the ports -> start workers -> serve -> SIGTERM: workers serve on, but are not ready, for
+`http.shutdown_delay_ms` -> they drain -> end. SIGINT (somebody at a terminal) leaves the delay out,
+and so does a second signal during it; one more ends the workers at once. SIGHUP reloads topics and
+producers.
 """
 
 import asyncio
@@ -9,8 +11,9 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +26,7 @@ from headgate.edge.auth import Authenticator
 from headgate.edge.management import management_app
 from headgate.edge.origins import Origins
 from headgate.edge.pauses import Pauses
+from headgate.edge.server import HttpServer
 from headgate.overview import Overview
 from headgate.ports import management_sites, reserved
 from headgate.private_folder import private_folder
@@ -80,6 +84,8 @@ class Parent:
         self._admin = Admin(self._overview, callers, Pauses(self._store), second.desks)
         self._stop = asyncio.Event()
         self._reloading = Reloading(self._reload)
+        self._is_hurried = False
+        self._delayed_until = 0.0  # monotonic seconds
 
     async def run(self) -> int:
         """Serve; return the exit code."""
@@ -88,10 +94,10 @@ class Parent:
         with self._signals():
             async with (
                 reserved(http.host, http.port),
-                management_sites(app, http, self._folder / PARENT_SOCKET),
+                management_sites(app, http, self._folder / PARENT_SOCKET) as server,
             ):
                 try:
-                    return await self._run_workers()
+                    return await self._run_workers(server)
                 finally:
                     await self._reloading.close()
                     restore_the_collector()
@@ -105,7 +111,7 @@ class Parent:
         watchers = Watchers(self._overview.worker_died, self._overview.worker_restarted)
         return [WorkerProcess(index, launch, watchers) for index in range(count)]
 
-    async def _run_workers(self) -> int:
+    async def _run_workers(self, server: HttpServer) -> int:
         polling = asyncio.create_task(self._overview.poll(), name="poll")
         following = asyncio.create_task(self._follow(), name="replays")
         stopping = asyncio.create_task(self._stop.wait(), name="stop")
@@ -113,6 +119,7 @@ class Parent:
         is_clean = False
         try:
             await asyncio.wait([stopping, *running], return_when=asyncio.FIRST_COMPLETED)
+            server.is_leaving = True
             is_clean = await self._drain(running)
         finally:
             for each in self._workers:
@@ -127,10 +134,13 @@ class Parent:
     async def _drain(self, running: Sequence["asyncio.Task[None]"]) -> bool:
         """End the workers within their time; False when one had to be killed."""
         self._overview.is_draining = True
+        http = self._overview.settings.http
+        delay_s = 0.0 if self._is_hurried else http.shutdown_delay_ms / 1000
+        self._delayed_until = time.monotonic() + delay_s
         for each in self._workers:
-            each.end()
-        bound_s = self._overview.settings.http.drain_timeout_ms / 1000 + _DRAIN_MARGIN_S
-        log.info("draining", extra={"bound_s": bound_s})
+            each.end(self._is_hurried)
+        bound_s = delay_s + http.drain_timeout_ms / 1000 + _DRAIN_MARGIN_S
+        log.info("draining", extra={"delay_s": delay_s, "bound_s": bound_s})
         _, late = await asyncio.wait(running, timeout=bound_s)
         if late:
             log.error("%d workers did not end within %g s and are killed", len(late), bound_s)
@@ -141,9 +151,9 @@ class Parent:
     @contextmanager
     def _signals(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
-        handlers = {
+        handlers: dict[signal.Signals, Callable[[], None]] = {
             signal.SIGTERM: self._ask_to_stop,
-            signal.SIGINT: self._ask_to_stop,
+            signal.SIGINT: partial(self._ask_to_stop, is_hurried=True),
             signal.SIGHUP: self._reloading.ask,
         }
         for number, handler in handlers.items():
@@ -154,11 +164,17 @@ class Parent:
             for number in handlers:
                 loop.remove_signal_handler(number)
 
-    def _ask_to_stop(self) -> None:
-        if self._stop.is_set():  # asked twice: somebody does not want to wait
+    def _ask_to_stop(self, is_hurried: bool = False) -> None:
+        if not self._overview.is_draining:
+            self._is_hurried = self._is_hurried or is_hurried or self._stop.is_set()
+            self._stop.set()
+        elif time.monotonic() < self._delayed_until:  # somebody does not want to wait
+            self._delayed_until = 0.0
+            for each in self._workers:
+                each.end(is_hurried=True)
+        else:
             for each in self._workers:
                 each.kill()
-        self._stop.set()
 
     async def _reload(self) -> None:
         """Put the file's topics and producers in force everywhere, or nothing of it."""

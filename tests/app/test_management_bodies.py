@@ -171,3 +171,22 @@ async def test_a_body_is_json_and_says_so(tmp_path: Path, ports: int) -> None:
             found, page = await asked(port, head, body)
             assert found == status, line
             assert status == 200 or "application/json" in page["detail"]
+
+
+@pytest.mark.parametrize("ports", [1, 2])
+async def test_a_client_that_leaves_is_no_error(
+    tmp_path: Path, ports: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In the middle of a body, and with one that cannot be unpacked."""
+    async with served(app_of("none"), tmp_path, ports) as port:
+        for method, path in READING:
+            head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n{JSON}"
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(f"{head}\r\n{{".encode())
+            await asyncio.sleep(0.02)
+            writer.transport.abort()
+            packed = f"{head}Content-Encoding: gzip\r\n"
+            status, problem = await asked(port, packed, b"no gzip..")
+            assert (status, problem["reason"]) == (400, "malformed"), path
+        await asyncio.sleep(0.1)
+    assert [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING] == []

@@ -88,11 +88,13 @@ async def test_draining_refuses_what_comes_then_and_ends_what_was_there(
         under_way.send(event(2))
         await eventually(lambda: figure(gateway.management_port, "headgate_in_flight_events") == 1)
         gateway.terminate()
-        await eventually(lambda: is_draining(idle))
+        await eventually(lambda: is_draining(gateway.port))
         idle.send(event(3))
         answer = idle.answer()
         assert reason(answer) == (503, "draining")
         assert_problem(answer)
+        assert answer.headers["connection"] == "close"
+        assert idle.is_closed()
         assert int(answer.headers["retry-after"]) >= 1
         await eventually(lambda: exchange(gateway.management_port, "GET", "/ready").status == 503)
         broker.resume()
@@ -111,9 +113,8 @@ def lives(process: psutil.Process) -> bool:
         return False
 
 
-def is_draining(connection: Connection) -> bool:
-    connection.send(request_bytes("GET", "/ready", {}))
-    answer = connection.answer()
+def is_draining(port: int) -> bool:
+    answer = exchange(port, "GET", "/ready")
     return answer.status == 503 and answer.document["status"] == "draining"
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from http_client import Connection, request_bytes
 from parent_process import SCRIPT, Running
 from stack import free_port
 
@@ -22,11 +23,14 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Running]]:
     started: list[Running] = []
 
     def start(
-        workers: int = 2, environ: Mapping[str, str] | None = None, drain_ms: int = 60_000
+        workers: int = 2,
+        environ: Mapping[str, str] | None = None,
+        drain_ms: int = 60_000,
+        delay_ms: int = 0,
     ) -> Running:
         folder = tmp_path / str(len(started))
         folder.mkdir()
-        started.append(Running(folder, workers, environ or {}, drain_ms))
+        started.append(Running(folder, workers, environ or {}, drain_ms, delay_ms))
         return started[-1]
 
     yield start
@@ -181,6 +185,57 @@ def test_a_stubborn_worker_is_killed_after_the_time_for_draining(
     assert running.process.wait(60) == 1
     assert running.orphans() == []
     assert "are killed" in running.log
+
+
+def test_a_second_signal_leaves_the_delay_out(start: Callable[..., Running]) -> None:
+    running = start(workers=2, environ={"FAKE_WORKER": "slow"}, delay_ms=600_000)
+    running.until(running.ready)
+    running.workers()
+    running.process.terminate()
+    running.until(lambda: "draining" in running.log)
+    assert running.get("/live")[0] == 200
+    assert len(running.workers()) == 2
+    running.process.terminate()
+    assert running.process.wait(60) == 0
+    assert running.orphans() == []
+
+
+def test_nobody_at_a_terminal_waits_for_the_delay(start: Callable[..., Running]) -> None:
+    running = start(workers=2, environ={"FAKE_WORKER": "slow"}, delay_ms=600_000)
+    running.until(running.ready)
+    running.workers()
+    running.process.send_signal(signal.SIGINT)
+    assert running.process.wait(60) == 0
+    assert running.orphans() == []
+
+
+def test_the_delay_is_part_of_the_time_until_a_worker_is_killed(
+    start: Callable[..., Running],
+) -> None:
+    running = start(
+        workers=1, environ={"FAKE_WORKER": "stubborn"}, drain_ms=1_000, delay_ms=600_000
+    )
+    running.until(running.ready)
+    running.process.terminate()
+    assert '"bound_s":606.0' in running.until(lambda: "draining" in running.log and running.log)
+
+
+@pytest.mark.parametrize("path", ["/live", "/ready", "/metrics", "/v1/topics", "/nowhere"])
+def test_management_pages_send_clients_away_while_draining(
+    start: Callable[..., Running], path: str
+) -> None:
+    running = start(workers=1, environ={"FAKE_WORKER": "slow"}, delay_ms=600_000)
+    running.until(running.ready)
+    with Connection(running.management_port) as kept:
+        kept.send(request_bytes("GET", path, {}))
+        assert "connection" not in kept.answer().headers
+        running.process.terminate()
+        running.until(lambda: "draining" in running.log)
+        kept.send(request_bytes("GET", path, {}))
+        answer = kept.answer()
+        assert answer.headers["connection"] == "close"
+        assert (answer.status == 503) == (path == "/ready")
+        assert kept.is_closed()
 
 
 @pytest.mark.parametrize("mode", ["", "stubborn"])

@@ -14,6 +14,7 @@ from headgate.core.option import about
 from headgate.core.policy import TopicPolicy
 
 _DAY_MS = 86_400_000
+_LONGEST_DELAY_MS = 600_000
 _GIBIBYTE = 1_073_741_824
 
 AuthMode = Literal["none", "token"]
@@ -62,6 +63,15 @@ class HttpSettings:
     body_timeout_ms: Annotated[
         int, about("How long a request body may take to arrive.", least=100, most=_DAY_MS)
     ] = 30_000
+    shutdown_delay_ms: Annotated[
+        int,
+        about(
+            "How long a stopping gateway goes on serving while `/ready` answers 503, so that load "
+            "balancers stop sending before it drains.",
+            least=0,
+            most=_LONGEST_DELAY_MS,
+        ),
+    ] = 5_000
     drain_timeout_ms: Annotated[
         int,
         about("How long a stopping gateway waits for what is under way.", least=0, most=_DAY_MS),

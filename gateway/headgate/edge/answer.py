@@ -34,8 +34,13 @@ def on_the_wire(reply: Reply, request_id: str) -> bytes:
     return head.encode("latin-1") + reply.body
 
 
+def closing(response: bytes) -> bytes:
+    """The same response for a connection that is closed behind it."""
+    return response.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
+
+
 class Answer(web.StreamResponse):
-    """A complete HTTP/1.1 response on a connection that stays open.
+    """A complete HTTP/1.1 response, on a connection that stays open unless it is told otherwise.
 
     Not initialised as a StreamResponse: it has what `RequestHandler` asks of one, and no more.
     """
@@ -43,10 +48,16 @@ class Answer(web.StreamResponse):
     def __init__(self, reply: Reply, request_id: str) -> None:
         self._bytes = on_the_wire(reply, request_id)
         self._writer: AbstractStreamWriter | None = None
+        self._stays = True
 
     @property
     def keep_alive(self) -> bool:
-        return True
+        return self._stays
+
+    def force_close(self) -> None:
+        if self._stays:
+            self._stays = False
+            self._bytes = closing(self._bytes)
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter:
         self._writer = request._payload_writer

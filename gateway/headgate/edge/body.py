@@ -9,6 +9,7 @@ from typing import Protocol
 from aiohttp import ClientPayloadError, web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_exceptions import HTTPException
+from aiohttp.web_protocol import RequestPayloadError
 
 from headgate.core.event import Refused, TooMuch, malformed
 from headgate.core.outcome import Failure, Reason
@@ -27,7 +28,13 @@ _GZIP = 31  # zlib's window bits for a gzip header
 _ZLIB = 15
 _RAW = -15
 # What reading a body raises that ends too early, or cannot be read as chunks.
-BREAKS = (ClientPayloadError, HttpProcessingError, HTTPException, ConnectionError)
+BREAKS = (
+    ClientPayloadError,
+    RequestPayloadError,
+    HttpProcessingError,
+    HTTPException,
+    ConnectionError,
+)
 BROKEN = malformed("the body is broken: it ends too early, or its chunks cannot be read")
 
 

@@ -18,19 +18,26 @@ from aiohttp import StreamReader, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
 from aiohttp.http_exceptions import HttpProcessingError, InvalidURLError, LineTooLong
-from aiohttp.web_protocol import RequestHandler
+from aiohttp.web_protocol import RequestHandler, RequestPayloadError, _ErrInfo
 
+from headgate.core.event import Refused
 from headgate.core.ids import RequestIds
 from headgate.core.outcome import Failure, Reason
+from headgate.edge.body import BROKEN
 from headgate.edge.events import Told
+from headgate.edge.parsed import parsed_before
 from headgate.edge.problems import problem_response
 from headgate.edge.request_log import TOLD, RequestLog, received_bytes
+from headgate.endings import DRAINING
 
 # A client may hold an idle connection so long; it also bounds how long request headers may take.
 KEEP_ALIVE_S = 75.0
 _TOO_MANY = "Too many headers received"  # aiohttp has no class of its own for it
 _PLAIN = re.compile(r"[A-Z](?:[A-Za-z0-9 ,/`-]|(?<=[a-z])'(?=[a-z])){0,100}")
 _LINGER_S = 2.0  # reads on after an early refusal, so that the client sees the answer
+_LOOK_AGAIN_S = 0.02
+
+_LEFT = ConnectionError | RequestPayloadError  # what reading a body says when its client has left
 
 Handle = Callable[[Any], Awaitable[web.StreamResponse]]
 Connect = Callable[..., RequestHandler]
@@ -43,16 +50,58 @@ log = logging.getLogger(__name__)
 class Connection(RequestHandler):
     """One connection; answers what aiohttp refuses with a problem document."""
 
-    __slots__ = ()
+    __slots__ = ("_server",)
+
+    def __init__(self, server: "HttpServer", **options: object) -> None:
+        super().__init__(server, **options)  # type: ignore[arg-type]
+        self._server = server
 
     def data_received(self, data: bytes) -> None:
-        """As aiohttp, but a body that breaks off in nonsense fails at once, not at its deadline."""
+        """As aiohttp, but what came before nonsense is not lost with it."""
         super().data_received(data)
-        if self._messages and self._current_request is not None:
-            error = getattr(self._messages[-1][0], "exc", None)  # what the parser could not read
-            content = self._current_request.content
-            if error is not None and not content.is_eof():
+        if self._messages:
+            last = self._messages[-1][0]
+            if type(last) is _ErrInfo:
+                self._broken_off(last.exc)
+
+    def _broken_off(self, error: BaseException) -> None:
+        """The parser met nonsense: have the good requests before it answered.
+
+        A body that breaks off in it fails at once, not at its deadline.
+        """
+        last = self._messages.pop()
+        parsed = parsed_before(self._parser)
+        self._messages += parsed
+        self._request_count += len(parsed)
+        contents = [payload for _, payload in self._messages]
+        if self._current_request is not None:
+            contents.append(self._current_request.content)
+        for content in contents:
+            if not content.is_eof():
                 content.set_exception(error)
+        self._messages.append(last)
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the answer to everything that has arrived is at least under way."""
+        if self.transport is None:
+            return True
+        if self._messages:
+            return False
+        if self._waiter is not None and not self._waiter.done():
+            return True  # it waits for a request
+        request = self._current_request
+        return request is not None and request.writer.output_size > 0
+
+    def refuse_body(self) -> None:
+        """A request whose body is still on its way is answered 503 `draining` now."""
+        request = self._current_request
+        if request is not None and not request.content.is_eof():
+            request.content.set_exception(Refused(DRAINING))
+
+    def _is_last(self) -> bool:
+        """Whether the answer that comes now is this connection's last."""
+        return self._server.is_leaving and not self._messages
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
@@ -60,10 +109,14 @@ class Connection(RequestHandler):
         """As aiohttp, but say so where the connection cannot go on.
 
         An answer that came before the whole body (refused, timed out, `Expect`) leaves open where
-        the next request begins: the client may send the rest or not.
+        the next request begins: the client may send the rest or not. A server that leaves sends
+        the client away with the answer to its last request.
         """
-        if not request.content.is_eof():
+        content = request.content
+        if self._is_last() or not content.is_eof():
             resp.force_close()
+        if isinstance(content.exception(), Refused):
+            content._exception = None  # aiohttp reads on, so that the client sees the answer
         return await super().finish_response(request, resp, start_time)
 
     def handle_error(
@@ -77,35 +130,36 @@ class Connection(RequestHandler):
             raise ConnectionError("the answer was under way already")
         if isinstance(exc, HttpProcessingError):
             failure = _refused(exc, self.max_field_size)
+        elif isinstance(exc, _LEFT):
+            failure = BROKEN
         else:
             log.error("request failed", exc_info=exc, extra={"path": request.path})
             failure = Failure(Reason.INTERNAL, "an internal error")
         request_id = self._request_id()
         answer = problem_response(failure, request_id)
-        if isinstance(self._manager, HttpServer):
-            self._manager.told.refused(failure, request_id, path=request.path)
+        self._server.told.refused(failure, request_id, path=request.path)
         answer.force_close()  # where the next request begins cannot be told any more
+        answer.headers["Connection"] = "close"  # aiohttp takes bad requests for HTTP/1.0
         return answer
 
     def log_access(
         self, request: web.BaseRequest, response: web.StreamResponse, time: float | None
     ) -> None:
         """As aiohttp, in our words."""
-        if not self._logging_enabled or time is None or not isinstance(self._manager, HttpServer):
+        if not self._logging_enabled or time is None:
             return
         known = request.get(TOLD) or {"request_id": response.headers.get("X-Request-Id", "")}
         status, size = response.status, received_bytes(request)
         seconds, path = self._loop.time() - time, request.rel_url.raw_path
-        self._manager.told.served(request.method, path, status, size, seconds, **known)
+        self._server.told.served(request.method, path, status, size, seconds, **known)
 
     def log_exception(self, *args: Any, **known: Any) -> None:
         """As aiohttp, but nonsense in a body that nobody reads any more is no error of ours."""
-        if not isinstance(known.get("exc_info"), HttpProcessingError):
+        if not isinstance(known.get("exc_info"), HttpProcessingError | _LEFT):
             super().log_exception(*args, **known)
 
     def _request_id(self) -> str:
-        server = self._manager
-        return server.request_ids() if isinstance(server, HttpServer) else ""
+        return self._server.request_ids()
 
 
 def _refused(error: HttpProcessingError, header_max_bytes: int) -> Failure:
@@ -144,6 +198,7 @@ class HttpServer(web.Server):
 
     connection: called with this server and aiohttp's options for a connection.
     make_request: as aiohttp's request_factory; None: `Request`.
+    is_leaving: it serves on, and each client is told with its next answer to go elsewhere.
     """
 
     def __init__(
@@ -159,7 +214,27 @@ class HttpServer(web.Server):
         self.told = told
         self._header_max_bytes = header_max_bytes
         self._connection = connection
+        self.is_leaving = False
         super().__init__(handle, request_factory=make_request)
+
+    def refuse_bodies(self) -> None:
+        """Leave, and answer 503 `draining` to requests whose bodies are still on their way."""
+        self.is_leaving = True
+        for one in self.connections:
+            if isinstance(one, Connection):
+                one.refuse_body()
+
+    async def answered(self, within_s: float) -> None:
+        """Wait until everything that has arrived is answered, but not longer than this.
+
+        What has arrived may still lie in its socket, so the event loop looks there first.
+        """
+        end = self._loop.time() + within_s
+        await asyncio.sleep(_LOOK_AGAIN_S)
+        while self._loop.time() < end:
+            if all(one.is_answered for one in self.connections if isinstance(one, Connection)):
+                return
+            await asyncio.sleep(_LOOK_AGAIN_S)
 
     def _make_request(
         self,
@@ -193,14 +268,28 @@ class PagesRunner(web.AppRunner):
     def __init__(self, app: web.Application, header_max_bytes: int, linger_s: float) -> None:
         super().__init__(app, access_log=None, shutdown_timeout=linger_s)
         self._header_max_bytes = header_max_bytes
+        self._linger_s = linger_s
 
     async def _make_server(self) -> web.Server:
         await super()._make_server()  # starts the application; its server is not used
         make_request = partial(self.app._make_request, _cls=PageRequest)
-        return HttpServer(
+        self.pages = HttpServer(
             self.app._handle,
             self._header_max_bytes,
             RequestIds(os.urandom(6)),
             RequestLog(),
             make_request=make_request,
         )
+        return self.pages
+
+    async def cleanup(self) -> None:
+        await close_sites(self, self.pages, self._linger_s)
+        await super().cleanup()
+
+
+async def close_sites(runner: web.BaseRunner, server: HttpServer, within_s: float) -> None:
+    """Take no new connection, and answer what has come by then on the others."""
+    server.is_leaving = True
+    for site in runner.sites:
+        await site.stop()
+    await server.answered(within_s)

@@ -14,12 +14,15 @@ tests/integration/test_bad_input_http.py (pipelining, lengths, chunks, slow read
 import logging
 from collections.abc import Mapping
 
-from aiohttp import StreamReader, web
+from aiohttp import StreamReader
 from aiohttp.http import HttpVersion11, RawRequestMessage
 from aiohttp.streams import EMPTY_PAYLOAD
 
+from headgate.core.outcome import Failure, Reason
+from headgate.core.reply import problem
+from headgate.edge.answer import closing, on_the_wire
 from headgate.edge.events import EventsFront
-from headgate.edge.server import KEEP_ALIVE_S, Connection
+from headgate.edge.server import KEEP_ALIVE_S, Connection, HttpServer
 from headgate.ticket import Ticket
 
 _UNREAD_BYTES = 65_536  # a client that does not read its answers waits in aiohttp's writer
@@ -36,8 +39,8 @@ class ShortConnection(Connection):
 
     __slots__ = ("_front", "_is_starting", "_open", "_plain", "_remote")
 
-    def __init__(self, front: EventsFront, manager: web.Server, **options: object) -> None:
-        super().__init__(manager, **options)  # type: ignore[arg-type]
+    def __init__(self, front: EventsFront, server: HttpServer, **options: object) -> None:
+        super().__init__(server, **options)
         self._front = front
         self._plain = front.plain_posts
         self._open: Ticket | None = None
@@ -51,6 +54,16 @@ class ShortConnection(Connection):
         finally:
             self._waiter = waiter
         self._go_on()
+
+    @property
+    def is_answered(self) -> bool:
+        return self._open is None and super().is_answered
+
+    def _process_keepalive(self) -> None:
+        """As aiohttp, which does not know that a request of the short way is open."""
+        if self._open is not None:
+            self._next_keepalive_close_time = self._loop.time() + KEEP_ALIVE_S
+        super()._process_keepalive()
 
     def _go_on(self) -> None:
         """Start what has arrived, as long as it takes the short way."""
@@ -115,8 +128,7 @@ class ShortConnection(Connection):
         try:
             ticket = self._front.begin(topic, body, headers, self._peer(), self._respond)
         except Exception:  # the outermost frame of this request
-            log.exception("request failed")
-            self.force_close()
+            self._fail()
             return
         if ticket is None:
             return
@@ -135,17 +147,30 @@ class ShortConnection(Connection):
         try:
             self._respond(self._front.finish(ticket))
         except Exception:  # the outermost frame of this request
-            log.exception("request failed")
-            self.force_close()
+            self._fail()
             return
         if self._messages:
             self._go_on()
 
     def _respond(self, response: bytes) -> None:
         transport = self.transport
-        if transport is not None and not transport.is_closing():
-            transport.write(response)
-            self._next_keepalive_close_time = self._loop.time() + KEEP_ALIVE_S
+        if transport is None or transport.is_closing():
+            return
+        if self._server.is_leaving and self._is_last():
+            transport.write(closing(response))
+            self.force_close()
+            return
+        transport.write(response)
+        self._next_keepalive_close_time = self._loop.time() + KEEP_ALIVE_S
+
+    def _fail(self) -> None:
+        """Answer 500, the last of this connection. Called with the exception at hand."""
+        log.exception("request failed")
+        request_id = self._request_id()
+        reply = problem(Failure(Reason.INTERNAL, "an internal error"), request_id)
+        if self.transport is not None:
+            self.transport.write(closing(on_the_wire(reply, request_id)))
+        self.force_close()
 
     def _peer(self) -> str | None:
         if self._remote is None:
