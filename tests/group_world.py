@@ -31,6 +31,8 @@ class World:
         self.ends = [0] * partitions
         self.stored: dict[int, Stored] = {}
         self.members: dict[str, set[int]] = {}
+        self.unreadable: set[int] = set()  # offsets of partition 0 that hold no record
+        self.asked: list[tuple[int, int]] = []  # spans in which a record was looked for
         self.topic = TopicSeen(b"1" * 16, (SOUND,) * partitions, 2, 86_400_000)
         self._looked = False
         self.burrow = Burrow()  # of partition 0
@@ -61,18 +63,20 @@ class World:
 
     def look(self) -> list[Regression]:
         """One look of the monitor; then the time until the next."""
-        self.watch.topics_seen({TOPIC: self.topic}, self.now_ms)
         offsets = {
             Place(TOPIC, number): (self.starts[number], end) for number, end in enumerate(self.ends)
         }
+        stored = {GROUP: {Place(TOPIC, number): one for number, one in self.stored.items()}}
+        spans = self.watch.doubtful(stored, offsets)
+        self.watch.topics_seen({TOPIC: self.topic}, self.now_ms)
         self.watch.logs_seen(offsets, self.now_ms)
+        self.watch.is_read(spans, {place: self._first(place, *spans[place]) for place in spans})
         members = tuple(
             Member(name, f"{name}-app", "/10.0.0.1", frozenset(Place(TOPIC, one) for one in owned))
             for name, owned in self.members.items()
         )
         status = "Stable" if members else "Empty"
         self.watch.groups_seen({GROUP: Described("classic", status, members)}, self.now_ms)
-        stored = {GROUP: {Place(TOPIC, number): one for number, one in self.stored.items()}}
         tells = not self.has_trail or not self._looked
         falls = self.watch.sampled(stored, self.now_ms, tells_commits=tells)
         self._looked = True
@@ -81,6 +85,17 @@ class World:
         self.judged = self.watch.judged(self.now_ms, has_trail=self.has_trail)
         self.now_ms += LOOK_MS
         return falls
+
+    def _first(self, place: Place, start: int, end: int) -> int:
+        if place.partition == 0:
+            self.asked.append((start, end))
+        holes = self.unreadable if place.partition == 0 else set()
+        return next((one for one in range(start, end) if one not in holes), end)
+
+    def marker(self) -> None:
+        """A transaction ends: an offset that no consumer is given."""
+        self.unreadable.add(self.ends[0])
+        self.ends[0] += 1
 
     def looks(self, count: int, each: Callable[[], object] = lambda: None) -> list[State]:
         """Do something before each look; return the group's state after every one."""

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.structs import TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as RdPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
@@ -19,6 +20,7 @@ from headgate.backends.options import ClusterOptions
 from headgate.core.cluster_watch import Health, WatchOptions
 from headgate.core.lagrules import Rules
 from headgate.monitor.monitor import Monitor, MonitorOptions
+from kafka_log import wait_settled
 from stack import RunningBroker, RunningCluster, eventually
 
 pytestmark = pytest.mark.kafka
@@ -139,6 +141,50 @@ async def test_a_consumer_that_falls_behind_is_warned_of(
             await eventually(lambda: row(monitor, group)["state"] == "OK", 20)
     finally:
         await consumer.stop()
+
+
+def in_a_transaction(kafka: RunningBroker, topic: str, records: int, *, commits: bool) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": f"t-{topic}"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for number in range(records):
+        producer.produce(topic, b"%d" % number, b"key", partition=0)
+    assert producer.flush(30) == 0
+    if commits:
+        producer.commit_transaction(30)
+    else:
+        producer.abort_transaction(30)
+    wait_settled(kafka.bootstrap, topic)
+
+
+async def test_what_holds_no_record_that_can_be_read_is_no_lag(
+    kafka: RunningBroker, topic_name: str
+) -> None:
+    """A group that commits behind its last record, as most clients do."""
+    kafka.create_topic(topic_name, 1)
+    group = f"g-{topic_name}"
+    await asyncio.to_thread(in_a_transaction, kafka, topic_name, 5, commits=True)
+    await commit(kafka.bootstrap, group, topic_name, 5)
+    options = WatchOptions(rules=Rules(patience_ms=1_000))
+    async with watching(kafka.bootstrap, options) as monitor:
+
+        async def is_idle_at(committed: int, end: int) -> bool:
+            found = await one_partition(monitor, group)
+            seen = {name: found.get(name) for name in ("committed", "end", "lag", "state")}
+            return seen == {"committed": committed, "end": end, "lag": 0, "state": "OK"}
+
+        await eventually(lambda: is_idle_at(5, 6), 30)
+        await asyncio.to_thread(in_a_transaction, kafka, topic_name, 3, commits=False)
+        await eventually(lambda: is_idle_at(5, 10), 30)
+        fill(kafka.bootstrap, topic_name, 1, 2)
+
+        async def stands() -> bool:
+            found = await one_partition(monitor, group)
+            return (found.get("end"), found.get("state")) == (12, "STOP") and found["lag"] > 0
+
+        await eventually(stands, 30)
+        await commit(kafka.bootstrap, group, topic_name, 12)
+        await eventually(lambda: is_idle_at(12, 12), 30)
 
 
 async def test_a_topic_that_is_recreated_or_grows_is_named(

@@ -9,9 +9,10 @@ import pytest
 
 from group_world import GROUP, LOOK_MS, TOPIC, World
 from headgate.core.cluster_watch import Health, PartitionSeen, TopicSeen, WatchOptions
-from headgate.core.group_facts import Place
+from headgate.core.group_facts import Log, Place
 from headgate.core.group_report import Heat
 from headgate.core.lagrules import Rules, State
+from headgate.core.log_ends import Ends
 from headgate.monitor.shown import hints
 
 OK, WARN, STALL, STOP, REWIND = State
@@ -409,6 +410,50 @@ def test_records_that_retention_took_are_lost_and_no_lag(has_trail: bool) -> Non
     found = world.partition()
     assert (found.lag, found.lost) == (500, 500)
     assert found.committed == 1_500, "what the group has, not what is left of the log"
+
+
+@BOTH
+def test_what_holds_no_record_is_no_lag(has_trail: bool) -> None:
+    """A group commits behind the last record, and a marker, or what was aborted, lies there."""
+    world = working(has_trail=has_trail)
+    world.keep_up()
+    for _ in range(3):
+        world.marker()
+    assert set(world.looks(30)) == {OK}
+    assert (world.partition().lag, world.partition().committed) == (0, 1_500)
+    assert len(world.asked) == 1, "what was found is not asked again"
+
+    world.produce(1)
+    world.marker()
+    states = world.looks(12)
+    assert world.partition().lag == 2
+    assert states[-1] in (STALL, STOP), "now there is work"
+    assert len(world.asked) <= 3
+
+
+@BOTH
+def test_a_group_that_keeps_up_behind_markers_is_well(has_trail: bool) -> None:
+    world = working(has_trail=has_trail)
+
+    def step() -> None:
+        world.produce(10)
+        world.keep_up()
+        world.marker()
+
+    assert set(world.looks(40, step)) == {OK}
+
+
+def test_two_groups_behind_one_marker_are_told_apart_by_what_they_read() -> None:
+    """What is empty for one is behind a record for the other."""
+    log = Log(0, 20, Ends())
+    log.is_read(18, 20, 20)
+    assert [log.next_record(at) for at in (5, 17, 18, 19, 20)] == [5, 17, 20, 20, 20]
+    log.is_read(5, 20, 7)
+    assert log.next_record(18) == 20
+    assert log.readable == 7
+    log.end = 25
+    log.is_read(20, 25, 25)
+    assert [log.next_record(at) for at in (5, 18, 20, 24)] == [5, 25, 25, 25]
 
 
 @BOTH

@@ -15,6 +15,7 @@ _REGRESSIONS_KEPT = 1_000
 _DRIFTS_KEPT = 100
 _AWAY_KEPT = 10_000
 _GONE_LOOKS = 3
+_MOST_DOUBTFUL, _DOUBTS_AT_ONCE = 1_000, 100
 _MOST_COUNTS = 10_000  # names of groups may be made up for each start of a consumer
 
 
@@ -72,6 +73,7 @@ class ClusterWatch:
         self._away: dict[str, TopicSeen] = {}  # topics that are not there now, as they were last
         self._known = dict(known)
         self._has_looked = False
+        self._doubted: Place | None = None  # the last one of the last turn
         self._missed: dict[str, int] = {}  # looks in a row that did not find a known group
 
     def topics_seen(self, topics: Mapping[str, TopicSeen], now_ms: int) -> None:
@@ -109,6 +111,8 @@ class ClusterWatch:
             log = self.logs.get(place)
             if log is None:
                 log = self.logs[place] = Log(start, end, Ends())
+            if end < log.end:  # it was cut off: what was read there is not there
+                log.empty, log.readable = (0, 0), -1
             log.start, log.end, log.retention_ms = start, end, retention_ms
             log.ends.note(now_ms, end)
 
@@ -202,6 +206,39 @@ class ClusterWatch:
         for fall in falls:
             self._count(fall)
         return falls
+
+    def doubtful(
+        self,
+        stored: Mapping[str, Mapping[Place, Stored]],
+        logs: Mapping[Place, tuple[int, int]],
+    ) -> dict[Place, tuple[int, int]]:
+        """Where a small lag may be no record: the offsets between which one is to be looked for.
+
+        Markers of transactions, and what was aborted, take offsets, and who commits behind the last
+        record never commits beyond them. Told what a look has found, before it is taken. At most
+        100 partitions at a time, in turn; what was found once is not asked again.
+        """
+        found: dict[Place, tuple[int, int]] = {}
+        for name, watch in self.groups.items():
+            for place, track in watch.tracks.items():
+                log, newest = self.logs.get(place), track.window.newest
+                if log is None or newest is None or not track.window.is_doubtful:
+                    continue
+                one, (start, end) = stored.get(name, {}).get(place), logs.get(place, (0, 0))
+                begin = log.next_record(max(newest.stored if one is None else one.offset, start))
+                if 0 < end - begin <= _MOST_DOUBTFUL and not begin <= log.readable < end:
+                    before, _ = found.get(place, (begin, 0))
+                    found[place] = (min(begin, before), end)
+        turn = [place for place in sorted(found) if self._doubted is None or place > self._doubted]
+        turn = (turn + sorted(found))[: min(len(found), _DOUBTS_AT_ONCE)]
+        self._doubted = turn[-1] if turn else None
+        return {place: found[place] for place in turn}
+
+    def is_read(self, spans: Mapping[Place, tuple[int, int]], found: Mapping[Place, int]) -> None:
+        """Take where the first record of each span is, or the span's end: there is none."""
+        for place, record in found.items():
+            if place in self.logs:
+                self.logs[place].is_read(*spans[place], record)
 
     def _count(self, fall: Regression) -> None:
         self.regressions.append(fall)

@@ -90,12 +90,31 @@ class Drift(NamedTuple):
 
 @dataclass(slots=True)
 class Log:
-    """One partition's log. retention_ms: below 0 = kept for ever, or not known."""
+    """One partition's log. retention_ms: below 0 = kept for ever, or not known.
+
+    empty: from the first offset to the second there is no record that a group could read: markers
+    of transactions, and what was aborted.  readable: the offset of a record, -1 = none is known.
+    """
 
     start: int
     end: int
     ends: Ends
     retention_ms: int = -1
+    empty: tuple[int, int] = (0, 0)
+    readable: int = -1
+
+    def next_record(self, offset: int) -> int:
+        """Where reading from this offset really begins, as far as is known."""
+        first, last = self.empty
+        return last if first <= offset < last else offset
+
+    def is_read(self, start: int, end: int, record: int) -> None:
+        """The first record from `start` on lies at `record`, or there is none before `end`."""
+        if record < end:
+            self.readable = record
+        first, last = self.empty
+        if record > start and record >= last:
+            self.empty = (first if first <= start <= last else start, record)
 
 
 Logs = Mapping[Place, Log]

@@ -105,7 +105,7 @@ def _partitions(
         state = track.window.state(newest.at_ms, watch.rules, lives=lives)
         pace = track.window.pace(newest.at_ms, watch.rules, lives=lives)
         committed = None if track.never_committed is not None else newest.stored
-        internal = _internal_lag(track, owner, newest.end)
+        internal = _internal_lag(track, owner, log, newest.end)
         age_ms, heat = _age(log, newest.committed, newest.lag, now_ms, judging.horizon_ms)
         clear_ms = track.window.clear_ms()
         yield PartitionReport(
@@ -118,7 +118,7 @@ def _partitions(
             newest.end,
             newest.lag,
             internal,
-            state is State.REWIND and is_stuck(track, newest.end, watch.rules.allowed_lag),
+            state is State.REWIND and is_stuck(track, log, newest.end, watch.rules.allowed_lag),
             _lost(track, log),
             heat,
             age_ms,
@@ -129,23 +129,23 @@ def _partitions(
         )
 
 
-def _internal_lag(track: Track, owner: Owner | None, end: int) -> int | None:
+def _internal_lag(track: Track, owner: Owner | None, log: Log, end: int) -> int | None:
     """What the owner says of itself, by the furthest commit that it has signed."""
     furthest = track.furthest
     if owner is None or furthest is None or furthest.committer is None:
         return None
     if furthest.committer.member != owner.member.member_id:
         return None
-    return max(0, end - furthest.offset)
+    return max(0, end - log.next_record(furthest.offset))
 
 
-def is_stuck(track: Track, end: int, allowed_lag: int) -> bool:
+def is_stuck(track: Track, log: Log, end: int, allowed_lag: int) -> bool:
     """Whether a commit went back behind work that is all done, after the partition changed hands.
 
     So nobody commits again until something new arrives: the group lags, and knows nothing of it.
     """
     fell_from = track.window.fell_from
-    if fell_from is None or end - fell_from > allowed_lag:
+    if fell_from is None or end - log.next_record(fell_from) > allowed_lag:
         return False
     return any(fall.owner is not None and _changed_hands(fall) for fall in track.open_falls)
 

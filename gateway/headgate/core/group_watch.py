@@ -145,8 +145,8 @@ class GroupWatch:
             return
         track = self._track(place)
         track.never_committed = None
-        sample = Sample(now_ms, max(offset, log.start), log.end, offset)
-        track.window.sampled(sample, self.rules)
+        begin = log.next_record(max(offset, log.start))
+        track.window.sampled(Sample(now_ms, begin, log.end, offset), self.rules)
 
     def _look_at_silent(self, place: Place, logs: Logs, now_ms: int) -> None:
         """A member owns it and never committed: what has come since that was seen is its work."""
@@ -157,7 +157,8 @@ class GroupWatch:
         if track.never_committed is None:
             track.never_committed = log.end
         first = track.never_committed
-        track.window.sampled(Sample(now_ms, max(first, log.start), log.end, first), self.rules)
+        begin = log.next_record(max(first, log.start))
+        track.window.sampled(Sample(now_ms, begin, log.end, first), self.rules)
 
     def _track(self, place: Place) -> Track:
         track = self.tracks.get(place)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 _MOST_PATIENCE = 10  # times the configured one, however rarely a group commits
 _USUAL_FADES = 0.8
+_BEHIND_DOUBTFUL = 2
 
 
 class State(StrEnum):
@@ -47,8 +48,8 @@ class Rules(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """One look. committed: clamped to the log's start.  stored: as the group has it; what retention
-    takes raises the one and not the other."""
+    """One look. committed: clamped to the log's start, and past what is no record.  stored: as the
+    group has it; what retention takes raises the one and not the other."""
 
     at_ms: int
     committed: int
@@ -93,6 +94,14 @@ class Window:
     def newest(self) -> Sample | None:
         """The last look."""
         return self._samples[-1] if self._samples else None
+
+    @property
+    def is_doubtful(self) -> bool:
+        """There is a lag, and it neither goes nor grows less: it may be no record at all."""
+        newest = self.newest
+        if newest is None or newest.lag == 0:
+            return False
+        return self._moved_ms < newest.at_ms or self._behind > _BEHIND_DOUBTFUL
 
     def committed(self, offset: int, at_ms: int) -> Change:
         """Take one commit, in the order in which the broker took it. at_ms: when it was seen."""

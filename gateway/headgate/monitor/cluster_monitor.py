@@ -15,6 +15,7 @@ from headgate.backends.group_reader import GroupReader, Look
 from headgate.backends.in_words import kafka_in_words
 from headgate.backends.options import ClusterOptions
 from headgate.backends.owned import OwnedTasks
+from headgate.backends.readable import first_readable
 from headgate.backends.topic_reader import READ_ERRORS
 from headgate.core.cluster_watch import ClusterWatch, WatchOptions
 from headgate.core.commit_records import OffsetsRecord, before_and_after
@@ -138,12 +139,15 @@ class ClusterMonitor:
         self._told = 0
         new = look.logs.keys() - self.watch.logs.keys()
         past = await self._past(look, new) if new else ()
+        spans = self.watch.doubtful(look.stored, look.logs)
+        readable = await first_readable(self._options, spans)
         self._sees_commits = TOPIC in look.topics
         now_ms = self._now_ms()
         self.watch.topics_seen(look.topics, now_ms)
         for place, at_ms, end in past:
             self.watch.seeded(place, at_ms, end)
         self.watch.logs_seen(look.logs, now_ms)
+        self.watch.is_read(spans, readable)
         self.watch.groups_seen(look.groups, now_ms, is_whole=look.is_whole)
         for record in before:
             self._take(record)
