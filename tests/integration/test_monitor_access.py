@@ -105,7 +105,7 @@ async def test_without_read_on_the_commits_looks_have_to_do(
         member.commit(0, 7)
         (cluster,) = monitor.clusters
         await eventually(lambda: has_seen(cluster, group, 7), 60)
-        await eventually(lambda: "Authorization" in cluster.status.trail, 60)
+        await eventually(lambda: "AUTHORIZATION" in cluster.status.trail, 60)
         (row,) = monitor.groups()["clusters"]
         assert not row["every_commit_is_seen"]
         member.commit(0, 4)
