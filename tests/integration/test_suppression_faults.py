@@ -244,10 +244,10 @@ async def test_script_flush_costs_one_more_round_trip(
 async def test_a_redis_that_takes_no_writes_is_gone_past(
     gateway: Gateway, redis: RunningRedis
 ) -> None:
-    ask(redis, "CONFIG SET maxmemory 1")
+    ask(redis, "CONFIG SET min-replicas-to-write 1")
     assert await gateway.post("B") == "blind"
     assert gateway.bypassed_counts["redis_error"] >= 1
-    ask(redis, "CONFIG SET maxmemory 0")
+    ask(redis, "CONFIG SET min-replicas-to-write 0")
     await gateway.suppresses("B")
 
 

@@ -10,10 +10,10 @@ local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local found = redis.call('MGET', unpack(KEYS))
 local namespaces = (#header - first + 1) / 13
 local NONE = string.rep('\0', 16)
-local reply = {now, 0}
+local reply = {now, 0, 0}
 for i = 1, namespaces do
   local _, count = struct.unpack('>BI4', header, first + (i - 1) * 13)
-  reply[i + 2] = struct.pack('>c16I4d', string.rep('n', 16), count, 0)
+  reply[i + 3] = struct.pack('>c16I4d', string.rep('n', 16), count, 0)
 end
 for k = namespaces + 1, #KEYS do
   local operations, held = ARGV[k - namespaces + 1], found[k]
@@ -36,7 +36,7 @@ for k = namespaces + 1, #KEYS do
         claims[token] = epoch
       end
       local high, low = string.byte(operations, at + 29, at + 30)
-      reply[namespaces + 3 + high * 256 + low] = verdict
+      reply[namespaces + 4 + high * 256 + low] = verdict
       at = at + 31
     elseif letter == 's' then
       if claims[token] == epoch then
