@@ -20,7 +20,8 @@ _WORDS = (
         "the credentials are refused",
     ),
     ((TimeoutError, KafkaTimeoutError), "nothing came in time"),
-    ((KafkaConnectionError, NodeNotReadyError, NoBrokersAvailable, OSError), "no connection"),
+    ((NoBrokersAvailable,), "the cluster names no broker"),
+    ((KafkaConnectionError, NodeNotReadyError, OSError), "no connection"),
 )
 
 

@@ -18,7 +18,7 @@ import copy
 from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import NodeNotReadyError, ProducerClosed
+from aiokafka.errors import NoBrokersAvailable, ProducerClosed
 from aiokafka.producer.message_accumulator import MessageBatch
 from aiokafka.producer.transaction_manager import PidAndEpoch
 from aiokafka.structs import RecordMetadata, TopicPartition
@@ -84,7 +84,7 @@ class Producer:
         async with asyncio.timeout(START_TIMEOUT_S):
             await self._inner.start()
         if not self._cluster.brokers():  # with the producer id of `before` it needs none to start
-            raise NodeNotReadyError("the cluster names no broker")
+            raise NoBrokersAvailable("the cluster names no broker")
         self._inner._sender.sender_task.add_done_callback(self._died)
         self._inner.client._sync_task.add_done_callback(self._died)
 
