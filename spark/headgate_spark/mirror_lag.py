@@ -118,7 +118,7 @@ def textfile(
         ("mirror_lag_seconds", "gauge", {tp: round(one.seconds, 3) for tp, one in lags.items()}),
         ("mirror_gaps_total", "counter", gap_counts),
         ("mirror_lost_offsets_total", "counter", {tp: one.lost for tp, one in lags.items()}),
-        ("mirror_foreign_total", "counter", {tp: foreign(maps[tp]) for tp in lags}),
+        ("mirror_foreign_total", "counter", {tp: foreign(maps[tp]) for tp in gap_counts}),
         ("mirror_records_total", "counter", totals.records),
         ("mirror_read_bytes_total", "counter", totals.bytes),
     )

@@ -69,7 +69,7 @@ async def test_foreign_records_behind_the_mirrors_are_told_and_mapped_around(
     ]}  # fmt: skip
     lags = dict.fromkeys(maps, Lag(0, 0.0, 0))
     assert f'headgate_mirror_foreign_total{{topic="{topic_name}",partition="0"}} 1\n' in textfile(
-        lags, maps, Totals(), "main", 0.0
+        lags, maps, Totals(), {}, "main", 0.0
     )
 
 

@@ -11,7 +11,7 @@ from headgate.core.offset_map import Entry, Layout, PartitionMap, Place
 from headgate.core.segments import NO_RECORDS, RETENTION, Gap, Segment
 from headgate_spark.copy_plan import Copied
 from headgate_spark.errors import JobError
-from headgate_spark.mirror_lag import LagWatch, Totals, textfile, write_textfile
+from headgate_spark.mirror_lag import Lag, LagWatch, Totals, textfile, write_textfile
 from headgate_spark.mirror_request import pairs
 from headgate_spark.options import read_config
 from headgate_spark.skips import Reason, Skip, Skips
@@ -60,7 +60,8 @@ def test_what_is_skipped_is_said_when_it_changes_and_now_and_then() -> None:
     skips.tell(wrong, topics, 300.0)
     skips.tell({"a": Skip(Reason.SETTINGS, "y is 1: set it to 2")}, topics, 301.0)
     assert len(said) == 3
-    text = textfile({}, {}, Totals(), skips.now, "main", 0.0)
+    lags = {TP: Lag(4, 0.0, 0)}  # its map cannot be read
+    text = textfile(lags, {}, Totals(), skips.now, "main", 0.0)
     assert 'headgate_mirror_topic_skipped{topic="a",reason="settings"} 1' in text.splitlines()
     skips.tell({}, topics, 302.0)
     assert said[3:] == ["topic a can be mirrored again"]
