@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -58,7 +58,8 @@ class Tasks:
 
     def cancelJobGroup(self, _: str) -> None:
         loop, task = self._running[-1]
-        loop.call_soon_threadsafe(task.cancel)
+        with suppress(RuntimeError):  # it has ended by itself
+            loop.call_soon_threadsafe(task.cancel)
 
 
 class Follower:

@@ -6,6 +6,7 @@ import pytest
 
 from headgate.clock_watch import ClockWatch
 from headgate.core.outcome import Failure, Reason
+from headgate.core.record import Record
 from headgate.health import Dependency, Readiness
 from headgate.steps import Steps
 from unit.fakes import NOW_MS, topic_state
@@ -52,7 +53,9 @@ def test_a_time_of_the_client_is_not() -> None:
     world = World()
     ours, theirs = (world.post("clicks", b"{}", content_type=b"text/plain") for _ in range(2))
     (publish,) = theirs.publishes
-    publish.record.timestamp_ms += 60_000  # as on a topic with timestamp = "event"
+    was = publish.record
+    own_ms = was.timestamp_ms + 60_000  # as on a topic with timestamp = "event"
+    publish.record = Record(was.topic, was.partition, was.key, was.value, was.headers, own_ms)
     world.refuse()
     assert shown(theirs)[1]["reason"] == "timestamp_out_of_range"
     assert shown(ours)[1]["reason"] == "clock_wrong"
