@@ -193,7 +193,7 @@ class LogSettings:
 
     level: Annotated[LogLevel, about("The least severe level that is written.")] = "INFO"
     access: Annotated[
-        bool, about("A line at INFO for every request as well, which costs some 50 us of each.")
+        bool, about("A line at INFO for every request as well, which costs some 60 us of each.")
     ] = False
     format: Annotated[LogFormat, about("One JSON object a line, or text for people.")] = "json"
 
