@@ -43,7 +43,7 @@ from headgate.ingest import Ingest, Limits
 from headgate.ladder.climb import Tools
 from headgate.ladder.ladder import Ladder
 from headgate.quotas import ProducerQuotas
-from headgate.reloading import Reload
+from headgate.reloading import Preparing, Reload, free_in_turns
 from headgate.routes import Compiler, Routes
 from headgate.stats import Labels, Meter, watch_loop
 from headgate.steps import Steps
@@ -86,6 +86,8 @@ class Worker:
         )
         self._quotas = ProducerQuotas(workers, time.monotonic, self.meter)
         self._quotas.replace(settings.producers)
+        origins = Origins.of_data_port(settings.http)
+        self._callers = Authenticator(settings.auth, settings.producers, origins)
         self._compiler = Compiler(settings.http.json_max_depth, settings.redis.namespace)
         self.routes = Routes(self.policies, self.topics, self._compiler)
         self.ingest = Ingest(
@@ -100,6 +102,7 @@ class Worker:
         limits = {name: lane_limits(cluster) for name, cluster in ingest_tier.items()}
         self.lanes = KafkaLanes(options, self.topics, self.ingest, limits, self.meter)
         self.suppressor = self._suppressor()
+        self._preparing = Preparing(self.routes.prepare_in_turns)
         self.topics.on_change(self._topic_changed)
         self.telling = Telling(settings, options, self.topics, self.meter, now_ms)
         self.held = HeldTopics(
@@ -159,8 +162,10 @@ class Worker:
 
     async def start(self) -> None:
         """Connect and listen. Kafka or Redis may be down: then events are answered 503."""
+        self._exit.push_async_callback(self._preparing.close)
         await self.topics.start(self._cluster_of)
         self._exit.push_async_callback(self.topics.close)
+        await self._preparing.finish()
         await self.lanes.start()
         self._exit.push_async_callback(self.lanes.close)
         if self.suppressor is not None:
@@ -177,7 +182,7 @@ class Worker:
         if self.blobs is not None:
             self._exit.callback(self.blobs.close)
         self._exit.push_async_callback(self.ladder.close)
-        self.meter.watch(self._depths, self._in_flight)
+        self.meter.watch(self._depths, lambda: (self.admission.events, self.admission.bytes))
         self.meter.watch_held(self.held.rows)
         self.meter.watch_suppression(self.suppression)
         loop = asyncio.get_running_loop()
@@ -189,7 +194,7 @@ class Worker:
         self._exit.callback(told.close)
         self._front = EventsFront(
             self.ingest,
-            self._authenticator(),
+            self._callers,
             self.admission,
             deadlines,
             PoolWeigher(self._aside),
@@ -238,7 +243,9 @@ class Worker:
         The rest of the settings must be equal (`config.reloadable`). Returns when the topics that
         no event has come for meanwhile are prepared, too.
         """
-        self.settings, self.policies, self._front.callers = reload
+        old = Reload(self.settings, self.policies, self._callers).parts()
+        self.settings, self.policies, self._callers = reload
+        self._front.callers = self._callers
         self.meter.relabel(self._labels())
         self._quotas.replace(self.settings.producers)
         self.routes.replace(self.policies)
@@ -248,6 +255,7 @@ class Worker:
             self._aside.ask(forget_received)
         self.topics.refresh_soon()
         await self.routes.prepare_in_turns([state.name for state in self.topics.states()])
+        await free_in_turns(old)
 
     def readiness(self) -> Readiness:
         """What /ready answers."""
@@ -268,13 +276,6 @@ class Worker:
         own = {} if self.suppressor is None else self.suppressor.states()
         return states_now((own, self.held.suppression()), self.policies, self.topics)
 
-    def _authenticator(self) -> Authenticator:
-        return Authenticator(
-            self.settings.auth,
-            self.settings.producers,
-            Origins.of_data_port(self.settings.http),
-        )
-
     def _cluster_of(self, topic: str) -> str | None:
         return self.telling.cluster_of(topic) or cluster_of(topic, self.policies)
 
@@ -285,14 +286,13 @@ class Worker:
             self.routes.forget(of)
             if self.topics.get(of) is not None:
                 self.routes.prepare((of,))
+        elif after is not None and before is not None:
+            self.routes.prepare((after.name,))  # in this turn: its lanes go by the new state
         elif after is not None:
-            self.routes.prepare((after.name,))
+            self._preparing.ask(after.name)
 
     def _depths(self) -> Iterator[tuple[str, int, int, int]]:
         return chain(self.lanes.depths(), self.telling.depths())
-
-    def _in_flight(self) -> tuple[int, int]:
-        return self.admission.events, self.admission.bytes
 
 
 async def _end(task: "asyncio.Future[None]") -> None:

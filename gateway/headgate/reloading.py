@@ -16,6 +16,7 @@ from headgate.edge.origins import Origins
 log = logging.getLogger(__name__)
 
 _TURN_S = 0.0005
+_AT_ONCE = 500
 _END_S = 3.0
 
 Given = ParamSpec("Given")
@@ -36,6 +37,21 @@ class Reload(NamedTuple):
     settings: Settings
     policies: PolicyTable
     callers: Authenticator
+
+    def parts(self) -> list[object]:
+        """All that it has many of."""
+        identities = self.callers.identities()
+        return [*self.settings.producers.values(), *self.policies.policies, *identities]
+
+
+async def free_in_turns(parts: list[object]) -> None:
+    """Let go of what is in no container any more, with turns of the event loop for others.
+
+    Whoever drops the last reference to a dict of 10,000 producers frees them all: 5 to 20 ms.
+    """
+    while parts:
+        del parts[-_AT_ONCE:]
+        await asyncio.sleep(0)
 
 
 def prepared(old: Settings, new: Settings, origins: Origins, topics: Iterable[str] = ()) -> Reload:
@@ -99,3 +115,36 @@ class Reloading:
                     log.exception("the reload failed")
         finally:
             self._is_running = False
+
+
+class Preparing:
+    """Prepares the routes of topics that are new, soon and in turns.
+
+    A start, and a reload with new patterns, bring thousands at once, 50 us each. An event that
+    comes first prepares its own.
+    """
+
+    def __init__(self, prepare_in_turns: Callable[[Iterable[str]], Awaitable[None]]) -> None:
+        self._prepare_in_turns = prepare_in_turns
+        self._tasks = OwnedTasks()
+        self._topics: list[str] = []
+
+    def ask(self, topic: str) -> None:
+        """Prepare this one, too."""
+        self._topics.append(topic)
+        if len(self._topics) == 1:
+            self._tasks.spawn(self._run(), "routes")
+
+    async def finish(self) -> None:
+        """Wait until all that was asked for is done."""
+        await self._tasks.finish(_END_S)
+
+    async def close(self) -> None:
+        """Leave undone what is not done yet."""
+        await self._tasks.end(_END_S)
+
+    async def _run(self) -> None:
+        while self._topics:
+            topics = tuple(self._topics)
+            await self._prepare_in_turns(topics)
+            del self._topics[: len(topics)]

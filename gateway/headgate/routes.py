@@ -21,7 +21,7 @@ from headgate.core.topic import TopicState
 
 Compile = Callable[..., Route]
 _RETRY_AFTER_S = 10
-_AT_ONCE = 20  # routes, some 50 us each
+_AT_ONCE = 10  # routes, some 50 to 100 us each
 
 
 class ScopeListener(Protocol):

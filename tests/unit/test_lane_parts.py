@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from io import BytesIO
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from headgate.backends.compression import keep_zstd
 from headgate.backends.halving import Halving
-from headgate.backends.metadata import TopicFacts, TopicsAnswer
+from headgate.backends.metadata import EncodedTopics, TopicFacts, TopicsAnswer
 from headgate.backends.options import ClusterOptions, check_codec
 from headgate.backends.refusals import INVALID_RECORD, Fate, classify, learn_error_codes, refusal
 from headgate.core.outcome import Reason
@@ -112,7 +113,7 @@ def test_two_requests_fit_into_the_delivery_timeout(delivery_ms: int, request_ms
     assert ClusterOptions("x", delivery_timeout_ms=delivery_ms).request_timeout_ms == request_ms
 
 
-def test_topics_answer_is_decoded() -> None:
+async def test_topics_answer_is_decoded() -> None:
     # Built by hand from MetadataResponse.json, version 12.
     partition = b"\0\0" + b"\0\0\0\1" + b"\0\0\0\2" + b"\0\0\0\3"
     partition += b"\3" + b"\0\0\0\1\0\0\0\2" + b"\2" + b"\0\0\0\1" + b"\1" + b"\0"
@@ -121,7 +122,22 @@ def test_topics_answer_is_decoded() -> None:
     broker = b"\0\0\0\1" + b"\2h" + b"\0\0\x23\x84" + b"\0" + b"\1\7\2xy"
     body = b"\0\0\0\0" + b"\2" + broker + b"\2c" + b"\0\0\0\1" + b"\2" + topic + b"\0"
     expected = TopicFacts(5, b"0123456789abcdef", 1, 2)
-    assert TopicsAnswer.decode(BytesIO(body)).topics == {"ab": expected}
+    answer = await EncodedTopics.decode(BytesIO(body)).decoded()
+    assert answer == TopicsAnswer({"ab": expected}, "c")
+
+
+async def test_thousands_of_topics_are_decoded_in_turns_of_the_event_loop() -> None:
+    topics = b"".join(
+        b"\0\0\5%04d" % number + b"0123456789abcdef\0\1" + b"\x80\0\0\0\0" for number in range(3000)
+    )
+    body = b"\0\0\0\0\1" + b"\2c" + b"\0\0\0\1" + b"\xb9\x17" + topics + b"\0"
+    decoding = asyncio.ensure_future(EncodedTopics.decode(BytesIO(body)).decoded())
+    turns = 0
+    while not decoding.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert len(decoding.result().topics) == 3000
+    assert turns >= 30
 
 
 @given(st.integers(min_value=0, max_value=2**35))

@@ -4,7 +4,9 @@ import asyncio
 import gc
 import sys
 import threading
+from collections.abc import Iterable
 from itertools import pairwise
+from weakref import WeakSet
 
 import pytest
 
@@ -13,7 +15,14 @@ from headgate.core.policy import PolicyTable, TopicPolicy
 from headgate.core.route import Route
 from headgate.core.topic import TopicState
 from headgate.edge.auth import OWN_PAGES
-from headgate.reloading import Reloading, RestartNeededError, beside, prepared
+from headgate.reloading import (
+    Preparing,
+    Reloading,
+    RestartNeededError,
+    beside,
+    free_in_turns,
+    prepared,
+)
 from headgate.routes import Routes
 from unit.fakes import FakeTopics, topic_state
 
@@ -99,3 +108,40 @@ async def test_routes_of_many_topics_are_made_in_turns() -> None:
         made.append(compile_route.count)
     assert made[-1] == 1000
     assert max(after - before for before, after in pairwise(made)) <= 20
+
+
+async def test_what_is_out_of_force_is_freed_in_turns() -> None:
+    class Part:
+        """Something that can be watched."""
+
+    parts: list[object] = [Part() for _ in range(3000)]
+    left = WeakSet(parts)
+    freeing = asyncio.ensure_future(free_in_turns(parts))
+    sizes = [len(left)]
+    while not freeing.done():
+        await asyncio.sleep(0)
+        sizes.append(len(left))
+    assert sizes[-1] == 0
+    assert max(before - after for before, after in pairwise(sizes)) <= 500
+
+
+async def test_new_topics_are_prepared_soon_and_each_of_them() -> None:
+    prepared_ones: list[str] = []
+
+    async def prepare(topics: Iterable[str]) -> None:
+        for topic in topics:
+            prepared_ones.append(topic)
+            await asyncio.sleep(0)
+
+    preparing = Preparing(prepare)
+    preparing.ask("a")
+    preparing.ask("b")
+    assert prepared_ones == []
+    await asyncio.sleep(0)
+    preparing.ask("c")  # while it is at work
+    await preparing.finish()
+    assert prepared_ones == ["a", "b", "c"]
+    preparing.ask("d")
+    await preparing.finish()
+    assert prepared_ones[3:] == ["d"]
+    await preparing.close()

@@ -22,7 +22,7 @@ ANSWER_TIMEOUT_MS = 3_000
 SECOND_LOOK_S = 0.2
 _TOPIC_RESOURCE = 2  # org.apache.kafka ConfigResource.Type.TOPIC
 _NO_ERROR = 0
-_AT_ONCE = 50  # topics in a request for settings: decoding the answer takes 0.1 ms each
+_AT_ONCE = 50  # topics in a request for settings, and in a turn: decoding takes 0.1 ms each
 _SETTINGS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "max.message.bytes": ("max_message_bytes", int),
     "cleanup.policy": ("cleanup_policy", str),
@@ -60,8 +60,10 @@ class TopicReader:
         sound = [name for name in names if facts[name].error == _NO_ERROR]
         settings = await self._settings(client, sound) if sound else {}
         states = {name: known[name] for name in names if name in known}
-        for name in sound:
+        for number, name in enumerate(sound, start=1):
             states[name] = self._state(name, facts[name], settings.get(name), states.get(name))
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
         return states
 
     async def partitions(self, topic: str) -> list[PartitionState]:

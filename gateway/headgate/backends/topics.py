@@ -136,8 +136,8 @@ class KafkaTopics:
             if before is not None and before.topic_id == state.topic_id:
                 # A broker may be behind, but a topic never has fewer partitions than before.
                 state = state._replace(partitions=max(before.partitions, state.partitions))
-            self._states[state.name] = state
-            if before != state:
+            if before != state:  # else the old object stays, and with it what was made from it
+                self._states[state.name] = state
                 changed.append((before, state))
         for state in gone:
             if state.name not in states:

@@ -56,6 +56,8 @@ def load_with_origins(
     given = from_toml(file, read_file(file) if text is None else text, draft.problems)
     given |= from_environment(environ, given, draft.problems)
     settings = _assemble(given, draft)
+    while given:  # one by one: freed in one go, tens of thousands hold up all other threads
+        given.popitem()
     if not draft.problems:
         settings = settle_derived(settings, draft.origins)
         topics = read_schemas(settings.topics, accepted, draft.problems)

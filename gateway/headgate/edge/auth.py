@@ -3,7 +3,7 @@
 import base64
 import binascii
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from headgate.config.settings import AuthSettings, ProducerSettings
@@ -49,6 +49,10 @@ class Authenticator:
             identity = Identity(name, frozenset(producer.roles), Globs(producer.topics))
             for digest in producer.token_sha256:
                 self._by_hash[bytes.fromhex(digest)] = identity
+
+    def identities(self) -> Iterable[Identity]:
+        """All whom tokens name."""
+        return self._by_hash.values()
 
     def identify(self, headers: Mapping[bytes, bytes], remote: str | None) -> Identity | Failure:
         """headers: names in lower case.  remote: the peer's address, None where unknown."""

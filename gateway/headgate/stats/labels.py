@@ -1,6 +1,6 @@
 """Which producers and topics have a name of their own in the figures; all others are `other`."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Container
 
 from headgate.metric import OTHER
 
@@ -14,12 +14,12 @@ class Labels:
 
     __slots__ = ("_knows_topic", "_producers")
 
-    def __init__(self, producers: Collection[str], knows_topic: Callable[[str], bool]) -> None:
+    def __init__(self, producers: Container[str], knows_topic: Callable[[str], bool]) -> None:
         """producers: the configured ones. knows_topic: is it configured, and does Kafka have it?
 
         A topic that only matches a pattern must not be known: clients choose such names freely.
         """
-        self._producers = frozenset(producers)
+        self._producers = producers
         self._knows_topic = knows_topic
 
     def producer(self, name: str) -> str:
