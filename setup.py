@@ -16,17 +16,17 @@ from setuptools import Extension, setup
 ROOT = "gateway/headgate"
 # What every event passes. Protocols, options and whatever inherits from a foreign class stay out.
 HOT = """
-    core/admission core/decode core/digest core/event core/facts core/ids core/jsontext core/keys
-    core/outcome core/publish core/reasons core/record core/reply core/request core/route
-    core/scanning core/suppression
-    endings inbound ingest onward placing quotas ticket
-    suppression/arrivals suppression/bypass suppression/claims suppression/ends
-    suppression/growth suppression/namespaces
+    core/admission core/formats/decode core/suppression/digest core/event core/facts core/ids
+    core/formats/jsontext core/keys core/outcome core/publish core/reasons core/record
+    core/http/reply core/http/request core/route core/scanning core/suppression/protocol endings
+    inbound ingest onward placing pipeline/quotas ticket suppression/arrivals suppression/bypass
+    suppression/claims suppression/ends suppression/growth suppression/namespaces
     suppression/outgoing suppression/settlements suppression/states suppression/suppressor
-    suppression/underway suppression/waits
-    backends/builder backends/cluster backends/lane backends/lanes backends/producer backends/redis
-    backends/resp backends/rounds edge/answer edge/events edge/plain_post stats/meter
-    stats/series
+    suppression/underway suppression/waits backends/kafka/producing/builder
+    backends/kafka/producing/cluster backends/kafka/producing/lane
+    backends/kafka/producing/lanes backends/kafka/producing/producer backends/redis/suppression
+    backends/resp backends/kafka/producing/rounds edge/answer edge/events edge/plain_post
+    stats/meter stats/series
 """
 SCANNER = Extension(
     "headgate.core._scanner",

@@ -31,7 +31,7 @@ from headgate.config import Settings, load  # noqa: E402
 from headgate.config.errors import ConfigError  # noqa: E402
 from headgate.consumer import Consumer, ConsumerOptions  # noqa: E402
 from headgate.consumer.pause_store import RedisPauses  # noqa: E402
-from headgate.core.pauses import ALL, Intent  # noqa: E402
+from headgate.core.consuming.pauses import ALL, Intent  # noqa: E402
 from rd_member import RdMember  # noqa: E402
 
 B, C, PLAIN = "incident-b", "incident-c", "incident-c-plain"

@@ -7,20 +7,20 @@ import time
 from dataclasses import dataclass, field
 
 from headgate.config.settings import ProducerSettings, Settings
+from headgate.core.consuming.pauses import Intent, Kept
 from headgate.core.outcome import Failure
-from headgate.core.pauses import Intent, Kept
 from headgate.core.policy import TopicPolicy
-from headgate.core.suppressed import TopicSuppression
+from headgate.core.suppression.states import TopicSuppression
 from headgate.core.topic import TopicState
-from headgate.edge.admin import Admin, Desks
 from headgate.edge.auth import Authenticator
-from headgate.edge.instance import Monitored
+from headgate.edge.management.control_plane import Admin, Desks
+from headgate.edge.management.instance import Monitored
+from headgate.edge.management.pauses import Pauses
 from headgate.edge.origins import Origins
-from headgate.edge.pauses import Pauses
-from headgate.overview import Health
 from headgate.replays.none import NoSecondTier
 from headgate.stats import Labels, Meter
 from headgate.stats.fleet import Fleet, Rates
+from headgate.supervisor.overview import Health
 
 TOPICS = (
     TopicPolicy("orders", "main", key=("/id",)),

@@ -11,8 +11,8 @@ import sys
 from itertools import count
 
 from headgate import cli
-from headgate.backends.blob_files import FileBlobs
-from headgate.core.blob_names import BlobName
+from headgate.backends.blobs.files import FileBlobs
+from headgate.core.oversize.blob_names import BlobName
 
 _remove = FileBlobs.delete
 _numbers = count()

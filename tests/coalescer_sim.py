@@ -13,14 +13,14 @@ from typing import NamedTuple
 
 from headgate.coalescer.base import Committed, Decided, Emission, LogError, Read, Rules, Verdict
 from headgate.coalescer.life import Life
-from headgate.core.coalesce import Figures
-from headgate.core.held import Held, HeldRecord, Mark, Metadata, held_topic
-from headgate.core.holding import is_held
+from headgate.core.coalescing.coalesce import Figures
+from headgate.core.coalescing.held import Held, HeldRecord, Mark, Metadata, held_topic
+from headgate.core.coalescing.holding import is_held
+from headgate.core.coalescing.window import Bounds, Times, Window
 from headgate.core.keys import partition_for
 from headgate.core.policy import TopicPolicy
 from headgate.core.route import Route
 from headgate.core.topic import TopicState
-from headgate.core.window import Bounds, Times, Window
 
 RULES = Rules(Times(10, 40, 1000), Bounds(100, 100_000), most_records=1)
 CRAMPED = RULES._replace(bounds=Bounds(100, 50))  # one event is too much already

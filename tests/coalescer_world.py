@@ -10,16 +10,16 @@ from contextlib import asynccontextmanager
 from confluent_kafka import Producer
 
 import kafka_log
-from headgate.aside import Aside
-from headgate.backends.topics import KafkaTopics
-from headgate.cluster_options import cluster_options
-from headgate.coalescing import Coalescing
+from headgate.backends.kafka.configured import cluster_options
+from headgate.backends.kafka.topics import KafkaTopics
 from headgate.config.backend_settings import ClusterSettings, RedisSettings
 from headgate.config.settings import CoalescerSettings, Settings
-from headgate.core.held import burst_end_headers, held_topic, topic_of
+from headgate.core.coalescing.held import burst_end_headers, held_topic, topic_of
 from headgate.core.keys import partition_for
 from headgate.core.policy import PolicyTable, TopicPolicy
 from headgate.core.record import BURST, EVENT_ID, FORCED, PRODUCER, RECEIVED_AT
+from headgate.offload.helper_process import Aside
+from headgate.wiring.coalescing import Coalescing
 from stack import RunningBroker
 
 QUARANTINE_MS = 1

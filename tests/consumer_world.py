@@ -25,7 +25,7 @@ import group_member
 from headgate.consumer.consumer import Consumer
 from headgate.consumer.options import ConsumerOptions
 from headgate.consumer.received import Received
-from headgate.core.chunks import Head, Header, cut, headers_of
+from headgate.core.oversize.chunks import Head, Header, cut, headers_of
 
 Place = tuple[int, int]
 

@@ -12,8 +12,8 @@ from aiohttp import web
 
 from headgate.config.settings import AuthSettings, HttpSettings
 from headgate.core.ids import RequestIds
+from headgate.core.oversize.weigh import Weight, heaviest
 from headgate.core.publish import Publish
-from headgate.core.weigh import Weight, heaviest
 from headgate.deadlines import Deadlines
 from headgate.devstack.ports import LOOPBACK
 from headgate.edge.auth import Authenticator
@@ -24,9 +24,9 @@ from headgate.edge.routes import Page
 from headgate.edge.server import HttpServer
 from headgate.edge.shortcut import ShortConnection
 from headgate.edge.streams import StreamLimits, Streams
-from headgate.front import data_plane
-from headgate.health import Readiness
-from headgate.identity.requests import RequestIdentity
+from headgate.idempotency.requests import RequestIdentity
+from headgate.telemetry.health import Readiness
+from headgate.wiring.front import data_plane
 from http_client import Answer, exchange
 from unit.fakes import FakeLanes, FakeSuppression
 from unit.room import Room

@@ -14,15 +14,16 @@ import sys
 import time
 from pathlib import Path
 
-from headgate import lifeline, logs
 from headgate.config import load
 from headgate.config.settings import LogSettings
-from headgate.control import WorkerState, control_socket, worker_socket
 from headgate.core.outcome import Failure, Name, Outcome
 from headgate.core.topic import TopicState
-from headgate.health import Dependency, Readiness
 from headgate.stats import Labels, Meter
-from headgate.workers import Start, serve
+from headgate.supervisor import lifeline
+from headgate.supervisor.control import WorkerState, control_socket, worker_socket
+from headgate.supervisor.parent import Start, serve
+from headgate.telemetry import logs
+from headgate.telemetry.health import Dependency, Readiness
 
 ORDERS = TopicState("orders", "main", b"\0" * 16, 6)
 

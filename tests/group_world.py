@@ -6,10 +6,10 @@ import json
 from collections.abc import Callable
 
 from burrow_rules import Burrow
-from headgate.core.cluster_watch import ClusterWatch, PartitionSeen, TopicSeen, WatchOptions
-from headgate.core.group_facts import Described, Member, Place, Regression, Stored
-from headgate.core.group_report import GroupReport, PartitionReport
-from headgate.core.lagrules import State
+from headgate.core.groups.cluster_watch import ClusterWatch, PartitionSeen, TopicSeen, WatchOptions
+from headgate.core.groups.facts import Described, Member, Place, Regression, Stored
+from headgate.core.groups.lag_rules import State
+from headgate.core.groups.report import GroupReport, PartitionReport
 
 GROUP, TOPIC = "billing", "orders"
 START_MS = 1_700_000_000_000

@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
-from headgate.backends.lanes import KafkaLanes
-from headgate.backends.options import ClusterOptions, LaneLimits
-from headgate.backends.topics import KafkaTopics
+from headgate.backends.kafka.options import ClusterOptions, LaneLimits
+from headgate.backends.kafka.producing.lanes import KafkaLanes
+from headgate.backends.kafka.topics import KafkaTopics
 from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Publish, Stage
 from headgate.core.record import Record, size_of

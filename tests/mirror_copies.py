@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 
 import kafka_log
 import mirror_world
-from headgate.core.offset_map import MAP_TOPIC
+from headgate.core.replays.offset_map import MAP_TOPIC
 from headgate_spark.copier import Copier
 from headgate_spark.copy_plan import Copied, CopyOptions, Unit
 from headgate_spark.throttle import BrokerBuckets

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from confluent_kafka import Producer
 
 import kafka_log
-from headgate.core.offset_map import (
+from headgate.core.replays.offset_map import (
     MAP_PARTITIONS,
     MAP_TOPIC,
     Layout,
@@ -17,7 +17,7 @@ from headgate.core.offset_map import (
     Place,
     read_entry,
 )
-from headgate.core.segments import NO_TIMESTAMP, Result, Segment
+from headgate.core.replays.segments import NO_TIMESTAMP, Result, Segment
 from headgate_spark.connections import Connection
 from headgate_spark.copy_plan import CopyOptions, Unit
 from kafka_log import LogRecord

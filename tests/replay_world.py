@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import Producer
 
 import kafka_log
-from headgate.core.offset_map import (
+from headgate.core.replays.offset_map import (
     MAP_PARTITIONS,
     MAP_TOPIC,
     Layout,
@@ -23,8 +23,8 @@ from headgate.core.offset_map import (
     map_partition,
     segment_record,
 )
-from headgate.core.replay import REGISTRY_TOPIC
-from headgate.core.segments import Segment
+from headgate.core.replays.replay import REGISTRY_TOPIC
+from headgate.core.replays.segments import Segment
 from headgate.devstack.child import Child
 from kafka_log import LogRecord
 from stack import PATIENCE, Gateway, RunningBroker

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import count
 
-from headgate.backends.suppression_store import StoreError
-from headgate.core.digest import Digester
+from headgate.backends.redis.suppression_store import StoreError
 from headgate.core.outcome import Failure
 from headgate.core.publish import Publish, Stage
 from headgate.core.record import Record
-from headgate.core.suppression import Call, Reply, Scope
-from headgate.core.suppression_rules import Held, run
+from headgate.core.suppression.digest import Digester
+from headgate.core.suppression.protocol import Call, Reply, Scope
+from headgate.core.suppression.rules import Held, run
 from headgate.suppression import SuppressOptions
 from headgate.suppression.bypass import Mode
 from headgate.suppression.claims import Claims

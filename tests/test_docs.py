@@ -18,10 +18,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from headgate import cli, metrics
+from headgate import cli
 from headgate.config.names import NAMED, SECTIONS
 from headgate.core.option import options_of
 from headgate.core.outcome import TRAITS
+from headgate.telemetry import catalogue as metrics
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "gateway" / "headgate"

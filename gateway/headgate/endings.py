@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from headgate.backends.base import Lanes, Suppression
 from headgate.core.admission import Admission
-from headgate.core.held import HELD_PREFIX
+from headgate.core.coalescing.held import HELD_PREFIX
 from headgate.core.ids import EventIds
 from headgate.core.outcome import Failure, Name, Outcome, Reason
 from headgate.core.publish import Publish, Stage

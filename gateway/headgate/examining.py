@@ -7,10 +7,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from headgate.aside import Aside
-from headgate.core.canonical import Fallback
 from headgate.core.event import RawEvent
-from headgate.core.examination import (
+from headgate.core.formats.canonical import Fallback
+from headgate.core.outcome import Failure
+from headgate.core.publish import Publish
+from headgate.core.record import content_type_of
+from headgate.core.suppression.examination import (
     Content,
     Examination,
     Orders,
@@ -19,10 +21,8 @@ from headgate.core.examination import (
     examine_in_need,
     is_long,
 )
-from headgate.core.outcome import Failure
-from headgate.core.publish import Publish
-from headgate.core.record import content_type_of
 from headgate.in_order import InOrder
+from headgate.offload.helper_process import Aside
 
 
 class Examined(Protocol):

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Final
 
-from headgate.core.decode import Headers
 from headgate.core.event import Decoded
+from headgate.core.formats.decode import Headers
+from headgate.core.oversize.streamed import Streamed
 from headgate.core.route import Route
-from headgate.core.streamed import Streamed
 
 
 class Inbound:

@@ -11,16 +11,16 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from headgate.core.admission import Admission
-from headgate.core.attempt import Attempt
-from headgate.core.decode import decode
+from headgate.core.coalescing.holding import why_refused
 from headgate.core.event import Refused
-from headgate.core.hints import with_hint
-from headgate.core.holding import why_refused
+from headgate.core.formats.decode import decode
+from headgate.core.http.hints import with_hint
+from headgate.core.http.reply import Reply, reply
+from headgate.core.http.request import Wishes, read_wishes
+from headgate.core.idempotency.attempt import Attempt
 from headgate.core.ids import EventIds
 from headgate.core.outcome import Failure, Reason
 from headgate.core.record import BURST, FORCED
-from headgate.core.reply import Reply, reply
-from headgate.core.request import Wishes, read_wishes
 from headgate.core.route import Route
 from headgate.core.scanning import Scan, scan
 from headgate.core.topic import TopicState

@@ -9,13 +9,13 @@ from typing import cast
 
 from headgate.core.admission import Admission
 from headgate.core.event import RawEvent
-from headgate.core.examination import Orders
 from headgate.core.ids import EventIds
 from headgate.core.outcome import Failure
+from headgate.core.oversize.streamed import Streamed
 from headgate.core.publish import Publish
 from headgate.core.record import content_type_of
 from headgate.core.route import Oversized, Route
-from headgate.core.streamed import Streamed
+from headgate.core.suppression.examination import Orders
 from headgate.endings import Accounts, Endings
 from headgate.routes import Routes
 from headgate.ticket import Ticket

@@ -8,6 +8,7 @@ from typing import Final
 
 from headgate.core.admission import Admission
 from headgate.core.event import SPREAD, RawEvent, Refused
+from headgate.core.http.request import Wishes
 from headgate.core.ids import EventIds
 from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Publish
@@ -19,7 +20,6 @@ from headgate.core.record import (
     Record,
     size_of,
 )
-from headgate.core.request import Wishes
 from headgate.core.route import PLAIN_BYTES, PLAIN_HEADERS, Common, Oversized, Route
 from headgate.core.scanning import Scan
 from headgate.endings import Accounts

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from headgate.core.attempt import Attempt
 from headgate.core.event import RawEvent
+from headgate.core.idempotency.attempt import Attempt
 from headgate.core.outcome import Failure, Reason
 from headgate.ticket import Ticket
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from headgate.core.attempt import Attempt
+from headgate.core.idempotency.attempt import Attempt
 from headgate.core.outcome import Failure, Name, Outcome, Reason
 from headgate.core.publish import Publish
 

@@ -25,7 +25,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.structs import TopicPartition
 
-from headgate.core.offset_map import MAP_TOPIC, Layout, Place
+from headgate.core.replays.offset_map import MAP_TOPIC, Layout, Place
 from headgate.devstack.broker import start_node, wait_for_node
 from headgate.devstack.installation import prepare_kafka, single_node
 from headgate.devstack.ports import free_port

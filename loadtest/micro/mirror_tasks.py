@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
-from headgate.core.offset_map import Layout, Place
+from headgate.core.replays.offset_map import Layout, Place
 from headgate_spark.copy_plan import Copied, CopyOptions, Unit
 from headgate_spark.copy_tasks import copy_all, deal
 from headgate_spark.session import open_session

@@ -31,14 +31,14 @@ from confluent_kafka.admin import AdminClient, NewTopic
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))  # stack.py starts real brokers
 
-from headgate.backends.options import ClusterOptions  # noqa: E402
-from headgate.core.cluster_watch import ClusterWatch, WatchOptions  # noqa: E402
-from headgate.core.commit_records import read_record  # noqa: E402
-from headgate.core.group_facts import Place, Stored  # noqa: E402
+from headgate.backends.kafka.options import ClusterOptions  # noqa: E402
+from headgate.core.groups.cluster_watch import ClusterWatch, WatchOptions  # noqa: E402
+from headgate.core.groups.commit_records import read_record  # noqa: E402
+from headgate.core.groups.facts import Place, Stored  # noqa: E402
 from headgate.devstack.installation import prepare_kafka, single_node  # noqa: E402
 from headgate.devstack.ports import free_port  # noqa: E402
 from headgate.monitor.cluster_monitor import ClusterMonitor  # noqa: E402
-from headgate.monitor.trail import take  # noqa: E402
+from headgate.monitor.commit_stream import take  # noqa: E402
 from stack import RunningBroker  # noqa: E402
 
 PARTITIONS = 12

@@ -18,12 +18,12 @@ import orjson
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from headgate.core.comparison import Comparison
-from headgate.core.decode import decode
-from headgate.core.digest import Digester
-from headgate.core.examination import Content, Orders, examine_here, is_long
-from headgate.core.jsontext import KeyReader
+from headgate.core.formats.decode import decode
+from headgate.core.formats.jsontext import KeyReader
 from headgate.core.keys import KeyRule, Partitioner, partition_for
+from headgate.core.suppression.comparison import Comparison
+from headgate.core.suppression.digest import Digester
+from headgate.core.suppression.examination import Content, Orders, examine_here, is_long
 from wire import CONTENT_TYPES, encode
 from workload import Shape, events
 

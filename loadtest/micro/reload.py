@@ -24,11 +24,11 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from headgate.app import Worker
-from headgate.collector import spare_the_collector
 from headgate.config import load
 from headgate.devstack.ports import LOOPBACK, free_port
-from headgate.worker import Place, read_again
+from headgate.supervisor.worker import Place, read_again
+from headgate.wiring.app import Worker
+from headgate.wiring.collector import spare_the_collector
 from targets import new_broker, new_redis
 
 TOKEN = "token-0"

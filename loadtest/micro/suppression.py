@@ -12,11 +12,11 @@ import sys
 import time
 from collections.abc import Awaitable, Sequence
 
-from headgate.backends.redis import arguments_of
+from headgate.backends.redis.suppression import arguments_of
 from headgate.core.outcome import Failure
 from headgate.core.publish import Publish, Stage
 from headgate.core.record import Record
-from headgate.core.suppression import Call, Reply, Scope, pack_state, read_reply
+from headgate.core.suppression.protocol import Call, Reply, Scope, pack_state, read_reply
 from headgate.suppression import SuppressOptions, Suppressor
 
 ROUNDS = 9

@@ -20,7 +20,7 @@ from aiokafka.record.default_records import (
 )
 
 from headgate.core.header_names import RawName
-from headgate.core.segments import NO_TIMESTAMP
+from headgate.core.replays.segments import NO_TIMESTAMP
 
 _MAGIC = 2
 _PLAIN = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from headgate.core.segments import Segment, earliest, merge
+from headgate.core.replays.segments import Segment, earliest, merge
 
 
 class SourceRecord(Protocol):

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from aiokafka.structs import TopicPartition
 
-from headgate.core.offset_map import Entry, PartitionMap, map_partition
-from headgate.core.segments import Result, SegmentTable
+from headgate.core.replays.offset_map import Entry, PartitionMap, map_partition
+from headgate.core.replays.segments import Result, SegmentTable
 from headgate_spark.chunks import SourceRecord
 from headgate_spark.copy_plan import CopyOptions
 from headgate_spark.map_reader import read_map

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from aiokafka.structs import TopicPartition
 
-from headgate.core.offset_map import gap_record, segment_record
-from headgate.core.segments import FOREIGN, NO_RECORDS, RETENTION, Gap
+from headgate.core.replays.offset_map import gap_record, segment_record
+from headgate.core.replays.segments import FOREIGN, NO_RECORDS, RETENTION, Gap
 from headgate_spark.chunks import Chunk, Written, segments_of
 from headgate_spark.copy_plan import Copied, CopyOptions, Known, Unit
 from headgate_spark.foreign import end_of, follows, read_tail

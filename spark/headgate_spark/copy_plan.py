@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from headgate.core.offset_map import Layout, PartitionMap, Place, map_partition
-from headgate.core.segments import FOREIGN
+from headgate.core.replays.offset_map import Layout, PartitionMap, Place, map_partition
+from headgate.core.replays.segments import FOREIGN
 from headgate_spark.connections import Connection
 
 CHUNK_RECORDS, CHUNK_BYTES, CHUNK_S = 5_000, 4_194_304, 0.2

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition
 
-from headgate.core.offset_map import MAP_TOPIC, Entry, read_entry
+from headgate.core.replays.offset_map import MAP_TOPIC, Entry, read_entry
 from headgate_spark.connections import Connection
 from headgate_spark.kafka_clients import drop, open_consumer
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import islice
 
-from headgate.core.offset_map import (
+from headgate.core.replays.offset_map import (
     MAP_PARTITIONS,
     MAP_TOPIC,
     Entry,
@@ -14,7 +14,7 @@ from headgate.core.offset_map import (
     map_partition,
     segment_key,
 )
-from headgate.core.segments import MapError, SegmentTable
+from headgate.core.replays.segments import MapError, SegmentTable
 from headgate_spark.connections import Connection
 from headgate_spark.copy_plan import Known
 from headgate_spark.map_reader import read_map

@@ -17,7 +17,7 @@ from aiokafka.structs import TopicPartition
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from headgate.core.segments import MapError
+from headgate.core.replays.segments import MapError
 from headgate_spark.cluster_admin import ClusterAdmin, cluster_admin
 from headgate_spark.cluster_facts import ClusterFacts
 from headgate_spark.copier import now_ms

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from aiokafka.structs import TopicPartition
 
-from headgate.core.offset_map import PartitionMap
-from headgate.core.segments import FOREIGN, LOST
+from headgate.core.replays.offset_map import PartitionMap
+from headgate.core.replays.segments import FOREIGN, LOST
 from headgate_spark.copy_plan import Copied
 from headgate_spark.skips import Skip
 

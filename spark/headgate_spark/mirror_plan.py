@@ -10,7 +10,7 @@ from aiokafka.errors import BrokerResponseError
 from aiokafka.structs import TopicPartition
 
 from headgate.core.internal_topics import InternalTopic, map_topic, map_topic_faults
-from headgate.core.offset_map import (
+from headgate.core.replays.offset_map import (
     MAP_PARTITIONS,
     MAP_TOPIC,
     Layout,

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from headgate.core.replay import FINISHED, Control, Replay, State, created_ms
-from headgate.core.replay_spec import Mode
+from headgate.core.replays.replay import FINISHED, Control, Replay, State, created_ms
+from headgate.core.replays.spec import Mode
 from headgate_spark.mirror_lag import write_textfile, written
 from headgate_spark.replay_progress import remaining
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from headgate.core.replay import Replay, State
-from headgate.core.replay_filter import RecordFilter, read_filter
-from headgate.core.replay_plan import Piece, pieces_of
-from headgate.core.segments import NO_TIMESTAMP
+from headgate.core.replays.plan import Piece, pieces_of
+from headgate.core.replays.record_filter import RecordFilter, read_filter
+from headgate.core.replays.replay import Replay, State
+from headgate.core.replays.segments import NO_TIMESTAMP
 from headgate_spark.chunks import Chunk
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 from aiokafka.structs import TopicPartition
 
-from headgate.core.replay import REGISTRY_TOPIC, Registry
+from headgate.core.replays.replay import REGISTRY_TOPIC, Registry
 from headgate_spark.connections import Connection
 from headgate_spark.kafka_clients import drop, open_consumer
 

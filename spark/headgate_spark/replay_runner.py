@@ -12,7 +12,8 @@ from typing import Any
 
 from aiokafka.structs import TopicPartition
 
-from headgate.core.replay import (
+from headgate.core.replays.plan import BACKFILL
+from headgate.core.replays.replay import (
     FINISHED,
     Control,
     Replay,
@@ -21,8 +22,7 @@ from headgate.core.replay import (
     record,
     runner_record,
 )
-from headgate.core.replay_plan import BACKFILL
-from headgate.core.replay_spec import Mode
+from headgate.core.replays.spec import Mode
 from headgate_spark.chunks import Chunk
 from headgate_spark.cluster_admin import cluster_admin
 from headgate_spark.connections import Connection

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from aiokafka.admin import AIOKafkaAdminClient
 
 from headgate.core.internal_topics import InternalTopic
-from headgate.core.replay import Replay
-from headgate.core.replay_plan import BACKFILL, INGEST
+from headgate.core.replays.plan import BACKFILL, INGEST
+from headgate.core.replays.replay import Replay
 from headgate_spark.cluster_admin import ClusterAdmin, cluster_admin
 from headgate_spark.cluster_facts import ClusterFacts
 from headgate_spark.connections import Connection

@@ -14,7 +14,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
 from headgate.core.record import REPLAY_ID
-from headgate.core.replay import REGISTRY_TOPIC
+from headgate.core.replays.replay import REGISTRY_TOPIC
 from headgate_spark.batch import Batch
 from headgate_spark.chunks import SourceRecord
 from headgate_spark.cluster_facts import id_of

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from aiokafka.errors import OffsetOutOfRangeError
 
-from headgate.core.offset_map import Entry, Layout, Place, gap_record, layout_record
-from headgate.core.segments import FOREIGN, RECREATED, Gap, Segment
+from headgate.core.replays.offset_map import Entry, Layout, Place, gap_record, layout_record
+from headgate.core.replays.segments import FOREIGN, RECREATED, Gap, Segment
 from headgate_spark.copy_plan import CopyOptions, Known, Unit
 from headgate_spark.map_reader import read_map
 from headgate_spark.writer import MapRecord

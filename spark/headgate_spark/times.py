@@ -1,6 +1,6 @@
 """Times on the command line: ISO 8601, milliseconds since 1970, or before now (2h, -2h).
 
-As in replays (`headgate.core.replay_spec`), a time without a zone is refused: who asks thinks of
+As in replays (`headgate.core.replays.spec`), a time without a zone is refused: who asks thinks of
 their own, and the hours between would be left out without a word.
 """
 

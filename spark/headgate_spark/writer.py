@@ -21,7 +21,7 @@ from aiokafka.errors import (
     TransactionalIdAuthorizationFailed,
 )
 
-from headgate.core.offset_map import MAP_TOPIC
+from headgate.core.replays.offset_map import MAP_TOPIC
 from headgate_spark.batch import Batch
 from headgate_spark.chunks import Chunk, SourceRecord, Written
 from headgate_spark.connections import Connection

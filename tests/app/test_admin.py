@@ -12,13 +12,13 @@ from openapi_schema_validator import OAS31Validator
 
 from admin_world import TOKENS, TOPICS, FakeInstance, admin_of
 from headgate.config.settings import AuthSettings, HttpSettings, ProducerSettings, Settings
-from headgate.control import Forward
 from headgate.core.outcome import Failure, Name, Outcome, Reason
-from headgate.core.suppressed import AWAY, ON, QUARANTINE, TopicSuppression
-from headgate.edge.management import management_app
+from headgate.core.suppression.states import AWAY, ON, QUARANTINE, TopicSuppression
+from headgate.edge.management.routes import management_app
 from headgate.edge.openapi.document import document
-from headgate.ports import management_sites
 from headgate.stats.meter import Held
+from headgate.supervisor.control import Forward
+from headgate.supervisor.ports import management_sites
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
-from headgate.core import confluent_v2
+from headgate.core.formats import confluent_v2
 from headgate.core.outcome import Failure, Reason
 from headgate.edge.confluent.desk import Asked, Desk, Topics
 from headgate.edge.events import EventsFront

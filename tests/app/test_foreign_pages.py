@@ -12,9 +12,9 @@ from aiohttp.test_utils import RawTestServer, TestClient, TestServer
 from admin_world import TOPICS, FakeInstance, KeptInMemory, admin_of
 from data_plane_world import data_port
 from headgate.config.settings import HttpSettings, Settings
-from headgate.control import Forward
-from headgate.edge.management import management_app
-from headgate.ports import management_sites
+from headgate.edge.management.routes import management_app
+from headgate.supervisor.control import Forward
+from headgate.supervisor.ports import management_sites
 
 FOREIGN: list[Mapping[str, str]] = [
     {"Origin": "https://evil.example"},

@@ -9,8 +9,8 @@ from admin_world import TOKENS, TOPICS, FakeInstance, admin_of
 from headgate.config.monitor_settings import MonitorSettings
 from headgate.config.settings import AuthSettings, HttpSettings, Settings
 from headgate.core.outcome import Failure, Reason
-from headgate.edge.management import management_app
-from headgate.monitor_client import ask_monitor, monitor_url
+from headgate.edge.management.routes import management_app
+from headgate.supervisor.monitor_client import ask_monitor, monitor_url
 from stack import free_port
 
 

@@ -9,7 +9,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from admin_world import TOPICS, FakeInstance, admin_of
 from data_plane_world import DataPort, data_port
 from headgate.config.settings import Settings
-from headgate.edge.management import management_app
+from headgate.edge.management.routes import management_app
 
 ONE, FORM = b'{"id":1}', "application/x-www-form-urlencoded"
 JSON, NDJSON = "application/json", "application/x-ndjson"

@@ -19,10 +19,10 @@ from aiohttp import web
 from admin_world import TOKENS, TOPICS, FakeInstance, KeptInMemory, admin_of
 from data_plane_world import data_port
 from headgate.config.settings import AuthSettings, HttpSettings, Settings
-from headgate.control import Forward
-from headgate.edge.management import management_app
+from headgate.edge.management.routes import management_app
 from headgate.edge.server import PagesRunner
-from headgate.ports import management_sites
+from headgate.supervisor.control import Forward
+from headgate.supervisor.ports import management_sites
 
 JSON = "Content-Type: application/json\r\n"
 LONG_S = 20.0  # a test that is green never waits for it

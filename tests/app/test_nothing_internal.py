@@ -8,13 +8,13 @@ from aiohttp import web
 
 from admin_world import TOPICS, FakeInstance, admin_of
 from data_plane_world import DataPort, data_port
-from headgate.coalescing_pages import Pages
 from headgate.config.settings import HttpSettings, Settings
 from headgate.devstack.ports import LOOPBACK
-from headgate.edge.management import management_app
+from headgate.edge.management.routes import management_app
 from headgate.edge.server import PagesRunner
-from headgate.health import Readiness
 from headgate.stats import Labels, Meter
+from headgate.supervisor.coalescer_pages import Pages
+from headgate.telemetry.health import Readiness
 from http_client import Answer, Connection, request_bytes
 from internals import internals_of
 from stack import free_port

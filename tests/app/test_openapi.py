@@ -13,7 +13,7 @@ from openapi_schema_validator import OAS31Validator
 from headgate.config.settings import HttpSettings
 from headgate.core.outcome import TRAITS
 from headgate.edge.cors import Cors
-from headgate.edge.management import management_app
+from headgate.edge.management.routes import management_app
 from headgate.edge.openapi.document import document, operations
 from headgate.edge.openapi.page import docs_page
 from headgate.edge.routes import Confluent, DataPlane

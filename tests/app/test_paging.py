@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from admin_world import FakeInstance, admin_of
 from headgate.config.settings import ProducerSettings, Settings
-from headgate.core.lagrules import State
+from headgate.core.groups.lag_rules import State
 from headgate.core.policy import TopicPolicy
-from headgate.edge.management import management_app
-from headgate.edge.paging import Paging, names_of, page_of, paging
-from headgate.edge.refused import RefusedError
-from headgate.monitor.shown import RowPlace, row_place
+from headgate.edge.management.paging import Paging, names_of, page_of, paging
+from headgate.edge.management.refused import RefusedError
+from headgate.edge.management.routes import management_app
+from headgate.monitor.views import RowPlace, row_place
 
 NAMES = [f"p{number:03}" for number in range(250)]
 

@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from admin_world import TOKENS, TOPICS, FakeInstance, KeptInMemory, admin_of
 from headgate.config.settings import AuthSettings, Settings
-from headgate.edge.management import management_app
+from headgate.edge.management.routes import management_app
 
 DEPLOY = {"scope": "all", "reason": "deploy"}
 IS_JSON = {"Content-Type": "application/json"}

@@ -16,15 +16,15 @@ from aiohttp.test_utils import RawTestServer, TestClient, TestServer
 
 from admin_world import TOKENS, TOPICS, FakeInstance, admin_of
 from headgate.config.settings import AuthSettings, HttpSettings, Settings
-from headgate.control import Forward
 from headgate.core.outcome import Reason
 from headgate.core.refusal import RefusalError
-from headgate.core.replay import Control
-from headgate.edge.admin import Desks
+from headgate.core.replays.replay import Control
 from headgate.edge.cors import CORS_HEADERS
-from headgate.edge.management import management_app
-from headgate.ports import management_sites
+from headgate.edge.management.control_plane import Desks
+from headgate.edge.management.routes import management_app
 from headgate.replays.none import NoSecondTier, Rows
+from headgate.supervisor.control import Forward
+from headgate.supervisor.ports import management_sites
 
 ID = "0192f0c1-7a3e-7c5a-9a52-2f4be1d3a001"
 IS_JSON = {"Content-Type": "application/json"}

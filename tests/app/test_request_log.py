@@ -15,12 +15,12 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from admin_world import TOPICS, FakeInstance, admin_of
 from data_plane_world import DataPort, PromptRoom, data_port
-from headgate import logs
 from headgate.config.settings import HttpSettings, LogSettings, Settings
-from headgate.control import Forward
 from headgate.core.outcome import TRAITS, Failure, Name, Outcome, Reason
-from headgate.edge.management import management_app
+from headgate.edge.management.routes import management_app
 from headgate.edge.request_log import LINES, WINDOW_S, RequestLog
+from headgate.supervisor.control import Forward
+from headgate.telemetry import logs
 from headgate.ticket import Ticket, rejected
 
 JSON = {"Content-Type": "application/json"}

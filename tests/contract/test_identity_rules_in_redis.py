@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headgate.backends.identity_redis import RedisIdentityStore
-from headgate.core.identity import CLAIM, DONE, PARTLY, RELEASE, RENEW, Call, Claim
-from headgate.core.identity_rules import Held, run
+from headgate.backends.redis.identity import RedisIdentityStore
+from headgate.core.idempotency.protocol import CLAIM, DONE, PARTLY, RELEASE, RENEW, Call, Claim
+from headgate.core.idempotency.rules import Held, run
 from stack import RunningRedis
 
 pytestmark = pytest.mark.redis

@@ -10,11 +10,11 @@ from itertools import count
 
 import pytest
 
-from headgate.backends.identity_redis import RedisIdentityStore
-from headgate.backends.identity_store import IdentityStore
-from headgate.backends.memory_identity import MemoryIdentityStore, SharedIdentities
-from headgate.backends.suppression_store import StoreError
-from headgate.core.identity import (
+from headgate.backends.memory.identity import MemoryIdentityStore, SharedIdentities
+from headgate.backends.redis.identity import RedisIdentityStore
+from headgate.backends.redis.identity_store import IdentityStore
+from headgate.backends.redis.suppression_store import StoreError
+from headgate.core.idempotency.protocol import (
     CLAIM,
     DONE,
     PARTLY,

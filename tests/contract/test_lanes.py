@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from headgate.backends.memory_log import MemoryLanes, MemoryTopics
-from headgate.backends.options import LaneLimits
+from headgate.backends.kafka.options import LaneLimits
+from headgate.backends.memory.log import MemoryLanes, MemoryTopics
 from headgate.core.outcome import Reason
 from headgate.core.publish import Publish, Stage
 from headgate.core.topic import TopicState

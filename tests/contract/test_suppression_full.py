@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from headgate.backends.redis import RedisStore
-from headgate.core import suppression
-from headgate.core.suppression import Call, Limits, Reply, Scope, floor_of
+from headgate.backends.redis.suppression import RedisStore
+from headgate.core.suppression import protocol
+from headgate.core.suppression.protocol import Call, Limits, Reply, Scope, floor_of
 from stack import RunningRedis
 
 pytestmark = pytest.mark.redis
@@ -49,11 +49,11 @@ class World:
         )
 
     async def reserve(self, key: bytes, token: bytes, digest: bytes) -> int:
-        reply = await self.run({key: suppression.reserve(token, digest, b"\0\0")})
+        reply = await self.run({key: protocol.reserve(token, digest, b"\0\0")})
         return reply.verdicts[0]
 
     async def settle(self, key: bytes, token: bytes, digest: bytes, offset: int) -> Reply:
-        return await self.run({key: suppression.settle(token, digest, offset, 1, keep=False)})
+        return await self.run({key: protocol.settle(token, digest, offset, 1, keep=False)})
 
     async def publish(self, key: bytes, digest: bytes, offset: int) -> Reply:
         token = os.urandom(12)

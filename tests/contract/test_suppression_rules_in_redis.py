@@ -14,10 +14,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headgate.backends.redis import RedisStore
-from headgate.core import suppression
-from headgate.core.suppression import ANNOUNCE, DROP, MOST_TOKENS, Call, Limits, Scope
-from headgate.core.suppression_rules import Held, run
+from headgate.backends.redis.suppression import RedisStore
+from headgate.core.suppression import protocol
+from headgate.core.suppression.protocol import ANNOUNCE, DROP, MOST_TOKENS, Call, Limits, Scope
+from headgate.core.suppression.rules import Held, run
 from stack import RunningRedis
 
 pytestmark = pytest.mark.redis
@@ -36,10 +36,10 @@ OPERATION = st.one_of(
     st.builds(lambda token, digest: ("r", token, digest), TOKEN, DIGEST),
     st.builds(lambda token, digest: ("r", token, digest), TOKEN, DIGEST),
     st.builds(lambda token: ("p", token), TOKEN),
-    st.builds(suppression.register, TOKEN),
-    st.builds(suppression.refused, TOKEN),
+    st.builds(protocol.register, TOKEN),
+    st.builds(protocol.refused, TOKEN),
     st.builds(
-        lambda token, digest, offset, count, keep: suppression.settle(
+        lambda token, digest, offset, count, keep: protocol.settle(
             token, digest, offset, count, keep=keep
         ),
         TOKEN,
@@ -48,7 +48,7 @@ OPERATION = st.one_of(
         COUNT,
         st.booleans(),
     ),
-    st.just(suppression.CLEAR),
+    st.just(protocol.CLEAR),
 )
 CROWD = st.just([("r", token, DIGESTS[0]) for token in TOKENS])
 SOME = st.lists(OPERATION, min_size=1, max_size=5)
@@ -68,9 +68,9 @@ def encode(operations: list, numbers: list[int]) -> bytes:  # type: ignore[type-
         number = len(numbers).to_bytes(2, "big")
         numbers.append(0)
         parts.append(
-            suppression.force(one[1], number)
+            protocol.force(one[1], number)
             if one[0] == "p"
-            else suppression.reserve(one[1], one[2], number)
+            else protocol.reserve(one[1], one[2], number)
         )
     return b"".join(parts)
 

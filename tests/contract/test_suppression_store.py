@@ -9,11 +9,11 @@ from itertools import count
 
 import pytest
 
-from headgate.backends.memory_suppression import MemoryRedis, MemoryStore
-from headgate.backends.redis import RedisStore
-from headgate.backends.suppression_store import StoreError, SuppressionStore
-from headgate.core import suppression
-from headgate.core.suppression import DROP, Call, Limits, Reply, Scope
+from headgate.backends.memory.suppression import MemoryRedis, MemoryStore
+from headgate.backends.redis.suppression import RedisStore
+from headgate.backends.redis.suppression_store import StoreError, SuppressionStore
+from headgate.core.suppression import protocol
+from headgate.core.suppression.protocol import DROP, Call, Limits, Reply, Scope
 from stack import RunningRedis
 
 A, B = b"A" * 16, b"B" * 16
@@ -54,7 +54,7 @@ def scope() -> Scope:
 
 
 def reserve(token: bytes, digest: bytes, number: int = 0) -> bytes:
-    return suppression.reserve(token, digest, number.to_bytes(2, "big"))
+    return protocol.reserve(token, digest, number.to_bytes(2, "big"))
 
 
 async def run(
@@ -92,14 +92,14 @@ async def verdict(
 
 async def publish(store: SuppressionStore, scope: Scope, digest: bytes, offset: int) -> None:
     await run(store, scope, {b"k": reserve(T1, digest)})
-    await run(store, scope, {b"k": suppression.settle(T1, digest, offset, 6)}, reservations=0)
+    await run(store, scope, {b"k": protocol.settle(T1, digest, offset, 6)}, reservations=0)
 
 
 async def test_second_equal_event_is_unchanged(store: SuppressionStore, scope: Scope) -> None:
     assert await verdict(store, scope, reserve(T1, A)) == -1
-    await run(store, scope, {b"k": suppression.settle(T1, A, 7, 6)}, reservations=0)
+    await run(store, scope, {b"k": protocol.settle(T1, A, 7, 6)}, reservations=0)
     assert await verdict(store, scope, reserve(T2, A)) == 7
-    assert await verdict(store, scope, reserve(T3, B)) == suppression.verdict_to_publish(7)
+    assert await verdict(store, scope, reserve(T3, B)) == protocol.verdict_to_publish(7)
 
 
 async def test_token_under_way_blocks_and_highest_offset_wins(
@@ -108,8 +108,8 @@ async def test_token_under_way_blocks_and_highest_offset_wins(
     await publish(store, scope, A, 1)
     both = reserve(T1, B) + reserve(T2, A, 1)
     reply = await run(store, scope, {b"k": both}, reservations=2)
-    assert [suppression.floor_of(one) for one in reply.verdicts] == [1, 1]
-    settled = suppression.settle(T2, A, 3, 6) + suppression.settle(T1, B, 2, 6)
+    assert [protocol.floor_of(one) for one in reply.verdicts] == [1, 1]
+    settled = protocol.settle(T2, A, 3, 6) + protocol.settle(T1, B, 2, 6)
     assert await verdict(store, scope, settled + reserve(T3, A)) == 3
 
 
@@ -118,56 +118,56 @@ async def test_verdicts_keep_the_numbers_of_the_reservations(
 ) -> None:
     operations = {
         b"x": reserve(T1, A, 2) + reserve(T2, B, 0),
-        b"y": suppression.register(T1),
-        b"z": suppression.settle(T1, A, 5, 6) + suppression.force(T2, b"\x00\x01"),
+        b"y": protocol.register(T1),
+        b"z": protocol.settle(T1, A, 5, 6) + protocol.force(T2, b"\x00\x01"),
     }
     reply = await run(store, scope, operations, reservations=3)
-    assert [suppression.floor_of(one) for one in reply.verdicts] == [-1, 5, -1]
+    assert [protocol.floor_of(one) for one in reply.verdicts] == [-1, 5, -1]
 
 
 async def test_settlement_without_its_token_trusts_nothing(
     store: SuppressionStore, scope: Scope
 ) -> None:
     await publish(store, scope, A, 1)
-    await run(store, scope, {b"k": suppression.settle(T2, B, 2, 6)}, reservations=0)
+    await run(store, scope, {b"k": protocol.settle(T2, B, 2, 6)}, reservations=0)
     assert await verdict(store, scope, reserve(T3, B)) < 0
 
 
 async def test_registered_token_is_not_trusted(store: SuppressionStore, scope: Scope) -> None:
-    told = suppression.register(T1) + suppression.settle(T1, A, 1, 6)
+    told = protocol.register(T1) + protocol.settle(T1, A, 1, 6)
     assert await verdict(store, scope, told + reserve(T2, A)) < 0
 
 
 async def test_renewal_keeps_trust(store: SuppressionStore, scope: Scope) -> None:
-    told = suppression.register(T1) + suppression.settle(T1, A, 1, 6)
+    told = protocol.register(T1) + protocol.settle(T1, A, 1, 6)
     await run(store, scope, {b"k": reserve(T1, A)})
     assert await verdict(store, scope, told + reserve(T2, A)) == 1
 
 
 async def test_settlement_twice_is_harmless(store: SuppressionStore, scope: Scope) -> None:
     await publish(store, scope, A, 1)
-    again = suppression.settle(T1, A, 1, 6)
+    again = protocol.settle(T1, A, 1, 6)
     assert await verdict(store, scope, again + reserve(T2, A)) == 1
 
 
 async def test_refused_leaves_the_content_valid(store: SuppressionStore, scope: Scope) -> None:
     await publish(store, scope, A, 1)
     await run(store, scope, {b"k": reserve(T2, B)})
-    assert await verdict(store, scope, suppression.refused(T2) + reserve(T3, A)) == 1
+    assert await verdict(store, scope, protocol.refused(T2) + reserve(T3, A)) == 1
 
 
 async def test_kept_token_blocks_after_its_settlement(
     store: SuppressionStore, scope: Scope
 ) -> None:
     await run(store, scope, {b"k": reserve(T1, A)})
-    told = suppression.settle(T1, A, 1, 6, keep=True)
+    told = protocol.settle(T1, A, 1, 6, keep=True)
     assert await verdict(store, scope, told + reserve(T2, A)) < 0
 
 
 async def test_force_publishes_and_is_trusted(store: SuppressionStore, scope: Scope) -> None:
     await publish(store, scope, A, 1)
-    assert await verdict(store, scope, suppression.force(T2, b"\x00\x00")) < 0
-    told = suppression.settle(T2, A, 2, 6)
+    assert await verdict(store, scope, protocol.force(T2, b"\x00\x00")) < 0
+    told = protocol.settle(T2, A, 2, 6)
     assert await verdict(store, scope, told + reserve(T3, A)) == 2
 
 
@@ -176,15 +176,15 @@ async def test_clear_forgets_content_and_trust_but_no_token(
 ) -> None:
     await publish(store, scope, A, 1)
     await run(store, scope, {b"k": reserve(T2, B)})
-    assert await verdict(store, scope, suppression.CLEAR + reserve(T3, A)) < 0
-    told = suppression.refused(T3) + suppression.settle(T2, B, 2, 6)
-    assert await verdict(store, scope, told + reserve(T1, B)) == suppression.verdict_to_publish(2)
+    assert await verdict(store, scope, protocol.CLEAR + reserve(T3, A)) < 0
+    told = protocol.refused(T3) + protocol.settle(T2, B, 2, 6)
+    assert await verdict(store, scope, told + reserve(T1, B)) == protocol.verdict_to_publish(2)
 
 
 async def test_expired_token_drops_the_content(store: SuppressionStore, scope: Scope) -> None:
     await publish(store, scope, A, 1)
     await run(store, scope, {b"k": reserve(T2, B)}, limits=OPEN._replace(life=0.0))
-    assert await verdict(store, scope, reserve(T3, A)) == suppression.verdict_to_publish(1)
+    assert await verdict(store, scope, reserve(T3, A)) == protocol.verdict_to_publish(1)
 
 
 async def test_nothing_is_purged_while_one_token_lives(
@@ -194,7 +194,7 @@ async def test_nothing_is_purged_while_one_token_lives(
     await run(store, scope, {b"k": reserve(T1, A + b"")}, limits=OPEN)  # unchanged: no token
     await run(store, scope, {b"k": reserve(T2, B)})
     await run(store, scope, {b"k": reserve(T1, B)}, limits=OPEN._replace(life=0.0))
-    told = suppression.settle(T1, B, 2, 6) + suppression.refused(T2)
+    told = protocol.settle(T1, B, 2, 6) + protocol.refused(T2)
     assert await verdict(store, scope, told + reserve(T3, B)) == 2
 
 
@@ -210,14 +210,14 @@ async def test_quarantine_begins_with_the_incarnation(
     limits = OPEN._replace(quarantine=60_000.0)
     await publish(store, scope, A, 1)  # its own spans: no quarantine, so the token is trusted
     assert await verdict(store, scope, reserve(T2, A), limits=limits) < 0
-    told = suppression.settle(T2, A, 2, 6)
+    told = protocol.settle(T2, A, 2, 6)
     assert await verdict(store, scope, told + reserve(T3, A)) < 0
 
 
 async def test_dropped_incarnation_has_another_nonce_and_knows_nothing(
     store: SuppressionStore, scope: Scope
 ) -> None:
-    before = await run(store, scope, {b"k": reserve(T1, A) + suppression.settle(T1, A, 1, 6)})
+    before = await run(store, scope, {b"k": reserve(T1, A) + protocol.settle(T1, A, 1, 6)})
     same = await run(store, scope, {}, reservations=0)
     after = await run(store, scope, {b"k": reserve(T2, A)}, flags=DROP)
     assert nonces(same) == nonces(before)
@@ -247,7 +247,7 @@ async def test_keys_of_any_bytes_and_length(store: SuppressionStore, scope: Scop
     keys = [b"", b"\x00", b"\xff:k:", b"x" * 64, b"x" * 65, b"x" * 5000]
     operations = {key: reserve(T1, A, number) for number, key in enumerate(keys)}
     await run(store, scope, operations, reservations=len(keys))
-    settled = {key: suppression.settle(T1, A, n, 6) for n, key in enumerate(keys)}
+    settled = {key: protocol.settle(T1, A, n, 6) for n, key in enumerate(keys)}
     await run(store, scope, settled, reservations=0)
     reply = await run(store, scope, operations, reservations=len(keys))
     assert list(reply.verdicts) == list(range(len(keys)))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import kafka_log
 from coalescing_gateway import run_init
-from headgate.core.held import held_topic
+from headgate.core.coalescing.held import held_topic
 from headgate.devstack.ports import LOOPBACK
 from incident_a.deal import Deal
 from incident_a.plan import Case, Result, Scale, Setting, config_text

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import Producer
 
-from headgate.audits import SKEW_TOPIC, LatestAudits, is_result, merged
 from headgate.config.backend_settings import ClusterSettings
 from headgate.core.outcome import Failure, Reason
+from headgate.supervisor.audits import SKEW_TOPIC, LatestAudits, is_result, merged
 from stack import RunningBroker, free_port
 
 

@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 
 import blob_gc_process
 from headgate.consumer.claims import ClaimChecks
-from headgate.core.blob_names import blob_name
+from headgate.core.oversize.blob_names import blob_name
 from headgate.devstack.child import Child
 from kafka_log import delete_records
 from ladder_world import configuration, document, post, records, stored_files

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from headgate.backends.blob_objects import ObjectBlobs
-from headgate.backends.blobs import Blobs
+from headgate.backends.blobs.blobs import Blobs
+from headgate.backends.blobs.objects import ObjectBlobs
 from headgate.consumer.claims import ClaimChecks
-from headgate.core.blob_names import blob_name
 from headgate.core.event import Refused
 from headgate.core.outcome import Reason
+from headgate.core.oversize.blob_names import blob_name
 from headgate.devstack.child import Child
 from s3_server import running_bucket
 

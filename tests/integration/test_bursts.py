@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from coalescing_gateway import Client, config_text, last_values, run_init
-from headgate.core.held import held_topic
+from headgate.core.coalescing.held import held_topic
 from http_client import exchange
 from kafka_log import read_log
 from stack import Gateway, RunningBroker, RunningRedis, eventually

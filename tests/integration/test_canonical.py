@@ -178,7 +178,7 @@ def new_processes(gateway: Gateway, before: set[int]) -> list[psutil.Process]:
     for pid in set(gateway.pids) - before:
         try:
             process = psutil.Process(pid)
-            if "headgate.aside_process" in " ".join(process.cmdline()):
+            if "headgate.offload.helper_main" in " ".join(process.cmdline()):
                 found.append(process)
         except psutil.NoSuchProcess:
             pass

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from headgate.app import Worker
 from headgate.config import load
+from headgate.wiring.app import Worker
 from http_client import JSON, Answer, exchange
 from stack import RunningBroker, eventually, free_port
 

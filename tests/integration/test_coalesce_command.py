@@ -16,7 +16,7 @@ import pytest
 import kafka_log
 from coalescing_gateway import Client, config_text, last_values, run_init
 from facts_world import facts_of
-from headgate.core.held import held_topic
+from headgate.core.coalescing.held import held_topic
 from headgate.devstack.child import Child
 from headgate.devstack.ports import LOOPBACK
 from http_client import ClosedError, exchange

@@ -11,8 +11,8 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition
 
 import kafka_log
-from headgate.backends.options import ClusterOptions
-from headgate.backends.transactions import TransactionalProducer, TransactionError
+from headgate.backends.kafka.options import ClusterOptions
+from headgate.backends.kafka.producing.transactions import TransactionalProducer, TransactionError
 from headgate.consumer.membership import committed
 from headgate.core.record import Record
 from stack import RunningBroker, eventually

@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, TopicPartition
 import kafka_log
 from coalescing_gateway import Client, config_text, run_init
 from headgate.coalescer.coalescer import GROUP
-from headgate.core.held import held_topic
+from headgate.core.coalescing.held import held_topic
 from http_client import exchange
 from stack import Gateway, RunningBroker, RunningRedis, eventually
 

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError
 from confluent_kafka import TopicPartition as RdPartition
 
 from consumer_world import fill
-from headgate.core.commit_records import (
+from headgate.core.groups.commit_records import (
     ClassicGroup,
     CommitRecord,
     ConsumerMember,
@@ -21,7 +21,7 @@ from headgate.core.commit_records import (
     OffsetsRecord,
     read_record,
 )
-from headgate.core.group_facts import Place, Stored
+from headgate.core.groups.facts import Place, Stored
 from stack import RunningBroker
 
 pytestmark = pytest.mark.kafka

@@ -12,13 +12,13 @@ import pytest
 from confluent_kafka import Producer
 
 from consumer_world import chunks
-from headgate.backends.options import ClusterOptions
+from headgate.backends.kafka.options import ClusterOptions
 from headgate.consumer.assembler import Event
 from headgate.consumer.consumer import Consumer
 from headgate.consumer.failures import DeadLetterError, Failures
 from headgate.consumer.options import ConsumerOptions, Retries
 from headgate.consumer.received import Received
-from headgate.core.chunks import MOST_BYTES
+from headgate.core.oversize.chunks import MOST_BYTES
 from ladder_world import assembled
 from stack import RunningBroker, eventually
 

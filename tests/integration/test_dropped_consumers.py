@@ -8,9 +8,9 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from headgate.backends.compacted import consumer_of, ends_of
-from headgate.backends.connections import drop_consumer
-from headgate.backends.options import ClusterOptions
+from headgate.backends.kafka.compacted import consumer_of, ends_of
+from headgate.backends.kafka.connections import drop_consumer
+from headgate.backends.kafka.options import ClusterOptions
 from stack import RunningBroker, eventually, free_port
 
 pytestmark = pytest.mark.kafka

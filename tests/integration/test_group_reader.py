@@ -13,9 +13,9 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from confluent_kafka import Consumer as RdConsumer
 
 from consumer_world import fill
-from headgate.backends.group_reader import GroupReader, Look
-from headgate.backends.options import ClusterOptions
-from headgate.core.group_facts import Place, Stored
+from headgate.backends.kafka.group_reader import GroupReader, Look
+from headgate.backends.kafka.options import ClusterOptions
+from headgate.core.groups.facts import Place, Stored
 from stack import RunningBroker
 
 pytestmark = pytest.mark.kafka

@@ -17,7 +17,7 @@ from headgate.consumer.consumer import Consumer
 from headgate.consumer.options import ConsumerOptions
 from headgate.consumer.pause_store import RedisPauses
 from headgate.consumer.received import Received
-from headgate.core.pauses import Intent, Scope
+from headgate.core.consuming.pauses import Intent, Scope
 from stack import Gateway, RunningBroker, RunningRedis, eventually
 
 pytestmark = [pytest.mark.kafka, pytest.mark.redis]

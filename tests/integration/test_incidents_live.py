@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from headgate.backends.options import ClusterOptions
+from headgate.backends.kafka.options import ClusterOptions
 from headgate.consumer.pause_store import RedisPauses
-from headgate.core.cluster_watch import WatchOptions
+from headgate.core.groups.cluster_watch import WatchOptions
 from headgate.monitor.monitor import Monitor, MonitorOptions
 from stack import RunningBroker, RunningRedis, eventually
 

@@ -22,8 +22,8 @@ from confluent_kafka import Producer
 from headgate.consumer import assembler as library
 from headgate.consumer.assembler import Assembler, Bounds, Event
 from headgate.consumer.claims import ClaimChecks
-from headgate.core.chunks import Head, headers_of
-from headgate.core.split import rebuild
+from headgate.core.oversize.chunks import Head, headers_of
+from headgate.core.oversize.split import rebuild
 from kafka_log import LogRecord, end_offsets, group_offsets
 from ladder_world import LIMIT, as_read, configuration, document, noise, post, records
 from readme import README

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headgate.backends.options import LaneLimits
+from headgate.backends.kafka.options import LaneLimits
 from headgate.core.outcome import Reason
 from kafka_log import read_log
 from lane_history import RunningLanes, running_lanes

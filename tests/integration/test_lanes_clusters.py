@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from headgate.backends.options import LaneLimits
+from headgate.backends.kafka.options import LaneLimits
 from headgate.core.outcome import Reason
 from lane_history import RunningLanes, running_lanes
 from stack import RunningCluster, eventually

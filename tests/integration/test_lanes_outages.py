@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headgate.backends.options import LaneLimits
+from headgate.backends.kafka.options import LaneLimits
 from headgate.core.outcome import Reason
 from headgate.devstack.ports import LOOPBACK
 from lane_history import running_lanes

@@ -12,8 +12,8 @@ from confluent_kafka import Producer
 
 import kafka_log
 import mirror_world
-from headgate.core.offset_map import MAP_TOPIC, Layout, Place, map_partition
-from headgate.core.segments import NO_TIMESTAMP, RECREATED, RETENTION, Result
+from headgate.core.replays.offset_map import MAP_TOPIC, Layout, Place, map_partition
+from headgate.core.replays.segments import NO_TIMESTAMP, RECREATED, RETENTION, Result
 from headgate_spark.comparer import compare
 from headgate_spark.copy_plan import Known
 from headgate_spark.copy_tasks import copy_all

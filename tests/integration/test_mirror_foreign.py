@@ -8,7 +8,7 @@ from confluent_kafka import Producer
 
 import kafka_log
 import mirror_world
-from headgate.core.segments import FOREIGN
+from headgate.core.replays.segments import FOREIGN
 from headgate_spark.comparer import compare
 from headgate_spark.mirror_lag import Lag, Totals, textfile
 from mirror_copies import copy, following, mapped_end, produce

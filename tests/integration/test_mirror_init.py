@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import kafka_log
-from headgate.core.offset_map import MAP_PARTITIONS, MAP_TOPIC
+from headgate.core.replays.offset_map import MAP_PARTITIONS, MAP_TOPIC
 from mirror_job import config_text
 from mirror_world import Two
 from stack import RunningBroker

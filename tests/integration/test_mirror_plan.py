@@ -11,8 +11,8 @@ from confluent_kafka import Producer
 
 import kafka_log
 import mirror_world
-from headgate.core.offset_map import MAP_TOPIC
-from headgate.core.segments import RECREATED, Result
+from headgate.core.replays.offset_map import MAP_TOPIC
+from headgate.core.replays.segments import RECREATED, Result
 from headgate_spark.cluster_admin import ClusterAdmin, cluster_admin
 from headgate_spark.errors import JobError
 from headgate_spark.map_view import MapView

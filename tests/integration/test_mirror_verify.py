@@ -9,8 +9,8 @@ from confluent_kafka import Producer
 import kafka_log
 import mirror_copies
 import mirror_world
-from headgate.core.offset_map import MAP_TOPIC, layout_record, segment_record
-from headgate.core.segments import Segment
+from headgate.core.replays.offset_map import MAP_TOPIC, layout_record, segment_record
+from headgate.core.replays.segments import Segment
 from headgate_spark.comparer import Verified, compare
 from headgate_spark.copy_plan import Unit
 from headgate_spark.verify import sentence

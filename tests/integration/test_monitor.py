@@ -17,10 +17,10 @@ from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as RdPartition
 
 from consumer_world import fill
-from headgate.backends.options import ClusterOptions
+from headgate.backends.kafka.options import ClusterOptions
 from headgate.consumer import Consumer, ConsumerOptions, Received
-from headgate.core.cluster_watch import WatchOptions
-from headgate.core.lagrules import Rules
+from headgate.core.groups.cluster_watch import WatchOptions
+from headgate.core.groups.lag_rules import Rules
 from headgate.monitor.monitor import Monitor, MonitorOptions
 from rd_member import RdMember
 from stack import RunningBroker, eventually

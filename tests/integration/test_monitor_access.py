@@ -19,8 +19,8 @@ from confluent_kafka.admin import (
 )
 
 from consumer_world import fill
-from headgate.backends.options import ClusterOptions
-from headgate.core.cluster_watch import WatchOptions
+from headgate.backends.kafka.options import ClusterOptions
+from headgate.core.groups.cluster_watch import WatchOptions
 from headgate.devstack.broker import KafkaInstallation
 from headgate.devstack.ports import LOOPBACK
 from headgate.monitor.cluster_monitor import ClusterMonitor

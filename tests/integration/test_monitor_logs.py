@@ -16,9 +16,9 @@ from confluent_kafka import TopicPartition as RdPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from consumer_world import fill
-from headgate.backends.options import ClusterOptions
-from headgate.core.cluster_watch import Health, WatchOptions
-from headgate.core.lagrules import Rules
+from headgate.backends.kafka.options import ClusterOptions
+from headgate.core.groups.cluster_watch import Health, WatchOptions
+from headgate.core.groups.lag_rules import Rules
 from headgate.monitor.monitor import Monitor, MonitorOptions
 from kafka_log import wait_settled
 from stack import RunningBroker, RunningCluster, eventually

@@ -11,9 +11,9 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition
 
 from consumer_world import fill
-from headgate.backends.commit_trail import CommitTrail
-from headgate.backends.options import ClusterOptions
-from headgate.core.cluster_watch import WatchOptions
+from headgate.backends.kafka.commit_stream import CommitTrail
+from headgate.backends.kafka.options import ClusterOptions
+from headgate.core.groups.cluster_watch import WatchOptions
 from headgate.monitor.cluster_monitor import ClusterMonitor
 from stack import RunningBroker, eventually
 

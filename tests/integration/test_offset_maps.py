@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.backends.options import ClusterOptions
+from headgate.backends.kafka.options import ClusterOptions
 from headgate.replays.maps import OffsetMaps
 from stack import RunningBroker
 

@@ -17,7 +17,7 @@ from redis import Redis
 
 from headgate.consumer.claims import ClaimChecks
 from headgate.core.keys import partition_for
-from headgate.core.split import rebuild
+from headgate.core.oversize.split import rebuild
 from headgate.devstack.sample import effective_config, to_toml, topics_to_create
 from headgate.devstack.topics import create_internal, create_missing
 from kafka_log import read_log

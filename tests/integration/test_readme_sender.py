@@ -15,8 +15,8 @@ import pytest_asyncio
 from aiohttp import web
 
 import readme
+from headgate.core.http.reply import Reply, problem, reply
 from headgate.core.outcome import Failure, Name, Outcome, Reason
-from headgate.core.reply import Reply, problem, reply
 from kafka_log import read_log
 from stack import Gateway, RunningBroker
 

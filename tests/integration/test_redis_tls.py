@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from headgate.backends.identity_redis import RedisIdentityStore
-from headgate.backends.redis import RedisStore
-from headgate.backends.suppression_store import StoreError
+from headgate.backends.redis.identity import RedisIdentityStore
+from headgate.backends.redis.suppression import RedisStore
+from headgate.backends.redis.suppression_store import StoreError
 from headgate.check.connect import _check_redis
 from headgate.check.finding import Level
 from headgate.config.backend_settings import RedisSettings

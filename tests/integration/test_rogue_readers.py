@@ -15,8 +15,8 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.structs import TopicPartition
 
 import kafka_log
-from headgate.backends.options import ClusterOptions
-from headgate.core.cluster_watch import WatchOptions
+from headgate.backends.kafka.options import ClusterOptions
+from headgate.core.groups.cluster_watch import WatchOptions
 from headgate.devstack.broker import KafkaInstallation, start_node, wait_for_node
 from headgate.devstack.cache import cache_directory
 from headgate.devstack.jmx import ensure_agent

@@ -12,8 +12,8 @@ import pytest
 
 import http_client
 import kafka_log
-from headgate.core.offset_map import MAP_PARTITIONS, MAP_TOPIC
-from headgate.core.replay import REGISTRY_TOPIC
+from headgate.core.replays.offset_map import MAP_PARTITIONS, MAP_TOPIC
+from headgate.core.replays.replay import REGISTRY_TOPIC
 from headgate.devstack.broker import KafkaInstallation
 from mirror_job import Job
 from replay_world import Api, ReplayRunner, until

@@ -12,13 +12,13 @@ from contextlib import AsyncExitStack
 import pytest
 import uvloop
 
-from headgate.backends.redis import RedisStore
-from headgate.backends.suppression_store import StoreError
-from headgate.core.digest import Digester
+from headgate.backends.redis.suppression import RedisStore
+from headgate.backends.redis.suppression_store import StoreError
 from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Publish, Stage
 from headgate.core.record import Record
-from headgate.core.suppression import Scope
+from headgate.core.suppression.digest import Digester
+from headgate.core.suppression.protocol import Scope
 from headgate.devstack.ports import LOOPBACK
 from headgate.suppression import SuppressOptions, Suppressor
 from stack import RunningRedis, eventually

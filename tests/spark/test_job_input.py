@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from headgate.core.replay_fields import FieldError
-from headgate.core.replay_spec import read_time
+from headgate.core.replays.fields import FieldError
+from headgate.core.replays.spec import read_time
 from headgate_spark.cli import main
 from headgate_spark.errors import JobError, reason_of
 from headgate_spark.java import JavaError, find_java, major_version

@@ -15,8 +15,8 @@ from confluent_kafka import Producer
 
 import kafka_log
 import mirror_world
-from headgate.core.offset_map import MAP_TOPIC, read_entry
-from headgate.core.segments import Segment
+from headgate.core.replays.offset_map import MAP_TOPIC, read_entry
+from headgate.core.replays.segments import Segment
 from headgate_spark.cli import main
 from mirror_job import Job, config_text
 from mirror_world import OddSource, Two

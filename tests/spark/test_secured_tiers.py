@@ -24,8 +24,8 @@ import kafka_log
 import mirror_world
 import replay_world
 from headgate import cli
-from headgate.core.offset_map import MAP_TOPIC
-from headgate.core.replay import REGISTRY_TOPIC
+from headgate.core.replays.offset_map import MAP_TOPIC
+from headgate.core.replays.replay import REGISTRY_TOPIC
 from headgate.devstack.broker import KafkaInstallation
 from headgate_spark.audit.job import AuditRequest, audit
 from headgate_spark.mirror import mirror

@@ -9,7 +9,7 @@ from headgate.core.outcome import Failure, Outcome, Reason
 from headgate.core.policy import TopicPolicy
 from headgate.core.publish import Publish, Stage
 from headgate.core.route import Common, Route
-from headgate.core.suppression import Scope
+from headgate.core.suppression.protocol import Scope
 from headgate.core.topic import TopicState
 
 NOW_MS = 1_700_000_000_000

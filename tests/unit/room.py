@@ -13,7 +13,7 @@ from headgate.core.outcome import Failure, Reason
 from headgate.core.policy import PolicyTable, TopicPolicy
 from headgate.core.route import Route
 from headgate.core.scanning import Scanner
-from headgate.core.suppression import Scope
+from headgate.core.suppression.protocol import Scope
 from headgate.core.topic import TopicState
 from headgate.inbound import Inbound
 from headgate.ingest import Ingest, Limits, answer

@@ -13,12 +13,12 @@ import pytest
 import yaml
 
 from alert_cases import CASES, rule_tests
-from headgate.core.cluster_watch import Health
-from headgate.core.group_report import Heat
-from headgate.core.lagrules import State
+from headgate.core.groups.cluster_watch import Health
+from headgate.core.groups.lag_rules import State
+from headgate.core.groups.report import Heat
 from headgate.core.outcome import Reason
-from headgate.core.suppressed import STATES
-from headgate.metrics import METRICS
+from headgate.core.suppression.states import STATES
+from headgate.telemetry.catalogue import METRICS
 from headgate_spark import mirror_lag, replay_metrics
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from headgate.aside import Aside
+from headgate.offload.helper_process import Aside
 
 
 @pytest.fixture

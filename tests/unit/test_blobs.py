@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.backends.blob_files import FileBlobs
-from headgate.backends.blobs import Blobs
+from headgate.backends.blobs.blobs import Blobs
+from headgate.backends.blobs.files import FileBlobs
 from headgate.consumer.claims import ClaimChecks, ClaimError
-from headgate.core.blob_names import blob_name, is_below, parse_path, root_problem
 from headgate.core.event import Refused
 from headgate.core.outcome import Reason
+from headgate.core.oversize.blob_names import blob_name, is_below, parse_path, root_problem
 from stack import eventually
 
 VALUE = b"x" * 1000

@@ -7,16 +7,16 @@ from collections.abc import Collection
 
 import pytest
 
-from headgate.backends.memory_log import MemoryLanes, MemoryTopics
-from headgate.bursts import Bursts
+from headgate.backends.memory.log import MemoryLanes, MemoryTopics
+from headgate.coalescer.bursts import Bursts
 from headgate.core.admission import Admission
+from headgate.core.coalescing.held import BurstEnd, held_topic, read_held
 from headgate.core.event import Refused
-from headgate.core.held import BurstEnd, held_topic, read_held
+from headgate.core.http.reply import reply
+from headgate.core.idempotency.remembered import duplicate, pack, unpack
 from headgate.core.ids import EventIds
 from headgate.core.outcome import Failure, Reason
 from headgate.core.policy import PolicyTable
-from headgate.core.remembered import duplicate, pack, unpack
-from headgate.core.reply import reply
 from headgate.inbound import Inbound
 from headgate.ingest import Ingest, Limits
 from headgate.routes import Compiler, Routes

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.canonical import Fallback, canonical
+from headgate.core.formats.canonical import Fallback, canonical
 
 # ---- an independent judge of "the same JSON value"
 

@@ -9,8 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.chunk_sets import DEFAULT_BOUNDS, Bounds, Chunk, ChunkSets, Complete, Dropped
-from headgate.core.chunks import (
+from headgate.core.oversize.chunk_sets import (
+    DEFAULT_BOUNDS,
+    Bounds,
+    Chunk,
+    ChunkSets,
+    Complete,
+    Dropped,
+)
+from headgate.core.oversize.chunks import (
     HEADERS_BYTES,
     BadChunkError,
     Head,

@@ -4,11 +4,11 @@ import logging
 
 import pytest
 
-from headgate.clock_watch import ClockWatch
 from headgate.core.outcome import Failure, Reason
 from headgate.core.record import Record
-from headgate.health import Dependency, Readiness
+from headgate.pipeline.clock_watch import ClockWatch
 from headgate.steps import Steps
+from headgate.telemetry.health import Dependency, Readiness
 from unit.fakes import NOW_MS, topic_state
 from unit.room import Room, shown
 

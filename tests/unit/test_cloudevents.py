@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.cloudevents import batch, from_headers, from_json, time_ms
 from headgate.core.event import RawEvent, Refused
+from headgate.core.formats.cloudevents import batch, from_headers, from_json, time_ms
 from headgate.core.outcome import Failure, Reason
 from unit.fakes import common, route
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headgate.core.coalesce import Windows
-from headgate.core.done_marks import marks_of
-from headgate.core.held import BurstEnd, Foreign, Held, HeldRecord, Mark
-from headgate.core.window import Bounds, Sum, Times, Window
+from headgate.core.coalescing.coalesce import Windows
+from headgate.core.coalescing.done_marks import marks_of
+from headgate.core.coalescing.held import BurstEnd, Foreign, Held, HeldRecord, Mark
+from headgate.core.coalescing.window import Bounds, Sum, Times, Window
 
 TIMES = Times(quiet=100, max_delay=500, burst_max=5000)
 BOUNDS = Bounds(keys=1000, bytes=1_000_000)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
-from headgate.aside import Aside
 from headgate.coalescer.base import Verdict
 from headgate.coalescer.decisions import SuppressedDecisions, Trust
 from headgate.coalescer.digests import Digests
 from headgate.coalescer.turns import Turns
-from headgate.core.held import Held
-from headgate.core.window import Window
+from headgate.core.coalescing.held import Held
+from headgate.core.coalescing.window import Window
+from headgate.offload.helper_process import Aside
 from headgate.routes import Compiler
 from stack import eventually
 from unit.fakes import FakeSuppression, policy, topic_state

@@ -9,14 +9,14 @@ from typing import Any, cast
 
 import pytest
 
-from headgate.aside import Aside
 from headgate.coalescer.digests import Digests
 from headgate.coalescer.turns import Turns
-from headgate.core.canonical import Fallback
-from headgate.core.examination import INLINE_BYTES
-from headgate.core.held import Held, packed
+from headgate.core.coalescing.held import Held, packed
+from headgate.core.coalescing.window import Window
+from headgate.core.formats.canonical import Fallback
 from headgate.core.route import Route
-from headgate.core.window import Window
+from headgate.core.suppression.examination import INLINE_BYTES
+from headgate.offload.helper_process import Aside
 from headgate.routes import Compiler
 from unit.fakes import policy, topic_state
 

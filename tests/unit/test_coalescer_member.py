@@ -7,11 +7,11 @@ from typing import cast
 
 from aiokafka import AIOKafkaConsumer
 
-from headgate.backends.options import ClusterOptions
+from headgate.backends.kafka.options import ClusterOptions
 from headgate.coalescer.member import Member
 from headgate.coalescer.owner import Owner
 from headgate.consumer.membership import MemberOptions
-from headgate.core.ownership import Owned
+from headgate.core.consuming.ownership import Owned
 from stack import eventually
 
 

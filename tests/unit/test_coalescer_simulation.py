@@ -15,9 +15,9 @@ from coalescer_sim import CRAMPED, OPEN, POLICY, RULES, Process, World
 from headgate.coalescer.base import HeldPartition, LogError, Read, Rules
 from headgate.coalescer.coalescer import rules_of
 from headgate.coalescer.life import Life, Unsettled
-from headgate.core.coalesce import Windows
-from headgate.core.held import Held, Mark
-from headgate.core.window import Window
+from headgate.core.coalescing.coalesce import Windows
+from headgate.core.coalescing.held import Held, Mark
+from headgate.core.coalescing.window import Window
 
 HISTORIES, STEPS = 400, 160
 FAULTS = ("crash", "zombie", "timeout", "lose_request", "lose_answer", "lose_by_fence", "flush",

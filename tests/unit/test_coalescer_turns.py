@@ -11,8 +11,8 @@ from coalescer_sim import RULES, Process, World
 from headgate.coalescer.base import Emission, Read, Rules
 from headgate.coalescer.held_partition import MOST_RECORDS
 from headgate.coalescer.turns import Turns
-from headgate.core.held import Mark
-from headgate.core.window import Bounds, Times
+from headgate.core.coalescing.held import Mark
+from headgate.core.coalescing.window import Bounds, Times
 
 OWNERS, PIECES = 12, 30
 

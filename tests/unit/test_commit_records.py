@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from headgate.core.commit_note import CommitNote, Committer, read_note
-from headgate.core.commit_records import (
+from headgate.core.consuming.commit_note import CommitNote, Committer, read_note
+from headgate.core.groups.commit_records import (
     CommitRecord,
     OffsetsRecord,
     before_and_after,
     read_record,
 )
-from headgate.core.group_facts import Place, Stored
+from headgate.core.groups.facts import Place, Stored
 
 
 def text(value: str) -> bytes:

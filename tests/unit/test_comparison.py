@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.core.canonical import Fallback
-from headgate.core.comparison import Comparison
+from headgate.core.formats.canonical import Fallback
+from headgate.core.suppression.comparison import Comparison
 
 JSON = b"application/json"
 RULES = b"\x01" * 8

@@ -7,7 +7,14 @@ from importlib import import_module
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-HOT = ("core.route", "ingest", "endings", "suppression.claims", "backends.lane", "stats.meter")
+HOT = (
+    "core.route",
+    "ingest",
+    "endings",
+    "suppression.claims",
+    "backends.kafka.producing.lane",
+    "stats.meter",
+)
 
 
 def test_the_modules_are_what_this_run_is_for() -> None:

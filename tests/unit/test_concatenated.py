@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.concatenated import Documents
 from headgate.core.event import Refused
+from headgate.core.formats.concatenated import Documents
 from headgate.core.outcome import Reason
 from headgate.edge.confluent.desk import Desk
 from headgate.edge.confluent.records import Records

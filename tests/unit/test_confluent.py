@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from headgate.core import confluent, confluent_v2, confluent_v3
-from headgate.core.confluent_v2 import Format
 from headgate.core.event import SPREAD, RawEvent, Refused
+from headgate.core.formats import confluent, confluent_v2, confluent_v3
+from headgate.core.formats.confluent_v2 import Format
 from headgate.core.outcome import TRAITS, Failure, Name, Outcome, Reason
 from headgate.core.policy import CompatJsonKeys as JsonKeys
 

@@ -13,7 +13,7 @@ import pytest_asyncio
 from aiohttp import web
 
 from headgate.core.event import Refused
-from headgate.core.reply import JSON, Reply
+from headgate.core.http.reply import JSON, Reply
 from headgate.devstack.ports import LOOPBACK
 from headgate.edge import server as server_module
 from headgate.edge import shortcut

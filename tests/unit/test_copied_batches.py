@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headgate.core.header_names import legible
-from headgate.core.segments import NO_TIMESTAMP
+from headgate.core.replays.segments import NO_TIMESTAMP
 from headgate_spark.batch import Batch
 from headgate_spark.kafka_clients import keep_header_names
 from record_batches import Decoded, decode, encoded

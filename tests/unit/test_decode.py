@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.core.decode import Kind, decode, kind_of
 from headgate.core.event import Decoded, RawEvent, Refused
+from headgate.core.formats.decode import Kind, decode, kind_of
 from headgate.core.outcome import Failure, Reason
 from headgate.core.route import Route
 from unit.fakes import common, route

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from headgate.core.decode import decode
 from headgate.core.event import Refused
+from headgate.core.formats.decode import decode
 from headgate.core.outcome import Reason
 
 JSON = {b"content-type": b"application/json"}

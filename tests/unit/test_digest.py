@@ -5,7 +5,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.digest import Digester
+from headgate.core.suppression.digest import Digester
 
 POLICY = b"\x01" * 8
 

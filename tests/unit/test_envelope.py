@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.decode import decode
-from headgate.core.envelope import read_envelope
 from headgate.core.event import RawEvent, Refused
+from headgate.core.formats.decode import decode
+from headgate.core.formats.envelope import read_envelope
 from headgate.core.outcome import Failure, Reason
 from headgate.core.route import Route
 from unit.fakes import common, route

@@ -10,15 +10,21 @@ from typing import Any
 import orjson
 import pytest
 
-from headgate.aside import Aside
-from headgate.core.canonical import Fallback
-from headgate.core.comparison import Comparison
-from headgate.core.examination import INLINE_BYTES, Content, Orders, examine, examine_here
+from headgate.core.formats.canonical import Fallback
 from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Publish
 from headgate.core.record import Record
 from headgate.core.schema import schema_of
+from headgate.core.suppression.comparison import Comparison
+from headgate.core.suppression.examination import (
+    INLINE_BYTES,
+    Content,
+    Orders,
+    examine,
+    examine_here,
+)
 from headgate.examining import Examining
+from headgate.offload.helper_process import Aside
 from lane_history import changed
 
 JSON = b"application/json"

@@ -8,12 +8,12 @@ from __future__ import annotations
 import pytest
 
 from group_world import GROUP, LOOK_MS, TOPIC, World
-from headgate.core.cluster_watch import Health, PartitionSeen, TopicSeen, WatchOptions
-from headgate.core.group_facts import Log, Place
-from headgate.core.group_report import Heat
-from headgate.core.lagrules import Rules, State
-from headgate.core.log_ends import Ends
-from headgate.monitor.shown import hints
+from headgate.core.groups.cluster_watch import Health, PartitionSeen, TopicSeen, WatchOptions
+from headgate.core.groups.facts import Log, Place
+from headgate.core.groups.lag_rules import Rules, State
+from headgate.core.groups.log_ends import Ends
+from headgate.core.groups.report import Heat
+from headgate.monitor.views import hints
 
 OK, WARN, STALL, STOP, REWIND = State
 BOTH = pytest.mark.parametrize("has_trail", [True, False], ids=["trail", "looks"])

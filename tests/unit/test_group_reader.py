@@ -11,12 +11,12 @@ import pytest
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaTimeoutError
 
-from headgate.backends.flexible import NO_TAGS, NULL, array, text
-from headgate.backends.group_reader import GroupReader
-from headgate.backends.group_requests import Found, Listed, describe_classic
-from headgate.backends.options import ClusterOptions
-from headgate.backends.partition_facts import PartitionFact, PartitionFacts
-from headgate.core.group_facts import Described, Member, Place, Stored
+from headgate.backends.kafka.flexible import NO_TAGS, NULL, array, text
+from headgate.backends.kafka.group_reader import GroupReader
+from headgate.backends.kafka.group_requests import Found, Listed, describe_classic
+from headgate.backends.kafka.options import ClusterOptions
+from headgate.backends.kafka.partition_facts import PartitionFact, PartitionFacts
+from headgate.core.groups.facts import Described, Member, Place, Stored
 
 TOPIC, GROUP = "orders", "billing"
 PLACE = Place(TOPIC, 0)

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from group_world import GROUP, TOPIC, World
-from headgate.core.group_facts import Place, Stored
-from headgate.core.lagrules import State
+from headgate.core.groups.facts import Place, Stored
+from headgate.core.groups.lag_rules import State
 
 PLACE = Place(TOPIC, 0)
 END = 50

@@ -11,8 +11,8 @@ import pytest
 from headgate.consumer.assembler import Assembler, Bounds
 from headgate.consumer.owned_partition import OwnedPartition
 from headgate.consumer.received import Received
-from headgate.core.chunks import Head, headers_of
-from headgate.core.ownership import Owned
+from headgate.core.consuming.ownership import Owned
+from headgate.core.oversize.chunks import Head, headers_of
 from unit.test_owned_partition import Read, Shift
 
 PREFETCH, STEP = 10, 5

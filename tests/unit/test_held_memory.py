@@ -7,9 +7,9 @@ import tracemalloc
 
 import pytest
 
-from headgate.core.coalesce import Windows
-from headgate.core.held import HeldRecord, read_held
-from headgate.core.window import Bounds, Times
+from headgate.core.coalescing.coalesce import Windows
+from headgate.core.coalescing.held import HeldRecord, read_held
+from headgate.core.coalescing.window import Bounds, Times
 
 NOW_MS = 1_700_000_000_000
 TIMES = Times(1000, 5000, 10_000)

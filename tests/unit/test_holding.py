@@ -6,23 +6,23 @@ import json
 
 import pytest
 
-from headgate.backends.memory_log import MemoryLanes, MemoryTopics
+from headgate.backends.memory.log import MemoryLanes, MemoryTopics
 from headgate.check.finding import Level
 from headgate.check.topics import judge_held
 from headgate.coalescer.coalescer import held_states, rules_of
-from headgate.coalescing import cluster_of
 from headgate.core.admission import Admission
+from headgate.core.coalescing.held import held_topic
+from headgate.core.coalescing.holding import as_held, held_topics_of, is_held
+from headgate.core.coalescing.window import Times
 from headgate.core.event import Refused
-from headgate.core.held import held_topic
-from headgate.core.holding import as_held, held_topics_of, is_held
 from headgate.core.ids import EventIds
 from headgate.core.outcome import Outcome, Reason
 from headgate.core.policy import PolicyTable, fingerprint
-from headgate.core.window import Times
 from headgate.inbound import Inbound
 from headgate.ingest import Ingest, Limits
 from headgate.routes import Compiler, Routes
 from headgate.suppression.none import Unsuppressed
+from headgate.wiring.coalescing import cluster_of
 from stack import eventually
 from unit.fakes import NOW_MS, FakeAccounts, FakeTopics, NoQuotas, policy, topic_state
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.core.event import Refused
-from headgate.core.identity import (
+from headgate.core.idempotency.protocol import (
     cloudevent_name,
     event_fingerprint,
     id_name,
@@ -15,8 +15,8 @@ from headgate.core.identity import (
     read_key,
     request_fingerprint,
 )
+from headgate.core.idempotency.remembered import FULL_BYTES, pack, unpack
 from headgate.core.outcome import Name, Outcome
-from headgate.core.remembered import FULL_BYTES, pack, unpack
 
 TOPIC, OTHER_TOPIC = b"\1" * 16, b"\2" * 16
 

@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
 import pytest
 
-from headgate.backends.memory_identity import MemoryIdentityStore, SharedIdentities
-from headgate.core.identity import CLAIM, DONE, RELEASE, Call, Claim, State, Verdict
-from headgate.identity.asks import Ask, Sized, Verdicts
-from headgate.identity.desk import IdentityDesk
-from headgate.identity.options import IdentityOptions
-from headgate.identity.waiting import Waiting
+from headgate.backends.memory.identity import MemoryIdentityStore, SharedIdentities
+from headgate.core.idempotency.protocol import CLAIM, DONE, RELEASE, Call, Claim, State, Verdict
+from headgate.idempotency.asks import Ask, Sized, Verdicts
+from headgate.idempotency.desk import IdentityDesk
+from headgate.idempotency.options import IdentityOptions
+from headgate.idempotency.waiting import Waiting
 from stack import eventually
 from virtual_time import run_in_virtual_time
 

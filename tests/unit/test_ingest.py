@@ -10,7 +10,7 @@ from headgate.core.outcome import Failure, Reason
 from headgate.core.policy import PolicyTable, TopicPolicy
 from headgate.core.publish import Publish
 from headgate.core.route import Route
-from headgate.core.suppression import Scope
+from headgate.core.suppression.protocol import Scope
 from headgate.core.topic import TopicState
 from headgate.routes import Routes
 from headgate.ticket import Ticket

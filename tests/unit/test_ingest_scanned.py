@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.decode import decode
 from headgate.core.event import Refused
-from headgate.core.jsontext import KeyReader
+from headgate.core.formats.decode import decode
+from headgate.core.formats.jsontext import KeyReader
 from headgate.core.keys import KeyRule, Partitioner
 from headgate.core.outcome import Failure, Reason
 from headgate.core.policy import TopicPolicy

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headgate.core.event import Refused
-from headgate.core.json_stream import JsonStream
+from headgate.core.formats.json_stream import JsonStream
 
 TEXTS = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)

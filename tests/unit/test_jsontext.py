@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.core.event import Refused
-from headgate.core.jsontext import KeyReader, elements, is_too_deep, members
+from headgate.core.formats.jsontext import KeyReader, elements, is_too_deep, members
 from headgate.core.keys import KeyRule
 from headgate.core.outcome import Reason
 from unit.json_texts import BAD_UTF8, NO, POINTERS, YES

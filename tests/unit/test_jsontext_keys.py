@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.core.event import Refused
-from headgate.core.jsontext import KeyReader
+from headgate.core.formats.jsontext import KeyReader
 from headgate.core.keys import KeyRule
 from headgate.core.outcome import Reason
 

@@ -14,12 +14,12 @@ import pytest
 from headgate.core.event import RawEvent, Refused
 from headgate.core.ids import EventIds
 from headgate.core.outcome import Failure, Name, Reason
-from headgate.core.oversize import SplitRule, StoredBlob
+from headgate.core.oversize.strategies import SplitRule, StoredBlob
+from headgate.core.oversize.streamed import Streamed
 from headgate.core.policy import PolicyTable, TopicPolicy
 from headgate.core.record import Record
 from headgate.core.route import Route
-from headgate.core.streamed import Streamed
-from headgate.core.suppression import Scope
+from headgate.core.suppression.protocol import Scope
 from headgate.core.topic import TopicState
 from headgate.edge.streams import streamed
 from headgate.inbound import Inbound

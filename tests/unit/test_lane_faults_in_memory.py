@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from headgate.backends.memory_log import MemoryLanes, MemoryTopics
+from headgate.backends.memory.log import MemoryLanes, MemoryTopics
 from headgate.core.outcome import Failure, Reason
 from headgate.core.topic import TopicState
 from lane_history import History

@@ -6,10 +6,10 @@ from typing import Any, cast
 
 import pytest
 
-from headgate.backends import lane as lane_module
-from headgate.backends.lane import Lane
-from headgate.backends.line import Line
-from headgate.backends.producer import Producer
+from headgate.backends.kafka.producing import lane as lane_module
+from headgate.backends.kafka.producing.lane import Lane
+from headgate.backends.kafka.producing.line import Line
+from headgate.backends.kafka.producing.producer import Producer
 from headgate.core.outcome import Failure
 from headgate.core.publish import Publish, Stage
 from headgate.core.record import Record

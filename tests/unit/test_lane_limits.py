@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-from headgate.backends.lanes import KafkaLanes
-from headgate.backends.options import ClusterOptions, LaneLimits
-from headgate.backends.topics import KafkaTopics
-from headgate.cluster_options import lane_limits
+from headgate.backends.kafka.configured import lane_limits
+from headgate.backends.kafka.options import ClusterOptions, LaneLimits
+from headgate.backends.kafka.producing.lanes import KafkaLanes
+from headgate.backends.kafka.topics import KafkaTopics
 from headgate.config.backend_settings import ClusterSettings
 from headgate.core.outcome import Reason
 from headgate.core.publish import Publish

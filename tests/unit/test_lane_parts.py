@@ -13,11 +13,17 @@ from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBat
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.backends.compression import keep_zstd
-from headgate.backends.halving import Halving
-from headgate.backends.metadata import EncodedTopics, TopicFacts, TopicsAnswer
-from headgate.backends.options import ClusterOptions, check_codec
-from headgate.backends.refusals import INVALID_RECORD, Fate, classify, learn_error_codes, refusal
+from headgate.backends.kafka.metadata import EncodedTopics, TopicFacts, TopicsAnswer
+from headgate.backends.kafka.options import ClusterOptions, check_codec
+from headgate.backends.kafka.producing.compression import keep_zstd
+from headgate.backends.kafka.producing.halving import Halving
+from headgate.backends.kafka.producing.refusals import (
+    INVALID_RECORD,
+    Fate,
+    classify,
+    learn_error_codes,
+    refusal,
+)
 from headgate.core.outcome import Reason
 from headgate.core.wire import Reader
 

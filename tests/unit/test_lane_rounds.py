@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from headgate.backends.rounds import LONGER, MANY_RECORDS, Rounds
+from headgate.backends.kafka.producing.rounds import LONGER, MANY_RECORDS, Rounds
 from stack import eventually
 
 NODE, OTHER = 1, 2

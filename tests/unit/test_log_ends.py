@@ -7,7 +7,7 @@ from bisect import bisect_right
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from headgate.core.log_ends import Ends
+from headgate.core.groups.log_ends import Ends
 
 LOOK_MS = 10_000
 

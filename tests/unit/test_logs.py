@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import orjson
 import pytest
 
-from headgate import logs
 from headgate.config.settings import LogSettings
+from headgate.telemetry import logs
 
 
 class Ticks:

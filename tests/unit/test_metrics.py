@@ -7,11 +7,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from headgate.core.outcome import Name, Outcome
-from headgate.metric import Kind
-from headgate.metrics import METRICS, markdown
 from headgate.stats import Labels, Meter
 from headgate.stats.exposition import render
 from headgate.stats.snapshot import Snapshot
+from headgate.telemetry.catalogue import METRICS, markdown
+from headgate.telemetry.metric import Kind
 
 README = Path(__file__).parents[2] / "deploy" / "README.md"
 
@@ -51,7 +51,7 @@ def test_declarations_are_sound() -> None:
 
 def test_the_readme_has_the_table() -> None:
     text = README.read_text()
-    assert markdown() in text, "put the output of headgate.metrics.markdown() there"
+    assert markdown() in text, "put the output of headgate.telemetry.catalogue.markdown() there"
 
 
 def test_the_text_parses_and_shows_every_metric_even_without_figures() -> None:

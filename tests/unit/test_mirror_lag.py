@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from aiokafka.structs import TopicPartition
 
-from headgate.core.offset_map import Entry, Layout, PartitionMap, Place
-from headgate.core.segments import NO_RECORDS, RETENTION, Gap, Segment
+from headgate.core.replays.offset_map import Entry, Layout, PartitionMap, Place
+from headgate.core.replays.segments import NO_RECORDS, RETENTION, Gap, Segment
 from headgate_spark.copy_plan import Copied
 from headgate_spark.errors import JobError
 from headgate_spark.mirror_lag import Lag, LagWatch, Totals, textfile, write_textfile

@@ -10,22 +10,22 @@ from typing import Any
 import pytest
 
 from group_world import GROUP, SOUND, START_MS, TOPIC, World
-from headgate.backends import commit_trail
-from headgate.backends.group_reader import GroupReader, Look
-from headgate.backends.group_requests import Found
-from headgate.backends.options import ClusterOptions
-from headgate.core.cluster_watch import ClusterWatch, TopicSeen, WatchOptions
-from headgate.core.commit_records import CommitRecord, read_record
-from headgate.core.group_facts import Described, Place, Regression, Stored
-from headgate.core.log_ends import Ends
-from headgate.core.pauses import ALL, Intent, Kept, Scope
-from headgate.core.probation import Probation
+from headgate.backends.kafka import commit_stream
+from headgate.backends.kafka.group_reader import GroupReader, Look
+from headgate.backends.kafka.group_requests import Found
+from headgate.backends.kafka.options import ClusterOptions
+from headgate.core.consuming.pauses import ALL, Intent, Kept, Scope
+from headgate.core.groups.cluster_watch import ClusterWatch, TopicSeen, WatchOptions
+from headgate.core.groups.commit_records import CommitRecord, read_record
+from headgate.core.groups.facts import Described, Place, Regression, Stored
+from headgate.core.groups.log_ends import Ends
+from headgate.core.groups.probation import Probation
 from headgate.monitor.cluster_monitor import ClusterMonitor
 from headgate.monitor.figures import snapshot
 from headgate.monitor.kept_probation import read_probation, write_probation
 from headgate.monitor.monitor import Monitor, MonitorOptions
-from headgate.monitor.shown import partition
 from headgate.monitor.table import lines
+from headgate.monitor.views import partition
 
 EMPTY = Described("classic", "Empty")
 PLACE = Place(TOPIC, 0)
@@ -228,7 +228,7 @@ class Scripted(GroupReader):
     async def look(self) -> Look:
         stored = {GROUP: {PLACE: Stored(self.stored)}}
         self.meanwhile()
-        topics = {TOPIC: TopicSeen(b"1" * 16, (SOUND,)), commit_trail.TOPIC: TopicSeen(b"2", ())}
+        topics = {TOPIC: TopicSeen(b"1" * 16, (SOUND,)), commit_stream.TOPIC: TopicSeen(b"2", ())}
         return Look(topics, {GROUP: EMPTY}, stored, {PLACE: (0, 20)}, True)
 
     async def offsets(self, places: Iterable[Place], timestamp: int) -> dict[Place, Found]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.offset_map import (
+from headgate.core.replays.offset_map import (
     MAP_PARTITIONS,
     Entry,
     Layout,
@@ -22,7 +22,7 @@ from headgate.core.offset_map import (
     segment_key,
     segment_record,
 )
-from headgate.core.segments import RECREATED, RETENTION, Gap, MapError, Result, Segment
+from headgate.core.replays.segments import RECREATED, RETENTION, Gap, MapError, Result, Segment
 
 BIG = st.integers(0, 2**62)
 PLACES = st.builds(

@@ -7,14 +7,14 @@ import msgspec
 import pytest
 
 from headgate.config.settings import Settings
-from headgate.control import WorkerState, WorkerUnreachableError
 from headgate.core.outcome import Failure, Name, Outcome, Reason
-from headgate.core.suppressed import AWAY, ON, QUARANTINE, TopicSuppression
-from headgate.health import Dependency, Readiness
-from headgate.overview import Overview
+from headgate.core.suppression.states import AWAY, ON, QUARANTINE, TopicSuppression
 from headgate.stats import Labels, Meter
 from headgate.stats.snapshot import Snapshot
-from headgate.worker_process import WorkerProcess
+from headgate.supervisor.child import WorkerProcess
+from headgate.supervisor.control import WorkerState, WorkerUnreachableError
+from headgate.supervisor.overview import Overview
+from headgate.telemetry.health import Dependency, Readiness
 
 READY = Readiness(False, (Dependency("kafka main", True, True, "connected"),))
 

@@ -11,8 +11,8 @@ import pytest
 from headgate.consumer.assembler import Assembler
 from headgate.consumer.owned_partition import OwnedPartition
 from headgate.consumer.received import Received
-from headgate.core.chunks import Head, headers_of
-from headgate.core.ownership import Owned
+from headgate.core.consuming.ownership import Owned
+from headgate.core.oversize.chunks import Head, headers_of
 
 
 class Read(NamedTuple):

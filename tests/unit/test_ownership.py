@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.ownership import Owned, Ownership
+from headgate.core.consuming.ownership import Owned, Ownership
 
 
 def test_a_partition_that_comes_back_begins_another_term() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.consumer.pause_store import field_intent, intent_field
-from headgate.core.pauses import ALL, Intent, Pauses, Scope
+from headgate.core.consuming.pauses import ALL, Intent, Pauses, Scope
 
 topics = st.sampled_from(["orders", "deals"])
 scopes = st.one_of(

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from headgate.core import confluent_v2
-from headgate.core.confluent import codes_of
+from headgate.core.formats import confluent_v2
+from headgate.core.formats.confluent import codes_of
 from headgate.core.outcome import Failure, Name, Outcome, Reason
 from peers_produce import PAGE, PEERS, Case, Result, cases, page
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.private_folder import private_folder
+from headgate.supervisor.private_folder import private_folder
 
 HOLD = """
 import sys, time

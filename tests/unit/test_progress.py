@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.progress import Progress
+from headgate.core.consuming.progress import Progress
 
 
 def test_the_mark_stays_before_the_first_open_event() -> None:

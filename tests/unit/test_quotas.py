@@ -4,7 +4,7 @@ import pytest
 
 from headgate.config.settings import ProducerSettings
 from headgate.core.outcome import Reason
-from headgate.quotas import ProducerQuotas
+from headgate.pipeline.quotas import ProducerQuotas
 
 
 class Clock:

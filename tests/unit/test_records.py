@@ -18,7 +18,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headgate.backends import plain_records
-from headgate.backends.builder import Builder
+from headgate.backends.kafka.producing.builder import Builder
 from headgate.backends.records import Records
 from headgate.core.record import Record
 from record_batches import Decoded, decode

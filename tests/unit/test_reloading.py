@@ -15,7 +15,8 @@ from headgate.core.policy import PolicyTable, TopicPolicy
 from headgate.core.route import Route
 from headgate.core.topic import TopicState
 from headgate.edge.auth import OWN_PAGES
-from headgate.reloading import (
+from headgate.routes import Routes
+from headgate.wiring.reloading import (
     Preparing,
     Reloading,
     RestartNeededError,
@@ -23,7 +24,6 @@ from headgate.reloading import (
     free_in_turns,
     prepared,
 )
-from headgate.routes import Routes
 from unit.fakes import FakeTopics, topic_state
 
 

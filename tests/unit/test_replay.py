@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.replay import (
+from headgate.core.replays.replay import (
     FINISHED,
     NEXT,
     REGISTRY_TOPIC,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.core.offset_map import Entry, Layout, PartitionMap, Place
-from headgate.core.replay import Replay
-from headgate.core.replay_plan import Logs
-from headgate.core.segments import Segment, SegmentTable
+from headgate.core.replays.offset_map import Entry, Layout, PartitionMap, Place
+from headgate.core.replays.plan import Logs
+from headgate.core.replays.replay import Replay
+from headgate.core.replays.segments import Segment, SegmentTable
 from headgate.replays.answers import coverage_page, moment, replay_page
 from headgate.replays.looking import Seen, TierNow
 

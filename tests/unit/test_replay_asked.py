@@ -7,7 +7,7 @@ import pytest
 from headgate.config.settings import Settings
 from headgate.core.outcome import Reason
 from headgate.core.refusal import RefusalError
-from headgate.core.replay import record
+from headgate.core.replays.replay import record
 from headgate.replays.asked import asking
 from headgate.replays.second_tier import Offsets, SecondTiers
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from headgate.core.replay import Control, Replay, State
-from headgate.core.replay_plan import BACKFILL, INGEST
+from headgate.core.replays.plan import BACKFILL, INGEST
+from headgate.core.replays.replay import Control, Replay, State
 from headgate_spark.replay_metrics import ReplayMetrics
 from headgate_spark.replay_progress import remaining
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.replay_plan import (
+from headgate.core.replays.plan import (
     BACKFILL,
     INGEST,
     Logs,
@@ -16,7 +16,14 @@ from headgate.core.replay_plan import (
     plan_partition,
     shown,
 )
-from headgate.core.segments import FOREIGN, NO_RECORDS, RETENTION, Gap, Segment, SegmentTable
+from headgate.core.replays.segments import (
+    FOREIGN,
+    NO_RECORDS,
+    RETENTION,
+    Gap,
+    Segment,
+    SegmentTable,
+)
 
 
 class World(NamedTuple):

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.replay import Replay, State
-from headgate.core.replay_filter import RecordFilter
-from headgate.core.replay_plan import BACKFILL, INGEST, Piece
+from headgate.core.replays.plan import BACKFILL, INGEST, Piece
+from headgate.core.replays.record_filter import RecordFilter
+from headgate.core.replays.replay import Replay, State
 from headgate_spark.chunks import Chunk
 from headgate_spark.replay_progress import Order, after_chunk, next_place, when_ready, with_state
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.replay_fields import FieldError
-from headgate.core.replay_filter import RecordFilter, read_filter
-from headgate.core.replay_spec import Bound, Mode, Rate, Spec, read_spec
+from headgate.core.replays.fields import FieldError
+from headgate.core.replays.record_filter import RecordFilter, read_filter
+from headgate.core.replays.spec import Bound, Mode, Rate, Spec, read_spec
 
 NOW_MS = 1_800_000_000_000
 LEAST: dict[str, Any] = {

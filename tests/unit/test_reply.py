@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from headgate.core.http.reply import Reply, problem, reply
 from headgate.core.outcome import TRAITS, Failure, Name, Outcome, Reason
-from headgate.core.reply import Reply, problem, reply
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 

@@ -3,8 +3,8 @@
 import pytest
 
 from headgate.core.event import Refused
+from headgate.core.http.request import NO_WISHES, read_wishes
 from headgate.core.outcome import Reason
-from headgate.core.request import NO_WISHES, read_wishes
 
 
 def refusal(name: bytes, value: bytes) -> Reason:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.core.group_facts import Described, Member, Place, Stored
-from headgate.core.rogue_readers import RogueReaders, TopicTotals, read_totals
+from headgate.core.groups.facts import Described, Member, Place, Stored
+from headgate.core.groups.rogue_readers import RogueReaders, TopicTotals, read_totals
 
 PLACE = Place("orders", 0)
 RECORD = 500  # bytes

@@ -8,7 +8,7 @@ from headgate.core.event import Refused
 from headgate.core.outcome import Failure, Reason
 from headgate.core.policy import PolicyTable, TopicPolicy
 from headgate.core.route import Route
-from headgate.core.suppression import Scope
+from headgate.core.suppression.protocol import Scope
 from headgate.core.topic import TopicState
 from headgate.routes import Compiler, Routes
 from unit.fakes import FakeTopics, policy, topic_state

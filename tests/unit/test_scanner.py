@@ -22,11 +22,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.core.decode import decode
-from headgate.core.digest import Digester
 from headgate.core.event import Refused
+from headgate.core.formats.decode import decode
 from headgate.core.keys import partition_for
 from headgate.core.scanning import scanner_for
+from headgate.core.suppression.digest import Digester
 from unit.fakes import policy, route, topic_state
 from unit.json_texts import BAD_UTF8, NO, YES
 from workload import EVENT_BYTES, Shape, events

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.segments import (
+from headgate.core.replays.segments import (
     NO_RECORDS,
     NO_TIMESTAMP,
     RETENTION,

@@ -11,7 +11,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import MessageSizeTooLargeError, UnknownTopicOrPartitionError
 from aiokafka.structs import TopicPartition
 
-from headgate.backends.options import ClusterOptions
+from headgate.backends.kafka.options import ClusterOptions
 from headgate.consumer.consumer import Consumer
 from headgate.consumer.failures import Failures
 from headgate.consumer.membership import MemberOptions, Membership
@@ -19,8 +19,8 @@ from headgate.consumer.offset_store import Place
 from headgate.consumer.options import ConsumerOptions, Counts, GaveUpError, Retries
 from headgate.consumer.received import Received
 from headgate.consumer.shift import Shift
-from headgate.core.ownership import Ownership
-from headgate.core.pauses import Pauses
+from headgate.core.consuming.ownership import Ownership
+from headgate.core.consuming.pauses import Pauses
 from stack import eventually
 from unit.test_owned_partition import Read
 

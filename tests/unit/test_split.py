@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.oversize import SplitRule
-from headgate.core.split import NotSplit, rebuild, split
+from headgate.core.oversize.split import NotSplit, rebuild, split
+from headgate.core.oversize.strategies import SplitRule
 
 RULE = SplitRule("/options", "/id")
 blanks = st.text(" \t\r\n", max_size=3)

@@ -3,9 +3,7 @@
 import pytest
 
 from headgate.core.outcome import Failure, Name, Outcome, Reason
-from headgate.core.suppressed import AWAY, ON, QUARANTINE, TopicSuppression
-from headgate.metric import Kind
-from headgate.metrics import METRICS
+from headgate.core.suppression.states import AWAY, ON, QUARANTINE, TopicSuppression
 from headgate.stats import Labels, Meter, sketches, snapshot
 from headgate.stats.exposition import render
 from headgate.stats.labels import MAX_PAIRS
@@ -13,6 +11,8 @@ from headgate.stats.meter import MAX_KNOWN
 from headgate.stats.series import FOLD_EVENTS
 from headgate.stats.snapshot import REJECTS_KEPT, WINDOW_S, Pair, recent
 from headgate.stats.stall import Peaks
+from headgate.telemetry.catalogue import METRICS
+from headgate.telemetry.metric import Kind
 
 NOW = 1_700_000_000.0
 MISSING = Failure(Reason.MISSING_KEY, "no /id")

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from headgate.core.publish import Publish, Stage
-from headgate.core.suppression import MOST_TOKENS, Call
+from headgate.core.suppression.protocol import MOST_TOKENS, Call
 from headgate.suppression import SuppressOptions
 from headgate.suppression.waits import Waits
 from suppression_world import LOST, Process, World, make_publish

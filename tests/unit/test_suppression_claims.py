@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from headgate.backends.suppression_store import StoreError
+from headgate.backends.redis.suppression_store import StoreError
 from headgate.core.publish import Stage
-from headgate.core.suppression_rules import Entry, run
+from headgate.core.suppression.rules import Entry, run
 from headgate.suppression import SuppressOptions
 from suppression_world import LIFE_MS, QUARANTINE_MS, Process, World, contents
 

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from headgate.backends.memory_suppression import MemoryRedis, MemoryStore
+from headgate.backends.memory.suppression import MemoryRedis, MemoryStore
 from headgate.core.outcome import Failure
 from headgate.core.publish import Publish
-from headgate.core.suppression import Call, Reply, Scope
+from headgate.core.suppression.protocol import Call, Reply, Scope
 from headgate.suppression import SuppressOptions, Suppressor
 from stack import eventually
 from suppression_world import QUARANTINE_MS, World, make_publish, make_scope

@@ -4,8 +4,17 @@ from itertools import permutations
 
 import pytest
 
-from headgate.core.suppression import CLEAR, Call, Limits, Scope, force, refused, reserve, settle
-from headgate.core.suppression_rules import Held, run
+from headgate.core.suppression.protocol import (
+    CLEAR,
+    Call,
+    Limits,
+    Scope,
+    force,
+    refused,
+    reserve,
+    settle,
+)
+from headgate.core.suppression.rules import Held, run
 
 SCOPE = Scope("deals", b"\1" * 16, 3, b"f")
 LIMITS = Limits(life=240_000, quarantine=0, max_suppress_age=3_600_000)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from headgate.core.publish import Publish, Stage
-from headgate.core.suppression_rules import Entry
+from headgate.core.suppression.rules import Entry
 from suppression_world import LIFE_MS, QUARANTINE_MS, Process, World, make_publish
 
 STEP_MS = QUARANTINE_MS / 8

@@ -8,9 +8,9 @@ import pytest
 
 from headgate.backends.base import Topics
 from headgate.core.policy import PolicyTable, TopicPolicy
-from headgate.core.suppressed import AWAY, ON, QUARANTINE, TopicSuppression
-from headgate.suppressing import redis_dependency, states_now
+from headgate.core.suppression.states import AWAY, ON, QUARANTINE, TopicSuppression
 from headgate.suppression.bypass import Mode
+from headgate.suppression.report import redis_dependency, states_now
 from headgate.suppression.states import StateLog
 from headgate.suppression.suppressor import Suppressor
 from suppression_world import QUARANTINE_MS, World, make_scope

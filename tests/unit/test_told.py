@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 from headgate.coalescer.told import tell
+from headgate.core.coalescing.held import Held
+from headgate.core.coalescing.window import Window
 from headgate.core.facts import Facts
-from headgate.core.held import Held
 from headgate.core.outcome import Name
-from headgate.core.window import Window
 from unit.fakes import NOW_MS, policy
 
 ASKING, SILENT = policy(facts=True, facts_one_in=1000), policy()

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from headgate.core.outcome import Failure
 from headgate.core.publish import Publish
 from headgate.core.route import Route
-from headgate.core.suppression import Scope
+from headgate.core.suppression.protocol import Scope
 from headgate.core.topic import TopicState
 
 

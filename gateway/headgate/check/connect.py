@@ -9,7 +9,8 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
-from headgate.backends.topic_reader import READ_ERRORS, TopicReader
+from headgate.backends.kafka.configured import cluster_options
+from headgate.backends.kafka.topic_reader import READ_ERRORS, TopicReader
 from headgate.check.finding import Finding, error, ok
 from headgate.check.redis import judge_redis
 from headgate.check.topics import (
@@ -19,7 +20,6 @@ from headgate.check.topics import (
     judge_topic,
     judge_unmatched,
 )
-from headgate.cluster_options import cluster_options
 from headgate.config.backend_settings import ClusterSettings, RedisSettings
 from headgate.config.settings import Settings
 from headgate.core.fact_columns import FACTS_TOPIC, facts_cluster

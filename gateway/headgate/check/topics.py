@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator
 from headgate.check.finding import Finding, error, warn
 from headgate.config.names import dotted
 from headgate.config.settings import Settings
+from headgate.core.coalescing.holding import Oddity, leftover
 from headgate.core.fact_columns import FACTS_TOPIC
 from headgate.core.globs import Globs, is_glob
-from headgate.core.holding import Oddity, leftover
 from headgate.core.internal_topics import facts_faults
 from headgate.core.policy import INTERNAL_PREFIXES, PolicyTable, TopicPolicy
 from headgate.core.topic import TopicState

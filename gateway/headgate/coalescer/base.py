@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-from headgate.core.coalesce import Figures
-from headgate.core.held import HeldRecord, Mark
+from headgate.core.coalescing.coalesce import Figures
+from headgate.core.coalescing.held import HeldRecord, Mark
+from headgate.core.coalescing.window import Bounds, Times, Window
 from headgate.core.route import Route
-from headgate.core.window import Bounds, Times, Window
 
 
 class LogError(Exception):

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from aiokafka import AIOKafkaConsumer
 
-from headgate.backends.options import ClusterOptions
+from headgate.backends.kafka.options import ClusterOptions
+from headgate.backends.kafka.topics import KafkaTopics
 from headgate.backends.owned import OwnedTasks
-from headgate.backends.topics import KafkaTopics
 from headgate.coalescer.base import Decisions, LogError, Rules
 from headgate.coalescer.held_partition import Place
 from headgate.coalescer.member import FINISH_S, Member
@@ -16,16 +16,16 @@ from headgate.coalescer.owner import Count, Owner, Surface
 from headgate.coalescer.told import tell
 from headgate.coalescer.turns import Turns
 from headgate.consumer.membership import MemberOptions
-from headgate.core.coalesce import Figures
+from headgate.core.coalescing.coalesce import Figures
+from headgate.core.coalescing.held import held_topic, topic_of
+from headgate.core.coalescing.holding import held_topics_of, is_there
+from headgate.core.coalescing.window import Bounds, Times, Window
+from headgate.core.consuming.ownership import Owned
 from headgate.core.event import Refused
 from headgate.core.facts import Facts
-from headgate.core.held import held_topic, topic_of
-from headgate.core.holding import held_topics_of, is_there
-from headgate.core.ownership import Owned
 from headgate.core.policy import PolicyTable, TopicPolicy
 from headgate.core.route import Route
 from headgate.core.topic import TopicState
-from headgate.core.window import Bounds, Times, Window
 from headgate.routes import Routes
 
 GROUP = "headgate.held"

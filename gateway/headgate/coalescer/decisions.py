@@ -8,13 +8,13 @@ from headgate.backends.base import Suppression
 from headgate.coalescer.base import Decided, LogError, Verdict
 from headgate.coalescer.digests import Digests
 from headgate.coalescer.turns import Turns
+from headgate.core.coalescing.window import Window
 from headgate.core.keys import partition_for
 from headgate.core.outcome import Failure
 from headgate.core.publish import Publish, Stage
 from headgate.core.record import Record
 from headgate.core.route import Route
-from headgate.core.suppression import Scope
-from headgate.core.window import Window
+from headgate.core.suppression.protocol import Scope
 
 _TURN_WINDOWS = 100  # reserved in one turn of the event loop
 _ANSWER_S = 30.0  # far beyond what the breaker allows: then something is broken

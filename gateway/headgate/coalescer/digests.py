@@ -7,10 +7,13 @@ are of different keys, and a life asks for one round at a time: a key's order ca
 import asyncio
 from collections.abc import Callable, Sequence
 
-from headgate.aside import Aside
 from headgate.coalescer.turns import Turns
-from headgate.core.canonical import Fallback
-from headgate.core.examination import (
+from headgate.core.coalescing.held import Held
+from headgate.core.coalescing.window import Window
+from headgate.core.formats.canonical import Fallback
+from headgate.core.record import content_type_in
+from headgate.core.route import Route
+from headgate.core.suppression.examination import (
     INLINE_BYTES,
     Content,
     Examination,
@@ -20,10 +23,7 @@ from headgate.core.examination import (
     examine_in_need,
     is_long,
 )
-from headgate.core.held import Held
-from headgate.core.record import content_type_in
-from headgate.core.route import Route
-from headgate.core.window import Window
+from headgate.offload.helper_process import Aside
 
 _TURN_BYTES = INLINE_BYTES  # examined in one turn of the event loop: 1-2 ms
 _WINDOW_BYTES = 640  # what else a window costs, in the same money

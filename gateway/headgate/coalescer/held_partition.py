@@ -9,10 +9,14 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
-from headgate.backends.transactions import STEP_TIMEOUT_S, TransactionalProducer, TransactionError
+from headgate.backends.kafka.producing.transactions import (
+    STEP_TIMEOUT_S,
+    TransactionalProducer,
+    TransactionError,
+)
 from headgate.coalescer.base import Committed, Emission, LogError, Read
 from headgate.consumer.membership import committed
-from headgate.core.held import Mark, mark_headers, read_held
+from headgate.core.coalescing.held import Mark, mark_headers, read_held
 from headgate.core.record import Record
 
 FENCED = "fenced"

@@ -18,11 +18,11 @@ from headgate.coalescer.base import (
     Surroundings,
     Verdict,
 )
-from headgate.core.coalesce import Windows
-from headgate.core.done_marks import DoneMarks, marks_of
-from headgate.core.held import Mark, Metadata
+from headgate.core.coalescing.coalesce import Windows
+from headgate.core.coalescing.done_marks import DoneMarks, marks_of
+from headgate.core.coalescing.held import Mark, Metadata
+from headgate.core.coalescing.window import Window
 from headgate.core.outcome import Name
-from headgate.core.window import Window
 
 _WAIT_MS = 1000  # the longest look for records: what stops or reloads must be noticed
 _IDLE_MS = 500  # an offset alone is committed when nothing was read for so long

@@ -7,12 +7,12 @@ from functools import partial
 
 from aiokafka import AIOKafkaConsumer
 
-from headgate.backends.options import ClusterOptions
+from headgate.backends.kafka.options import ClusterOptions
+from headgate.backends.kafka.topic_reader import READ_ERRORS
 from headgate.backends.owned import OwnedTasks
-from headgate.backends.topic_reader import READ_ERRORS
 from headgate.coalescer.owner import Owner
 from headgate.consumer.membership import MemberOptions, Membership
-from headgate.core.ownership import Owned
+from headgate.core.consuming.ownership import Owned
 
 log = logging.getLogger(__name__)
 

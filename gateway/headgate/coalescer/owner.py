@@ -7,16 +7,16 @@ from typing import NamedTuple, Protocol
 
 from aiokafka import AIOKafkaConsumer
 
-from headgate.backends.options import ClusterOptions
-from headgate.backends.transactions import TransactionalProducer
+from headgate.backends.kafka.options import ClusterOptions
+from headgate.backends.kafka.producing.transactions import TransactionalProducer
 from headgate.coalescer.base import Decisions, LogError, Rules
 from headgate.coalescer.held_partition import FENCED, KafkaHeldPartition, Place
 from headgate.coalescer.life import Life
 from headgate.coalescer.turns import Turns
-from headgate.core.coalesce import Figures
+from headgate.core.coalescing.coalesce import Figures
+from headgate.core.coalescing.window import Sum, Window
 from headgate.core.outcome import Name
 from headgate.core.route import Route
-from headgate.core.window import Sum, Window
 
 log = logging.getLogger(__name__)
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from headgate.core.coalescing.window import Window
 from headgate.core.facts import Facts
 from headgate.core.outcome import Name
 from headgate.core.policy import TopicPolicy
-from headgate.core.window import Window
 
 
 def tell(

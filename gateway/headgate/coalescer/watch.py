@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition
 
-from headgate.backends.connections import drop_consumer
-from headgate.backends.metadata import never_create_topics
-from headgate.backends.options import ClusterOptions, client_arguments
-from headgate.backends.topic_reader import READ_ERRORS
+from headgate.backends.kafka.connections import drop_consumer
+from headgate.backends.kafka.metadata import never_create_topics
+from headgate.backends.kafka.options import ClusterOptions, client_arguments
+from headgate.backends.kafka.topic_reader import READ_ERRORS
 from headgate.core.outcome import Failure, Reason
 from headgate.core.topic import TopicState
 

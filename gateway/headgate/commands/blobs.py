@@ -48,8 +48,8 @@ def register(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Collect, report; return the exit code. Raises ConfigError, CommandError."""
-    from headgate.backends.blobs import open_store  # slow to import, as what follows
-    from headgate.blob_gc import Refusal, collect_garbage
+    from headgate.backends.blobs.blobs import open_store  # slow to import, as what follows
+    from headgate.backends.blobs.gc import Refusal, collect_garbage
     from headgate.config import load
 
     if not args.older_than >= LEAST_HOURS:

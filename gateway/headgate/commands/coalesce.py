@@ -33,9 +33,9 @@ def run(args: argparse.Namespace) -> int:
     """Coalesce until a signal; return the exit code. Raises ConfigError."""
     import uvloop  # slow to import, as what follows
 
-    from headgate import logs
-    from headgate.coalescing_process import coalesce
     from headgate.config import load
+    from headgate.supervisor.coalescer_process import coalesce
+    from headgate.telemetry import logs
 
     settings = load(args.config, os.environ)
     logs.configure(settings.logs)

@@ -37,7 +37,7 @@ def register(subparsers: Subparsers) -> None:
 def run(args: argparse.Namespace) -> int:
     """Create, check, report; return the exit code. Raises ConfigError."""
     from headgate.config import load  # slow to import
-    from headgate.initialise import initialise
+    from headgate.wiring.initialise import initialise
 
     # what aiokafka would write to standard error is a line of the report already
     logging.getLogger("aiokafka").addHandler(logging.NullHandler())

@@ -45,9 +45,9 @@ def run(args: argparse.Namespace) -> int:
     """Watch until a signal; return the exit code. Raises ConfigError, CommandError."""
     import uvloop  # slow to import, as what follows
 
-    from headgate import logs
     from headgate.config import load
-    from headgate.monitoring_process import monitor
+    from headgate.supervisor.monitor_process import monitor
+    from headgate.telemetry import logs
 
     settings = load(args.config, os.environ)
     logs.configure(settings.logs)
@@ -65,7 +65,7 @@ def _once(settings: Settings, as_json: bool) -> int:
     import orjson
     import uvloop
 
-    from headgate.monitoring_process import look_once, table
+    from headgate.supervisor.monitor_process import look_once, table
 
     try:
         found = uvloop.run(look_once(settings, _ONCE_S))

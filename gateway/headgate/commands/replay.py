@@ -164,8 +164,8 @@ def _given(fields: dict[str, Any]) -> dict[str, Any]:
 
 def _bound(option: str, text: str) -> Any:
     from headgate.commands.asking import read_argument
-    from headgate.core.replay_fields import FieldError
-    from headgate.core.replay_spec import read_time
+    from headgate.core.replays.fields import FieldError
+    from headgate.core.replays.spec import read_time
 
     if text.startswith(("{", "@")):
         return read_argument(option, text)

@@ -32,10 +32,10 @@ def register(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until a signal ends it; return the exit code. Raises ConfigError."""
-    from headgate import logs  # slow to import
     from headgate.config import load
-    from headgate.ports import PortTakenError
-    from headgate.workers import Start, serve
+    from headgate.supervisor.parent import Start, serve
+    from headgate.supervisor.ports import PortTakenError
+    from headgate.telemetry import logs  # slow to import
 
     environ = dict(os.environ)
     if args.workers is not None:

@@ -5,9 +5,9 @@ from importlib.util import find_spec
 
 from headgate.config.backend_settings import BlobSettings
 from headgate.config.errors import Problem, shown
-from headgate.core.blob_names import root_problem
 from headgate.core.keys import BadPointer, parse_pointer
-from headgate.core.oversize import SplitRule
+from headgate.core.oversize.blob_names import root_problem
+from headgate.core.oversize.strategies import SplitRule
 from headgate.core.policy import TopicPolicy
 
 

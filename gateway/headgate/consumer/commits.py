@@ -19,8 +19,8 @@ from headgate.consumer.offset_store import OffsetStore, PositionError
 from headgate.consumer.options import ConsumerOptions, Counts
 from headgate.consumer.owned_partition import OwnedPartition
 from headgate.consumer.topic_ids import TopicIds
-from headgate.core.commit_note import CommitNote, Committer
-from headgate.core.ownership import Ownership
+from headgate.core.consuming.commit_note import CommitNote, Committer
+from headgate.core.consuming.ownership import Ownership
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from typing import Self
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError
 
-from headgate.backends.options import ClusterOptions
+from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.owned import OwnedTasks
 from headgate.consumer.failures import Failures
 from headgate.consumer.membership import MemberOptions, Membership
@@ -28,8 +28,8 @@ from headgate.consumer.pause_store import NOTHING_STORED, PauseStore
 from headgate.consumer.received import Received
 from headgate.consumer.shift import Shift
 from headgate.consumer.working import work
-from headgate.core.ownership import Owned
-from headgate.core.pauses import Intent, Pauses, Scope
+from headgate.core.consuming.ownership import Owned
+from headgate.core.consuming.pauses import Intent, Pauses, Scope
 
 log = logging.getLogger(__name__)
 

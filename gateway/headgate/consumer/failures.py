@@ -10,12 +10,19 @@ from uuid import uuid4
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import MessageSizeTooLargeError, RecordListTooLargeError
 
-from headgate.backends.options import ClusterOptions, client_arguments
+from headgate.backends.kafka.options import ClusterOptions, client_arguments
 from headgate.consumer.options import GaveUpError, Retries
 from headgate.consumer.received import Received
-from headgate.core.chunks import LEAST_CHUNK_BYTES, MOST_BYTES, Head, cut, headers_of, read_head
 from headgate.core.header_names import legible
 from headgate.core.keys import partition_for
+from headgate.core.oversize.chunks import (
+    LEAST_CHUNK_BYTES,
+    MOST_BYTES,
+    Head,
+    cut,
+    headers_of,
+    read_head,
+)
 
 log = logging.getLogger(__name__)
 

@@ -20,11 +20,11 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
-from headgate.backends.connections import drop_consumer
-from headgate.backends.header_names import keep_header_names
-from headgate.backends.metadata import never_create_topics
-from headgate.backends.options import ClusterOptions, client_arguments
-from headgate.core.ownership import Owned, Ownership
+from headgate.backends.kafka.connections import drop_consumer
+from headgate.backends.kafka.header_names import keep_header_names
+from headgate.backends.kafka.metadata import never_create_topics
+from headgate.backends.kafka.options import ClusterOptions, client_arguments
+from headgate.core.consuming.ownership import Owned, Ownership
 
 log = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ from typing import Any, Protocol
 
 from headgate.consumer.assembler import Assembler
 from headgate.consumer.received import Received
-from headgate.core.ownership import Owned
-from headgate.core.progress import Progress
+from headgate.core.consuming.ownership import Owned
+from headgate.core.consuming.progress import Progress
 
 
 class Work(Protocol):

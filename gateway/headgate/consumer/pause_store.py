@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from headgate.core.pauses import Intent, Kept, Scope
+from headgate.core.consuming.pauses import Intent, Kept, Scope
 
 KEY_PREFIX = "hg:pauses:"
 

@@ -26,8 +26,8 @@ from headgate.consumer.owned_partition import OwnedPartition
 from headgate.consumer.received import Received
 from headgate.consumer.starting import go_to_starts
 from headgate.consumer.topic_ids import TopicIds
-from headgate.core.ownership import Owned, Ownership
-from headgate.core.pauses import Pauses
+from headgate.core.consuming.ownership import Owned, Ownership
+from headgate.core.consuming.pauses import Pauses
 
 log = logging.getLogger(__name__)
 

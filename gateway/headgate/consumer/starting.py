@@ -14,7 +14,7 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 from headgate.consumer.offset_store import OffsetStore, seek
 from headgate.consumer.topic_ids import TopicIds
-from headgate.core.commit_note import read_note
+from headgate.core.consuming.commit_note import read_note
 
 log = logging.getLogger(__name__)
 

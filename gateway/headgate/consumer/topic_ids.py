@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import NodeNotReadyError
 
-from headgate.backends.partition_facts import read_topic_ids
+from headgate.backends.kafka.partition_facts import read_topic_ids
 from headgate.consumer.offset_store import OffsetStore
 
 

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from headgate.core.coalescing.held import held_topic
 from headgate.core.fact_columns import FACTS_TOPIC
 from headgate.core.globs import is_glob
-from headgate.core.held import held_topic
-from headgate.core.offset_map import MAP_PARTITIONS, MAP_TOPIC
 from headgate.core.policy import PolicyTable, TopicPolicy
-from headgate.core.replay import REGISTRY_TOPIC
+from headgate.core.replays.offset_map import MAP_PARTITIONS, MAP_TOPIC
+from headgate.core.replays.replay import REGISTRY_TOPIC
 from headgate.core.topic import TopicState
 
 _RETENTION_MS = 604_800_000

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from headgate.core.globs import Globs, is_glob, literal_prefix, ties
 from headgate.core.option import about
-from headgate.core.oversize import Rung, SplitRule
+from headgate.core.oversize.strategies import Rung, SplitRule
 from headgate.core.schema import Schema
 
 INTERNAL_PREFIXES = ("__", "headgate.")  # Kafka's own topics, and the gateway's

@@ -19,7 +19,7 @@ WANTED_TIMESTAMP: Final = "hg-timestamp"  # ms: the record's timestamp once it i
 DONE: Final = "hg-done"
 BURST_END: Final = "hg-burst-end"  # this burst is complete
 
-# What an oversized event became (core/oversize.py). Values are text: numbers in decimal, digests
+# What an oversized event became (`core/oversize`). Values are text: numbers in decimal, digests
 # in hexadecimal.
 OVERSIZE: Final = "hg-oversize"  # `key-only`: the record says that its key changed, not to what
 KEY_ONLY: Final = b"key-only"

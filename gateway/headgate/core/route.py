@@ -9,11 +9,10 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from headgate.core.event import SPREAD, RawEvent, Refused, malformed
-from headgate.core.examination import Orders
-from headgate.core.jsontext import KeyReader, is_too_deep
+from headgate.core.formats.jsontext import KeyReader, is_too_deep
 from headgate.core.keys import KeyRule, Partitioner
 from headgate.core.outcome import Failure, Reason
-from headgate.core.oversize import Rung, StoredBlob, usable
+from headgate.core.oversize.strategies import Rung, StoredBlob, usable
 from headgate.core.policy import TopicPolicy
 from headgate.core.record import (
     BATCH_OVERHEAD,
@@ -24,7 +23,8 @@ from headgate.core.record import (
     size_of,
 )
 from headgate.core.scanning import Scanner
-from headgate.core.suppression import Scope
+from headgate.core.suppression.examination import Orders
+from headgate.core.suppression.protocol import Scope
 from headgate.core.topic import TopicState
 
 Digest = Callable[[bytes | None, bytes | None], bytes]

@@ -8,10 +8,10 @@ and judge.
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
-from headgate.core.decode import Kind, kind_of
-from headgate.core.digest import Digester
+from headgate.core.formats.decode import Kind, kind_of
 from headgate.core.keys import KeyRule
 from headgate.core.policy import TopicPolicy
+from headgate.core.suppression.digest import Digester
 from headgate.core.topic import TopicState
 
 try:

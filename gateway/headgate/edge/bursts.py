@@ -6,11 +6,11 @@ from collections.abc import Mapping
 import orjson
 from aiohttp import web
 
-from headgate.bursts import Bursts
+from headgate.coalescer.bursts import Bursts
 from headgate.core.event import Refused
+from headgate.core.http.reply import JSON, Reply, problem
+from headgate.core.http.request import read_burst
 from headgate.core.outcome import Failure
-from headgate.core.reply import JSON, Reply, problem
-from headgate.core.request import read_burst
 from headgate.edge.answer import answered
 from headgate.edge.auth import Identity
 from headgate.edge.events import EventsFront

@@ -8,11 +8,11 @@ from urllib.parse import quote
 from aiohttp import web
 
 from headgate.core.event import Refused, TooMuch
-from headgate.core.identity import IDEMPOTENCY_KEY
+from headgate.core.http.reply import Reply, problem
+from headgate.core.http.request import with_query_key
+from headgate.core.idempotency.protocol import IDEMPOTENCY_KEY
 from headgate.core.outcome import TRAITS, Failure, Outcome, Reason
-from headgate.core.reply import Reply, problem
-from headgate.core.request import with_query_key
-from headgate.core.weigh import Weight, heaviest
+from headgate.core.oversize.weigh import Weight, heaviest
 from headgate.deadlines import Deadlines
 from headgate.edge.answer import answered, on_the_wire
 from headgate.edge.auth import ANONYMOUS, Identity

@@ -8,10 +8,10 @@ written again.
 from collections.abc import Callable
 from typing import Protocol
 
-from headgate.core.attempt import Attempt
 from headgate.core.event import Refused
-from headgate.core.identity import Asked
-from headgate.core.reply import Reply
+from headgate.core.http.reply import Reply
+from headgate.core.idempotency.attempt import Attempt
+from headgate.core.idempotency.protocol import Asked
 from headgate.inbound import Decode, Inbound
 from headgate.ingest import Ingest
 from headgate.ticket import Ticket

@@ -14,7 +14,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from headgate.core.outcome import TRAITS, Failure, Reason
-from headgate.logs import ACCESS, REQUESTS
+from headgate.telemetry.logs import ACCESS, REQUESTS
 from headgate.ticket import Ticket
 
 LINES = 20  # of one reason within WINDOW_S

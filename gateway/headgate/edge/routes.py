@@ -11,9 +11,9 @@ from urllib.parse import unquote
 from aiohttp import web
 
 from headgate.core.event import Refused
+from headgate.core.http.path_hints import of_data_port
+from headgate.core.http.reply import JSON, Reply
 from headgate.core.outcome import Failure, Reason
-from headgate.core.path_hints import of_data_port
-from headgate.core.reply import JSON, Reply
 from headgate.edge.bursts import BurstsFront
 from headgate.edge.confluent.desk import Desk
 from headgate.edge.confluent.looks import Looks
@@ -23,7 +23,7 @@ from headgate.edge.cors import CORS_HEADERS, Cors
 from headgate.edge.events import EventsFront
 from headgate.edge.openapi.page import docs_page
 from headgate.edge.problems import html_page, index_page, problem_page, problem_response, response
-from headgate.health import Readiness
+from headgate.telemetry.health import Readiness
 
 Page = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 PathPage = Callable[..., Awaitable[web.StreamResponse]]  # the request, and the parts of its path

@@ -18,8 +18,8 @@ from aiohttp import StreamReader
 from aiohttp.http import HttpVersion11, RawRequestMessage
 from aiohttp.streams import EMPTY_PAYLOAD
 
+from headgate.core.http.reply import problem
 from headgate.core.outcome import Failure, Reason
-from headgate.core.reply import problem
 from headgate.edge.answer import closing, on_the_wire
 from headgate.edge.events import EventsFront
 from headgate.edge.server import KEEP_ALIVE_S, Connection, HttpServer

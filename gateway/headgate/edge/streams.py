@@ -12,12 +12,12 @@ from typing import NamedTuple, Protocol
 
 from aiohttp import web
 
-from headgate.core.decode import Headers
 from headgate.core.event import Decoded, Refused, TooMuch
+from headgate.core.formats.decode import Headers
 from headgate.core.outcome import Failure, Reason
-from headgate.core.oversize import StoredBlob
+from headgate.core.oversize.strategies import StoredBlob
+from headgate.core.oversize.streamed import Announced, Look, Streamed, announced, takes_streams
 from headgate.core.route import Route, too_large
-from headgate.core.streamed import Announced, Look, Streamed, announced, takes_streams
 from headgate.edge.body import BREAKS, BROKEN, Budget, continue_body, take
 from headgate.inbound import Inbound
 

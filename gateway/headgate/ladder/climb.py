@@ -9,11 +9,11 @@ from typing import Any, NamedTuple, Protocol
 from headgate.core.event import Refused
 from headgate.core.ids import EventIds
 from headgate.core.outcome import Failure, Reason
-from headgate.core.oversize import SplitRule, StoredBlob
+from headgate.core.oversize.split import NotSplit, Split, split
+from headgate.core.oversize.strategies import SplitRule, StoredBlob
 from headgate.core.publish import Publish
 from headgate.core.record import Record
 from headgate.core.route import Oversized, Route
-from headgate.core.split import NotSplit, Split, split
 from headgate.ladder.plans import (
     Plan,
     chunk,

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from headgate.core.chunks import (
+from headgate.core.formats.decode import is_json
+from headgate.core.oversize.chunks import (
     HEADERS_BYTES,
     LEAST_CHUNK_BYTES,
     MOST_BYTES,
@@ -12,8 +13,8 @@ from headgate.core.chunks import (
     cut,
     headers_of,
 )
-from headgate.core.decode import is_json
-from headgate.core.oversize import (
+from headgate.core.oversize.split import Split
+from headgate.core.oversize.strategies import (
     StoredBlob,
     claim_headers,
     notify_headers,
@@ -23,7 +24,6 @@ from headgate.core.oversize import (
 from headgate.core.publish import Publish
 from headgate.core.record import CONTENT_TYPE, EVENT_ID, RECORD_OVERHEAD, Record, size_of
 from headgate.core.route import Route
-from headgate.core.split import Split
 
 JSON_TYPE = (CONTENT_TYPE, b"application/json")
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import aiohttp
 
-from headgate.core.rogue_readers import Totals, read_totals
+from headgate.core.groups.rogue_readers import Totals, read_totals
 
 _TIMEOUT = aiohttp.ClientTimeout(total=5)
 

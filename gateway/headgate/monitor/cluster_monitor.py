@@ -10,21 +10,21 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
-from headgate.backends.commit_trail import TOPIC, CommitTrail
-from headgate.backends.group_reader import GroupReader, Look
-from headgate.backends.in_words import kafka_in_words
-from headgate.backends.options import ClusterOptions
+from headgate.backends.kafka.commit_stream import TOPIC, CommitTrail
+from headgate.backends.kafka.group_reader import GroupReader, Look
+from headgate.backends.kafka.in_words import kafka_in_words
+from headgate.backends.kafka.options import ClusterOptions
+from headgate.backends.kafka.readable import first_readable
+from headgate.backends.kafka.topic_reader import READ_ERRORS
 from headgate.backends.owned import OwnedTasks
-from headgate.backends.readable import first_readable
-from headgate.backends.topic_reader import READ_ERRORS
-from headgate.core.cluster_watch import ClusterWatch, WatchOptions
-from headgate.core.commit_records import OffsetsRecord, before_and_after
-from headgate.core.group_facts import Place, Regression
-from headgate.core.group_report import GroupReport
-from headgate.core.probation import Probation
-from headgate.core.rogue_readers import RogueReaders
+from headgate.core.groups.cluster_watch import ClusterWatch, WatchOptions
+from headgate.core.groups.commit_records import OffsetsRecord, before_and_after
+from headgate.core.groups.facts import Place, Regression
+from headgate.core.groups.probation import Probation
+from headgate.core.groups.report import GroupReport
+from headgate.core.groups.rogue_readers import RogueReaders
 from headgate.monitor.broker_metrics import ScrapeError, scrape
-from headgate.monitor.trail import take
+from headgate.monitor.commit_stream import take
 
 log = logging.getLogger(__name__)
 

@@ -3,11 +3,11 @@
 from collections import defaultdict
 from collections.abc import Iterable
 
-from headgate.core.group_report import Heat
-from headgate.core.lagrules import State
-from headgate.metric import OTHER
+from headgate.core.groups.lag_rules import State
+from headgate.core.groups.report import Heat
 from headgate.monitor.cluster_monitor import ClusterMonitor
 from headgate.stats.snapshot import Labels, Snapshot
+from headgate.telemetry.metric import OTHER
 
 _MOST_PARTITIONS = 20_000  # series of the lag; the lag of what is beyond is summed as `other`
 _MOST_GROUPS = 2_000

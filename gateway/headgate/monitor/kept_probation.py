@@ -5,8 +5,8 @@ import logging
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from headgate.core.cluster_watch import ClusterWatch
-from headgate.core.probation import Probation
+from headgate.core.groups.cluster_watch import ClusterWatch
+from headgate.core.groups.probation import Probation
 
 log = logging.getLogger(__name__)
 

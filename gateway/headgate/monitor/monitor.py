@@ -6,15 +6,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from headgate.backends.options import ClusterOptions
+from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.owned import OwnedTasks
-from headgate.core.cluster_watch import WatchOptions
-from headgate.core.pauses import Kept
-from headgate.monitor import shown
+from headgate.core.consuming.pauses import Kept
+from headgate.core.groups.cluster_watch import WatchOptions
+from headgate.monitor import views
 from headgate.monitor.cluster_monitor import NO_EXPORTERS, ClusterMonitor, Exporters
 from headgate.monitor.figures import snapshot
 from headgate.monitor.kept_probation import read_probation, write_probation
-from headgate.monitor.shown import Json
+from headgate.monitor.views import Json
 from headgate.stats.snapshot import Snapshot
 
 _REGRESSIONS_SHOWN = 100
@@ -97,19 +97,19 @@ class Monitor:
     def groups(self) -> Json:
         """All groups, worst first."""
         rows = [
-            shown.group_row(cluster.name, watch, found, self._options.watch)
+            views.group_row(cluster.name, watch, found, self._options.watch)
             for cluster in self.clusters
             for name, found in cluster.judged.items()
             if (watch := cluster.watch.groups.get(name)) is not None
         ]
-        rows.sort(key=shown.row_place)
+        rows.sort(key=views.row_place)
         falls = [one for cluster in self.clusters for one in cluster.watch.regressions]
         falls.sort(key=lambda one: -one.at_ms)
         return {
             "groups": rows,
-            "regressions": [shown.regression(one) for one in falls[:_REGRESSIONS_SHOWN]],
-            "clusters": [shown.cluster_row(one) for one in self.clusters],
-            "cannot_be_seen": list(shown.CANNOT_BE_SEEN),
+            "regressions": [views.regression(one) for one in falls[:_REGRESSIONS_SHOWN]],
+            "clusters": [views.cluster_row(one) for one in self.clusters],
+            "cannot_be_seen": list(views.CANNOT_BE_SEEN),
         }
 
     async def group(self, name: str) -> Json | None:
@@ -121,7 +121,7 @@ class Monitor:
             except OSError:
                 kept = None
         found = [
-            shown.group_page(cluster, watch, judged, kept)
+            views.group_page(cluster, watch, judged, kept)
             for cluster in self.clusters
             if (watch := cluster.watch.groups.get(name)) is not None
             and (judged := cluster.judged.get(name)) is not None

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from headgate.core.offset_map import PartitionMap
-from headgate.core.replay import Control, Replay, State
-from headgate.core.replay_plan import BACKFILL, INGEST, Logs
-from headgate.core.segments import SegmentTable, Translation
+from headgate.core.replays.offset_map import PartitionMap
+from headgate.core.replays.plan import BACKFILL, INGEST, Logs
+from headgate.core.replays.replay import Control, Replay, State
+from headgate.core.replays.segments import SegmentTable, Translation
 
 REQUIRED = {"isolation.level": "read_committed"}  # of whoever reads the backfill tier
 _MOST_GAPS = 100

@@ -5,13 +5,13 @@ import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
-from headgate.backends.in_words import kafka_in_words
-from headgate.backends.topic_reader import READ_ERRORS
-from headgate.backends.transactions import TransactionError
+from headgate.backends.kafka.in_words import kafka_in_words
+from headgate.backends.kafka.producing.transactions import TransactionError
+from headgate.backends.kafka.topic_reader import READ_ERRORS
 from headgate.core.outcome import Reason
 from headgate.core.refusal import RefusalError
-from headgate.core.replay import TooLargeError
-from headgate.core.replay_fields import FieldError
+from headgate.core.replays.fields import FieldError
+from headgate.core.replays.replay import TooLargeError
 
 log = logging.getLogger(__name__)
 

@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from headgate.backends.tier_view import busy
+from headgate.backends.kafka.tier_view import busy
 from headgate.config.settings import Settings
 from headgate.core.outcome import Reason
 from headgate.core.refusal import RefusalError
-from headgate.core.replay import (
+from headgate.core.replays.replay import (
     FINISHED,
     Control,
     Registry,
@@ -24,7 +24,7 @@ from headgate.core.replay import (
     new_id,
     record,
 )
-from headgate.core.replay_spec import Mode, Spec, read_spec
+from headgate.core.replays.spec import Mode, Spec, read_spec
 from headgate.replays.answers import planned_page, replay_page
 from headgate.replays.asked import asking, reading
 from headgate.replays.documents import Asker, document_of, dry_page

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from headgate.config.replay_settings import ReplaySettings
 from headgate.core.outcome import Reason
 from headgate.core.refusal import RefusalError
-from headgate.core.replay_plan import shown, totals
-from headgate.core.replay_spec import Mode, Spec
+from headgate.core.replays.plan import shown, totals
+from headgate.core.replays.spec import Mode, Spec
 from headgate.replays.answers import REQUIRED
 from headgate.replays.planner import Planned
 from headgate.replays.tiers import Tiers

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from headgate.core.refusal import RefusalError
-from headgate.core.replay import Registry
+from headgate.core.replays.replay import Registry
 from headgate.replays.asked import asking
 
 

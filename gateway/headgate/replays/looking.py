@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from headgate.backends.tier_view import Extent, TierView, view_of
-from headgate.core.offset_map import PartitionMap
+from headgate.backends.kafka.tier_view import Extent, TierView, view_of
 from headgate.core.outcome import Reason
 from headgate.core.refusal import RefusalError
-from headgate.core.replay_plan import BACKFILL, INGEST, Logs
-from headgate.core.segments import SegmentTable
+from headgate.core.replays.offset_map import PartitionMap
+from headgate.core.replays.plan import BACKFILL, INGEST, Logs
+from headgate.core.replays.segments import SegmentTable
 from headgate.replays.asked import asking
 from headgate.replays.maps import OffsetMaps
 from headgate.replays.tiers import Tiers

@@ -10,10 +10,16 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
-from headgate.backends.compacted import CompactedTopic, NoTopicError
-from headgate.backends.options import ClusterOptions
-from headgate.core.offset_map import MAP_TOPIC, Entry, PartitionMap, map_partition, read_entry
-from headgate.core.segments import MapError
+from headgate.backends.kafka.compacted import CompactedTopic, NoTopicError
+from headgate.backends.kafka.options import ClusterOptions
+from headgate.core.replays.offset_map import (
+    MAP_TOPIC,
+    Entry,
+    PartitionMap,
+    map_partition,
+    read_entry,
+)
+from headgate.core.replays.segments import MapError
 
 MOST_SEGMENTS = 2_000_000  # 36 bytes each
 _EMPTY = 50  # a map without any takes as much memory as so many segments

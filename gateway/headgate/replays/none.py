@@ -5,7 +5,7 @@ from typing import Any, NoReturn
 
 from headgate.core.outcome import Reason
 from headgate.core.refusal import RefusalError
-from headgate.core.replay import Control
+from headgate.core.replays.replay import Control
 
 Rows = tuple[Sequence[dict[str, Any]], Sequence[dict[str, Any]]]
 

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from headgate.backends.tier_view import TierView, view_of
+from headgate.backends.kafka.tier_view import TierView, view_of
 from headgate.core.outcome import Reason
 from headgate.core.refusal import RefusalError
-from headgate.core.replay import Registry
-from headgate.core.replay_plan import PartitionPlan, missing, plan_partition, totals
-from headgate.core.replay_spec import Bound, Mode, Spec
+from headgate.core.replays.plan import PartitionPlan, missing, plan_partition, totals
+from headgate.core.replays.replay import Registry
+from headgate.core.replays.spec import Bound, Mode, Spec
 from headgate.replays.looking import Seen, look, partitions_of
 from headgate.replays.maps import OffsetMaps
 from headgate.replays.tiers import Tiers

@@ -13,11 +13,11 @@ from contextlib import suppress
 
 from aiokafka.structs import TopicPartition
 
-from headgate.backends.compacted import CompactedTopic, NoTopicError
-from headgate.backends.options import ClusterOptions
-from headgate.backends.transactions import TransactionalProducer, TransactionError
+from headgate.backends.kafka.compacted import CompactedTopic, NoTopicError
+from headgate.backends.kafka.options import ClusterOptions
+from headgate.backends.kafka.producing.transactions import TransactionalProducer, TransactionError
 from headgate.core.record import Record
-from headgate.core.replay import REGISTRY_TOPIC, Registry
+from headgate.core.replays.replay import REGISTRY_TOPIC, Registry
 
 API_ID = "headgate.replays.api"
 _FRESH_S = 0.5

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from headgate.backends.tier_view import TierView, view_of
+from headgate.backends.kafka.tier_view import TierView, view_of
 from headgate.config.settings import Settings
-from headgate.core.replay_fields import FieldError, known, number
-from headgate.core.replay_plan import INGEST, Logs
-from headgate.core.replay_spec import partition_number, read_topic
+from headgate.core.replays.fields import FieldError, known, number
+from headgate.core.replays.plan import INGEST, Logs
+from headgate.core.replays.spec import partition_number, read_topic
 from headgate.replays.answers import coverage_page, translated
 from headgate.replays.asked import asking, reading
 from headgate.replays.heard import Heard, hear

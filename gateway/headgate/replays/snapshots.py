@@ -4,12 +4,12 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from headgate.backends.tier_view import TierView, view_of
+from headgate.backends.kafka.tier_view import TierView, view_of
 from headgate.core.outcome import Reason
 from headgate.core.refusal import RefusalError
-from headgate.core.replay import snapshot_record
-from headgate.core.replay_fields import FieldError, known, text
-from headgate.core.replay_spec import LONGEST_NAME, read_topic
+from headgate.core.replays.fields import FieldError, known, text
+from headgate.core.replays.replay import snapshot_record
+from headgate.core.replays.spec import LONGEST_NAME, read_topic
 from headgate.replays.answers import snapshot_page
 from headgate.replays.asked import asking, reading
 from headgate.replays.looking import partitions_of

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from headgate.backends.tier_view import view_of
+from headgate.backends.kafka.tier_view import view_of
 from headgate.core.refusal import RefusalError
-from headgate.core.replay import Registry, Replay, State, deleted, record, tombstones
-from headgate.core.replay_plan import BACKFILL
-from headgate.core.replay_spec import Mode
+from headgate.core.replays.plan import BACKFILL
+from headgate.core.replays.replay import Registry, Replay, State, deleted, record, tombstones
+from headgate.core.replays.spec import Mode
 from headgate.replays.answers import state_of
 from headgate.replays.asked import asking
 from headgate.replays.registry_log import Change

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from headgate.backends.options import ClusterOptions
-from headgate.cluster_options import cluster_options
+from headgate.backends.kafka.configured import cluster_options
+from headgate.backends.kafka.options import ClusterOptions
 from headgate.config.settings import Settings
 from headgate.core.outcome import Reason
 from headgate.core.policy import PolicyTable

@@ -15,10 +15,10 @@ from prometheus_client.core import (
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
-from headgate.metric import Kind, Metric
-from headgate.metrics import METRICS
 from headgate.stats import sketches
 from headgate.stats.snapshot import Buckets, Snapshot, recent
+from headgate.telemetry.catalogue import METRICS
+from headgate.telemetry.metric import Kind, Metric
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Container
 
-from headgate.metric import OTHER
+from headgate.telemetry.metric import OTHER
 
 # The last line of defence: a pattern such as `orders.*` may match more topics than /metrics can
 # bear. Each pair costs some 20 KiB of sketches at most, so this is at most 20 MB a worker.

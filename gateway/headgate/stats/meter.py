@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from headgate.core.outcome import Name, Outcome
-from headgate.core.suppressed import STATES, TopicSuppression
-from headgate.metric import OTHER, SECONDS
+from headgate.core.suppression.states import STATES, TopicSuppression
 from headgate.stats import process, snapshot
 from headgate.stats.labels import MAX_PAIRS, Labels
 from headgate.stats.series import Series
 from headgate.stats.snapshot import Buckets, Pair, Snapshot
 from headgate.stats.stall import Peaks
+from headgate.telemetry.metric import OTHER, SECONDS
 
 MAX_KNOWN = 4 * MAX_PAIRS
 

@@ -12,9 +12,9 @@ from typing import Final
 import numpy as np
 
 from headgate.core.outcome import Name, Outcome, Reason
-from headgate.metrics import METRICS
 from headgate.stats.sketches import Sketches
 from headgate.stats.snapshot import REJECTS_KEPT, WINDOW_S, Detail, Reject, Window
+from headgate.telemetry.catalogue import METRICS
 
 FOLD_EVENTS: Final = 4000  # bounds what `add` keeps alive; counting so many takes about 1 ms
 _MOST_KEYS: Final = 2000  # that may wait for the sketches, before one more count adds its own

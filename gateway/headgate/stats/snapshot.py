@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from headgate.metric import Kind
-from headgate.metrics import METRICS
 from headgate.stats import sketches
 from headgate.stats.sketches import Sketched
+from headgate.telemetry.catalogue import METRICS
+from headgate.telemetry.metric import Kind
 
 REJECTS_KEPT = 20  # per producer and topic: enough to see what is wrong, bounded
 WINDOW_S = 3600  # an hourly job is always inside the current or the previous window

@@ -8,7 +8,7 @@ from typing import Final
 from headgate.backends.base import Verdicts
 from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Publish, Stage
-from headgate.core.suppression import Reply
+from headgate.core.suppression.protocol import Reply
 from headgate.suppression.arrivals import Arrivals
 from headgate.suppression.ends import Ends
 from headgate.suppression.namespaces import Namespaces

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from headgate.backends.base import Verdicts
-from headgate.backends.suppression_store import StoreError
-from headgate.core import suppression
+from headgate.backends.redis.suppression_store import StoreError
 from headgate.core.publish import Publish, Stage
-from headgate.core.suppressed import TopicSuppression
-from headgate.core.suppression import Call, Reply, Scope
+from headgate.core.suppression import protocol
+from headgate.core.suppression.protocol import Call, Reply, Scope
+from headgate.core.suppression.states import TopicSuppression
 from headgate.suppression.bypass import Bypass, Mode
 from headgate.suppression.growth import Grow, behind, grow_alone, place_again
 from headgate.suppression.options import SuppressionMeter, SuppressOptions
@@ -152,7 +152,7 @@ class Claims(Bypass):
         unregistered = self._under_way.unregistered
         while unregistered and flight.room > 0:
             _, publish = unregistered.popitem()
-            flight.add(publish.scope, publish.entry, suppression.register(publish.token))
+            flight.add(publish.scope, publish.entry, protocol.register(publish.token))
         while self._forgets and flight.room > 0:
             flight.forget(self._forgets.pop(0))
         ready = self.mode is _READY and not unregistered and bool(self._queue)
@@ -201,7 +201,7 @@ class Claims(Bypass):
                     arrivals.left(publish, latest)
                 unchanged(publish, verdict)
             else:
-                publish.floor = -2 - verdict  # suppression.floor_of, without the call
+                publish.floor = -2 - verdict  # protocol.floor_of, without the call
                 if arrivals.behind:
                     self._enter_lane(publish)
                 else:

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
-from headgate.core import suppression
 from headgate.core.publish import Publish
-from headgate.core.suppression import SETTLE, pack_settlement
+from headgate.core.suppression import protocol
+from headgate.core.suppression.protocol import SETTLE, pack_settlement
 from headgate.suppression.arrivals import Arrivals
 from headgate.suppression.namespaces import Namespaces
 from headgate.suppression.settlements import Settlements
@@ -98,7 +98,7 @@ class Ends:
 
     def refuse(self, publish: Publish) -> None:
         """No record of it is in the log, or another token stands for it."""
-        self._settlements.add(publish.scope, publish.entry, suppression.refused(publish.token))
+        self._settlements.add(publish.scope, publish.entry, protocol.refused(publish.token))
 
     def drop_reserved(self, publish: Publish, may_have_token: bool) -> None:
         """It ended for its client before it was handed over."""
@@ -128,5 +128,5 @@ class Ends:
         """
         self._arrivals.leave(publish)
         self._under_way.remove(publish.token)
-        operation = suppression.CLEAR + suppression.refused(publish.token)
+        operation = protocol.CLEAR + protocol.refused(publish.token)
         self._settlements.add(publish.scope, publish.entry, operation)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from headgate.core.keys import partition_for
 from headgate.core.publish import Publish
-from headgate.core.suppression import Call, Reply, Scope
+from headgate.core.suppression.protocol import Call, Reply, Scope
 
 Grow = Callable[[Scope, int], None]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from headgate.core.suppression import Scope, State
+from headgate.core.suppression.protocol import Scope, State
 
 _SILENCE_S = 1.0
 

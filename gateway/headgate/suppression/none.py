@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from headgate.backends.base import Verdicts
 from headgate.core.publish import Publish
-from headgate.core.suppression import Scope
+from headgate.core.suppression.protocol import Scope
 
 
 class Unsuppressed:

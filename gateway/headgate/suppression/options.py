@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from headgate.core.suppression import Limits
+from headgate.core.suppression.protocol import Limits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,15 +5,15 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from headgate.core import suppression
 from headgate.core.publish import Publish, Stage
-from headgate.core.suppression import ANNOUNCE, DROP, FORCE, RESERVE, Call, Limits, Scope
+from headgate.core.suppression import protocol
+from headgate.core.suppression.protocol import ANNOUNCE, DROP, FORCE, RESERVE, Call, Limits, Scope
 from headgate.suppression.settlements import Settlements, operations_in
 
 Forget = tuple[Scope, bytes | None, "asyncio.Future[None]"]
 _MOST_SCOPES = 250  # a namespace's place in the call is one byte
 _MOST_TALKED_TO = 50  # of them without an operation, so that there is room for those with one
-_NUMBERS: Final = suppression.number_bytes(4096)
+_NUMBERS: Final = protocol.number_bytes(4096)
 _RESERVING: Final = Stage.RESERVING  # looking it up in the Enum class costs 0.1 us
 
 
@@ -116,7 +116,7 @@ class Flight:
         if entry is None:
             self.drop(scope)
         else:
-            self.add(scope, entry, suppression.CLEAR)
+            self.add(scope, entry, protocol.CLEAR)
         self._forgets.append(done)
 
     def finish_forgets(self, error: Exception | None) -> None:
@@ -163,7 +163,7 @@ class Flight:
             publish.token = stem + number
             if publish.force:
                 operations[entry] = known + FORCE + publish.token + number
-            else:  # as `suppression.reserve`
+            else:  # as `protocol.reserve`
                 operations[entry] = known + head + number + publish.digest + number  # type: ignore[operator]
             publish.stage = _RESERVING
         self._left -= len(some)

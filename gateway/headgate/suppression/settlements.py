@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from headgate.core.publish import Publish
-from headgate.core.suppression import CLEAR, KEEP, REFUSED, SETTLE, Scope, settle
+from headgate.core.suppression.protocol import CLEAR, KEEP, REFUSED, SETTLE, Scope, settle
 
 _MOST_BYTES = 512  # of operations that one entry gathers; what is more goes into a line
 # Bytes of each operation of an end, by its letter.

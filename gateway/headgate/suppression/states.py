@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Mapping
 
-from headgate.core.suppressed import AWAY, ON, QUARANTINE, TopicSuppression
+from headgate.core.suppression.states import AWAY, ON, QUARANTINE, TopicSuppression
 from headgate.suppression.namespaces import Namespaces
 
 _log = logging.getLogger(__name__)

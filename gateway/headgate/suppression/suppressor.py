@@ -13,11 +13,11 @@ from contextlib import suppress
 
 from headgate.backends.base import Verdicts
 from headgate.backends.patience import Lookout
-from headgate.backends.suppression_store import StoreError, SuppressionStore
+from headgate.backends.redis.suppression_store import StoreError, SuppressionStore
 from headgate.core.breaker import Breaker, State
 from headgate.core.publish import Publish
-from headgate.core.suppressed import TopicSuppression
-from headgate.core.suppression import Scope
+from headgate.core.suppression.protocol import Scope
+from headgate.core.suppression.states import TopicSuppression
 from headgate.suppression.bypass import Mode
 from headgate.suppression.claims import Claims
 from headgate.suppression.growth import Grow, grow_alone

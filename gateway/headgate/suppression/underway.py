@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from headgate.core.publish import Publish, Stage
-from headgate.core.suppression import Scope
+from headgate.core.suppression.protocol import Scope
 from headgate.suppression.arrivals import Arrivals
 
 

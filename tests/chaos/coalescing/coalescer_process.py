@@ -17,14 +17,14 @@ from pathlib import Path
 
 import uvloop
 
-from headgate import logs
-from headgate.backends.transactions import TransactionalProducer
+from headgate.backends.kafka.producing.transactions import TransactionalProducer
 from headgate.coalescer import owner
 from headgate.coalescer.base import Emission
 from headgate.coalescer.held_partition import KafkaHeldPartition
-from headgate.coalescing_process import coalesce
 from headgate.config import load
-from headgate.core.held import Mark
+from headgate.core.coalescing.held import Mark
+from headgate.supervisor.coalescer_process import coalesce
+from headgate.telemetry import logs
 
 STEPS = ("before append", "after append", "after offset", "after end")
 

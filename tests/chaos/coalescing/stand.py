@@ -16,7 +16,7 @@ import psutil
 import kafka_log
 from chaos.coalescing.history import Clocks, Histories, Sent
 from coalescing_gateway import run_init
-from headgate.core.held import held_topic
+from headgate.core.coalescing.held import held_topic
 from headgate.devstack.ports import LOOPBACK
 from stack import Gateway, RunningBroker, RunningRedis, eventually
 

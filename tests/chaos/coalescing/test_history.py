@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chaos.coalescing.history import Clocks, Histories, Sent
-from headgate.core.held import Mark, mark_headers
+from headgate.core.coalescing.held import Mark, mark_headers
 from headgate.core.record import EVENT_ID, FORCED, PRODUCER, RECEIVED_AT
 from kafka_log import LogRecord
 

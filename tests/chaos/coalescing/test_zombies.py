@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 from chaos.coalescing.coalescer_process import STEPS
 from chaos.coalescing.history import Sent
 from chaos.coalescing.stand import GROUP, Logs, prepare
-from headgate.core.held import held_topic
+from headgate.core.coalescing.held import held_topic
 from headgate.core.record import EVENT_ID, PRODUCER, RECEIVED_AT
 from headgate.devstack.child import Child
 from stack import RunningBroker, RunningRedis, eventually

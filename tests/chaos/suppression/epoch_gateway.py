@@ -10,9 +10,9 @@ from pathlib import Path
 
 import uvloop
 
-from headgate.app import Worker
-from headgate.backends.redis import RedisStore
+from headgate.backends.redis.suppression import RedisStore
 from headgate.config import load
+from headgate.wiring.app import Worker
 
 SCRIPT = Path(__file__).with_name("epoch.lua")
 

@@ -11,12 +11,12 @@ from typing import NamedTuple, Protocol
 import orjson
 from aiohttp import web
 
-from headgate.core import confluent_v2, confluent_v3
-from headgate.core.confluent import error, failed
 from headgate.core.event import Refused
+from headgate.core.formats import confluent_v2, confluent_v3
+from headgate.core.formats.confluent import error, failed
+from headgate.core.http.reply import Reply
 from headgate.core.outcome import Failure, Reason
 from headgate.core.policy import TopicPolicy
-from headgate.core.reply import Reply
 from headgate.core.topic import PartitionState, TopicState
 from headgate.edge.auth import Identity
 from headgate.edge.body import BREAKS

@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from headgate.core.confluent import codes_of
-from headgate.core.confluent_v3 import Sent, failure_report, read_record, report
 from headgate.core.event import Decoded, RawEvent, Refused
-from headgate.core.jsonslow import parse_slowly
+from headgate.core.formats.confluent import codes_of
+from headgate.core.formats.confluent_v3 import Sent, failure_report, read_record, report
+from headgate.core.formats.jsonslow import parse_slowly
+from headgate.core.http.reply import advice_headers
 from headgate.core.outcome import Failure, Name, Outcome
-from headgate.core.reply import advice_headers
 from headgate.core.route import Route
 from headgate.edge.events import EventsFront
 from headgate.inbound import Inbound

@@ -8,12 +8,12 @@ from urllib.parse import quote
 import orjson
 from aiohttp import web
 
-from headgate.core import confluent_v2, confluent_v3
-from headgate.core.confluent import NOT_ON_THE_CLUSTER, error
 from headgate.core.event import Refused
+from headgate.core.formats import confluent_v2, confluent_v3
+from headgate.core.formats.confluent import NOT_ON_THE_CLUSTER, error
+from headgate.core.http.reply import Reply
 from headgate.core.outcome import Failure, Reason
 from headgate.core.policy import INTERNAL_PREFIXES
-from headgate.core.reply import Reply
 from headgate.core.topic import PartitionState, TopicState
 from headgate.edge.confluent.desk import Asked, Desk, no_cluster
 

@@ -4,12 +4,12 @@ from functools import partial
 
 from aiohttp import web
 
-from headgate.core import confluent_v2
-from headgate.core.confluent import codes_of, error, failed
-from headgate.core.confluent_v2 import TYPE, Format
 from headgate.core.event import Decoded, Refused
+from headgate.core.formats import confluent_v2
+from headgate.core.formats.confluent import codes_of, error, failed
+from headgate.core.formats.confluent_v2 import TYPE, Format
+from headgate.core.http.reply import Reply
 from headgate.core.outcome import Failure, Reason
-from headgate.core.reply import Reply
 from headgate.core.route import Route
 from headgate.edge.confluent.desk import Asked, Desk
 from headgate.inbound import Inbound

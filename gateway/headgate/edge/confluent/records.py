@@ -9,12 +9,12 @@ from functools import partial
 
 from aiohttp import web
 
-from headgate.core.concatenated import PIECE_BYTES, Documents
-from headgate.core.confluent import NO_RECORDS, error
-from headgate.core.confluent_v3 import TYPE
 from headgate.core.event import Refused
+from headgate.core.formats.concatenated import PIECE_BYTES, Documents
+from headgate.core.formats.confluent import NO_RECORDS, error
+from headgate.core.formats.confluent_v3 import TYPE
+from headgate.core.http.reply import Reply
 from headgate.core.outcome import Failure, Reason
-from headgate.core.reply import Reply
 from headgate.edge.confluent.desk import Asked, Desk, no_cluster
 from headgate.edge.confluent.group import SEPARATOR, Group, Target, failure_line
 from headgate.edge.confluent.stream import Stream

@@ -11,9 +11,9 @@ from contextlib import suppress
 from aiohttp import ClientPayloadError, web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from headgate.core.concatenated import PIECE_BYTES, Documents
-from headgate.core.confluent_v3 import TYPE
 from headgate.core.event import Refused
+from headgate.core.formats.concatenated import PIECE_BYTES, Documents
+from headgate.core.formats.confluent_v3 import TYPE
 from headgate.core.outcome import Failure, Reason
 from headgate.edge.body import BROKEN, continue_body
 from headgate.edge.confluent.group import SEPARATOR, Group, Target, failure_line

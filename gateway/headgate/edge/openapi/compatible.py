@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from headgate.core import confluent_v2, confluent_v3
-from headgate.core.confluent import codes_of
+from headgate.core.formats import confluent_v2, confluent_v3
+from headgate.core.formats.confluent import codes_of
 from headgate.core.outcome import Failure, Reason
 from headgate.edge.openapi.operation import (
     Json,

@@ -1,6 +1,7 @@
 """The management port's operations."""
 
 from headgate.core.outcome import Reason
+from headgate.edge.management.paging import LIMIT, MAX_LIMIT
 from headgate.edge.openapi.operation import (
     ALWAYS,
     BODY,
@@ -14,7 +15,6 @@ from headgate.edge.openapi.operation import (
     query,
     ref,
 )
-from headgate.edge.paging import LIMIT, MAX_LIMIT
 
 _ASKED = (*ALWAYS, Reason.UNAUTHENTICATED, Reason.FORBIDDEN)
 

@@ -1,7 +1,7 @@
 """The shapes of replays, translations, coverage and snapshots."""
 
-from headgate.core.replay import Control, State
-from headgate.core.segments import Result
+from headgate.core.replays.replay import Control, State
+from headgate.core.replays.segments import Result
 from headgate.edge.openapi.operation import Json
 
 _TEXT: Json = {"type": "string"}

@@ -1,7 +1,7 @@
 """The shapes of what is sent and answered (JSON Schema 2020-12)."""
 
 from headgate.core.outcome import Name, Reason
-from headgate.core.suppressed import OFF, STATES
+from headgate.core.suppression.states import OFF, STATES
 from headgate.edge.openapi.operation import BASE64, Json
 
 _TEXT: Json = {"type": "string"}

@@ -1,0 +1,1 @@
+"""The blob store, and what it is made of."""

@@ -1,0 +1,132 @@
+"""Blobs as files: written aside, synced, renamed. Blocking; `blobs.Blobs` calls it in threads."""
+
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from headgate.backends.blobs.store import PENDING, Stored
+from headgate.core.oversize.blob_names import BlobName, blob_name, parse_path
+
+
+class FileBlobs:
+    """Implements `blob_store.Store` below one folder, which is made when it is not there."""
+
+    errors: tuple[type[Exception], ...] = (OSError,)
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._pending = root / PENDING
+
+    def put(self, name: BlobName, value: bytes) -> None:
+        if self._refresh(name, len(value)):
+            return
+        pending = self.begin()
+        try:
+            pending.write(value)
+            pending.commit(name)
+        except BaseException:
+            pending.abort()
+            raise
+
+    def begin(self) -> "PendingFile":
+        self._pending.mkdir(parents=True, exist_ok=True)
+        return PendingFile(self._root, self._pending / secrets.token_hex(16))
+
+    def blobs(self, topic: str) -> Iterator[Stored]:
+        folder = self._root / blob_name(topic, "0" * 64).topic
+        for digits in sorted(_names(folder)):
+            for digest in sorted(_names(folder / digits)):
+                name = parse_path(f"{topic}/{digits}/{digest}")
+                with suppress(FileNotFoundError):  # another sweep may be under way
+                    if name is not None:
+                        found = (folder / digits / digest).stat()
+                        yield Stored(name, found.st_size, found.st_mtime)
+
+    def topics(self) -> list[str]:
+        return sorted(name for name in _names(self._root) if name != PENDING)
+
+    def delete(self, name: BlobName, unless_after_s: float) -> bool:
+        """Moved aside first: whoever refreshes the blob at this moment either is seen here, or
+        does not find it and writes it anew."""
+        path = self._root / name.path
+        aside = self._pending / f"gone-{secrets.token_hex(16)}"
+        aside.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            path.rename(aside)
+        except FileNotFoundError:
+            return False
+        if aside.stat().st_mtime > unless_after_s:
+            aside.rename(path)
+            return False
+        aside.unlink()
+        return True
+
+    def sweep_pending(self, before_s: float) -> int:
+        swept = 0
+        for name in _names(self._pending):
+            with suppress(FileNotFoundError):
+                if (self._pending / name).stat().st_mtime < before_s:
+                    (self._pending / name).unlink()
+                    swept += 1
+        return swept
+
+    def _refresh(self, name: BlobName, size: int) -> bool:
+        """The blob is there: only its age changes, on which `blobs gc` relies."""
+        path = self._root / name.path
+        try:
+            if path.stat().st_size != size:
+                return False
+            os.utime(path)
+        except FileNotFoundError:
+            return False
+        return True
+
+
+class PendingFile:
+    """A blob that is being written; only `commit` gives it a name."""
+
+    def __init__(self, root: Path, path: Path) -> None:
+        self._root = root
+        self._path = path
+        self._file: BinaryIO = path.open("xb")
+
+    def write(self, data: bytes) -> None:
+        self._file.write(data)
+
+    def commit(self, name: BlobName) -> None:
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        final = self._root / name.path
+        for folder in (final.parent.parent, final.parent):
+            if not folder.is_dir():
+                folder.mkdir(parents=True, exist_ok=True)
+                _sync_folder(folder.parent)
+        now_s = time.time()
+        os.utime(self._path, (now_s, now_s))  # its age counts from here, not from the first byte
+        self._path.replace(final)
+        _sync_folder(final.parent)
+
+    def abort(self) -> None:
+        self._file.close()
+        self._path.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Without this a power failure may forget the new name."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)  # noqa: PTH208 - Path.iterdir would be a list of objects
+    except (FileNotFoundError, NotADirectoryError):
+        return []

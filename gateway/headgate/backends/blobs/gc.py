@@ -1,0 +1,189 @@
+"""What `headgate blobs gc` does: removes blobs that no retained record refers to any more.
+
+The order makes it safe beside gateways that publish. First the time is noted, then old blobs are
+listed, then every record is read that could refer to one, and what is left is removed if it is
+still as old. A gateway that publishes a value makes its blob young before it writes the record, so
+whatever was published meanwhile is either young or was read.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from headgate.backends.blobs.store import Store
+from headgate.backends.kafka.configured import cluster_options
+from headgate.backends.kafka.log_scan import CutShortError, scan_headers
+from headgate.backends.kafka.options import ClusterOptions
+from headgate.backends.kafka.topic_reader import READ_ERRORS, TopicReader
+from headgate.config import Settings
+from headgate.core.oversize.blob_names import BlobName, blob_name, parse_path
+from headgate.core.policy import PolicyTable
+from headgate.core.record import DATAREF
+
+_ANSWER_S = 30.0
+_TELL_S = 10.0
+
+Say = Callable[[str], None]
+
+
+class Refusal(Exception):
+    """Nothing was removed, and why."""
+
+
+class Counts(NamedTuple):
+    """Blobs by what became of them; size: bytes of the removed ones (or that would be)."""
+
+    young: int
+    referred: int
+    removed: int
+    size: int
+    pending: int
+
+
+class Log(NamedTuple):
+    """A topic on one cluster."""
+
+    cluster: str
+    topic: str
+    partitions: int
+
+
+async def collect_garbage(
+    settings: Settings, store: Store, min_age_s: float, say: Say, *, dry_run: bool
+) -> Counts:
+    """Remove what nobody can read any more. Raises Refusal."""
+    before_s = time.time() - min_age_s
+    try:
+        return await _collect(settings, store, before_s, say, dry_run)
+    except CutShortError as error:
+        raise Refusal(f"{error}; nothing was removed") from error
+    except store.errors as error:
+        raise Refusal(f"the blob store does not do it: {error!r}") from error
+
+
+async def _collect(
+    settings: Settings, store: Store, before_s: float, say: Say, dry_run: bool
+) -> Counts:
+    folders = await asyncio.to_thread(store.topics)
+    logs = await _logs(settings, folders)
+    known = {log.topic for log in logs}
+    for folder in folders:
+        if folder not in known:
+            say(
+                f"kept    {folder}: no such topic in Kafka by this configuration; remove it by hand"
+            )
+    old, young = await asyncio.to_thread(_old, store, sorted(known & {*folders}), before_s)
+    found = len(old)
+    if old:
+        for log in logs:
+            await _leave_out(settings, log, old, say)
+    if dry_run:
+        for name in sorted(old):
+            say(f"unused  {name.path}")
+        return Counts(young, found - len(old), len(old), sum(old.values()), 0)
+    removed, size = await asyncio.to_thread(_remove, store, old, before_s)
+    pending = await asyncio.to_thread(store.sweep_pending, before_s)
+    return Counts(young + len(old) - removed, found - len(old), removed, size, pending)
+
+
+async def _logs(settings: Settings, folders: list[str]) -> list[Log]:
+    """What may have records that refer to blobs: on the ingest tier first, for a record that
+    leaves it meanwhile has been mirrored before."""
+    policies = PolicyTable(settings.topics)
+
+    def may_refer(cluster: str, topic: str) -> bool:
+        policy = policies.match(topic)
+        if policy is None or policy.cluster != cluster:
+            return False
+        return topic in folders or "claim-check" in policy.oversize
+
+    ingest: list[Log] = []
+    backfill: list[Log] = []
+    for name, cluster in settings.clusters.items():
+        if cluster.tier != "ingest":
+            continue
+        mine = await _topics(settings, name, partial(may_refer, name))
+        ingest += mine
+        if cluster.backfill is not None and mine:
+            wanted = {log.topic for log in mine}
+            backfill += await _topics(settings, cluster.backfill, wanted.__contains__)
+    return ingest + backfill
+
+
+async def _topics(settings: Settings, cluster: str, is_wanted: Callable[[str], bool]) -> list[Log]:
+    reader = TopicReader(cluster, _options(settings, cluster))
+    wanted: set[str] = set()
+
+    def note(topic: str) -> bool:
+        if is_wanted(topic):
+            wanted.add(topic)
+        return topic in wanted
+
+    try:
+        async with asyncio.timeout(_ANSWER_S):
+            states = await reader.read(note, {})
+    except READ_ERRORS as error:
+        raise CutShortError(f"cluster {cluster} does not answer: {error!r}") from error
+    finally:
+        await reader.close()
+    for name in sorted(wanted - states.keys()):  # it is there, but its partitions are not told
+        raise CutShortError(f"topic {name} on {cluster} cannot be read")
+    return [Log(cluster, name, state.partitions) for name, state in sorted(states.items())]
+
+
+def _options(settings: Settings, cluster: str) -> ClusterOptions:
+    return cluster_options(settings.clusters[cluster])
+
+
+def _old(store: Store, topics: list[str], before_s: float) -> tuple[dict[BlobName, int], int]:
+    """The blobs that are old enough, with their bytes; and how many are not."""
+    old: dict[BlobName, int] = {}
+    young = 0
+    for topic in topics:
+        for blob in store.blobs(topic):
+            if blob.modified_s <= before_s:
+                old[blob.name] = blob.size
+            else:
+                young += 1
+    return old, young
+
+
+async def _leave_out(settings: Settings, log: Log, old: dict[BlobName, int], say: Say) -> None:
+    """Take what this topic's records refer to out of `old`."""
+    told_s = time.monotonic()
+
+    def see(headers: object) -> None:
+        assert isinstance(headers, tuple)
+        for name, value in headers:
+            if name == DATAREF and value is not None:
+                referred = referred_blob(value)
+                if referred is not None:
+                    old.pop(referred, None)
+
+    def tell(count: int) -> None:
+        nonlocal told_s
+        if time.monotonic() - told_s > _TELL_S:
+            told_s = time.monotonic()
+            say(f"reading {log.topic} on {log.cluster}: {count} records so far")
+
+    options = _options(settings, log.cluster)
+    count = await scan_headers(options, log.topic, log.partitions, see, tell)
+    say(f"read    {log.topic} on {log.cluster}: {count} records")
+
+
+def referred_blob(url: bytes) -> BlobName | None:
+    """The blob that a `ce_dataref` means, whatever root it was stored below: the store may have
+    been reached by another URL when the record was written."""
+    return parse_path("/".join(url.decode("utf-8", "replace").split("/")[-3:]))
+
+
+def _remove(store: Store, unused: dict[BlobName, int], before_s: float) -> tuple[int, int]:
+    """How many are gone, and their bytes; one that has become young stays."""
+    removed = size = 0
+    for name, size_of_one in unused.items():
+        if store.delete(blob_name(*name), before_s):
+            removed += 1
+            size += size_of_one
+    return removed, size

@@ -1,0 +1,124 @@
+"""Blobs as objects of an S3 bucket. Blocking; `blobs.Blobs` calls it in threads.
+
+Credentials, region and endpoint are AWS' own: environment (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL,
+...), shared files, instance role.
+"""
+
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import fsspec
+
+from headgate.backends.blobs.store import PENDING, Stored
+from headgate.core.oversize.blob_names import BlobName, parse_path
+
+_PART_BYTES = 5 * 1024 * 1024  # S3's least part of a multipart upload: a stream holds 2-3 of them
+# An object is written again (which makes it young again) when it is older: far less than the
+# least age at which `blobs gc` removes anything.
+_YOUNG_S = 6 * 3600.0
+_TIMEOUTS = {"connect_timeout": 5, "read_timeout": 30, "retries": {"max_attempts": 2}}
+
+
+class ObjectBlobs:
+    """Implements `blob_store.Store` below `s3://bucket/prefix`. Raises ImportError without s3fs."""
+
+    def __init__(self, url: str) -> None:
+        from botocore.exceptions import BotoCoreError, ClientError  # in the extra headgate[s3]
+
+        self.errors: tuple[type[Exception], ...] = (OSError, BotoCoreError, ClientError)
+        self._root = url.removeprefix("s3://").rstrip("/")
+        self._fs: Any = fsspec.filesystem(
+            "s3", use_listings_cache=False, skip_instance_cache=True, config_kwargs=_TIMEOUTS
+        )
+
+    def put(self, name: BlobName, value: bytes) -> None:
+        path = f"{self._root}/{name.path}"
+        found = self._info(path)
+        if found is not None and found.size == len(value) and _is_young(found):
+            return
+        self._fs.pipe_file(path, value)
+
+    def begin(self) -> "PendingObject":
+        return PendingObject(self._fs, self._root)
+
+    def topics(self) -> list[str]:
+        folders = (path.rsplit("/", 1)[-1] for path in self._list(self._root))
+        return sorted(name for name in folders if name != PENDING)
+
+    def blobs(self, topic: str) -> Iterator[Stored]:
+        for folder in sorted(self._list(f"{self._root}/{topic}")):
+            for path, found in sorted(self._list(folder).items()):
+                name = parse_path(path[len(self._root) + 1 :])
+                if name is not None:
+                    yield Stored(name, int(found["size"]), _modified_s(found))
+
+    def delete(self, name: BlobName, unless_after_s: float) -> bool:
+        """S3 cannot delete on condition of an age: it is asked right before."""
+        path = f"{self._root}/{name.path}"
+        found = self._info(path)
+        if found is None or found.modified_s > unless_after_s:
+            return False
+        self._fs.rm_file(path)
+        return True
+
+    def sweep_pending(self, before_s: float) -> int:
+        swept = 0
+        for path, found in self._list(f"{self._root}/{PENDING}").items():
+            if _modified_s(found) < before_s:
+                self._fs.rm_file(path)
+                swept += 1
+        return swept
+
+    def _info(self, path: str) -> Stored | None:
+        try:
+            found = self._fs.info(path, refresh=True)
+        except FileNotFoundError:
+            return None
+        name = parse_path(path[len(self._root) + 1 :])
+        if name is None or found["type"] != "file":
+            return None
+        return Stored(name, int(found["size"]), _modified_s(found))
+
+    def _list(self, path: str) -> dict[str, dict[str, Any]]:
+        try:
+            found = self._fs.ls(path, detail=True, refresh=True)
+        except FileNotFoundError:
+            return {}
+        return {each["name"]: each for each in found if each["name"] != path}
+
+
+class PendingObject:
+    """A multipart upload under a name of its own; `commit` copies it inside the bucket."""
+
+    def __init__(self, fs: Any, root: str) -> None:
+        self._fs = fs
+        self._root = root
+        self._path = f"{root}/{PENDING}/{secrets.token_hex(16)}"
+        self._file = fs.open(self._path, "wb", block_size=_PART_BYTES)
+
+    def write(self, data: bytes) -> None:
+        self._file.write(data)
+
+    def commit(self, name: BlobName) -> None:
+        self._file.close()
+        self._fs.cp_file(self._path, f"{self._root}/{name.path}")
+        with suppress(OSError):  # `blobs gc` sweeps what stays
+            self._fs.rm_file(self._path)
+
+    def abort(self) -> None:
+        if self._file.closed:
+            self._fs.rm_file(self._path)
+        else:
+            self._file.discard()
+            self._file.closed = True  # else its finaliser would upload what is left
+
+
+def _modified_s(found: dict[str, Any]) -> float:
+    return float(found["LastModified"].timestamp()) if "LastModified" in found else time.time()
+
+
+def _is_young(found: Stored) -> bool:
+    return time.time() - found.modified_s < _YOUNG_S

@@ -1,0 +1,1 @@
+"""Kafka: topics, groups, logs and their metadata."""

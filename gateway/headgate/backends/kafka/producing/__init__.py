@@ -1,0 +1,1 @@
+"""The way into Kafka: lanes, batches and producers."""

@@ -1,0 +1,251 @@
+"""One Kafka cluster's producer: built, watched and replaced; and the lanes that share it."""
+
+import asyncio
+import logging
+import time
+from typing import Protocol
+
+from headgate.backends.kafka.in_words import kafka_in_words
+from headgate.backends.kafka.options import ClusterOptions, LaneLimits
+from headgate.backends.kafka.producing.lane import Lane
+from headgate.backends.kafka.producing.producer import START_TIMEOUT_S, Producer
+from headgate.backends.kafka.topic_reader import READ_ERRORS
+from headgate.backends.kafka.topics import RETRY_AFTER_S, KafkaTopics
+from headgate.core.outcome import Failure, Reason
+
+log = logging.getLogger(__name__)
+
+_TICK_S = 0.2
+_QUIESCE_S = 2.0  # other lanes' batches may end before the producer is replaced
+_QUIESCE_STEP_S = 0.01
+_FULL_STEP_S = 0.005
+_PROBE_S = 1.0  # a lane without progress for so long asks whether the cluster still answers
+_RETRY_S = 0.5  # between attempts to connect; it doubles
+_MAX_RETRY_S = 2.0
+_LIVED_S = 30.0  # a producer that lived longer is replaced without a pause
+_MAX_PAUSE_S = 10.0
+
+
+class LaneMeter(Protocol):
+    """Who counts what the lanes do."""
+
+    def acknowledged(self, topic: str, seconds: float, records: int) -> None:
+        """A batch was acknowledged so many seconds after its hand-over."""
+        ...
+
+    def rebuilt(self, cluster: str, reason: str) -> None:
+        """A producer was replaced."""
+        ...
+
+
+class Cluster:
+    """The line on which lanes hand over. `producer` is None while they are held."""
+
+    def __init__(
+        self,
+        name: str,
+        options: ClusterOptions,
+        limits: LaneLimits,
+        topics: KafkaTopics,
+        meter: LaneMeter,
+    ) -> None:
+        self.name = name
+        self.producer: Producer | None = None
+        self.lanes: set[Lane] = set()
+        self.acked_at = 0.0
+        self.handed_bytes = 0
+        self.refusing: Failure | None = _unavailable(f"not connected to cluster {name} yet")
+        self.tried = asyncio.Event()
+        self._options = options
+        self._delivery_s = options.delivery_timeout_ms / 1000
+        self.limits = limits
+        self._topics = topics
+        self._meter = meter
+        self._gate = asyncio.Event()
+        self._current: Producer | None = None
+        self._closed_at = time.monotonic()
+        self._silent_since: float | None = None
+        self._probed_at = 0.0
+        self._detail = "not connected yet"
+
+    async def ready(self) -> Producer:
+        """Wait until a batch may be handed over."""
+        while True:
+            if self.producer is None:
+                await self._gate.wait()
+            elif self.handed_bytes >= self.limits.max_handed_bytes:
+                await asyncio.sleep(_FULL_STEP_S)
+            else:
+                return self.producer
+
+    def fail(self, producer: Producer, reason: str) -> None:
+        """Hold all lanes and replace this producer."""
+        producer.fail(reason)
+        if producer is self.producer:
+            self._hold()
+
+    def end_lane(self, lane: Lane, failure: Failure) -> None:
+        """Close the lane of a partition that is gone; the producer must forget its batch."""
+        lane.close(failure)
+        if not lane.is_in_flight:
+            self.lanes.discard(lane)
+            if self.producer is not None:
+                self.producer.forget(lane.topic)
+        elif self.producer is not None:
+            self.fail(self.producer, "topic_gone")
+
+    def limit_lowered(self) -> None:
+        """Read the topics' limits again."""
+        self._topics.refresh_soon(self.name)
+
+    def measured(self, topic: str, seconds: float, records: int) -> None:
+        """Count an acknowledged batch."""
+        self._meter.acknowledged(topic, seconds, records)
+
+    def health(self) -> tuple[bool, str]:
+        """Tell whether records can be written, and why not."""
+        if self.producer is None:
+            return False, self._detail
+        if self.refusing is not None:
+            return False, self.refusing.detail
+        return True, "connected"
+
+    async def keep(self) -> None:
+        """Have a working producer, always: one at a time, and not too often."""
+        before, pause_s = self._current, 0.0
+        await self.close()  # what an earlier run of this method may have left
+        while True:
+            producer = await self._connect(before)
+            built_at = time.monotonic()
+            self._open(producer)
+            reason = await asyncio.shield(producer.broken)
+            self._hold()
+            log.warning("producer of cluster %s is replaced: %s", self.name, reason)
+            await self._quiesce()
+            await self._drop()
+            self._meter.rebuilt(self.name, reason)
+            lived = time.monotonic() - built_at > _LIVED_S
+            pause_s = 0.0 if lived else min(_MAX_PAUSE_S, 2 * pause_s or _RETRY_S)
+            await asyncio.sleep(pause_s)
+            before = producer
+
+    async def watch(self) -> None:
+        """Notice what has not moved: overdue batches, stalled lanes, a silent cluster."""
+        while True:
+            await asyncio.sleep(_TICK_S)
+            now = time.monotonic()
+            self._look_at_cluster(now)
+            for lane in list(self.lanes):
+                self._look_at(lane, now)
+            if self.producer is not None and any(self._is_overdue(one) for one in self.lanes):
+                self.fail(self.producer, "delivery_timeout")
+
+    async def close(self) -> None:
+        """Drop the producer; the lanes learn what that means for their batches."""
+        self._hold()
+        await self._drop()
+
+    async def _connect(self, before: Producer | None) -> Producer:
+        retry_s = _RETRY_S
+        while True:
+            producer = self._current = Producer(self._options, self.limits.max_batch_bytes)
+            try:
+                await producer.start(before)
+            except READ_ERRORS as error:
+                self._tell(error)
+                await producer.drop()
+                self.tried.set()
+                await asyncio.sleep(retry_s)
+                retry_s = min(_MAX_RETRY_S, 2 * retry_s)
+            else:
+                return producer
+
+    def _tell(self, error: BaseException) -> None:
+        detail = f"cannot connect: {kafka_in_words(error)}"
+        if detail != self._detail:
+            log.warning("cluster %s: cannot connect: %r", self.name, error)
+        self._detail = detail
+
+    def _open(self, producer: Producer) -> None:
+        self.producer = producer
+        self.refusing = None
+        self.tried.set()
+        self._gate.set()
+
+    def _hold(self) -> None:
+        if self.producer is not None:
+            self.producer = None
+            self._closed_at = time.monotonic()
+        self._gate.clear()
+        self._detail = "the producer is being replaced"
+
+    async def _quiesce(self) -> None:
+        # Polled: this is rare, and lanes should not pay for it at every batch.
+        end = time.monotonic() + _QUIESCE_S
+        while time.monotonic() < end:
+            if not any(self._may_still_end(lane) for lane in self.lanes):
+                return
+            await asyncio.sleep(_QUIESCE_STEP_S)
+
+    async def _drop(self) -> None:
+        current, self._current = self._current, None
+        if current is not None:
+            await current.drop()
+        for lane in list(self.lanes):
+            is_overdue = self._is_overdue(lane)
+            lane.abandon()
+            if is_overdue:  # if it came back: there was no leader for it all the time
+                self._end_unsent(lane, self._delivery_s)
+            if lane.is_closed:
+                self.lanes.discard(lane)
+
+    def _may_still_end(self, lane: Lane) -> bool:
+        return lane.is_in_flight and not lane.is_closed and not self._is_overdue(lane)
+
+    def _is_overdue(self, lane: Lane) -> bool:
+        return lane.is_in_flight and time.monotonic() - lane.handed_at > self._delivery_s
+
+    def _look_at_cluster(self, now: float) -> None:
+        if self._topics.healthy(self.name):
+            self._silent_since = None
+        elif self._silent_since is None:
+            self._silent_since = now
+        stall_s = self.limits.stall_ms / 1000
+        if self.producer is None:
+            if now - self._closed_at > stall_s:
+                self.refusing = _unavailable(f"cluster {self.name}: {self._detail}")
+        elif self._is_silent(now, stall_s) and now - self.acked_at > stall_s:
+            self.refusing = _unavailable(f"cluster {self.name}: {self._topics.detail(self.name)}")
+        else:
+            self.refusing = None
+
+    def _is_silent(self, now: float, seconds: float) -> bool:
+        return self._silent_since is not None and now - self._silent_since > seconds
+
+    def _look_at(self, lane: Lane, now: float) -> None:
+        lane.prune()
+        # Whatever it waits for, producer, metadata or its turn: not for ever. When that was another
+        # lane's batch, which was given up in its time, the next producer has its chance first.
+        self._end_unsent(lane, self._delivery_s + START_TIMEOUT_S)
+        age_s = now - lane.moved_at if lane.events else 0.0
+        if age_s > _PROBE_S and now - self._probed_at > _PROBE_S:
+            self._probed_at = now
+            self._topics.refresh_soon(self.name)
+        patience_ms = (
+            self.limits.election_ms if self._topics.healthy(self.name) else self.limits.stall_ms
+        )
+        lane.refusing = (
+            _unavailable(f"no acknowledgement from {lane.topic}-{lane.partition} for {age_s:.0f} s")
+            if age_s * 1000 > patience_ms
+            else None
+        )
+
+    def _end_unsent(self, lane: Lane, seconds: float) -> None:
+        if lane.events and not lane.is_in_flight and time.monotonic() - lane.unsent_since > seconds:
+            where = f"{lane.topic}-{lane.partition}"
+            detail = f"Kafka took nothing for {where} within {seconds:g} s; this was not written"
+            lane.empty(_unavailable(detail))
+
+
+def _unavailable(detail: str) -> Failure:
+    return Failure(Reason.KAFKA_UNAVAILABLE, detail, retry_after_s=RETRY_AFTER_S)

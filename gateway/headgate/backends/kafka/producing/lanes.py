@@ -1,0 +1,158 @@
+"""The way into Kafka: `base.Lanes` over real clusters."""
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping
+
+from headgate.backends.base import Deliveries
+from headgate.backends.kafka.options import ClusterOptions, LaneLimits, check_codec
+from headgate.backends.kafka.producing.cluster import Cluster, LaneMeter
+from headgate.backends.kafka.producing.lane import Lane
+from headgate.backends.kafka.topics import KafkaTopics
+from headgate.backends.owned import OwnedTasks
+from headgate.core.outcome import Failure, Reason
+from headgate.core.publish import Publish, Stage
+from headgate.core.topic import TopicState
+
+__all__ = ["ClusterOptions", "KafkaLanes", "LaneLimits", "LaneMeter"]
+
+_START_S = 5.0
+_END_S = 3.0
+_DRAIN_STEP_S = 0.01
+_NOT_SENT = Failure(
+    Reason.KAFKA_UNAVAILABLE, "this instance ended before Kafka could take it", retry_after_s=1
+)
+_ENDED = Failure(Reason.DRAINING, "this instance has shut down", retry_after_s=1)
+
+
+class KafkaLanes:
+    """One lane for each topic-partition, made when its first record comes."""
+
+    def __init__(
+        self,
+        clusters: Mapping[str, ClusterOptions],
+        topics: KafkaTopics,
+        deliveries: Deliveries,
+        limits: Mapping[str, LaneLimits],
+        meter: LaneMeter,
+    ) -> None:
+        """clusters, limits: by the cluster's name.
+
+        Raises ValueError when a cluster's compression needs a package that is not there.
+        """
+        for name, options in clusters.items():
+            check_codec(name, options.compression)
+        self._clusters = {
+            name: Cluster(name, options, limits[name], topics, meter)
+            for name, options in clusters.items()
+        }
+        self._topics = topics
+        self._deliveries = deliveries
+        self._lanes: dict[tuple[str, int], Lane] = {}
+        self._tasks = OwnedTasks()
+        self._is_closed = False
+        topics.on_change(self._topic_changed)
+
+    async def start(self) -> None:
+        """Connect. Returns when all clusters were tried, or after 5 s: Kafka may be down."""
+        for cluster in self._clusters.values():
+            self._tasks.keep(cluster.keep, f"producer of {cluster.name}")
+            self._tasks.keep(cluster.watch, f"watch of {cluster.name}")
+        tried = [asyncio.ensure_future(one.tried.wait()) for one in self._clusters.values()]
+        if tried:
+            _, late = await asyncio.wait(tried, timeout=_START_S)
+            for waiting in late:
+                waiting.cancel()
+
+    def refusal(self, state: TopicState, partition: int) -> Failure | None:
+        """Return why this lane takes nothing now."""
+        lane = self._lanes.get((state.name, partition))
+        cluster = self._clusters[state.cluster]
+        if lane is None:
+            return cluster.refusing
+        if lane.bytes >= cluster.limits.max_bytes or lane.events >= cluster.limits.max_events:
+            return lane.refusing or _full(lane)
+        return lane.refusing or cluster.refusing
+
+    def put(self, publish: Publish) -> None:
+        """Take a record; how it ends is told to `Deliveries`."""
+        record = publish.record
+        lane = self._lanes.get((record.topic, record.partition))
+        if lane is None:
+            lane = self._open(record.topic, record.partition)
+        if lane is not None:
+            lane.put(publish)
+        else:
+            asyncio.get_running_loop().call_soon(self._refuse, publish)
+
+    def depths(self) -> Iterator[tuple[str, int, int, int]]:
+        """Yield topic, partition, events and bytes of every lane."""
+        for lane in self._lanes.values():
+            yield lane.topic, lane.partition, lane.events, lane.bytes
+
+    def health(self, cluster: str) -> tuple[bool, str]:
+        """Tell whether the cluster takes records, and why not."""
+        return self._clusters[cluster].health()
+
+    async def drain(self, deadline_s: float) -> None:
+        """Wait until all lanes are empty; what is left after `deadline_s` seconds ends."""
+        end = time.monotonic() + deadline_s
+        while any(lane.events for lane in self._lanes.values()):
+            if time.monotonic() >= end:
+                await self.close()
+                return
+            await asyncio.sleep(_DRAIN_STEP_S)
+            for lane in self._lanes.values():
+                lane.prune()
+
+    async def close(self) -> None:
+        """End all at once, in bounded time, whatever Kafka does."""
+        self._is_closed = True
+        lanes, self._lanes = self._lanes, {}
+        for lane in lanes.values():
+            lane.close(_NOT_SENT)
+        await self._tasks.end(_END_S)
+        for cluster in self._clusters.values():
+            await cluster.close()
+
+    def _open(self, topic: str, partition: int) -> Lane | None:
+        state = self._topics.get(topic)
+        if self._is_closed or state is None or partition >= state.partitions:
+            return None
+        cluster = self._clusters[state.cluster]
+        lane = Lane(topic, partition, self._batch_limit(state), cluster, self._deliveries)
+        self._tasks.keep(lane.run, f"lane {topic}-{partition}")
+        self._lanes[topic, partition] = lane
+        cluster.lanes.add(lane)
+        return lane
+
+    def _batch_limit(self, state: TopicState) -> int:
+        return min(self._clusters[state.cluster].limits.max_batch_bytes, state.batch_limit_bytes)
+
+    def _refuse(self, publish: Publish) -> None:
+        if not publish.dropped:
+            publish.stage = Stage.ENDED
+            failure = _ENDED if self._is_closed else _gone(publish.record.topic)
+            self._deliveries.failed([publish], failure)
+
+    def _topic_changed(self, before: TopicState | None, after: TopicState | None) -> None:
+        if before is None:
+            return
+        for partition in range(before.partitions):
+            lane = self._lanes.get((before.name, partition))
+            if lane is None:
+                continue
+            if after is None or partition >= after.partitions or after.cluster != before.cluster:
+                del self._lanes[lane.topic, lane.partition]
+                self._clusters[before.cluster].end_lane(lane, _gone(lane.topic))
+            else:
+                lane.batch_limit = self._batch_limit(after)
+
+
+def _full(lane: Lane) -> Failure:
+    detail = f"{lane.events} events wait for {lane.topic}-{lane.partition}"
+    return Failure(Reason.OVERLOADED, detail, retry_after_s=1)
+
+
+def _gone(topic: str) -> Failure:
+    return Failure(Reason.UNKNOWN_TOPIC, f"topic {topic!r} does not exist in Kafka any more")

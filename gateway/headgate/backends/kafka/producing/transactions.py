@@ -1,0 +1,189 @@
+"""A transactional aiokafka producer for one owner of a held partition, dropped with it.
+
+aiokafka's own ends are not for this: `stop()` flushes and may hang, `abort` reuses an epoch whose
+last request may still be on its way (coalescing-protocol, counterexample 12). Whatever goes wrong
+here, the producer is dropped, and the next one's InitProducerId ends what it left.
+Private parts of aiokafka 0.14, and why:
+- `_sender._send_produce_req`, `_sender._maybe_do_transactional_request`: the sender keeps the
+  tasks of its requests in a local variable; whoever cancels it must end them, too.
+- `_closed`: what `stop()` would set.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError, ProducerFenced
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
+
+from headgate.backends.kafka.connections import drop_client, end_task
+from headgate.backends.kafka.metadata import never_create_topics
+from headgate.backends.kafka.options import ClusterOptions, client_arguments
+from headgate.backends.kafka.producing.refusals import Fate, classify, learn_error_codes
+from headgate.core.record import Record
+
+TRANSACTION_TIMEOUT_MS = 30_000  # the broker aborts what its owner does not end
+STEP_TIMEOUT_S = 20.0  # an ordinary leader loss takes 4-11 s; less than the above
+_MOST_BATCH_BYTES = 1_048_576  # of one batch with several records
+
+
+class TransactionError(Exception):
+    """A step of a transaction failed. label: of bounded variety.
+
+    is_fenced: another producer has the id, or the broker ended the transaction.
+    is_refusal: the broker certainly did not do it; else it may have.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(f"{type(error).__name__}: {error}")
+        self.label = type(error).__name__
+        self.is_fenced = isinstance(error, ProducerFenced)
+        self.is_refusal = self.is_fenced or classify(error, 1).fate is Fate.REFUSED
+
+
+class TransactionalProducer:
+    """One producer id and epoch: `start`, then transactions, then `drop`, and never again.
+
+    Every call but `drop` raises TransactionError.  max_batch_bytes: a batch with one record may
+    be as large as its topic takes.
+    """
+
+    def __init__(self, options: ClusterOptions, transactional_id: str, max_batch_bytes: int):
+        learn_error_codes()
+        self._inner = AIOKafkaProducer(
+            **client_arguments(options),
+            transactional_id=transactional_id,
+            transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+            acks="all",
+            max_batch_size=max_batch_bytes,
+            compression_type=None if options.compression == "none" else options.compression,
+            request_timeout_ms=options.request_timeout_ms,
+            linger_ms=0,
+        )
+        never_create_topics(self._inner.client)
+        self._most_bytes = min(max_batch_bytes, _MOST_BATCH_BYTES)
+        self._requests: set[asyncio.Task[Any]] = set()
+        self._own_requests()
+
+    async def start(self, within_s: float) -> None:
+        """InitProducerId: fences whoever had the id, and waits until its markers are written."""
+        async with _translated(within_s):
+            await self._inner.start()
+
+    async def begin(self) -> None:
+        """Begin a transaction unless one is open. Costs no request."""
+        if not self._inner._txn_manager.is_in_transaction():
+            async with _translated(STEP_TIMEOUT_S):
+                await self._inner.begin_transaction()
+
+    async def append(self, records: Sequence[Record]) -> list[int]:
+        """Write, in order within each partition; return the offsets (-1: Kafka gave none)."""
+        places: dict[TopicPartition, list[int]] = {}
+        for place, record in enumerate(records):
+            places.setdefault(TopicPartition(record.topic, record.partition), []).append(place)
+        offsets = [-1] * len(records)
+        waiting: list[tuple[asyncio.Future[Any], list[int]]] = []
+        async with _translated(STEP_TIMEOUT_S):
+            for tp, some in places.items():
+                await self._send(tp, records, some, waiting)
+            for future, some in waiting:
+                base = (await future).offset
+                for step, place in enumerate(some):
+                    offsets[place] = base + step if base >= 0 else -1
+        return offsets
+
+    async def send_offset(self, group: str, tp: TopicPartition, offset: int, text: str) -> None:
+        """Commit a group's offset in the transaction: without member and generation."""
+        offsets = {tp: OffsetAndMetadata(offset, text)}
+        async with _translated(STEP_TIMEOUT_S):
+            await self._inner.send_offsets_to_transaction(offsets, group)
+
+    async def commit(self) -> None:
+        """EndTxn. After an error nobody knows whether it is committed."""
+        async with _translated(STEP_TIMEOUT_S):
+            await self._inner.commit_transaction()
+
+    async def drop(self) -> None:
+        """End it for good, at once, and in bounded time."""
+        self._inner._closed = True
+        sender = self._inner._sender.sender_task
+        for task in [sender, *self._requests]:
+            if task is not None:
+                task.cancel()
+        await drop_client(self._inner.client)
+        for task in [*self._requests, sender]:
+            if task is not None:
+                await end_task(task)
+
+    async def _send(
+        self,
+        tp: TopicPartition,
+        records: Sequence[Record],
+        places: Sequence[int],
+        waiting: list[tuple[asyncio.Future[Any], list[int]]],
+    ) -> None:
+        builder, taken = self._inner.create_batch(), list[int]()
+        for place in places:
+            record = records[place]
+            while not self._fits(builder, taken, record):
+                waiting.append((await self._hand_over(builder, tp), taken))
+                builder, taken = self._inner.create_batch(), []
+            taken.append(place)
+        waiting.append((await self._hand_over(builder, tp), taken))
+
+    def _fits(self, builder: Any, taken: Sequence[int], record: Record) -> bool:
+        if taken and builder.size() + len(record.value or b"") > self._most_bytes:
+            return False
+        added = builder.append(
+            timestamp=record.timestamp_ms,
+            key=record.key,
+            value=record.value,
+            headers=record.headers,
+        )
+        if added is None and not taken:  # an empty builder takes its first record whatever size
+            raise KafkaError("a record does not fit into any batch")
+        return added is not None
+
+    async def _hand_over(self, builder: Any, tp: TopicPartition) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = await self._inner.send_batch(
+            builder, tp.topic, partition=tp.partition
+        )
+        # A later step may fail first; then nobody asks this one.
+        future.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return future
+
+    def _own_requests(self) -> None:
+        sender = self._inner._sender
+        produce, ask = sender._send_produce_req, sender._maybe_do_transactional_request
+
+        async def send_owned(node: int, batches: Any) -> None:
+            task = asyncio.current_task()
+            if task is not None:
+                self._own(task)
+            await produce(node, batches)
+
+        def ask_owned() -> asyncio.Task[Any] | None:
+            task: asyncio.Task[Any] | None = ask()
+            if task is not None:
+                self._own(task)
+            return task
+
+        sender._send_produce_req = send_owned
+        sender._maybe_do_transactional_request = ask_owned
+
+    def _own(self, task: asyncio.Task[Any]) -> None:
+        self._requests.add(task)
+        task.add_done_callback(self._requests.discard)
+
+
+@asynccontextmanager
+async def _translated(within_s: float) -> AsyncIterator[None]:
+    """Bound a step, and raise TransactionError for whatever ends it."""
+    try:
+        async with asyncio.timeout(within_s):
+            yield
+    except (KafkaError, OSError, TimeoutError, AssertionError) as error:
+        # aiokafka asserts its own states: a sender that died meanwhile shows so
+        raise TransactionError(error) from error

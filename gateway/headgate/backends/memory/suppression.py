@@ -1,0 +1,62 @@
+"""The suppression state in memory: the same rules, for tests and for a gateway without Redis."""
+
+from collections.abc import Callable
+
+from headgate.backends.redis.suppression_store import StoreError
+from headgate.core.suppression.protocol import Call, Reply
+from headgate.core.suppression.rules import Held, run
+
+
+class MemoryRedis:
+    """What several `MemoryStore` share, with the faults that a Redis may have.
+
+    clock: its TIME, in ms.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.clock = clock
+        self.values: dict[bytes, Held] = {}
+        self.process = 1
+        self.up = True
+
+    @property
+    def identity(self) -> bytes:
+        """R: which process this is."""
+        return self.process.to_bytes(16, "big")
+
+    def restart(self, values: dict[bytes, Held] | None = None) -> None:
+        """Start again, empty or with the values of a snapshot."""
+        self.process += 1
+        self.up = True
+        self.values = dict(values or {})
+
+
+class MemoryStore:
+    """`SuppressionStore` on a `MemoryRedis`. cut: this one cannot reach it."""
+
+    def __init__(self, redis: MemoryRedis) -> None:
+        self.redis = redis
+        self.cut = False
+        self._process = 0
+
+    async def connect(self) -> None:
+        """Remember which process answers."""
+        self._check()
+        self._process = self.redis.process
+
+    async def run(self, call: Call) -> Reply:
+        """Apply the rules at the redis' time."""
+        self._check()
+        if self._process != self.redis.process:
+            self._process = 0
+            raise StoreError("redis_error", "the connection was closed")
+        return run(self.redis.values, call, self.redis.identity, int(self.redis.clock()))
+
+    async def close(self) -> None:
+        """Forget the connection."""
+        self._process = 0
+
+    def _check(self) -> None:
+        if self.cut or not self.redis.up:
+            self._process = 0
+            raise StoreError("redis_error", "cannot reach the memory store")

@@ -1,0 +1,1 @@
+"""Redis: one connection, one script; suppression and idempotency on top."""

@@ -1,0 +1,45 @@
+"""The suppression state in a real Redis: one connection, one script.
+
+One connection matters: a connection never outlives a Redis process, so R, read once for each
+connection, is the R of every call on it (suppression-protocol).
+"""
+
+from collections.abc import Mapping
+from hashlib import blake2b
+
+from headgate.backends.redis.script import RedisScript, script_text
+from headgate.core.suppression.protocol import Call, Reply, read_reply
+
+
+class RedisStore:
+    """`SuppressionStore` on Redis. url: redis://, rediss:// or unix://.  timeout_ms: of a call."""
+
+    def __init__(self, url: str, timeout_ms: float, script: str | None = None) -> None:
+        text = script_text("suppression.lua") if script is None else script
+        self._redis = RedisScript(url, timeout_ms, text)
+        self._identity = b""
+
+    async def connect(self) -> None:
+        """Open a new connection, load the script, read run_id and master_replid."""
+        self._identity = _identity(await self._redis.connect())
+
+    async def run(self, call: Call) -> Reply:
+        """One EVALSHA. After an error or a timeout the connection is closed."""
+        return read_reply(call, await self._redis.evaluate(arguments_of(call, self._identity)))
+
+    async def close(self) -> None:
+        """Close without waiting for the peer, which may be stopped."""
+        await self._redis.close()
+
+
+def arguments_of(call: Call, identity: bytes) -> list[int | bytes]:
+    """Return what follows the script's name in an EVALSHA. identity: R of the connection."""
+    keys = [scope.incarnation for scope in call.scopes]
+    keys += call.entries
+    return [len(keys), *keys, call.header(identity), *call.operations]
+
+
+def _identity(lines: Mapping[str, str]) -> bytes:
+    """Return R: another process has another run_id, another history another replication id."""
+    identity = f"{lines['run_id']} {lines['master_replid']}".encode()
+    return blake2b(identity, digest_size=16).digest()

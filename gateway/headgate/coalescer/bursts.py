@@ -1,0 +1,193 @@
+"""Ends bursts: a marker in every partition of the held topics that may hold events of the burst.
+
+Which partitions do, no gateway knows: the burst's events may have come through any of them. The
+markers go through the lanes, so that they stand behind every event that was answered `held` before
+the burst was committed. A burst that is committed twice is committed.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol
+
+from headgate.backends.base import Lanes, Topics
+from headgate.core.coalescing.held import burst_end_headers
+from headgate.core.coalescing.holding import held_topics_of
+from headgate.core.event import Refused, malformed
+from headgate.core.globs import is_glob
+from headgate.core.outcome import Failure, Outcome, Reason
+from headgate.core.policy import PolicyTable
+from headgate.core.publish import Publish, Stage
+from headgate.core.record import PRODUCER, RECEIVED_AT, Record, size_of
+from headgate.core.topic import TopicState
+from headgate.routes import Routes
+
+_RETRY_AFTER_S = 2
+
+MayPost = Callable[[str], bool]
+
+
+class KnownTopics(Topics, Protocol):
+    """`backends.topics`."""
+
+    def states(self) -> Sequence[TopicState]:
+        """All topics that a policy matches."""
+        ...
+
+
+class Quotas(Protocol):
+    """See `ingest.Quotas`."""
+
+    def check(self, producer: str, events: int, size: int) -> Failure | None: ...
+
+
+class Markers:
+    """A burst's markers on their way: what their publishes have instead of a ticket."""
+
+    def __init__(self) -> None:
+        self.publishes: list[Publish] = []
+        self.failure: Failure | None = None
+        self._open = 0
+        self._all_ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def add(self, publish: Publish) -> None:
+        """One more. All are added before the first is handed over."""
+        publish.whole = self
+        self.publishes.append(publish)
+        self._open += 1
+
+    def ended(self, _part: Publish, outcome: Outcome) -> None:
+        """See `steps.Whole`."""
+        self.failure = self.failure or outcome.failure
+        self._open -= 1
+        if not self._open and not self._all_ended.done():
+            self._all_ended.set_result(None)
+
+    def handed_over(self) -> None:
+        """See `steps.Whole`; the stage on each publish says it already."""
+
+    async def wait(self, timeout_s: float) -> Failure | None:
+        """Wait until all are in Kafka; why they are not, or not in time."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._all_ended
+        except TimeoutError:
+            return self._give_up(timeout_s)
+        return self.failure
+
+    def _give_up(self, timeout_s: float) -> Failure:
+        is_with_kafka = False
+        for publish in self.publishes:
+            is_with_kafka |= publish.stage >= Stage.HANDED
+            publish.dropped = publish.stage < Stage.HANDED
+        reason = Reason.UNKNOWN if is_with_kafka else Reason.KAFKA_UNAVAILABLE
+        detail = f"Kafka did not take the burst's end within {timeout_s:g} s; commit it again"
+        return Failure(reason, detail, None, _RETRY_AFTER_S)
+
+
+class Bursts:
+    """See the module. policies: those in force."""
+
+    def __init__(
+        self,
+        routes: Routes,
+        topics: KnownTopics,
+        policies: Callable[[], PolicyTable],
+        lanes: Lanes,
+        quotas: Quotas,
+        clock_ms: Callable[[], int],
+        timeout_s: float,
+    ) -> None:
+        self._routes = routes
+        self._topics = topics
+        self._policies = policies
+        self._lanes = lanes
+        self._quotas = quotas
+        self._clock_ms = clock_ms
+        self._timeout_s = timeout_s
+
+    async def commit(
+        self, burst: bytes, producer: str, may_post: MayPost, named: Iterable[str] = ()
+    ) -> list[str]:
+        """End the burst in these topics, or in all that coalesce and the caller may post to.
+
+        Returns their names once Kafka has acknowledged it. Raises Refused: it may have ended in
+        some of them, and can be committed again.
+        """
+        states = self._named(named, may_post) if named else self._all(may_post)
+        failure = self._quotas.check(producer, 1, 0) or self._refusal(states.values())
+        if failure is not None:
+            raise Refused(failure)
+        markers = Markers()
+        for state in states.values():
+            for record in self._records(state, burst, producer):
+                size = size_of(None, record.value, record.headers)
+                markers.add(Publish(record, size, None, -1, None))
+        for publish in markers.publishes:
+            self._lanes.put(publish)
+        failure = await markers.wait(self._timeout_s)
+        if failure is not None:
+            raise Refused(failure)
+        return list(states)
+
+    def _named(self, named: Iterable[str], may_post: MayPost) -> dict[str, TopicState]:
+        found = {}
+        for topic in named:
+            if not may_post(topic):
+                detail = f"this producer may not post to topic {topic!r}"
+                raise Refused(Failure(Reason.FORBIDDEN, detail))
+            held = self._routes.find(topic).held
+            if held is None:
+                raise Refused(malformed(f"topic {topic!r} does not coalesce: it has no bursts"))
+            found[topic] = held
+        return found
+
+    def _all(self, may_post: MayPost) -> dict[str, TopicState]:
+        found = {}
+        for topic in sorted(filter(may_post, self._coalescing())):
+            try:
+                held = self._routes.find(topic).held
+            except Refused as refused:
+                if refused.failure.reason is not Reason.UNKNOWN_TOPIC:
+                    raise
+                continue  # configured, but not in Kafka: nothing can be held
+            if held is not None:
+                found[topic] = held
+        if not found:
+            raise Refused(self._why_none())
+        return found
+
+    def _coalescing(self) -> set[str]:
+        """Names of topics that may hold events: those configured, and those that hold."""
+        policies = self._policies()
+        names = {
+            one.pattern for one in policies.policies if one.coalesces and not is_glob(one.pattern)
+        }
+        return names.union(held_topics_of(self._topics.states(), policies))
+
+    def _why_none(self) -> Failure:
+        for policy in self._policies().policies:
+            if policy.coalesces:
+                failure = self._topics.why_missing(policy.pattern)
+                if failure.reason is not Reason.UNKNOWN_TOPIC:
+                    return failure  # its cluster has not answered yet
+        detail = "there is no topic that coalesces and that this producer may post to"
+        return Failure(Reason.UNKNOWN_TOPIC, detail)
+
+    def _refusal(self, states: Iterable[TopicState]) -> Failure | None:
+        """Why not all of these lanes take something now: then none of them gets any."""
+        found = (
+            self._lanes.refusal(state, partition)
+            for state in states
+            for partition in range(state.partitions)
+        )
+        return next((failure for failure in found if failure is not None), None)
+
+    def _records(self, held: TopicState, burst: bytes, producer: str) -> Iterator[Record]:
+        now_ms = self._clock_ms()
+        headers = [
+            *burst_end_headers(burst),
+            (PRODUCER, producer.encode()),
+            (RECEIVED_AT, b"%d" % now_ms),
+        ]
+        for partition in range(held.partitions):
+            yield Record(held.name, partition, None, b"", headers, now_ms)

@@ -1,0 +1,1 @@
+"""Coalescing: windows, held records, done marks."""

@@ -1,0 +1,1 @@
+"""What a consumer commits, owns and pauses."""

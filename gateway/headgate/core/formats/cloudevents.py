@@ -1,0 +1,204 @@
+"""CloudEvents 1.0 over HTTP to Kafka records.
+
+Sources: CloudEvents 1.0.2 JSON format, HTTP protocol binding (percent-encoded `ce-` headers) and
+Kafka protocol binding (`ce_` headers, `content-type`, the data as the value). Beside the binding,
+an event without data becomes a zero-length value: a tombstone is only written when asked for.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+
+from headgate.core.event import RawEvent, Refused, malformed
+from headgate.core.formats.jsontext import elements, members
+from headgate.core.http.media_type import is_json
+from headgate.core.outcome import Failure, Reason
+
+_REQUIRED = ("id", "source", "specversion", "type")
+_STRUCTURED = b"application/cloudevents+json"
+_JSON = b"application/json"
+_TEXT = msgspec.json.Decoder(str)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MS = timedelta(milliseconds=1)
+_TIME = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-9]{2}:)([0-9]{2})"
+    r"(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})"
+)
+_QUOTED = re.compile(rb'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+_ESCAPE = re.compile(rb"\\(.)", re.DOTALL)
+
+
+def from_headers(body: bytes, headers: Mapping[bytes, bytes], structured: bool) -> RawEvent:
+    """HTTP binary mode: attributes in `ce-` headers, the body is the data. Raises Refused."""
+    attributes: dict[str, str] = {}
+    for name, value in headers.items():
+        if name.startswith(b"ce-"):
+            attributes[_name(name[3:].decode("ascii", "replace"))] = _percent_decoded(value)
+    content_type = headers.get(b"content-type")
+    if content_type is not None:
+        attributes["datacontenttype"] = content_type.decode("latin-1")
+    _check(attributes)
+    if structured:
+        return _structured_from(body, attributes)
+    return _binary(body, attributes)
+
+
+def from_json(text: bytes, structured: bool) -> RawEvent:
+    """Structured mode: one CloudEvent as a JSON object. Raises Refused."""
+    attributes: dict[str, str] = {}
+    data: bytes | None = None
+    encoded: str | None = None
+    for name, value in members(text).items():
+        if name == "data":
+            data = value
+        elif name == "data_base64":
+            encoded = _string(name, value)
+        elif value != b"null":
+            attributes[_name(name)] = _attribute(name, value)
+    if data is not None and encoded is not None:
+        raise Refused(malformed("a CloudEvent has either data or data_base64, not both"))
+    _check(attributes)
+    content = _content(data, encoded, attributes)
+    if not structured:
+        return _binary(content, attributes)
+    return _binary(content, attributes)._replace(value=text, content_type=_STRUCTURED, headers=())
+
+
+def batch(text: bytes, structured: bool) -> list[RawEvent | Failure]:
+    """Batch mode: a JSON array of CloudEvents; one that is wrong does not spoil the others."""
+    found: list[RawEvent | Failure] = []
+    for element in elements(text):
+        try:
+            found.append(from_json(element, structured))
+        except Refused as refused:
+            found.append(refused.failure)
+    return found
+
+
+def time_ms(time: str) -> int:
+    """An RFC 3339 time as milliseconds since 1970. Raises Refused."""
+    wrong = Refused(malformed(f"the CloudEvents time {time!r} is not RFC 3339"))
+    found = _TIME.fullmatch(time.upper())
+    if found is None:
+        raise wrong
+    minute, second, fraction, zone = found.groups(default="")
+    second = "59" if second == "60" else second  # Unix time has no leap seconds
+    try:
+        moment = datetime.fromisoformat(minute + second + fraction + zone)
+    except ValueError:
+        raise wrong from None
+    return (moment - _EPOCH) // _MS
+
+
+def _binary(content: bytes, attributes: Mapping[str, str]) -> RawEvent:
+    key = attributes.get("partitionkey") or attributes.get("subject")
+    if attributes.get("partitionkey") == "":  # or the subject would order it instead
+        detail = "the CloudEvents attribute 'partitionkey' is empty"
+        raise Refused(Failure(Reason.MISSING_KEY, detail))
+    content_type = attributes.get("datacontenttype")
+    time = attributes.get("time")
+    document = content if content and _is_json(content_type) else None
+    if document is not None:
+        _check_utf8(document)
+    return RawEvent(
+        value=content,
+        document=document,
+        key=key.encode() if key else None,
+        event_id=attributes["id"],
+        timestamp_ms=time_ms(time) if time else None,
+        content_type=content_type.encode() if content_type else _JSON if content else None,
+        headers=tuple(
+            (f"ce_{name}", value.encode())
+            for name, value in attributes.items()
+            if name != "datacontenttype"
+        ),
+        source=attributes["source"],
+    )
+
+
+def _check_utf8(document: bytes) -> None:
+    """The rest of the gateway presumes that documents are UTF-8."""
+    try:
+        document.decode()
+    except UnicodeDecodeError as error:
+        raise Refused(malformed(f"invalid UTF-8 at byte {error.start} of the data")) from None
+
+
+def _structured_from(body: bytes, attributes: dict[str, str]) -> RawEvent:
+    """Binary mode in, structured out: by nature not the bytes that came."""
+    plain = _binary(body, attributes)
+    fields: dict[str, object] = dict(attributes)
+    if plain.document is not None:
+        fields["data"] = msgspec.Raw(body)
+    elif body:
+        fields["data_base64"] = base64.b64encode(body).decode()
+    return plain._replace(value=msgspec.json.encode(fields), content_type=_STRUCTURED, headers=())
+
+
+def _content(data: bytes | None, encoded: str | None, attributes: Mapping[str, str]) -> bytes:
+    if encoded is not None:
+        try:
+            return base64.b64decode(encoded, validate=True)
+        except binascii.Error:
+            raise Refused(malformed("data_base64 is not base64")) from None
+    if data is None:
+        return b""
+    if data[:1] == b'"' and not _is_json(attributes.get("datacontenttype")):
+        return _string("data", data).encode()
+    return data
+
+
+def _is_json(content_type: str | None) -> bool:
+    return content_type is None or is_json(content_type)
+
+
+def _check(attributes: Mapping[str, str]) -> None:
+    for name in _REQUIRED:
+        if not attributes.get(name):
+            raise Refused(malformed(f"the CloudEvents attribute {name!r} is missing or empty"))
+    if attributes["specversion"] != "1.0":
+        detail = f"CloudEvents specversion {attributes['specversion']!r}: only 1.0 is known"
+        raise Refused(malformed(detail))
+
+
+def _name(name: str) -> str:
+    if not (name.isascii() and name.isalnum() and name == name.lower()):
+        detail = f"the CloudEvents attribute name {name!r} has more than a-z and 0-9"
+        raise Refused(malformed(detail))
+    return name
+
+
+def _string(name: str, value: bytes) -> str:
+    try:
+        return _TEXT.decode(value)
+    except msgspec.DecodeError:
+        raise Refused(malformed(f"the CloudEvents member {name!r} is not a string")) from None
+
+
+def _attribute(name: str, value: bytes) -> str:
+    """An attribute's canonical text: a string, an integer or a boolean."""
+    if value[:1] == b'"':
+        return _string(name, value)
+    is_word = value in (b"true", b"false")
+    if not is_word and not value.removeprefix(b"-").isdigit():
+        raise Refused(
+            malformed(f"the CloudEvents attribute {name!r} is no string, integer or boolean")
+        )
+    return value.decode()
+
+
+def _percent_decoded(value: bytes) -> str:
+    # Earlier versions of the binding quoted instead of percent-encoding (1.0.2, section 3.1.3.2).
+    quoted = _QUOTED.fullmatch(value)
+    if quoted is not None:
+        value = _ESCAPE.sub(rb"\1", quoted[1])
+    try:
+        return unquote_to_bytes(value).decode()
+    except UnicodeDecodeError:
+        failure = Failure(Reason.MALFORMED, "a ce- header is not UTF-8 after percent-decoding")
+        raise Refused(failure) from None

@@ -1,0 +1,164 @@
+"""What Confluent's REST v2 and v3 share: keys and values in JSON, error codes, error answers.
+
+Source: confluentinc/kafka-rest (`Errors.java`, `resources/v2/AbstractProduceAction.java`,
+`api/v3/openapi.yaml`). Codes are theirs; where they have none for what can happen here, the
+nearest one whose meaning for a retry is the same.
+"""
+
+import base64
+import binascii
+from collections.abc import Sequence
+
+import msgspec
+import orjson
+
+from headgate.core.event import SPREAD, Refused, malformed
+from headgate.core.http.reply import Reply, advice_headers
+from headgate.core.outcome import TRAITS, Failure, Reason
+from headgate.core.policy import CompatJsonKeys
+from headgate.core.record import RESERVED_PREFIX
+
+_TEXT = msgspec.json.Decoder(str)
+_UNKNOWN_TOPIC, _UNKNOWN_PARTITION, _UNFIT = 40401, 40402, 42206
+_KAFKA, _KAFKA_RETRIABLE, _BROKER_AWAY = 50002, 50003, 50302
+NO_RECORDS = 42206  # of a v3 request without any
+NOT_ON_THE_CLUSTER = 40403  # a topic that is looked up, where one that is produced to is 40401
+# HTTP status and error code of a request that fails for this reason as a whole.
+_CODES = {
+    Reason.UNAUTHENTICATED: (401, 40101),
+    Reason.FORBIDDEN: (403, 40301),
+    Reason.UNKNOWN_TOPIC: (404, _UNKNOWN_TOPIC),
+    Reason.UNKNOWN_PARTITION: (404, _UNKNOWN_PARTITION),
+    Reason.SCHEMA_VIOLATION: (422, 422),  # also of the request's own shape
+    Reason.OVERLOADED: (503, _BROKER_AWAY),
+    Reason.DRAINING: (503, _BROKER_AWAY),
+    Reason.KAFKA_UNAVAILABLE: (503, _BROKER_AWAY),
+    Reason.REDIS_UNAVAILABLE: (503, _BROKER_AWAY),
+    Reason.BROKER_REFUSED: (502, _KAFKA),
+    Reason.UNKNOWN: (504, _KAFKA_RETRIABLE),
+    Reason.INTERNAL: (500, _KAFKA_RETRIABLE),
+}
+
+
+def codes_of(failure: Failure) -> tuple[int, int]:
+    """The HTTP status and the error code of a failure."""
+    known = _CODES.get(failure.reason)
+    if known is not None:
+        return known
+    status = TRAITS[failure.reason].status
+    return status, _UNFIT if status == 422 else status
+
+
+def record_code_of(failure: Failure) -> int:
+    """The code of one record of several: as producers know them, whatever may be sent again is
+    `retriable Kafka error`."""
+    status, code = codes_of(failure)
+    if status >= 500:
+        return _KAFKA_RETRIABLE if TRAITS[failure.reason].retryable else _KAFKA
+    return code
+
+
+def failed(failure: Failure, content_type: str) -> Reply:
+    """The answer to a request that fails as a whole."""
+    status, code = codes_of(failure)
+    return error(status, code, failure.detail, content_type, advice_headers(failure))
+
+
+def error(
+    status: int,
+    code: int,
+    message: str,
+    content_type: str,
+    headers: Sequence[tuple[str, str]] = (),
+) -> Reply:
+    """An answer in Confluent's error shape."""
+    body = orjson.dumps({"error_code": code, "message": message})
+    return Reply(status, content_type, tuple(headers), body)
+
+
+def unfit(detail: str) -> Refused:
+    """Of JSON that is well formed and is not what is asked for."""
+    return Refused(Failure(Reason.SCHEMA_VIOLATION, detail))
+
+
+def partition_of(given: int | None) -> int:
+    """The partition of a record that names one or not. Raises Refused."""
+    if given is None:
+        return SPREAD
+    if given < 0:
+        raise Refused(Failure(Reason.UNKNOWN_PARTITION, f"no topic has a partition {given}"))
+    return given
+
+
+# ---- keys, values, headers
+
+
+def json_key(text: bytes, keys: CompatJsonKeys) -> bytes | None:
+    """The record key of a JSON key; None for null.
+
+    quoted: the JSON text without blanks, as Confluent writes it. plain: a string's own text, an
+    integer's digits, a boolean: the key that the same event has through the native API.
+    Raises Refused.
+    """
+    if text == b"null":
+        return None
+    if text[:1] == b'"':
+        if keys == "quoted":
+            return msgspec.json.encode(_text(text).decode())
+        return _text(text)
+    if keys == "quoted":
+        return _compact(text)
+    if text[:1] in (b"{", b"[") or not (text in (b"true", b"false") or _is_integer(text)):
+        detail = 'the key is no string, integer or boolean (compat_json_keys = "plain")'
+        raise Refused(Failure(Reason.INVALID_KEY, detail))
+    return text
+
+
+def _text(text: bytes) -> bytes:
+    found = string_bytes(text)
+    if found is None:
+        raise Refused(malformed("the key is no valid JSON string"))
+    return found
+
+
+def _compact(text: bytes) -> bytes:
+    try:
+        return msgspec.json.format(text, indent=-1)
+    except (msgspec.DecodeError, RecursionError):
+        raise Refused(malformed("the key is no valid JSON, or has a lone surrogate")) from None
+
+
+def _is_integer(text: bytes) -> bool:
+    return text.removeprefix(b"-").isdigit()
+
+
+def string_bytes(text: bytes) -> bytes | None:
+    """The UTF-8 of a JSON text that is a string, None for any other and for a lone surrogate."""
+    try:
+        return _TEXT.decode(text).encode()
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def base64_bytes(text: bytes, what: str) -> bytes | None:
+    """The bytes of a JSON text that is a base64 string; None for null. Raises Refused."""
+    if text == b"null":
+        return None
+    try:
+        return base64.b64decode(_TEXT.decode(text), validate=True)
+    except (msgspec.DecodeError, binascii.Error, ValueError, UnicodeDecodeError):
+        raise Refused(malformed(f"{what} is not a base64 string")) from None
+
+
+def record_headers(given: Sequence[tuple[str, str | None]]) -> tuple[tuple[str, bytes], ...]:
+    """Record headers from names and base64 values; the gateway's own names are dropped."""
+    found = []
+    for name, encoded in given:
+        if not (0 < len(name) <= 256 and name.isascii() and name.isprintable()):
+            raise Refused(malformed(f"header name {name!r}: 1 to 256 printable ASCII characters"))
+        if encoded is None:
+            raise Refused(malformed(f"header {name!r} is null; leave it out or make it empty"))
+        value = base64_bytes(msgspec.json.encode(encoded), f"header {name!r}")
+        if not name.lower().startswith(RESERVED_PREFIX):
+            found.append((name, value or b""))
+    return tuple(found)

@@ -1,0 +1,148 @@
+"""Confluent REST v2, the producing half: a request's records, and the answer with their offsets.
+
+Source: confluentinc/kafka-rest, `resources/v2/ProduceToTopicAction.java` and
+`entities/v2/ProduceResponse.java`. `headers` and `timestamp` of a record and the format
+text are the Strimzi Kafka Bridge's (`src/main/resources/openapi.json`), which speaks the same
+paths and types.
+"""
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Annotated
+
+import msgspec
+import orjson
+
+from headgate.core.event import RawEvent, Refused, malformed
+from headgate.core.formats.confluent import (
+    base64_bytes,
+    json_key,
+    partition_of,
+    record_code_of,
+    record_headers,
+    string_bytes,
+    unfit,
+)
+from headgate.core.formats.jsontext import elements, is_crowd
+from headgate.core.formats.structs import ABSENT, StructReader
+from headgate.core.http.reply import Reply, retry_after
+from headgate.core.outcome import Failure, Outcome, Reason
+from headgate.core.policy import CompatJsonKeys
+
+TYPE = "application/vnd.kafka.v2+json"
+_JSON = b"application/json"
+_NOTHING = (b"", b"null")
+_EMPTY = "the request: `records` must not be empty"
+
+
+class Format(Enum):
+    """How keys and values are written into the request's JSON."""
+
+    JSON = "application/vnd.kafka.json.v2+json"
+    BINARY = "application/vnd.kafka.binary.v2+json"
+    TEXT = "application/vnd.kafka.text.v2+json"
+
+
+class _Header(msgspec.Struct, forbid_unknown_fields=True):
+    key: str
+    value: str | None = None
+
+
+class _Record(msgspec.Struct, forbid_unknown_fields=True):
+    key: msgspec.Raw = ABSENT
+    value: msgspec.Raw = ABSENT
+    partition: Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)] | None = None
+    timestamp: Annotated[int, msgspec.Meta(ge=0, lt=10**15)] | None = None
+    headers: list[_Header] | None = None
+
+
+class _Request(msgspec.Struct, forbid_unknown_fields=True):
+    records: msgspec.Raw = ABSENT
+    key_schema: msgspec.Raw = ABSENT
+    key_schema_id: msgspec.Raw = ABSENT
+    value_schema: msgspec.Raw = ABSENT
+    value_schema_id: msgspec.Raw = ABSENT
+
+
+_request = StructReader(_Request, "the request", Reason.SCHEMA_VIOLATION)
+_record = StructReader(_Record, "a record", Reason.SCHEMA_VIOLATION)
+
+
+def format_of(content_type: bytes) -> Format | None:
+    """The format that a Content-Type names, None for any other."""
+    media_type = content_type.partition(b";")[0].strip().lower().decode("latin-1")
+    return next((one for one in Format if one.value == media_type), None)
+
+
+def read_records(
+    body: bytes, form: Format, keys: CompatJsonKeys, partition: int | None, most: int
+) -> list[RawEvent | Failure]:
+    """The records of a request; one that is wrong refuses the request, as it does there, but for
+    one whose partition cannot be.
+
+    partition: of the path; a record's own goes before it.  most: events that the caller takes.
+    Raises Refused.
+    """
+    if body.strip() in _NOTHING:
+        raise unfit("the request: null or empty; data is required")
+    records = bytes(_request.read(body).records)
+    if records in _NOTHING:
+        raise unfit(_EMPTY)
+    if records[:1] != b"[":
+        raise Refused(malformed("the request: `records` is not an array"))
+    if is_crowd(records, most):
+        detail = f"more than http.batch_max_events = {most} records in one request"
+        raise Refused(Failure(Reason.TOO_MANY_EVENTS, detail, {"limit": most}))
+    texts = elements(records)
+    if not texts:
+        raise unfit(_EMPTY)
+    return [_event(_record.read(text), form, keys, partition) for text in texts]
+
+
+def _event(
+    record: _Record, form: Format, keys: CompatJsonKeys, partition: int | None
+) -> RawEvent | Failure:
+    key, value = bytes(record.key) or b"null", bytes(record.value) or b"null"
+    headers = [(one.key, one.value) for one in record.headers or ()]
+    try:
+        own = partition_of(partition if record.partition is None else record.partition)
+    except Refused as refused:
+        return refused.failure
+    is_document = form is Format.JSON and value != b"null"
+    return RawEvent(
+        value=value if is_document else _bytes(value, form, "value"),
+        document=value if is_document else None,
+        key=json_key(key, keys) if form is Format.JSON else _bytes(key, form, "key"),
+        timestamp_ms=record.timestamp,
+        content_type=_JSON if is_document else None,
+        headers=record_headers(headers),
+        partition=own,
+    )
+
+
+def _bytes(text: bytes, form: Format, name: str) -> bytes | None:
+    if text == b"null":
+        return None
+    if form is not Format.TEXT:
+        return base64_bytes(text, f"a record's {name}")
+    found = string_bytes(text)
+    if found is None:
+        raise unfit(f"a record's {name}: the format is text, so it must be a string")
+    return found
+
+
+def produced(outcomes: Sequence[Outcome]) -> Reply:
+    """The answer: 200 and an entry for each record in its place, also where records failed."""
+    entries = [_entry(outcome) for outcome in outcomes]
+    page = {"offsets": entries, "key_schema_id": None, "value_schema_id": None}
+    failures = [outcome.failure for outcome in outcomes if outcome.failure is not None]
+    return Reply(200, TYPE, retry_after(failures), orjson.dumps(page))
+
+
+def _entry(outcome: Outcome) -> dict[str, int | str | None]:
+    failure = outcome.failure
+    if failure is None:
+        found = {"partition": outcome.partition, "offset": outcome.offset}
+        return {**found, "error_code": None, "error": None}
+    code = record_code_of(failure)
+    return {"partition": None, "offset": None, "error_code": code, "error": failure.detail}

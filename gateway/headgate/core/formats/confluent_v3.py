@@ -1,0 +1,164 @@
+"""Confluent REST v3, the producing half: one record's JSON, and the report of its end.
+
+Source: confluentinc/kafka-rest, `api/v3/openapi.yaml` (ProduceRequest, ProduceResponse) and
+`controllers/NoSchemaRecordSerializer.java`.
+"""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+import orjson
+
+from headgate.core.event import RawEvent, Refused, malformed
+from headgate.core.formats.cloudevents import time_ms
+from headgate.core.formats.confluent import (
+    base64_bytes,
+    codes_of,
+    json_key,
+    partition_of,
+    record_headers,
+    string_bytes,
+    unfit,
+)
+from headgate.core.formats.structs import ABSENT, StructReader
+from headgate.core.outcome import Failure, Outcome
+from headgate.core.policy import CompatJsonKeys
+
+TYPE = "application/json"
+_JSON = b"application/json"
+_NULL = b"null"
+_WITH_SCHEMA = (None, "AVRO", "JSONSCHEMA", "PROTOBUF")  # none: that of the newest schema
+_SCHEMA_MEMBERS = ("subject", "subject_name_strategy", "schema_id", "schema_version", "schema")
+
+
+class _Header(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    value: str | None = None
+
+
+class _Record(msgspec.Struct, forbid_unknown_fields=True):
+    partition_id: Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)] | None = None
+    headers: list[_Header] | None = None
+    key: msgspec.Raw = ABSENT
+    value: msgspec.Raw = ABSENT
+    timestamp: str | None = None
+
+
+class _Datum(msgspec.Struct, forbid_unknown_fields=True):
+    type: str | None = None
+    data: msgspec.Raw = ABSENT
+    subject: msgspec.Raw = ABSENT
+    subject_name_strategy: msgspec.Raw = ABSENT
+    schema_id: msgspec.Raw = ABSENT
+    schema_version: msgspec.Raw = ABSENT
+    schema: msgspec.Raw = ABSENT
+
+
+_record = StructReader(_Record, "Bad Request: the record")
+_readers = {
+    "key": StructReader(_Datum, "Bad Request: the record's key"),
+    "value": StructReader(_Datum, "Bad Request: the record's value"),
+}
+
+
+class Sent(NamedTuple):
+    """What the report of a record repeats: type and bytes of key and value as they were sent."""
+
+    key: tuple[str, int] | None
+    value: tuple[str, int] | None
+
+
+def read_record(text: bytes, keys: CompatJsonKeys) -> tuple[RawEvent, Sent]:
+    """One record of a request. Raises Refused."""
+    record = _record.read(text)
+    key_type, key = _datum("key", record.key, keys)
+    value_type, value = _datum("value", record.value, keys)
+    is_document = value_type == "JSON" and value is not None
+    event = RawEvent(
+        value=value,
+        document=value if is_document else None,
+        key=key,
+        timestamp_ms=_time(record.timestamp),
+        content_type=_JSON if is_document else None,
+        headers=record_headers([(one.name, one.value) for one in record.headers or ()]),
+        partition=partition_of(record.partition_id),
+    )
+    return event, Sent(_size(key_type, key), _size(value_type, value))
+
+
+def _size(kind: str, data: bytes | None) -> tuple[str, int] | None:
+    return None if data is None else (kind, len(data))
+
+
+def _datum(name: str, text: msgspec.Raw, keys: CompatJsonKeys) -> tuple[str, bytes | None]:
+    """The type of a key or value, and its bytes; None where there is none."""
+    raw = bytes(text) or _NULL
+    if raw == _NULL:
+        return "BINARY", None
+    datum = _readers[name].read(raw)
+    data = bytes(datum.data) or _NULL
+    has_schema = any(bytes(getattr(datum, one)) not in (b"", _NULL) for one in _SCHEMA_MEMBERS)
+    if datum.type in _WITH_SCHEMA:
+        detail = (
+            f"Payload error. The record's {name} needs a schema registry, which this gateway has "
+            "not; send the type BINARY, JSON or STRING, without a schema"
+        )
+        raise unfit(detail)
+    if datum.type not in ("BINARY", "JSON", "STRING") or has_schema:
+        detail = f"Bad Request: the record's {name}: use the type BINARY, JSON or STRING, no schema"
+        raise Refused(malformed(detail))
+    if data == _NULL:
+        return datum.type, None
+    if datum.type == "JSON":
+        return datum.type, data if name == "value" else json_key(data, keys)
+    if datum.type == "STRING":
+        found = string_bytes(data)
+        if found is None:
+            raise Refused(malformed(f"Bad Request: data of the record's {name} is not a string"))
+        return datum.type, found
+    return datum.type, base64_bytes(data, f"Bad Request: data of the record's {name}")
+
+
+def _time(given: str | None) -> int | None:
+    if given is None:
+        return None
+    try:
+        return time_ms(given)
+    except Refused:
+        raise Refused(malformed(f"Bad Request: timestamp {given!r} is not RFC 3339")) from None
+
+
+def report(
+    cluster_id: str, topic: str, outcome: Outcome, sent: Sent | None, timestamp_ms: int | None
+) -> bytes:
+    """A record's report as one JSON text. timestamp_ms: of the record, None where not known."""
+    if outcome.failure is not None:
+        return failure_report(outcome.failure)
+    page: dict[str, Any] = {
+        "error_code": 200,
+        "cluster_id": cluster_id,
+        "topic_name": topic,
+        "partition_id": outcome.partition,
+        "offset": outcome.offset,
+        "timestamp": None if timestamp_ms is None else _shown(timestamp_ms),
+    }
+    for name, datum in sent._asdict().items() if sent is not None else ():
+        if datum is not None:
+            page[name] = {"type": datum[0], "size": datum[1]}
+    return orjson.dumps(page)
+
+
+def failure_report(failure: Failure) -> bytes:
+    """The report of a record that was not published."""
+    return orjson.dumps({"error_code": codes_of(failure)[1], "message": failure.detail})
+
+
+def status_of(outcome: Outcome) -> int:
+    """The HTTP status of a request with one record."""
+    return 200 if outcome.failure is None else codes_of(outcome.failure)[0]
+
+
+def _shown(at_ms: int) -> str:
+    at = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    return at.replace("+00:00", "Z")

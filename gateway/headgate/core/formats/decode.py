@@ -1,0 +1,175 @@
+"""From a request's bytes to its events, by content type. Nothing here knows a topic."""
+
+import re
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final
+
+from headgate.core.event import Decoded, RawEvent, Refused, malformed
+from headgate.core.formats import cloudevents, envelope
+from headgate.core.formats.jsontext import elements, is_crowd
+from headgate.core.http.request import is_array_one_event, is_tombstone
+from headgate.core.outcome import Failure, Reason
+
+Headers = Mapping[bytes, bytes]  # a request's headers, names in lower case
+
+JSON = b"application/json"
+_MOST_EVENTS = 1_000_000  # the largest http.batch_max_events
+_LINE = re.compile(rb"\S[^\n]*")  # from a line's first sign to its end
+_BOM: Final = b"\xef\xbb\xbf"
+
+
+class Kind(Enum):
+    """How a body is cut into events."""
+
+    JSON = "json"
+    JSON_ONE = "json_one"  # any other +json: always one event
+    NDJSON = "ndjson"
+    CLOUDEVENT = "cloudevent"
+    CLOUDEVENTS = "cloudevents"
+    ENVELOPE = "envelope"
+    OPAQUE = "opaque"
+
+
+_KINDS: Final = {
+    b"application/json": Kind.JSON,
+    b"text/json": Kind.JSON,
+    b"application/x-ndjson": Kind.NDJSON,
+    b"application/ndjson": Kind.NDJSON,
+    b"application/cloudevents+json": Kind.CLOUDEVENT,
+    b"application/cloudevents-batch+json": Kind.CLOUDEVENTS,
+    envelope.TYPE: Kind.ENVELOPE,
+}
+
+
+def kind_of(content_type: bytes) -> Kind:
+    """The kind of body that a Content-Type header names; parameters such as charset are ignored."""
+    known = _KINDS.get(content_type)  # as most producers write it
+    if known is not None:
+        return known
+    media_type = content_type.partition(b";")[0].strip().lower()
+    known = _KINDS.get(media_type)
+    if known is not None:
+        return known
+    return Kind.JSON_ONE if media_type.endswith(b"+json") else Kind.OPAQUE
+
+
+def is_json(content_type: bytes | None) -> bool:
+    """Whether key pointers may look into data of this type (CloudEvents: JSON if not named)."""
+    if content_type is None:
+        return True
+    return kind_of(content_type) in (Kind.JSON, Kind.JSON_ONE)
+
+
+def decode(
+    body: bytes, headers: Headers, structured: bool = False, most: int = _MOST_EVENTS
+) -> Decoded:
+    """Cut a body into events, each value the exact slice that the producer sent.
+
+    structured: keep CloudEvents as JSON documents instead of Kafka's binary mode.
+    most: events that the caller will take; a body with very many more is refused before it is
+    cut, because each slice costs some 100 bytes of memory and the body may hold one in two bytes.
+    Raises Refused when the request as a whole is malformed. JSON documents are cut, not yet
+    validated: the topic's KeyReader does that together with reading the key.
+    """
+    content_type = headers.get(b"content-type", b"application/octet-stream")
+    if b"headgate-tombstone" in headers and is_tombstone(headers):
+        return Decoded([_tombstone(body, headers)], False)
+    if b"ce-specversion" in headers:
+        return Decoded([cloudevents.from_headers(body, headers, structured)], False)
+    kind = kind_of(content_type)
+    if kind is Kind.OPAQUE:
+        return Decoded([RawEvent(body, None, content_type=content_type)], False)
+    if not body:
+        raise Refused(malformed("the body is empty"))
+    if body.startswith(_BOM):
+        raise Refused(malformed("the body begins with a byte order mark"))
+    if kind is Kind.NDJSON:
+        return Decoded(_lines(body, most), True)
+    if kind is Kind.JSON and not is_array_one_event(headers):
+        if body.lstrip(b" \t\r\n").startswith(b"["):
+            return Decoded(_elements(body, most), True)
+        return Decoded([_utf8(body)], False)
+    if kind is Kind.CLOUDEVENT:
+        return Decoded([cloudevents.from_json(_utf8(body), structured)], False)
+    if kind is Kind.CLOUDEVENTS:
+        _refuse_crowd(body, most)
+        return Decoded([*cloudevents.batch(_utf8(body), structured)], True)
+    if kind is Kind.ENVELOPE:
+        return Decoded([*envelope.read_envelope(body, most)], True)
+    if kind is Kind.JSON:
+        return Decoded([_utf8(body)], False)
+    return Decoded([RawEvent(_utf8(body), body, content_type=content_type)], False)
+
+
+def _tombstone(body: bytes, headers: Headers) -> RawEvent:
+    if body:
+        raise Refused(malformed("a tombstone has an empty body: nothing of this one would be kept"))
+    if b"ce-specversion" in headers:
+        return cloudevents.from_headers(body, headers, False)._replace(value=None)
+    return RawEvent(None, None, content_type=headers.get(b"content-type"))
+
+
+def _utf8(text: bytes) -> bytes:
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        raise Refused(malformed(f"invalid UTF-8 at byte {error.start}")) from None
+    return text
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _lines(body: bytes, most: int) -> list[bytes | RawEvent | Failure]:
+    texts = body.split(b"\n", most + 1)
+    if len(texts) > most + 1:
+        texts = _few_lines(body, most)
+    else:
+        texts = [line for line in texts if line and not line.isspace()]
+    if b"\r" in body:
+        texts = [line.removesuffix(b"\r") for line in texts]
+    return _documents(texts, _is_utf8(body))
+
+
+def _few_lines(body: bytes, most: int) -> list[bytes]:
+    """The lines that are not blank, without a slice for each blank one. Raises Refused."""
+    texts: list[bytes] = []
+    for found in _LINE.finditer(body):
+        if len(texts) == most:
+            raise _too_many(most)
+        texts.append(body[body.rfind(b"\n", 0, found.start()) + 1 : found.end()])
+    return texts
+
+
+def _refuse_crowd(body: bytes, most: int) -> None:
+    if is_crowd(body, most):
+        raise _too_many(most)
+
+
+def _too_many(most: int) -> Refused:
+    detail = f"more than http.batch_max_events = {most} events in one request"
+    return Refused(Failure(Reason.TOO_MANY_EVENTS, detail, {"limit": most}))
+
+
+def _elements(body: bytes, most: int) -> list[bytes | RawEvent | Failure]:
+    _refuse_crowd(body, most)
+    return _documents(elements(body), _is_utf8(body))
+
+
+def _documents(texts: list[bytes], checked: bool) -> list[bytes | RawEvent | Failure]:
+    """checked: the whole body is known to be UTF-8, so its slices at ASCII signs are, too."""
+    if checked:
+        return [*texts]
+    found: list[bytes | RawEvent | Failure] = []
+    for text in texts:
+        try:
+            found.append(_utf8(text))
+        except Refused as refused:
+            found.append(refused.failure)
+    return found

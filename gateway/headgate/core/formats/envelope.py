@@ -1,0 +1,156 @@
+"""The envelope `application/vnd.headgate.batch+json`: a batch whose events say more than a value.
+
+    {"events": [{"key" | "key_base64", "value" | "value_base64" | "tombstone": true,
+                 "id", "headers": {name: value}, "timestamp_ms"}, ...]}
+
+A value is the exact slice of the body. What is not part of the format is refused, so that a
+misspelt member is not silently left out; an event that is wrong is a Failure in its place.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+
+from headgate.core.event import RawEvent, Refused, malformed
+from headgate.core.formats.jsontext import elements, is_crowd
+from headgate.core.formats.structs import ABSENT, StructReader
+from headgate.core.outcome import Failure, Reason
+from headgate.core.record import CONTENT_TYPE, RESERVED_PREFIX
+
+TYPE: bytes = b"application/vnd.headgate.batch+json"
+
+_JSON = b"application/json"
+_CROWD = 250_000  # commas; below it, counting the events first gains nothing
+_NAME = re.compile(r"[\x21-\x7e]{1,256}")
+_ID_BYTES = 256
+_LATEST_MS = 999_999_999_999_999  # as Headgate-Timestamp: 15 digits
+
+
+class _Event(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    key: str | None = None
+    key_base64: str | None = None
+    value: msgspec.Raw = ABSENT
+    value_base64: str | None = None
+    tombstone: bool = False
+    id: str | None = None
+    headers: dict[str, str] | None = None
+    timestamp_ms: Annotated[int, msgspec.Meta(ge=0, le=_LATEST_MS)] | None = None
+
+
+class _Envelope(msgspec.Struct, forbid_unknown_fields=True):
+    events: list[_Event]
+
+
+class _Loose(msgspec.Struct, forbid_unknown_fields=True):
+    events: msgspec.Raw
+
+
+_decode = msgspec.json.Decoder(_Envelope).decode
+_decode_loosely = msgspec.json.Decoder(_Loose).decode
+_outer = StructReader(_Loose, "the envelope")
+_single = StructReader(_Event, "the event")
+
+
+def read_envelope(body: bytes, most: int) -> Sequence[RawEvent | Failure]:
+    """The events of an envelope. Raises Refused when it is no envelope, or has over `most` events.
+
+    Counted before they are cut, as every slice costs some 200 bytes and may stand for three.
+    """
+    if body.count(b",") > max(most, _CROWD) and is_crowd(_events(body), most):
+        detail = f"more than http.batch_max_events = {most} events in one request"
+        raise Refused(Failure(Reason.TOO_MANY_EVENTS, detail, {"limit": most}))
+    try:
+        body.decode()
+        found = _decode(body).events
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return [_slowly(event) for event in elements(_events(body))]
+    return [_raw_event(event) for event in found]
+
+
+def _events(body: bytes) -> bytes:
+    """The text of the array; all that is wrong outside of the events is found here."""
+    try:
+        text = bytes(_decode_loosely(body).events)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        text = bytes(_outer.read(body).events)
+    if text[:1] != b"[":
+        raise Refused(malformed('the envelope: an object {"events": [...]} was expected'))
+    return text
+
+
+def _slowly(text: bytes) -> RawEvent | Failure:
+    """One event by itself, where the envelope as a whole could not be read at once."""
+    try:
+        return _raw_event(_single.read(text))
+    except Refused as refused:
+        return refused.failure
+
+
+def _raw_event(event: _Event) -> RawEvent | Failure:
+    try:
+        key = None if event.key is None and event.key_base64 is None else _key(event)
+        if event.id is not None:
+            _check_id(event.id)
+        own_type, headers = _headers(event.headers) if event.headers else (None, ())
+        value, document = _value(event)
+    except Refused as refused:
+        return refused.failure
+    content_type = own_type or (_JSON if document is not None else None)
+    return RawEvent(value, document, key, event.id, event.timestamp_ms, content_type, headers)
+
+
+def _value(event: _Event) -> tuple[bytes | None, bytes | None]:
+    """The bytes for Kafka, and the JSON text for the key rule if they are one."""
+    document = bytes(event.value)
+    given = bool(document) + (event.value_base64 is not None) + event.tombstone
+    if given != 1:
+        detail = "an event has one of value, value_base64 and tombstone: true"
+        raise Refused(malformed(f"{detail}; this one has {given or 'none'}"))
+    if document:
+        return document, document
+    if event.value_base64 is None:
+        return None, None
+    return _bytes("value_base64", event.value_base64), None
+
+
+def _key(event: _Event) -> bytes:
+    if event.key is None:
+        key = _bytes("key_base64", event.key_base64 or "")
+    elif event.key_base64 is None:
+        key = event.key.encode()
+    else:
+        raise Refused(malformed("an event has key or key_base64, not both"))
+    if not key:
+        raise Refused(Failure(Reason.MISSING_KEY, "the event's key is empty"))
+    return key
+
+
+def _bytes(name: str, encoded: str) -> bytes:
+    try:
+        return base64.b64decode(encoded, validate=True)
+    except (binascii.Error, ValueError):
+        raise Refused(malformed(f"{name} is not base64")) from None
+
+
+def _check_id(event_id: str) -> None:
+    if not 0 < len(event_id.encode()) <= _ID_BYTES:
+        raise Refused(malformed(f"an event's id has 1 to {_ID_BYTES} bytes"))
+
+
+def _headers(given: dict[str, str]) -> tuple[bytes | None, tuple[tuple[str, bytes], ...]]:
+    """The content type if there is one among them, and the others without the gateway's own."""
+    content_type: bytes | None = None
+    found: list[tuple[str, bytes]] = []
+    for name, value in given.items():
+        if _NAME.fullmatch(name) is None:
+            raise Refused(malformed(f"header name {name!r}: 1 to 256 visible ASCII characters"))
+        lower = name.lower()
+        if lower == CONTENT_TYPE:
+            content_type = value.encode()
+        elif not lower.startswith(RESERVED_PREFIX):
+            found.append((name, value.encode()))
+    return content_type, tuple(found)

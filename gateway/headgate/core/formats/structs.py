@@ -1,0 +1,73 @@
+"""Reads a JSON object into a msgspec struct, members of type Raw as their exact slices.
+
+msgspec refuses lone-surrogate escapes even in members that it only skips; such an object is read
+member by member, so that they are refused where a text is wanted and pass where a slice is.
+"""
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import msgspec
+
+from headgate.core.event import Refused
+from headgate.core.formats.jsontext import members
+from headgate.core.outcome import Failure, Reason
+
+S = TypeVar("S", bound=msgspec.Struct)
+ABSENT = msgspec.Raw(b"")  # the default of a Raw member that may be left out
+
+
+class StructReader(Generic[S]):
+    """Reads objects of one kind. Raises Refused (malformed)."""
+
+    __slots__ = ("_decode", "_kind", "_members", "_required", "_unknown", "_what")
+
+    def __init__(self, kind: type[S], what: str, unknown: Reason = Reason.MALFORMED) -> None:
+        """what: how errors name it, as in `the event`.  unknown: why a member is refused that
+        does not belong there."""
+        self._kind = kind
+        self._what = what
+        self._unknown = unknown
+        self._decode = msgspec.json.Decoder(kind).decode
+        self._members: dict[str, Callable[[bytes], object]] = {}
+        self._required = {one.name for one in msgspec.structs.fields(kind) if one.required}
+        for one in msgspec.structs.fields(kind):
+            reader = msgspec.json.Decoder(one.type).decode
+            self._members[one.name] = msgspec.Raw if one.type is msgspec.Raw else reader
+
+    def read(self, text: bytes) -> S:
+        """The struct; text must be UTF-8 as a whole."""
+        try:
+            text.decode()
+            return self._decode(text)
+        except UnicodeDecodeError as error:
+            raise self._wrong(f"invalid UTF-8 at byte {error.start}") from None
+        except msgspec.ValidationError as error:
+            raise self._wrong(str(error)) from None
+        except (msgspec.DecodeError, RecursionError):
+            return self._read_by_member(text)
+
+    def _read_by_member(self, text: bytes) -> S:
+        if text.lstrip(b" \t\r\n")[:1] != b"{":
+            raise self._wrong("Expected `object`")
+        found = members(text)
+        missing = sorted(self._required - found.keys())
+        if missing:
+            raise self._wrong(f"Object missing required field `{missing[0]}`")
+        return self._kind(**{name: self._member(name, value) for name, value in found.items()})
+
+    def _member(self, name: str, value: bytes) -> object:
+        read = self._members.get(name)
+        if read is None:
+            raise self._wrong(f"Object contains unknown field `{name}`")
+        try:
+            return read(value)
+        except msgspec.ValidationError as error:
+            raise self._wrong(f"{error} - at `$.{name}`") from None
+        except (msgspec.DecodeError, RecursionError):
+            raise self._wrong(f"a lone surrogate, or too deep - at `$.{name}`") from None
+
+    def _wrong(self, detail: str) -> Refused:
+        is_unknown = detail.startswith("Object contains unknown field")  # msgspec's own words
+        reason = self._unknown if is_unknown else Reason.MALFORMED
+        return Refused(Failure(reason, f"{self._what}: {detail}"))

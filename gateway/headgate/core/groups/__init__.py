@@ -1,0 +1,1 @@
+"""Consumer groups over time: what was seen of them, and what it means."""

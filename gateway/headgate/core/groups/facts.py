@@ -1,0 +1,125 @@
+"""What is seen of consumer groups and of the logs that they read: plain values."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from headgate.core.consuming.commit_note import Committer
+from headgate.core.groups.log_ends import Ends
+
+
+class Place(NamedTuple):
+    """A topic's partition."""
+
+    topic: str
+    partition: int
+
+
+class Member(NamedTuple):
+    """A member of a group. host: as the broker sees it.  places: what is assigned to it."""
+
+    member_id: str
+    client_id: str
+    host: str
+    places: frozenset[Place]
+
+
+class Described(NamedTuple):
+    """A group as its coordinator describes it. protocol: classic or consumer (KIP-848).
+
+    status: the coordinator's word, such as Stable or Empty.
+    """
+
+    protocol: str
+    status: str
+    members: tuple[Member, ...] = ()
+
+
+class Stored(NamedTuple):
+    """A committed offset and what was committed with it."""
+
+    offset: int
+    metadata: str = ""
+
+
+Offsets = dict[Place, Stored]  # all of one group
+
+
+class Seen(NamedTuple):
+    """One commit. at_ms: the broker's time, since 1970."""
+
+    offset: int
+    at_ms: int
+    committer: Committer | None
+
+
+class Owner(NamedTuple):
+    """Whose partition it is.  before: the client and member that had it until `since_ms`."""
+
+    member: Member
+    since_ms: int
+    before: str | None
+
+
+@dataclass(slots=True)
+class Regression:
+    """A commit that was lower than the one before. owner, owner_before: clients and members."""
+
+    group: str
+    topic: str
+    partition: int
+    from_offset: int
+    to_offset: int
+    at_ms: int
+    committer: Committer | None
+    owner: str | None
+    owner_before: str | None
+    owner_since_ms: int | None
+    recovered_ms: int | None = None
+
+
+class Drift(NamedTuple):
+    """A topic that is not what it was. what: recreated, or partitions (their count changed)."""
+
+    what: str
+    topic: str
+    before: str
+    after: str
+    at_ms: int
+
+
+@dataclass(slots=True)
+class Log:
+    """One partition's log. retention_ms: below 0 = kept for ever, or not known.
+
+    empty: from the first offset to the second there is no record that a group could read: markers
+    of transactions, and what was aborted.  readable: the offset of a record, -1 = none is known.
+    """
+
+    start: int
+    end: int
+    ends: Ends
+    retention_ms: int = -1
+    empty: tuple[int, int] = (0, 0)
+    readable: int = -1
+
+    def next_record(self, offset: int) -> int:
+        """Where reading from this offset really begins, as far as is known."""
+        first, last = self.empty
+        return last if first <= offset < last else offset
+
+    def is_read(self, start: int, end: int, record: int) -> None:
+        """The first record from `start` on lies at `record`, or there is none before `end`."""
+        if record < end:
+            self.readable = record
+        first, last = self.empty
+        if record > start and record >= last:
+            self.empty = (first if first <= start <= last else start, record)
+
+
+Logs = Mapping[Place, Log]
+
+
+def named(member: Member) -> str:
+    """A member in words."""
+    return f"{member.client_id} at {member.host} ({member.member_id})"

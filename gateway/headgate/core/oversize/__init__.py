@@ -1,0 +1,1 @@
+"""What becomes of a value that is too large for its topic."""

@@ -1,0 +1,133 @@
+"""A document cut along one of its arrays: an element is a record, the rest is the manifest.
+
+Slices of the text, never serialised anew: `rebuild` gives back the document byte for byte. The
+manifest is a JSON object:
+
+    {"manifest": 1, "pointer": "/options", "element_key": "/id", "count": 600, "bytes": 812345,
+     "sha256": "...", "keys": ["17", ...], "document": {... "options": [] ...}, "at": 123,
+     "gaps": ["[", ",", "]"], "around": ["", ""]}
+
+keys: of the elements, in their order.  document: all but the elements, as sent.  at: the offset in
+bytes of the array in it.  gaps: the text before, between and after the elements; of more than two
+elements only three are written when those between are alike.  around: blanks before and after
+the document.  bytes, sha256: of the document.
+"""
+
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+import orjson
+
+from headgate.core.event import Refused
+from headgate.core.formats.jsontext import KeyReader, elements, members
+from headgate.core.keys import KeyRule, parse_pointer
+from headgate.core.oversize.strategies import SplitRule
+
+MOST_ELEMENTS = 10_000
+_BLANKS = b" \t\r\n"
+
+
+class Element(NamedTuple):
+    """key: of its record.  value: the exact slice of the document."""
+
+    key: bytes
+    value: bytes
+
+
+class Split(NamedTuple):
+    """A document in pieces."""
+
+    elements: list[Element]
+    manifest: bytes
+
+
+class NotSplit(Exception):
+    """Why a document does not come apart by this rule."""
+
+
+def split(document: bytes, rule: SplitRule, parent_key: bytes) -> Split:
+    """Raises NotSplit. The document is known to be JSON of bounded depth."""
+    array = _array(document, rule.pointer)
+    at = document.find(array)
+    if document.find(array, at + 1) >= 0:
+        raise NotSplit(f"the text of the array at {rule.pointer} occurs twice")
+    values = elements(array)
+    if not 0 < len(values) <= MOST_ELEMENTS:
+        raise NotSplit(f"{rule.pointer} has {len(values)} elements, not 1 to {MOST_ELEMENTS}")
+    found = [*map(Element, _keys(values, rule, parent_key), values)]
+    rest = document[:at] + b"[]" + document[at + len(array) :]
+    lead, trail = len(rest) - len(rest.lstrip(_BLANKS)), len(rest.rstrip(_BLANKS))
+    about = {
+        "manifest": 1,
+        "pointer": rule.pointer,
+        "element_key": rule.key,
+        "count": len(found),
+        "bytes": len(document),
+        "sha256": sha256(document).hexdigest(),
+        "keys": [each.key.decode() for each in found],
+        "document": orjson.Fragment(rest[lead:trail]),
+        "at": at - lead,
+        "gaps": [gap.decode() for gap in _gaps(array, values)],
+        "around": [rest[:lead].decode(), rest[trail:].decode()],
+    }
+    return Split(found, orjson.dumps(about))
+
+
+def rebuild(manifest: bytes, values: Mapping[bytes, bytes]) -> bytes:
+    """The document, byte for byte. values: of the elements, by key; more than needed do no harm.
+
+    Raises KeyError (an element is missing) or ValueError (the elements are of another version of
+    the document, or this is no manifest).
+    """
+    try:
+        about: dict[str, Any] = orjson.loads(manifest)
+        rest, keys = members(manifest)["document"], [key.encode() for key in about["keys"]]
+        at, gaps, digest = about["at"], [gap.encode() for gap in about["gaps"]], about["sha256"]
+        lead, trail = (blanks.encode() for blanks in about["around"])
+    except (KeyError, TypeError, AttributeError, Refused) as error:
+        raise ValueError(f"not a manifest: {error!r}") from None
+    between = gaps[1:-1] if len(gaps) == len(keys) + 1 else gaps[1:2] * (len(keys) - 1)
+    parts = [lead, rest[:at], gaps[0]]
+    for number, key in enumerate(keys):
+        parts += [between[number - 1]] if number else []
+        parts.append(values[key])
+    document = b"".join([*parts, gaps[-1], rest[at + 2 :], trail])
+    if sha256(document).hexdigest() != digest:
+        raise ValueError("the elements are of another version of the document")
+    return document
+
+
+def _array(document: bytes, pointer: str) -> bytes:
+    found = document
+    for token in parse_pointer(pointer):
+        try:
+            found = members(found).get(token, b"") if found.lstrip()[:1] == b"{" else b""
+        except Refused as refused:
+            raise NotSplit(str(refused)) from None
+    if found[:1] != b"[" or not parse_pointer(pointer):
+        raise NotSplit(f"there is no array at {pointer}")
+    return found
+
+
+def _keys(values: Sequence[bytes], rule: SplitRule, parent_key: bytes) -> list[bytes]:
+    read = KeyReader(KeyRule.parse((rule.key,)))
+    try:
+        keys = [read(value) or b"" for value in values]
+    except Refused as refused:
+        raise NotSplit(f"an element has no key: {refused}") from None
+    if len({*keys, parent_key}) <= len(keys):
+        raise NotSplit("two elements have one key, or that of the whole")
+    return keys
+
+
+def _gaps(array: bytes, values: Sequence[bytes]) -> list[bytes]:
+    """Blanks and commas only, so an element's first occurrence behind the last is itself."""
+    gaps, at = [], 0
+    for value in values:
+        start = array.index(value, at + (1 if at == 0 else 0))
+        gaps.append(array[at:start])
+        at = start + len(value)
+    gaps.append(array[at:])
+    is_uniform = len(set(gaps[1:-1])) == 1
+    return [gaps[0], gaps[1], gaps[-1]] if is_uniform else gaps

@@ -1,0 +1,145 @@
+"""Events too large for memory: their bodies go to the blob store as they arrive.
+
+What is known of such an event beforehand is in its request's headers; what its bytes say is found
+out piece by piece.
+"""
+
+from typing import NamedTuple
+
+from headgate.core.event import RawEvent, Refused, malformed
+from headgate.core.formats import cloudevents
+from headgate.core.formats.decode import JSON, Headers, Kind, kind_of
+from headgate.core.formats.json_stream import JsonStream
+from headgate.core.http.request import is_array_one_event, is_tombstone, read_wishes
+from headgate.core.outcome import Failure, Reason
+from headgate.core.oversize.strategies import StoredBlob
+from headgate.core.policy import fingerprint
+from headgate.core.route import Route
+from headgate.core.suppression.digest import Digester
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class Announced(NamedTuple):
+    """An event before its body. event: all but its value.  is_json: its body must be JSON.
+    may_be_batch: it is one event only if the body is no array."""
+
+    event: RawEvent
+    is_json: bool = False
+    may_be_batch: bool = False
+
+
+class Streamed(NamedTuple):
+    """An event whose value is in the blob store alone.
+
+    event: all but its value.  digest: of the value, where the topic suppresses.
+    """
+
+    event: RawEvent
+    stored: StoredBlob
+    digest: bytes | None = None
+
+
+def takes_streams(route: Route) -> bool:
+    """Whether an event of any size ends in the topic's blob store.
+
+    A schema needs the document; `notify` before `claim-check` wants no blob.
+    """
+    rungs = route.ladder
+    if "claim-check" not in rungs or route.policy.schema is not None:
+        return False
+    return "notify" not in rungs[: rungs.index("claim-check")]
+
+
+def announced(headers: Headers, route: Route) -> Announced | None:
+    """The event that a request announces; None where the body must be read to tell.
+
+    Raises Refused: malformed headers; missing_key, invalid_key.
+    """
+    if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+        return None
+    found = _announced(headers, route)
+    if found is None:
+        return None
+    if (read_wishes(headers).key or found.event.key) is None:
+        _refuse_keyless(route, found)
+    return found
+
+
+def _announced(headers: Headers, route: Route) -> Announced | None:
+    if is_tombstone(headers):
+        return None
+    content_type = headers.get(b"content-type", b"application/octet-stream")
+    if b"ce-specversion" in headers:
+        if route.policy.cloudevents == "structured":
+            return None
+        # as with the body there: without one it has no document
+        sample = cloudevents.from_headers(b"0", headers, False)
+        is_json = sample.document is not None
+        return Announced(sample._replace(value=b"", document=None), is_json)
+    kind = kind_of(content_type)
+    if kind is Kind.OPAQUE:
+        return Announced(RawEvent(b"", None, content_type=content_type))
+    if kind is Kind.JSON_ONE:
+        return Announced(RawEvent(b"", None, content_type=content_type), True)
+    if kind is Kind.JSON:
+        may_be_batch = not is_array_one_event(headers)
+        return Announced(RawEvent(b"", None, content_type=JSON), True, may_be_batch)
+    return None
+
+
+def _refuse_keyless(route: Route, found: Announced) -> None:
+    if found.is_json and route.policy.key:
+        detail = (
+            "the body is larger than http.body_max_bytes and goes straight to the blob store, so "
+            "its key cannot be read from it: send Headgate-Key"
+        )
+    elif route.policy.keyless != "spread":
+        detail = "the event has no key, and the body is not searched for one: send Headgate-Key"
+    else:
+        return
+    raise Refused(Failure(Reason.MISSING_KEY, detail))
+
+
+class Look:
+    """What the gateway must know of a body, from its pieces in their order."""
+
+    def __init__(self, found: Announced, route: Route, json_max_depth: int) -> None:
+        self._found = found
+        self._is_first = True
+        self._text = JsonStream(json_max_depth) if found.is_json else None
+        self._digest = None
+        if route.digest is not None:
+            rules = bytes.fromhex(fingerprint(route.policy))
+            self._digest = Digester(rules).begin(found.event.content_type)
+
+    def take(self, piece: bytes) -> None:
+        """Raises Refused (malformed)."""
+        if self._is_first:
+            self._is_first = False
+            self._begin(piece)
+        if self._text is not None:
+            self._text.feed(piece)
+        if self._digest is not None:
+            self._digest.update(piece)
+
+    def end(self) -> bytes | None:
+        """The digest, where the topic suppresses. Raises Refused (malformed)."""
+        if self._text is not None:
+            self._text.end()
+        return None if self._digest is None else self._digest.digest()
+
+    def _begin(self, piece: bytes) -> None:
+        if self._found.is_json and piece.startswith(_BOM):
+            raise Refused(malformed("the body begins with a byte order mark"))
+        if not self._found.may_be_batch:
+            return
+        opening = piece.lstrip(b" \t\r\n")[:1]
+        if opening == b"[":
+            detail = (
+                "a batch over http.body_max_bytes: send fewer events in one request, or "
+                "Headgate-Batch: false where the array is one event"
+            )
+            raise Refused(Failure(Reason.TOO_LARGE, detail))
+        if not opening:
+            raise Refused(malformed("the body begins with too much white space"))

@@ -1,0 +1,1 @@
+"""Replays and the offset map."""

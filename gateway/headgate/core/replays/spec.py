@@ -1,0 +1,248 @@
+"""What a replay is asked for: read from JSON, with every mistake named by its field.
+
+The asked JSON itself is what is kept and shown (`core.replay`), so that fields which a newer
+release knows survive an older one; this is what an API and a runner conclude from it.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from headgate.core.replays.fields import FieldError, known, number, text
+from headgate.core.replays.record_filter import RecordFilter, read_filter
+
+MOST_PARTITIONS = 10_000
+LONGEST_NAME = 200
+_TOPIC = r"[\w.\-]{1,249}"  # org.apache.kafka.common.internals.Topic
+_GROUP_BYTES = 255
+_RELATIVE = re.compile(r"-(\d{1,9})(ms|s|m|h|d)")
+_UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_MOST_TTL_S = 365 * 86_400
+_FIELDS = {
+    "name", "topic", "partitions", "from", "to", "filter", "deliver", "rate", "dry_run",
+    "allow_cold",
+}  # fmt: skip
+_BOUND = (
+    'one of {"offsets": {"0": 5}}, {"timestamp": "2026-01-31T12:00:00Z"}, {"relative": "-2h"}, '
+    '{"snapshot": "release"} and {"group": "billing"}'
+)
+
+
+class Mode(StrEnum):
+    """How a replay is delivered."""
+
+    SEEK = "seek"  # offsets on the backfill tier, nothing is copied
+    TOPIC = "topic"  # records copied to a topic of their own
+    GROUP = "group"  # offsets committed for a group of the backfill tier
+
+
+class Bound(NamedTuple):
+    """One end of a range.
+
+    kind: offsets, timestamp (ms since 1970; relative ones are told the time), snapshot, group, now
+    (where the source ends when it is asked).  value: partition -> source offset, ms, or a name.
+    """
+
+    kind: str
+    value: Any
+
+
+class Rate(NamedTuple):
+    """The most that is copied a second; None = as the runner is told."""
+
+    records_per_s: int | None = None
+    bytes_per_s: int | None = None
+
+
+class Deliver(NamedTuple):
+    """How. group: of mode group.  ttl_s: how long the result is kept; None = as configured."""
+
+    mode: Mode
+    group: str = ""
+    ttl_s: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A replay as it was asked for.
+
+    partitions: None = all.  start: the first that is wanted.  end: the first that is not; None, of
+    mode group alone: there is none.  allow_cold: what is not mirrored may be read from the ingest
+    tier.
+    """
+
+    name: str
+    topic: str
+    partitions: tuple[int, ...] | None
+    start: Bound
+    end: Bound | None
+    only: RecordFilter
+    deliver: Deliver
+    rate: Rate
+    allow_cold: bool
+    dry_run: bool
+
+
+def read_spec(asked: object, now_ms: int) -> Spec:
+    """The spec that a request's JSON means. Raises FieldError."""
+    given = known("", asked, _FIELDS, "name", "topic", "from", "deliver")
+    deliver, end = _deliver(given["deliver"]), given.get("to")
+    if end is None and deliver.mode is not Mode.GROUP:
+        end = {"relative": "now"}
+    spec = Spec(
+        name=text("name", given["name"], most=LONGEST_NAME),
+        topic=read_topic(given["topic"]),
+        partitions=_partitions(given.get("partitions")),
+        start=_bound("from", given["from"], now_ms),
+        end=None if end is None else _bound("to", end, now_ms),
+        only=read_filter(given.get("filter")),
+        deliver=deliver,
+        rate=_rate(given.get("rate")),
+        allow_cold=_flag("allow_cold", given),
+        dry_run=_flag("dry_run", given),
+    )
+    _check_mode(spec)
+    _check_order(spec)
+    _check_offsets(spec)
+    return spec
+
+
+def _check_mode(spec: Spec) -> None:
+    mode = spec.deliver.mode
+    if mode is Mode.TOPIC:
+        return
+    if not spec.only.is_empty:
+        raise FieldError("filter", f"mode {mode} copies nothing and cannot filter: use topic")
+    if spec.allow_cold:
+        raise FieldError("allow_cold", f"mode {mode} gives places on the backfill tier: mirror")
+    if spec.rate != Rate():
+        raise FieldError("rate", f"mode {mode} copies nothing: leave it out")
+    if mode is Mode.GROUP and spec.end is not None:
+        raise FieldError("to", "mode group only says where reading begins: leave it out")
+
+
+def _check_order(spec: Spec) -> None:
+    start, end = spec.start, spec.end
+    if end is None or (start.kind, end.kind) != ("timestamp", "timestamp"):
+        return
+    if end.value < start.value:
+        raise FieldError("to", "a time before that of from")
+
+
+def _check_offsets(spec: Spec) -> None:
+    for field, bound in (("from", spec.start), ("to", spec.end)):
+        if bound is not None and bound.kind == "offsets" and spec.partitions is not None:
+            missing = set(spec.partitions) - bound.value.keys()
+            if missing:
+                raise FieldError(f"{field}.offsets", f"partition {min(missing)} has no offset")
+
+
+def read_topic(asked: object) -> str:
+    """A topic's name. Raises FieldError."""
+    if not isinstance(asked, str) or not re.fullmatch(_TOPIC, asked, re.ASCII):
+        raise FieldError("topic", "the name of a topic")
+    return asked
+
+
+def _partitions(asked: object) -> tuple[int, ...] | None:
+    if asked is None:
+        return None
+    if not isinstance(asked, Sequence) or isinstance(asked, str | bytes) or not asked:
+        raise FieldError("partitions", "a list of partition numbers, or leave it out for all")
+    found = {number("partitions", one, least=0, most=MOST_PARTITIONS) for one in asked}
+    return tuple(sorted(found))
+
+
+def _bound(field: str, asked: object, now_ms: int) -> Bound:
+    if not isinstance(asked, Mapping) or len(asked) != 1:
+        raise FieldError(field, _BOUND)
+    ((kind, value),) = asked.items()
+    if kind == "offsets":
+        return Bound(kind, read_offsets(f"{field}.offsets", value))
+    if kind == "timestamp":
+        return Bound(kind, read_time(f"{field}.timestamp", value))
+    if kind == "relative" and value == "now":
+        return Bound("now", None)
+    if kind == "relative":
+        return Bound("timestamp", max(0, now_ms - _relative(f"{field}.relative", value)))
+    if kind == "snapshot":
+        return Bound(kind, text(f"{field}.snapshot", value, most=LONGEST_NAME))
+    if kind == "group":
+        return Bound(kind, text(f"{field}.group", value, most=_GROUP_BYTES))
+    raise FieldError(field, _BOUND)
+
+
+def read_offsets(field: str, asked: object) -> dict[int, int]:
+    """`{"0": 5}`: an offset for each partition. Raises FieldError."""
+    if not isinstance(asked, Mapping) or not asked or len(asked) > MOST_PARTITIONS:
+        raise FieldError(field, 'an offset for each partition, such as {"0": 5, "1": 0}')
+    return {
+        partition_number(field, partition): number(
+            f"{field}.{partition}", offset, least=0, most=2**62
+        )
+        for partition, offset in asked.items()
+    }
+
+
+def partition_number(field: str, asked: object) -> int:
+    """A partition as JSON has it for a name: digits. Raises FieldError."""
+    if not re.fullmatch(r"0|[1-9]\d{0,4}", str(asked), re.ASCII):
+        raise FieldError(field, f"{asked!r} is no partition number")
+    return int(str(asked))
+
+
+def read_time(field: str, asked: object) -> int:
+    """ms since 1970, or ISO 8601 with a zone. Raises FieldError."""
+    if not isinstance(asked, str):
+        return number(field, asked, least=0, most=10**15)
+    try:
+        moment = datetime.fromisoformat(asked)
+        ms = int(moment.timestamp() * 1000) if moment.tzinfo is not None else -1
+    except (ValueError, OverflowError):
+        ms = -1
+    if ms < 0:
+        raise FieldError(field, "ISO 8601 with a zone (2026-01-31T12:00:00Z), or ms since 1970")
+    return ms
+
+
+def _relative(field: str, asked: object) -> int:
+    found = _RELATIVE.fullmatch(asked) if isinstance(asked, str) else None
+    if found is None:
+        raise FieldError(field, "a time before now: -90s, -30m, -2h or -7d; or now")
+    return int(found[1]) * _UNIT_MS[found[2]]
+
+
+def _deliver(asked: object) -> Deliver:
+    given = known("deliver", asked, {"mode", "group", "ttl_s"}, "mode")
+    if given["mode"] not in [*Mode]:
+        raise FieldError("deliver.mode", "seek, topic or group")
+    mode, ttl_s = Mode(given["mode"]), given.get("ttl_s")
+    if ttl_s is not None:
+        ttl_s = number("deliver.ttl_s", ttl_s, least=1, most=_MOST_TTL_S)
+    if mode is not Mode.GROUP:
+        if "group" in given:
+            raise FieldError("deliver.group", f"mode {mode} commits nothing: leave it out")
+        return Deliver(mode, "", ttl_s)
+    if "group" not in given:
+        raise FieldError("deliver.group", "the group whose offsets are committed is missing")
+    return Deliver(mode, text("deliver.group", given["group"], most=_GROUP_BYTES), ttl_s)
+
+
+def _rate(asked: object) -> Rate:
+    if asked is None:
+        return Rate()
+    given = known("rate", asked, {"records_per_s", "bytes_per_s"})
+    found = {
+        name: number(f"rate.{name}", value, least=1, most=2**53) for name, value in given.items()
+    }
+    return Rate(found.get("records_per_s"), found.get("bytes_per_s"))
+
+
+def _flag(name: str, given: Mapping[str, Any]) -> bool:
+    value = given.get(name, False)
+    if not isinstance(value, bool):
+        raise FieldError(name, "true or false")
+    return value

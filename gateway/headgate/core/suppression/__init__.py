@@ -1,0 +1,1 @@
+"""Suppression: what "the same content" is, and the protocol's rules."""

@@ -1,0 +1,67 @@
+"""What the management pages need of the instance that they show."""
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+from headgate.config.settings import Settings
+from headgate.core.outcome import Failure
+from headgate.core.suppression.states import TopicSuppression
+from headgate.core.topic import TopicState
+from headgate.stats.fleet import Fleet, Rates
+
+
+class Health(Protocol):
+    """The instance's readiness."""
+
+    @property
+    def is_ready(self) -> bool: ...
+    @property
+    def status(self) -> str: ...
+    @property
+    def dependencies(self) -> Mapping[str, Mapping[str, object]]: ...
+    @property
+    def workers(self) -> Mapping[str, int]: ...
+
+
+class Monitored(NamedTuple):
+    """What the monitor answered."""
+
+    status: int
+    content_type: str
+    body: bytes
+
+
+class Instance(Protocol):
+    """All workers together, as the parent knows them."""
+
+    settings: Settings
+    figures: Fleet
+    rates: Rates
+
+    async def refresh(self, at_once: bool = False) -> None:
+        """Read the workers, unless that was done within the last second, or in any case."""
+        ...
+
+    def topics(self) -> Mapping[str, TopicState]:
+        """The topics that exist and that a policy matches, by name."""
+        ...
+
+    def suppression(self) -> Mapping[str, TopicSuppression]:
+        """Of each topic that is compared here the worst that any worker sees, by name."""
+        ...
+
+    def health(self) -> Health:
+        """Readiness and each dependency's state."""
+        ...
+
+    async def forget(self, topic: str, key: bytes | None) -> Failure | None:
+        """Drop the published state of a key, or of all keys; the failure if that did not work."""
+        ...
+
+    async def audits(self) -> Mapping[str, bytes] | Failure:
+        """The newest skew audit of each topic, as JSON; the failure if Kafka does not answer."""
+        ...
+
+    async def monitored(self, path: str, authorization: str | None) -> Monitored | Failure:
+        """What `headgate monitor` answers there; the failure where none runs."""
+        ...

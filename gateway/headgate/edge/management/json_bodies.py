@@ -1,0 +1,72 @@
+"""The bodies of management requests: JSON, with a cap, and with the data port's deadline."""
+
+import json
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from headgate.core.admission import Admission
+from headgate.core.event import Refused, TooMuch, malformed
+from headgate.core.http.media_type import is_json
+from headgate.core.outcome import Failure, Reason
+from headgate.edge.body import read_body
+
+_MOST_BYTES = 1_048_576
+_MOST_TOGETHER = 64 * _MOST_BYTES  # of all that are being read; these pages are not the data port
+
+
+class JsonBodies:
+    """timeout_s: how long a body may take to arrive.
+
+    Pages ask who it is before they read: a stranger's body is none of their business.
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._budget = Admission(_MOST_TOGETHER, 0)
+
+    async def read(self, request: web.Request) -> Any:
+        """The document. Raises Refused, also for what could be kept and never be shown again."""
+        given = request.headers.get("Content-Type", "")
+        if not is_json(given):  # a browser sends some other types for any page without asking us
+            detail = f"send it with Content-Type: application/json, not {given or 'none'!r}"
+            raise Refused(malformed(detail))
+        try:
+            encoding = request.headers.get("Content-Encoding", "").encode("latin-1", "replace")
+            raw = await read_body(request, encoding, _MOST_BYTES, self._timeout_s, self._budget)
+        except TooMuch as much:
+            failure = Failure(Reason.TOO_LARGE, f"the body is over {_MOST_BYTES} bytes")
+            raise Refused(failure) from much
+        try:
+            return _document(raw)
+        finally:
+            self._budget.give(len(raw), 0)
+
+
+def _document(raw: bytes) -> Any:
+    try:
+        document = json.loads(raw, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise Refused(malformed(f"the body is not JSON: {_what_is_wrong(error)}")) from error
+    try:
+        orjson.dumps([{"": document}])  # as deep as it is in a list
+    except TypeError as error:
+        detail = "the body cannot be kept: it nests too deep, or has a number beyond 64 bits"
+        raise Refused(malformed(detail)) from error
+    return document
+
+
+def _what_is_wrong(error: Exception) -> str:
+    """The library's words speak of its own insides, but for a place in the text."""
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg} at character {error.pos}"
+    if isinstance(error, UnicodeDecodeError):
+        return f"invalid UTF-8 at byte {error.start}"
+    if isinstance(error, RecursionError):
+        return "it nests too deep"
+    return "a number that is too long, NaN or Infinity"
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")

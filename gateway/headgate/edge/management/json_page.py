@@ -1,0 +1,21 @@
+"""Pages of the control plane as JSON, indented where `?pretty` asks for it."""
+
+import orjson
+from aiohttp import web
+
+from headgate.core.http.request import read_flag
+
+
+def json_page(request: web.Request, page: object, status: int = 200) -> web.Response:
+    """An answer."""
+    pretty = orjson.OPT_INDENT_2 if is_pretty(request) else 0
+    body = orjson.dumps(page, option=pretty) + b"\n"
+    return web.Response(body=body, status=status, content_type="application/json")
+
+
+def is_pretty(request: web.Request) -> bool:
+    """Whether the page is for people; `?pretty` alone says yes. Raises Refused (malformed)."""
+    given = request.query.get("pretty")
+    if not given:
+        return given is not None
+    return read_flag("pretty", given.encode("utf-8", "replace"))

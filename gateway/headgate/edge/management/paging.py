@@ -1,0 +1,63 @@
+"""Lists of the control plane come in pages: `limit` rows, behind the place that `after` names."""
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from aiohttp import web
+
+from headgate.core.reasons import Reason
+from headgate.edge.management.refused import RefusedError
+
+LIMIT = 100  # where the request asks for none
+MAX_LIMIT = 1000
+
+Row = TypeVar("Row")
+
+
+class Paging(NamedTuple):
+    """What a request asks for. after: `next` of the page before; None = the first page."""
+
+    limit: int
+    after: str | None
+
+
+def paging(request: web.Request) -> Paging:
+    """Raises RefusedError (malformed)."""
+    given = request.query.get("limit", str(LIMIT))
+    is_number = given.isascii() and given.isdecimal() and len(given) <= len(str(MAX_LIMIT))
+    if not is_number or not 1 <= int(given) <= MAX_LIMIT:
+        raise RefusedError(Reason.MALFORMED, f"limit is a number from 1 to {MAX_LIMIT}")
+    return Paging(int(given), request.query.get("after"))
+
+
+def page_of(
+    rows: Sequence[Row],
+    asked: Paging,
+    place: Callable[[Row], Any],
+    read: Callable[[str], Any],
+    text: Callable[[Any], str],
+) -> tuple[list[Row], str | None]:
+    """The rows of the page, and `next`, which is None on the last one. Raises RefusedError.
+
+    rows: all, by place.  place: a row's; `text` and `read` make it into `next` and back (None =
+    not one of ours). It is no count, so rows that come and go shift no others to another page.
+    """
+    left = rows
+    if asked.after is not None:
+        after = read(asked.after)
+        if after is None:
+            raise RefusedError(Reason.MALFORMED, "after is `next` of the page before")
+        left = rows[bisect_right(rows, after, key=place) :]
+    page = list(left[: asked.limit])
+    return page, text(place(page[-1])) if len(left) > len(page) else None
+
+
+def names_of(names: Sequence[str], asked: Paging) -> tuple[list[str], str | None]:
+    """The same of a list by name, where `next` is the last name of the page."""
+    return page_of(names, asked, str, str, str)
+
+
+def listed(section: str, rows: Sequence[Any], following: str | None) -> dict[str, Any]:
+    """The answer."""
+    return {section: rows, "next": following}

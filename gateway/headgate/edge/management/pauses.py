@@ -1,0 +1,122 @@
+"""The pages of pause intent: who may not read what of which group, and why.
+
+They write what consumers of `headgate.consumer` with a pause store follow within a second; other
+consumers do not know of it.
+"""
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Protocol, TypeVar
+
+from headgate.core.consuming.pauses import ALL, Intent, Kept, Scope, checked, checked_reason
+from headgate.core.outcome import Reason
+from headgate.edge.management.refused import RefusedError
+from headgate.edge.management.view_parts import iso
+
+log = logging.getLogger(__name__)
+
+_MOST_INTENTS = 100  # of one group
+_MOST_GROUP = 255
+
+_T = TypeVar("_T")
+
+
+class PauseStore(Protocol):
+    """Where intent is kept. Every call raises OSError while it cannot be reached."""
+
+    async def kept(self, group: str) -> Iterable[Kept]: ...
+
+    async def pause(self, group: str, intent: Intent, by: str, at_ms: int) -> None: ...
+
+    async def resume(self, group: str, intent: Intent) -> bool: ...
+
+
+class Pauses:
+    """store: None where no Redis is configured."""
+
+    def __init__(self, store: PauseStore | None) -> None:
+        self._store = store
+
+    async def shown(self, group: str) -> dict[str, Any]:
+        """The page of one group."""
+        store = self._usable(group)
+        kept = await _asked(lambda: store.kept(group))
+        rows = [
+            {
+                "scope": _shown_scope(one.intent.scope),
+                "reason": one.intent.reason,
+                "by": one.by,
+                "at": iso(one.at_ms / 1000),
+            }
+            for one in sorted(kept, key=lambda one: (one.at_ms, str(one.intent)))
+        ]
+        return {"group": group, "intents": rows}
+
+    async def pause(self, group: str, intent: Intent, by: str) -> None:
+        """Add a reason; one that is there already keeps its place."""
+        store = self._usable(group)
+        kept = list(await _asked(lambda: store.kept(group)))
+        if any(one.intent == intent for one in kept):
+            return
+        if len(kept) >= _MOST_INTENTS:
+            detail = f"group {group!r} has {len(kept)} reasons already: resume some first"
+            raise RefusedError(Reason.MALFORMED, detail)
+        await _asked(lambda: store.pause(group, intent, by, int(time.time() * 1000)))
+
+    async def resume(self, group: str, intent: Intent) -> None:
+        """Take one reason away."""
+        store = self._usable(group)
+        if not await _asked(lambda: store.resume(group, intent)):
+            detail = f"group {group!r} is not paused for {intent.scope} with this reason"
+            raise RefusedError(Reason.NOT_FOUND, detail)
+
+    def _usable(self, group: str) -> PauseStore:
+        if not 0 < len(group) <= _MOST_GROUP or not group.isprintable():
+            raise RefusedError(Reason.MALFORMED, "a group's name has 1 to 255 printable characters")
+        if self._store is None:
+            raise RefusedError(Reason.REDIS_UNAVAILABLE, "pauses are kept in Redis: set redis.url")
+        return self._store
+
+
+async def _asked(call: Callable[[], Awaitable[_T]]) -> _T:
+    try:
+        return await call()
+    except OSError as error:
+        log.warning("pauses: %s", error)
+        detail = "pauses are kept in Redis, which does not answer"
+        raise RefusedError(Reason.REDIS_UNAVAILABLE, detail) from error
+
+
+def read_intent(asked: object) -> Intent:
+    """What the body asks for. Raises RefusedError."""
+    example = '{"scope": "all", "reason": "deploy"}'
+    if not isinstance(asked, dict) or set(asked) != {"scope", "reason"}:
+        raise RefusedError(Reason.MALFORMED, f"scope and reason are asked for, such as {example}")
+    if not isinstance(asked["reason"], str):
+        raise RefusedError(Reason.MALFORMED, f"reason is a text, such as {example}")
+    try:
+        return Intent(checked(_read_scope(asked["scope"])), checked_reason(asked["reason"]))
+    except ValueError as error:
+        raise RefusedError(Reason.MALFORMED, str(error)) from error
+
+
+def _read_scope(asked: object) -> Scope:
+    """Raises ValueError."""
+    if asked == "all":
+        return ALL
+    if isinstance(asked, dict) and "topic" in asked and set(asked) <= {"topic", "partition"}:
+        topic, partition = asked["topic"], asked.get("partition")
+        is_number = isinstance(partition, int) and not isinstance(partition, bool)
+        if isinstance(topic, str) and (is_number or "partition" not in asked):
+            return Scope(topic, partition)
+    shapes = '"all", {"topic": "orders"} or {"topic": "orders", "partition": 3}'
+    raise ValueError(f"scope is one of {shapes}")
+
+
+def _shown_scope(scope: Scope) -> object:
+    if scope.topic is None:
+        return "all"
+    if scope.partition is None:
+        return {"topic": scope.topic}
+    return {"topic": scope.topic, "partition": scope.partition}

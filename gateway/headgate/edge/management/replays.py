@@ -1,0 +1,153 @@
+"""The pages of replays: ask for one, watch it, pause, resume and cancel it."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import orjson
+from aiohttp import web
+
+from headgate.core.outcome import Reason
+from headgate.core.refusal import RefusalError
+from headgate.core.replays.replay import FINISHED, Control
+from headgate.edge.auth import Identity
+from headgate.edge.management.json_bodies import JsonBodies
+from headgate.edge.management.json_page import json_page
+
+_MOST_KEY = 256
+_LOOK_S = 1.0
+_SILENCE_LOOKS = 15  # a comment line is sent then, so that proxies keep the connection
+_MOST_STREAMS = 100
+_ENDS = frozenset(map(str, FINISHED))
+
+Changed = Callable[[web.Request, Identity, str, dict[str, Any]], None]
+
+# What was found, and the backfill clusters that could not be asked.
+Rows = tuple[Sequence[dict[str, Any]], Sequence[dict[str, Any]]]
+
+
+class Identify(Protocol):
+    """Who asks, if it has one of the roles. Raises RefusedError."""
+
+    def __call__(self, request: web.Request, *roles: str) -> Identity: ...
+
+
+class ReplayDesk(Protocol):
+    """Carries out what the pages are asked. Every call raises RefusalError."""
+
+    async def create(
+        self, asked: Any, caller: str, idempotency_key: str | None
+    ) -> tuple[dict[str, Any], bool]: ...
+
+    async def list(self, topic: str | None, state: str | None) -> Rows: ...
+
+    async def show(self, replay_id: str) -> dict[str, Any]: ...
+
+    async def control(self, replay_id: str, wanted: Control) -> dict[str, Any]: ...
+
+
+class ReplayPages:
+    """changed: notes a change in the change log."""
+
+    def __init__(
+        self, desk: ReplayDesk, identify: Identify, bodies: JsonBodies, changed: Changed
+    ) -> None:
+        self._desk = desk
+        self._identify = identify
+        self._bodies = bodies
+        self._changed = changed
+        self._streams = 0
+
+    async def create(self, request: web.Request) -> web.Response:
+        """Register a replay, or say what it would be (dry_run). A dry run needs no more than a
+        look at offsets, so that whoever may view may ask."""
+        self._identify(request, "view", "operate")  # the body says which of them it takes
+        asked = await self._bodies.read(request)
+        is_dry = isinstance(asked, dict) and asked.get("dry_run") is True
+        caller = self._identify(request, "view" if is_dry else "operate")
+        page, is_new = await self._desk.create(asked, caller.name, _key(request))
+        if not is_new:
+            return json_page(request, page)
+        fields = {"replay": page["id"], "called": page["name"], "topic": page["topic"]}
+        self._changed(request, caller, "replay", fields)
+        answer = json_page(request, page, 201)
+        answer.headers["Location"] = f"/v1/replays/{page['id']}"
+        return answer
+
+    async def list(self, request: web.Request) -> web.Response:
+        """All replays, or those of a topic or in a state."""
+        self._identify(request, "view")
+        query = request.query
+        rows, unavailable = await self._desk.list(query.get("topic"), query.get("state"))
+        return json_page(request, {"replays": rows, "unavailable": unavailable})
+
+    async def show(self, request: web.Request) -> web.Response:
+        """One replay."""
+        self._identify(request, "view")
+        return json_page(request, await self._desk.show(request.match_info["id"]))
+
+    async def cancel(self, request: web.Request) -> web.Response:
+        """End it for good; its topic is deleted."""
+        return await self._control(request, Control.CANCEL)
+
+    async def pause(self, request: web.Request) -> web.Response:
+        """Stop copying until it is resumed."""
+        return await self._control(request, Control.PAUSE)
+
+    async def resume(self, request: web.Request) -> web.Response:
+        """Go on copying."""
+        return await self._control(request, Control.RUN)
+
+    async def events(self, request: web.Request) -> web.StreamResponse:
+        """Server-sent events: the replay, again after each change, until it has ended."""
+        self._identify(request, "view")
+        page = await self._desk.show(request.match_info["id"])
+        if self._streams >= _MOST_STREAMS:
+            detail = f"{_MOST_STREAMS} streams are open already: ask for the page instead"
+            raise RefusalError(Reason.OVERLOADED, detail, retry_after_s=5)
+        headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
+        answer = web.StreamResponse(headers=headers)
+        self._streams += 1
+        try:
+            await answer.prepare(request)
+            if request.method != "HEAD":
+                await self._tell(answer, page)
+        except ConnectionResetError:
+            pass  # the reader left
+        finally:
+            self._streams -= 1
+        return answer
+
+    async def _tell(self, answer: web.StreamResponse, page: dict[str, Any]) -> None:
+        told, silent = None, 0
+        while True:
+            if page != told:
+                data = orjson.dumps(page).decode()
+                await answer.write(f"event: replay\ndata: {data}\n\n".encode())
+                told, silent = page, 0
+            if page["state"] in _ENDS:
+                return
+            await asyncio.sleep(_LOOK_S)
+            silent += 1
+            if silent % _SILENCE_LOOKS == 0:
+                await answer.write(b": still there\n\n")
+            try:
+                page = await self._desk.show(page["id"])
+            except RefusalError as refusal:
+                if refusal.failure.reason is Reason.NOT_FOUND:
+                    return  # forgotten: it had ended
+
+    async def _control(self, request: web.Request, wanted: Control) -> web.Response:
+        caller, replay_id = self._identify(request, "operate"), request.match_info["id"]
+        page = await self._desk.control(replay_id, wanted)
+        what = {Control.CANCEL: "cancel", Control.PAUSE: "pause", Control.RUN: "resume"}[wanted]
+        self._changed(request, caller, f"{what} replay", {"replay": replay_id})
+        return json_page(request, page)
+
+
+def _key(request: web.Request) -> str | None:
+    given = request.headers.get("Idempotency-Key")
+    if given is not None and not (0 < len(given) <= _MOST_KEY and given.isprintable()):
+        detail = f"Idempotency-Key has 1 to {_MOST_KEY} printable characters"
+        raise RefusalError(Reason.MALFORMED, detail)
+    return given

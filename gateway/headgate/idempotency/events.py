@@ -1,0 +1,148 @@
+"""De-duplication by event id: the step between placing events and reserving them."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from headgate.core.idempotency import remembered
+from headgate.core.idempotency.attempt import Attempt
+from headgate.core.idempotency.protocol import (
+    CONFLICT,
+    RELEASE,
+    Claim,
+    State,
+    Verdict,
+    cloudevent_name,
+    event_fingerprint,
+    id_mismatch,
+    id_name,
+)
+from headgate.core.outcome import Outcome
+from headgate.core.publish import Publish, Stage
+from headgate.core.record import content_type_of
+from headgate.core.route import Route
+from headgate.idempotency.asks import Sized, Verdicts
+from headgate.idempotency.desk import IdentityDesk
+from headgate.idempotency.options import NO_REDIS, IdentityMeter
+from headgate.ticket import Ticket, rejected
+
+GoOn = Callable[[list[Publish]], None]
+
+
+class EventIdentity:
+    """prefix: of every name in Redis."""
+
+    def __init__(self, desk: IdentityDesk, prefix: str, meter: IdentityMeter) -> None:
+        self._desk = desk
+        self._prefix = prefix
+        self._meter = meter
+
+    def claim(self, ticket: Ticket, route: Route, started: list[Publish], go_on: GoOn) -> None:
+        """Claim the ids of these events; `go_on` gets those to be published, in order.
+
+        Events without an id wait with the others, so that the order of each key stays. Called
+        when ticket.publishes and ticket.open_publishes count all of them.
+        """
+        if self._desk.is_idle and all(publish.event_id is None for publish in started):
+            go_on(started)
+            return
+        attempt = ticket.attempt = ticket.attempt or Attempt()
+        claims = self._claims(attempt, route, started)
+        self._desk.ask(claims, partial(self._decided, attempt, route, started, go_on))
+
+    def _claims(self, attempt: Attempt, route: Route, started: list[Publish]) -> Iterator[Sized]:
+        """Made as calls have room, so that digesting never takes long at a time."""
+        first_of: dict[bytes, tuple[int, bytes]] = {}
+        keep_ms = (route.policy.dedupe_ttl_s or 0) * 1000.0
+        for publish in started:
+            if publish.event_id is None or publish.dropped:
+                continue
+            record = publish.record
+            name = self._name(route, publish)
+            content = event_fingerprint(record.key, _content(publish), content_type_of(record))
+            known = first_of.setdefault(name, (publish.index, content))
+            if known == (publish.index, content):
+                claim = Claim(name, content, self._desk.new_token(), keep_ms)
+                attempt.events[publish.index] = claim
+                yield Sized(claim, len(record.value or b""))
+            elif known[1] == content:
+                attempt.twins[publish.index] = known[0]
+            else:
+                _end(publish, rejected(id_mismatch(), record.key, publish.event_id))
+
+    def _name(self, route: Route, publish: Publish) -> bytes:
+        topic_id, event_id = route.state.topic_id, publish.event_id
+        assert event_id is not None
+        if publish.source is None:
+            return id_name(self._prefix, topic_id, publish.ticket.producer, event_id)
+        return cloudevent_name(self._prefix, topic_id, publish.source.encode(), event_id)
+
+    def _decided(
+        self,
+        attempt: Attempt,
+        route: Route,
+        started: list[Publish],
+        go_on: GoOn,
+        verdicts: Verdicts,
+        reason: str,
+    ) -> None:
+        ticket: Ticket = started[0].ticket
+        if ticket.done:  # its deadline came first; nothing of it goes on
+            self._release(attempt)
+            return
+        without = 0
+        for publish in started:
+            if ticket.outcomes[publish.index] is not None:
+                continue
+            if publish.index in attempt.twins:
+                publish.stage = Stage.ENDED
+                ticket.open_publishes -= 1
+                ticket.remaining -= 1  # answered as its twin, when that has ended
+                continue
+            claim = attempt.events.get(publish.index)
+            verdict = verdicts.get(claim.token) if claim is not None else None
+            if verdict is not None:
+                self._obey(verdict, attempt, publish)
+            elif publish.event_id is not None:
+                without += 1
+                if route.policy.redis_loss == "refuse":
+                    _end(publish, rejected(NO_REDIS, publish.record.key, publish.event_id))
+        if without:
+            self._meter.identity_bypassed(reason or "internal", without)
+        go_on([publish for publish in started if publish.stage is Stage.NEW])
+
+    @staticmethod
+    def _obey(verdict: Verdict, attempt: Attempt, publish: Publish) -> None:
+        if verdict.state is State.CLAIMED:
+            return
+        del attempt.events[publish.index]
+        if verdict.state is State.DONE:
+            first = remembered.unpack(verdict.remembered)[0]
+            _end(publish, first.of(first.name, publish.event_id))
+        else:
+            failure = CONFLICT if verdict.state is State.RUNNING else id_mismatch()
+            _end(publish, rejected(failure, publish.record.key, publish.event_id))
+
+    def ended(self, ticket: Ticket) -> None:
+        """Everything of a ticket has ended for good: remember what ended well."""
+        assert ticket.attempt is not None
+        for token, operation in ticket.attempt.operations(ticket.outcomes):
+            self._desk.end(token, operation)
+
+    def _release(self, attempt: Attempt) -> None:
+        for claim in attempt.events.values():
+            self._desk.end(claim.token, claim.operation(RELEASE))
+
+
+def _content(publish: Publish) -> bytes | None:
+    """What stands for the event's value; of one that is in the blob store alone, its digest."""
+    if publish.oversized is None or publish.oversized.stored is None:
+        return publish.record.value
+    digest: str = publish.oversized.stored.sha256
+    return digest.encode()
+
+
+def _end(publish: Publish, outcome: Outcome) -> None:
+    ticket: Ticket = publish.ticket
+    publish.stage = Stage.ENDED
+    ticket.open_publishes -= 1
+    ticket.put(publish.index, outcome)

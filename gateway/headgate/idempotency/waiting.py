@@ -1,0 +1,135 @@
+"""What waits for Redis in one process, and how it is packed into calls. It knows no connection."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from headgate.core.idempotency.protocol import CLAIM, RENEW, Call, Claim, Operation, State, Verdict
+from headgate.idempotency.asks import Ask, End, Ends
+from headgate.idempotency.options import IdentityOptions
+
+
+class Flight(NamedTuple):
+    """What one call carries, in this order: who claims sees what has ended before."""
+
+    ends: list[End]
+    renewed: list[Claim]
+    claimed: list[tuple[Ask, Claim]]
+
+    def call(self, claim_ms: float) -> Call:
+        """As the script is told it."""
+        operations: list[Operation] = [end.operation for end in self.ends]
+        operations += [claim.operation(RENEW) for claim in self.renewed]
+        operations += [claim.operation(CLAIM) for _, claim in self.claimed]
+        return Call(claim_ms, operations)
+
+
+class Waiting:
+    """Asks in their order, ends in theirs, and the claims of all that is under way here.
+
+    on_forgotten: told of each end that Redis is never told. Times are seconds.
+    """
+
+    def __init__(self, options: IdentityOptions, on_forgotten: Callable[[], None]) -> None:
+        self._options = options
+        self._open: dict[bytes, tuple[Claim, float]] = {}  # by token, in the order of renewal
+        self._to_renew: deque[Claim] = deque()
+        self.asks: deque[Ask] = deque()
+        self.ends = Ends(options.most_pending, options.most_pending_bytes, on_forgotten)
+
+    def follow(self, claim: Claim, now: float) -> None:
+        """This attempt is under way: its claim is kept alive until `end`."""
+        self._open[claim.token] = (claim, now)
+
+    def end(self, token: bytes, operation: Operation) -> None:
+        """An attempt has ended: Redis is to know."""
+        self._open.pop(token, None)
+        self.ends.add(End(token, operation))
+
+    def next_flight(self, now: float) -> Flight | None:
+        """What the next call carries, oldest first."""
+        flight, options = Flight([], [], []), self._options
+        room, size = options.most_steps, options.most_bytes
+        while self.ends and room > 0 and size > 0:
+            end = self.ends.take()
+            flight.ends.append(end)
+            room, size = room - 1, size - len(end.operation.packed)
+        while self._to_renew and room > 0:
+            claim = self._to_renew.popleft()
+            if claim.token in self._open:
+                flight.renewed.append(claim)
+                room -= 1
+        self._take_claims(flight, now, room, size)
+        if flight.ends or flight.renewed or flight.claimed:
+            return flight
+        return None
+
+    def _take_claims(self, flight: Flight, now: float, room: int, size: int) -> None:
+        for ask in self.asks:
+            while room > 0 and size > 0:
+                sized = ask.take()
+                if sized is None:
+                    break
+                self.follow(sized.claim, now)
+                flight.claimed.append((ask, sized.claim))
+                room, size = room - 1, size - sized.size
+            if room <= 0 or size <= 0:
+                return
+
+    def answered(self, flight: Flight, verdicts: Sequence[Verdict]) -> None:
+        """The call has run: verdicts of its claims, in order."""
+        for end in flight.ends:
+            self.ends.told(end)
+        for (ask, claim), verdict in zip(flight.claimed, verdicts, strict=True):
+            ask.answered(claim, verdict)
+            if verdict.state is not State.CLAIMED:
+                self._open.pop(claim.token, None)
+
+    def lost(self, flight: Flight | None) -> None:
+        """Redis is away; of this call nothing is known."""
+        if flight is not None:
+            self.ends.put_back(flight.ends)
+        self.ends.wake_all()
+
+    def go_on(self) -> None:
+        """Let those go on that have all their verdicts, in order."""
+        while self.asks and self.asks[0].is_complete:
+            self._go_on_first("")
+
+    def go_on_without(self, reason: str) -> None:
+        """Let all go on with the verdicts that they have."""
+        while self.asks:
+            self._go_on_first(reason)
+
+    def go_on_overdue(self, asked_before_s: float) -> int:
+        """Let those go on that have waited since then; returns how many did. The oldest first."""
+        count = 0
+        while self.asks and self.asks[0].asked_s <= asked_before_s:
+            self._go_on_first("redis_slow")
+            count += 1
+        return count
+
+    def _go_on_first(self, reason: str) -> None:
+        # It leaves the queue afterwards: what it starts meanwhile must not overtake it.
+        try:
+            self.asks[0].go_on(reason)
+        finally:
+            self.asks.popleft()
+
+    def renew_older_than(self, before: float, now: float) -> bool:
+        """Renew claims that were made or renewed before then; tells whether there were any."""
+        due = []
+        for claim, renewed in self._open.values():
+            if renewed > before:
+                break
+            due.append(claim)
+        for claim in due:
+            del self._open[claim.token]
+            self.follow(claim, now)
+        self._to_renew.extend(due)
+        return bool(due)
+
+    def renew_all(self, now: float) -> None:
+        """Redis may have lost its state: claim again for all that is under way here."""
+        self._to_renew.clear()
+        self.renew_older_than(float("inf"), now)

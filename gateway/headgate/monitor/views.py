@@ -1,0 +1,275 @@
+"""What `/v1/groups` says: plain JSON from what is known of groups and clusters."""
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from headgate.core.consuming.pauses import Kept
+from headgate.core.groups.cluster_watch import WatchOptions
+from headgate.core.groups.facts import Drift, Regression, Seen, named
+from headgate.core.groups.group_watch import GroupWatch
+from headgate.core.groups.lag_rules import SEVERITY, State
+from headgate.core.groups.report import GroupReport, Heat, PartitionReport
+from headgate.monitor.cluster_monitor import ClusterMonitor
+
+Json = dict[str, Any]
+
+# What no look at Kafka can show; said with every list, so that silence is not taken for health.
+CANNOT_BE_SEEN = (
+    "Consumers that assign() partitions and never commit: Kafka lists no group for them. Only the "
+    "brokers' bytes out beside what the groups here explain give them away.",
+    "Offsets that a consumer keeps outside Kafka (in its own database): its group has no commits.",
+)
+_PAUSE_LOST = (
+    "it reads although it is paused: a rebalance takes a plain client's pause away, and members "
+    "that do not ask for intent know of none (headgate.consumer keeps it)"
+)
+_DRAIN_MS = 10_000  # what was handed out before a pause is still committed
+
+
+def group_row(cluster: str, watch: GroupWatch, found: GroupReport, options: WatchOptions) -> Json:
+    """One line of the list."""
+    return {
+        "group": watch.name,
+        "cluster": cluster,
+        "state": found.state,
+        "lag": found.lag,
+        "stuck_commit": found.is_stuck,
+        "heat": found.heat,
+        "position_age_s": seconds(found.age_ms),
+        "loss_in_s": seconds(found.loss_ms),
+        "protocol": watch.described.protocol,
+        "status": watch.described.status,
+        "members": len(watch.described.members),
+        "idle_members": found.idle_members,
+        "topics": sorted({place.topic for place in watch.tracks}),
+        "regressions": watch.regressions,
+        "probation": probation(watch, options),
+        "hints": hints(watch, found),
+    }
+
+
+def group_page(
+    cluster: ClusterMonitor, watch: GroupWatch, found: GroupReport, kept: Iterable[Kept] | None
+) -> Json:
+    """One group on one cluster. kept: why it is paused; None where that is not known."""
+    intents = None if kept is None else list(kept)
+    falls = [one for one in cluster.watch.regressions if one.group == watch.name]
+    row = group_row(cluster.name, watch, found, cluster.watch.options)
+    if any(_moved_while_paused(one, intents or ()) for one in found.partitions):
+        row["hints"].append(_PAUSE_LOST)
+    return {
+        **row,
+        "owners": [
+            {
+                "member": one.member_id,
+                "client": one.client_id,
+                "host": one.host,
+                "partitions": [
+                    {"topic": place.topic, "partition": place.partition}
+                    for place in sorted(one.places)
+                ],
+            }
+            for one in watch.described.members
+        ],
+        "partitions": [partition(one, intents or ()) for one in found.partitions],
+        "recent_regressions": [regression(one) for one in reversed(falls)],
+        "pauses": None
+        if intents is None
+        else [
+            {"scope": str(one.intent.scope), "reason": one.intent.reason, "by": one.by,
+             "at": when(one.at_ms)}
+            for one in intents
+        ],
+    }  # fmt: skip
+
+
+def partition(found: PartitionReport, intents: Iterable[Kept]) -> Json:
+    """One partition of a group."""
+    owner = found.owner
+    return {
+        "topic": found.place.topic,
+        "partition": found.place.partition,
+        "state": found.state,
+        "pace": found.pace,
+        "committed": found.committed,
+        "beyond_end": found.beyond_end,
+        "start": found.start,
+        "end": found.end,
+        "lag": found.lag,
+        "internal_lag": found.internal_lag,
+        "stuck_commit": found.is_stuck,
+        "lost": found.lost,
+        "heat": found.heat,
+        "position_age_s": seconds(found.age_ms),
+        "clear_in_s": seconds(found.clear_ms),
+        "loss_in_s": seconds(found.loss_ms),
+        "owner": None if owner is None else named(owner.member),
+        "owner_before": None if owner is None else owner.before,
+        "owner_since": None if owner is None else when(owner.since_ms),
+        "paused": any(one.intent.scope.covers(*found.place) for one in intents),
+        "read_while_paused": _moved_while_paused(found, intents),
+        "commits": [commit(one) for one in reversed(found.commits)],
+    }
+
+
+def _moved_while_paused(found: PartitionReport, intents: Iterable[Kept]) -> bool:
+    since = [one.at_ms for one in intents if one.intent.scope.covers(*found.place)]
+    if not since:
+        return False
+    pairs = zip(found.commits, found.commits[1:], strict=False)
+    return any(
+        after.offset > before.offset and after.at_ms > min(since) + _DRAIN_MS
+        for before, after in pairs
+    )
+
+
+def commit(seen: Seen) -> Json:
+    """One commit of the trail."""
+    return {"offset": seen.offset, "at": when(seen.at_ms), "by": _by(seen)}
+
+
+def _by(seen: Seen | Regression) -> Json | None:
+    return None if seen.committer is None else seen.committer._asdict()
+
+
+def regression(one: Regression) -> Json:
+    """A commit that went back."""
+    return {
+        "group": one.group,
+        "topic": one.topic,
+        "partition": one.partition,
+        "from": one.from_offset,
+        "to": one.to_offset,
+        "at": when(one.at_ms),
+        "committer": _by(one),
+        "owner": one.owner,
+        "owner_before": one.owner_before,
+        "recovered_at": None if one.recovered_ms is None else when(one.recovered_ms),
+    }
+
+
+def cluster_row(cluster: ClusterMonitor) -> Json:
+    """A cluster: how fresh what is said here is, what is not seen, and its partitions' health."""
+    status, watch = cluster.status, cluster.watch
+    return {
+        "cluster": cluster.name,
+        "ok": status.ok,
+        "detail": status.detail,
+        "looked_at": None if status.looked_ms is None else when(status.looked_ms),
+        "look_s": round(status.look_s, 3),
+        "every_commit_is_seen": not status.trail,
+        "why_not": status.trail or None,
+        "partitions": watch.health._asdict(),
+        "rogue_readers": [
+            {
+                "topic": one.topic,
+                "bytes_per_s": round(one.bytes_per_s),
+                "unexplained_per_s": round(one.unexplained_per_s),
+                "since": when(one.since_ms),
+            }
+            for one in cluster.readers.rogues()
+        ],
+        "rogue_readers_unknown": cluster.rogue_detail or None,
+        "drift": [drift(one) for one in reversed(watch.drifts)],
+    }
+
+
+def drift(one: Drift) -> Json:
+    """A topic that is not what it was."""
+    return {
+        "what": one.what,
+        "topic": one.topic,
+        "before": one.before,
+        "after": one.after,
+        "at": when(one.at_ms),
+    }
+
+
+def probation(watch: GroupWatch, options: WatchOptions) -> Json:
+    """Whether the group has shown that it keeps up, and what is missing."""
+    state = watch.probation
+    ends_ms = None if state.kept_ms is None else state.kept_ms + options.probation_ms
+    return {
+        "admitted": state.admitted_ms is not None,
+        "first_seen": when(state.first_seen_ms),
+        "keeps_up_since": None if state.kept_ms is None else when(state.kept_ms),
+        "ends_at": None if state.admitted_ms is not None or ends_ms is None else when(ends_ms),
+    }
+
+
+def hints(watch: GroupWatch, found: GroupReport) -> list[str]:
+    """What an operator should know or do first."""
+    said = []
+    name = watch.name
+    if found.is_stuck:
+        said.append(
+            "stuck commit: a former owner committed below what is done; nothing is committed until "
+            "something new arrives, and a rebalance repeats work. Restart one member, or set the "
+            "offset (runbook: a stuck group)"
+        )
+    if found.state is State.REWIND:
+        still = {one.pace for one in found.partitions if one.state is State.REWIND}
+        if still & {State.STOP, State.STALL}:
+            said.append(
+                "it was set back, and commits nothing new since: look at its members, not only at "
+                "who set it back"
+            )
+    if any(one.beyond_end for one in found.partitions):
+        said.append(
+            "a commit lies beyond the log's end: the log was cut off or recreated, or the offset "
+            "was set by hand. The consumer begins where its auto.offset.reset says, or skips what "
+            "is written until the log is as long. Set the offset"
+        )
+    if found.state in (State.STOP, State.STALL) and not watch.described.members:
+        said.append("the group has no members")
+    if any(one.committed is None for one in found.partitions):
+        said.append("some partitions have an owner and no commit: what it does cannot be seen")
+    if any(one.lost for one in found.partitions):
+        said.append("retention has taken records before they were committed")
+    if found.idle_members:
+        said.append(f"{found.idle_members} members own nothing: more members than partitions")
+    lags = found.state is not State.OK or found.heat is Heat.COLD
+    if watch.probation.admitted_ms is None and lags:
+        said.append(
+            "on probation and does not keep up: read from the backfill tier, or pause it "
+            f"(PUT /v1/pauses/{name}, ours), or set a quota on its client id at the broker"
+        )
+    elif found.heat is Heat.COLD:
+        said.append("reads from the brokers' disks: replays belong to the backfill tier")
+    return said
+
+
+def when(at_ms: int) -> str:
+    """RFC 3339 in UTC, milliseconds."""
+    at = datetime.fromtimestamp(at_ms / 1000, UTC)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def seconds(ms: int | None) -> float | None:
+    return None if ms is None else round(ms / 1000, 1)
+
+
+class RowPlace(NamedTuple):
+    """Where a group's row is in the list: the worst first."""
+
+    mildness: int
+    slack: int
+    group: str
+    cluster: str
+
+    def text(self) -> str:
+        """As `next` of a page has it."""
+        return f"{-self.mildness}.{-self.slack}.{self.cluster}/{self.group}"
+
+    @classmethod
+    def read(cls, text: str) -> "RowPlace | None":
+        """None: it is no place."""
+        found = re.fullmatch(r"([0-9]{1,2})\.([0-9]{1,20})\.([^/]*)/(.*)", text, re.DOTALL)
+        return found and cls(-int(found[1]), -int(found[2]), found[4], found[3])
+
+
+def row_place(row: Json) -> RowPlace:
+    """The place of a row of `group_row`."""
+    return RowPlace(-SEVERITY[row["state"]], -row["lag"], row["group"], row["cluster"])

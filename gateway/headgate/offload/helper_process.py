@@ -1,0 +1,169 @@
+"""A process aside for what holds the interpreter's lock: parsing a document of megabytes.
+
+It is started by the first call and ended when nothing was asked for a while, for its memory is
+part of the worker's. It may die or hang: whoever asked is told that there is no answer.
+
+Not concurrent.futures: its start holds up the event loop for 12-50 ms (this one's for 1 ms),
+needs a process more, and an end at the wrong time breaks the interpreter's own.
+"""
+
+import asyncio
+import logging
+import pickle
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, BinaryIO, ParamSpec, TypeVar, cast
+
+log = logging.getLogger(__name__)
+
+PATIENCE_S = 10.0  # without any answer while some are due: 800 kB take 10-60 ms, a start 0.3 s
+_IDLE_S = 60.0
+
+Given = ParamSpec("Given")
+Answer = TypeVar("Answer")
+Heard = Callable[["_Process", int, Any], None]
+
+
+class Aside:
+    """One process for one event loop; work is done in the order in which it came.
+
+    What waits here is bounded by what admission has let in.
+    """
+
+    def __init__(self, patience_s: float = PATIENCE_S) -> None:
+        self._patience_s = patience_s
+        self._process: _Process | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._open: dict[int, asyncio.Future[Any]] = {}
+        self._asked = 0
+        self._answered = 0  # since the last look
+        self._idle_s = 0.0
+
+    def ask(
+        self, work: Callable[Given, Answer], *args: Given.args, **kwargs: Given.kwargs
+    ) -> "asyncio.Future[Answer | None]":
+        """Do this work there: a plain function of a module, and arguments that can be pickled.
+
+        The future ends with what the function returns, or with None when the process was lost.
+        """
+        answer: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
+        try:
+            process = self._process or self._start()
+        except OSError as error:  # no memory, no more processes
+            log.error("no process aside: %s", error)  # noqa: TRY400 - a traceback tells no more
+            answer.set_result(None)
+            return answer
+        self._asked += 1
+        self._open[self._asked] = answer
+        process.jobs.put((self._asked, partial(work, *args, **kwargs)))
+        return answer
+
+    def close(self) -> None:
+        """End the process; what it was asked and has not answered is lost."""
+        process, self._process = self._process, None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if process is not None:
+            process.end()
+        lost, self._open = self._open, {}
+        for answer in lost.values():
+            if not answer.done():
+                answer.set_result(None)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is a process now."""
+        return self._process is not None
+
+    def _start(self) -> "_Process":
+        self._process = _Process(asyncio.get_running_loop(), self._heard)
+        self._idle_s = 0.0
+        self._look_later()
+        return self._process
+
+    def _heard(self, process: "_Process", number: int, found: Any) -> None:
+        """found: (answer, error), or None when the process is gone."""
+        if process is not self._process:
+            return
+        if found is None:
+            log.error("the process aside died", extra={"open": len(self._open)})
+            self.close()
+            return
+        self._answered += 1
+        value, error = found
+        if error is not None:
+            log.error("the process aside failed", exc_info=error)
+        answer = self._open.pop(number)
+        if not answer.done():  # who asked may have given up
+            answer.set_result(value)
+
+    def _look_later(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(self._patience_s, self._look)
+
+    def _look(self) -> None:
+        """Now and then: does it still answer, is it still needed?"""
+        self._timer = None
+        is_silent, self._answered = not self._answered, 0
+        self._idle_s = 0.0 if self._open or not is_silent else self._idle_s + self._patience_s
+        if self._open and is_silent:
+            log.error("the process aside hangs and is ended", extra={"open": len(self._open)})
+            self.close()
+        elif self._idle_s >= _IDLE_S:
+            self.close()
+        else:
+            self._look_later()
+
+
+class _Process:
+    """One process, and the thread that talks to it: a pickle of megabytes fits in no buffer."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, heard: Heard) -> None:
+        self._loop = loop
+        self._heard = heard
+        self.jobs: SimpleQueue[tuple[int, Callable[[], Any]] | None] = SimpleQueue()
+        ours, theirs = socket.socketpair()
+        with theirs:
+            number = theirs.fileno()
+            command = (sys.executable, "-m", "headgate.offload.helper_main", str(number))
+            try:
+                self._child = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, pass_fds=(number,)
+                )
+            except OSError:
+                ours.close()
+                raise
+        threading.Thread(target=self._talk, args=(ours,), name="aside", daemon=True).start()
+
+    def end(self) -> None:
+        """Kill it; its thread ends by that."""
+        self._child.kill()
+        self.jobs.put(None)
+
+    def _talk(self, connection: socket.socket) -> None:
+        try:
+            with (
+                suppress(OSError, EOFError, pickle.UnpicklingError),
+                connection,
+                cast(BinaryIO, connection.makefile("rwb")) as stream,
+            ):
+                while (job := self.jobs.get()) is not None:
+                    number, work = job
+                    pickle.dump(work, stream, pickle.HIGHEST_PROTOCOL)
+                    stream.flush()
+                    self._tell(number, pickle.load(stream))
+        finally:
+            self._child.kill()
+            self._child.wait()
+            self._tell(0, None)
+
+    def _tell(self, number: int, found: Any) -> None:
+        with suppress(RuntimeError):  # the event loop has ended meanwhile
+            self._loop.call_soon_threadsafe(self._heard, self, number, found)

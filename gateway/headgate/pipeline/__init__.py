@@ -1,0 +1,1 @@
+"""The way of a request's events, from bytes to outcomes."""

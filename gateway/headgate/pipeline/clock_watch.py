@@ -1,0 +1,113 @@
+"""Whether this gateway's clock is right, as far as Kafka's answers tell.
+
+Records carry the time of their arrival here. Where Kafka refuses such a time, this clock and the
+broker's differ by more than the topic allows, and no client can do anything about it.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from headgate.core.outcome import Failure, Reason
+from headgate.core.topic import TopicState
+from headgate.telemetry.health import Dependency
+
+log = logging.getLogger(__name__)
+
+# Nothing else tells that the clock was set right: so long after the last refusal, events are let
+# in again, and the next one shows it.
+_TRY_AGAIN_S = 60.0
+_LOG_EVERY_S = 60.0
+_TELLING_MS = 60_000  # a topic that allows for less says nothing about the gateway as a whole
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FAR_MS = 10**13  # further ahead or back than that is no limit
+
+WRONG = Failure(
+    Reason.CLOCK_WRONG,
+    "Kafka refuses the time of this gateway's clock; nothing was written",
+    None,
+    5,
+)
+
+
+def now_ms() -> int:
+    """Milliseconds since 1970, by this machine's clock."""
+    return time.time_ns() // 1_000_000
+
+
+class ClockWatch:
+    """state: of a topic.  monotonic: seconds."""
+
+    def __init__(
+        self, state: Callable[[str], TopicState | None], monotonic: Callable[[], float]
+    ) -> None:
+        self._state = state
+        self._monotonic = monotonic
+        self._refused: dict[str, float] = {}  # by topic, when last
+        self._logged_s: float | None = None
+        self._unlogged = 0
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether some topic has refused our time, and has not taken it since."""
+        return bool(self._refused)
+
+    def refused(self, topic: str, stamped_ms: int, records: int) -> Failure:
+        """Kafka refused so many records for the time that we gave them: what their clients hear."""
+        self._refused[topic] = self._monotonic()
+        self._unlogged += records
+        self._tell(topic, stamped_ms)
+        return WRONG
+
+    def acknowledged(self, topic: str) -> None:
+        """Kafka took a record with a time of ours."""
+        if self._refused.pop(topic, None) is not None:
+            log.info("clock: topic %s takes the time of this gateway's clock again", topic)
+
+    def dependencies(self) -> list[Dependency]:
+        """As /ready shows it: nothing as long as the clock may be right."""
+        since = self._monotonic() - _TRY_AGAIN_S
+        for topic in [name for name, last in self._refused.items() if last <= since]:
+            del self._refused[topic]
+        if any(self._is_telling(topic) for topic in self._refused):
+            detail = "Kafka refuses the time of this gateway's clock"
+            return [Dependency("clock", False, True, detail, vital=True)]
+        return []
+
+    def _is_telling(self, topic: str) -> bool:
+        state = self._state(topic)
+        if state is None:
+            return False
+        return min(state.timestamp_before_max_ms, state.timestamp_after_max_ms) >= _TELLING_MS
+
+    def _tell(self, topic: str, stamped_ms: int) -> None:
+        now_s = self._monotonic()
+        if self._logged_s is not None and now_s - self._logged_s < _LOG_EVERY_S:
+            return
+        state = self._state(topic)
+        log.error(
+            "clock: %d records refused: this gateway's clock showed %s, topic %s's broker %s",
+            self._unlogged,
+            _shown(stamped_ms),
+            topic,
+            "another time" if state is None else _bounds(state, stamped_ms),
+        )
+        self._logged_s, self._unlogged = now_s, 0
+
+
+def _bounds(state: TopicState, stamped_ms: int) -> str:
+    """When it must have been there, for Kafka to refuse the time. Its answer does not say."""
+    bounds = []
+    if state.timestamp_after_max_ms < _FAR_MS:
+        bounds.append(f"a time before {_shown(stamped_ms - state.timestamp_after_max_ms)}")
+    if state.timestamp_before_max_ms < _FAR_MS:
+        bounds.append(f"a time after {_shown(stamped_ms + state.timestamp_before_max_ms)}")
+    return " or ".join(bounds) or "another time"
+
+
+def _shown(time_ms: int) -> str:
+    try:
+        return (_EPOCH + timedelta(milliseconds=time_ms)).isoformat(timespec="milliseconds")
+    except OverflowError:
+        return f"{time_ms} ms"

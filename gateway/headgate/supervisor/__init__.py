@@ -1,0 +1,1 @@
+"""The parent of `headgate serve`, its workers, and the other processes' shells."""

@@ -1,0 +1,118 @@
+"""The newest skew audits, as `headgate-spark audit` has published them."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import orjson
+
+from headgate.config.backend_settings import ClusterSettings
+from headgate.core.outcome import Failure, Reason
+
+if TYPE_CHECKING:
+    from aiokafka import AIOKafkaConsumer
+
+log = logging.getLogger(__name__)
+
+SKEW_TOPIC = "headgate.skew"  # compacted: one record a topic
+_ANSWER_S = 10.0
+_FRESH_S = 10.0  # audits are made by the hour: a page that is reloaded need not ask Kafka again
+
+
+class LatestAudits:
+    """Reads them when asked: nothing runs and nothing is held open in between.
+
+    Memory is bounded by the topics of the configuration: one document of some 50 KB each.
+    """
+
+    def __init__(self, clusters: Iterable[ClusterSettings]) -> None:
+        self._clusters = [one for one in clusters if one.tier == "ingest"]
+        self._known: dict[str, bytes] = {}
+        self._read_at = -_FRESH_S
+        self._reading = asyncio.Lock()
+
+    async def by_topic(self) -> Mapping[str, bytes] | Failure:
+        """The newest result of each topic, as JSON; the failure when Kafka does not answer."""
+        from headgate.backends.kafka.in_words import kafka_in_words  # see _read
+        from headgate.backends.kafka.topic_reader import READ_ERRORS
+
+        async with self._reading:
+            if time.monotonic() - self._read_at < _FRESH_S:
+                return self._known
+            try:
+                async with asyncio.timeout(_ANSWER_S):
+                    found = [await _read(cluster) for cluster in self._clusters]
+            except READ_ERRORS as error:
+                log.warning("%s cannot be read: %r", SKEW_TOPIC, error)
+                detail = f"{SKEW_TOPIC} cannot be read: {kafka_in_words(error)}"
+                return Failure(Reason.KAFKA_UNAVAILABLE, detail, retry_after_s=1)
+            self._known = merged(found)
+            self._read_at = time.monotonic()
+        return self._known
+
+
+Told = tuple[int, bytes]  # when it was written, ms since 1970; the result
+
+
+def merged(clusters: Iterable[Mapping[str, Told]]) -> dict[str, bytes]:
+    """The newest result of each topic: one that has moved to another cluster is on both."""
+    newest: dict[str, Told] = {}
+    for one in clusters:
+        for topic, told in one.items():
+            newest[topic] = max(told, newest.get(topic, told))
+    return {topic: value for topic, (_, value) in newest.items()}
+
+
+def is_result(value: bytes) -> bool:
+    """Whether it is JSON: it is passed on as it is, and would make the whole answer unreadable."""
+    try:
+        return isinstance(orjson.loads(value), dict)
+    except orjson.JSONDecodeError:
+        return False
+
+
+async def _read(cluster: ClusterSettings) -> dict[str, Told]:
+    from aiokafka import AIOKafkaConsumer  # the parent needs it for this page only
+
+    from headgate.backends.kafka.configured import cluster_options
+    from headgate.backends.kafka.options import client_arguments
+
+    consumer = AIOKafkaConsumer(
+        **client_arguments(cluster_options(cluster)),
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+    )
+    try:
+        await consumer.start()
+        return await _newest(consumer)
+    finally:
+        await consumer.stop()
+
+
+async def _newest(consumer: "AIOKafkaConsumer") -> dict[str, Told]:
+    from aiokafka import TopicPartition
+
+    if SKEW_TOPIC not in await consumer.topics():
+        return {}
+    # the job makes it with one partition; aiokafka knows no others before something is assigned
+    places = [TopicPartition(SKEW_TOPIC, 0)]
+    consumer.assign(places)
+    ends = await consumer.end_offsets(places)
+    found: dict[str, Told] = {}
+    while any([await consumer.position(place) < ends[place] for place in places]):
+        for records in (await consumer.getmany(timeout_ms=200)).values():
+            for record in records:
+                if record.key is not None:
+                    name = bytes(record.key).decode("utf-8", "replace")
+                    found[name] = record.timestamp, bytes(record.value or b"")
+    sound = {}
+    for topic, told in found.items():
+        if is_result(told[1]):
+            sound[topic] = told
+        elif told[1]:
+            log.warning("%s: the record of %s is no result of an audit", SKEW_TOPIC, topic)
+        await asyncio.sleep(0)  # each takes some 0.2 ms of the event loop
+    return sound

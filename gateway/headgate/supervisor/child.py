@@ -1,0 +1,138 @@
+"""One worker's place under the parent: started, started again when it dies, ended in the end."""
+
+import asyncio
+import logging
+import signal
+import time
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from headgate.supervisor.control import WorkerClient, worker_socket
+from headgate.supervisor.lifeline import HURRY
+
+log = logging.getLogger(__name__)
+
+BACK_OFF_S = (0.1, 10.0)  # the first pause before a restart, doubled up to the last
+_STEADY_S = 30.0  # a worker that lived so long starts again at the first pause
+CONFIGURATION_EXIT = 2  # the command line's code for "will never work like this"
+
+
+class Launch(NamedTuple):
+    """How a worker is started. folder: where its socket is; `--index N` follows the command."""
+
+    command: Sequence[str]
+    environ: Mapping[str, str]
+    folder: Path
+
+
+class Watchers(NamedTuple):
+    """Who hears of a worker's life. died: with the process id that it had."""
+
+    died: Callable[[int], None]
+    restarted: Callable[[], None]
+
+
+class HopelessWorkerError(Exception):
+    """A worker refused its configuration before it ever answered: starting it again is no use."""
+
+
+class WorkerProcess:
+    """The worker with one index; at most one process at a time.
+
+    answered: whether the running process has answered on its socket.  started, last_answer:
+    monotonic seconds.
+    """
+
+    def __init__(self, index: int, launch: Launch, watchers: Watchers) -> None:
+        self.index = index
+        self._command = launch.command
+        self._environ = launch.environ
+        self._path = worker_socket(launch.folder, index)
+        self._watchers = watchers
+        self._process: Process | None = None
+        self._ending = asyncio.Event()
+        self.client: WorkerClient | None = None
+        self.answered = False
+        self.started = 0.0
+        self.last_answer = 0.0
+
+    @property
+    def pid(self) -> int | None:
+        """The running process, or None between two."""
+        process = self._process
+        return None if process is None or process.returncode is not None else process.pid
+
+    async def run(self) -> None:
+        """Keep a worker running until `end`. Raises HopelessWorkerError."""
+        pause, longest = BACK_OFF_S
+        while not self._ending.is_set():
+            started = time.monotonic()
+            code = await self._run_once()
+            if self._ending.is_set():
+                return
+            if code == CONFIGURATION_EXIT and not self.answered:
+                raise HopelessWorkerError(f"worker {self.index} refused to start")
+            if time.monotonic() - started > _STEADY_S:
+                pause = BACK_OFF_S[0]
+            log.error(
+                "worker %d %s; it is started again in %g s", self.index, _how(code), pause,
+                extra={"worker": self.index, "exit_code": code},
+            )  # fmt: skip
+            await self._pause(pause)
+            pause = min(pause * 2, longest)
+            if not self._ending.is_set():
+                self._watchers.restarted()
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the process, if there is one."""
+        process = self._process
+        if process is not None and process.returncode is None:
+            process.send_signal(number)
+
+    def end(self, is_hurried: bool = False) -> None:
+        """Ask it to drain and do not start it again; `run` returns when it has ended.
+
+        is_hurried: without `http.shutdown_delay_ms`.
+        """
+        self._ending.set()
+        self.signal(HURRY if is_hurried else signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._ending.set()
+        self.signal(signal.SIGKILL)
+
+    async def _run_once(self) -> int:
+        self._path.unlink(missing_ok=True)  # nobody must reach the dead one's socket
+        # A group of its own: Ctrl-C in a terminal reaches the parent alone, which then drains.
+        # stdin is the lifeline (see lifeline.py); its other end closes with this process.
+        self._process = process = await asyncio.create_subprocess_exec(
+            *self._command, "--index", str(self.index),
+            stdin=PIPE, process_group=0, env=self._environ,
+        )  # fmt: skip
+        self.started = time.monotonic()
+        self.answered = False
+        if self._ending.is_set():  # the end was asked for while the process was being made
+            self.signal(signal.SIGTERM)
+        self.client = client = WorkerClient(self._path)
+        try:
+            return await process.wait()
+        finally:
+            self.client = None
+            await client.close()
+            self._watchers.died(process.pid)
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._ending.wait()
+        except TimeoutError:
+            return
+
+
+def _how(code: int) -> str:
+    if code < 0:
+        return f"was ended by {signal.Signals(-code).name}"
+    return f"ended with code {code}"

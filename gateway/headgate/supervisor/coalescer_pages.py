@@ -1,0 +1,56 @@
+"""What `headgate coalesce` answers over HTTP: health and metrics, nothing of the control plane."""
+
+import platform
+import time
+from collections.abc import Callable
+
+from aiohttp import web
+
+from headgate import __version__
+from headgate.edge.management.routes import problems
+from headgate.edge.request_log import RequestLog
+from headgate.edge.server import PagesRunner
+from headgate.stats import Meter
+from headgate.stats.exposition import CONTENT_TYPE, render
+from headgate.stats.snapshot import Snapshot
+from headgate.telemetry.health import Readiness
+
+_LINGER_S = 1.0
+
+
+class Pages:
+    """`start` opens the port, `close` closes it."""
+
+    def __init__(
+        self, meter: Meter, readiness: Callable[[], Readiness], header_max_bytes: int
+    ) -> None:
+        self._meter = meter
+        self._readiness = readiness
+        app = web.Application(middlewares=[problems(RequestLog())])
+        app.router.add_get("/live", self._live)
+        app.router.add_get("/ready", self._ready)
+        app.router.add_get("/metrics", self._metrics)
+        self._runner = PagesRunner(app, header_max_bytes, _LINGER_S)
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen. Raises OSError."""
+        await self._runner.setup()
+        await web.TCPSite(self._runner, host, port).start()
+
+    async def close(self) -> None:
+        """Listen no more."""
+        await self._runner.cleanup()
+
+    async def _live(self, _request: web.Request) -> web.Response:
+        return web.json_response({"status": "live"})
+
+    async def _ready(self, _request: web.Request) -> web.Response:
+        reply = self._readiness().reply()
+        return web.Response(body=reply.body, status=reply.status, content_type="application/json")
+
+    async def _metrics(self, _request: web.Request) -> web.Response:
+        found = self._meter.collect(with_details=False)
+        gauges = dict(found.gauges)
+        gauges["headgate_build_info"] = {(__version__, platform.python_version()): 1}
+        text = render(Snapshot(found.counters, gauges, found.histograms), time.time())
+        return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})

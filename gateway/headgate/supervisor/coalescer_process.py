@@ -1,0 +1,75 @@
+"""What `headgate coalesce` does: one process with a coalescer and nothing else."""
+
+import asyncio
+import logging
+import os
+import signal
+import time
+from contextlib import AsyncExitStack
+
+from headgate.backends.kafka.configured import cluster_options
+from headgate.backends.kafka.topics import KafkaTopics
+from headgate.config import Settings
+from headgate.core.policy import PolicyTable
+from headgate.offload.helper_process import Aside
+from headgate.stats import Labels, Meter, watch_loop
+from headgate.supervisor.coalescer_pages import Pages
+from headgate.suppression.report import states_now
+from headgate.telemetry.health import Dependency, Readiness
+from headgate.wiring.audit_events import Telling
+from headgate.wiring.coalescing import HeldTopics, cluster_of
+from headgate.wiring.collector import restore_the_collector, spare_the_collector
+
+log = logging.getLogger(__name__)
+
+
+async def coalesce(settings: Settings) -> None:
+    """Coalesce until SIGTERM or SIGINT; then finish, and leave the groups.
+
+    Raises OSError when coalescer.port cannot be opened.
+    """
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    ingest = {name: one for name, one in settings.clusters.items() if one.tier == "ingest"}
+    clusters = {name: cluster_options(one) for name, one in ingest.items()}
+    topics = KafkaTopics(clusters, min(one.metadata_refresh_ms for one in ingest.values()))
+    labels = Labels(settings.producers, lambda topic: topics.get(topic) is not None)
+    meter, aside, policies = Meter(labels, time.time), Aside(), PolicyTable(settings.topics)
+    telling = Telling(settings, clusters, topics, meter, _now_ms)
+    held = HeldTopics(
+        settings, clusters, topics, meter, _now_ms, aside, coalesces=True, facts=telling.facts
+    )
+    meter.watch_held(held.rows)
+    meter.watch_suppression(lambda: states_now([held.suppression()], policies, topics))
+
+    def readiness() -> Readiness:
+        kafka = [
+            Dependency(f"kafka {name}", topics.healthy(name), True, topics.detail(name))
+            for name in clusters
+        ]
+        return Readiness(stop.is_set(), (*kafka, *held.dependencies()))
+
+    async with AsyncExitStack() as exit_stack:
+        if settings.coalescer.port is not None:
+            pages = Pages(meter, readiness, settings.http.header_max_bytes)
+            exit_stack.push_async_callback(pages.close)
+            await pages.start(settings.http.host, settings.coalescer.port)
+        exit_stack.callback(aside.close)
+        exit_stack.push_async_callback(topics.close)
+        await topics.start(lambda topic: telling.cluster_of(topic) or cluster_of(topic, policies))
+        telling.start()
+        exit_stack.push_async_callback(telling.close)
+        exit_stack.push_async_callback(held.close)
+        await held.start()
+        spare_the_collector()
+        exit_stack.callback(restore_the_collector)
+        watching = asyncio.ensure_future(watch_loop(meter.loop_stall))
+        exit_stack.callback(watching.cancel)
+        log.info("coalescer started", extra={"pid": os.getpid()})
+        await stop.wait()
+    log.info("coalescer ended")
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,47 @@
+"""A gateway's way to `headgate monitor`: its own /v1/groups are what the monitor says."""
+
+import logging
+
+import aiohttp
+
+from headgate.config import Settings
+from headgate.core.outcome import Failure, Reason
+from headgate.edge.management.instance import Monitored
+
+log = logging.getLogger(__name__)
+
+_TIMEOUT = aiohttp.ClientTimeout(total=10)
+_ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
+
+
+def monitor_url(settings: Settings) -> str:
+    """Where the monitor is."""
+    if settings.monitor.url is not None:
+        return settings.monitor.url.rstrip("/")
+    host = _ANYWHERE.get(settings.http.host, settings.http.host)
+    scheme = "http" if settings.http.tls_cert_file is None else "https"
+    return f"{scheme}://{host}:{settings.monitor.port}"
+
+
+async def ask_monitor(
+    settings: Settings, path: str, authorization: str | None
+) -> Monitored | Failure:
+    """What the monitor answers; the failure where there is none.
+
+    Asked for by people, so nothing is held open in between. authorization: the caller's own.
+    """
+    url = monitor_url(settings)
+    headers = {} if authorization is None else {"Authorization": authorization}
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=_TIMEOUT) as session,
+            session.get(url + path, headers=headers, allow_redirects=False) as answer,
+        ):
+            return Monitored(answer.status, answer.content_type, await answer.read())
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        log.warning("no monitor answers at %s: %r", url, error)
+        detail = (
+            "no monitor answers: start `headgate monitor` with this configuration, or set "
+            "monitor.url"
+        )
+        return Failure(Reason.NOT_FOUND, detail)

@@ -1,0 +1,101 @@
+"""What `headgate monitor` answers over HTTP: groups, figures, health."""
+
+import platform
+import time
+
+from aiohttp import web
+
+from headgate import __version__
+from headgate.config import Settings
+from headgate.core.outcome import Failure, Reason
+from headgate.edge.auth import Authenticator
+from headgate.edge.management.json_page import json_page
+from headgate.edge.management.paging import listed, page_of, paging
+from headgate.edge.management.refused import RefusedError
+from headgate.edge.management.routes import problems
+from headgate.edge.origins import Origins
+from headgate.edge.request_log import RequestLog
+from headgate.edge.server import PagesRunner
+from headgate.edge.tls import server_context
+from headgate.monitor.monitor import Monitor
+from headgate.monitor.views import RowPlace, row_place
+from headgate.stats.exposition import CONTENT_TYPE, render
+from headgate.stats.snapshot import Snapshot
+
+_LINGER_S = 1.0
+
+
+class MonitorPages:
+    """`start` opens the port, `close` closes it."""
+
+    def __init__(self, monitor: Monitor, settings: Settings) -> None:
+        self._monitor = monitor
+        self._settings = settings
+        self._callers = Authenticator(
+            settings.auth, settings.producers, Origins.of_control_plane(settings.http)
+        )
+        app = web.Application(middlewares=[problems(RequestLog(tells_all=settings.logs.access))])
+        app.router.add_get("/live", self._live)
+        app.router.add_get("/ready", self._ready)
+        app.router.add_get("/metrics", self._metrics)
+        app.router.add_get("/v1/groups", self._groups)
+        app.router.add_get("/v1/groups/{group}", self._group)
+        self._runner = PagesRunner(app, settings.http.header_max_bytes, _LINGER_S)
+
+    async def start(self) -> None:
+        """Listen. Raises OSError."""
+        await self._runner.setup()
+        http, port = self._settings.http, self._settings.monitor.port
+        site = web.TCPSite(self._runner, http.host, port, ssl_context=server_context(http))
+        await site.start()
+
+    async def close(self) -> None:
+        """Listen no more."""
+        await self._runner.cleanup()
+
+    async def _live(self, _request: web.Request) -> web.Response:
+        return web.json_response({"status": "live"})
+
+    async def _ready(self, _request: web.Request) -> web.Response:
+        """200 when every cluster was looked at."""
+        rows = [(f"kafka {one.name}", one.status) for one in self._monitor.clusters]
+        is_ready = all(status.ok for _, status in rows)
+        page = {
+            "status": "ready" if is_ready else "not ready",
+            "dependencies": {
+                name: {"ok": status.ok, "required": True, "detail": status.detail}
+                for name, status in rows
+            },
+        }
+        return web.json_response(page, status=200 if is_ready else 503)
+
+    async def _metrics(self, _request: web.Request) -> web.Response:
+        found = self._monitor.figures()
+        gauges = dict(found.gauges)
+        gauges["headgate_build_info"] = {(__version__, platform.python_version()): 1.0}
+        text = render(Snapshot(found.counters, gauges), time.time())
+        return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
+
+    async def _groups(self, request: web.Request) -> web.Response:
+        self._may_view(request)
+        asked = paging(request)
+        page = self._monitor.groups()
+        rows, following = page_of(page["groups"], asked, row_place, RowPlace.read, RowPlace.text)
+        return json_page(request, page | listed("groups", rows, following))
+
+    async def _group(self, request: web.Request) -> web.Response:
+        self._may_view(request)
+        name = request.match_info["group"]
+        found = await self._monitor.group(name)
+        if found is None:
+            detail = f"no cluster has a group {name!r} with members or commits"
+            raise RefusedError(Reason.NOT_FOUND, detail)
+        return json_page(request, found)
+
+    def _may_view(self, request: web.Request) -> None:
+        headers = {name.lower(): value for name, value in request.raw_headers}
+        found = self._callers.identify(headers, request.remote or "unknown")
+        if isinstance(found, Failure):
+            raise RefusedError(found.reason, found.detail)
+        if "view" not in found.roles:
+            raise RefusedError(Reason.FORBIDDEN, "this needs the role 'view'")

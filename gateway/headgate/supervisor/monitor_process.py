@@ -1,0 +1,104 @@
+"""What `headgate monitor` does: one process that looks at all groups of all clusters."""
+
+import asyncio
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from headgate.backends.kafka.configured import cluster_options
+from headgate.config import Settings
+from headgate.consumer.pause_store import RedisPauses
+from headgate.core.groups.cluster_watch import WatchOptions
+from headgate.core.groups.lag_rules import Rules
+from headgate.monitor.cluster_monitor import Exporters
+from headgate.monitor.monitor import Monitor, MonitorOptions
+from headgate.monitor.table import lines
+from headgate.supervisor.monitor_pages import MonitorPages
+
+log = logging.getLogger(__name__)
+
+Say = Callable[[str], object]
+
+
+def monitor_options(settings: Settings) -> MonitorOptions:
+    """The rules in force."""
+    said = settings.monitor
+    watch = WatchOptions(
+        Rules(said.allowed_lag, said.patience_ms, said.window_looks),
+        said.horizon_ms,
+        said.probation_ms,
+        said.probation_lag,
+    )
+    file = None if said.state_file is None else Path(said.state_file)
+    return MonitorOptions(watch, said.interval_ms / 1000, file)
+
+
+async def monitor(settings: Settings, say: Say | None) -> None:
+    """Look until SIGTERM or SIGINT. say: takes the table after every look.
+
+    Raises OSError when monitor.port cannot be opened.
+    """
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with AsyncExitStack() as exit_stack:
+        found = _monitor(settings, exit_stack)
+        pages = MonitorPages(found, settings)
+        exit_stack.push_async_callback(pages.close)
+        await pages.start()
+        exit_stack.push_async_callback(found.close)
+        found.start()
+        log.info("monitor started", extra={"pid": os.getpid(), "port": settings.monitor.port})
+        if say is not None:
+            showing = asyncio.ensure_future(_show(found, say, settings.monitor.interval_ms / 1000))
+            exit_stack.callback(showing.cancel)
+        await stop.wait()
+    log.info("monitor ended")
+
+
+async def look_once(settings: Settings, within_s: float) -> Monitor:
+    """Look at every cluster once. Raises TimeoutError."""
+    async with AsyncExitStack() as exit_stack:
+        found = _monitor(settings, exit_stack)
+        exit_stack.push_async_callback(found.close)
+        found.start(follows=False)  # a trail of commits needs more than one look
+        async with asyncio.timeout(within_s):
+            await found.looked()
+        return found
+
+
+def _monitor(settings: Settings, exit_stack: AsyncExitStack) -> Monitor:
+    clusters = {name: cluster_options(one) for name, one in settings.clusters.items()}
+    url = settings.redis.address
+    pauses = None
+    if url is not None:
+        store = RedisPauses(url, settings.redis.timeout_ms / 1000)
+        exit_stack.push_async_callback(store.close)
+        pauses = store.kept
+    limit = float(settings.monitor.rogue_bytes_per_s)
+    exporters = {
+        name: Exporters(one.metrics_urls, limit, is_mirrored=one.backfill is not None)
+        for name, one in settings.clusters.items()
+    }
+    return Monitor(clusters, monitor_options(settings), pauses, _now_ms, exporters)
+
+
+async def _show(found: Monitor, say: Say, interval_s: float) -> None:
+    await found.looked()
+    while True:
+        say(table(found))
+        await asyncio.sleep(interval_s)
+
+
+def table(found: Monitor) -> str:
+    """The groups for a terminal."""
+    at = time.strftime("%H:%M:%S")
+    return "\n".join(lines(found.groups(), at)) + "\n"
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

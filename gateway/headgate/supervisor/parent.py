@@ -1,0 +1,231 @@
+"""The parent of `headgate serve`: keeps the workers, aggregates, owns the management port.
+
+Life: take the ports -> start workers -> serve -> SIGTERM: workers serve on, but are not ready, for
+`http.shutdown_delay_ms` -> they drain -> end. SIGINT (somebody at a terminal) leaves the delay out,
+and so does a second signal during it; one more ends the workers at once. SIGHUP reloads topics and
+producers.
+"""
+
+import asyncio
+import logging
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from headgate.config import ConfigError, Settings, keep_schemas, load, read_file
+from headgate.consumer.pause_store import RedisPauses
+from headgate.edge.auth import Authenticator
+from headgate.edge.management.control_plane import Admin
+from headgate.edge.management.pauses import Pauses
+from headgate.edge.management.routes import management_app
+from headgate.edge.origins import Origins
+from headgate.edge.server import HttpServer
+from headgate.supervisor.child import HopelessWorkerError, Launch, Watchers, WorkerProcess
+from headgate.supervisor.control import PARENT_SOCKET
+from headgate.supervisor.overview import Overview
+from headgate.supervisor.ports import management_sites, reserved
+from headgate.supervisor.private_folder import private_folder
+from headgate.wiring.collector import restore_the_collector
+from headgate.wiring.reloading import Reload, Reloading, RestartNeededError, beside, prepared
+from headgate.wiring.replays import replaying
+
+log = logging.getLogger(__name__)
+
+OK, FAILED, CONFIGURATION = 0, 1, 2  # the command's exit codes
+WORKER_COMMAND = (sys.executable, "-m", "headgate", "worker")
+_DRAIN_MARGIN_S = 5.0  # a worker ends itself within drain_timeout_ms; this is for the rest
+
+
+class Start(NamedTuple):
+    """What a parent is started with.
+
+    config: the file.  environ: goes over the file, here and in the workers.  command: runs a
+    worker; `--config F --folder DIR --index N` follow.
+    """
+
+    config: Path
+    environ: Mapping[str, str]
+    command: Sequence[str] = WORKER_COMMAND
+
+
+async def serve(start: Start) -> int:
+    """Run until a signal ends it; return the exit code. Raises ConfigError, PortTakenError."""
+    text = read_file(start.config)
+    settings = load(start.config, start.environ, text=text)
+    with private_folder() as folder:
+        return await Parent(start, settings, text, folder).run()
+
+
+class Parent:
+    """text: what the settings were read from.  folder: private; holds the sockets and the
+    configuration in force.
+
+    Workers read that copy, so that a file that is being edited cannot keep a worker that died
+    from coming back, and all workers reload the same text.
+    """
+
+    def __init__(self, start: Start, settings: Settings, text: str, folder: Path) -> None:
+        self._start = start
+        self._folder = folder
+        self._in_force = folder / "headgate.toml"
+        self._accept(text, settings)
+        self._overview = Overview(settings)
+        self._overview.workers = self._workers = self._places(settings.http.workers)
+        callers = Authenticator(settings.auth, settings.producers, _origins(settings))
+        url = settings.redis.address
+        self._store = None if url is None else RedisPauses(url, settings.redis.timeout_ms / 1000)
+        second = replaying(lambda: self._overview.settings, self._overview.figures.set)
+        self._follow = second.follow
+        self._admin = Admin(self._overview, callers, Pauses(self._store), second.desks)
+        self._stop = asyncio.Event()
+        self._reloading = Reloading(self._reload)
+        self._is_hurried = False
+        self._delayed_until = 0.0  # monotonic seconds
+
+    async def run(self) -> int:
+        """Serve; return the exit code."""
+        http = self._overview.settings.http
+        app = management_app(self._admin, tells_all=self._overview.settings.logs.access)
+        with self._signals():
+            async with (
+                reserved(http.host, http.port),
+                management_sites(app, http, self._folder / PARENT_SOCKET) as server,
+            ):
+                try:
+                    return await self._run_workers(server)
+                finally:
+                    await self._reloading.close()
+                    restore_the_collector()
+                    if self._store is not None:
+                        await self._store.close()
+
+    def _places(self, count: int) -> list[WorkerProcess]:
+        folder = str(self._folder)
+        command = (*self._start.command, "--config", str(self._in_force), "--folder", folder)
+        launch = Launch(command, self._start.environ, self._folder)
+        watchers = Watchers(self._overview.worker_died, self._overview.worker_restarted)
+        return [WorkerProcess(index, launch, watchers) for index in range(count)]
+
+    async def _run_workers(self, server: HttpServer) -> int:
+        polling = asyncio.create_task(self._overview.poll(), name="poll")
+        following = asyncio.create_task(self._follow(), name="replays")
+        stopping = asyncio.create_task(self._stop.wait(), name="stop")
+        running = [asyncio.create_task(each.run(), name="worker") for each in self._workers]
+        is_clean = False
+        try:
+            await asyncio.wait([stopping, *running], return_when=asyncio.FIRST_COMPLETED)
+            server.is_leaving = True
+            is_clean = await self._drain(running)
+        finally:
+            for each in self._workers:
+                each.kill()
+            own = [polling, following, stopping]
+            for task in own:
+                task.cancel()
+            ended = await asyncio.gather(*running, return_exceptions=True)
+            await asyncio.wait(own)
+        return _exit_code(ended, is_clean)
+
+    async def _drain(self, running: Sequence["asyncio.Task[None]"]) -> bool:
+        """End the workers within their time; False when one had to be killed."""
+        self._overview.is_draining = True
+        http = self._overview.settings.http
+        delay_s = 0.0 if self._is_hurried else http.shutdown_delay_ms / 1000
+        self._delayed_until = time.monotonic() + delay_s
+        for each in self._workers:
+            each.end(self._is_hurried)
+        bound_s = delay_s + http.drain_timeout_ms / 1000 + _DRAIN_MARGIN_S
+        log.info("draining", extra={"delay_s": delay_s, "bound_s": bound_s})
+        _, late = await asyncio.wait(running, timeout=bound_s)
+        if late:
+            log.error("%d workers did not end within %g s and are killed", len(late), bound_s)
+        return not late
+
+    # ---- signals
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        handlers: dict[signal.Signals, Callable[[], None]] = {
+            signal.SIGTERM: self._ask_to_stop,
+            signal.SIGINT: partial(self._ask_to_stop, is_hurried=True),
+            signal.SIGHUP: self._reloading.ask,
+        }
+        for number, handler in handlers.items():
+            loop.add_signal_handler(number, handler)
+        try:
+            yield
+        finally:
+            for number in handlers:
+                loop.remove_signal_handler(number)
+
+    def _ask_to_stop(self, is_hurried: bool = False) -> None:
+        if not self._overview.is_draining:
+            self._is_hurried = self._is_hurried or is_hurried or self._stop.is_set()
+            self._stop.set()
+        elif time.monotonic() < self._delayed_until:  # somebody does not want to wait
+            self._delayed_until = 0.0
+            for each in self._workers:
+                each.end(is_hurried=True)
+        else:
+            for each in self._workers:
+                each.kill()
+
+    async def _reload(self) -> None:
+        """Put the file's topics and producers in force everywhere, or nothing of it."""
+        try:
+            reload = await beside(self._accepted)
+        except ConfigError as error:
+            self._refuse(str(error), [problem.option for problem in error.problems])
+            return
+        except RestartNeededError as error:
+            self._refuse(str(error), error.options)
+            return
+        self._overview.settings = reload.settings
+        self._overview.reloaded = time.monotonic()
+        self._admin.callers = reload.callers
+        for each in self._workers:
+            if each.answered:  # the others read the new file anyway, or are told once they answer
+                each.signal(signal.SIGHUP)
+        self._overview.figures.count("headgate_config_reloads_total", ("applied",))
+        log.info("configuration reloaded", extra={"file": str(self._start.config)})
+
+    def _refuse(self, why: str, options: Sequence[str]) -> None:
+        self._overview.figures.count("headgate_config_reloads_total", ("refused",))
+        log.error(
+            "reload refused, the old configuration stays: %s", why, extra={"options": options}
+        )
+
+    def _accepted(self) -> Reload:
+        text = read_file(self._start.config)
+        settings = load(self._start.config, self._start.environ, text=text)
+        reload = prepared(self._overview.settings, settings, _origins(settings))
+        self._accept(text, settings)
+        return reload
+
+    def _accept(self, text: str, settings: Settings) -> None:
+        keep_schemas(settings.topics, self._folder)
+        fresh = self._folder / "headgate.toml.new"
+        fresh.touch(mode=0o600)
+        fresh.write_text(text, encoding="utf-8", newline="")
+        fresh.replace(self._in_force)
+
+
+def _origins(settings: Settings) -> Origins:
+    return Origins.of_control_plane(settings.http)
+
+
+def _exit_code(ended: Sequence[BaseException | None], is_clean: bool) -> int:
+    for error in ended:
+        if isinstance(error, HopelessWorkerError):
+            log.error("%s", error)
+            return CONFIGURATION
+        if isinstance(error, BaseException):
+            log.error("a worker could not be kept running", exc_info=error)
+            return FAILED
+    return OK if is_clean else FAILED

@@ -1,0 +1,134 @@
+"""A worker's shell: one `app.Worker` under the parent, from its start to the end of its drain."""
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import uvloop
+
+from headgate.backends.redis.suppression_store import StoreError
+from headgate.config import ConfigError, Settings, load
+from headgate.core.coalescing.held import topic_of
+from headgate.core.event import Refused
+from headgate.core.outcome import Failure, Reason
+from headgate.edge.origins import Origins
+from headgate.supervisor import lifeline
+from headgate.supervisor.control import Forward, WorkerState, control_socket, worker_socket
+from headgate.supervisor.lifeline import HURRY
+from headgate.telemetry import logs
+from headgate.wiring.app import Worker
+from headgate.wiring.collector import restore_the_collector, spare_the_collector
+from headgate.wiring.reloading import Reload, Reloading, RestartNeededError, beside, prepared
+
+log = logging.getLogger(__name__)
+
+_RETRY_AFTER_S = 2  # a breaker tries Redis again about every second
+
+
+class Place(NamedTuple):
+    """Where a worker works. config: the file in force.  folder: the parent's private folder."""
+
+    config: Path
+    environ: Mapping[str, str]
+    folder: Path
+    number: int
+
+
+def run_worker(place: Place) -> int:
+    """Run until a signal, or the end of the parent, drains it; return the exit code.
+
+    SIGTERM: after `http.shutdown_delay_ms`.  SIGINT: at once, also during that time.
+    Raises ConfigError.
+    """
+    settings = load(place.config, place.environ, place.folder)
+    logs.configure(settings.logs)
+    lifeline.hold(settings.http.drain_timeout_ms / 1000)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_run(place, settings))
+    return 0
+
+
+async def _run(place: Place, settings: Settings) -> None:
+    leave, hurry = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    # SIGINT is the parent's: that of a terminal does not reach the worker's own group. A second
+    # SIGTERM changes nothing, as supervisors send it to all processes and the parent hands it on.
+    loop.add_signal_handler(signal.SIGTERM, leave.set)
+
+    def leave_at_once() -> None:
+        hurry.set()
+        leave.set()
+
+    loop.add_signal_handler(HURRY, leave_at_once)
+    forward = Forward(place.folder) if settings.http.port == settings.http.management_port else None
+    worker = Worker(settings, settings.http.workers, forward)
+    reloading = Reloading(partial(read_again, worker, place))
+    loop.add_signal_handler(signal.SIGHUP, reloading.ask)
+    try:
+        await worker.start()
+        spare_the_collector()
+        async with control_socket(worker_socket(place.folder, place.number), _Controlled(worker)):
+            log.info("worker %d started", place.number, extra={"pid": os.getpid()})
+            await leave.wait()
+            worker.server.is_leaving = True
+            with suppress(TimeoutError):
+                async with asyncio.timeout(settings.http.shutdown_delay_ms / 1000):
+                    await hurry.wait()
+            await reloading.close()
+            await worker.drain()
+    finally:
+        restore_the_collector()
+        if forward is not None:
+            await forward.close()
+
+
+async def read_again(worker: Worker, place: Place) -> None:
+    """The parent has checked the file; checked again because it may be gone or half written."""
+    there = [state.name for state in worker.topics.states()]
+    try:
+        reload = await beside(_read, place, worker.settings, there)
+    except (ConfigError, RestartNeededError) as error:
+        log.error("reload refused, the old configuration stays: %s", error)  # noqa: TRY400
+        return
+    await worker.reload(reload)
+
+
+def _read(place: Place, old: Settings, topics: Sequence[str]) -> Reload:
+    new = load(place.config, place.environ, place.folder)
+    return prepared(old, new, Origins.of_data_port(new.http), topics)
+
+
+class _Controlled:
+    """Implements `control.Controlled` for a worker."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+
+    def snapshot(self, with_details: bool) -> bytes:
+        return self._worker.meter.snapshot(with_details)
+
+    def state(self) -> WorkerState:
+        states, policies = self._worker.topics.states(), self._worker.policies
+        served = (one for one in states if policies.match(topic_of(one.name) or one.name))
+        return WorkerState(self._worker.readiness(), tuple(served), self._worker.suppression())
+
+    async def forget(self, topic: str, key: bytes | None) -> Failure | None:
+        suppressor = self._worker.suppressor
+        try:
+            scope = self._worker.routes.compared(topic)
+            if suppressor is None or scope is None:
+                return Failure(Reason.MALFORMED, f"topic {topic!r} does not suppress")
+            await suppressor.forget(scope, key)
+        except Refused as refused:
+            return refused.failure
+        except StoreError as error:
+            return Failure(
+                Reason.REDIS_UNAVAILABLE, f"Redis: {error.in_words}", None, _RETRY_AFTER_S
+            )
+        return None

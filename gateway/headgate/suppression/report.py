@@ -1,0 +1,43 @@
+"""What a process says of its suppression: which topics are suppressed now, and how Redis is."""
+
+import math
+from collections.abc import Iterable, Mapping
+
+from headgate.backends.base import Topics
+from headgate.core.policy import PolicyTable
+from headgate.core.suppression.states import QUARANTINE, TopicSuppression, worst
+from headgate.suppression.suppressor import Suppressor
+from headgate.telemetry.health import Dependency
+
+States = Mapping[str, TopicSuppression]
+
+
+def states_now(seen: Iterable[States], policies: PolicyTable, topics: Topics) -> States:
+    """Of each topic that exists and suppresses by its policy the worst that any suppressor sees.
+
+    A suppressor also remembers topics that were deleted, or have another policy by now.
+    """
+    return {name: one for name, one in worst(seen).items() if _counts(name, policies, topics)}
+
+
+def _counts(name: str, policies: PolicyTable, topics: Topics) -> bool:
+    policy = policies.match(name)
+    return policy is not None and policy.suppress != "off" and topics.get(name) is not None
+
+
+def redis_dependency(suppressor: Suppressor, states: States) -> Dependency:
+    """Redis as /ready shows it. Not required: without it events are published all the same.
+
+    It is well also while topics are in quarantine: it answers, and no event is lost. Every start
+    and every change of what is compared begins with one, and must not turn health checks red.
+    """
+    ok, detail = suppressor.health()
+    quarantined = [one.until_s or 0.0 for one in states.values() if one.state == QUARANTINE]
+    if not ok or not quarantined:
+        return Dependency("redis", ok, False, detail)
+    until_s, count = max(quarantined), len(quarantined)
+    topics = "1 topic suppresses" if count == 1 else f"{count} topics suppress"
+    span = f"for up to {math.ceil(until_s)} s" if until_s else "yet"
+    return Dependency(
+        "redis", ok, False, f"{detail}; {topics} nothing {span} (quarantine)", until_s
+    )

@@ -1,0 +1,1 @@
+"""The composition roots: settings and real backends become a running process."""

@@ -1,0 +1,275 @@
+"""Wires the coalescer of a process: its own routes, its own connection to Redis, its owners."""
+
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Protocol
+
+from headgate.backends.base import Suppression, Verdicts
+from headgate.backends.kafka.options import ClusterOptions
+from headgate.backends.kafka.topics import KafkaTopics
+from headgate.backends.owned import OwnedTasks
+from headgate.backends.redis.suppression import RedisStore
+from headgate.coalescer.coalescer import GROUP, Coalescer, CoalescerOptions, held_states
+from headgate.coalescer.decisions import SuppressedDecisions, Trust
+from headgate.coalescer.digests import Digests
+from headgate.coalescer.owner import Count
+from headgate.coalescer.turns import Turns
+from headgate.coalescer.watch import HeldWatch
+from headgate.config import Settings
+from headgate.core.coalescing.coalesce import Figures
+from headgate.core.coalescing.held import topic_of
+from headgate.core.coalescing.holding import Oddity, leftover
+from headgate.core.facts import Facts
+from headgate.core.formats.canonical import Fallback
+from headgate.core.outcome import Failure
+from headgate.core.policy import PolicyTable
+from headgate.core.suppression.protocol import Scope
+from headgate.core.topic import TopicState
+from headgate.offload.helper_process import Aside
+from headgate.routes import Compiler, Routes
+from headgate.stats.meter import Held
+from headgate.suppression.none import Unsuppressed
+from headgate.suppression.options import SuppressionMeter, SuppressOptions
+from headgate.suppression.report import States, redis_dependency
+from headgate.suppression.suppressor import Suppressor
+from headgate.telemetry.health import Dependency
+
+log = logging.getLogger(__name__)
+
+_END_S = 5.0
+
+
+class CoalescerMeter(Count, SuppressionMeter, Protocol):
+    """Who counts what the coalescer does."""
+
+    def canonical_fallback(self, topic: str, reason: Fallback) -> None: ...
+
+
+class Coalescing:
+    """`start`, `close`, and `replace` at a reload."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        clusters: Mapping[str, ClusterOptions],
+        topics: KafkaTopics,
+        meter: CoalescerMeter,
+        aside: Aside,
+        facts: Facts | None = None,
+    ) -> None:
+        self._suppressor: Suppressor | None = None
+        self._meter = meter
+        self._topics = topics
+        self._compiler = Compiler(settings.http.json_max_depth, settings.redis.namespace)
+        turns = Turns()
+        digests = Digests(aside, meter.canonical_fallback, turns)
+        connect = partial(self._connect, settings)
+        decisions = SuppressedDecisions(digests, connect, turns)
+        policies = PolicyTable(settings.topics)
+        self._routes = Routes(policies, topics, self._compiler, holds=False)
+        self._coalescer = Coalescer(
+            CoalescerOptions(clusters, settings.coalescer.session_timeout_ms),
+            topics,
+            self._routes,
+            policies,
+            decisions,
+            meter,
+            lambda: time.time_ns() // 1_000_000,
+            turns,
+            facts,
+        )
+
+    async def start(self) -> None:
+        """Begin to own partitions. Waits for Redis for a bounded time, and for nobody else."""
+        if self._suppressor is not None:
+            await self._suppressor.start()
+        self._topics.on_change(self._topic_changed)
+        await self._coalescer.start()
+
+    async def close(self) -> None:
+        """Finish transactions, leave the groups, send the last settlements; bounded."""
+        await self._coalescer.close()
+        if self._suppressor is not None:
+            await self._suppressor.close()
+
+    def replace(self, policies: PolicyTable) -> None:
+        """Put a reloaded configuration in force."""
+        self._coalescer.replace(policies)
+
+    def figures(self) -> dict[str, Figures]:
+        """What is held in this process' partitions, by topic."""
+        return self._coalescer.figures()
+
+    def suppression(self) -> States:
+        """Of each topic that is compared here, whether it is suppressed now."""
+        return {} if self._suppressor is None else self._suppressor.states()
+
+    def dependencies(self) -> list[Dependency]:
+        """Redis, without which all is published, and how much is owned here."""
+        owned = self._coalescer.partitions
+        found = [Dependency("coalescer", True, False, f"owns {owned} partitions")]
+        if self._suppressor is not None:
+            found.append(redis_dependency(self._suppressor, self.suppression()))
+        return found
+
+    def _connect(self, settings: Settings, verdicts: Verdicts) -> tuple[Suppression, Trust]:
+        # A transaction ends with the next owner's InitProducerId, or by its timeout.
+        suppressor = suppressor_of(
+            settings, verdicts, self._meter, self._topics, fences_by_writing=False
+        )
+        if suppressor is None:
+            return Unsuppressed(verdicts), _NothingToTrust()
+        self._suppressor = suppressor
+        self._compiler.listener = suppressor
+        return suppressor, suppressor
+
+    def _topic_changed(self, before: TopicState | None, after: TopicState | None) -> None:
+        if after is not None:
+            self._coalescer.prepare(after.name)
+
+
+def suppressor_of(
+    settings: Settings,
+    verdicts: Verdicts,
+    meter: SuppressionMeter,
+    topics: KafkaTopics,
+    *,
+    fences_by_writing: bool = True,
+) -> Suppressor | None:
+    """Return a connection to the suppression state; None where there is no Redis."""
+    redis = settings.redis
+    if redis.address is None:
+        return None
+    longest = max(one.delivery_timeout_ms for one in settings.clusters.values())
+    options = SuppressOptions(
+        life_ms=2 * longest,
+        quarantine_ms=redis.quarantine_ms,
+        max_suppress_age_ms=redis.max_suppress_age_ms,
+        timeout_ms=redis.timeout_ms,
+        fences_by_writing=fences_by_writing,
+    )
+    store = RedisStore(redis.address, options.timeout_ms)
+
+    def grow(scope: Scope, partitions: int) -> None:
+        topics.grown(scope.topic, scope.topic_id, partitions)
+
+    return Suppressor(store, verdicts, options, time.monotonic, os.urandom, meter, grow)
+
+
+class HeldTopics:
+    """The held topics as a process sees them: their lag and its limit, and (unless that runs
+    apart: coalesces = False) the coalescer."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        clusters: Mapping[str, ClusterOptions],
+        topics: KafkaTopics,
+        meter: CoalescerMeter,
+        now_ms: Callable[[], int],
+        aside: Aside,
+        *,
+        coalesces: bool,
+        facts: Facts | None = None,
+    ) -> None:
+        self._policies = PolicyTable(settings.topics)
+        self._topics = topics
+        self._told: dict[str, Oddity] = {}  # what was said of held topics nobody asks for
+        self._now_ms = now_ms
+        self._watches = {
+            name: HeldWatch(options, GROUP, partial(self._states, name), now_ms)
+            for name, options in clusters.items()
+        }
+        self._coalescing: Coalescing | None = None
+        if coalesces:
+            self._coalescing = Coalescing(settings, clusters, topics, meter, aside, facts)
+        self._tasks = OwnedTasks()
+
+    async def start(self) -> None:
+        """Begin to look, and to coalesce."""
+        for name, watch in self._watches.items():
+            self._tasks.keep(watch.run, f"lag of held topics of cluster {name}")
+        self._topics.on_change(self._topic_changed)
+        self._tell_leftovers()
+        if self._coalescing is not None:
+            await self._coalescing.start()
+
+    async def close(self) -> None:
+        """Look no more, and leave the groups; bounded."""
+        if self._coalescing is not None:
+            await self._coalescing.close()
+        await self._tasks.end(_END_S)
+
+    def replace(self, policies: PolicyTable) -> None:
+        """Put a reloaded configuration in force."""
+        self._policies = policies
+        self._tell_leftovers()
+        if self._coalescing is not None:
+            self._coalescing.replace(policies)
+
+    def refusal(self, held: str) -> Failure | None:
+        """Why nothing more may be held in this topic now, else None."""
+        found = (watch.refusal(held) for watch in self._watches.values())
+        return next((failure for failure in found if failure is not None), None)
+
+    def dependencies(self) -> list[Dependency]:
+        """What the coalescer here needs, beside Kafka."""
+        return [] if self._coalescing is None else self._coalescing.dependencies()
+
+    def suppression(self) -> States:
+        """Of each topic that the coalescer here compares, whether it is suppressed now."""
+        return {} if self._coalescing is None else self._coalescing.suppression()
+
+    def rows(self) -> dict[str, Held]:
+        """What to show of each topic."""
+        figures = self._coalescing.figures() if self._coalescing is not None else {}
+        lags = {
+            topic_of(name) or "": lag.records
+            for watch in self._watches.values()
+            for name, lag in watch.lags.items()
+        }
+        rows = {}
+        for topic in lags.keys() | figures.keys():
+            rows[topic] = held_row(figures.get(topic), lags.get(topic), self._now_ms())
+        return rows
+
+    def _states(self, cluster: str) -> list[TopicState]:
+        return held_states(self._topics.states(), self._policies, cluster)
+
+    def _topic_changed(self, before: TopicState | None, after: TopicState | None) -> None:
+        state = after or before
+        if (before is None or after is None) and state is not None and topic_of(state.name):
+            self._tell_leftovers()
+
+    def _tell_leftovers(self) -> None:
+        """Once for each held topic that the configuration does not ask for, as it begins."""
+        found = [leftover(state, self._policies) for state in self._topics.states()]
+        known, self._told = self._told, {one.topic: one.oddity for one in found if one is not None}
+        for one in found:
+            if one is not None and known.get(one.topic) is not one.oddity:
+                log.warning("%s. %s", one.text, one.fix)
+
+
+def held_row(figures: Figures | None, lag: int | None, now_ms: int) -> Held:
+    """What metrics and pages say of a topic's held events."""
+    if figures is None:
+        return Held(None, None, None, lag)
+    oldest_ms = now_ms if figures.oldest_ms is None else figures.oldest_ms
+    return Held(figures.keys, figures.bytes, max(0, now_ms - oldest_ms) / 1000, lag)
+
+
+def cluster_of(name: str, policies: PolicyTable) -> str | None:
+    """The cluster that a topic belongs to by policy, also a held one; None: not one of ours."""
+    policy = policies.match(topic_of(name) or name)
+    return None if policy is None else policy.cluster
+
+
+class _NothingToTrust:
+    def is_settled(self) -> bool:
+        return True
+
+    def drop(self, scope: Scope) -> None:
+        """Nothing is known of any topic."""

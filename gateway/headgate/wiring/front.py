@@ -1,0 +1,116 @@
+"""Wires the HTTP side of a worker from what it is given: who answers which path, and the port."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from functools import partial
+
+from aiohttp import web
+
+from headgate.backends.blobs.blobs import Blobs
+from headgate.coalescer.bursts import Bursts
+from headgate.config import HttpSettings, RedisSettings, Settings
+from headgate.core.admission import Admission
+from headgate.core.ids import RequestIds
+from headgate.edge.bursts import BurstsFront
+from headgate.edge.confluent.desk import Desk, Topics
+from headgate.edge.confluent.looks import Looks
+from headgate.edge.confluent.produce import Produce
+from headgate.edge.confluent.records import Records
+from headgate.edge.cors import Cors
+from headgate.edge.events import EventsFront
+from headgate.edge.once import Once
+from headgate.edge.openapi.document import document
+from headgate.edge.routes import Confluent, DataPlane, Page
+from headgate.edge.server import HttpServer, close_sites
+from headgate.edge.shortcut import ShortConnection
+from headgate.edge.streams import StreamLimits, Streams
+from headgate.edge.tls import server_context
+from headgate.idempotency.desk import IdentityDesk
+from headgate.idempotency.requests import RequestIdentity
+from headgate.ingest import Ingest
+from headgate.routes import Routes
+from headgate.stats import Meter
+from headgate.telemetry.health import Readiness
+
+_BACKLOG = 4096  # at 512 connections aiohttp's default of 128 costs seconds (peers-measured)
+_LINGER_S = 2.0  # for connections that are still open once everything is answered
+
+
+def once(ingest: Ingest, desk: IdentityDesk | None, redis: RedisSettings, meter: Meter) -> Once:
+    """Who starts requests with an Idempotency-Key."""
+    keys = RequestIdentity(desk, redis.namespace, redis.idempotency_ttl_ms, meter)
+    return Once(ingest, keys, asyncio.get_running_loop().time)
+
+
+def streams(
+    settings: Settings, routes: Routes, blobs: Blobs | None, admission: Admission
+) -> Streams:
+    """Who takes bodies that are over the cap."""
+    http, most = settings.http, settings.blobs.max_bytes
+    window = (http.body_max_bytes, http.body_timeout_ms / 1000)
+    limits = StreamLimits(most, *window, http.json_max_depth)
+    return Streams(routes.find, blobs, admission, limits)
+
+
+def data_plane(
+    front: EventsFront,
+    bursts: Bursts,
+    topics: Topics,
+    readiness: Callable[[], Readiness],
+    request_ids: RequestIds,
+    http: HttpSettings,
+    others: Page | None,
+) -> DataPlane:
+    """Who answers which path. others: see `DataPlane`."""
+    return DataPlane(
+        front,
+        BurstsFront(front, bursts),
+        _confluent(front, topics, http),
+        readiness,
+        request_ids,
+        partial(document, http),
+        Cors(http.cors_origins),
+        others,
+    )
+
+
+async def listen(
+    plane: DataPlane,
+    front: EventsFront,
+    request_ids: RequestIds,
+    http: HttpSettings,
+    closing: AsyncExitStack,
+) -> HttpServer:
+    """Open the data port. closing: takes what closes it again."""
+    server = HttpServer(
+        plane.answer,
+        http.header_max_bytes,
+        request_ids,
+        front.told,
+        partial(ShortConnection, front),
+    )
+    runner = web.ServerRunner(server, shutdown_timeout=_LINGER_S)
+    await runner.setup()
+    closing.push_async_callback(runner.cleanup)
+    closing.push_async_callback(close_sites, runner, server, _LINGER_S)
+    site = web.TCPSite(
+        runner,
+        http.host,
+        http.port,
+        reuse_port=True,
+        backlog=_BACKLOG,
+        ssl_context=server_context(http),
+    )
+    await site.start()
+    return server
+
+
+def _confluent(front: EventsFront, topics: Topics, http: HttpSettings) -> Confluent:
+    desk = Desk(front, topics)
+    return Confluent(
+        desk,
+        Produce(desk, http.batch_max_events),
+        Records(desk, http.batch_max_events, http.body_max_bytes, http.body_timeout_ms / 1000),
+        Looks(desk),
+    )

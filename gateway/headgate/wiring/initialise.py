@@ -1,0 +1,149 @@
+"""What `headgate init` does: creates the internal topics that are missing, checks the others."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from headgate.backends.kafka.configured import cluster_options
+from headgate.backends.kafka.topic_creator import create_topics
+from headgate.backends.kafka.topic_reader import READ_ERRORS, TopicReader
+from headgate.config import Settings
+from headgate.core.coalescing.held import topic_of
+from headgate.core.fact_columns import FACTS_TOPIC
+from headgate.core.internal_topics import (
+    InternalTopic,
+    facts_faults,
+    facts_topic,
+    faults,
+    held_topics,
+    map_topic,
+    map_topic_faults,
+    on_cluster,
+    registry_faults,
+    registry_topic,
+)
+from headgate.core.policy import PolicyTable
+from headgate.core.topic import TopicState
+from headgate.wiring.audit_events import cluster_of_facts
+
+_ANSWER_S = 30.0
+
+
+class Line(NamedTuple):
+    """One line of the report. word: created, missing, ok or error."""
+
+    word: str
+    subject: str
+    text: str
+
+    @property
+    def is_bad(self) -> bool:
+        return self.word in ("error", "missing")
+
+
+async def initialise(settings: Settings, *, may_create: bool) -> list[Line]:
+    """Create (if allowed) and check all internal topics of all clusters."""
+    policies, lines = PolicyTable(settings.topics), list[Line]()
+    for name, cluster in settings.clusters.items():
+        try:
+            async with asyncio.timeout(_ANSWER_S):
+                if cluster.tier == "ingest":
+                    lines += await _one_cluster(settings, name, policies, may_create)
+                else:
+                    lines += await _backfill(settings, name, may_create)
+        except READ_ERRORS as error:
+            servers = ",".join(cluster.bootstrap_servers)
+            why = f"{servers} does not answer, or refuses: {error!r}"
+            lines.append(Line("error", f"clusters.{name}.bootstrap_servers", why))
+    return lines
+
+
+async def _one_cluster(
+    settings: Settings, cluster: str, policies: PolicyTable, may_create: bool
+) -> list[Line]:
+    options = cluster_options(settings.clusters[cluster])
+    reader = TopicReader(cluster, options)
+
+    def is_ours(name: str) -> bool:
+        if name == FACTS_TOPIC:
+            return True
+        policy = policies.match(topic_of(name) or name)
+        return policy is not None and policy.cluster == cluster
+
+    try:
+        states = await reader.read(is_ours, {})
+        topics = {name: one for name, one in states.items() if policies.match(name) is not None}
+        planned, unplanned = held_topics(policies, topics)
+        mine = on_cluster(planned, cluster)
+        facts = facts_topic(policies, topics, cluster)
+        if facts is not None and cluster == cluster_of_facts(settings):
+            mine.append(facts)
+        missing = [one for one in mine if one.name not in states]
+        if may_create:
+            await create_topics(options, missing)
+    finally:
+        await reader.close()
+    lines = [
+        Line("error", one.topic, one.why)
+        for one in unplanned
+        if (policy := policies.match(one.topic)) is not None and policy.cluster == cluster
+    ]
+    refresh_ms = settings.clusters[cluster].metadata_refresh_ms
+    for one in missing:
+        line = _missing(one, may_create)
+        is_held = may_create and topic_of(one.name) is not None
+        lines.append(line._replace(text=line.text + _seen_by(refresh_ms)) if is_held else line)
+    lines += [_existing(one, states) for one in mine if one.name in states]
+    return lines
+
+
+async def _backfill(settings: Settings, cluster: str, may_create: bool) -> list[Line]:
+    options = cluster_options(settings.clusters[cluster])
+    reader = TopicReader(cluster, options)
+    try:
+        states = await reader.read(lambda _: True, {})
+        replicas = min(3, reader.brokers())
+        wanted = [registry_topic(cluster, replicas), map_topic(cluster, replicas)]
+        missing = [one for one in wanted if one.name not in states]
+        if may_create:
+            await create_topics(options, missing)
+    finally:
+        await reader.close()
+    lines = [_missing(one, may_create) for one in missing]
+    for one, judge in zip(wanted, (registry_faults, _map_faults), strict=True):
+        if (found := states.get(one.name)) is not None:
+            wrong = "; ".join(judge(found))
+            lines.append(Line("error" if wrong else "ok", one.name, wrong or "as it must be"))
+    return lines
+
+
+def _map_faults(found: TopicState) -> list[str]:
+    return map_topic_faults(found.partitions, found.cleanup_policy)
+
+
+def _missing(topic: InternalTopic, may_create: bool) -> Line:
+    settings = ", ".join(f"{name}={value}" for name, value in topic.configs.items())
+    text = f"{topic.partitions} partitions, replication factor {topic.replication_factor}, "
+    return Line("created" if may_create else "missing", topic.name, text + settings)
+
+
+def _seen_by(refresh_ms: int) -> str:
+    """From the first gateway that sees it to the last one they do not agree."""
+    return (
+        f"; every gateway sees it within {refresh_ms} ms and holds from then on: one that has no "
+        "coalesce_quiet_ms in force publishes until then, perhaps past what another holds"
+    )
+
+
+def _existing(topic: InternalTopic, states: Mapping[str, TopicState]) -> Line:
+    found, of = states[topic.name], topic_of(topic.name)
+    if of is None:
+        wrong = facts_faults(found)
+    else:
+        wrong = faults(topic, found, states[of].max_message_bytes)
+    if wrong:
+        return Line("error", topic.name, "; ".join(wrong))
+    text = f"{found.partitions} partitions, as they are"
+    if of is not None and found.partitions != topic.partitions:
+        text += f" (coalesce_partitions = {topic.partitions} is for new topics: they never change)"
+    return Line("ok", topic.name, text)
