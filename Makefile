@@ -8,6 +8,7 @@ BIN := .venv/bin
 # One stamp per content of what is installed, so that a changed lock is noticed and an interrupted
 # installation is done again.
 STAMP := .venv/.installed-$(shell cat requirements.lock pyproject.toml | sha256sum | cut -c1-16)
+DOCS_STAMP := .venv/.docs-$(shell sha256sum < requirements-docs.lock | cut -c1-16)
 PIP := $(BIN)/python -m pip install --disable-pip-version-check
 # Two at a time: a test with brokers of its own keeps a core busy.
 PYTEST := $(BIN)/pytest -n 2 --dist worksteal
@@ -17,7 +18,7 @@ COMPILED_TESTS := tests/unit tests/app tests/contract tests/integration/test_bad
   tests/integration/test_lanes_chaos.py tests/integration/test_lanes_refusals.py
 CC ?= cc
 
-.PHONY: help setup run test test-full test-compiled check lint bench compiled incident-a
+.PHONY: help setup run test test-full test-compiled check lint bench compiled incident-a docs
 
 help: ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -27,6 +28,7 @@ setup: ## install everything into .venv and .cache
 	  || { echo 'setup: Headgate needs Python 3.11 or newer (Debian: apt-get install python3), or PYTHON=/path/to/it' >&2; exit 1; }
 	@$(PYTHON) gateway/headgate/devstack/java.py
 	@test -e $(STAMP) || $(MAKE) --no-print-directory $(STAMP)
+	@test -e $(DOCS_STAMP) || $(MAKE) --no-print-directory $(DOCS_STAMP)
 	@$(BIN)/python -m headgate.devstack
 	@$(BIN)/python -m headgate_spark.connector
 
@@ -40,6 +42,10 @@ $(STAMP):
 	$(PIP) --require-hashes --no-build-isolation -r requirements.lock
 	$(PIP) --no-deps --no-build-isolation --editable .
 	@rm -f .venv/.installed-* && touch $@
+
+$(DOCS_STAMP): $(STAMP)
+	$(PIP) --require-hashes -r requirements-docs.lock
+	@rm -f .venv/.docs-* && touch $@
 
 run: setup ## start Kafka, Redis and the gateway with sample traffic
 	@$(BIN)/headgate dev --demo
@@ -69,6 +75,10 @@ lint:
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check --no-cache .
 	$(BIN)/mypy
+
+docs: setup ## write what the documents take from the code, then the site to build/docs
+	$(BIN)/python docs/generate.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 bench: compiled ## speed and memory against the yardstick
 	PYTHONPATH=build/compiled $(BIN)/python loadtest/run.py $(or $(ARGS),pairs)

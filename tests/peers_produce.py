@@ -1,12 +1,8 @@
-"""The peers' own tests of producing (`peers_produce.toml`), and the page that is made of them.
-
-`python tests/peers_produce.py` prints docs/peers-produce-cases.md.
-"""
+"""The peers' own tests of producing (`peers_produce.toml`), and the tables that show them."""
 
 from __future__ import annotations
 
 import re
-import sys
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,21 +10,7 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "tests" / "peers_produce.toml"
-PAGE = ROOT / "docs" / "peers-produce-cases.md"
 PEERS = {"kafka-rest": "Confluent's kafka-rest", "bridge": "The Strimzi Kafka bridge"}
-
-_HEAD = """\
-# The peers' tests of producing, and what comes of them here
-
-<!-- made by tests/peers_produce.py of tests/peers_produce.toml; a test compares -->
-
-What Confluent's kafka-rest and the Strimzi Kafka bridge expect of themselves in their own tests
-for producers, in our words, and what this gateway answers. A test posts each case to a gateway with
-a real Kafka and compares the answer with the column *here*; where it differs from *there*, the last
-column says why. An answer is its HTTP status; in brackets the `error_code` of each record (`ok`:
-published); behind a slash that of a request that failed as a whole. Where a case needs what no
-request brings about, only the codes are compared.
-"""
 
 
 class Result(NamedTuple):
@@ -80,10 +62,10 @@ def count(tests: Sequence[str]) -> int:
     return sum(1 if found is None else int(found[1]) for found in several)
 
 
-def page() -> str:
-    """The text of docs/peers-produce-cases.md."""
+def tables() -> str:
+    """The tables of docs/publish/peers-produce-cases.md."""
     found = cases()
-    parts = [_HEAD, _sums(found)]
+    parts = [_sums(found)]
     for peer, name in PEERS.items():
         rows = [_row(one) for one in found if one.peer == peer]
         head = "| case | their tests | there | here | why it differs |\n|---|---|---|---|---|"
@@ -121,7 +103,3 @@ def _row(one: Case) -> str:
     here = "" if one.here is None else "the same" if one.here == one.there else str(one.here)
     case = one.case.replace("{}", "`{}`")
     return f"| {case} | {shown} | {there} | {here} | {one.why} |"
-
-
-if __name__ == "__main__":
-    sys.stdout.write(page())

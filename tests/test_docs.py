@@ -1,7 +1,4 @@
-"""What the documents say exists: links, commands, options, metrics, names, files, reasons.
-
-`python tests/test_docs.py` prints the README's table of reasons.
-"""
+"""What the documents say exists: links, commands, options, metrics, names, files, reasons."""
 
 from __future__ import annotations
 
@@ -18,10 +15,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from generate import generated
 from headgate import cli
 from headgate.config.names import NAMED, SECTIONS
 from headgate.core.option import options_of
-from headgate.core.outcome import TRAITS
 from headgate.telemetry import catalogue as metrics
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -141,25 +138,21 @@ def test_names_in_code_style_occur_in_the_code(document: Path) -> None:
     assert named == known
 
 
-def reasons_table() -> str:
-    """What a client should do, by status and reason."""
-    lines = ["| status | reason | retry | meaning, and what to do |", "|---|---|---|---|"]
-    for reason, traits in TRAITS.items():
-        retry = "yes" if traits.retryable else "no"
-        lines.append(
-            f"| {traits.status} | `{reason}` | {retry} | {traits.title}. {traits.advice} |"
-        )
-    return "\n".join(lines) + "\n"
+def test_what_is_generated_is_current() -> None:
+    stale = [path for path, text in generated() if path.read_text() != text]
+    assert stale == [], "make docs writes them"
 
 
-def test_the_readme_tells_what_to_do_for_every_reason() -> None:
-    found = re.search(
-        r"^<!-- made by tests/test_docs.py .*? -->\n\n(.*?)\n<!-- end of the reasons -->",
-        text_of(README),
-        re.MULTILINE | re.DOTALL,
+def test_the_site_builds_and_fetches_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, check=False, text=True)
+    assert built.returncode == 0, built.stderr
+    pages = list(tmp_path.rglob("*.html"))
+    assert pages
+    fetched = re.compile(
+        r"""<(?:script|img|link rel="stylesheet")[^>]*(?:src|href)="(https?://[^"]+)"""
     )
-    assert found is not None
-    assert found[1] == reasons_table()
+    assert [found for page in pages for found in fetched.findall(page.read_text())] == []
 
 
 def modules() -> set[str]:
@@ -215,7 +208,3 @@ def _index_hosts() -> set[str]:
 def test_locked_packages_name_no_index() -> None:
     lines = text_of(ROOT / "requirements.lock").splitlines()
     assert [line for line in lines if "://" in line or "--index" in line or "--find" in line] == []
-
-
-if __name__ == "__main__":
-    sys.stdout.write(reasons_table())

@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(given: Sequence[str]) -> int:
-    chosen = _parser().parse_args(with_times_joined(given))
+    chosen = parser().parse_args(with_times_joined(given))
     try:
         code: int = chosen.run(chosen)
     except ConfigError as error:
@@ -55,19 +55,20 @@ def _run(given: Sequence[str]) -> int:
     return code
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """Every sub-command with its arguments."""
+    found = argparse.ArgumentParser(
         prog="headgate",
         description="An async HTTP gateway in front of Apache Kafka with producer hygiene.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    subparsers = found.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name in COMMANDS:
         module = import_module(f"headgate.commands.{name}")
         module.register(subparsers)
         subparsers.choices[name].set_defaults(run=module.run)
-    return parser
+    return found
 
 
 def _fail(text: str, code: int) -> int:

@@ -20,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(given: Sequence[str]) -> int:
-    chosen = _parser().parse_args(with_times_joined(given))
+    chosen = parser().parse_args(with_times_joined(given))
     try:
         exit_code: int = chosen.run(chosen, _say)
     except JobError as error:
@@ -29,14 +29,15 @@ def _run(given: Sequence[str]) -> int:
     return exit_code
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """Every job with its arguments."""
+    found = argparse.ArgumentParser(
         prog="headgate-spark",
         description="Headgate's Spark jobs.",
         epilog=AUDIT_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    jobs = parser.add_subparsers(title="jobs", metavar="JOB", required=True)
+    jobs = found.add_subparsers(title="jobs", metavar="JOB", required=True)
     add_audit(jobs.add_parser(
         "audit",
         help="why partitions are unequal, and what would help",
@@ -63,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Carries out replays of mode topic: the runner.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     ))  # fmt: skip
-    return parser
+    return found
 
 
 def _say(line: str) -> None:

@@ -1,7 +1,6 @@
-"""The declared metrics: the contract's names, the documented table, and text that parses."""
+"""The declared metrics: the contract's names, and text that parses."""
 
 import time
-from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -10,10 +9,8 @@ from headgate.core.outcome import Name, Outcome
 from headgate.stats import Labels, Meter
 from headgate.stats.exposition import render
 from headgate.stats.snapshot import Snapshot
-from headgate.telemetry.catalogue import METRICS, markdown
+from headgate.telemetry.catalogue import METRICS
 from headgate.telemetry.metric import Kind
-
-README = Path(__file__).parents[2] / "deploy" / "README.md"
 
 # 2-contract, section 5: name -> labels. Those of later issues are added when they are built.
 CONTRACT = {
@@ -47,11 +44,6 @@ def test_declarations_are_sound() -> None:
         assert bool(metric.buckets) == (metric.kind is Kind.HISTOGRAM)
         assert list(metric.buckets) == sorted(set(metric.buckets))
         assert not {"key", "event_id", "request_id", "offset"} & set(metric.labels)
-
-
-def test_the_readme_has_the_table() -> None:
-    text = README.read_text()
-    assert markdown() in text, "put the output of headgate.telemetry.catalogue.markdown() there"
 
 
 def test_the_text_parses_and_shows_every_metric_even_without_figures() -> None:

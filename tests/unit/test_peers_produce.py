@@ -1,4 +1,4 @@
-"""The page of the peers' cases is made of the table, and the table is whole."""
+"""The table of the peers' cases is whole."""
 
 import json
 
@@ -7,13 +7,9 @@ import pytest
 from headgate.core.formats import confluent_v2
 from headgate.core.formats.confluent import codes_of
 from headgate.core.outcome import Failure, Name, Outcome, Reason
-from peers_produce import PAGE, PEERS, Case, Result, cases, page
+from peers_produce import PEERS, Case, Result, cases
 
 CASES = cases()
-
-
-def test_the_page_is_made_of_the_table() -> None:
-    assert PAGE.read_text() == page(), "python tests/peers_produce.py > the file"
 
 
 @pytest.mark.parametrize("one", CASES, ids=lambda one: one.case)

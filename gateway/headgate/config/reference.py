@@ -1,6 +1,6 @@
-"""Every option, written out: as deploy/config/reference.toml and as tables for deploy/README.md.
+"""Every option, written out: as deploy/config/reference.toml and as docs/reference/options.md.
 
-Both are made from the declarations and compared with the files by a test, so neither can rot.
+`make docs` writes both from the declarations, and a test compares them, so neither can rot.
 """
 
 import textwrap
@@ -59,7 +59,7 @@ def reference_markdown() -> str:
     parts = []
     for path, section, options in _sections():
         title = path[0] if len(path) == 1 else f"{path[0]}.NAME"
-        rows = [f"### [{title}]", "", _NOTES.get(path[0]) or first_line(section), ""]
+        rows = [f"## [{title}]", "", _NOTES.get(path[0]) or first_line(section), ""]
         rows += ["| option | default | allowed | meaning |", "|---|---|---|---|"]
         rows += [_row(option) for option in options]
         parts.append("\n".join(rows) + "\n")

@@ -2,7 +2,7 @@
 
 Labels are bounded. A key, an event id or any other text that a client chooses is never a label; a
 producer or topic that is not in the configuration is labelled `other` (see `stats.labels`).
-deploy/README.md lists the same table for operators; a test compares the two.
+docs/reference/metrics.md shows this table to operators.
 """
 
 from collections.abc import Mapping
@@ -223,15 +223,3 @@ _DECLARED = (
 )
 
 METRICS: Mapping[str, Metric] = {metric.name: metric for metric in (*_DECLARED, *GROUP_METRICS)}
-
-_SHOWN = {Kind.SUM: "gauge, sum of the workers", Kind.MAX: "gauge, largest of the workers"}
-
-
-def markdown() -> str:
-    """The table of deploy/README.md."""
-    rows = ["| metric | labels | kind | meaning |", "|---|---|---|---|"]
-    for metric in METRICS.values():
-        labels = ", ".join(f"`{label}`" for label in metric.labels) or "-"
-        kind = _SHOWN.get(metric.kind, str(metric.kind))
-        rows.append(f"| `{metric.name}` | {labels} | {kind} | {metric.text} |")
-    return "\n".join(rows) + "\n"

@@ -1,0 +1,227 @@
+"""Writes what the documents take from the code; `make docs` runs it before it builds the site.
+
+A page holds a generated block between two comments: `<!-- generated: NAME -->` and
+`<!-- end of NAME -->`. The rest of the page is written by hand. One file is generated as a whole:
+deploy/config/reference.toml. tests/test_docs.py fails when anything here is out of date.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from argparse import ArgumentParser, _SubParsersAction
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+ROOT = Path(__file__).resolve().parents[1]
+if __name__ == "__main__":
+    sys.path += [str(ROOT / folder) for folder in ("gateway", "spark", "tests")]
+
+import headgate.cli  # noqa: E402
+import headgate_spark.cli  # noqa: E402
+from headgate.config.reference import reference_markdown, reference_toml  # noqa: E402
+from headgate.config.settings import HttpSettings  # noqa: E402
+from headgate.core.outcome import TRAITS  # noqa: E402
+from headgate.edge.openapi.document import document  # noqa: E402
+from headgate.telemetry.catalogue import METRICS  # noqa: E402
+from headgate.telemetry.metric import Kind  # noqa: E402
+from peers_produce import tables as peers_produce  # noqa: E402
+
+REFERENCE = ROOT / "deploy" / "config" / "reference.toml"
+INTERNAL = {"worker"}  # `headgate serve` starts it, never a person
+_GAUGES = {Kind.SUM: "gauge, sum of the workers", Kind.MAX: "gauge, largest of the workers"}
+_PORTS = {"management": "management port", "both": "both ports"}
+
+Json = dict[str, Any]
+
+
+def table(columns: str, rows: Iterable[Iterable[str]]) -> str:
+    """A Markdown table. columns: the heads, separated by `|`."""
+    heads = columns.split("|")
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + "\n"
+
+
+def metrics() -> str:
+    """Every metric with its labels."""
+    return table(
+        "metric|labels|kind|meaning",
+        (
+            (
+                f"`{metric.name}`",
+                ", ".join(f"`{label}`" for label in metric.labels) or "-",
+                _GAUGES.get(metric.kind, str(metric.kind)),
+                metric.text,
+            )
+            for metric in METRICS.values()
+        ),
+    )
+
+
+def reasons() -> str:
+    """What a sender should do, by status and reason."""
+    return table(
+        "status|reason|retry|meaning, and what to do",
+        (
+            (
+                str(traits.status),
+                f"`{reason}`",
+                "yes" if traits.retryable else "no",
+                f"{traits.title}. {traits.advice}",
+            )
+            for reason, traits in TRAITS.items()
+        ),
+    )
+
+
+def commands() -> str:
+    """Every command of both programs, with arguments, options and examples."""
+    return "\n".join(
+        text
+        for parser in (headgate.cli.parser(), headgate_spark.cli.parser())
+        for text in _command(parser)
+    )
+
+
+def _command(parser: ArgumentParser) -> Iterator[str]:
+    """A command, and those below it. Tables, for argparse lays out its help anew now and then."""
+    level = "#" * (1 + len(parser.prog.split()))
+    yield f"{level} {parser.prog}\n"
+    if parser.description:
+        yield f"{parser.description[0].upper()}{parser.description[1:].rstrip('.')}.\n"
+    taken = [each for each in parser._actions if "--help" not in each.option_strings]
+    below = [each for each in taken if isinstance(each, _SubParsersAction)]
+    if rows := [_argument(each) for each in taken if each not in below]:
+        yield table("argument|meaning", rows)
+    if parser.epilog:
+        yield f"```text\n{parser.epilog.strip(chr(10)).rstrip()}\n```\n"
+    for each in below:
+        for name, command in each.choices.items():
+            if name not in INTERNAL:
+                yield from _command(command)
+
+
+def _argument(action: Any) -> tuple[str, str]:
+    value = action.metavar or ("" if action.choices is None else ", ".join(action.choices))
+    if action.option_strings:
+        value = "" if action.nargs == 0 else value or action.dest.upper()
+        name = ", ".join(f"{option} {value}".strip() for option in action.option_strings)
+    else:
+        name = value or action.dest
+    text = (action.help or "").replace("%(default)s", str(action.default))
+    required = " (required)" if action.required and action.option_strings else ""
+    return f"`{name}`", f"{text}{required}".replace("|", r"\|")
+
+
+def http() -> str:
+    """Every operation of the OpenAPI document, then the schemas that they name."""
+    api = orjson.loads(document(HttpSettings()))
+    parts = []
+    for tag in api["tags"]:
+        parts.append(f"## {tag['name']}\n\n{tag['description']}\n")
+        for path, methods in api["paths"].items():
+            for method, operation in methods.items():
+                if tag["name"] in operation["tags"]:
+                    parts += _operation(f"{method.upper()} {path}", operation)
+    parts.append("## Schemas\n")
+    for name, schema in api["components"]["schemas"].items():
+        parts.append(f"### {name}\n\n{_schema(schema)}")
+    return "\n".join(parts)
+
+
+def _operation(name: str, operation: Json) -> Iterator[str]:
+    where = _PORTS.get(operation["x-headgate-port"], "data port")
+    yield f"### `{name}`\n\n{operation['summary']} ({where}).\n"
+    if "description" in operation:
+        yield f"{operation['description']}\n"
+    if found := operation.get("parameters"):
+        rows = (
+            (f"`{one['name']}`", one["in"], one["description"], _kind(one["schema"]))
+            for one in found
+        )
+        yield table("parameter|where|meaning|value", rows)
+    if "requestBody" in operation:
+        yield table("body|content", _contents(operation["requestBody"]))
+    yield table(
+        "answer|meaning|body",
+        (
+            (status, one["description"], ", ".join(kind for _, kind in _contents(one)) or "-")
+            for status, one in operation["responses"].items()
+        ),
+    )
+
+
+def _contents(one: Json) -> list[tuple[str, str]]:
+    found = one.get("content", {}).items()
+    return [(f"`{name}`", _kind(media["schema"])) for name, media in found]
+
+
+def _schema(schema: Json) -> str:
+    """An object's members as a table, anything else in a few words."""
+    if "properties" not in schema:
+        return f"{_kind(schema)}\n"
+    required = schema.get("required", ())
+    return table(
+        "member|value|always|meaning",
+        (
+            (
+                f"`{name}`",
+                _kind(one),
+                "yes" if name in required else "no",
+                one.get("description", ""),
+            )
+            for name, one in schema["properties"].items()
+        ),
+    )
+
+
+def _kind(schema: Json) -> str:
+    """A schema in a few words, with links to those that have a name."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    for word in ("anyOf", "oneOf"):
+        if word in schema:
+            return " or ".join(map(_kind, schema[word]))
+    if "enum" in schema:
+        return ", ".join(f"`{orjson.dumps(one).decode()}`" for one in schema["enum"])
+    if "const" in schema:
+        return f"`{orjson.dumps(schema['const']).decode()}`"
+    kinds = schema.get("type", "anything")
+    shown = kinds if isinstance(kinds, str) else " or ".join(kinds)
+    return f"{shown} of {_kind(schema['items'])}" if "items" in schema else shown
+
+
+BLOCKS: dict[str, Callable[[], str]] = {
+    "reference/options.md": reference_markdown,
+    "reference/metrics.md": metrics,
+    "reference/reasons.md": reasons,
+    "reference/commands.md": commands,
+    "reference/http.md": http,
+    "publish/peers-produce-cases.md": peers_produce,
+}
+
+
+def with_block(page: str, name: str, block: str) -> str:
+    """The page with its generated block replaced; the two comments must be there."""
+    start, end = f"<!-- generated: {name} -->\n", f"<!-- end of {name} -->\n"
+    found = re.compile(f"{re.escape(start)}.*{re.escape(end)}", re.DOTALL)
+    if len(found.findall(page)) != 1:
+        raise ValueError(f"{name}.md has no generated block")
+    return found.sub(lambda _: f"{start}\n{block.rstrip()}\n\n{end}", page)
+
+
+def generated() -> Iterator[tuple[Path, str]]:
+    """Every file with something generated, as it should be."""
+    yield REFERENCE, reference_toml()
+    for name, make in BLOCKS.items():
+        page = ROOT / "docs" / name
+        yield page, with_block(page.read_text(), page.stem, make())
+
+
+if __name__ == "__main__":
+    for path, text in generated():
+        path.write_text(text)
