@@ -25,29 +25,29 @@ HOT = """
     suppression/underway suppression/waits backends/kafka/producing/builder
     backends/kafka/producing/cluster backends/kafka/producing/lane
     backends/kafka/producing/lanes backends/kafka/producing/producer backends/redis/suppression
-    backends/resp backends/kafka/producing/rounds edge/answer edge/events edge/plain_post
-    stats/meter stats/series
+    backends/kafka/producing/rounds edge/answer edge/events edge/plain_post
+    native/resp stats/meter stats/series
 """
 SCANNER = Extension(
-    "headgate.core._scanner",
-    [f"{ROOT}/core/_scanner.c"],
-    depends=[f"{ROOT}/core/{name}.h" for name in ("_blake2", "_json", "_text")],
+    "headgate.native._scanner",
+    [f"{ROOT}/native/_scanner.c"],
+    depends=[f"{ROOT}/native/{name}.h" for name in ("_blake2", "_json", "_text")],
     extra_compile_args=["-O3"],
 )
 RECORDS = Extension(
-    "headgate.backends._records",
-    [f"{ROOT}/backends/_records.c"],
-    depends=[f"{ROOT}/backends/{name}.h" for name in ("_batch", "_crc32c")],
+    "headgate.native._records",
+    [f"{ROOT}/native/_records.c"],
+    depends=[f"{ROOT}/native/{name}.h" for name in ("_batch", "_crc32c")],
     extra_compile_args=["-std=c11", "-O3"],
 )
 RESP = Extension(
-    "headgate.backends._resp",
-    [f"{ROOT}/backends/_resp.c"],
+    "headgate.native._resp",
+    [f"{ROOT}/native/_resp.c"],
     extra_compile_args=["-std=c11", "-O3"],
 )
 ANSWERS = Extension(
-    "headgate.core._answers",
-    [f"{ROOT}/core/_answers.c"],
+    "headgate.native._answers",
+    [f"{ROOT}/native/_answers.c"],
     extra_compile_args=["-std=c11", "-O3"],
 )
 NATIVE = [SCANNER, RECORDS, RESP, ANSWERS]

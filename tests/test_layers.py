@@ -17,11 +17,12 @@ GATEWAY, SPARK = ROOT / "gateway" / "headgate", ROOT / "spark" / "headgate_spark
 
 # What the files of a room may import of headgate: whole rooms, or single modules.
 ALLOWED = {
-    "core": {"core"},
+    "native": {"native"},
+    "core": {"core", "native"},
     "config": {"config", "core"},
     "telemetry": {"config", "core", "telemetry"},
     "offload": {"core", "offload"},
-    "backends": {"backends", "config", "core"},
+    "backends": {"backends", "config", "core", "native"},
     "suppression": {
         "suppression",
         "core",
@@ -79,6 +80,7 @@ FOREIGN = {
     "backends": {"aiokafka", "redis", "hiredis", "fsspec", "botocore", "backports", "compression"},
     "consumer": {"aiokafka", "fsspec", "prometheus_client", "redis", "sqlalchemy"},
     "core": {"jsonschema_rs", "msgspec", "orjson"},
+    "native": {"aiokafka"},
     "coalescer": {"aiokafka"},
     "replays": {"aiokafka"},
     "check": {"aiokafka", "redis"},

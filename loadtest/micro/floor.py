@@ -8,8 +8,8 @@ with hot caches and ready arguments: parsing by aiohttp, msgspec and hiredis, bl
 encoder with zstd, orjson, and the bytes through loopback sockets. No objects for events, no event
 loop, no lanes, no figures, no error is looked for. So no design on these libraries comes below it.
 Answers go without orjson (`core/http/reply.py`), and the compiled gateway does without msgspec and
-blake2b (`core/_scanner.c`; `pieces.py` has its figure) and aiokafka's encoder and checksum
-(`backends/_records.c`).
+blake2b (`native/_scanner.c`; `pieces.py` has its figure) and aiokafka's encoder and checksum
+(`native/_records.c`).
 
 --yardstick: processor time of a batched event of the yardstick (`loadtest/run.py pairs --case
 ndjson-published` on the same machine), to show the sum as a ratio. Prints Markdown.
@@ -33,11 +33,11 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from headgate.backends.kafka.producing.compression import keep_zstd
-from headgate.backends.resp import packed
 from headgate.core.formats.decode import decode
 from headgate.core.formats.jsontext import KeyReader
 from headgate.core.keys import KeyRule
 from headgate.core.suppression.digest import Digester
+from headgate.native.resp import packed
 from micro.pieces import each, microseconds
 from wire import CONTENT_TYPES, encode
 from workload import Shape, events

@@ -67,9 +67,9 @@ Piece = tuple[str, Callable[[], object], int]  # name, what is called, events a 
 
 def scanner_pieces(value: bytes, ndjson: bytes, array: bytes) -> list[Piece]:
     """Where the build has the scanner: all of cutting, validating, key, partition and digest."""
-    if find_spec("headgate.core._scanner") is None:
+    if find_spec("headgate.native._scanner") is None:
         return []
-    from headgate.core._scanner import Scanner
+    from headgate.native._scanner import Scanner
 
     found: list[Piece] = []
     for name, key in (("", None), (" and digest", b"fingerprint")):

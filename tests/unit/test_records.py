@@ -17,13 +17,13 @@ from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBat
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headgate.backends import plain_records
 from headgate.backends.kafka.producing.builder import Builder
-from headgate.backends.records import Records
 from headgate.core.record import Record
+from headgate.native import plain_records
+from headgate.native.records import Records
 from record_batches import Decoded, decode
 
-NAME = "headgate.backends._records"
+NAME = "headgate.native._records"
 MAKERS = [Records, plain_records.Records]
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 NOW_MS = 1_700_000_000_000

@@ -120,7 +120,7 @@ def test_a_batch_answers_in_order_and_the_longest_wait_counts() -> None:
 
 
 def test_the_compiled_build_writes_them_in_c() -> None:
-    found = importlib.util.find_spec("headgate.core._answers") is not None
+    found = importlib.util.find_spec("headgate.native._answers") is not None
     assert found is (os.environ.get("EXPECT_COMPILED") == "1")
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.backends.resp import packed, packed_slowly
+from headgate.native.resp import packed, packed_slowly
 
 Pack = Callable[[bytes, Iterable[bytes | int]], bytes]
 

@@ -31,9 +31,9 @@ from unit.fakes import policy, route, topic_state
 from unit.json_texts import BAD_UTF8, NO, YES
 from workload import EVENT_BYTES, Shape, events
 
-IS_THERE = importlib.util.find_spec("headgate.core._scanner") is not None
+IS_THERE = importlib.util.find_spec("headgate.native._scanner") is not None
 if TYPE_CHECKING or IS_THERE or os.environ.get("EXPECT_COMPILED") == "1":
-    from headgate.core import _scanner as scanner
+    from headgate.native import _scanner as scanner
 
 pytestmark = pytest.mark.skipif(not IS_THERE, reason="not compiled")
 

@@ -15,7 +15,7 @@ from headgate.core.suppression.digest import Digester
 from headgate.core.topic import TopicState
 
 try:
-    from headgate.core import _scanner
+    from headgate.native import _scanner
 
     _NEW: Any = _scanner.Scanner
 except ImportError:

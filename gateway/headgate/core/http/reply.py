@@ -11,7 +11,7 @@ from headgate.core.outcome import TRAITS, Failure, Name, Outcome, Reason
 _Shown = Callable[[str, int, int, bytes | None, str | None, int], str | None]
 _in_c: _Shown | None
 try:  # in the compiled build
-    from headgate.core._answers import shown as _in_c
+    from headgate.native._answers import shown as _in_c
 except ImportError:
     _in_c = None
 

@@ -4,8 +4,8 @@ aiokafka's takes a record through three Python calls by keyword and encodes it p
 one is told a whole record at once, and leaves a batch as it was when a record does not fit.
 """
 
-from headgate.backends.records import Records, compressed, seal
 from headgate.core.record import Record
+from headgate.native.records import Records, compressed, seal
 
 
 class Builder:

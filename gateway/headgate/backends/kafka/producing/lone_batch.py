@@ -8,8 +8,8 @@ record batch, magic 2 (org.apache.kafka.common.record.DefaultRecordBatch).
 
 import sys
 
-from headgate.backends.records import Records, seal, with_body
 from headgate.core.record import BATCH_OVERHEAD, Record
+from headgate.native.records import Records, seal, with_body
 
 if sys.version_info >= (3, 14):
     from compression import zstd

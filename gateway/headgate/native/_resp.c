@@ -112,7 +112,7 @@ static PyMethodDef methods[] = {
 };
 
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "headgate.backends._resp", "Redis commands as bytes.", -1, methods,
+    PyModuleDef_HEAD_INIT, "headgate.native._resp", "Redis commands as bytes.", -1, methods,
     NULL, NULL, NULL, NULL,
 };
 

@@ -8,18 +8,16 @@ import sys
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from headgate.core.record import BATCH_OVERHEAD
+from headgate.native.plain_records import HEADER_BYTES
 
 try:
-    from headgate.backends._records import Records, with_body
+    from headgate.native._records import Records, with_body
 except ModuleNotFoundError:
-    from headgate.backends.plain_records import Records, with_body  # type: ignore[assignment]
+    from headgate.native.plain_records import Records, with_body  # type: ignore[assignment]
 try:
-    from headgate.backends._records import (
-        seal,
-    )  # only where the processor has an instruction for it
+    from headgate.native._records import seal  # where the processor has an instruction for it
 except ImportError:
-    from headgate.backends.plain_records import seal
+    from headgate.native.plain_records import seal
 
 __all__ = ["Records", "compressed", "seal", "with_body"]
 
@@ -35,6 +33,6 @@ def compressed(batch: bytearray, codec: int) -> bytearray:
     if codec == 0:
         return batch
     encode = getattr(sys.modules[DefaultRecordBatchBuilder.__module__], _ENCODERS[codec])
-    records = memoryview(batch)[BATCH_OVERHEAD:]
+    records = memoryview(batch)[HEADER_BYTES:]
     # lz4's takes nothing but bytes; the one that matters need not have them copied.
     return with_body(batch, codec, encode(records if codec == _ZSTD else bytes(records)))

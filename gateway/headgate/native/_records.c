@@ -346,7 +346,7 @@ static PyType_Slot slots[] = {
 };
 
 static PyType_Spec records_spec = {
-    .name = "headgate.backends._records.Records",
+    .name = "headgate.native._records.Records",
     .basicsize = sizeof(Records),
     .flags = Py_TPFLAGS_DEFAULT,
     .slots = slots,
@@ -380,7 +380,7 @@ static PyModuleDef_Slot module_slots[] = {
 
 static struct PyModuleDef module = {
     PyModuleDef_HEAD_INIT,
-    .m_name = "headgate.backends._records",
+    .m_name = "headgate.native._records",
     .m_doc = "Kafka's record batches, encoded at once.",
     .m_methods = functions,
     .m_slots = module_slots,

@@ -261,7 +261,7 @@ static PyType_Slot SLOTS[] = {
 };
 
 static PyType_Spec SPEC = {
-    .name = "headgate.core._scanner.Scanner",
+    .name = "headgate.native._scanner.Scanner",
     .basicsize = sizeof(Scanner),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
     .slots = SLOTS,
@@ -282,7 +282,7 @@ static PyModuleDef_Slot MODULE_SLOTS[] = {
 
 static PyModuleDef MODULE = {
     PyModuleDef_HEAD_INIT,
-    .m_name = "headgate.core._scanner",
+    .m_name = "headgate.native._scanner",
     .m_doc = "Reads bodies of JSON documents in one pass (see the source, _scanner.c).",
     .m_slots = MODULE_SLOTS,
 };

@@ -32,6 +32,6 @@ def packed_slowly(name: bytes, arguments: Iterable[bytes | int], /) -> bytes:
 
 packed: Callable[[bytes, Iterable[bytes | int]], bytes]
 try:  # as `packed_slowly`, in the compiled build
-    from headgate.backends._resp import packed
+    from headgate.native._resp import packed
 except ImportError:
     packed = packed_slowly

@@ -145,7 +145,7 @@ static PyMethodDef methods[] = {
 };
 
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "headgate.core._answers", "The JSON text of answers.", -1, methods,
+    PyModuleDef_HEAD_INIT, "headgate.native._answers", "The JSON text of answers.", -1, methods,
     NULL, NULL, NULL, NULL,
 };
 

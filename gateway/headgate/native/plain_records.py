@@ -9,8 +9,7 @@ from aiokafka.record.default_records import (
 )
 from aiokafka.record.util import calc_crc32c
 
-from headgate.core.record import BATCH_OVERHEAD
-
+HEADER_BYTES = 61  # of a batch; DefaultRecordBatch.RECORD_BATCH_OVERHEAD in Kafka
 _MAGIC = 2
 _NO_TIMESTAMP = -1
 # Places in the batch's header. The length counts from what is behind it, the checksum from the
@@ -68,7 +67,7 @@ def _encoder_in_python(most_bytes: int) -> Any:
 
 def with_body(batch: bytearray, codec: int, body: bytes) -> bytearray:
     """The header of a batch, and its compressed records."""
-    whole = batch[:BATCH_OVERHEAD] + body
+    whole = batch[:HEADER_BYTES] + body
     _LENGTH.pack_into(whole, _LENGTH_AT, len(whole) - _AFTER_LENGTH)
     _ATTRIBUTES.pack_into(whole, _ATTRIBUTES_AT, codec)
     return whole
