@@ -1,18 +1,16 @@
 """Keys for clients whose headers are Latin-1: `?key=` and `Headgate-Key*`."""
 
 import asyncio
-import re
 import shutil
 from collections.abc import AsyncIterator
-from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
 from data_plane_world import DataPort, PromptRoom, data_port
+from pages import sources
 
 JSON = {"Content-Type": "application/json"}
-README = Path(__file__).parents[2] / "README.md"
 KEYS = ["k", "ключ-é", "a b+c", "100%", "a'b&c=d#e?f/g", "日本\n", "\U0001f600"]
 
 
@@ -63,8 +61,8 @@ async def test_a_batch_has_no_key_of_its_own(port: DataPort) -> None:
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
-async def test_the_example_of_the_readme() -> None:
-    (example,) = re.findall(r"```js\n(.*?encodeURIComponent.*?)```", README.read_text(), re.DOTALL)
+async def test_the_example_of_the_page() -> None:
+    (example,) = sources("publish/keys", "js")
     room = PromptRoom()
     async with data_port(room) as port:
         script = example.replace("127.0.0.1:8080", f"127.0.0.1:{port.port}")

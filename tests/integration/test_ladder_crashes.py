@@ -26,7 +26,7 @@ from headgate.core.oversize.chunks import Head, headers_of
 from headgate.core.oversize.split import rebuild
 from kafka_log import LogRecord, end_offsets, group_offsets
 from ladder_world import LIMIT, as_read, configuration, document, noise, post, records
-from readme import README
+from pages import text_of
 from stack import Gateway, RunningBroker, eventually
 
 pytestmark = pytest.mark.kafka
@@ -255,7 +255,7 @@ async def test_the_program_of_the_documentation_runs(kafka, start_gateway, topic
     text = library.__doc__ or ""
     start = text.index("    class Forget")
     program = textwrap.dedent(text[start : text.index("\nA test runs exactly this")])
-    assert program.strip() in README.read_text()
+    assert program.strip() in text_of("publish/oversize")
 
     kafka.create_topic(topic_name, 3, {"max.message.bytes": str(LIMIT)})
     root = tmp_path / "blobs"

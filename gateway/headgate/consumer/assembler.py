@@ -38,7 +38,7 @@ once more then (at-least-once, as everywhere in Kafka; `hg-event-id` tells repea
         finally:
             await consumer.stop()
 
-A test runs exactly this, and the README shows it.
+A test runs exactly this, and docs/publish/oversize.md shows it.
 
 A set that stays incomplete (the gateway died between two chunks; the producer's retry is another
 set) is given up after `Bounds.max_age_s` or `Bounds.max_gap` offsets, counted in `dropped`, and

@@ -1,7 +1,7 @@
 """How an option is declared: its default, its bounds and the sentence that documents it.
 
-Settings classes annotate their fields with `about`; the loader, the reference file, the table in
-deploy/README.md and the error texts all read the same declaration, so that none can go stale.
+Settings classes annotate their fields with `about`; the loader, the reference file, the tables in
+docs/reference/options.md and the error texts all read the same declaration: none can go stale.
 """
 
 import dataclasses

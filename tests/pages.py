@@ -1,4 +1,4 @@
-"""Reads README.md for the tests that run it.
+"""Reads the pages of docs/ for the tests that run their examples.
 
 A `sh` block with an `http` block behind it is an example: the command, and what it prints. In the
 `http` block the status line, the headers and the JSON body are those of the answer; `…` stands for
@@ -14,7 +14,21 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-README = Path(__file__).resolve().parents[1] / "README.md"
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+# Examples run in this order, that of the site's navigation, against one gateway.
+IN_ORDER = (
+    "quickstart",
+    "publish/first-event",
+    "publish/batches",
+    "publish/keys",
+    "publish/answers",
+    "publish/cloudevents",
+    "publish/confluent-rest",
+    "publish/idempotency",
+    "publish/suppression",
+    "publish/coalescing",
+    "publish/oversize",
+)
 ANYTHING = "…"
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
@@ -29,27 +43,36 @@ class Answer(NamedTuple):
 
 
 class Example(NamedTuple):
-    """heading: the nearest one above it."""
+    """place: the page and the nearest heading."""
 
-    heading: str
+    place: str
     command: str
     expected: Answer
 
 
 def examples() -> Iterator[Example]:
-    """Yield the examples in the order of the text."""
-    text = README.read_text()
-    blocks = list(_BLOCK.finditer(text))
-    for block, following in pairwise(blocks):
+    """Yield the examples of all pages."""
+    for page in IN_ORDER:
+        yield from examples_of(page)
+
+
+def examples_of(page: str) -> Iterator[Example]:
+    """Yield the examples of one page in the order of its text."""
+    text = text_of(page)
+    for block, following in pairwise(_BLOCK.finditer(text)):
         if (block[1], following[1]) == ("sh", "http"):
             heading = _HEADING.findall(text, 0, block.start())[-1]
-            yield Example(heading, block[2], read_answer(following[2]))
+            yield Example(f"{page}, {heading}", block[2], read_answer(following[2]))
 
 
-def source(language: str) -> str:
-    """Return the only block in this language."""
-    (found,) = [block[2] for block in _BLOCK.finditer(README.read_text()) if block[1] == language]
-    return found
+def text_of(page: str) -> str:
+    """Return the Markdown of a page, which is named without `.md`."""
+    return (DOCS / f"{page}.md").read_text()
+
+
+def sources(page: str, language: str) -> list[str]:
+    """Return the page's blocks in this language."""
+    return [block[2] for block in _BLOCK.finditer(text_of(page)) if block[1] == language]
 
 
 def read_answer(printed: str) -> Answer:

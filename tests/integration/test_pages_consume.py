@@ -1,10 +1,9 @@
-"""The examples of the consumer's README are run as they are copied, as programs of their own."""
+"""The examples of docs/consume are run as they are copied, as programs of their own."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import re
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,14 +14,17 @@ from confluent_kafka import Producer
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-import headgate.consumer
 from consumer_world import fill
 from kafka_log import group_offsets
+from pages import sources
 from stack import RunningBroker, eventually
 
 pytestmark = pytest.mark.kafka
-README = Path(headgate.consumer.__file__).with_name("README.md")
-BLOCKS = re.findall(r"^```python\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
+BLOCKS = [
+    source
+    for page in ("index", "chunks", "exactly-once", "pauses")
+    for source in sources(f"consume/{page}", "python")
+]
 
 
 @asynccontextmanager

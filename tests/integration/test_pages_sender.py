@@ -1,4 +1,4 @@
-"""README.md's sender in Python: against answers of every kind, and against the real gateway."""
+"""The sender of docs/publish/answers.md: against answers of every kind, and a real gateway."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-import readme
+import pages
 from headgate.core.http.reply import Reply, problem, reply
 from headgate.core.outcome import Failure, Name, Outcome, Reason
 from kafka_log import read_log
@@ -32,9 +32,10 @@ key = ["/id"]
 
 @pytest.fixture(scope="module")
 def published_code() -> ModuleType:
-    """The sender exactly as it stands in the README."""
-    module = ModuleType("readme_sender")
-    exec(compile(readme.source("python"), str(readme.README), "exec"), module.__dict__)
+    """The sender exactly as it stands in the page."""
+    module = ModuleType("sender")
+    (source,) = pages.sources("publish/answers", "python")
+    exec(compile(source, "publish/answers.md", "exec"), module.__dict__)
     return module
 
 
