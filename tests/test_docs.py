@@ -210,6 +210,7 @@ def _index_hosts() -> set[str]:
     return {host for host in hosts if host and "." in host and not host[0].isdigit()}
 
 
-def test_locked_packages_name_no_index() -> None:
-    lines = text_of(ROOT / "requirements.lock").splitlines()
+@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-docs.lock"])
+def test_locked_packages_name_no_index(lock: str) -> None:
+    lines = text_of(ROOT / lock).splitlines()
     assert [line for line in lines if "://" in line or "--index" in line or "--find" in line] == []

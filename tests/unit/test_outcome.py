@@ -4,24 +4,39 @@ import pytest
 
 from headgate.core.outcome import TRAITS, Failure, Name, Outcome, Reason
 
-# 2-contract section 1, "Answers": the reasons that exist so far, status and retryable.
+# Every reason with its status, and whether the same event may succeed later.
 CONTRACT = {
     "malformed": (400, False),
     "unauthenticated": (401, False),
     "forbidden": (403, False),
+    "not_found": (404, False),
     "unknown_topic": (404, False),
+    "unknown_partition": (404, False),
+    "method_not_allowed": (405, False),
+    "request_timeout": (408, True),
+    "idempotency_conflict": (409, True),
+    "replay_finished": (409, False),
+    "group_active": (409, False),
     "too_large": (413, False),
     "unsupported_encoding": (415, False),
+    "idempotency_mismatch": (422, False),
     "missing_key": (422, False),
     "invalid_key": (422, False),
+    "schema_violation": (422, False),
     "timestamp_out_of_range": (422, False),
     "too_many_events": (422, False),
+    "needs_native_api": (422, False),
+    "not_covered": (422, False),
     "quota_exceeded": (429, True),
     "headers_too_large": (431, False),
     "internal": (500, True),
+    "broker_refused": (502, False),
     "overloaded": (503, True),
     "draining": (503, True),
     "kafka_unavailable": (503, True),
+    "redis_unavailable": (503, True),
+    "blobs_unavailable": (503, True),
+    "clock_wrong": (503, True),
     "unknown": (504, True),
 }
 
@@ -33,7 +48,7 @@ def test_status_and_retryable_are_the_contract_s(reason: str, expected: tuple[in
 
 
 def test_every_reason_has_its_row_with_words_for_people() -> None:
-    assert set(TRAITS) == set(Reason)
+    assert set(TRAITS) == set(Reason) == set(CONTRACT)
     for traits in TRAITS.values():
         assert traits.title
         assert traits.advice.endswith(".")

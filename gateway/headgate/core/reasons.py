@@ -88,7 +88,7 @@ TRAITS: Mapping[Reason, Traits] = {
         "Ask the operators for what `detail` names: a topic, a role, a web page's origin.",
     ),
     Reason.NOT_FOUND: Traits(
-        404, False, "INFO", "No such page", "Check the path; the README lists them all."
+        404, False, "INFO", "No such page", "Check the path; /docs lists them all."
     ),
     Reason.UNKNOWN_TOPIC: Traits(
         404,
