@@ -17,8 +17,12 @@ PYTEST := $(BIN)/pytest -n 2 --dist worksteal
 COMPILED_TESTS := tests/unit tests/app tests/contract tests/integration/test_bad_input_json.py tests/integration/test_suppression_faults.py \
   tests/integration/test_lanes_chaos.py tests/integration/test_lanes_refusals.py
 CC ?= cc
+NATIVE_TESTS := tests/unit/test_scanner.py tests/unit/test_records.py tests/unit/test_resp.py tests/unit/test_reply.py
+# Python itself is not built with the sanitizers: their library comes first, and leaks are counted by the tests.
+SANITIZED = EXPECT_COMPILED=1 PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
+  PYTHONPATH=build/sanitize:spark:tests:loadtest
 
-.PHONY: help setup run test test-full test-compiled check lint bench compiled incident-a docs
+.PHONY: help setup run test test-full test-compiled native-sanitize check lint bench compiled incident-a docs
 
 help: ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -67,6 +71,14 @@ build/compiled/.done: setup.py pyproject.toml $(shell find gateway -name '*.py' 
 
 test-compiled: compiled ## the tests in memory, on the compiled modules
 	EXPECT_COMPILED=1 PYTHONPATH=build/compiled $(PYTEST) -o "pythonpath=build/compiled spark tests loadtest" -m "not full" $(COMPILED_TESTS)
+
+native-sanitize: setup ## the C code with sanitizers: its tests, then random bodies for FUZZ_S seconds
+	rm -rf build/sanitize
+	HEADGATE_COMPILE=c CFLAGS="-g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all" \
+	  $(BIN)/python setup.py --quiet build_ext --force --build-lib build/sanitize --build-temp build/sanitize/objects
+	cp -a gateway/headgate/. build/sanitize/headgate/
+	$(SANITIZED) $(BIN)/python -m pytest -q -p no:xdist --timeout 600 -o "pythonpath=build/sanitize spark tests loadtest" $(NATIVE_TESTS)
+	$(SANITIZED) $(BIN)/python tests/unit/test_scanner.py $(or $(FUZZ_S),30)
 
 check: setup lint ## format, lint, types and unit tests: under a minute
 	$(PYTEST) tests/unit $(ARGS)

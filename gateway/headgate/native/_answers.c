@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-enum { MOST_DIGITS = 20 }; // of a signed number of 64 bits, with its sign
+#include "_decimal.h"
 
 typedef struct {
     const char *begin;
@@ -23,22 +23,6 @@ static char *put(char *at, const char *text, Py_ssize_t size)
 }
 
 #define PUT(at, literal) put((at), (literal), sizeof(literal) - 1)
-
-static char *put_number(char *at, long long number)
-{
-    char digits[MOST_DIGITS];
-    int count = 0;
-    unsigned long long rest = number < 0 ? 0ULL - (unsigned long long)number : (unsigned long long)number;
-    do {
-        digits[count++] = (char)('0' + rest % 10);
-        rest /= 10;
-    } while (rest);
-    if (number < 0)
-        *at++ = '-';
-    while (count)
-        *at++ = digits[--count];
-    return at;
-}
 
 // Whether JSON writes it as it is.
 static bool is_plain(Text text)
@@ -85,8 +69,8 @@ static const char SHARED[] =
 static char *write_shown(char *at, const Shown *shown)
 {
     at = put(at, shown->head.begin, shown->head.size);
-    at = put_number(PUT(at, ",\"partition\":"), shown->partition);
-    at = put_number(PUT(at, ",\"offset\":"), shown->offset);
+    at = put_decimal(PUT(at, ",\"partition\":"), shown->partition);
+    at = put_decimal(PUT(at, ",\"offset\":"), shown->offset);
     if (shown->key.begin) {
         at = put(PUT(at, ",\"key\":\""), shown->key.begin, shown->key.size);
         at = PUT(at, "\"");
@@ -97,7 +81,7 @@ static char *write_shown(char *at, const Shown *shown)
     } else {
         at = PUT(at, ",\"event_id\":null");
     }
-    at = put_number(PUT(at, ",\"records\":"), shown->records);
+    at = put_decimal(PUT(at, ",\"records\":"), shown->records);
     return PUT(at, "}");
 }
 

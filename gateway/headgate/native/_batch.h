@@ -22,7 +22,7 @@ enum {
 };
 
 /* Big-endian. */
-static char *put_number(char *to, int bytes, uint64_t number) {
+static char *put_big_endian(char *to, int bytes, uint64_t number) {
     for (int at = bytes - 1; at >= 0; at--, number >>= 8)
         to[at] = (char)(number & 0xFF);
     return to + bytes;
@@ -30,19 +30,19 @@ static char *put_number(char *to, int bytes, uint64_t number) {
 
 /* All but the producer and the checksum, of records that are not compressed. */
 static void put_header(char *to, Py_ssize_t size, int count, int64_t first_ms, int64_t max_ms) {
-    to = put_number(to, 8, 0); /* base offset: the broker's */
-    to = put_number(to, 4, (uint64_t)(size - AFTER_LENGTH));
-    to = put_number(to, 4, UINT32_MAX); /* the leader's epoch: the broker's */
-    to = put_number(to, 1, 2);          /* magic */
-    to = put_number(to, 4, 0);          /* checksum */
-    to = put_number(to, 2, 0);          /* attributes: not compressed, no transaction */
-    to = put_number(to, 4, (uint64_t)(count > 0 ? count - 1 : 0)); /* the last one's offset */
-    to = put_number(to, 8, (uint64_t)first_ms);
-    to = put_number(to, 8, (uint64_t)max_ms);
-    to = put_number(to, 8, 0); /* producer id, epoch, base sequence */
-    to = put_number(to, 2, 0);
-    to = put_number(to, 4, 0);
-    put_number(to, 4, (uint64_t)count);
+    to = put_big_endian(to, 8, 0); /* base offset: the broker's */
+    to = put_big_endian(to, 4, (uint64_t)(size - AFTER_LENGTH));
+    to = put_big_endian(to, 4, UINT32_MAX); /* the leader's epoch: the broker's */
+    to = put_big_endian(to, 1, 2);          /* magic */
+    to = put_big_endian(to, 4, 0);          /* checksum */
+    to = put_big_endian(to, 2, 0);          /* attributes: not compressed, no transaction */
+    to = put_big_endian(to, 4, (uint64_t)(count > 0 ? count - 1 : 0)); /* the last one's offset */
+    to = put_big_endian(to, 8, (uint64_t)first_ms);
+    to = put_big_endian(to, 8, (uint64_t)max_ms);
+    to = put_big_endian(to, 8, 0); /* producer id, epoch, base sequence */
+    to = put_big_endian(to, 2, 0);
+    to = put_big_endian(to, 4, 0);
+    put_big_endian(to, 4, (uint64_t)count);
 }
 
 static int is_batch(PyObject *batch) {
@@ -69,8 +69,8 @@ static PyObject *with_body(PyObject *Py_UNUSED(module), PyObject *arguments) {
     if (whole != NULL) {
         char *to = PyByteArray_AS_STRING(whole);
         memcpy(to, PyByteArray_AS_STRING(batch), BATCH_HEADER);
-        put_number(to + LENGTH_AT, 4, (uint64_t)(BATCH_HEADER + body.len - AFTER_LENGTH));
-        put_number(to + ATTRIBUTES_AT, 2, codec);
+        put_big_endian(to + LENGTH_AT, 4, (uint64_t)(BATCH_HEADER + body.len - AFTER_LENGTH));
+        put_big_endian(to + ATTRIBUTES_AT, 2, codec);
         if (body.len > 0)
             memcpy(to + BATCH_HEADER, body.buf, (size_t)body.len);
     }
@@ -92,11 +92,11 @@ static PyObject *seal(PyObject *Py_UNUSED(module), PyObject *arguments) {
         !is_batch(batch))
         return NULL;
     char *start = PyByteArray_AS_STRING(batch), *to = start + PRODUCER_AT;
-    to = put_number(to, 8, (uint64_t)producer_id);
-    to = put_number(to, 2, (uint64_t)epoch);
-    put_number(to, 4, (uint64_t)base_sequence);
+    to = put_big_endian(to, 8, (uint64_t)producer_id);
+    to = put_big_endian(to, 2, (uint64_t)epoch);
+    put_big_endian(to, 4, (uint64_t)base_sequence);
     size_t behind = (size_t)(PyByteArray_GET_SIZE(batch) - ATTRIBUTES_AT);
-    put_number(start + CRC_AT, 4, crc32c(start + ATTRIBUTES_AT, behind));
+    put_big_endian(start + CRC_AT, 4, crc32c(start + ATTRIBUTES_AT, behind));
     Py_RETURN_NONE;
 }
 

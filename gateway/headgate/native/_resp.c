@@ -8,25 +8,7 @@
 
 #include <string.h>
 
-enum { MOST_DIGITS = 20 }; // of a signed number of 64 bits, with its sign
-
-// Writes a number in decimal; returns how many bytes that took.
-static Py_ssize_t write_number(char *at, long long number)
-{
-    char digits[MOST_DIGITS];
-    int count = 0;
-    unsigned long long rest = number < 0 ? 0ULL - (unsigned long long)number : (unsigned long long)number;
-    do {
-        digits[count++] = (char)('0' + rest % 10);
-        rest /= 10;
-    } while (rest);
-    char *begin = at;
-    if (number < 0)
-        *at++ = '-';
-    while (count)
-        *at++ = digits[--count];
-    return at - begin;
-}
+#include "_decimal.h"
 
 // "$<length>\r\n<text>\r\n", or a bound of its size where `at` is NULL.
 static Py_ssize_t write_text(char *at, const char *text, Py_ssize_t length)
@@ -35,7 +17,7 @@ static Py_ssize_t write_text(char *at, const char *text, Py_ssize_t length)
         return 1 + MOST_DIGITS + 2 + length + 2;
     char *begin = at;
     *at++ = '$';
-    at += write_number(at, length);
+    at = put_decimal(at, length);
     memcpy(at, "\r\n", 2);
     memcpy(at + 2, text, (size_t)length);
     at += 2 + length;
@@ -56,7 +38,7 @@ static Py_ssize_t write_argument(char *at, PyObject *argument)
     if (number == -1 && PyErr_Occurred())
         return -1;
     char digits[MOST_DIGITS];
-    return write_text(at, digits, write_number(digits, number));
+    return write_text(at, digits, put_decimal(digits, number) - digits);
 }
 
 // All of the command, or a bound of its size where `begin` is NULL. The arguments are bytes and ints
@@ -66,7 +48,7 @@ static Py_ssize_t write_command(char *begin, PyObject *name, PyObject *const *it
     Py_ssize_t size = 1 + MOST_DIGITS + 2;
     if (begin) {
         *begin = '*';
-        size = 1 + write_number(begin + 1, count + 1);
+        size = put_decimal(begin + 1, count + 1) - begin;
         memcpy(begin + size, "\r\n", 2);
         size += 2;
     }

@@ -1,0 +1,202 @@
+/* One JSON document: its tokens, the arrays and objects in it, its key (see _json.h). */
+#ifndef HEADGATE_JSON_DOCUMENTS_H
+#define HEADGATE_JSON_DOCUMENTS_H
+
+#include "_json_strings.h"
+
+/* ---- Other tokens */
+
+static inline const uint8_t *skip_blanks(const Scan *scan, const uint8_t *at)
+{
+    while (SIGNS[*at] & scan->blanks) {
+        at++;
+    }
+    return at;
+}
+
+static inline const uint8_t *skip_digits(const uint8_t *at)
+{
+    if (!(SIGNS[*at] & DIGIT)) {
+        return NULL; /* one at least */
+    }
+    do {
+        at++;
+    } while (SIGNS[*at] & DIGIT);
+    return at;
+}
+
+static const uint8_t *skip_integer(const uint8_t *at)
+{
+    at += *at == '-';
+    return *at == '0' ? at + 1 : skip_digits(at);
+}
+
+static const uint8_t *skip_number(const uint8_t *at)
+{
+    at = skip_integer(at);
+    if (at != NULL && *at == '.') {
+        at = skip_digits(at + 1);
+    }
+    if (at != NULL && (*at | 0x20) == 'e') {
+        at += at[1] == '+' || at[1] == '-' ? 2 : 1;
+        at = skip_digits(at);
+    }
+    return at;
+}
+
+static const uint8_t *skip_word(const uint8_t *at, const char *word)
+{
+    for (; *word != 0; at++, word++) {
+        if (*at != (uint8_t)*word) {
+            return NULL;
+        }
+    }
+    return at;
+}
+
+/* After a value that is no array and no object, or NULL. */
+static inline const uint8_t *skip_scalar(Scan *scan, const uint8_t *at)
+{
+    switch (*at) {
+    case '"':
+        return skip_string(scan, at + 1);
+    case 't':
+        return skip_word(at, "true");
+    case 'f':
+        return skip_word(at, "false");
+    case 'n':
+        return skip_word(at, "null");
+    default:
+        return skip_number(at);
+    }
+}
+
+/* ---- Documents */
+
+/* After the key that stands at `at`, or NULL: what is no plain string and no integer is either
+ * refused or needs more than its bytes. */
+static const uint8_t *take_key(Scan *scan, const uint8_t *at)
+{
+    const uint8_t *begin = at;
+    if (scan->key.at != NULL) {
+        return NULL; /* twice: the last one counts */
+    }
+    if (*at == '"') {
+        scan->has_escape = false;
+        at = skip_string(scan, at + 1);
+        if (at == NULL || scan->has_escape || at - begin == 2) {
+            return NULL;
+        }
+        scan->key = (Text){begin + 1, (size_t)(at - begin) - 2};
+        return at;
+    }
+    at = skip_integer(at);
+    if (at == NULL || *at == '.' || (*at | 0x20) == 'e') {
+        return NULL;
+    }
+    scan->key = (Text){begin, (size_t)(at - begin)};
+    return at;
+}
+
+/* The value of the member whose name stands at `at`, or NULL. *is_key: whether that is the key. */
+static inline const uint8_t *skip_name(Scan *scan, const uint8_t *at, bool is_top, bool *is_key)
+{
+    const uint8_t *begin = at + 1;
+    if (*at != '"') {
+        return NULL;
+    }
+    scan->has_escape = false;
+    at = skip_string(scan, begin);
+    if (at == NULL || (is_top && scan->has_escape)) {
+        return NULL; /* a name may be written in many ways: only the plain one is compared */
+    }
+    size_t bytes = (size_t)(at - begin) - 1;
+    *is_key = is_top && scan->has_member && bytes == scan->member.bytes &&
+              memcmp(begin, scan->member.at, bytes) == 0;
+    at = skip_blanks(scan, at);
+    return *at == ':' ? skip_blanks(scan, at + 1) : NULL;
+}
+
+/* The arrays and objects around a place. */
+typedef struct {
+    uint64_t objects[MOST_DEPTH / 64]; /* bit n: the one of depth n is an object */
+    int depth;                         /* of the innermost; 1 is the document */
+    bool in_object;                    /* whether the innermost is an object */
+} Levels;
+
+static inline void enter(Levels *levels, bool is_object)
+{
+    int depth = levels->depth++;
+    uint64_t bit = (uint64_t)1 << (depth & 63);
+    if (levels->in_object) {
+        levels->objects[depth >> 6] |= bit;
+    } else {
+        levels->objects[depth >> 6] &= ~bit;
+    }
+    levels->in_object = is_object;
+}
+
+static inline void leave(Levels *levels)
+{
+    int depth = --levels->depth;
+    levels->in_object = levels->objects[depth >> 6] >> (depth & 63) & 1;
+}
+
+/* After a value: its next sibling, or that of what ends with it. NULL: neither a comma nor the
+ * right bracket follows. When the document ends, levels->depth is 0. */
+static inline const uint8_t *skip_ends(const Scan *scan, const uint8_t *at, Levels *levels)
+{
+    while (*at != ',') {
+        if (*at != (levels->in_object ? '}' : ']')) {
+            return NULL;
+        }
+        leave(levels);
+        at++;
+        if (levels->depth == 0) {
+            return at;
+        }
+        at = skip_blanks(scan, at);
+    }
+    return skip_blanks(scan, at + 1);
+}
+
+/* After the object that begins at `at`, or NULL. */
+static const uint8_t *skip_document(Scan *scan, const uint8_t *at)
+{
+    Levels levels = {{0}, 0, false};
+    bool is_key = false;
+    scan->key.at = NULL;
+    scan->has_high = 0;
+    for (;;) { /* at: a value, the document first */
+        bool has_child = false;
+        if (*at == '{' || *at == '[') {
+            if (is_key || levels.depth == scan->max_depth) {
+                return NULL;
+            }
+            enter(&levels, *at == '{');
+            at = skip_blanks(scan, at + 1);
+            has_child = *at != (levels.in_object ? '}' : ']');
+        } else {
+            at = is_key ? take_key(scan, at) : skip_scalar(scan, at);
+            if (at == NULL) {
+                return NULL;
+            }
+            at = skip_blanks(scan, at);
+        }
+        if (!has_child) {
+            at = skip_ends(scan, at, &levels);
+            if (at == NULL || levels.depth == 0) {
+                return at;
+            }
+        }
+        is_key = false;
+        if (levels.in_object) {
+            at = skip_name(scan, at, levels.depth == 1, &is_key);
+            if (at == NULL) {
+                return NULL;
+            }
+        }
+    }
+}
+
+#endif
