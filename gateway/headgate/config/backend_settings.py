@@ -181,7 +181,7 @@ class RedisSettings:
 
 @dataclass(frozen=True, slots=True)
 class BlobSettings:
-    """Where values are kept that are too large for Kafka (the rung claim-check)."""
+    """Where values are kept that are too large for Kafka (the oversize strategy claim-check)."""
 
     url: Annotated[
         str | None,

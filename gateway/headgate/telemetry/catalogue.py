@@ -89,7 +89,7 @@ _DECLARED = (
         "headgate_oversize_total",
         Kind.COUNTER,
         (*_BY_PAIR, "action"),
-        "Events larger than their topic allows, by what they became: a rung, or reject.",
+        "Events larger than their topic allows, by what they became: a strategy, or reject.",
     ),
     Metric(
         "headgate_facts_total",
