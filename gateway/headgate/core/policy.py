@@ -101,7 +101,7 @@ class TopicPolicy:
     split: Annotated[
         SplitRule | None,
         about(
-            "For the oversize strategy split: JSON Pointers of an array, and of the key within each element.",
+            "For the strategy split: JSON Pointers of an array and of the key within each element.",
             example='{pointer = "/options", key = "/id"}',
         ),
     ] = None
