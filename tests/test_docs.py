@@ -107,6 +107,12 @@ def test_the_readme_is_short() -> None:
     assert len(text_of(README).splitlines()) <= 200
 
 
+def test_the_example_of_the_readme_is_the_one_that_is_run() -> None:
+    run = text_of(ROOT / "docs" / "quickstart.md")
+    shown = re.findall(r"^```(?:sh|http)\n.*?^```$", text_of(README), re.MULTILINE | re.DOTALL)
+    assert [block for block in shown if block in run] == shown != []
+
+
 def sections() -> dict[str, set[str]]:
     """The options of each section."""
     return {name: set(options_of(kind)) for name, kind in {**SECTIONS, **NAMED}.items()}
