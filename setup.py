@@ -27,7 +27,7 @@ HOT = """
     backends/kafka/producing/cluster backends/kafka/producing/lane
     backends/kafka/producing/lanes backends/kafka/producing/producer backends/redis/suppression
     backends/kafka/producing/rounds edge/answer edge/events edge/plain_post
-    native/resp stats/meter stats/series
+    native/plain_resp stats/meter stats/series
 """
 NATIVE = [
     Extension(

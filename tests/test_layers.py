@@ -20,7 +20,7 @@ ALLOWED = {
     "native": {"native"},
     "core": {"core", "native"},
     "config": {"config", "core"},
-    "telemetry": {"config", "core", "telemetry"},
+    "telemetry": {"__version__", "config", "core", "native", "telemetry"},
     "offload": {"core", "offload"},
     "backends": {"backends", "config", "core", "native"},
     "suppression": {

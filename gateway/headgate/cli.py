@@ -10,6 +10,7 @@ from importlib import import_module
 from headgate.commands import USAGE, CommandError
 from headgate.config.errors import ConfigError
 from headgate.core.command_line import ended_well, with_times_joined
+from headgate.telemetry.build import VERSION
 
 COMMANDS = (
     "dev",
@@ -63,6 +64,7 @@ def parser() -> argparse.ArgumentParser:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    found.add_argument("--version", action="version", version=VERSION)
     subparsers = found.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name in COMMANDS:
         module = import_module(f"headgate.commands.{name}")

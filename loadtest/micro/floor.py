@@ -37,7 +37,7 @@ from headgate.core.formats.decode import decode
 from headgate.core.formats.jsontext import KeyReader
 from headgate.core.keys import KeyRule
 from headgate.core.suppression.digest import Digester
-from headgate.native.resp import packed
+from headgate.native.chosen import packed
 from micro.pieces import each, microseconds
 from wire import CONTENT_TYPES, encode
 from workload import Shape, events

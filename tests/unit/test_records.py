@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from headgate.backends.kafka.producing.builder import Builder
 from headgate.core.record import Record
 from headgate.native import plain_records
-from headgate.native.records import Records
+from headgate.native.chosen import Records
 from record_batches import Decoded, decode
 
 NAME = "headgate.native._records"

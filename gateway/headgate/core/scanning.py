@@ -6,20 +6,14 @@ and judge.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from headgate.core.formats.decode import Kind, kind_of
 from headgate.core.keys import KeyRule
 from headgate.core.policy import TopicPolicy
 from headgate.core.suppression.digest import Digester
 from headgate.core.topic import TopicState
-
-try:
-    from headgate.native import _scanner
-
-    _NEW: Any = _scanner.Scanner
-except ImportError:
-    _NEW = None
+from headgate.native import chosen
 
 # Looking a member up in an Enum class costs 0.1 us in Python 3.11.
 _JSON: Final = Kind.JSON
@@ -66,7 +60,7 @@ def scanner_for(
     suppress, or where its events are digested later.
     """
     pointers = KeyRule.parse(policy.key).pointers
-    if _NEW is None or len(pointers) > 1 or (pointers and len(pointers[0]) != 1):
+    if chosen.Scanner is None or len(pointers) > 1 or (pointers and len(pointers[0]) != 1):
         return None
     if not pointers and policy.keyless != "spread":
         return None  # each event needs a key that its request brings
@@ -74,7 +68,7 @@ def scanner_for(
     member = pointers[0][0].encode() if pointers else None
     # What has no key is not compared; with a digest, suppression would settle it nevertheless.
     key, prefix = (None, b"") if digester is None or member is None else digester.of_documents
-    scanner: Scanner = _NEW(member, lane.partitions, json_max_depth, most, key, prefix)
+    scanner: Scanner = chosen.Scanner(member, lane.partitions, json_max_depth, most, key, prefix)
     return scanner
 
 

@@ -1,25 +1,15 @@
 """Kafka's record batches, magic 2 (org.apache.kafka.common.record.DefaultRecordBatch).
 
-`Records` encodes records, `compressed` and `seal` make of them what goes to a broker: the bytes are
-aiokafka's. They are C where the gateway is compiled.
+`chosen.Records` encodes records, `compressed` and `chosen.seal` make of them what goes to a broker:
+the bytes are aiokafka's.
 """
 
 import sys
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
+from headgate.native.chosen import with_body
 from headgate.native.plain_records import HEADER_BYTES
-
-try:
-    from headgate.native._records import Records, with_body
-except ModuleNotFoundError:
-    from headgate.native.plain_records import Records, with_body  # type: ignore[assignment]
-try:
-    from headgate.native._records import seal  # where the processor has an instruction for it
-except ImportError:
-    from headgate.native.plain_records import seal
-
-__all__ = ["Records", "compressed", "seal", "with_body"]
 
 _ZSTD = 4
 _ENCODERS = ("", "gzip_encode", "snappy_encode", "lz4_encode", "zstd_encode")

@@ -1,18 +1,17 @@
 """What `headgate coalesce` answers over HTTP: health and metrics, nothing of the control plane."""
 
-import platform
 import time
 from collections.abc import Callable
 
 from aiohttp import web
 
-from headgate import __version__
 from headgate.edge.management.routes import problems
 from headgate.edge.request_log import RequestLog
 from headgate.edge.server import PagesRunner
 from headgate.stats import Meter
 from headgate.stats.exposition import CONTENT_TYPE, render
 from headgate.stats.snapshot import Snapshot
+from headgate.telemetry.build import BUILD_GAUGES
 from headgate.telemetry.health import Readiness
 
 _LINGER_S = 1.0
@@ -50,7 +49,6 @@ class Pages:
 
     async def _metrics(self, _request: web.Request) -> web.Response:
         found = self._meter.collect(with_details=False)
-        gauges = dict(found.gauges)
-        gauges["headgate_build_info"] = {(__version__, platform.python_version()): 1}
+        gauges = {**found.gauges, **BUILD_GAUGES}
         text = render(Snapshot(found.counters, gauges, found.histograms), time.time())
         return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})

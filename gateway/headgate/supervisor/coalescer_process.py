@@ -11,6 +11,7 @@ from headgate.backends.kafka.configured import cluster_options
 from headgate.backends.kafka.topics import KafkaTopics
 from headgate.config import Settings
 from headgate.core.policy import PolicyTable
+from headgate.native.chosen import CODE
 from headgate.offload.helper_process import Aside
 from headgate.stats import Labels, Meter, watch_loop
 from headgate.supervisor.coalescer_pages import Pages
@@ -66,7 +67,7 @@ async def coalesce(settings: Settings) -> None:
         exit_stack.callback(restore_the_collector)
         watching = asyncio.ensure_future(watch_loop(meter.loop_stall))
         exit_stack.callback(watching.cancel)
-        log.info("coalescer started", extra={"pid": os.getpid()})
+        log.info("coalescer started", extra={"pid": os.getpid(), "native": CODE})
         await stop.wait()
     log.info("coalescer ended")
 

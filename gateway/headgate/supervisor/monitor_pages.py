@@ -1,11 +1,9 @@
 """What `headgate monitor` answers over HTTP: groups, figures, health."""
 
-import platform
 import time
 
 from aiohttp import web
 
-from headgate import __version__
 from headgate.config import Settings
 from headgate.core.outcome import Failure, Reason
 from headgate.edge.auth import Authenticator
@@ -21,6 +19,7 @@ from headgate.monitor.monitor import Monitor
 from headgate.monitor.views import RowPlace, row_place
 from headgate.stats.exposition import CONTENT_TYPE, render
 from headgate.stats.snapshot import Snapshot
+from headgate.telemetry.build import BUILD_GAUGES
 
 _LINGER_S = 1.0
 
@@ -71,8 +70,7 @@ class MonitorPages:
 
     async def _metrics(self, _request: web.Request) -> web.Response:
         found = self._monitor.figures()
-        gauges = dict(found.gauges)
-        gauges["headgate_build_info"] = {(__version__, platform.python_version()): 1.0}
+        gauges = {**found.gauges, **BUILD_GAUGES}
         text = render(Snapshot(found.counters, gauges), time.time())
         return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
 

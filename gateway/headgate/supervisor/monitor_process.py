@@ -17,6 +17,7 @@ from headgate.core.groups.lag_rules import Rules
 from headgate.monitor.cluster_monitor import Exporters
 from headgate.monitor.monitor import Monitor, MonitorOptions
 from headgate.monitor.table import lines
+from headgate.native.chosen import CODE
 from headgate.supervisor.monitor_pages import MonitorPages
 
 log = logging.getLogger(__name__)
@@ -52,7 +53,10 @@ async def monitor(settings: Settings, say: Say | None) -> None:
         await pages.start()
         exit_stack.push_async_callback(found.close)
         found.start()
-        log.info("monitor started", extra={"pid": os.getpid(), "port": settings.monitor.port})
+        log.info(
+            "monitor started",
+            extra={"pid": os.getpid(), "native": CODE, "port": settings.monitor.port},
+        )
         if say is not None:
             showing = asyncio.ensure_future(_show(found, say, settings.monitor.interval_ms / 1000))
             exit_stack.callback(showing.cancel)

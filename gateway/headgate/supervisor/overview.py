@@ -3,13 +3,11 @@
 import asyncio
 import itertools
 import logging
-import platform
 import signal
 import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from headgate import __version__
 from headgate.config import Settings
 from headgate.core.outcome import Failure, Reason
 from headgate.core.suppression.states import TopicSuppression, worst
@@ -20,6 +18,7 @@ from headgate.supervisor.audits import LatestAudits
 from headgate.supervisor.child import WorkerProcess
 from headgate.supervisor.control import WorkerState, WorkerUnreachableError
 from headgate.supervisor.monitor_client import ask_monitor
+from headgate.telemetry.build import BUILD_GAUGES
 from headgate.telemetry.health import Dependency
 
 log = logging.getLogger(__name__)
@@ -52,8 +51,9 @@ class Overview:
         self._states: dict[int, WorkerState] = {}
         self._reading = asyncio.Lock()
         self._details_read = 0.0
-        build = (__version__, platform.python_version())
-        self.figures.set("headgate_build_info", build, 1)
+        for name, rows in BUILD_GAUGES.items():
+            for labels, value in rows.items():
+                self.figures.set(name, labels, value)
         # From 0 on: a counter that appears with its first count shows no increase.
         self.figures.count("headgate_worker_restarts_total", by=0)
         for result in ("applied", "refused"):

@@ -18,6 +18,7 @@ from headgate.core.coalescing.held import topic_of
 from headgate.core.event import Refused
 from headgate.core.outcome import Failure, Reason
 from headgate.edge.origins import Origins
+from headgate.native.chosen import CODE
 from headgate.supervisor import lifeline
 from headgate.supervisor.control import Forward, WorkerState, control_socket, worker_socket
 from headgate.supervisor.lifeline import HURRY
@@ -74,7 +75,7 @@ async def _run(place: Place, settings: Settings) -> None:
         await worker.start()
         spare_the_collector()
         async with control_socket(worker_socket(place.folder, place.number), _Controlled(worker)):
-            log.info("worker %d started", place.number, extra={"pid": os.getpid()})
+            log.info("worker %d started", place.number, extra={"pid": os.getpid(), "native": CODE})
             await leave.wait()
             worker.server.is_leaving = True
             with suppress(TimeoutError):

@@ -220,6 +220,12 @@ _DECLARED = (
         ("version", "python"),
         "Always 1; the labels say what runs.",
     ),
+    Metric(
+        "headgate_native_info",
+        Kind.MAX,
+        ("native", "hot_path"),
+        "Always 1; native: c or python, hot_path: mypyc or python.",
+    ),
 )
 
 METRICS: Mapping[str, Metric] = {metric.name: metric for metric in (*_DECLARED, *GROUP_METRICS)}

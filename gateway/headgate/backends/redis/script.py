@@ -30,7 +30,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from headgate.backends.patience import Patience
 from headgate.backends.redis.suppression_store import StoreError
-from headgate.native.resp import packed
+from headgate.native.chosen import packed
 
 # What clients may see: the exceptions' own texts name addresses.
 _WORDS = (

@@ -1,19 +1,13 @@
 """From outcomes to an HTTP answer. Pure: knows statuses and JSON, but no HTTP library."""
 
 import base64
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import orjson
 
 from headgate.core.outcome import TRAITS, Failure, Name, Outcome, Reason
-
-_Shown = Callable[[str, int, int, bytes | None, str | None, int], str | None]
-_in_c: _Shown | None
-try:  # in the compiled build
-    from headgate.native._answers import shown as _in_c
-except ImportError:
-    _in_c = None
+from headgate.native.chosen import shown as _in_c
 
 JSON: Final = "application/json"
 PROBLEM: Final = "application/problem+json"

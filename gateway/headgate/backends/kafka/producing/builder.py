@@ -5,7 +5,8 @@ one is told a whole record at once, and leaves a batch as it was when a record d
 """
 
 from headgate.core.record import Record
-from headgate.native.records import Records, compressed, seal
+from headgate.native.chosen import Records, seal
+from headgate.native.records import compressed
 
 
 class Builder:

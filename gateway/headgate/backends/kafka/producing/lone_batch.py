@@ -9,7 +9,7 @@ record batch, magic 2 (org.apache.kafka.common.record.DefaultRecordBatch).
 import sys
 
 from headgate.core.record import BATCH_OVERHEAD, Record
-from headgate.native.records import Records, seal, with_body
+from headgate.native.chosen import Records, seal, with_body
 
 if sys.version_info >= (3, 14):
     from compression import zstd

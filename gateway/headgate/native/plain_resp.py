@@ -5,16 +5,14 @@ A call of the script has hundreds of arguments; hiredis' `pack_command` takes 0.
 them, which is 4 % of an event in a batch.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
-
-__all__ = ["packed"]
 
 # What goes before an argument of so many bytes, with the end of the one before it.
 _BEFORE: Final = [b"\r\n$%d\r\n" % length for length in range(1024)]
 
 
-def packed_slowly(name: bytes, arguments: Iterable[bytes | int], /) -> bytes:
+def packed(name: bytes, arguments: Iterable[bytes | int], /) -> bytes:
     """A command: its name, and arguments of which an int is sent as its digits."""
     parts: list[bytes] = []
     length, count = len(name), 1
@@ -28,10 +26,3 @@ def packed_slowly(name: bytes, arguments: Iterable[bytes | int], /) -> bytes:
         count += 1
     parts.append(b"\r\n")
     return b"*%d\r\n" % count + b"".join(parts)
-
-
-packed: Callable[[bytes, Iterable[bytes | int]], bytes]
-try:  # as `packed_slowly`, in the compiled build
-    from headgate.native._resp import packed
-except ImportError:
-    packed = packed_slowly

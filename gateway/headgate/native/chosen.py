@@ -1,0 +1,32 @@
+"""Chooses between C and its Python twins, the only place that does: all of the C, or none of it.
+
+The scanner has no twin of its own: where it is None, `core.formats.decode` and the topic's route
+read every body, as they do with what the scanner does not accept.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+__all__ = ["CODE", "Records", "Scanner", "packed", "seal", "shown", "with_body"]
+
+Shown = Callable[[str, int, int, bytes | None, str | None, int], str | None]
+
+packed: Callable[[bytes, Iterable[bytes | int]], bytes]
+shown: Shown | None  # None: `core.http.reply` writes every answer
+Scanner: Any
+try:
+    from headgate.native._answers import shown
+    from headgate.native._records import Records, with_body
+    from headgate.native._resp import packed
+    from headgate.native._scanner import Scanner
+except ModuleNotFoundError:
+    from headgate.native.plain_records import Records, with_body  # type: ignore[assignment]
+    from headgate.native.plain_resp import packed
+
+    shown = Scanner = None
+try:
+    from headgate.native._records import seal  # where the processor has an instruction for it
+except ImportError:
+    from headgate.native.plain_records import seal
+
+CODE: Final = "python" if Scanner is None else "c"
