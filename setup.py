@@ -19,15 +19,15 @@ ROOT = "gateway/headgate"
 HOT = """
     core/admission core/formats/decode core/suppression/digest core/event core/facts core/ids
     core/formats/jsontext core/keys core/outcome core/publish core/reasons core/record
-    core/http/reply core/http/request core/route core/scanning core/suppression/protocol endings
-    inbound ingest onward placing pipeline/quotas ticket suppression/arrivals suppression/bypass
-    suppression/claims suppression/ends suppression/growth suppression/namespaces
-    suppression/outgoing suppression/settlements suppression/states suppression/suppressor
-    suppression/underway suppression/waits backends/kafka/producing/builder
-    backends/kafka/producing/cluster backends/kafka/producing/lane
-    backends/kafka/producing/lanes backends/kafka/producing/producer backends/redis/suppression
-    backends/kafka/producing/rounds edge/answer edge/events edge/plain_post
-    native/plain_resp stats/meter stats/series
+    core/http/reply core/http/request core/route core/scanning core/suppression/protocol
+    pipeline/endings pipeline/inbound pipeline/ingest pipeline/onward pipeline/placing
+    pipeline/quotas pipeline/ticket suppression/arrivals suppression/bypass suppression/claims
+    suppression/ends suppression/growth suppression/namespaces suppression/outgoing
+    suppression/settlements suppression/states suppression/suppressor suppression/underway
+    suppression/waits backends/kafka/producing/builder backends/kafka/producing/cluster
+    backends/kafka/producing/lane backends/kafka/producing/lanes backends/kafka/producing/producer
+    backends/redis/suppression backends/kafka/producing/rounds edge/answer edge/events
+    edge/plain_post native/plain_resp stats/meter stats/series
 """
 NATIVE = [
     Extension(

@@ -14,7 +14,6 @@ from headgate.config.settings import AuthSettings, HttpSettings
 from headgate.core.ids import RequestIds
 from headgate.core.oversize.weigh import Weight, heaviest
 from headgate.core.publish import Publish
-from headgate.deadlines import Deadlines
 from headgate.devstack.ports import LOOPBACK
 from headgate.edge.auth import Authenticator
 from headgate.edge.events import EventsFront
@@ -25,6 +24,7 @@ from headgate.edge.server import HttpServer
 from headgate.edge.shortcut import ShortConnection
 from headgate.edge.streams import StreamLimits, Streams
 from headgate.idempotency.requests import RequestIdentity
+from headgate.pipeline.deadlines import Deadlines
 from headgate.telemetry.health import Readiness
 from headgate.wiring.front import data_plane
 from http_client import Answer, exchange

@@ -19,9 +19,9 @@ from headgate.config.settings import HttpSettings, LogSettings, Settings
 from headgate.core.outcome import TRAITS, Failure, Name, Outcome, Reason
 from headgate.edge.management.routes import management_app
 from headgate.edge.request_log import LINES, WINDOW_S, RequestLog
+from headgate.pipeline.ticket import Ticket, rejected
 from headgate.supervisor.control import Forward
 from headgate.telemetry import logs
-from headgate.ticket import Ticket, rejected
 
 JSON = {"Content-Type": "application/json"}
 GOOD = b'{"id": 1}'

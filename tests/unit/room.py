@@ -15,11 +15,11 @@ from headgate.core.route import Route
 from headgate.core.scanning import Scanner
 from headgate.core.suppression.protocol import Scope
 from headgate.core.topic import TopicState
-from headgate.inbound import Inbound
-from headgate.ingest import Ingest, Limits, answer
-from headgate.routes import Routes
-from headgate.steps import Steps
-from headgate.ticket import Ticket
+from headgate.pipeline.inbound import Inbound
+from headgate.pipeline.ingest import Ingest, Limits, answer
+from headgate.pipeline.routes import Routes
+from headgate.pipeline.steps import Steps
+from headgate.pipeline.ticket import Ticket
 from unit.fakes import (
     NOW_MS,
     FakeAccounts,

@@ -17,9 +17,9 @@ from headgate.core.idempotency.remembered import duplicate, pack, unpack
 from headgate.core.ids import EventIds
 from headgate.core.outcome import Failure, Reason
 from headgate.core.policy import PolicyTable
-from headgate.inbound import Inbound
-from headgate.ingest import Ingest, Limits
-from headgate.routes import Compiler, Routes
+from headgate.pipeline.inbound import Inbound
+from headgate.pipeline.ingest import Ingest, Limits
+from headgate.pipeline.routes import Compiler, Routes
 from headgate.suppression.none import Unsuppressed
 from stack import eventually
 from unit.fakes import NOW_MS, FakeAccounts, NoQuotas, policy, topic_state

@@ -7,7 +7,7 @@ import pytest
 from headgate.core.outcome import Failure, Reason
 from headgate.core.record import Record
 from headgate.pipeline.clock_watch import ClockWatch
-from headgate.steps import Steps
+from headgate.pipeline.steps import Steps
 from headgate.telemetry.health import Dependency, Readiness
 from unit.fakes import NOW_MS, topic_state
 from unit.room import Room, shown

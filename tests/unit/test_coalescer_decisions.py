@@ -12,7 +12,7 @@ from headgate.coalescer.turns import Turns
 from headgate.core.coalescing.held import Held
 from headgate.core.coalescing.window import Window
 from headgate.offload.helper_process import Aside
-from headgate.routes import Compiler
+from headgate.pipeline.routes import Compiler
 from stack import eventually
 from unit.fakes import FakeSuppression, policy, topic_state
 

@@ -17,7 +17,7 @@ from headgate.core.formats.canonical import Fallback
 from headgate.core.route import Route
 from headgate.core.suppression.examination import INLINE_BYTES
 from headgate.offload.helper_process import Aside
-from headgate.routes import Compiler
+from headgate.pipeline.routes import Compiler
 from unit.fakes import policy, topic_state
 
 JSON = [("content-type", b"application/json")]

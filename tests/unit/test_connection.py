@@ -23,7 +23,7 @@ from headgate.edge.problems import problem_response
 from headgate.edge.request_log import RequestLog
 from headgate.edge.server import HttpServer
 from headgate.edge.shortcut import ShortConnection
-from headgate.ticket import Ticket
+from headgate.pipeline.ticket import Ticket
 from stack import eventually
 
 SHORT = "POST /v1/topics/orders/events HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n"

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from headgate.deadlines import Deadlines
-from headgate.ticket import Ticket
+from headgate.pipeline.deadlines import Deadlines
+from headgate.pipeline.ticket import Ticket
 from stack import eventually
 
 

@@ -23,8 +23,8 @@ from headgate.core.suppression.examination import (
     examine,
     examine_here,
 )
-from headgate.examining import Examining
 from headgate.offload.helper_process import Aside
+from headgate.pipeline.examining import Examining
 from lane_history import changed
 
 JSON = b"application/json"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from headgate.core.fact_columns import COLUMNS, KEY_MAX_BYTES, facts_cluster
 from headgate.core.facts import FACTS_A_RECORD, MOST_WAITING, Columns, Facts, written
 from headgate.core.outcome import Failure, Name, Outcome, Reason
-from headgate.inbound import Inbound
+from headgate.pipeline.inbound import Inbound
 from unit.fakes import NOW_MS
 from unit.room import REFUSED, UNKNOWN, Room
 

@@ -18,7 +18,7 @@ from headgate.core.schema import Schema, received_schema, schema_of
 from headgate.core.suppression.comparison import received_comparison
 from headgate.core.suppression.examination import Content, Orders, examine_here, forget_received
 from headgate.edge.auth import Authenticator
-from headgate.routes import Compiler
+from headgate.pipeline.routes import Compiler
 from unit.fakes import topic_state
 
 SMALL, LARGE = 40, 160

@@ -18,9 +18,9 @@ from headgate.core.event import Refused
 from headgate.core.ids import EventIds
 from headgate.core.outcome import Outcome, Reason
 from headgate.core.policy import PolicyTable, fingerprint
-from headgate.inbound import Inbound
-from headgate.ingest import Ingest, Limits
-from headgate.routes import Compiler, Routes
+from headgate.pipeline.inbound import Inbound
+from headgate.pipeline.ingest import Ingest, Limits
+from headgate.pipeline.routes import Compiler, Routes
 from headgate.suppression.none import Unsuppressed
 from headgate.wiring.coalescing import cluster_of
 from stack import eventually

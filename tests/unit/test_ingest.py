@@ -12,8 +12,8 @@ from headgate.core.publish import Publish
 from headgate.core.route import Route
 from headgate.core.suppression.protocol import Scope
 from headgate.core.topic import TopicState
-from headgate.routes import Routes
-from headgate.ticket import Ticket
+from headgate.pipeline.routes import Routes
+from headgate.pipeline.ticket import Ticket
 from unit.fakes import policy, topic_state
 from unit.room import AWAY, NO_REDIS, Room, digest, shown
 

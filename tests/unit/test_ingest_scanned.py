@@ -20,7 +20,7 @@ from headgate.core.outcome import Failure, Reason
 from headgate.core.policy import TopicPolicy
 from headgate.core.scanning import Scanned, Scanner
 from headgate.core.topic import TopicState
-from headgate.ticket import Ticket
+from headgate.pipeline.ticket import Ticket
 from unit.room import AWAY, Room, digest, shown
 
 NDJSON, JSON = b"application/x-ndjson", b"application/json"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from headgate.core.outcome import Reason
 from headgate.core.publish import Publish
 from headgate.core.record import BATCH_OVERHEAD, size_of
-from headgate.ticket import Ticket
+from headgate.pipeline.ticket import Ticket
 from unit.room import Room
 
 MOST_SLACK = 2_000  # bytes a record of few headers is presumed larger than it is

@@ -6,8 +6,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from headgate.core.outcome import Failure, Name, Outcome
 from headgate.core.publish import Publish, Stage
-from headgate.inbound import Inbound
-from headgate.ticket import Ticket
+from headgate.pipeline.inbound import Inbound
+from headgate.pipeline.ticket import Ticket
 from unit.room import AWAY, NO_REDIS, REFUSED, UNKNOWN, Room
 
 BODIES = [b'{"id":"%s","v":%d}' % (key, value) for key in (b"a", b"b", b"c") for value in (1, 2)]

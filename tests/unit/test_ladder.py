@@ -22,12 +22,12 @@ from headgate.core.route import Route
 from headgate.core.suppression.protocol import Scope
 from headgate.core.topic import TopicState
 from headgate.edge.streams import streamed
-from headgate.inbound import Inbound
-from headgate.ladder.climb import Tools
-from headgate.ladder.ladder import Ladder
-from headgate.routes import Routes
-from headgate.steps import Steps
-from headgate.ticket import Ticket
+from headgate.oversize.climb import Tools
+from headgate.oversize.oversize import Ladder
+from headgate.pipeline.inbound import Inbound
+from headgate.pipeline.routes import Routes
+from headgate.pipeline.steps import Steps
+from headgate.pipeline.ticket import Ticket
 from unit.fakes import FakeTopics, policy, topic_state
 from unit.room import Room, digest
 

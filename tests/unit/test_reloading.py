@@ -15,7 +15,7 @@ from headgate.core.policy import PolicyTable, TopicPolicy
 from headgate.core.route import Route
 from headgate.core.topic import TopicState
 from headgate.edge.auth import OWN_PAGES
-from headgate.routes import Routes
+from headgate.pipeline.routes import Routes
 from headgate.wiring.reloading import (
     Preparing,
     Reloading,

@@ -10,7 +10,7 @@ from headgate.core.policy import PolicyTable, TopicPolicy
 from headgate.core.route import Route
 from headgate.core.suppression.protocol import Scope
 from headgate.core.topic import TopicState
-from headgate.routes import Compiler, Routes
+from headgate.pipeline.routes import Compiler, Routes
 from unit.fakes import FakeTopics, policy, topic_state
 
 

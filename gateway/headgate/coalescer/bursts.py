@@ -19,7 +19,7 @@ from headgate.core.policy import PolicyTable
 from headgate.core.publish import Publish, Stage
 from headgate.core.record import PRODUCER, RECEIVED_AT, Record, size_of
 from headgate.core.topic import TopicState
-from headgate.routes import Routes
+from headgate.pipeline.routes import Routes
 
 _RETRY_AFTER_S = 2
 

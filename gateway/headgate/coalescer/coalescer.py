@@ -26,7 +26,7 @@ from headgate.core.facts import Facts
 from headgate.core.policy import PolicyTable, TopicPolicy
 from headgate.core.route import Route
 from headgate.core.topic import TopicState
-from headgate.routes import Routes
+from headgate.pipeline.routes import Routes
 
 GROUP = "headgate.held"
 _CLOSE_S = 4 * FINISH_S  # finish, drop, leave the group

@@ -14,7 +14,7 @@ from headgate.core.outcome import Failure
 from headgate.edge.answer import answered
 from headgate.edge.auth import Identity
 from headgate.edge.events import EventsFront
-from headgate.endings import DRAINING
+from headgate.pipeline.endings import DRAINING
 
 ROUTE = "/v1/bursts/{id}/commit"
 

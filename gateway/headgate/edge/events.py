@@ -13,7 +13,6 @@ from headgate.core.http.request import with_query_key
 from headgate.core.idempotency.protocol import IDEMPOTENCY_KEY
 from headgate.core.outcome import TRAITS, Failure, Outcome, Reason
 from headgate.core.oversize.weigh import Weight, heaviest
-from headgate.deadlines import Deadlines
 from headgate.edge.answer import answered, on_the_wire
 from headgate.edge.auth import ANONYMOUS, Identity
 from headgate.edge.body import Budget, read_body, received_body
@@ -21,10 +20,11 @@ from headgate.edge.once import Once
 from headgate.edge.plain_post import MOST_BYTES, PlainPosts
 from headgate.edge.request_log import TOLD
 from headgate.edge.streams import Streams, streamed
-from headgate.endings import DRAINING
-from headgate.inbound import Decode, Inbound
-from headgate.ingest import Ingest, answer
-from headgate.ticket import Ticket, rejected
+from headgate.pipeline.deadlines import Deadlines
+from headgate.pipeline.endings import DRAINING
+from headgate.pipeline.inbound import Decode, Inbound
+from headgate.pipeline.ingest import Ingest, answer
+from headgate.pipeline.ticket import Ticket, rejected
 
 ROUTE: Final = "/v1/topics/{topic}/events"
 _NOT_ALL_WELL: Final = 207

@@ -12,9 +12,9 @@ from headgate.core.event import Refused
 from headgate.core.http.reply import Reply
 from headgate.core.idempotency.attempt import Attempt
 from headgate.core.idempotency.protocol import Asked
-from headgate.inbound import Decode, Inbound
-from headgate.ingest import Ingest
-from headgate.ticket import Ticket
+from headgate.pipeline.inbound import Decode, Inbound
+from headgate.pipeline.ingest import Ingest
+from headgate.pipeline.ticket import Ticket
 
 _REPLAYED = ("Idempotency-Replayed", "true")
 _BYPASSED = ("Idempotency-Bypassed", "true")

@@ -14,8 +14,8 @@ from typing import Any, Final
 from aiohttp import web
 
 from headgate.core.outcome import TRAITS, Failure, Reason
+from headgate.pipeline.ticket import Ticket
 from headgate.telemetry.logs import ACCESS, REQUESTS
-from headgate.ticket import Ticket
 
 LINES = 20  # of one reason within WINDOW_S
 WINDOW_S = 10.0

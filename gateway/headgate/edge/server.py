@@ -28,7 +28,7 @@ from headgate.edge.events import Told
 from headgate.edge.parsed import parsed_before
 from headgate.edge.problems import problem_response
 from headgate.edge.request_log import TOLD, RequestLog, received_bytes
-from headgate.endings import DRAINING
+from headgate.pipeline.endings import DRAINING
 
 # A client may hold an idle connection so long; it also bounds how long request headers may take.
 KEEP_ALIVE_S = 75.0

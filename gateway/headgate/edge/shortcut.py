@@ -23,7 +23,7 @@ from headgate.core.outcome import Failure, Reason
 from headgate.edge.answer import closing, on_the_wire
 from headgate.edge.events import EventsFront
 from headgate.edge.server import KEEP_ALIVE_S, Connection, HttpServer
-from headgate.ticket import Ticket
+from headgate.pipeline.ticket import Ticket
 
 _UNREAD_BYTES = 65_536  # a client that does not read its answers waits in aiohttp's writer
 

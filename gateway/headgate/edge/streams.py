@@ -19,7 +19,7 @@ from headgate.core.oversize.strategies import StoredBlob
 from headgate.core.oversize.streamed import Announced, Look, Streamed, announced, takes_streams
 from headgate.core.route import Route, too_large
 from headgate.edge.body import BREAKS, BROKEN, Budget, continue_body, take
-from headgate.inbound import Inbound
+from headgate.pipeline.inbound import Inbound
 
 _PIECE_BYTES = 262_144
 STREAM_BYTES = 16_777_216  # of one stream in memory: pieces, and the parts of an upload to S3

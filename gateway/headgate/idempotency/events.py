@@ -23,7 +23,7 @@ from headgate.core.route import Route
 from headgate.idempotency.asks import Sized, Verdicts
 from headgate.idempotency.desk import IdentityDesk
 from headgate.idempotency.options import NO_REDIS, IdentityMeter
-from headgate.ticket import Ticket, rejected
+from headgate.pipeline.ticket import Ticket, rejected
 
 GoOn = Callable[[list[Publish]], None]
 

@@ -24,26 +24,26 @@ from headgate.core.ids import EventIds, RequestIds
 from headgate.core.policy import PolicyTable
 from headgate.core.suppression.examination import forget_received
 from headgate.core.topic import TopicState
-from headgate.deadlines import Deadlines
 from headgate.edge.auth import Authenticator
 from headgate.edge.events import EventsFront
 from headgate.edge.origins import Origins
 from headgate.edge.request_log import RequestLog
 from headgate.edge.routes import Page
-from headgate.examining import Examining
 from headgate.idempotency.desk import IdentityDesk
 from headgate.idempotency.events import EventIdentity
 from headgate.idempotency.options import IdentityOptions
-from headgate.ingest import Ingest, Limits
-from headgate.ladder.climb import Tools
-from headgate.ladder.ladder import Ladder
 from headgate.offload.helper_process import Aside
 from headgate.offload.weigher import PoolWeigher
+from headgate.oversize.climb import Tools
+from headgate.oversize.oversize import Ladder
 from headgate.pipeline.clock_watch import ClockWatch, now_ms
+from headgate.pipeline.deadlines import Deadlines
+from headgate.pipeline.examining import Examining
+from headgate.pipeline.ingest import Ingest, Limits
 from headgate.pipeline.quotas import ProducerQuotas
-from headgate.routes import Compiler, Routes
+from headgate.pipeline.routes import Compiler, Routes
+from headgate.pipeline.steps import Steps
 from headgate.stats import Labels, Meter, watch_loop
-from headgate.steps import Steps
 from headgate.suppression.none import Unsuppressed
 from headgate.suppression.report import States, redis_dependency, states_now
 from headgate.suppression.suppressor import Suppressor

@@ -29,7 +29,7 @@ from headgate.core.policy import PolicyTable
 from headgate.core.suppression.protocol import Scope
 from headgate.core.topic import TopicState
 from headgate.offload.helper_process import Aside
-from headgate.routes import Compiler, Routes
+from headgate.pipeline.routes import Compiler, Routes
 from headgate.stats.meter import Held
 from headgate.suppression.none import Unsuppressed
 from headgate.suppression.options import SuppressionMeter, SuppressOptions

@@ -28,8 +28,8 @@ from headgate.edge.streams import StreamLimits, Streams
 from headgate.edge.tls import server_context
 from headgate.idempotency.desk import IdentityDesk
 from headgate.idempotency.requests import RequestIdentity
-from headgate.ingest import Ingest
-from headgate.routes import Routes
+from headgate.pipeline.ingest import Ingest
+from headgate.pipeline.routes import Routes
 from headgate.stats import Meter
 from headgate.telemetry.health import Readiness
 

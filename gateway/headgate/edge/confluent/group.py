@@ -12,7 +12,7 @@ from headgate.core.http.reply import advice_headers
 from headgate.core.outcome import Failure, Name, Outcome
 from headgate.core.route import Route
 from headgate.edge.events import EventsFront
-from headgate.inbound import Inbound
+from headgate.pipeline.inbound import Inbound
 
 SEPARATOR = b"\r\n"
 

@@ -12,7 +12,7 @@ from headgate.core.http.reply import Reply
 from headgate.core.outcome import Failure, Reason
 from headgate.core.route import Route
 from headgate.edge.confluent.desk import Asked, Desk
-from headgate.inbound import Inbound
+from headgate.pipeline.inbound import Inbound
 
 _PATH = "/topics/{topic}"
 _PATH_OF_PARTITION = "/topics/{topic}/partitions/{partition}"

@@ -24,13 +24,13 @@ from headgate.core.record import BURST, FORCED
 from headgate.core.route import Route
 from headgate.core.scanning import Scan, scan
 from headgate.core.topic import TopicState
-from headgate.endings import DRAINING, Accounts
-from headgate.inbound import Decode, Inbound
-from headgate.onward import Events
-from headgate.placing import Placing
-from headgate.recall import answer_known, leave_out_known
-from headgate.routes import Routes
-from headgate.ticket import Ticket, rejected
+from headgate.pipeline.endings import DRAINING, Accounts
+from headgate.pipeline.inbound import Decode, Inbound
+from headgate.pipeline.onward import Events
+from headgate.pipeline.placing import Placing
+from headgate.pipeline.recall import answer_known, leave_out_known
+from headgate.pipeline.routes import Routes
+from headgate.pipeline.ticket import Ticket, rejected
 
 
 class Limits(NamedTuple):

@@ -17,10 +17,10 @@ from headgate.core.event import Refused
 from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Publish, Stage
 from headgate.core.route import Oversized, Route
-from headgate.in_order import InOrder
-from headgate.ladder.climb import Climb, Tools
-from headgate.ladder.parts import Whole
-from headgate.ladder.plans import Plan
+from headgate.oversize.climb import Climb, Tools
+from headgate.oversize.parts import Whole
+from headgate.oversize.plans import Plan
+from headgate.pipeline.in_order import InOrder
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
-from headgate.ticket import Ticket
+from headgate.pipeline.ticket import Ticket
 
 log = logging.getLogger(__name__)
 

@@ -16,9 +16,9 @@ from headgate.core.publish import Publish
 from headgate.core.record import content_type_of
 from headgate.core.route import Oversized, Route
 from headgate.core.suppression.examination import Orders
-from headgate.endings import Accounts, Endings
-from headgate.routes import Routes
-from headgate.ticket import Ticket
+from headgate.pipeline.endings import Accounts, Endings
+from headgate.pipeline.routes import Routes
+from headgate.pipeline.ticket import Ticket
 
 Events = Sequence[bytes | RawEvent | Failure]
 

@@ -22,10 +22,10 @@ from headgate.core.record import (
 )
 from headgate.core.route import PLAIN_BYTES, PLAIN_HEADERS, Common, Oversized, Route
 from headgate.core.scanning import Scan
-from headgate.endings import Accounts
-from headgate.onward import Events, Onward
-from headgate.routes import Routes
-from headgate.ticket import Ticket, rejected
+from headgate.pipeline.endings import Accounts
+from headgate.pipeline.onward import Events, Onward
+from headgate.pipeline.routes import Routes
+from headgate.pipeline.ticket import Ticket, rejected
 
 # Names come from clients: the memory for them must be bounded.
 _PRODUCERS_REMEMBERED: Final = 10_000

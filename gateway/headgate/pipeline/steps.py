@@ -7,7 +7,7 @@ from headgate.backends.base import Identities
 from headgate.core.facts import Facts
 from headgate.core.outcome import Failure, Outcome
 from headgate.core.publish import Publish
-from headgate.examining import Examining
+from headgate.pipeline.examining import Examining
 
 
 class Whole(Protocol):

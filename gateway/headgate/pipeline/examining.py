@@ -21,8 +21,8 @@ from headgate.core.suppression.examination import (
     examine_in_need,
     is_long,
 )
-from headgate.in_order import InOrder
 from headgate.offload.helper_process import Aside
+from headgate.pipeline.in_order import InOrder
 
 
 class Examined(Protocol):

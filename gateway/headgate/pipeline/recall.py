@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from headgate.core.event import RawEvent
 from headgate.core.idempotency.attempt import Attempt
 from headgate.core.outcome import Failure, Reason
-from headgate.ticket import Ticket
+from headgate.pipeline.ticket import Ticket
 
 # Stands in the place of an event that is done, until its answer does.
 _DONE = Failure(Reason.INTERNAL, "done by an earlier attempt")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from headgate.core.outcome import Failure, Name, Outcome, Reason
 from headgate.core.publish import Publish, Stage
-from headgate.ladder.plans import Planned
+from headgate.oversize.plans import Planned
 
 _SOME_MISSING = Failure(
     Reason.UNKNOWN,

@@ -16,8 +16,8 @@ from headgate.core.outcome import Failure, Name, Outcome, Reason
 from headgate.core.publish import Publish, Stage
 from headgate.core.record import EVENT_ID
 from headgate.core.route import Route
-from headgate.steps import Steps, Whole
-from headgate.ticket import Ticket, rejected
+from headgate.pipeline.steps import Steps, Whole
+from headgate.pipeline.ticket import Ticket, rejected
 
 # Looking a member up in an Enum class costs 0.1 us in Python 3.11: as much as a small call.
 _NEW: Final = Stage.NEW

@@ -14,7 +14,7 @@ from headgate.core.oversize.strategies import SplitRule, StoredBlob
 from headgate.core.publish import Publish
 from headgate.core.record import Record
 from headgate.core.route import Oversized, Route
-from headgate.ladder.plans import (
+from headgate.oversize.plans import (
     Plan,
     chunk,
     claim_check,
