@@ -16,7 +16,7 @@ from headgate.core.coalescing.holding import as_held, held_topics_of, is_held
 from headgate.core.coalescing.window import Times
 from headgate.core.event import Refused
 from headgate.core.ids import EventIds
-from headgate.core.outcome import Outcome, Reason
+from headgate.core.outcome import Failure, Outcome, Reason
 from headgate.core.policy import PolicyTable, fingerprint
 from headgate.pipeline.inbound import Inbound
 from headgate.pipeline.ingest import Ingest, Limits
@@ -146,3 +146,27 @@ async def test_events_that_each_count_are_not_held(kind: str) -> None:
         assert outcome.failure.reason is Reason.KAFKA_UNAVAILABLE
         assert "must be deleted" in outcome.failure.detail
         assert not lanes.log
+
+
+async def test_a_held_topic_that_is_full_refuses_what_would_be_held() -> None:
+    topics = MemoryTopics([topic_state(), H])
+    full = {H.name: Failure(Reason.OVERLOADED, "too many are held")}
+    ingest = Ingest(
+        Routes(PolicyTable([policy(kind="state", key=("/id",))]), topics, Compiler(128, "ns")),
+        Admission(1_000_000, 1000),
+        NoQuotas(),
+        FakeAccounts(),
+        EventIds(b"\1" * 6),
+        Limits(50, 30_000),
+        lambda: NOW_MS,
+        full.get,
+    )
+    lanes = MemoryLanes(topics, ingest)
+    ingest.connect(lanes, Unsuppressed(ingest))
+    headers = {b"content-type": b"application/json"}
+    ticket = ingest.handle(Inbound("orders", "shop", headers, b'{"id":"7"}', "r", 0.0))
+    assert ticket.done
+    (outcome,) = ticket.answered()
+    assert isinstance(outcome, Outcome)
+    assert outcome.failure == full[H.name]
+    assert not lanes.log

@@ -59,11 +59,13 @@ class Ingest(Placing):
         ids: EventIds,
         limits: Limits,
         clock_ms: Callable[[], int],
+        why_not_held: Callable[[str], Failure | None] = lambda held: None,
     ) -> None:
+        """why_not_held: why a held topic takes nothing more now, else None."""
         super().__init__(routes, admission, accounts, ids, limits.request_timeout_ms, clock_ms)
         self._quotas = quotas
         self._most_events = limits.batch_max_events
-        self.why_not_held: Callable[[str], Failure | None] = lambda held: None
+        self._why_not_held = why_not_held
 
     def route(self, topic: str) -> Route:
         """The topic's rules in force. Raises Refused (unknown_topic)."""
@@ -178,7 +180,7 @@ class Ingest(Placing):
                 "post to /v1/topics/{topic}/events"
             )
             raise Refused(Failure(Reason.NEEDS_NATIVE_API, detail))
-        failure = why_refused(route.policy, held) or self.why_not_held(held.name)
+        failure = why_refused(route.policy, held) or self._why_not_held(held.name)
         if failure is not None:
             raise Refused(failure)
         headers = wishes.record_headers

@@ -90,20 +90,6 @@ class Worker:
         self._callers = Authenticator(settings.auth, settings.producers, origins)
         self._compiler = Compiler(settings.http.json_max_depth, settings.redis.namespace)
         self.routes = Routes(self.policies, self.topics, self._compiler)
-        self.ingest = Ingest(
-            self.routes,
-            self.admission,
-            self._quotas,
-            self.meter,
-            self._ids,
-            Limits(settings.http.batch_max_events, settings.http.request_timeout_ms),
-            clock_ms,
-        )
-        limits = {name: lane_limits(cluster) for name, cluster in ingest_tier.items()}
-        self.lanes = KafkaLanes(options, self.topics, self.ingest, limits, self.meter)
-        self.suppressor = self._suppressor()
-        self._preparing = Preparing(self.routes.prepare_in_turns)
-        self.topics.on_change(self._topic_changed)
         self.telling = Telling(settings, options, self.topics, self.meter, now_ms)
         self.held = HeldTopics(
             settings,
@@ -115,7 +101,21 @@ class Worker:
             coalesces=settings.coalescer.in_gateway,
             facts=self.telling.facts,
         )
-        self.ingest.why_not_held = self.held.refusal
+        self.ingest = Ingest(
+            self.routes,
+            self.admission,
+            self._quotas,
+            self.meter,
+            self._ids,
+            Limits(settings.http.batch_max_events, settings.http.request_timeout_ms),
+            clock_ms,
+            self.held.refusal,
+        )
+        limits = {name: lane_limits(cluster) for name, cluster in ingest_tier.items()}
+        self.lanes = KafkaLanes(options, self.topics, self.ingest, limits, self.meter)
+        self.suppressor = self._suppressor()
+        self._preparing = Preparing(self.routes.prepare_in_turns)
+        self.topics.on_change(self._topic_changed)
         self.blobs = self._open_blobs()
         self.desk = self._desk()
         self._connect()
