@@ -9,8 +9,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 HOT = (
     "core.route",
-    "ingest",
-    "endings",
+    "pipeline.ingest",
+    "pipeline.endings",
     "suppression.claims",
     "backends.kafka.producing.lane",
     "stats.meter",
