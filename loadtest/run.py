@@ -18,7 +18,7 @@ from pathlib import Path
 import orjson
 
 from cases import large, memory, pairs
-from headgate import ingest
+from headgate.pipeline import ingest
 from report import ends_table, large_table, memory_table, pairs_table
 from targets import HERE, Stand, stand
 
