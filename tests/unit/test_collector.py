@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 SCRIPT = """
-from headgate.collector import restore_the_collector, spare_the_collector
+from headgate.wiring.collector import restore_the_collector, spare_the_collector
 from headgate.stats.sketches import Sketches
 
 class Meter:

@@ -15,7 +15,7 @@ from headgate.supervisor.private_folder import private_folder
 
 HOLD = """
 import sys, time
-from headgate.private_folder import private_folder
+from headgate.supervisor.private_folder import private_folder
 with private_folder() as folder:
     (folder / "headgate.toml").write_text("a password")
     print(folder, flush=True)
