@@ -17,13 +17,15 @@ from setuptools import Extension, setup
 ROOT = "gateway/headgate"
 # What every event passes. Protocols, options and whatever inherits from a foreign class stay out.
 HOT = """
-    core/admission core/formats/decode core/suppression/digest core/event core/facts core/ids
+    core/admission core/formats/decode core/suppression/digest core/event core/audit_events core/ids
     core/formats/jsontext core/keys core/outcome core/publish core/reasons core/record
-    core/http/reply core/http/request core/route core/scanning core/suppression/protocol
-    pipeline/endings pipeline/inbound pipeline/ingest pipeline/onward pipeline/placing
-    pipeline/quotas pipeline/ticket suppression/arrivals suppression/bypass suppression/claims
-    suppression/ends suppression/growth suppression/namespaces suppression/outgoing
-    suppression/settlements suppression/states suppression/suppressor suppression/underway
+    core/refusal core/http/reply core/http/request core/route core/scanning
+    core/suppression/protocol
+    pipeline/admit pipeline/complete pipeline/gate pipeline/inbound pipeline/pipeline
+    pipeline/produce pipeline/quotas pipeline/records pipeline/reports pipeline/reserve
+    pipeline/turn suppression/arrivals suppression/bypass suppression/claims
+    suppression/completions suppression/growth suppression/namespaces suppression/outgoing
+    suppression/settlements suppression/states suppression/suppressor suppression/in_flight
     suppression/waits backends/kafka/producing/builder backends/kafka/producing/cluster
     backends/kafka/producing/lane backends/kafka/producing/lanes backends/kafka/producing/producer
     backends/redis/suppression backends/kafka/producing/rounds edge/answer edge/events

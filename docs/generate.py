@@ -11,10 +11,12 @@ import re
 import sys
 from argparse import ArgumentParser, _SubParsersAction
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import orjson
+import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 if __name__ == "__main__":
@@ -27,12 +29,16 @@ from headgate.config.settings import HttpSettings  # noqa: E402
 from headgate.core.outcome import TRAITS  # noqa: E402
 from headgate.edge.openapi.document import document  # noqa: E402
 from headgate.telemetry.catalogue import METRICS  # noqa: E402
-from headgate.telemetry.metric import Kind  # noqa: E402
-from peers_produce import tables as peers_produce  # noqa: E402
+from headgate.telemetry.metric import MetricKind  # noqa: E402
+from support.clients.peers_produce import tables as peers_produce  # noqa: E402
 
 REFERENCE = ROOT / "deploy" / "config" / "reference.toml"
+ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yml"
 INTERNAL = {"worker"}  # `headgate serve` starts it, never a person
-_GAUGES = {Kind.SUM: "gauge, sum of the workers", Kind.MAX: "gauge, largest of the workers"}
+_GAUGES = {
+    MetricKind.SUM: "gauge, sum of the workers",
+    MetricKind.MAX: "gauge, largest of the workers",
+}
 _PORTS = {"management": "management port", "both": "both ports"}
 
 Json = dict[str, Any]
@@ -195,6 +201,36 @@ def _kind(schema: Json) -> str:
     return f"{shown} of {_kind(schema['items'])}" if "items" in schema else shown
 
 
+def alerts() -> Iterator[tuple[str, Json]]:
+    """Every alert with its page, a path below docs/ without `.md`: by its group and its name."""
+    for group in yaml.safe_load(ALERTS.read_text())["groups"]:
+        folder = group["name"].removeprefix("headgate-")
+        for rule in group["rules"]:
+            name = re.sub("(?<=[a-z])(?=[A-Z])", "-", rule["alert"].removeprefix("Headgate"))
+            yield f"operate/runbooks/{folder}/{name.lower()}", rule
+
+
+def alert(rule: Json) -> str:
+    """When an alert fires."""
+    when = f"once this has held for {rule['for']}" if "for" in rule else "as soon as this holds"
+    head = f"Severity `{rule['labels']['severity']}`. It fires {when}:"
+    return f"{head}\n\n```promql\n{' '.join(rule['expr'].split())}\n```"
+
+
+def runbooks() -> str:
+    """Every alert in a table for each group."""
+    rows: dict[str, list[tuple[str, str, str]]] = {}
+    for page, rule in alerts():
+        folder, _, name = page.removeprefix("operate/runbooks/").partition("/")
+        summary = re.sub(r"{{ \$(?:labels\.)?(\w+)[^}]*}}", r"*\1*", rule["annotations"]["summary"])
+        link = f"[{rule['alert']}]({folder}/{name}.md)"
+        rows.setdefault(folder, []).append((link, rule["labels"]["severity"], summary))
+    parts = (
+        f"### {one.capitalize()}\n\n{table('alert|severity|summary', rows[one])}" for one in rows
+    )
+    return "\n".join(parts)
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "reference/options.md": reference_markdown,
     "reference/metrics.md": metrics,
@@ -202,6 +238,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "reference/commands.md": commands,
     "reference/http.md": http,
     "publish/peers-produce-cases.md": peers_produce,
+    "operate/runbooks/index.md": runbooks,
+    **{f"{page}.md": partial(alert, rule) for page, rule in alerts()},
 }
 
 

@@ -30,12 +30,12 @@ from targets import HERE, TOPIC_SETTINGS, new_broker, new_redis, poll
 from wire import Encoding
 
 # isort: split
-from coalescing_gateway import run_init
 from headgate.devstack.ports import LOOPBACK
-from stack import Gateway, RunningBroker
+from support.gateway.coalescing_gateway import run_init
+from support.process.stack import Gateway, RunningBroker
 
 ORDINARY, HELD, STEADY = "bench-ordinary", "bench-held", "bench-steady"
-RATE, BATCH = 100.0, 50  # requests a second, events in each: the 5,000 events a second
+RATE, BATCH = 100.0, 50  # requests a second, events in each: 5,000 events a second
 START_S = 120.0  # on a machine that does much else
 SETTLE_S = 15.0  # until every key has had its first window
 CASES: tuple[tuple[str, Encoding, int], ...] = (

@@ -29,7 +29,7 @@ from workload import Mode
 
 # isort: split
 from headgate.devstack.ports import LOOPBACK
-from stack import Gateway
+from support.process.stack import Gateway
 
 PLAIN, TELLING = "bench-plain", "bench-telling"
 CASES: tuple[tuple[str, Encoding, int, Mode], ...] = (
@@ -85,8 +85,8 @@ def measured(
                 first=first,
                 watch=(f"target={served.pid}", *beside),
             )
-            telling = silent.with_(url=f"{served.url}/v1/topics/{TELLING}/events")
-            found[title].append(Pair(run(silent), run(telling)))
+            audit_events = silent.with_(url=f"{served.url}/v1/topics/{TELLING}/events")
+            found[title].append(Pair(run(silent), run(audit_events)))
             costs = [cpu(report) for report in found[title][-1]]
             say(f"{title}: without {costs[0]:.1f} us, with {costs[1]:.1f} us")
     return found

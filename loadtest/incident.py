@@ -17,7 +17,7 @@ from targets import HERE, new_broker, new_redis  # first: it puts the modules of
 # isort: split
 from incident_a.plan import FULL, QUICK, Case, Result, Scale, Setting, broken, settings_of, table
 from incident_a.run import prepare, run
-from stack import Gateway, RunningBroker
+from support.process.stack import Gateway, RunningBroker
 
 RATES = (20.0, None)
 

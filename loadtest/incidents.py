@@ -32,7 +32,7 @@ from headgate.config.errors import ConfigError  # noqa: E402
 from headgate.consumer import Consumer, ConsumerOptions  # noqa: E402
 from headgate.consumer.pause_store import RedisPauses  # noqa: E402
 from headgate.core.consuming.pauses import ALL, Intent  # noqa: E402
-from rd_member import RdMember  # noqa: E402
+from support.kafka.rd_member import RdMember  # noqa: E402
 
 B, C, PLAIN = "incident-b", "incident-c", "incident-c-plain"
 PARTITIONS = 2

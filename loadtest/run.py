@@ -18,7 +18,7 @@ from pathlib import Path
 import orjson
 
 from cases import large, memory, pairs
-from headgate.pipeline import ingest
+from headgate.pipeline import pipeline
 from report import ends_table, large_table, memory_table, pairs_table
 from targets import HERE, Stand, stand
 
@@ -46,7 +46,7 @@ def say(line: str) -> None:
 def machine() -> str:
     return (
         f"{time.strftime('%Y-%m-%d')}, Python {platform.python_version()}, "
-        f"{'compiled' if ingest.__file__.endswith('.so') else 'not compiled'}, "
+        f"{'compiled' if pipeline.__file__.endswith('.so') else 'not compiled'}, "
         f"{os.cpu_count()} cores, load average before {os.getloadavg()[0]:.2f}"
     )
 

@@ -18,7 +18,7 @@ from headgate.devstack.child import Child  # noqa: E402
 from headgate.devstack.installation import prepare_kafka, single_node  # noqa: E402
 from headgate.devstack.ports import LOOPBACK, accepts, free_port  # noqa: E402
 from headgate.devstack.redis import RedisPlan  # noqa: E402
-from stack import Gateway, RunningBroker, RunningRedis  # noqa: E402 - after the path
+from support.process.stack import Gateway, RunningBroker, RunningRedis  # noqa: E402 - after the path
 
 PARTITIONS = 6
 # Load is written by the gigabyte: keep little of it (offsets go on counting what was written).

@@ -19,7 +19,7 @@ CONTENT_TYPES = {
     "ndjson": b"application/x-ndjson",
     "array": b"application/json",
 }
-# The contract's good ends of an event: what counts as acknowledged.
+# Good ends of an event (docs/publish/answers.md): what counts as acknowledged.
 GOOD = frozenset({"published", "unchanged", "superseded", "duplicate", "held", "spooled"})
 # Ends after which the event may or may not be in the log. A 5xx without a reason is one of them.
 UNCERTAIN = frozenset({"unknown", "timeout", "reset"})

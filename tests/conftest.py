@@ -14,8 +14,9 @@ from headgate.devstack.broker import BrokerPlan, KafkaInstallation, new_id
 from headgate.devstack.installation import prepare_kafka
 from headgate.devstack.ports import LOOPBACK
 from headgate.devstack.redis import RedisPlan
-from postgres_server import running_postgres
-from stack import (
+from support import scale
+from support.process.postgres_server import running_postgres
+from support.process.stack import (
     Gateway,
     RunningBroker,
     RunningCluster,
@@ -25,7 +26,13 @@ from stack import (
     single_node,
 )
 
-pytest_plugins = ["ci_rules", "mirror_fixtures", "replay_fixtures"]
+pytest_plugins = [
+    "support.ci_rules",
+    "support.scenarios.mirror_fixtures",
+    "support.scenarios.replay_fixtures",
+]
+
+scale.set_profiles()
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import os
 import re
@@ -20,12 +21,26 @@ from headgate import cli
 from headgate.config.names import NAMED, SECTIONS
 from headgate.core.option import options_of
 from headgate.telemetry import catalogue as metrics
+from headgate_spark.audit.report import textfile as audit_textfile
+from headgate_spark.mirror import mirror_lag
+from headgate_spark.replay import replay_metrics
+from support.root import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "gateway" / "headgate"
-README, DESIGN, DEPLOY = ROOT / "README.md", PACKAGE / "DESIGN.md", ROOT / "deploy" / "README.md"
-OURS = (README, DESIGN, DEPLOY, *sorted((ROOT / "docs").rglob("*.md")))
+README = ROOT / "README.md"
+OURS = (README, *sorted((ROOT / "docs").rglob("*.md")))
+CODE = {".py", ".pyi", ".c", ".h", ".lua", ".toml", ".yml"}
+PLACES = ("docs/", "deploy/", "loadtest/", "tests/", "gateway/", "spark/")
 LATER = "Not in this build"  # the README's section of what may be named though it is not there
+
+# What the jobs write for Prometheus' textfile collector.
+JOB_METRICS = {
+    "headgate_mirror_timestamp_seconds",
+    "headgate_mirror_topic_skipped",
+    "headgate_replay_timestamp_seconds",
+    *(f"headgate_{name}" for name in (*mirror_lag._HELP, *replay_metrics._HELP)),
+    *audit_textfile._HELP,
+}
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
@@ -128,19 +143,21 @@ def test_options_exist(document: Path) -> None:
 
 @pytest.mark.parametrize("document", OURS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_metrics_exist(document: Path) -> None:
-    # and what is no metric of the gateway: the consumer's, its table, the job's script
-    others = {"headgate_consumer", "headgate_positions", "headgate_spark_job"}
-    known = set(metrics.METRICS) | others
+    # and what is no metric of the gateway: the consumer's, its table, the Spark jobs
+    others = {"headgate_consumer", "headgate_positions", "headgate_spark", "headgate_spark_job"}
+    known = set(metrics.METRICS) | JOB_METRICS | others
     named = {_EXPOSED.sub("", name) for name in _METRIC.findall(text_of(document))}
     assert named <= known
 
 
 @pytest.mark.parametrize("document", OURS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_names_in_code_style_occur_in_the_code(document: Path) -> None:
-    words: set[str] = set()
-    for path in PACKAGE.rglob("*"):
+    words = set(JOB_METRICS)
+    for path in (*PACKAGE.rglob("*"), *(ROOT / "spark").rglob("*.py")):
         if path.suffix in {".c", ".py", ".lua", ".toml"}:
             words.update(re.findall(r"\w+", path.read_text()))
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        words.update(re.findall(r"def (test_\w+)", path.read_text()))
     named = set(_NAME.findall(without_later(text_of(document)))) - words
     # CloudEvents attributes, and the `_file` variant that every secret option has
     known = {
@@ -166,28 +183,135 @@ def test_the_site_builds_and_fetches_nothing(tmp_path: Path) -> None:
     assert [found for page in pages for found in fetched.findall(page.read_text())] == []
 
 
-def modules() -> set[str]:
-    """Every module with something in it, as the file map names it."""
+def sources() -> list[Path]:
+    """Every module of the gateway and of the Spark jobs."""
+    roots = (PACKAGE, ROOT / "spark" / "headgate_spark")
+    return sorted(path for root in roots for path in root.rglob("*.py"))
+
+
+def first_line_of(path: Path) -> str | None:
+    """What a module says it is, if it says so in one line of its own."""
+    said = (ast.get_docstring(ast.parse(path.read_text())) or "").splitlines()
+    if not said or said[1:2] not in ([], [""]) or not said[0].endswith((".", "?", ":")):
+        return None
+    return said[0]
+
+
+def test_every_module_says_in_its_first_line_what_it_is() -> None:
+    silent = [str(path.relative_to(ROOT)) for path in sources() if first_line_of(path) is None]
+    assert silent == []
+
+
+def test_every_stage_is_in_the_life_of_an_event() -> None:
+    stage = re.compile(r"^    (\w+) {2,}\S", re.MULTILINE)
+    stages = stage.findall((PACKAGE / "wiring" / "pipeline.py").read_text().split('"""')[1])
+    told = re.findall(r"\*\*(\w+)\*\* \(", text_of(ROOT / "docs/design/life-of-an-event.md"))
+    shown = re.findall(r">(\w+)</text>", (ROOT / "docs/design/life-of-an-event.svg").read_text())
+    assert stages
+    assert set(stages) <= {one.lower() for one in told} & set(shown)
+
+
+def decisions() -> Iterator[tuple[str, str]]:
+    """(where, text) of each record."""
+    for page in sorted((ROOT / "docs" / "design" / "decisions").glob("*.md")):
+        for text in text_of(page).split("\n## ")[1:]:
+            yield f"{page.stem}: {text.splitlines()[0]}", text
+
+
+def test_a_decision_has_context_decision_and_consequences() -> None:
+    found = re.compile(r"^\*\*(\w+)\.\*\* \S", re.MULTILINE)
+    wanted = ["Context", "Decision", "Consequences"]
+    assert [where for where, text in decisions() if found.findall(text) != wanted] == []
+
+
+def test_tests_that_are_named_exist() -> None:
+    named = re.compile(r"(?<![\w/.])tests/[a-z][\w/]*(?:\.(?:py|toml|md))?")
     found = {
-        str(path.relative_to(PACKAGE))
-        for path in PACKAGE.rglob("*")
-        if path.suffix in {".c", ".h", ".py", ".lua", ".toml", ".sha256"}
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in tracked()
+        for name in named.findall(path.read_text(errors="replace"))
+        if not (ROOT / name).exists()
     }
-    return {name for name in found if not name.endswith("__init__.py")}
+    assert found == set()
 
 
-def file_map() -> Iterator[str]:
-    """The files that the section "File map" of DESIGN.md names."""
-    section = text_of(DESIGN).partition("\n## File map\n")[2].partition("\n## ")[0]
-    for line in section.splitlines():
-        if line.startswith("| `"):
-            yield from re.findall(r"`([\w./-]+)`", line.split("|")[1])
+def cited() -> Iterator[tuple[str, str, str]]:
+    """(where, page, anchor) of every page that code names by its path from the root."""
+    page = re.compile(r"(?<![\w/.-])((?:[a-z]\w*/)+[\w-]+\.md)(?:#([\w-]+))?")
+    for path in tracked():
+        if path.suffix in CODE or path.name == "Makefile":
+            for name, anchor in page.findall(path.read_text()):
+                yield str(path.relative_to(ROOT)), name, anchor
 
 
-def test_the_file_map_names_every_module_once() -> None:
-    named = list(file_map())
-    assert sorted(named) == sorted(set(named))
-    assert set(named) == modules()
+def test_pages_that_code_names_exist() -> None:
+    found = [
+        f"{where}: {name}#{anchor}"
+        for where, name, anchor in cited()
+        if name.startswith(PLACES)
+        and (not (ROOT / name).exists() or (anchor and anchor not in anchors(ROOT / name)))
+    ]
+    assert found == []
+
+
+def test_files_that_the_pages_for_developers_name_exist() -> None:
+    named = re.compile(r"`((?:[a-z]\w*/)+(?:[\w-]+\.[a-z]+)?)`")
+    missing = {
+        f"{page.name}: {name}"
+        for page in (*(ROOT / "docs" / "design").rglob("*.md"), ROOT / "docs" / "contributing.md")
+        for name in named.findall(text_of(page))
+        if not any((root / name).exists() for root in (ROOT, PACKAGE))
+    }
+    assert missing == set()
+
+
+def test_code_cites_pages_by_their_paths_alone() -> None:
+    # "suppression-protocol, rule 3", "6-measured-facts", "the contract": nobody can open those
+    elsewhere = re.compile(
+        r"\((?:\d+-[a-z-]+|[a-z]+-measured)[,)]"
+        r"|(?<![\w/])[a-z]+(?:-[a-z]+)+, (?:rule|section|counterexample) \d"
+        r"|\bhouse (?:style|plan)\b|\b(?:of|by|than|and|as|speaks) the (?:contract|mission)\b"
+    )
+    here = Path(__file__)
+    found = [
+        f"{path.relative_to(ROOT)}: {match.group()}"
+        for path in tracked()
+        if (path.suffix in CODE or path.name == "Makefile") and path != here
+        for match in elsewhere.finditer(path.read_text())
+    ]
+    assert found == []
+
+
+def dotted() -> Iterator[tuple[str, str]]:
+    """(where, name) of each thing that code names by its package, such as `core.route.Route`."""
+    packages = "|".join(one.parent.name for one in PACKAGE.glob("*/__init__.py"))
+    named = re.compile(rf"`(?:headgate\.)?((?:{packages})(?:\.\w+)+)(?:\(\))?`")
+    for path in tracked():
+        if path.suffix == ".py":
+            for name in named.findall(path.read_text()):
+                yield str(path.relative_to(ROOT)), name
+
+
+def is_there(name: str) -> bool:
+    """Whether a dotted name is a package, a module, or something that one has."""
+    place, parts = PACKAGE, name.split(".")
+    while parts and (place / parts[0]).is_dir():
+        place /= parts.pop(0)
+    module = place / "__init__.py"
+    if parts and (place / f"{parts[0]}.py").is_file():
+        module = place / f"{parts.pop(0)}.py"
+    return not parts or re.search(rf"\b{parts[0]}\b", module.read_text()) is not None
+
+
+def test_what_code_names_by_its_package_is_there() -> None:
+    options = {f"{section}.{name}" for section, names in sections().items() for name in names}
+    files = (".lua", ".toml")
+    missing = [
+        f"{where}: {name}"
+        for where, name in dotted()
+        if name not in options and not name.endswith(files) and not is_there(name)
+    ]
+    assert missing == []
 
 
 def test_nothing_names_a_machine_or_a_registry() -> None:
@@ -216,7 +340,7 @@ def _index_hosts() -> set[str]:
     return {host for host in hosts if host and "." in host and not host[0].isdigit()}
 
 
-@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-docs.lock"])
-def test_locked_packages_name_no_index(lock: str) -> None:
-    lines = text_of(ROOT / lock).splitlines()
+@pytest.mark.parametrize("lock", sorted(ROOT.glob("*.lock")), ids=lambda lock: lock.name)
+def test_locked_packages_name_no_index(lock: Path) -> None:
+    lines = text_of(lock).splitlines()
     assert [line for line in lines if "://" in line or "--index" in line or "--find" in line] == []

@@ -1,4 +1,4 @@
-"""Imports point down only (house style, "The tree").
+"""Imports point down only, and tests lie where one looks for them.
 
 A room is a package of `headgate` or a module beside them. Rooms that are not in the table stand
 above all of it: they may import what they like, but no room of the table may import them.
@@ -12,8 +12,13 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from support.root import ROOT
+
 GATEWAY, SPARK = ROOT / "gateway" / "headgate", ROOT / "spark" / "headgate_spark"
+TESTS = ROOT / "tests"
+# Kinds of tests. A folder of any of them is named as a package of headgate or as one of these.
+KINDS = ("unit", "app", "contract", "integration", "chaos", "spark")
+OTHER_SUBJECTS = {"audit", "docs", "loadtest", "mirror"}
 
 # What the files of a room may import of headgate: whole rooms, or single modules.
 ALLOWED = {
@@ -22,25 +27,38 @@ ALLOWED = {
     "config": {"config", "core"},
     "telemetry": {"__version__", "config", "core", "native", "telemetry"},
     "offload": {"core", "offload"},
-    "backends": {"backends", "config", "core", "native"},
+    "kafka": {"core", "kafka"},
+    "backends": {"backends", "config", "core", "kafka", "native"},
     "suppression": {
         "suppression",
         "core",
         "backends.base",
         "backends.patience",
+        "backends.redis.errors",
+        "backends.redis.session",
         "backends.redis.suppression_store",
         "telemetry.health",
     },
     "idempotency": {
         "idempotency",
         "core",
-        "backends.redis.identity_store",
         "backends.patience",
-        "backends.redis.suppression_store",
-        "pipeline.ticket",
+        "backends.redis.errors",
+        "backends.redis.identity_store",
+        "backends.redis.session",
     },
-    "consumer": {"consumer", "core", "backends"},
-    "coalescer": {"coalescer", "consumer", "core", "backends", "offload", "pipeline.routes"},
+    "consumer": {"consumer", "core", "backends", "kafka"},
+    "coalescer": {
+        "coalescer",
+        "consumer",
+        "core",
+        "backends",
+        "kafka",
+        "offload",
+        "pipeline.admit",
+        "pipeline.gate",
+        "pipeline.routes",
+    },
     "stats": {"stats", "core", "telemetry"},
     "monitor": {"backends", "core", "monitor", "stats", "telemetry"},
     "pipeline": {
@@ -51,7 +69,7 @@ ALLOWED = {
         "offload",
         "telemetry.health",
     },
-    "oversize": {"oversize", "core", "backends.base", "pipeline.in_order"},
+    "oversize": {"oversize", "core", "backends.base", "pipeline"},
     "edge": {
         "__version__",
         "coalescer.bursts",
@@ -66,11 +84,14 @@ ALLOWED = {
     "check": {"check", "backends", "config", "core"},
     "devstack": {"devstack", "config", "core"},
 }
+# What the Spark jobs may.
+SPARK_ALLOWED = {"core", "kafka", "devstack.cache", "devstack.jars", "devstack.java"}
 # Where a foreign package may be imported; any other room of the table knows nothing of it.
 FOREIGN = {
     "backends": {"aiokafka", "redis", "hiredis", "fsspec", "botocore", "backports", "compression"},
     "consumer": {"aiokafka", "fsspec", "prometheus_client", "redis", "sqlalchemy"},
     "core": {"jsonschema_rs", "msgspec", "orjson"},
+    "kafka": {"aiokafka"},
     "native": {"aiokafka"},
     "coalescer": {"aiokafka"},
     "replays": {"aiokafka"},
@@ -83,7 +104,7 @@ FOREIGN = {
 }
 # Inside core: who reads and writes JSON, and what Spark's executors import without a dependency.
 JSON_MODULES = {
-    "core.facts",
+    "core.audit_events",
     "core.formats.canonical",
     "core.formats.cloudevents",
     "core.formats.confluent",
@@ -99,7 +120,7 @@ JSON_MODULES = {
     "core.oversize.weigh",
     "core.schema",
 }
-ALONE = {"core.fact_columns", "core.keys", "core.record", "core.replays.segments"}
+ALONE = {"core.audit_columns", "core.keys", "core.record", "core.replays.segments"}
 # Time, randomness, the environment and the world are arguments of the core.
 WORLDLY = {"asyncio", "os", "pathlib", "random", "secrets", "socket", "subprocess", "threading",
            "time", "uuid", "logging", "urllib.request", "http", "multiprocessing"}  # fmt: skip
@@ -167,9 +188,28 @@ def test_no_two_rooms_import_each_other() -> None:
     TopologicalSorter(graph).prepare()  # raises CycleError
 
 
-def test_the_spark_jobs_import_the_core_alone() -> None:
+def test_the_spark_jobs_import_the_core_kafka_and_what_installs_jars() -> None:
     for name, names in modules(SPARK):
-        assert all(within(one, {"core"}) for one in ours(names)), name
+        assert all(within(one, SPARK_ALLOWED) for one in ours(names)), name
+
+
+def test_no_two_packages_of_the_spark_jobs_import_each_other() -> None:
+    folders = {
+        "headgate_spark" + ".".join(("", *path.parent.relative_to(SPARK).parts))
+        for path in SPARK.rglob("__init__.py")
+    }
+
+    def folder_of(name: str) -> str:
+        while name not in folders:
+            name = name.rpartition(".")[0]
+        return name
+
+    graph: dict[str, set[str]] = {}
+    for module, names in modules(SPARK):
+        mine = folder_of(f"headgate_spark.{module}")
+        theirs = {folder_of(one) for one in names if one.startswith("headgate_spark.")}
+        graph.setdefault(mine, set()).update(theirs - {mine})
+    TopologicalSorter(graph).prepare()  # raises CycleError
 
 
 def test_the_table_is_about_rooms_that_exist() -> None:
@@ -185,3 +225,44 @@ def test_no_module_is_longer_than_one_can_keep_in_mind() -> None:
         for path in root.rglob("*.py")
     }
     assert {name: size for name, size in sizes.items() if size > 300} == {}
+
+
+def files_in(folder: Path) -> list[Path]:
+    return [one for one in folder.iterdir() if one.is_file()]
+
+
+def test_what_helps_tests_is_in_support() -> None:
+    programs = [one.name for one in files_in(TESTS) if one.suffix == ".py"]
+    assert {
+        one for one in programs if one != "conftest.py" and not one.startswith("test_")
+    } == set()
+
+
+def test_a_test_is_found_by_the_name_of_the_package_that_it_is_of() -> None:
+    packages = {str(path.parent.relative_to(GATEWAY)) for path in GATEWAY.glob("*/**/__init__.py")}
+    folders = {TESTS / kind / one for kind in KINDS for one in packages | OTHER_SUBJECTS}
+    tests = [path for kind in KINDS for path in (TESTS / kind).rglob("test_*.py")]
+    assert [str(path.relative_to(ROOT)) for path in tests if path.parent not in folders] == []
+
+
+def test_no_folder_of_the_tests_or_the_spark_jobs_is_too_full() -> None:
+    folders = [
+        one
+        for root in (TESTS, SPARK)
+        for one in (root, *root.rglob("*"))
+        if one.is_dir() and one.name[0] not in "._"
+    ]
+    sizes = {str(one.relative_to(ROOT)): len(files_in(one)) for one in folders}
+    assert {name: size for name, size in sizes.items() if size > 20} == {}
+
+
+def test_what_an_event_passes_is_typed() -> None:
+    """`Any` switches the type checker off for whatever it touches."""
+    found = [
+        path.relative_to(GATEWAY).as_posix()
+        for room in ("core", "pipeline")
+        for path in (GATEWAY / room).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Name) and node.id == "Any"
+    ]
+    assert found == []

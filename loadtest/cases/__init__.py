@@ -1,1 +1,1 @@
-"""The measured cases: what is run against what, and the goals of the issue."""
+"""The measured cases: what is run against what, and the goals."""

@@ -4,9 +4,9 @@
     python loadtest/micro/mirror.py [records of a partition] --tasks 1,2,4
 
 Two brokers of its own, one partition of 648-byte records with the gateway's headers, copied by
-`headgate_spark.copier` and by a bare aiokafka `getmany` and transactional `send_batch` loop with
-chunks of the same size, in turns, in this process. Microseconds of this process a record, the best
-of several rounds. Prints Markdown. With --tasks the same copier in Spark's tasks: see
+`headgate_spark.mirror.copier` and by a bare aiokafka `getmany` and transactional `send_batch` loop
+with chunks of the same size, in turns, in this process. Microseconds of this process a record, the
+best of several rounds. Prints Markdown. With --tasks the same copier in Spark's tasks: see
 mirror_tasks.py.
 """
 
@@ -25,16 +25,16 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.structs import TopicPartition
 
-from headgate.core.replays.offset_map import MAP_TOPIC, Layout, Place
+from headgate.core.replays.offset_map import MAP_TOPIC, Layout, MapAddress
 from headgate.devstack.broker import start_node, wait_for_node
 from headgate.devstack.installation import prepare_kafka, single_node
 from headgate.devstack.ports import free_port
-from headgate_spark.cluster_admin import cluster_admin
-from headgate_spark.connections import Connection
-from headgate_spark.copier import Copier
-from headgate_spark.copy_plan import CHUNK_RECORDS, CopyOptions, Unit
-from headgate_spark.mirror_plan import prepare_map
-from headgate_spark.throttle import MOST_FETCH_BYTES, BrokerBuckets
+from headgate_spark.copying.copy_plan import CHUNK_RECORDS, CopyOptions, Unit
+from headgate_spark.copying.throttle import MOST_FETCH_BYTES, BrokerBuckets
+from headgate_spark.job.connections import Connection
+from headgate_spark.kafka.cluster_admin import cluster_admin
+from headgate_spark.mirror.copier import Copier
+from headgate_spark.mirror.mirror_plan import prepare_map
 
 ROUNDS, RECORDS, VALUE = 3, 100_000, 648
 TOPIC = "orders"
@@ -113,9 +113,9 @@ async def bare(options: CopyOptions, records: int, name: str) -> None:
 async def copied(options: CopyOptions, records: int, name: str) -> None:
     """The mirror's copier. Every round is a layout of its own, and so copies the whole topic."""
     async with cluster_admin(options.source) as there:
-        source_id = (await there.facts()).topics[TOPIC].topic_id
-    number = int(name.rpartition("-")[2])  # as if the target had been made anew each time
-    unit = Unit(Place(TOPIC, 0, number), Layout(1, source_id, name, 0), records)
+        source_id = (await there.metadata()).topics[TOPIC].uuid
+    number = int(name.rpartition("-")[2])  # as if the target had been recreated each time
+    unit = Unit(MapAddress(TOPIC, 0, number), Layout(1, source_id, name, 0), records)
     found = await Copier(unit, options, BrokerBuckets(None)).run()
     assert (found.trouble, found.records) == (None, records), found
 
@@ -148,7 +148,7 @@ async def run(source: str, target: str, records: int) -> None:
     number = 0
     for codec in ("none", "zstd"):
         options = CopyOptions(
-            Connection("main", source), Connection("backfill", target, compression=codec)
+            Connection(source, name="main"), Connection(target, name="backfill", compression=codec)
         )
         async with cluster_admin(options.target) as here:
             await prepare_map(here)
@@ -158,10 +158,10 @@ async def run(source: str, target: str, records: int) -> None:
             name = f"bare-{number}"
             plain.append(await measured(partial(bare, options, records, name), records))
             ours.append(await measured(partial(copied, options, records, name), records))
-        least, most = min(one[0] for one in plain), min(one[0] for one in ours)
+        least, limit = min(one[0] for one in plain), min(one[0] for one in ours)
         rate = max(one[1] for one in ours)
         sys.stdout.write(
-            f"| {codec} | {least:.1f} | {most:.1f} | {most / least:.2f} | {rate:,.0f} |\n"
+            f"| {codec} | {least:.1f} | {limit:.1f} | {limit / least:.2f} | {rate:,.0f} |\n"
         )
         sys.stdout.flush()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -174,10 +174,10 @@ def run_on_spark(
     """As many tasks as partitions, and one task for all of the most partitions."""
     from mirror_tasks import Shape, table  # slow to import
 
-    options = CopyOptions(Connection("main", source), Connection("backfill", target))
-    most = max(counts)
+    options = CopyOptions(Connection(source, name="main"), Connection(target, name="backfill"))
+    limit = max(counts)
     shapes = [Shape(one, one) for one in counts] + [
-        Shape(most, one) for one in (1, 2) if one < most
+        Shape(limit, one) for one in (1, 2) if one < limit
     ]
 
     def prepared(shape: Shape) -> tuple[str, str]:
@@ -196,7 +196,7 @@ async def _prepared(options: CopyOptions, partitions: int, records: int) -> tupl
     async with cluster_admin(target) as here:
         await prepare_map(here)
     async with cluster_admin(source) as there:
-        return topic, (await there.facts()).topics[topic].topic_id
+        return topic, (await there.metadata()).topics[topic].uuid
 
 
 def main() -> None:

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
-from headgate.core.replays.offset_map import Layout, Place
-from headgate_spark.copy_plan import Copied, CopyOptions, Unit
-from headgate_spark.copy_tasks import copy_all, deal
-from headgate_spark.session import open_session
+from headgate.core.replays.offset_map import Layout, MapAddress
+from headgate_spark.copying.copy_plan import Copied, CopyOptions, Unit
+from headgate_spark.mirror.copy_tasks import copy_all, deal
+from headgate_spark.session.session import open_session
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from procfs import cpu_seconds, family, machine_busy_seconds
@@ -63,9 +63,11 @@ def run_tasks(spark: SparkSession, dealt: Sequence[Sequence[Unit]], options: Cop
 
 
 def units_of(topic: str, source_id: str, shape: Shape, number: int, records: int) -> list[Unit]:
-    """Every round is a layout of its own, as if the target had been made anew."""
+    """Every round is a layout of its own, as if the target had been recreated."""
     layout = Layout(shape.partitions, source_id, f"round-{number}", 0)
-    return [Unit(Place(topic, one, number), layout, records) for one in range(shape.partitions)]
+    return [
+        Unit(MapAddress(topic, one, number), layout, records) for one in range(shape.partitions)
+    ]
 
 
 def one_round(

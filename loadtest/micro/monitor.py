@@ -1,10 +1,10 @@
-"""Processor time and memory of one look of the monitor, against a real broker.
+"""Processor time and memory of one poll of the monitor, against a real broker.
 
     python loadtest/micro/monitor.py [--groups 500] [--topics 100] [--looks 20]
 
 Topics of 12 partitions, and groups that have committed in each partition of one of them. Processor
 seconds are of this process alone, from the first request to the judged state. Memory is what Python
-holds for what is known after 5 looks, and after so many more with a commit of every partition
+holds for what is known after 5 polls, and after so many more with a commit of every partition
 before each. Prints Markdown.
 """
 
@@ -34,12 +34,12 @@ sys.path.insert(0, str(ROOT / "tests"))  # stack.py starts real brokers
 from headgate.backends.kafka.options import ClusterOptions  # noqa: E402
 from headgate.core.groups.cluster_watch import ClusterWatch, WatchOptions  # noqa: E402
 from headgate.core.groups.commit_records import read_record  # noqa: E402
-from headgate.core.groups.facts import Place, Stored  # noqa: E402
+from headgate.core.groups.facts import CommittedOffset, Partition  # noqa: E402
 from headgate.devstack.installation import prepare_kafka, single_node  # noqa: E402
 from headgate.devstack.ports import free_port  # noqa: E402
 from headgate.monitor.cluster_monitor import ClusterMonitor  # noqa: E402
 from headgate.monitor.commit_stream import take  # noqa: E402
-from stack import RunningBroker  # noqa: E402
+from support.process.stack import RunningBroker  # noqa: E402
 
 PARTITIONS = 12
 MEBIBYTE = 1_048_576
@@ -79,18 +79,18 @@ def _wait_for_coordinator(bootstrap: str) -> None:
             return
 
 
-async def measure(bootstrap: str, looks: int) -> Sequence[str]:
+async def measure(bootstrap: str, polls: int) -> Sequence[str]:
     """Lines of the table."""
     monitor = ClusterMonitor("main", ClusterOptions(bootstrap), WatchOptions(), 10.0, {}, now_ms)
     cpu: list[float] = []
     wall: list[float] = []
-    for _ in range(looks):
+    for _ in range(polls):
         begun = (time.process_time(), time.perf_counter())
         await monitor._look()
         cpu.append(time.process_time() - begun[0])
         wall.append(time.perf_counter() - begun[1])
     tracks = sum(len(one.tracks) for one in monitor.watch.groups.values())
-    held = await _memory(monitor, looks)
+    held = await _memory(monitor, polls)
     await monitor._reader.close()
     trail_us = _trail_us(monitor.watch)
     found = (
@@ -100,17 +100,17 @@ async def measure(bootstrap: str, looks: int) -> Sequence[str]:
         f"| {trail_us:.1f} |"
     )
     return (
-        "| groups | group-partitions | logs | CPU s, first look | median | worst | wall s, worst "
+        "| groups | group-partitions | logs | CPU s, first poll | median | worst | wall s, worst "
         "| MiB held | MiB after all commits | bytes a group-partition "
-        "| us a commit of the trail |",
+        "| us a commit of the commit stream |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
         found,
     )
 
 
 def _trail_us(watch: ClusterWatch) -> float:
-    """Microseconds to decode one commit of the trail and to judge it, without reading it."""
-    group, place = "group-0", Place("topic-0", 0)
+    """Microseconds to decode and judge one commit of the stream, without reading it."""
+    group, place = "group-0", Partition("topic-0", 0)
     names = b"".join(struct.pack(">h", len(one)) + one.encode() for one in (group, place.topic))
     key = struct.pack(">h", 1) + names + struct.pack(">i", 0)
     signed = b'{"member":"m-0f1e2d3c","client":"billing","term":3}'
@@ -127,23 +127,23 @@ def _trail_us(watch: ClusterWatch) -> float:
     return (time.process_time() - begun) / _COMMITS * 1e6
 
 
-async def _memory(monitor: ClusterMonitor, looks: int) -> tuple[int, int]:
-    """What is held, seen from an empty watch: after 5 looks, and after many commits."""
+async def _memory(monitor: ClusterMonitor, polls: int) -> tuple[int, int]:
+    """What is held, seen from an empty watch: after 5 polls, and after many commits."""
     fresh = ClusterMonitor("main", monitor._options, WatchOptions(), 10.0, {}, now_ms)
     tracemalloc.start()
     gc.collect()
     empty = tracemalloc.get_traced_memory()[0]
     for _ in range(5):
         await fresh._look()
-    fresh._has_trail = True  # commits are told here, not by what a look finds
+    fresh._has_commit_stream = True  # commits are told here, not by what a poll finds
     gc.collect()
     first = tracemalloc.get_traced_memory()[0] - empty
     signed = '{"member":"m-0f1e2d3c","client":"billing","term":3}'
     places = [(name, place) for name, one in fresh.watch.groups.items() for place in one.tracks]
-    for number in range(looks):
+    for number in range(polls):
         for name, place in places:
-            stored = Stored(number, signed)
-            fresh.watch.committed(name, Place(*place), stored, now_ms(), now_ms())
+            stored = CommittedOffset(number, signed)
+            fresh.watch.committed(name, Partition(*place), stored, now_ms(), now_ms())
         await fresh._look()
     gc.collect()
     last = tracemalloc.get_traced_memory()[0] - empty

@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from headgate.config import load
 from headgate.devstack.ports import LOOPBACK, free_port
-from headgate.supervisor.worker import Place, read_again
+from headgate.supervisor.worker import WorkerFiles, read_again
 from headgate.wiring.app import Worker
 from headgate.wiring.collector import spare_the_collector
 from targets import new_broker, new_redis
@@ -105,7 +105,7 @@ class Ticker:
         return latest
 
 
-async def measure(place: Place, rounds: int) -> None:
+async def measure(place: WorkerFiles, rounds: int) -> None:
     settings = load(place.config, {}, None)
     worker = Worker(settings, 1)
     await worker.start()
@@ -156,7 +156,7 @@ def main() -> None:
         file.write_text(text)
         asyncio.run(create(broker.bootstrap, args.topics))
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(measure(Place(file, {}, folder, 0), args.rounds))
+            runner.run(measure(WorkerFiles(file, {}, folder, 0), args.rounds))
 
 
 if __name__ == "__main__":

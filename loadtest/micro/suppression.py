@@ -16,7 +16,13 @@ from headgate.backends.redis.suppression import arguments_of
 from headgate.core.outcome import Failure
 from headgate.core.publish import Publish, Stage
 from headgate.core.record import Record
-from headgate.core.suppression.protocol import Call, Reply, Scope, pack_state, read_reply
+from headgate.core.suppression.protocol import (
+    Scope,
+    SuppressionCall,
+    SuppressionReply,
+    pack_state,
+    read_reply,
+)
 from headgate.suppression import SuppressOptions, Suppressor
 
 ROUNDS = 9
@@ -37,7 +43,7 @@ class Store:
         """There is nothing to connect to."""
         self.connected.set()
 
-    async def run(self, call: Call) -> Reply:
+    async def run(self, call: SuppressionCall) -> SuppressionReply:
         """Pack what Redis would get, and take its answer apart."""
         arguments_of(call, b"R" * 16)
         states = [pack_state(b"n" * 16, count, 0.0) for count in call.counts]

@@ -1,1 +1,1 @@
-"""Headgate's Spark jobs. Of the gateway they import `headgate.core` alone."""
+"""Headgate's Spark jobs. Of the gateway they import `core`, `kafka`, what finds Java and jars."""

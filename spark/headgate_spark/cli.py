@@ -7,10 +7,10 @@ import sys
 from collections.abc import Sequence
 
 from headgate.core.command_line import ended_well, with_times_joined
-from headgate_spark.audit_command import AUDIT_EXAMPLES, add_audit
-from headgate_spark.errors import JobError
-from headgate_spark.mirror_command import add_mirror, add_verify
-from headgate_spark.replay_command import add_replay
+from headgate_spark.commands.audit_command import AUDIT_EXAMPLES, add_audit
+from headgate_spark.commands.mirror_command import add_mirror, add_verify
+from headgate_spark.commands.replay_command import add_replay
+from headgate_spark.job.errors import JobError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

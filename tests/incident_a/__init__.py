@@ -1,1 +1,1 @@
-"""Incident A of the mission, as `make incident-a` and the tests run it."""
+"""Incident A (docs/design/incidents.md), as `make incident-a` and the tests run it."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from workload import BOMB_BACK_ON, BOMB_BYTES, BOMB_OPTIONS
 
-MOST_RECORDS = 8  # of 1,013 saves at 20/s, quiet 2 s, at most 10 s
+MAX_RECORDS = 8  # of 1,013 saves at 20/s, quiet 2 s, at most 10 s
 
 
 class Scale(NamedTuple):
@@ -137,8 +137,8 @@ def broken(result: Result) -> list[str]:
         found.append("the last answered state is not the last in the log")
     if result.log != sorted(set(result.log)):
         found.append(f"records are out of order or repeated: {result.log}")
-    if setting.coalesces and records > _most(result):
-        found.append(f"{records} records, at most {_most(result)} were promised")
+    if setting.coalesces and records > _limit(result):
+        found.append(f"{records} records, at most {_limit(result)} were promised")
     kinds = {"held": result.saves} if setting.coalesces else {"published": records}
     if records < result.saves and not setting.coalesces:
         kinds["unchanged"] = result.saves - records
@@ -149,13 +149,13 @@ def broken(result: Result) -> list[str]:
     return found
 
 
-def _most(result: Result) -> int:
+def _limit(result: Result) -> int:
     """A late answer may end a window; a slow machine has more windows in its burst."""
     setting = result.case.setting
     if setting.fits:
         return int(result.case.changes) + 2 * result.gaps
     windows = int(result.seconds * 1000 / setting.max_delay_ms) + 3
-    return max(MOST_RECORDS, windows) + 2 * result.gaps
+    return max(MAX_RECORDS, windows) + 2 * result.gaps
 
 
 def table(results: Sequence[Result], rates: Sequence[float | None]) -> str:

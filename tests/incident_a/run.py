@@ -13,13 +13,13 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import kafka_log
-from coalescing_gateway import run_init
 from headgate.core.coalescing.held import held_topic
 from headgate.devstack.ports import LOOPBACK
 from incident_a.deal import Deal
 from incident_a.plan import Case, Result, Scale, Setting, config_text
-from stack import Gateway, RunningBroker
+from support.gateway.coalescing_gateway import run_init
+from support.kafka import kafka_log
+from support.process.stack import Gateway, RunningBroker
 
 GROUP = "headgate.held"
 PARTITIONS = 12

@@ -23,7 +23,8 @@ POSTS, CHANGES = 3, 3  # events; changes of a file and its reload
 
 class Rules(NamedTuple):
     """holds: what decides whether a gateway holds: `option`, `lag` (the option, or H is not empty)
-    or `existence`.  steps: whether the operator goes by deploy/README.md when H is made or deleted.
+    or `existence`.  steps: whether the operator goes by docs/operate/coalescers.md when
+    H is made or deleted.
     """
 
     holds: str = "existence"

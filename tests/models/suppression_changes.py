@@ -133,14 +133,14 @@ class Event(NamedTuple):
     offset: int = -1
     matched: bool = False  # its content was the last record's at some moment since it arrived
     token: int = 0
-    blind: bool = False  # written without Redis, which has not heard of it yet
+    unreserved: bool = False  # written without Redis, which has not heard of it yet
     leader: int = -1
     least: int = 0  # K: may not be placed by fewer
     known: int = 0  # K2: what its gateway knew when it arrived
 
 
 ENDED = Event(DONE)
-LOST_BLIND = Event(DONE, blind=True)  # its process died before it could tell Redis
+LOST_BLIND = Event(DONE, unreserved=True)  # its process died before it could tell Redis
 
 
 class Gateway(NamedTuple):
@@ -288,7 +288,7 @@ class World:
                 self.redis = redis._replace(quarantine=True)
             self.gateway(g, lease=True)
 
-    def heard(self, g: int) -> None:
+    def registries(self, g: int) -> None:
         """The reply of a call: what is under way is registered under the nonce it tells."""
         gateway = self.gateways[g]
         if not gateway.current and self.rules.register:
@@ -323,7 +323,7 @@ class World:
     def register(self, i: int) -> None:
         slot = self._slot(self.events[i])
         self.entries[slot] = self._put_token(self._purge(self.entries[slot]), i, False)
-        self.put(i, blind=False)
+        self.put(i, unreserved=False)
 
     def reserve(self, i: int) -> str:
         """RESERVE or FORCE: "behind", "unchanged" or "publish"."""
@@ -375,11 +375,11 @@ class World:
 
     def arrive(self, g: int, content: int) -> None:
         gateway, log = self.gateways[g], self.log
-        mode, place, blind = gateway.mode, NEW, False
+        mode, place, unreserved = gateway.mode, NEW, False
         if mode == PASS and gateway.connected and self.rules.force_late and not gateway.lease:
             mode = FORCED
         elif mode == PASS or not gateway.connected:
-            place, blind = LANE, not gateway.connected
+            place, unreserved = LANE, not gateway.connected
         event = Event(
             place,
             g,
@@ -388,14 +388,14 @@ class World:
             gateway.rule,
             gateway.count,
             matched=_same(mode, log.last, content),
-            blind=blind,
+            unreserved=unreserved,
             least=log.moved if gateway.connected and mode != PASS else 0,
             known=gateway.count,
         )
         self.events.append(event)
         if self.setup.follow and place == NEW and mode in (RAW, CANONICAL):
             self._join(len(self.events) - 1)
-        self.note = f" ({MODES[mode]}, n+{gateway.count}{', blind' if blind else ''})"
+        self.note = f" ({MODES[mode]}, n+{gateway.count}{', unreserved' if unreserved else ''})"
         self._hand_over_at_once(len(self.events) - 1)
 
     def _join(self, i: int) -> None:
@@ -444,7 +444,7 @@ class World:
             if self.setup.sequential and _same(event.mode, self.log.last, event.content):
                 raise Violation("B: equal content is published again")
             self._hand_over_at_once(i)
-        self.heard(g)
+        self.registries(g)
 
     def _check_place(self, i: int, count: int) -> None:
         event = self.events[i]
@@ -459,7 +459,7 @@ class World:
         ends = list(log.ends)
         offset, ends[event.count] = ends[event.count], ends[event.count] + 1
         moved = log.moved
-        if event.mode != PASS and not event.blind and event.count <= self.redis.count:
+        if event.mode != PASS and not event.unreserved and event.count <= self.redis.count:
             moved = max(moved, event.count)
         self.log = Log(event.content, (ends[0], ends[1]), log.grown, moved)
         for j, other in enumerate(self.events):
@@ -470,7 +470,7 @@ class World:
         self.put(i, place=place, offset=offset)
         if place != ACKED:
             return
-        if event.mode == PASS and not event.blind:
+        if event.mode == PASS and not event.unreserved:
             self.events[i] = ENDED
         for j, other in enumerate(self.events):
             if other.place == FOLLOWS and other.leader == i:
@@ -484,7 +484,7 @@ class World:
         for j, other in enumerate(self.events):
             if other.place == FOLLOWS and other.leader == i:
                 self.events[j] = ENDED
-        if place == UNKNOWN and self.events[i].mode == PASS and not self.events[i].blind:
+        if place == UNKNOWN and self.events[i].mode == PASS and not self.events[i].unreserved:
             self.events[i] = ENDED
 
     def settlement(self, i: int) -> None:
@@ -492,7 +492,7 @@ class World:
         self.open(event.gateway, self.gateways[event.gateway].rule)
         self.settle(i)
         self.events[i] = ENDED
-        self.heard(event.gateway)
+        self.registries(event.gateway)
 
     def learn(self, g: int) -> None:
         """Metadata tells of the growth."""
@@ -500,7 +500,7 @@ class World:
 
     def talk(self, g: int) -> None:
         self.open(g, self.gateways[g].rule)
-        self.heard(g)
+        self.registries(g)
         if self.rules.one_namespace and self.rules.behind:
             self.gateway(g, count=max(self.redis.count, self.gateways[g].count))
 
@@ -535,24 +535,24 @@ class World:
         self.gateway(g, connected=False)
         for i, event in enumerate(self.events):
             if event.gateway == g and event.place == NEW:
-                self.put(i, place=LANE, blind=True, least=0)
+                self.put(i, place=LANE, unreserved=True, least=0)
                 self._hand_over_at_once(i)
 
     def reconnect(self, g: int) -> None:
         self.gateway(g, connected=True, current=False)
         self.open(g, self.gateways[g].rule)
         for i, event in enumerate(self.events):
-            if event.gateway != g or not event.blind or event.place in (WRECK, DONE):
+            if event.gateway != g or not event.unreserved or event.place in (WRECK, DONE):
                 continue
             if event.place == ACKED:
                 if event.mode != PASS:
                     self.settle(i)
                 self.events[i] = ENDED
             elif event.mode == PASS:
-                self.put(i, blind=False)
+                self.put(i, unreserved=False)
                 if event.place == UNKNOWN:
                     self.events[i] = ENDED
-        self.heard(g)
+        self.registries(g)
 
     def restart_redis(self) -> None:
         self.spend("restarts")
@@ -573,7 +573,7 @@ class World:
                 if event.place in (HANDED, GHOST):
                     self.put(i, place=WRECK)
                 elif event.place != WRECK:
-                    lost = event.blind and event.place == ACKED
+                    lost = event.unreserved and event.place == ACKED
                     self.events[i] = LOST_BLIND if lost else ENDED
         gateway = self.gateways[g]
         if gateway.lease:
@@ -622,7 +622,9 @@ def alike(state: State, swappable: bool = True) -> tuple[object, ...]:
     events, gateways = state.events, state.gateways
     swap = swappable and gateways[1] < gateways[0]
     kept = {token.owner for entry in state.entries for token in entry.tokens}
-    order = [i for i, event in enumerate(events) if event.place != DONE or event.blind or i in kept]
+    order = [
+        i for i, event in enumerate(events) if event.place != DONE or event.unreserved or i in kept
+    ]
     order.sort(key=lambda i: events[i].gateway != swap)
     names = {i: k for k, i in enumerate(order)}
     names[ANON] = ANON
@@ -710,7 +712,7 @@ def _quarantine_may_end(setup: Setup, state: State) -> bool:
 
 def _exempt(state: State) -> bool:
     """The documented window of redis_loss: a record is written that Redis has not heard of."""
-    return any(event.blind for event in state.events)
+    return any(event.unreserved for event in state.events)
 
 
 # ---- steps
@@ -765,7 +767,7 @@ def _land_wreck(world: World, i: int) -> None:
 
 
 def _end_wreck(world: World, i: int) -> None:
-    world.events[i] = LOST_BLIND if world.events[i].blind else ENDED
+    world.events[i] = LOST_BLIND if world.events[i].unreserved else ENDED
 
 
 def _of_gateways(setup: Setup, state: State) -> Iterator[tuple[str, Action]]:
@@ -826,7 +828,7 @@ def _of_time_and_faults(setup: Setup, state: State) -> Iterator[tuple[str, Actio
                 name = "anonymous" if token.owner == ANON else str(token.owner)
                 yield f"token {name} expires", lambda w, s=slot, t=token: _expire(w, s, t)
     for i, event in enumerate(state.events):
-        if event.place == UNKNOWN and not event.blind and event.token != OWN_TOKEN:
+        if event.place == UNKNOWN and not event.unreserved and event.token != OWN_TOKEN:
             # No token of its own: nothing left to wait for.
             yield f"event {i} is given up", lambda w, i=i: _give_up(w, i)
     if state.redis.quarantine and _quarantine_may_end(setup, state):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from headgate_spark.session import open_session
+from headgate_spark.session.session import open_session
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,0 +1,1 @@
+"""Touches the world: Kafka, Redis, blobs, and doubles of them in memory."""

@@ -1,15 +1,15 @@
 """What the rest of the gateway may ask of Kafka and of the suppression state.
 
-`ingest.py` talks to these protocols only; those in memory and the real ones pass one contract
+`pipeline` talks to these protocols only; those in memory and the real ones pass one contract
 suite (tests/contract). Calls never await: results come back through the listeners below, once a
 batch and lane, or once a Redis call, instead of once an event.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from headgate.core.outcome import Failure
-from headgate.core.publish import Publish
+from headgate.core.publish import Publish, Ticket
 from headgate.core.route import Route
 from headgate.core.suppression.protocol import Scope
 from headgate.core.topic import TopicState
@@ -22,7 +22,7 @@ class Topics(Protocol):
         """The topic's newest known state, or None when its cluster does not have it."""
         ...
 
-    def why_missing(self, topic: str) -> Failure:
+    def missing_reason(self, topic: str) -> Failure:
         """Why `get` has nothing: `unknown_topic`, or the cluster has not answered yet."""
         ...
 
@@ -56,7 +56,10 @@ class Lanes(Protocol):
 
 
 class Verdicts(Protocol):
-    """Who hears the answers to reservations, in the order in which the keys' events arrived."""
+    """Who hears the answers to reservations, in the order in which the keys' events arrived.
+
+    Nothing is said of an event that was dropped meanwhile (`Publish.dropped`).
+    """
 
     def publish(self, publish: Publish) -> None:
         """Reserved (or blind): hand it to its lane."""
@@ -72,29 +75,29 @@ class Verdicts(Protocol):
 
 
 class Identities(Protocol):
-    """Which requests and events were done before (`core.identity`)."""
+    """Which requests and events were done before (`core.idempotency.protocol`)."""
 
     def claim(
         self,
-        ticket: Any,
+        ticket: Ticket,
         route: Route,
         started: list[Publish],
         go_on: Callable[[list[Publish]], None],
     ) -> None:
         """Claim the ids of these events; `go_on` gets those to be published, in order.
 
-        The others of them have their outcome by then. All are counted in ticket.publishes and
-        ticket.open_publishes. Each topic's requests go on in the order of the calls.
+        The others of them have their outcome by then; `ticket` was started with all. Each
+        topic's requests go on in the order of the calls.
         """
         ...
 
-    def ended(self, ticket: Any) -> None:
+    def ended(self, ticket: Ticket) -> None:
         """Everything of a ticket with an attempt has ended for good: remember what ended well."""
         ...
 
 
 class Suppression(Protocol):
-    """Reserve before, settle after (suppression-protocol is the protocol)."""
+    """Reserve before, settle after (docs/design/suppression-protocol.md)."""
 
     def reserve(self, publish: Publish) -> None:
         """Ask whether the event must be published; the answer comes through `Verdicts`."""

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headgate.backends.owned")
 
 _RESTART_S = 1.0
 

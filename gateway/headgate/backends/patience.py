@@ -89,5 +89,9 @@ class Lookout:
             self._run_in(_LATE_S)
             return
         self._has_waited = self._is_on = False
-        if self._look():
-            self.begin()
+        still_waited_for = True  # also when looking fails: the others must not wait for ever
+        try:
+            still_waited_for = self._look()
+        finally:
+            if still_waited_for:
+                self.begin()

@@ -22,7 +22,7 @@ from headgate.check.topics import (
 )
 from headgate.config.backend_settings import ClusterSettings, RedisSettings
 from headgate.config.settings import Settings
-from headgate.core.fact_columns import FACTS_TOPIC, facts_cluster
+from headgate.core.audit_columns import FACTS_TOPIC, facts_cluster
 from headgate.core.policy import PolicyTable
 from headgate.core.topic import TopicState
 
@@ -82,7 +82,7 @@ async def _read_cluster(name: str, cluster: ClusterSettings) -> _Cluster:
         async with asyncio.timeout(_ANSWER_S):
             topics = await reader.read(lambda topic: True, {})
     except READ_ERRORS as failure:
-        text = f"no answer from {servers}: {_said(failure)}"
+        text = f"no answer from {servers}: {_error_text(failure)}"
         fix = "Check bootstrap_servers, security_protocol and the network."
         return _Cluster(name, None, [error(subject, text, fix)])
     finally:
@@ -106,7 +106,7 @@ async def _check_redis(redis: RedisSettings) -> list[Finding]:
         findings = list(judge_redis(info, await _redis_config(client)))
     except (RedisError, OSError, TimeoutError) as failure:
         fix = "Check redis.url and redis.ssl_cafile; until it answers nothing is suppressed."
-        return [error("redis", f"no answer: {_said(failure)}", fix)]
+        return [error("redis", f"no answer: {_error_text(failure)}", fix)]
     finally:
         await client.aclose()
     return [ok("redis", f"answers, version {info.get('redis_version', 'unknown')}"), *findings]
@@ -123,6 +123,6 @@ async def _redis_config(client: Any) -> Mapping[str, str] | None:
     return found
 
 
-def _said(failure: BaseException) -> str:
+def _error_text(failure: BaseException) -> str:
     """A time-out, for one, says nothing but its name."""
     return str(failure) or repr(failure)

@@ -31,12 +31,12 @@ def _eviction(info: Mapping[str, Any], config: Mapping[str, str] | None) -> Iter
 
 
 def _memory(info: Mapping[str, Any]) -> Iterator[Finding]:
-    used, most = int(info.get("used_memory", 0)), int(info.get("maxmemory", 0))
-    if not most or used < most * _NEARLY_FULL or info.get("maxmemory_policy") != "noeviction":
+    used, maximum = int(info.get("used_memory", 0)), int(info.get("maxmemory", 0))
+    if not maximum or used < maximum * _NEARLY_FULL or info.get("maxmemory_policy") != "noeviction":
         return
-    figures = f"{used} bytes are used of maxmemory {most}, with noeviction"
+    figures = f"{used} bytes are used of maxmemory {maximum}, with noeviction"
     fix = "Raise maxmemory."
-    if used < most:
+    if used < maximum:
         yield warn(_SUBJECT, f"memory is nearly full: {figures}", fix)
     else:
         text = (

@@ -14,7 +14,7 @@ from headgate.core.policy import TopicPolicy
 
 _NOT_EVERYWHERE = ("zstd", "lz4", "snappy")
 _NEEDS_A_PACKAGE = "KafkaJS, kafka-python and aiokafka need a package for that"
-_MOST_SHOWN = 20  # patterns in one finding
+_MAX_SHOWN = 20  # patterns in one finding
 
 
 def judge_settings(settings: Settings, origins: Mapping[str, str]) -> Iterator[Finding]:
@@ -150,8 +150,8 @@ class _Reaches:
         self._globs = [pattern for pattern in patterns if is_glob(pattern)]
         self._names = [pattern for pattern in patterns if not is_glob(pattern)]
         self._found: dict[str, bool] = {}
-        more = f" and {len(patterns) - _MOST_SHOWN} more" * (len(patterns) > _MOST_SHOWN)
-        self.choice = f"{', '.join(patterns[:_MOST_SHOWN]) or 'none'}{more}"
+        more = f" and {len(patterns) - _MAX_SHOWN} more" * (len(patterns) > _MAX_SHOWN)
+        self.choice = f"{', '.join(patterns[:_MAX_SHOWN]) or 'none'}{more}"
 
     def any(self, glob: str) -> bool:
         if glob not in self._found:

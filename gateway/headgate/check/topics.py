@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from headgate.check.finding import Finding, error, warn
 from headgate.config.names import dotted
 from headgate.config.settings import Settings
+from headgate.core.audit_columns import FACTS_TOPIC
 from headgate.core.coalescing.holding import Oddity, leftover
-from headgate.core.fact_columns import FACTS_TOPIC
 from headgate.core.globs import Globs, is_glob
 from headgate.core.internal_topics import facts_faults
 from headgate.core.policy import INTERNAL_PREFIXES, PolicyTable, TopicPolicy
@@ -22,7 +22,7 @@ def judge_topic(state: TopicState, policy: TopicPolicy, settings: Settings) -> I
     yield from _cleanup(state, policy)
     yield from _timestamps(state, policy)
     yield from _size(state, policy, settings.clusters[state.cluster].compression)
-    yield from _ladder(state, policy)
+    yield from _oversize(state, policy)
     yield from _suppression(state, policy, settings.redis.max_suppress_age_ms)
 
 
@@ -141,18 +141,18 @@ def _size(state: TopicState, policy: TopicPolicy, compression: str) -> Iterator[
         yield warn(subject, text, fix)
 
 
-def _ladder(state: TopicState, policy: TopicPolicy) -> Iterator[Finding]:
+def _oversize(state: TopicState, policy: TopicPolicy) -> Iterator[Finding]:
     subject = _subject(state)
     if "chunk" in policy.oversize and "compact" in state.cleanup_policy:
         text = (
             f"cleanup.policy={state.cleanup_policy} and chunk in oversize: compaction keeps one "
-            "chunk of a set, so the rung is left out"
+            "chunk of a set, so the strategy is left out"
         )
         yield error(subject, text, 'Set cleanup.policy=delete, or use "split" or "claim-check".')
     if "compress" in policy.oversize and state.compression_type not in ("producer", "zstd"):
         text = (
             f"compression.type={state.compression_type} and compress in oversize: the broker "
-            "compresses anew and measures that, so the rung is left out"
+            "compresses anew and measures that, so the strategy is left out"
         )
         yield warn(subject, text, "Set compression.type=producer.")
 

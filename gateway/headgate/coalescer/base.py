@@ -1,21 +1,20 @@
-"""What the life of an assignment asks of Kafka, of the suppression state and of its process.
+"""What the session of an assignment asks of Kafka, of the suppression state and of its process.
 
-`life.py` talks to these protocols only, without asyncio: the simulation in tests drives the same
-code by hand, step by step, through crashes and zombies.
-"""
+`partition_session.py` talks to these protocols only, without asyncio: the simulation in tests
+drives the same code by hand, step by step, through crashes and zombies."""
 
 from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol
 
 from headgate.core.coalescing.coalesce import Figures
-from headgate.core.coalescing.held import HeldRecord, Mark
-from headgate.core.coalescing.window import Bounds, Times, Window
+from headgate.core.coalescing.held import DoneMark, HeldRecord
+from headgate.core.coalescing.window import HeldBounds, Window, WindowTimes
 from headgate.core.route import Route
 
 
 class LogError(Exception):
-    """Kafka did not do what it was asked, or its answer is not known: this life is over.
+    """Kafka did not do what it was asked, or its answer is not known: this session is over.
 
     label: bounded variety, for metrics.  is_refusal: it certainly did nothing of what it was
     asked; else it may have, or may yet do it.
@@ -52,7 +51,7 @@ class Emission(NamedTuple):
 
 
 class HeldPartition(Protocol):
-    """One partition of H, and one transactional producer, for one life of an assignment.
+    """One partition of H, and one transactional producer, for one session of an assignment.
 
     Every call may raise LogError. Nothing here is shared with an earlier life (rules 1, 3).
     """
@@ -77,7 +76,7 @@ class HeldPartition(Protocol):
         """Wait so long at most for records; empty when there are none or it is time to stop."""
         ...
 
-    async def append(self, emissions: Sequence[Emission], marks: Sequence[Mark]) -> list[int]:
+    async def append(self, emissions: Sequence[Emission], marks: Sequence[DoneMark]) -> list[int]:
         """Begin a transaction and write; the emissions' offsets, -1 where Kafka gave none."""
         ...
 
@@ -90,7 +89,7 @@ class HeldPartition(Protocol):
         ...
 
 
-class Verdict(Enum):
+class WindowVerdict(Enum):
     """What Redis says of a window's content. WAIT: not now (redis_loss = "refuse")."""
 
     PUBLISH = 0
@@ -98,30 +97,30 @@ class Verdict(Enum):
     WAIT = 2
 
 
-class Decided(NamedTuple):
+class WindowDecision(NamedTuple):
     """token: whatever the decisions need to settle it.  partition: of the topic."""
 
-    verdict: Verdict
+    verdict: WindowVerdict
     token: object
     partition: int
 
 
 class Decisions(Protocol):
-    """RESERVE before, SETTLE after (suppression-protocol)."""
+    """RESERVE before, SETTLE after (docs/design/suppression-protocol.md)."""
 
-    async def reserve(self, route: Route, windows: Sequence[Window]) -> list[Decided]:
+    async def reserve(self, route: Route, windows: Sequence[Window]) -> list[WindowDecision]:
         """One verdict for each window, of different keys."""
         ...
 
-    def settle(self, decided: Decided, offset: int) -> None:
+    def settle(self, decided: WindowDecision, offset: int) -> None:
         """The record is in the topic, at this offset."""
         ...
 
-    def give_up(self, decided: Decided, certain: bool) -> None:
+    def give_up(self, decided: WindowDecision, certain: bool) -> None:
         """Not known to be in the topic. certain: it cannot be, for EndTxn was never sent."""
         ...
 
-    def is_blind(self, route: Route) -> bool:
+    def has_unreserved(self, route: Route) -> bool:
         """Whether something was published without asking Redis, and is not settled yet."""
         ...
 
@@ -130,13 +129,13 @@ class Decisions(Protocol):
         ...
 
 
-class Rules(NamedTuple):
+class CoalescingRules(NamedTuple):
     """What holds for a topic. limits of one transaction: records and bytes."""
 
-    times: Times
-    bounds: Bounds
-    most_records: int = 500
-    most_bytes: int = 4_194_304
+    times: WindowTimes
+    bounds: HeldBounds
+    max_records: int = 500
+    max_bytes: int = 4_194_304
 
 
 class Surroundings(Protocol):

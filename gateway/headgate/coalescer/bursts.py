@@ -12,14 +12,15 @@ from typing import Protocol
 from headgate.backends.base import Lanes, Topics
 from headgate.core.coalescing.held import burst_end_headers
 from headgate.core.coalescing.holding import held_topics_of
-from headgate.core.event import Refused, malformed
 from headgate.core.globs import is_glob
 from headgate.core.outcome import Failure, Outcome, Reason
 from headgate.core.policy import PolicyTable
 from headgate.core.publish import Publish, Stage
 from headgate.core.record import PRODUCER, RECEIVED_AT, Record, size_of
+from headgate.core.refusal import Refused, malformed
 from headgate.core.topic import TopicState
-from headgate.pipeline.routes import Routes
+from headgate.pipeline.admit import Quotas
+from headgate.pipeline.gate import Gate
 
 _RETRY_AFTER_S = 2
 
@@ -27,21 +28,15 @@ MayPost = Callable[[str], bool]
 
 
 class KnownTopics(Topics, Protocol):
-    """`backends.topics`."""
+    """`backends.kafka.topics`."""
 
     def states(self) -> Sequence[TopicState]:
         """All topics that a policy matches."""
         ...
 
 
-class Quotas(Protocol):
-    """See `ingest.Quotas`."""
-
-    def check(self, producer: str, events: int, size: int) -> Failure | None: ...
-
-
 class Markers:
-    """A burst's markers on their way: what their publishes have instead of a ticket."""
+    """A burst's markers on their way: who their publishes have instead of a ticket."""
 
     def __init__(self) -> None:
         self.publishes: list[Publish] = []
@@ -51,19 +46,16 @@ class Markers:
 
     def add(self, publish: Publish) -> None:
         """One more. All are added before the first is handed over."""
-        publish.whole = self
+        publish.owner = self
         self.publishes.append(publish)
         self._open += 1
 
     def ended(self, _part: Publish, outcome: Outcome) -> None:
-        """See `steps.Whole`."""
+        """See `core.owner.RecordOwner`."""
         self.failure = self.failure or outcome.failure
         self._open -= 1
         if not self._open and not self._all_ended.done():
             self._all_ended.set_result(None)
-
-    def handed_over(self) -> None:
-        """See `steps.Whole`; the stage on each publish says it already."""
 
     async def wait(self, timeout_s: float) -> Failure | None:
         """Wait until all are in Kafka; why they are not, or not in time."""
@@ -89,7 +81,7 @@ class Bursts:
 
     def __init__(
         self,
-        routes: Routes,
+        gate: Gate,
         topics: KnownTopics,
         policies: Callable[[], PolicyTable],
         lanes: Lanes,
@@ -97,7 +89,7 @@ class Bursts:
         clock_ms: Callable[[], int],
         timeout_s: float,
     ) -> None:
-        self._routes = routes
+        self._gate = gate
         self._topics = topics
         self._policies = policies
         self._lanes = lanes
@@ -135,7 +127,7 @@ class Bursts:
             if not may_post(topic):
                 detail = f"this producer may not post to topic {topic!r}"
                 raise Refused(Failure(Reason.FORBIDDEN, detail))
-            held = self._routes.find(topic).held
+            held = self._gate.rules(topic).held
             if held is None:
                 raise Refused(malformed(f"topic {topic!r} does not coalesce: it has no bursts"))
             found[topic] = held
@@ -145,7 +137,7 @@ class Bursts:
         found = {}
         for topic in sorted(filter(may_post, self._coalescing())):
             try:
-                held = self._routes.find(topic).held
+                held = self._gate.rules(topic).held
             except Refused as refused:
                 if refused.failure.reason is not Reason.UNKNOWN_TOPIC:
                     raise
@@ -153,21 +145,23 @@ class Bursts:
             if held is not None:
                 found[topic] = held
         if not found:
-            raise Refused(self._why_none())
+            raise Refused(self._no_burst())
         return found
 
     def _coalescing(self) -> set[str]:
         """Names of topics that may hold events: those configured, and those that hold."""
         policies = self._policies()
         names = {
-            one.pattern for one in policies.policies if one.coalesces and not is_glob(one.pattern)
+            policy.pattern
+            for policy in policies.policies
+            if policy.coalesces and not is_glob(policy.pattern)
         }
         return names.union(held_topics_of(self._topics.states(), policies))
 
-    def _why_none(self) -> Failure:
+    def _no_burst(self) -> Failure:
         for policy in self._policies().policies:
             if policy.coalesces:
-                failure = self._topics.why_missing(policy.pattern)
+                failure = self._topics.missing_reason(policy.pattern)
                 if failure.reason is not Reason.UNKNOWN_TOPIC:
                     return failure  # its cluster has not answered yet
         detail = "there is no topic that coalesces and that this producer may post to"

@@ -9,21 +9,21 @@ from aiokafka import AIOKafkaConsumer
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.kafka.topics import KafkaTopics
 from headgate.backends.owned import OwnedTasks
-from headgate.coalescer.base import Decisions, LogError, Rules
-from headgate.coalescer.held_partition import Place
-from headgate.coalescer.member import FINISH_S, Member
-from headgate.coalescer.owner import Count, Owner, Surface
-from headgate.coalescer.told import tell
+from headgate.coalescer.base import CoalescingRules, Decisions, LogError
+from headgate.coalescer.dropped_events import report
+from headgate.coalescer.held_partition import CoalescedTopic
+from headgate.coalescer.member import FINISH_S, CoalescerMember
+from headgate.coalescer.owner import Count, PartitionOwner, Surface
 from headgate.coalescer.turns import Turns
 from headgate.consumer.membership import MemberOptions
+from headgate.core.audit_events import Facts
 from headgate.core.coalescing.coalesce import Figures
 from headgate.core.coalescing.held import held_topic, topic_of
 from headgate.core.coalescing.holding import held_topics_of, is_there
-from headgate.core.coalescing.window import Bounds, Times, Window
+from headgate.core.coalescing.window import HeldBounds, Window, WindowTimes
 from headgate.core.consuming.ownership import Owned
-from headgate.core.event import Refused
-from headgate.core.facts import Facts
 from headgate.core.policy import PolicyTable, TopicPolicy
+from headgate.core.refusal import Refused
 from headgate.core.route import Route
 from headgate.core.topic import TopicState
 from headgate.pipeline.routes import Routes
@@ -66,7 +66,7 @@ class Coalescer:
         self._clusters = options.clusters
         self._member = MemberOptions(GROUP, options.session_timeout_ms)
         self._members = {
-            name: Member(cluster, self._member, partial(self._owner, name))
+            name: CoalescerMember(cluster, self._member, partial(self._owner, name))
             for name, cluster in options.clusters.items()
         }
 
@@ -115,9 +115,9 @@ class Coalescer:
 
     def _owner(
         self, cluster: str, consumer: AIOKafkaConsumer, owned: Owned, is_mine: Callable[[], bool]
-    ) -> Owner:
+    ) -> PartitionOwner:
         topic = topic_of(owned.topic) or ""
-        place = Place(topic, owned.topic, owned.partition, GROUP)
+        place = CoalescedTopic(topic, owned.topic, owned.partition, GROUP)
         surface = Surface(
             cluster=self._clusters[cluster],
             # Rule 1: of the partition, never of the process, so that a zombie is fenced.
@@ -131,12 +131,12 @@ class Coalescer:
             now_ms=self._now_ms,
             fenced_pause_s=2.5 * self._member.heartbeat_ms / 1000,
             turns=self._turns,
-            tell=partial(self._tell, topic),
+            report=partial(self._report, topic),
         )
-        return Owner(consumer, place, surface)
+        return PartitionOwner(consumer, place, surface)
 
-    def _tell(self, topic: str, outcome: str, windows: Sequence[Window]) -> None:
-        tell(self._facts, self._policies.match(topic), topic, outcome, windows)
+    def _report(self, topic: str, outcome: str, windows: Sequence[Window]) -> None:
+        report(self._facts, self._policies.match(topic), topic, outcome, windows)
 
     def _route(self, topic: str) -> Route:
         try:
@@ -150,7 +150,7 @@ class Coalescer:
             raise LogError("unknown_topic", f"there is no topic {held!r}", True)
         return state.topic_id.hex()
 
-    def _rules(self, topic: str) -> Rules | None:
+    def _rules(self, topic: str) -> CoalescingRules | None:
         policy = self._policies.match(topic)
         if policy is None or not is_there(policy, self._topics.get(held_topic(topic))):
             return None
@@ -182,13 +182,13 @@ def held_states(
     return [state for state, _ in found if state.cluster == cluster]
 
 
-def rules_of(policy: TopicPolicy) -> Rules:
+def rules_of(policy: TopicPolicy) -> CoalescingRules:
     """A topic's clocks and bounds. Without coalesce_quiet_ms nothing is kept waiting."""
     quiet, longest = policy.coalesce_quiet_ms or 0, policy.coalesce_max_delay_ms
-    times = Times(
+    times = WindowTimes(
         quiet, longest or 5 * quiet, policy.coalesce_burst_max_ms, policy.coalesce_leading
     )
-    return Rules(times, Bounds(policy.coalesce_max_keys, policy.coalesce_max_bytes))
+    return CoalescingRules(times, HeldBounds(policy.coalesce_max_keys, policy.coalesce_max_bytes))
 
 
 def _sum(one: Figures | None, other: Figures) -> Figures:

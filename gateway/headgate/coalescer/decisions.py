@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from headgate.backends.base import Suppression
-from headgate.coalescer.base import Decided, LogError, Verdict
+from headgate.coalescer.base import LogError, WindowDecision, WindowVerdict
 from headgate.coalescer.digests import Digests
 from headgate.coalescer.turns import Turns
 from headgate.core.coalescing.window import Window
@@ -36,11 +36,11 @@ class _Question:
     """A round of reservations: how many verdicts are missing."""
 
     def __init__(self, count: int) -> None:
-        self.verdicts: list[Verdict] = [Verdict.PUBLISH] * count
+        self.verdicts: list[WindowVerdict] = [WindowVerdict.PUBLISH] * count
         self.missing = count
         self.answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def put(self, index: int, verdict: Verdict) -> None:
+    def put(self, index: int, verdict: WindowVerdict) -> None:
         self.verdicts[index] = verdict
         self.missing -= 1
         if not self.missing and not self.answered.done():
@@ -50,7 +50,7 @@ class _Question:
 class SuppressedDecisions:
     """Listens to suppression (`base.Verdicts`) and answers the coalescer.
 
-    Several lives ask at the same time, each about keys of its own.
+    Several sessions ask at the same time, each about keys of its own.
     """
 
     def __init__(
@@ -60,12 +60,13 @@ class SuppressedDecisions:
         turns: Turns,
     ) -> None:
         self._turns = turns
+        self._questions: dict[Publish, _Question] = {}  # who waits for each verdict
         self._digests = digests
         self._suppression, self._trust = connect(self)
 
     # ---- base.Decisions
 
-    async def reserve(self, route: Route, windows: Sequence[Window]) -> list[Decided]:
+    async def reserve(self, route: Route, windows: Sequence[Window]) -> list[WindowDecision]:
         digests = await self._digests.of(route, windows)
         question = _Question(len(windows))
         publishes: list[Publish] = []
@@ -74,7 +75,8 @@ class SuppressedDecisions:
                 for index, window in enumerate(windows):
                     if index % _TURN_WINDOWS == 0:
                         await self._turns.take()
-                    publish = _publish(route, window, digests[index], question, index)
+                    publish = _publish(route, window, digests[index], index)
+                    self._questions[publish] = question
                     publishes.append(publish)
                     self._ask(publish)
                 await question.answered
@@ -85,7 +87,7 @@ class SuppressedDecisions:
             self._break_off(publishes)
             raise
         return [
-            Decided(verdict, publish, publish.record.partition)
+            WindowDecision(verdict, publish, publish.record.partition)
             for verdict, publish in zip(question.verdicts, publishes, strict=True)
         ]
 
@@ -102,22 +104,23 @@ class SuppressedDecisions:
         """Nobody waits any more: end those that may be published, and the others when they may."""
         for publish in publishes:
             publish.dropped = True
+            self._questions.pop(publish, None)
             if publish.stage is Stage.LANE:
                 self._suppression.ended(publish, True)
 
-    def settle(self, decided: Decided, offset: int) -> None:
+    def settle(self, decided: WindowDecision, offset: int) -> None:
         publish = decided.token
         if isinstance(publish, Publish):
-            publish.stage = Stage.ENDED
+            publish.advance(Stage.ENDED)
             self._suppression.acknowledged([publish], offset)
 
-    def give_up(self, decided: Decided, certain: bool) -> None:
+    def give_up(self, decided: WindowDecision, certain: bool) -> None:
         publish = decided.token
         if isinstance(publish, Publish):
-            publish.stage = Stage.ENDED
+            publish.advance(Stage.ENDED)
             self._suppression.ended(publish, certain)
 
-    def is_blind(self, route: Route) -> bool:
+    def has_unreserved(self, route: Route) -> bool:
         return route.digest is not None and not self._trust.is_settled()
 
     def distrust(self, route: Route) -> None:
@@ -127,28 +130,24 @@ class SuppressedDecisions:
     # ---- base.Verdicts
 
     def publish(self, publish: Publish) -> None:
-        if publish.dropped:
-            self._suppression.ended(publish, True)
-            return
-        publish.stage = Stage.LANE  # so that its token is renewed
-        publish.ticket.put(publish.index, Verdict.PUBLISH)
+        publish.advance(Stage.LANE)  # so that its token is renewed
+        self._answer(publish, WindowVerdict.PUBLISH)
 
     def unchanged(self, publish: Publish, offset: int) -> None:
-        if not publish.dropped:
-            publish.ticket.put(publish.index, Verdict.UNCHANGED)
+        self._answer(publish, WindowVerdict.UNCHANGED)
 
     def refused(self, publish: Publish, failure: Failure) -> None:
-        if not publish.dropped:
-            publish.ticket.put(publish.index, Verdict.WAIT)
+        self._answer(publish, WindowVerdict.WAIT)
+
+    def _answer(self, publish: Publish, verdict: WindowVerdict) -> None:
+        self._questions.pop(publish).put(publish.index, verdict)
 
 
-def _publish(
-    route: Route, window: Window, digest: bytes | None, question: _Question, index: int
-) -> Publish:
+def _publish(route: Route, window: Window, digest: bytes | None, index: int) -> Publish:
     held = window.last
     partition = partition_for(held.key, route.state.partitions)
     record = Record(route.topic, partition, held.key, held.value, held.headers, held.timestamp_ms)
-    publish = Publish(record, held.size, question, index, None)
+    publish = Publish(record, held.size, None, index, None)
     publish.scope, publish.partitions = route.scope, route.state.partitions
     if digest is not None:
         publish.digest = digest

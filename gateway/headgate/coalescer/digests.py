@@ -1,14 +1,14 @@
 """What the content of windows is, for RESERVE: bytes or canonical form, as their topic compares.
 
-Small ones are examined between two turns of the event loop, large ones in the process aside. All
-are of different keys, and a life asks for one round at a time: a key's order cannot suffer.
+Small ones are examined between two turns of the event loop, large ones in the helper process. All
+are of different keys, and a session asks for one round at a time: a key's order cannot suffer.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
 
 from headgate.coalescer.turns import Turns
-from headgate.core.coalescing.held import Held
+from headgate.core.coalescing.held import HeldEvent
 from headgate.core.coalescing.window import Window
 from headgate.core.formats.canonical import Fallback
 from headgate.core.record import content_type_in
@@ -23,7 +23,7 @@ from headgate.core.suppression.examination import (
     examine_in_need,
     is_long,
 )
-from headgate.offload.helper_process import Aside
+from headgate.offload.helper_process import HelperProcess
 
 _TURN_BYTES = INLINE_BYTES  # examined in one turn of the event loop: 1-2 ms
 _WINDOW_BYTES = 640  # what else a window costs, in the same money
@@ -32,9 +32,11 @@ _WINDOW_BYTES = 640  # what else a window costs, in the same money
 class Digests:
     """count: told topic and reason of each content whose bytes are compared instead of its form."""
 
-    def __init__(self, aside: Aside, count: Callable[[str, Fallback], None], turns: Turns) -> None:
+    def __init__(
+        self, helper: HelperProcess, count: Callable[[str, Fallback], None], turns: Turns
+    ) -> None:
         self._turns = turns
-        self._aside = aside
+        self._helper = helper
         self._count = count
 
     async def of(self, route: Route, windows: Sequence[Window]) -> list[bytes | None]:
@@ -50,7 +52,7 @@ class Digests:
             if content is None:
                 found[place] = Examination(None, route.digest(None, None))
             elif is_long(orders, content):
-                waiting[place] = self._aside.ask(examine, orders, content)
+                waiting[place] = self._helper.ask(examine, orders, content)
             else:
                 here = examine_here(orders, content)
                 assert here is not None  # only a schema can be too much for here
@@ -73,7 +75,7 @@ class Digests:
         return digests
 
     @staticmethod
-    def _in_need(orders: Orders, held: Held) -> Examination:
+    def _in_need(orders: Orders, held: HeldEvent) -> Examination:
         content = _content(held)
         assert content is not None
         return examine_in_need(orders, content)
@@ -91,7 +93,7 @@ class Digests:
         return examination.digest
 
 
-def _content(held: Held) -> Content | None:
+def _content(held: HeldEvent) -> Content | None:
     if held.value is None:
         return None
     return Content(held.value, content_type_in(held.headers), None)

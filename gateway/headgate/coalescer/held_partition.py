@@ -1,4 +1,4 @@
-"""One partition of a held topic in Kafka, for one life of its owner (`base.HeldPartition`)."""
+"""One partition of a held topic in Kafka, for one session of its owner (`base.HeldPartition`)."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -16,17 +16,17 @@ from headgate.backends.kafka.producing.transactions import (
 )
 from headgate.coalescer.base import Committed, Emission, LogError, Read
 from headgate.consumer.membership import committed
-from headgate.core.coalescing.held import Mark, mark_headers, read_held
+from headgate.core.coalescing.held import DoneMark, mark_headers, read_held
 from headgate.core.record import Record
 
 FENCED = "fenced"
-MOST_RECORDS = 100  # of one reading, 1-2 ms: it must not hold up the event loop
+MAX_RECORDS = 100  # of one reading, 1-2 ms: it must not hold up the event loop
 _FENCE_S = 60.0  # InitProducerId waits for the markers of a transaction that was decided
 _GRACE_S = 5.0
 _EARLIEST = -1
 
 
-class Place(NamedTuple):
+class CoalescedTopic(NamedTuple):
     """Where an owner works. topic: O.  held: H.  group: whose offsets are committed."""
 
     topic: str
@@ -46,7 +46,7 @@ class KafkaHeldPartition:
         self,
         consumer: AIOKafkaConsumer,
         producer: TransactionalProducer,
-        place: Place,
+        place: CoalescedTopic,
         is_mine: Callable[[], bool],
         now_ms: Callable[[], int],
     ) -> None:
@@ -93,7 +93,7 @@ class KafkaHeldPartition:
         try:
             async with asyncio.timeout(wait_ms / 1000 + _GRACE_S) as self._reading:
                 found = await self._consumer.getmany(
-                    tp, timeout_ms=wait_ms, max_records=MOST_RECORDS
+                    tp, timeout_ms=wait_ms, max_records=MAX_RECORDS
                 )
         except TimeoutError:  # hurried, or the group is joining anew
             found = {}
@@ -109,13 +109,13 @@ class KafkaHeldPartition:
         async with self._asking():  # it has moved past aborted records and markers, too
             return Read(records, await self._consumer.position(tp))
 
-    async def append(self, emissions: Sequence[Emission], marks: Sequence[Mark]) -> list[int]:
+    async def append(self, emissions: Sequence[Emission], marks: Sequence[DoneMark]) -> list[int]:
         place = self._place
         records = [Record(place.topic, *emission) for emission in emissions]
         now_ms = self._now_ms()
         records += [
-            Record(place.held, place.partition, one.key, b"", mark_headers(one), now_ms)
-            for one in marks
+            Record(place.held, place.partition, mark.key, b"", mark_headers(mark), now_ms)
+            for mark in marks
         ]
         async with self._asking():
             await self._producer.begin()

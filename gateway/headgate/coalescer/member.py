@@ -10,25 +10,25 @@ from aiokafka import AIOKafkaConsumer
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.kafka.topic_reader import READ_ERRORS
 from headgate.backends.owned import OwnedTasks
-from headgate.coalescer.owner import Owner
+from headgate.coalescer.owner import PartitionOwner
 from headgate.consumer.membership import MemberOptions, Membership
 from headgate.core.consuming.ownership import Owned
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headgate.coalescer.member")
 
 # A transaction takes 0.1 s; what takes longer is dropped, and done again by the next owner.
 FINISH_S = 5.0
 _DROP_S = 5.0
 _RETRY_S = 2.0
 
-NewOwner = Callable[[AIOKafkaConsumer, Owned, Callable[[], bool]], Owner]
+NewOwner = Callable[[AIOKafkaConsumer, Owned, Callable[[], bool]], PartitionOwner]
 
 
-class Member:
+class CoalescerMember:
     """See the module. owners: of this term."""
 
     def __init__(self, cluster: ClusterOptions, options: MemberOptions, new_owner: NewOwner):
-        self.owners: list[Owner] = []
+        self.owners: list[PartitionOwner] = []
         self._cluster = cluster
         self._options = options
         self._new_owner = new_owner
@@ -46,7 +46,7 @@ class Member:
             self._changed.set()
 
     def rejoin(self) -> None:
-        """A topic was made anew, perhaps before the consumer saw that it was gone: it would go on
+        """A topic was recreated, perhaps before the consumer saw that it was gone: it would go on
         at offsets that the new one does not have.
         """
         self._changed.set()

@@ -1,4 +1,4 @@
-"""Owns one partition for one term: one life after the other, until the term ends."""
+"""Owns one partition for one epoch: one session after the other, until the term ends."""
 
 import asyncio
 import logging
@@ -9,19 +9,19 @@ from aiokafka import AIOKafkaConsumer
 
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.kafka.producing.transactions import TransactionalProducer
-from headgate.coalescer.base import Decisions, LogError, Rules
-from headgate.coalescer.held_partition import FENCED, KafkaHeldPartition, Place
-from headgate.coalescer.life import Life
+from headgate.coalescer.base import CoalescingRules, Decisions, LogError
+from headgate.coalescer.held_partition import FENCED, CoalescedTopic, KafkaHeldPartition
+from headgate.coalescer.partition_session import PartitionSession
 from headgate.coalescer.turns import Turns
 from headgate.core.coalescing.coalesce import Figures
 from headgate.core.coalescing.window import Sum, Window
 from headgate.core.outcome import Name
 from headgate.core.route import Route
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headgate.coalescer.owner")
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 10.0
-_LIVED_S = 30.0  # after so long a life the next failure is a new one
+_LIVED_S = 30.0  # after so long a session the next failure is a new one
 
 
 _NOTHING = Sum(0, 0)
@@ -32,13 +32,13 @@ def _tell_nobody(outcome: str, windows: Sequence[Window]) -> None:
 
 
 class Count(Protocol):
-    """Who counts what became of held events, and how often lives ended early."""
+    """Who counts what became of held events, and how often sessions ended early."""
 
     def coalesced(
         self, producer: str, topic: str, outcome: str, events: int, size: int
     ) -> None: ...
 
-    def life_ended(self, topic: str, reason: str) -> None: ...
+    def owner_restarted(self, topic: str, reason: str) -> None: ...
 
 
 class Surface(NamedTuple):
@@ -47,7 +47,7 @@ class Surface(NamedTuple):
     route: the topic's in force, raising LogError.  topic_id: of H, hex; raising LogError.
     rules: the topic's now, None = it is not held here any more.  is_mine: whether the term lasts.
     fenced_pause_s: long enough for the group to say that the partition is another member's
-    (rule 10).  turns: of the process.  tell: of windows that ended for good, as
+    (rule 10).  turns: of the process.  report: of windows that ended for good, as
     `base.Surroundings.ended`.
     """
 
@@ -57,18 +57,18 @@ class Surface(NamedTuple):
     counts: Count
     route: Callable[[], Route]
     topic_id: Callable[[], str]
-    rules: Callable[[], Rules | None]
+    rules: Callable[[], CoalescingRules | None]
     is_mine: Callable[[], bool]
     now_ms: Callable[[], int]
     fenced_pause_s: float
     turns: Turns
-    tell: Callable[[str, Sequence[Window]], None] = _tell_nobody
+    report: Callable[[str, Sequence[Window]], None] = _tell_nobody
 
 
-class Owner:
+class PartitionOwner:
     """See the module. figures: what it holds now."""
 
-    def __init__(self, consumer: AIOKafkaConsumer, place: Place, surface: Surface) -> None:
+    def __init__(self, consumer: AIOKafkaConsumer, place: CoalescedTopic, surface: Surface) -> None:
         self.place = place
         self.figures = Figures(0, 0, None)
         self._consumer = consumer
@@ -92,7 +92,7 @@ class Owner:
             self.figures = Figures(0, 0, None)
             if failure is None or self._stop.is_set() or not self._surface.is_mine():
                 continue
-            self._tell(failure)
+            self._report(failure)
             lived = asyncio.get_running_loop().time() - began > _LIVED_S
             pause_s = _FIRST_PAUSE_S if lived else min(2 * pause_s, _LONGEST_PAUSE_S)
             fenced = failure.label == FENCED
@@ -112,7 +112,7 @@ class Owner:
             self._partition = KafkaHeldPartition(
                 self._consumer, producer, self.place, surface.is_mine, surface.now_ms
             )
-            await Life(self._partition, surface.decisions, rules, self).run()
+            await PartitionSession(self._partition, surface.decisions, rules, self).run()
         except LogError as error:
             return error
         finally:
@@ -121,8 +121,8 @@ class Owner:
                 await producer.drop()
         return None
 
-    def _tell(self, failure: LogError) -> None:
-        self._surface.counts.life_ended(self.place.topic, failure.label)
+    def _report(self, failure: LogError) -> None:
+        self._surface.counts.owner_restarted(self.place.topic, failure.label)
         log.warning(
             "coalescing %s-%d begins again: %s", self.place.held, self.place.partition, failure
         )
@@ -133,7 +133,7 @@ class Owner:
         return self._surface.now_ms()
 
     def is_stopping(self) -> bool:
-        """Also when the topic's rules are others now: another life takes them."""
+        """Also when the topic's rules are others now: another session takes them."""
         return self._stop.is_set() or self._surface.rules() != self._rules
 
     async def turn(self) -> None:
@@ -165,7 +165,7 @@ class Owner:
                 sums[other] = sums.get(other, _NOTHING).plus(more)
         for (producer, name), total in sums.items():
             self._surface.counts.coalesced(producer, self.place.topic, name, *total)
-        self._surface.tell(outcome, windows)
+        self._surface.report(outcome, windows)
 
     def show(self, figures: Figures) -> None:
         self.figures = figures

@@ -12,21 +12,22 @@ from typing import Any, NamedTuple
 from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition
 
-from headgate.backends.kafka.connections import drop_consumer
-from headgate.backends.kafka.metadata import never_create_topics
-from headgate.backends.kafka.options import ClusterOptions, client_arguments
+from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.kafka.topic_reader import READ_ERRORS
 from headgate.core.outcome import Failure, Reason
 from headgate.core.topic import TopicState
+from headgate.kafka.access import client_arguments
+from headgate.kafka.client_metadata import never_create_topics
+from headgate.kafka.closing import drop_consumer
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headgate.coalescer.watch")
 
 _LOOK_S = 5.0
 _ANSWER_S = 10.0
 _RETRY_AFTER_S = 30
 
 
-class Lag(NamedTuple):
+class HeldLag(NamedTuple):
     """records: held and not yet covered by the group's offset.  is_too_old: some of them were
     there half a retention ago."""
 
@@ -48,7 +49,7 @@ class HeldWatch:
         self._group = group
         self._held = held
         self._now_ms = now_ms
-        self.lags: dict[str, Lag] = {}
+        self.lags: dict[str, HeldLag] = {}
 
     async def run(self) -> None:
         """Look again and again."""
@@ -78,7 +79,7 @@ class HeldWatch:
             return None
         detail = (
             f"{lag.records} events in {held} wait for longer than half its retention: nothing "
-            "more is held until the coalescer has caught up (deploy/README.md, a stuck held group)"
+            "more is held until the coalescer has caught up (runbook HeadgateHeldEventsWait)"
         )
         return Failure(Reason.KAFKA_UNAVAILABLE, detail, retry_after_s=_RETRY_AFTER_S)
 
@@ -100,7 +101,7 @@ class HeldWatch:
 
     async def _look(
         self, consumer: AIOKafkaConsumer, states: Iterable[TopicState]
-    ) -> dict[str, Lag]:
+    ) -> dict[str, HeldLag]:
         lags = {}
         for state in states:
             consumer._client.add_topic(state.name)
@@ -114,7 +115,7 @@ class HeldWatch:
             late = {tp for tp in tps if reached[tp] < ends[tp]}
             records = sum(ends[tp] - reached[tp] for tp in late)
             is_old = bool(late) and await self._is_too_old(consumer, state, late, reached)
-            lags[state.name] = Lag(records, is_old)
+            lags[state.name] = HeldLag(records, is_old)
         return lags
 
     async def _is_too_old(

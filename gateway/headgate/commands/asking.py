@@ -60,7 +60,7 @@ def ask(
         with urllib.request.urlopen(request, timeout=_ANSWER_S, context=context) as answer:
             return json.load(answer)
     except urllib.error.HTTPError as error:
-        raise CommandError(_told(error, args.url, options or {}), FAILED) from error
+        raise CommandError(_error_text(error, args.url, options or {}), FAILED) from error
     except (OSError, ValueError, HTTPException) as error:
         raise CommandError(f"--url {args.url} does not answer: {error}", FAILED) from error
 
@@ -100,7 +100,7 @@ def _headers(args: argparse.Namespace) -> dict[str, str]:
     return {**found, "Authorization": f"Bearer {token}"} if token else found
 
 
-def _told(error: urllib.error.HTTPError, url: str, options: Mapping[str, str]) -> str:
+def _error_text(error: urllib.error.HTTPError, url: str, options: Mapping[str, str]) -> str:
     try:
         problem = json.load(error)
         reason, detail = str(problem["reason"]), str(problem["detail"])
@@ -122,6 +122,6 @@ def _by_option(field: Any, detail: str, options: Mapping[str, str]) -> str | Non
     for count in range(len(parts), 0, -1):
         option = options.get(".".join(parts[:count]))
         if option is not None:
-            rest = "".join(f" {one}" for one in parts[count:] if one.isdigit())
+            rest = "".join(f" {part}" for part in parts[count:] if part.isdigit())
             return f"{option}{rest}{detail.removeprefix(str(field))}"
     return None

@@ -26,7 +26,7 @@ names and that are older than --older-than. Gateways may go on publishing meanwh
 exit codes: 0 done, 1 a topic or the store could not be read wholly (then nothing was removed, or
 not all), 2 usage or configuration"""
 
-LEAST_HOURS = 12  # twice the age at which an object in S3 is written again (blob_objects)
+MIN_HOURS = 12  # twice the age at which an object in S3 is written again (backends.blobs.objects)
 
 
 def register(subparsers: Subparsers) -> None:
@@ -42,18 +42,18 @@ def register(subparsers: Subparsers) -> None:
         type=float,
         default=24.0,
         metavar="HOURS",
-        help=f"leave younger blobs alone: their records may still come ({LEAST_HOURS} or more; 24)",
+        help=f"leave younger blobs alone: their records may still come ({MIN_HOURS} or more; 24)",
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """Collect, report; return the exit code. Raises ConfigError, CommandError."""
     from headgate.backends.blobs.blobs import open_store  # slow to import, as what follows
-    from headgate.backends.blobs.gc import Refusal, collect_garbage
+    from headgate.backends.blobs.gc import NotCollectedError, collect_garbage
     from headgate.config import load
 
-    if not args.older_than >= LEAST_HOURS:
-        text = f"--older-than {args.older_than:g}: {LEAST_HOURS} hours or more"
+    if not args.older_than >= MIN_HOURS:
+        text = f"--older-than {args.older_than:g}: {MIN_HOURS} hours or more"
         raise CommandError(f"{text}, or events under way lose their values", USAGE)
     # what aiokafka would write to standard error is a line of the report already
     logging.getLogger("aiokafka").addHandler(logging.NullHandler())
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
         )
     except ImportError as error:
         raise CommandError(f"{error}; install headgate[s3]", USAGE) from error
-    except Refusal as refusal:
+    except NotCollectedError as refusal:
         sys.stdout.write(f"refused {refusal}\n")
         return FAILED
     done = "would be removed" if args.dry_run else "removed"

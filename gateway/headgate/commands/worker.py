@@ -21,6 +21,6 @@ def register(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Work until told to end; return the exit code. Raises ConfigError."""
-    from headgate.supervisor.worker import Place, run_worker  # slow to import
+    from headgate.supervisor.worker import WorkerFiles, run_worker  # slow to import
 
-    return run_worker(Place(args.config, os.environ, args.folder, args.index))
+    return run_worker(WorkerFiles(args.config, os.environ, args.folder, args.index))

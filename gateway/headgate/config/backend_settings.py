@@ -33,8 +33,8 @@ class ClusterSettings:
         about(
             "When a lane without acknowledgement gives up: its records end as `unknown`, those "
             "of which no connection has got anything as `kafka_unavailable`.",
-            least=1000,
-            most=_DAY_MS,
+            minimum=1000,
+            maximum=_DAY_MS,
         ),
     ] = 120_000
     linger_ms: Annotated[
@@ -42,15 +42,16 @@ class ClusterSettings:
         about(
             "How long records gather for the next request to a broker; four times as long behind "
             "one that carried 100 records or more.",
-            least=0,
-            most=1000,
+            minimum=0,
+            maximum=1000,
         ),
     ] = 2
     compression: Annotated[
         Compression,
         about(
-            "Codec of the batches. Every consumer must be able to read it (Compression, below); "
-            "zstd costs least, lz4 and gzip 2-5 times more, none the most bytes."
+            "Codec of the batches. Every consumer must be able to read it "
+            "(docs/operate/configure.md); zstd costs least, lz4 and gzip 2-5 times more, none "
+            "the most bytes."
         ),
     ] = "zstd"
     security_protocol: Annotated[SecurityProtocol, about("Kafka's security.protocol.")] = (
@@ -80,8 +81,8 @@ class ClusterSettings:
         int,
         about(
             "Record bytes that may wait in one lane; a full lane answers 503.",
-            least=1024,
-            most=16 * _GIBIBYTE,
+            minimum=1024,
+            maximum=16 * _GIBIBYTE,
         ),
     ] = 33_554_432
     lane_stall_ms: Annotated[
@@ -89,8 +90,8 @@ class ClusterSettings:
         about(
             "A lane without acknowledgement for so long answers 503 at once; "
             "5 s are enough where the whole cluster is silent.",
-            least=100,
-            most=_DAY_MS,
+            minimum=100,
+            maximum=_DAY_MS,
         ),
     ] = 15_000  # losing a leader stalls acknowledgements for 4-11 s and then goes on
     metrics_urls: Annotated[
@@ -102,7 +103,8 @@ class ClusterSettings:
         ),
     ] = ()
     metadata_refresh_ms: Annotated[
-        int, about("How often topics and their limits are read again.", least=100, most=_DAY_MS)
+        int,
+        about("How often topics and their limits are read again.", minimum=100, maximum=_DAY_MS),
     ] = 10_000
 
 
@@ -130,8 +132,8 @@ class RedisSettings:
         about(
             "How long an event waits for Redis, the queue included, before it goes past it; and "
             "how long one call may take before the breaker counts a failure.",
-            least=1,
-            most=60_000,
+            minimum=1,
+            maximum=60_000,
         ),
     ] = 500
     namespace: Annotated[str, about("The prefix of every Redis key.")] = "headgate"
@@ -139,16 +141,16 @@ class RedisSettings:
         int,
         about(
             "An unchanged event is published again when its record is this old.",
-            least=1000,
-            most=30 * _DAY_MS,
+            minimum=1000,
+            maximum=30 * _DAY_MS,
         ),
     ] = 3_600_000
     quarantine_ms: Annotated[
         int,
         about(
             "How long nothing is suppressed after Redis lost its state.",
-            least=1,
-            most=_DAY_MS,
+            minimum=1,
+            maximum=_DAY_MS,
             derived="2 x the largest delivery_timeout_ms",
         ),
     ] = 240_000
@@ -156,8 +158,8 @@ class RedisSettings:
         int,
         about(
             "How long what was done under an Idempotency-Key is remembered.",
-            least=1000,
-            most=30 * _DAY_MS,
+            minimum=1000,
+            maximum=30 * _DAY_MS,
         ),
     ] = _DAY_MS
     claim_ms: Annotated[
@@ -165,8 +167,8 @@ class RedisSettings:
         about(
             "How long an Idempotency-Key or event id stays claimed by a process that died "
             "(`idempotency_conflict`); living ones renew their claims.",
-            least=100,
-            most=_DAY_MS,
+            minimum=100,
+            maximum=_DAY_MS,
         ),
     ] = 15_000
 
@@ -192,14 +194,14 @@ class BlobSettings:
         ),
     ] = None
     uploads: Annotated[
-        int, about("Values that a worker stores at a time; others wait.", least=1, most=64)
+        int, about("Values that a worker stores at a time; others wait.", minimum=1, maximum=64)
     ] = 4
     max_bytes: Annotated[
         int,
         about(
             "The largest body that goes straight to the store on topics with claim-check: those "
             "over http.body_max_bytes do, and memory holds a few megabytes of each.",
-            least=1024,
-            most=5 * _GIBIBYTE,  # what S3 copies inside a bucket by one call
+            minimum=1024,
+            maximum=5 * _GIBIBYTE,  # what S3 copies inside a bucket by one call
         ),
     ] = 268_435_456

@@ -1,4 +1,4 @@
-"""What the oversize ladder's options must fit: the topic's kind, a rule for split, a blob store."""
+"""What the oversize policy's options must fit: the topic's kind, a rule for split, a blob store."""
 
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -11,17 +11,17 @@ from headgate.core.oversize.strategies import SplitRule
 from headgate.core.policy import TopicPolicy
 
 
-def ladder_contradictions(policy: TopicPolicy, has_blobs: bool) -> Iterator[Problem]:
-    """Everything wrong with one topic's ladder; `option` is the bare name."""
-    rungs = policy.oversize
-    if not rungs or len(set(rungs)) < len(rungs) or "reject" in rungs[:-1]:
-        expected = 'rungs, once each; "reject" can only be the last'
-        yield Problem("oversize", shown(rungs), expected)
-    if "chunk" in rungs and policy.kind == "state":
+def oversize_contradictions(policy: TopicPolicy, has_blobs: bool) -> Iterator[Problem]:
+    """Everything wrong with one topic's oversize policy; `option` is the bare name."""
+    strategies = policy.oversize
+    if not strategies or len(set(strategies)) < len(strategies) or "reject" in strategies[:-1]:
+        expected = 'strategies, once each; "reject" can only be the last'
+        yield Problem("oversize", shown(strategies), expected)
+    if "chunk" in strategies and policy.kind == "state":
         found = '"chunk" on a topic of kind = "state"'
         expected = "chunks on topics of events: compaction keeps the last record of a key"
         yield Problem("oversize", found, expected, 'Use "split" or "claim-check".')
-    if "claim-check" in rungs and not has_blobs:
+    if "claim-check" in strategies and not has_blobs:
         found = '"claim-check" without a blob store'
         fix = 'Set url in [blobs], such as "file:///var/lib/headgate/blobs".'
         yield Problem("oversize", found, "blobs.url set", fix)

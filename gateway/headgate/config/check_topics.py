@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import islice, pairwise
 
-from headgate.config.check_oversize import ladder_contradictions
+from headgate.config.check_oversize import oversize_contradictions
 from headgate.config.errors import Problem, shown
 from headgate.config.names import dotted
 from headgate.config.settings import ProducerSettings, Settings
@@ -15,7 +15,7 @@ from headgate.core.policy import INTERNAL_PREFIXES, TopicPolicy
 # Kafka's own rule for topic names (org.apache.kafka.common.internals.Topic), and our wildcards
 _PATTERN = r"[A-Za-z0-9._\-*?]{1,249}"
 _PRODUCER_NAME = r"[A-Za-z0-9][\w.\-]{0,99}"
-_MOST_TIES = 20  # that are told: a thousand patterns have half a million pairs
+_MAX_TIES = 20  # that are told: a thousand patterns have half a million pairs
 _OTHER = "other"  # the metrics' label of every producer that is not configured
 
 
@@ -29,7 +29,7 @@ def topic_contradictions(settings: Settings) -> Iterator[Problem]:
             _key(policy),
             _ignore(policy),
             _policy(policy),
-            ladder_contradictions(policy, settings.blobs.url is not None),
+            oversize_contradictions(policy, settings.blobs.url is not None),
         )
         for problem in (each for check in checks for each in check):
             path = ("topics", policy.pattern, problem.option)
@@ -42,7 +42,7 @@ def topic_contradictions(settings: Settings) -> Iterator[Problem]:
             option = dotted(("topics", policy.pattern, "dedupe_ttl_s"))
             found = f"{policy.dedupe_ttl_s} without Redis"
             yield Problem(option, found, "not set, or redis.url set", "Set redis.url.")
-    for one, other in islice(ties(policy.pattern for policy in settings.topics), _MOST_TIES):
+    for one, other in islice(ties(policy.pattern for policy in settings.topics), _MAX_TIES):
         found = f"ties with {dotted(('topics', other))}: both match some topic equally well"
         yield Problem(dotted(("topics", one)), found, "patterns that differ in literal prefix")
 
@@ -146,4 +146,6 @@ def _coalescing(policy: TopicPolicy) -> Iterator[Problem]:
     if policy.oversize != ("reject",):
         found = f"{shown(policy.oversize)} on a topic that coalesces"
         expected = '["reject"]: what is held is published as one record'
-        yield Problem("oversize", found, expected, "Leave out coalesce_quiet_ms, or the rungs.")
+        yield Problem(
+            "oversize", found, expected, "Leave out coalesce_quiet_ms, or the strategies."
+        )

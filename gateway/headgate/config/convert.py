@@ -61,7 +61,7 @@ def _words(option: Option, kind: Any) -> str:
     if dataclasses.is_dataclass(kind):
         return f"a table such as {option.about.example}"
     if kind is int:
-        return f"an integer from {option.about.least} to {option.about.most}"
+        return f"an integer from {option.about.minimum} to {option.about.maximum}"
     return "text"
 
 
@@ -119,8 +119,8 @@ def _integer(option: Option, value: Any, *, is_text: bool) -> int:
         value = _parsed_integer(value)
     if not isinstance(value, int) or isinstance(value, bool):
         raise BadValueError(expected(option))
-    below = option.about.least is not None and value < option.about.least
-    above = option.about.most is not None and value > option.about.most
+    below = option.about.minimum is not None and value < option.about.minimum
+    above = option.about.maximum is not None and value > option.about.maximum
     if below or above:
         raise BadValueError(expected(option))
     return value

@@ -17,8 +17,8 @@ class MonitorSettings:
         about(
             "Where `headgate monitor` answers /v1/groups, /metrics, /live and /ready, at "
             "http.host.",
-            least=1,
-            most=65_535,
+            minimum=1,
+            maximum=65_535,
         ),
     ] = 9096
     url: Annotated[
@@ -30,14 +30,14 @@ class MonitorSettings:
         ),
     ] = None
     interval_ms: Annotated[
-        int, about("The time between two looks at all groups.", least=100, most=3_600_000)
+        int, about("The time between two polls of all groups.", minimum=100, maximum=3_600_000)
     ] = 10_000
     window_looks: Annotated[
         int,
         about(
             "Looks that found a new commit and no less lag, in a row, until a group is in WARN.",
-            least=3,
-            most=1_000,
+            minimum=3,
+            maximum=1_000,
         ),
     ] = 10
     patience_ms: Annotated[
@@ -45,41 +45,41 @@ class MonitorSettings:
         about(
             "How long there may be work and no new commit until a group is in STALL or STOP; "
             "twice what it usually takes, where that is longer, up to ten times this.",
-            least=100,
-            most=_DAY_MS,
+            minimum=100,
+            maximum=_DAY_MS,
         ),
     ] = 60_000
     allowed_lag: Annotated[
         int,
-        about("Records that may wait in a partition without being lag.", least=0, most=10**12),
+        about("Records that may wait in a partition without being lag.", minimum=0, maximum=10**12),
     ] = 0
     horizon_ms: Annotated[
         int,
         about(
             "How old a record is that is about to leave the brokers' page cache: memory for it, "
             "divided by bytes written a millisecond.",
-            least=1_000,
-            most=30 * _DAY_MS,
+            minimum=1_000,
+            maximum=30 * _DAY_MS,
         ),
     ] = 3_600_000
     probation_ms: Annotated[
         int,
         about(
             "How long a new group must keep up without a break until it is admitted.",
-            least=1_000,
-            most=30 * _DAY_MS,
+            minimum=1_000,
+            maximum=30 * _DAY_MS,
         ),
     ] = _DAY_MS
     probation_lag: Annotated[
-        int, about("Records of lag with which a group still keeps up.", least=0, most=10**12)
+        int, about("Records of lag with which a group still keeps up.", minimum=0, maximum=10**12)
     ] = 10_000
     rogue_bytes_per_s: Annotated[
         int,
         about(
             "Bytes a second of a topic that may leave the brokers without a group that explains "
             "them; needs clusters.NAME.metrics_urls.",
-            least=1,
-            most=10**15,
+            minimum=1,
+            maximum=10**15,
         ),
     ] = 1_048_576
     state_file: Annotated[

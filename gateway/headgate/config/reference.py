@@ -92,8 +92,8 @@ def _lines(options: list[Option]) -> Iterator[str]:
 
 
 def _range(option: Option) -> str:
-    if option.about.least is not None:
-        return f" {unit(option)}, {option.about.least} to {option.about.most}."
+    if option.about.minimum is not None:
+        return f" {unit(option)}, {option.about.minimum} to {option.about.maximum}."
     return f" Allowed: {expected(option)}." if allowed(option) else ""
 
 
@@ -117,8 +117,8 @@ def _row(option: Option) -> str:
         name += f", `{option.name}_file`"
     default = "required" if option.required else option.about.derived
     default = default or ("none" if option.default is None else f"`{toml_text(option.default)}`")
-    if option.about.least is None:
+    if option.about.minimum is None:
         taken = expected(option)
     else:
-        taken = f"{unit(option).lower()}, {option.about.least} to {option.about.most}"
+        taken = f"{unit(option).lower()}, {option.about.minimum} to {option.about.maximum}"
     return f"| {name} | {default} | {taken} | {option.about.sentence} |"

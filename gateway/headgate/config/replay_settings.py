@@ -17,32 +17,32 @@ class ReplaySettings:
         about(
             "Replays to a topic of their own that one producer may have at a time, from asking "
             "until their topic is deleted; more is answered 429.",
-            least=1,
-            most=10_000,
+            minimum=1,
+            maximum=10_000,
         ),
     ] = 4
     records_max: Annotated[
         int,
         about(
             "The most records (before the filter) that one replay may copy.",
-            least=1,
-            most=1_000_000_000_000,
+            minimum=1,
+            maximum=1_000_000_000_000,
         ),
     ] = 100_000_000
     ttl_s: Annotated[
         int,
         about(
             "How long a replay's result is kept once it is ready, unless it asks for less.",
-            least=1,
-            most=_YEAR_S,
+            minimum=1,
+            maximum=_YEAR_S,
         ),
     ] = 604_800
     keep_s: Annotated[
         int,
         about(
             "How long a finished replay is still listed.",
-            least=1,
-            most=_YEAR_S,
+            minimum=1,
+            maximum=_YEAR_S,
         ),
     ] = 604_800
     bytes_per_s: Annotated[
@@ -50,8 +50,8 @@ class ReplaySettings:
         about(
             "The most that a replay reads a second from a broker, compressed as it is there, "
             "unless it asks for less.",
-            least=1,
-            most=1_099_511_627_776,
+            minimum=1,
+            maximum=1_099_511_627_776,
             example="52428800",
         ),
     ] = None
@@ -59,7 +59,7 @@ class ReplaySettings:
         int,
         about(
             "The most that is read a second from an ingest tier for allow_cold.",
-            least=1,
-            most=1_099_511_627_776,
+            minimum=1,
+            maximum=1_099_511_627_776,
         ),
     ] = 10_485_760

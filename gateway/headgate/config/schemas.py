@@ -14,7 +14,7 @@ from headgate.config.names import dotted
 from headgate.core.policy import TopicPolicy
 from headgate.core.schema import BadSchemaError, Schema, schema_of
 
-_MOST_BYTES = 1_048_576  # the text goes along with each large event to the process aside
+_MAX_BYTES = 1_048_576  # the text goes along with each large event to the helper process
 
 
 def read_schemas(
@@ -63,6 +63,6 @@ def _read(
 
 
 def _compiled(text: bytes) -> Schema:
-    if len(text) > _MOST_BYTES:
-        raise BadSchemaError(f"{len(text)} bytes are more than {_MOST_BYTES}")
+    if len(text) > _MAX_BYTES:
+        raise BadSchemaError(f"{len(text)} bytes are more than {_MAX_BYTES}")
     return schema_of(text)

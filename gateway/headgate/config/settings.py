@@ -30,51 +30,55 @@ class HttpSettings:
     host: Annotated[str, about("The address to listen on; 0.0.0.0 = every interface.")] = (
         "127.0.0.1"
     )
-    port: Annotated[int, about("The data plane's port.", least=1, most=65535)] = 8080
+    port: Annotated[int, about("The data plane's port.", minimum=1, maximum=65535)] = 8080
     management_port: Annotated[
         int,
         about(
             "The port of metrics and control plane; equal to `port` = one port for both.",
-            least=1,
-            most=65535,
+            minimum=1,
+            maximum=65535,
         ),
     ] = 9090
-    workers: Annotated[int, about("Processes that share the port.", least=1, most=256)] = 1
+    workers: Annotated[int, about("Processes that share the port.", minimum=1, maximum=256)] = 1
     body_max_bytes: Annotated[
-        int, about("The largest request body, after decompression.", least=1024, most=_GIBIBYTE)
+        int,
+        about("The largest request body, after decompression.", minimum=1024, maximum=_GIBIBYTE),
     ] = 16_777_216
     batch_max_events: Annotated[
-        int, about("The most events in one request.", least=1, most=1_000_000)
+        int, about("The most events in one request.", minimum=1, maximum=1_000_000)
     ] = 10_000
     json_max_depth: Annotated[
-        int, about("The deepest nesting of a JSON document.", least=1, most=1024)
+        int, about("The deepest nesting of a JSON document.", minimum=1, maximum=1024)
     ] = 128
     header_max_bytes: Annotated[
-        int, about("The longest request line or single header field.", least=1024, most=1_048_576)
+        int,
+        about("The longest request line or single header field.", minimum=1024, maximum=1_048_576),
     ] = 8190
     request_timeout_ms: Annotated[
         int,
         about(
             "How long a request may wait for Kafka before it is answered `unknown` or 503.",
-            least=100,
-            most=_DAY_MS,
+            minimum=100,
+            maximum=_DAY_MS,
         ),
     ] = 30_000
     body_timeout_ms: Annotated[
-        int, about("How long a request body may take to arrive.", least=100, most=_DAY_MS)
+        int, about("How long a request body may take to arrive.", minimum=100, maximum=_DAY_MS)
     ] = 30_000
     shutdown_delay_ms: Annotated[
         int,
         about(
             "How long a stopping gateway goes on serving while `/ready` answers 503, so that load "
             "balancers stop sending before it drains.",
-            least=0,
-            most=_LONGEST_DELAY_MS,
+            minimum=0,
+            maximum=_LONGEST_DELAY_MS,
         ),
     ] = 5_000
     drain_timeout_ms: Annotated[
         int,
-        about("How long a stopping gateway waits for what is under way.", least=0, most=_DAY_MS),
+        about(
+            "How long a stopping gateway waits for what is under way.", minimum=0, maximum=_DAY_MS
+        ),
     ] = 25_000
     cors_origins: Annotated[
         tuple[str, ...],
@@ -106,10 +110,11 @@ class AdmissionSettings:
     """The in-flight budget of an instance, split evenly over its workers; beyond it 503."""
 
     in_flight_max_bytes: Annotated[
-        int, about("Event bytes that may be under way at a time.", least=1024, most=64 * _GIBIBYTE)
+        int,
+        about("Event bytes that may be under way at a time.", minimum=1024, maximum=64 * _GIBIBYTE),
     ] = 268_435_456
     in_flight_max_events: Annotated[
-        int, about("Events that may be under way at a time.", least=1, most=100_000_000)
+        int, about("Events that may be under way at a time.", minimum=1, maximum=100_000_000)
     ] = 100_000
 
 
@@ -140,8 +145,8 @@ class ProducerSettings:
         int | None,
         about(
             "Events a second, per instance; more is answered 429.",
-            least=1,
-            most=100_000_000,
+            minimum=1,
+            maximum=100_000_000,
             example="1000",
         ),
     ] = None
@@ -149,8 +154,8 @@ class ProducerSettings:
         int | None,
         about(
             "Event bytes a second, per instance; more is answered 429.",
-            least=1,
-            most=64 * _GIBIBYTE,
+            minimum=1,
+            maximum=64 * _GIBIBYTE,
             example="10485760",
         ),
     ] = None
@@ -172,16 +177,16 @@ class CoalescerSettings:
         int,
         about(
             "How long a process that died keeps its partitions of held topics.",
-            least=1000,
-            most=1_800_000,
+            minimum=1000,
+            maximum=1_800_000,
         ),
     ] = 10_000
     port: Annotated[
         int | None,
         about(
             "Where `headgate coalesce` answers /live, /ready and /metrics, at http.host.",
-            least=1,
-            most=65_535,
+            minimum=1,
+            maximum=65_535,
             example="9091",
         ),
     ] = None

@@ -1,4 +1,4 @@
-"""Puts chunked events together again (the oversize ladder's `chunk`).
+"""Puts chunked events together again (the oversize policy's `chunk`).
 
 Give it every record that is read, in the order of each partition. It hands back what is whole:
 ordinary records as they are, and a chunked event when its last chunk is here. Commit `low_water`,
@@ -56,7 +56,7 @@ from headgate.core.record import PRODUCER
 
 __all__ = ["Assembler", "Bounds", "Dropped", "Event", "ReadRecord"]
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headgate.consumer.assembler")
 
 _CHUNK_PREFIX = "hg-chunk-"
 

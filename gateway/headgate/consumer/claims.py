@@ -1,4 +1,4 @@
-"""Resolves claim checks: records whose value lies in a blob store (the ladder's `claim-check`).
+"""Resolves claim checks: records whose value lies in a blob store (`oversize = ["claim-check"]`).
 
 Such a record has an empty value, `ce_dataref` with the blob's URL, and `hg-value-bytes` and
 `hg-value-sha256` with what must be found there.
@@ -40,11 +40,11 @@ class WithHeaders(Protocol):
 
 
 class ClaimChecks:
-    """roots: the `[blobs] url` of the gateways.  most_bytes: of one value in memory."""
+    """roots: the `[blobs] url` of the gateways.  max_bytes: of one value in memory."""
 
-    def __init__(self, *roots: str, most_bytes: int = 256 * 1024 * 1024) -> None:
+    def __init__(self, *roots: str, max_bytes: int = 256 * 1024 * 1024) -> None:
         self._roots = roots
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
 
     async def value(self, event: WithHeaders) -> bytes | None:
         """The event's value, fetched and checked if it is a claim check. Raises ClaimError."""
@@ -52,8 +52,8 @@ class ClaimChecks:
         if claim is None:
             return event.value
         url, size, digest = self._allowed(*claim)
-        if size > self._most_bytes:
-            raise ClaimError(f"{url} has {size} bytes, more than most_bytes; use `copy`")
+        if size > self._max_bytes:
+            raise ClaimError(f"{url} has {size} bytes, more than max_bytes; use `copy`")
         parts: list[bytes] = []
         await asyncio.to_thread(_read, url, size, digest, parts.append)
         return b"".join(parts)

@@ -3,7 +3,7 @@
 aiokafka's `commit` reads member id and generation whenever it sends, also when it sends again. A
 member that the group has given up for dead has neither for a moment, and without them a broker
 takes any commit as long as the group is empty: that of a process that stood still, after its heirs
-have gone. So each request is sent here, with the generation of the shift or not at all.
+have gone. So each request is sent here, with the generation of the assignment or not at all.
 """
 
 import asyncio
@@ -22,12 +22,12 @@ from headgate.consumer.topic_ids import TopicIds
 from headgate.core.consuming.commit_note import CommitNote, Committer
 from headgate.core.consuming.ownership import Ownership
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headgate.consumer.commits")
 
 _AGAIN_S = 0.1
 
 
-class Mark(NamedTuple):
+class CommitMark(NamedTuple):
     """What there is to commit of a partition. done_below: see `CommitNote`."""
 
     offset: int
@@ -35,7 +35,7 @@ class Mark(NamedTuple):
 
 
 class Commits:
-    """One shift's. One commit is under way at a time."""
+    """One assignment's. One commit is in flight at a time."""
 
     def __init__(
         self,
@@ -57,12 +57,12 @@ class Commits:
         self._topic_ids = topic_ids
         self._give_up = give_up
         self._is_over = False  # the topic is another: nothing that was done is of it
-        self._committed: dict[TopicPartition, Mark] = {}
+        self._committed: dict[TopicPartition, CommitMark] = {}
         self._one_at_a_time = asyncio.Lock()
         self._generation: tuple[int, str] | None = None
 
     def begin(self) -> None:
-        """The shift begins, in the group's present generation."""
+        """The assignment begins, in the group's present generation."""
         self._generation = self._present_generation()
 
     def _present_generation(self) -> tuple[int, str]:
@@ -100,7 +100,7 @@ class Commits:
             for tp, mark in marks.items() if is_sent else ():
                 self._note(tp, mark)
 
-    async def _send(self, marks: Mapping[TopicPartition, Mark]) -> bool:
+    async def _send(self, marks: Mapping[TopicPartition, CommitMark]) -> bool:
         """False: this member's generation is over, and nothing was sent."""
         coordinator = self._consumer._coordinator
         commits = {
@@ -122,20 +122,20 @@ class Commits:
             else:
                 return True
 
-    def _note(self, tp: TopicPartition, mark: Mark) -> None:
+    def _note(self, tp: TopicPartition, mark: CommitMark) -> None:
         partition, before = self._partitions[tp], self._committed.get(tp)
         since = partition.progress.first if before is None else before.offset
         self._counts.committed += mark.offset - since
         self._committed[tp] = mark
         self._ownership.committed(partition.owned, mark.offset)
 
-    def _to_commit(self) -> dict[TopicPartition, Mark]:
-        marks: dict[TopicPartition, Mark] = {}
+    def _to_commit(self) -> dict[TopicPartition, CommitMark]:
+        marks: dict[TopicPartition, CommitMark] = {}
         for tp, partition in self._partitions.items():
             offset = partition.low_water
             if offset is None:
                 continue
-            mark = Mark(offset, partition.done_below)
+            mark = CommitMark(offset, partition.done_below)
             if mark == self._committed.get(tp):
                 continue
             if not self._ownership.is_current(partition.owned):
@@ -146,7 +146,7 @@ class Commits:
                 self._counts.regressions_prevented += 1
         return marks
 
-    def _metadata(self, tp: TopicPartition, mark: Mark) -> str:
+    def _metadata(self, tp: TopicPartition, mark: CommitMark) -> str:
         """What a monitor and the next owner are told; aiokafka has no public member id."""
         member = self._consumer._coordinator.member_id
         committer = Committer(member, self._options.client_id, self._partitions[tp].owned.term)

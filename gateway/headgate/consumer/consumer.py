@@ -20,20 +20,20 @@ from aiokafka.errors import KafkaError
 
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.owned import OwnedTasks
+from headgate.consumer.assignment import Assignment
 from headgate.consumer.failures import Failures
 from headgate.consumer.membership import MemberOptions, Membership
 from headgate.consumer.offset_store import OffsetStore
 from headgate.consumer.options import ConsumerOptions, Counts
 from headgate.consumer.pause_store import NOTHING_STORED, PauseStore
 from headgate.consumer.received import Received
-from headgate.consumer.shift import Shift
 from headgate.consumer.working import work
 from headgate.core.consuming.ownership import Owned
-from headgate.core.consuming.pauses import Intent, Pauses, Scope
+from headgate.core.consuming.pauses import Intent, Pauses, PauseScope
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headgate.consumer.consumer")
 
-_REJOIN_S, _LOOK_S = 1.0, 1.0
+_REJOIN_S, _PAUSE_POLL_S = 1.0, 1.0
 _CLOSE_S = 5.0
 
 
@@ -67,7 +67,7 @@ class Consumer:
         cluster = bootstrap if isinstance(bootstrap, ClusterOptions) else ClusterOptions(bootstrap)
         self._failures = Failures(cluster, self.options.retries, self.options.client_id)
         self._membership = Membership(cluster, self._member_options(), self)
-        self._shift: Shift | None = None
+        self._assignment: Assignment | None = None
         self._tasks = OwnedTasks()
         self._stop = asyncio.Event()
         self._wake = asyncio.Event()
@@ -137,7 +137,7 @@ class Consumer:
                 raise self._error
             if self._stop.is_set():
                 raise StopAsyncIteration
-            received = self._shift.next() if self._shift is not None else None
+            received = self._assignment.next() if self._assignment is not None else None
             if received is not None:
                 return received
             self._wake.clear()
@@ -147,19 +147,19 @@ class Consumer:
         """Call `handler` for each event, with so many at a time. Until `stop`, or an error.
 
         An event is done when the handler returns, and has failed when it raises.
-        After `stop`, handlers that are under way have `drain_s` to return; then they are cancelled,
+        After `stop`, handlers that are in flight have `drain_s` to return; then they are cancelled,
         and this ends. The event of a cancelled handler is neither done nor failed: its offset is
         not committed, and the partition's next owner gets it, with later events of its key.
         (A handler that holds out against its cancellation is left behind a few seconds later.)
-        What ends the consumer comes in an ExceptionGroup; handlers that are under way are cancelled
+        What ends the consumer comes in an ExceptionGroup; handlers that are in flight are cancelled
         at once then, and their events come again, too.
         """
         await work(self, handler, tasks, self._stop, self.options.drain_s)
 
     async def commit(self) -> None:
         """Commit what is done now, not only at the next interval."""
-        if self._shift is not None:
-            await self._shift.commit()
+        if self._assignment is not None:
+            await self._assignment.commit()
 
     # ---- pauses
 
@@ -168,12 +168,12 @@ class Consumer:
 
         It holds across rebalances, also for partitions that are not assigned now.
         """
-        if self._pauses.pause(Scope(topic, partition), reason):
+        if self._pauses.pause(PauseScope(topic, partition), reason):
             self._apply_pauses()
 
     def resume(self, reason: str, topic: str | None = None, partition: int | None = None) -> None:
         """Take one reason away. Others for the same partitions still hold."""
-        if self._pauses.resume(Scope(topic, partition), reason):
+        if self._pauses.resume(PauseScope(topic, partition), reason):
             self._apply_pauses()
 
     def intents(self) -> list[Intent]:
@@ -181,8 +181,8 @@ class Consumer:
         return self._pauses.intents()
 
     def _apply_pauses(self) -> None:
-        if self._shift is not None:
-            self._shift.apply_pauses()
+        if self._assignment is not None:
+            self._assignment.apply_pauses()
 
     async def _read_store(self) -> None:
         while not self._stop.is_set():
@@ -190,13 +190,13 @@ class Consumer:
                 self._pauses.store_says(await self._store.intents(self.group))
             except OSError as error:
                 log.warning("nothing is handed out, as pause intent cannot be read: %r", error)
-                await asyncio.sleep(_LOOK_S)
+                await asyncio.sleep(_PAUSE_POLL_S)
             else:
                 return
 
     async def _watch_store(self) -> None:
         while not self._stop.is_set():
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_PAUSE_POLL_S)
             try:
                 changed = self._pauses.store_says(await self._store.intents(self.group))
             except OSError as error:
@@ -208,8 +208,8 @@ class Consumer:
     # ---- membership.Holder
 
     def assigned(self, consumer: AIOKafkaConsumer, owned: Iterable[Owned]) -> None:
-        """A shift begins. Not one await between the assignment and the pauses."""
-        self._shift = Shift(
+        """An assignment begins. Not one await between it and the pauses."""
+        self._assignment = Assignment(
             consumer,
             self._membership.ownership,
             owned,
@@ -220,18 +220,18 @@ class Consumer:
             self._failures,
             self._offsets,
         )
-        self._shift.begin()
+        self._assignment.begin()
 
     async def ending(self) -> None:
-        """The shift ends, while its terms of ownership still last."""
-        shift, self._shift = self._shift, None
-        if shift is not None:
-            await shift.end()
+        """The assignment ends, while its terms of ownership still last."""
+        assignment, self._assignment = self._assignment, None
+        if assignment is not None:
+            await assignment.end()
 
     async def revoked(self) -> None:
         """Nothing is left to do: `ending` came first."""
 
-    # ---- shift.Hands
+    # ---- assignment.Hands
 
     def wake(self) -> None:
         """See `Hands`."""

@@ -10,23 +10,24 @@ from uuid import uuid4
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import MessageSizeTooLargeError, RecordListTooLargeError
 
-from headgate.backends.kafka.options import ClusterOptions, client_arguments
+from headgate.backends.kafka.options import ClusterOptions
 from headgate.consumer.options import GaveUpError, Retries
 from headgate.consumer.received import Received
-from headgate.core.header_names import legible
 from headgate.core.keys import partition_for
 from headgate.core.oversize.chunks import (
-    LEAST_CHUNK_BYTES,
-    MOST_BYTES,
+    MAX_BYTES,
+    MIN_CHUNK_BYTES,
     Head,
     cut,
     headers_of,
     read_head,
 )
+from headgate.kafka.access import client_arguments
+from headgate.kafka.lenient_records import legible
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headgate.consumer.failures")
 
-_MOST_REASON_BYTES = 1_000
+_MAX_REASON_BYTES = 1_000
 _TOO_LARGE = (MessageSizeTooLargeError, RecordListTooLargeError)
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -44,7 +45,7 @@ class Failures:
         self._producer: AIOKafkaProducer | None = None
         self._cluster = cluster
         self._client_id = client_id
-        self._piece_bytes = MOST_BYTES  # of a chunk, as far as is known that the topic takes it
+        self._piece_bytes = MAX_BYTES  # of a chunk, as far as is known that the topic takes it
         self._one_at_a_time = asyncio.Lock()
 
     async def start(self) -> None:
@@ -71,7 +72,7 @@ class Failures:
         headers = [
             *((legible(name), value) for name, value in received.headers),
             ("hg-dead-from", place.encode()),
-            ("hg-dead-reason", str(error).encode("utf-8", "replace")[:_MOST_REASON_BYTES]),
+            ("hg-dead-reason", str(error).encode("utf-8", "replace")[:_MAX_REASON_BYTES]),
             ("hg-dead-attempts", b"%d" % received.attempt),
         ]
         async with self._one_at_a_time:  # chunks of an event lie next to each other
@@ -83,24 +84,24 @@ class Failures:
 
     async def _send_in_chunks(self, received: Received, partition: int, headers: Headers) -> None:
         value = received.value or b""
-        if len(value) > MOST_BYTES or read_head(received.headers) is not None:
+        if len(value) > MAX_BYTES or read_head(received.headers) is not None:
             raise DeadLetterError(
                 f"{self._topic} does not take a value of {len(value)} bytes, and it cannot be cut "
-                f"into chunks (over {MOST_BYTES} bytes, or a chunk itself): raise the topic's "
+                f"into chunks (over {MAX_BYTES} bytes, or a chunk itself): raise the topic's "
                 "max.message.bytes"
             )
         piece = min(self._piece_bytes, (len(value) + 1) // 2)
-        while piece >= LEAST_CHUNK_BYTES:
+        while piece >= MIN_CHUNK_BYTES:
             try:
                 for part, more in _chunks(value, piece):
                     await self._send(received, partition, part, [*headers, *more])
             except _TOO_LARGE:  # the first one was, so nothing is written
                 piece //= 2
             else:
-                self._piece_bytes = max(piece, LEAST_CHUNK_BYTES)
+                self._piece_bytes = max(piece, MIN_CHUNK_BYTES)
                 return
         raise DeadLetterError(
-            f"{self._topic} does not even take chunks of {LEAST_CHUNK_BYTES} bytes with a key and "
+            f"{self._topic} does not even take chunks of {MIN_CHUNK_BYTES} bytes with a key and "
             f"headers of {_size(received.key, headers)}: raise the topic's max.message.bytes"
         )
 

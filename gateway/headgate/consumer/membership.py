@@ -20,13 +20,14 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
-from headgate.backends.kafka.connections import drop_consumer
-from headgate.backends.kafka.header_names import keep_header_names
-from headgate.backends.kafka.metadata import never_create_topics
-from headgate.backends.kafka.options import ClusterOptions, client_arguments
+from headgate.backends.kafka.options import ClusterOptions
 from headgate.core.consuming.ownership import Owned, Ownership
+from headgate.kafka.access import client_arguments
+from headgate.kafka.client_metadata import never_create_topics
+from headgate.kafka.closing import drop_consumer
+from headgate.kafka.header_names import keep_header_names
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headgate.consumer.membership")
 
 _START_S, _STOP_S, _WATCH_S, _RETRY_S = 30.0, 5.0, 0.5, 2.0
 _METADATA_MS = 10_000  # a member without partitions asks no sooner for those that a topic gets
@@ -65,7 +66,7 @@ class Holder(Protocol):
         ...
 
     async def revoked(self) -> None:
-        """All terms have ended: finish what is under way, in bounded time."""
+        """All terms have ended: finish what is in flight, in bounded time."""
         ...
 
 
@@ -122,7 +123,10 @@ class Membership:
         return consumer
 
     def begin_terms(self, consumer: AIOKafkaConsumer, partitions: Iterable[TopicPartition]) -> None:
-        """The group's new assignment. First of all nothing is read (6-measured-facts)."""
+        """The group's new assignment. First of all nothing is read.
+
+        After an await it is too late (docs/design/measured.md#pauses-end-with-a-rebalance).
+        """
         tps = list(partitions)
         consumer.pause(*tps)
         if self._is_leaving:  # a rebalance ended while the last terms did

@@ -40,7 +40,7 @@ class ConsumerMetrics(Collector):
         for field in fields(Counts):
             name = f"headgate_consumer_{_NAMES.get(field.name, field.name)}"
             family = CounterMetricFamily(name, _TEXTS[field.name], labels=("group", "client_id"))
-            for one in self._consumers:
-                labels = (one.group, one.options.client_id)
-                family.add_metric(labels, getattr(one.counts, field.name))
+            for consumer in self._consumers:
+                labels = (consumer.group, consumer.options.client_id)
+                family.add_metric(labels, getattr(consumer.counts, field.name))
             yield family

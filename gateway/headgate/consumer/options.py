@@ -8,8 +8,8 @@ from typing import Literal
 class Retries:
     """What becomes of an event whose handler failed.
 
-    attempts: how often it is handed out at most.  first_s, most_s: the wait before the second
-    attempt, doubled each time up to `most_s`. Later events of its key wait behind it.
+    attempts: how often it is handed out at most.  first_s, max_s: the wait before the second
+    attempt, doubled each time up to `max_s`. Later events of its key wait behind it.
     then: with the last attempt failed,
         `dead-letter`: it is written to `dead_letter`, with the reason in headers, and is done;
             where that topic does not take it, as `stop`;
@@ -20,7 +20,7 @@ class Retries:
 
     attempts: int = 5
     first_s: float = 0.5
-    most_s: float = 30.0
+    max_s: float = 30.0
     then: Literal["dead-letter", "skip", "stop", "hold"] = "stop"
     dead_letter: str | None = None
 
@@ -32,7 +32,7 @@ class Retries:
 
     def wait_s(self, attempt: int) -> float:
         """Before the attempt after this one, in seconds; attempt counts from 1."""
-        return float(min(self.most_s, self.first_s * 2 ** min(attempt - 1, 30)))
+        return float(min(self.max_s, self.first_s * 2 ** min(attempt - 1, 30)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Counts:
     """What a consumer has done so far, since it was made.
 
     delivered: records that Kafka handed over.  processed: events that are done.  committed:
-    offsets by which the group's position went forward.  The three differ by what is under way; a
+    offsets by which the group's position went forward.  The three differ by what is in flight; a
     consumer that is stuck shows in which of them stands still.
     stale_done: `done` or `failed` for a term of ownership that had ended; ignored.
     stale_commits: commits dropped because the term ended before they were sent.

@@ -7,11 +7,11 @@ from typing import Any, Protocol
 from headgate.consumer.assembler import Assembler
 from headgate.consumer.received import Received
 from headgate.core.consuming.ownership import Owned
-from headgate.core.consuming.progress import Progress
+from headgate.core.consuming.progress import PartitionProgress
 
 
-class Work(Protocol):
-    """Whom a partition tells (`shift.Shift`)."""
+class PartitionWork(Protocol):
+    """Whom a partition tells (`assignment.Assignment`)."""
 
     def ready(self, partition: "OwnedPartition") -> None:
         """There is something to hand out."""
@@ -27,7 +27,7 @@ class Work(Protocol):
 class OwnedPartition:
     """Hands out events one after the other for each key, and side by side for different keys.
 
-    is_forbidden: by pause intent, so nothing is handed out.  in_turn: whether the shift has it
+    is_forbidden: by pause intent, so nothing is handed out.  in_turn: whether the assignment has it
     among those with something to hand out.  may_be_read: its starting position is known.
     """
 
@@ -40,15 +40,13 @@ class OwnedPartition:
         "in_turn",
         "is_forbidden",
         "may_be_read",
-        "outstanding",
         "owned",
         "progress",
     )
 
-    def __init__(self, owned: Owned, work: Work, assembler: Assembler | None) -> None:
+    def __init__(self, owned: Owned, work: PartitionWork, assembler: Assembler | None) -> None:
         self.owned = owned
-        self.progress = Progress()
-        self.outstanding = 0
+        self.progress = PartitionProgress()
         self.is_forbidden = False
         self.may_be_read = False
         self.in_turn = False
@@ -112,7 +110,6 @@ class OwnedPartition:
         if self.is_forbidden or not self._ready:
             return None
         received = self._ready.popleft()
-        self.outstanding += 1
         received.hand_out()
         return received
 
@@ -124,11 +121,9 @@ class OwnedPartition:
     # ---- received.Origin
 
     def done(self, received: Received) -> None:
-        self.outstanding -= 1
         self.finish(received)
 
     def failed(self, received: Received, error: BaseException | str) -> None:
-        self.outstanding -= 1
         self._work.failed(self, received, error)
 
     def finish(self, received: Received) -> None:

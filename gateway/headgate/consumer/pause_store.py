@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from headgate.core.consuming.pauses import Intent, Kept, Scope
+from headgate.core.consuming.pauses import Intent, Kept, PauseScope
 
 KEY_PREFIX = "hg:pauses:"
 
@@ -82,4 +82,4 @@ def intent_field(intent: Intent) -> str:
 def field_intent(field: str) -> Intent:
     """Inverse of `intent_field`. Raises ValueError."""
     topic, partition, reason = json.loads(field)
-    return Intent(Scope(topic, partition), reason)
+    return Intent(PauseScope(topic, partition), reason)

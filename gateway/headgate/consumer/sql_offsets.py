@@ -38,7 +38,9 @@ Effect: TypeAlias = Callable[[AsyncConnection, Received], Awaitable[None]]
 
 
 class SqlOffsets:
-    """What a group has done, kept in the database of its effects. `consumer.OffsetStore`.
+    """What a group has done, kept in the database of its effects.
+
+    Implements `consumer.offset_store.OffsetStore`.
 
     engine: SQLAlchemy's, for PostgreSQL or SQLite. Its pool bounds how many effects run at a time.
     """
@@ -89,7 +91,7 @@ class SqlOffsets:
             raise LookupError("SqlOffsets: give it to the consumer, too: Consumer(offsets=...)")
         return found.position is None or received.offset >= found.position
 
-    # ---- consumer.OffsetStore
+    # ---- consumer.offset_store.OffsetStore
 
     async def check_topics(self, ids: Mapping[str, str]) -> None:
         """Note topics that are new here. Raises PositionError, and OSError as `positions`."""

@@ -16,7 +16,7 @@ from headgate.consumer.offset_store import OffsetStore, seek
 from headgate.consumer.topic_ids import TopicIds
 from headgate.core.consuming.commit_note import read_note
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headgate.consumer.starting")
 
 _RETRY_S = 0.5
 

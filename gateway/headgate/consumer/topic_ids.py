@@ -9,12 +9,12 @@ from collections.abc import Iterable
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import NodeNotReadyError
 
-from headgate.backends.kafka.partition_facts import read_topic_ids
 from headgate.consumer.offset_store import OffsetStore
+from headgate.kafka.metadata import read_metadata
 
 
 class TopicIds:
-    """Of the topics of one shift. store: None where the group alone keeps offsets."""
+    """Of the topics of one assignment. store: None where the group alone keeps offsets."""
 
     def __init__(
         self, consumer: AIOKafkaConsumer, topics: Iterable[str], store: OffsetStore | None
@@ -31,5 +31,6 @@ class TopicIds:
         node = client.get_random_node()
         if node is None:
             raise NodeNotReadyError("no broker is known")
-        found = await read_topic_ids(client, node, self._topics)
-        await self._store.check_topics(found)
+        topics = (await read_metadata(client, node, self._topics)).topics
+        there = {name: one.topic_id.hex() for name, one in topics.items() if any(one.topic_id)}
+        await self._store.check_topics(there)

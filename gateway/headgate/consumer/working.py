@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from headgate.consumer.received import Received
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headgate.consumer.working")
 
 _CANCEL_S = 5.0
 
@@ -19,9 +19,9 @@ async def work(
 ) -> None:
     """Handle events with so many tasks at a time, until there are no more.
 
-    From `stop` on, handlers under way have `drain_s` to end, and are cancelled then; one that does
+    From `stop` on, handlers in flight have `drain_s` to end, and are cancelled then; one that does
     not end even so is left behind. Raises what `events` raises, as an ExceptionGroup; handlers
-    under way are cancelled at once then.
+    in flight are cancelled at once then.
     """
     end = asyncio.create_task(_end(events, stop), name="end of the events")
     workers = [

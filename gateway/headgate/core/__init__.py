@@ -1,0 +1,1 @@
+"""Decides: plain functions and small state machines that are told the time."""

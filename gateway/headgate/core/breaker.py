@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 
-class State(StrEnum):
+class BreakerState(StrEnum):
     """CLOSED: in use. OPEN: left alone until a time. PROBING: one try is under way."""
 
     CLOSED = "closed"
@@ -29,7 +29,7 @@ class Breaker:
         self._delay_s = 0.0
         self._retry_at = 0.0
         self._closed_at: float | None = None
-        self.state = State.OPEN  # nothing is known of it before the first probe
+        self.state = BreakerState.OPEN  # nothing is known of it before the first probe
 
     def failed(self, now: float) -> None:
         """The thing in use, or the probe, failed."""
@@ -38,16 +38,16 @@ class Breaker:
         self._retry_at = now + self._delay_s
         self._delay_s = min(max(self._delay_s * 2, self._first_delay_s), self._longest_delay_s)
         self._closed_at = None
-        self.state = State.OPEN
+        self.state = BreakerState.OPEN
 
     def succeeded(self, now: float) -> None:
         """The probe did what it should: use it again."""
         self._closed_at = now
-        self.state = State.CLOSED
+        self.state = BreakerState.CLOSED
 
     def probing(self) -> None:
         """One try begins."""
-        self.state = State.PROBING
+        self.state = BreakerState.PROBING
 
     def wait_s(self, now: float) -> float:
         """Return how long to leave it alone from now, in seconds, 0 if a probe is due."""

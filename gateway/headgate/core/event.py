@@ -1,8 +1,9 @@
 """Events as a client sent them, before anything is decided about them."""
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
-from headgate.core.outcome import Failure, Reason
+from headgate.core.outcome import Failure
 
 SPREAD = -1  # as a partition: any one where there is no key, whatever the topic says of keyless
 
@@ -27,37 +28,47 @@ class RawEvent(NamedTuple):
     source: str | None = None
 
 
-class Decoded(NamedTuple):
-    """A request's events in their order; a Failure stands where one could not be decoded, and
-    plain bytes for a JSON document that is an event all by itself: the case that must be cheap.
+Event = bytes | RawEvent | Failure
 
-    is_batch: whether the answer is a batch answer.
+
+class Decoded:
+    """A request's events in their order, whoever read its body.
+
+    events: a Failure stands where one could not be decoded, and plain bytes for a JSON document
+    that is an event all by itself: the case that must be cheap.  is_batch: whether the answer is a
+    batch answer.  is_plain: all are plain documents that were read in one pass
+    (`core.scanning`), with what that found of each: keys and partitions (None where the topic
+    has no key rule), digests (None where it does not suppress, or has no keys).
     """
 
-    events: list[bytes | RawEvent | Failure]
-    is_batch: bool
+    __slots__ = ("digests", "events", "is_batch", "is_plain", "keys", "partitions")
 
+    def __init__(
+        self,
+        events: Sequence[Event],
+        is_batch: bool,
+        *,
+        is_plain: bool = False,
+        keys: list[bytes] | None = None,
+        partitions: list[int] | None = None,
+        digests: list[bytes] | None = None,
+    ) -> None:
+        self.events = events
+        self.is_batch: Final = is_batch
+        self.is_plain: Final = is_plain
+        self.keys: Final = keys
+        self.partitions: Final = partitions
+        self.digests: Final = digests
 
-class Refused(Exception):
-    """Ends the decoding of one event, or of the whole request, with a Failure."""
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Decoded) and self._all() == other._all()
 
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.detail)
-        self.failure = failure
+    def __hash__(self) -> int:
+        return hash((len(self.events), self.is_batch))
 
+    def __repr__(self) -> str:
+        return f"Decoded{self._all()}"
 
-class TooMuch(Refused):
-    """A body goes beyond the cap as it was sent. chunks: what has been read of it.
-
-    Refused like any other, unless its event can do without being in memory (`edge.streams`).
-    Here, because a compiled class may only have compiled subclasses.
-    """
-
-    def __init__(self, failure: Failure, chunks: list[bytes]) -> None:
-        super().__init__(failure)
-        self.chunks = chunks
-
-
-def malformed(detail: str) -> Failure:
-    """What is said of a text or request that cannot be read."""
-    return Failure(Reason.MALFORMED, detail)
+    def _all(self) -> tuple[object, ...]:
+        read = (self.is_batch, self.is_plain, self.keys, self.partitions, self.digests)
+        return ([*self.events], *read)

@@ -1,7 +1,7 @@
 """Event ids: UUIDv7 from a process' random node, a counter and the time (RFC 9562, 5.7 and 6.2).
 
 Two ids of one process differ by the counter, two of different processes by 48 random bits; drawing
-random bits for each event would cost four times as much (7-hot-path, "uuid").
+random bits for each event would cost four times as much (docs/design/measured.md#small-things).
 """
 
 

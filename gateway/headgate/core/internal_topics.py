@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from headgate.core.audit_columns import FACTS_TOPIC
 from headgate.core.coalescing.held import held_topic
-from headgate.core.fact_columns import FACTS_TOPIC
 from headgate.core.globs import is_glob
 from headgate.core.policy import PolicyTable, TopicPolicy
 from headgate.core.replays.offset_map import MAP_PARTITIONS, MAP_TOPIC
@@ -41,7 +41,7 @@ def facts_topic(
 ) -> InternalTopic | None:
     """The topic of facts, where a topic asks for them; as safe as the safest of its cluster's.
 
-    states: the topics that exist there.  cluster: where facts are (`fact_columns.facts_cluster`).
+    states: the topics that exist there.  cluster: where facts are (`audit_columns.facts_cluster`).
     """
     if not any(policy.facts for policy in policies.policies):
         return None
@@ -50,10 +50,10 @@ def facts_topic(
         "retention.ms": str(_RETENTION_MS),
         "message.timestamp.type": "CreateTime",
         "min.insync.replicas": str(
-            max((one.min_insync_replicas for one in states.values()), default=1)
+            max((state.min_insync_replicas for state in states.values()), default=1)
         ),
     }
-    replicas = max((one.replication_factor for one in states.values()), default=1)
+    replicas = max((state.replication_factor for state in states.values()), default=1)
     return InternalTopic(FACTS_TOPIC, cluster, _FACTS_PARTITIONS, replicas, configs)
 
 
@@ -144,7 +144,7 @@ def faults(wanted: InternalTopic, found: TopicState, topic_limit_bytes: int) -> 
 
 
 def registry_topic(cluster: str, replication_factor: int) -> InternalTopic:
-    """The registry of replays on a backfill cluster (`core.replay`)."""
+    """The registry of replays on a backfill cluster (`core.replays.replay`)."""
     configs = {"cleanup.policy": "compact", "unclean.leader.election.enable": "false"}
     return InternalTopic(REGISTRY_TOPIC, cluster, 1, replication_factor, configs)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from headgate.core.reasons import TRAITS, Reason, Traits
 
@@ -10,7 +10,7 @@ __all__ = ["TRAITS", "Failure", "Name", "Outcome", "Reason", "Traits"]
 
 
 class Name(StrEnum):
-    """The outcomes of the contract. `rejected` = certainly not written; `unknown` = not known.
+    """How an event may end. `rejected` = certainly not written; `unknown` = not known.
 
     `held` = durable in the held topic, to be coalesced; `superseded` = a later event of its key was
     published instead.
@@ -36,7 +36,7 @@ class Failure(NamedTuple):
 
     reason: Reason
     detail: str
-    figures: Mapping[str, Any] | None = None
+    figures: Mapping[str, object] | None = None
     retry_after_s: int | None = None
 
 
@@ -45,7 +45,7 @@ class Outcome:
 
     partition and offset are -1 where there is none (or Kafka gave none).  records: how many
     records were written for it; 0 for one that is answered with an equal event's record.
-    oversize: what an event that was too large became (`core.oversize.Rung`).
+    oversize: what an event that was too large became (`core.oversize.strategies.Strategy`).
     """
 
     __slots__ = (
@@ -101,3 +101,9 @@ class Outcome:
         """The same, and more is known of its failure."""
         place = (self.partition, self.offset, self.key, self.event_id)
         return Outcome(self.name, *place, failure, self.records, self.oversize)
+
+
+def rejected(failure: Failure, key: bytes | None = None, event_id: str | None = None) -> Outcome:
+    """The outcome of an event that is certainly not written, or (reason unknown) perhaps."""
+    name = Name.UNKNOWN if failure.reason is Reason.UNKNOWN else Name.REJECTED
+    return Outcome(name, key=key, event_id=event_id, failure=failure)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from headgate.core.globs import Globs, is_glob, literal_prefix, ties
 from headgate.core.option import about
-from headgate.core.oversize.strategies import Rung, SplitRule
+from headgate.core.oversize.strategies import SplitRule, Strategy
 from headgate.core.schema import Schema
 
 INTERNAL_PREFIXES = ("__", "headgate.")  # Kafka's own topics, and the gateway's
@@ -67,7 +67,9 @@ class TopicPolicy:
     canonical_max_bytes: Annotated[
         int,
         about(
-            "Larger values are compared by their bytes, in bytes.", least=1024, most=1_073_741_824
+            "Larger values are compared by their bytes, in bytes.",
+            minimum=1024,
+            maximum=1_073_741_824,
         ),
     ] = 4_000_000
     redis_loss: Annotated[
@@ -77,8 +79,8 @@ class TopicPolicy:
         int | None,
         about(
             "How long an event id is remembered, so that a repeat is answered `duplicate`.",
-            least=1,
-            most=2_592_000,
+            minimum=1,
+            maximum=2_592_000,
             example="86400",
         ),
     ] = None
@@ -86,13 +88,13 @@ class TopicPolicy:
         int | None,
         about(
             "The largest value taken, in bytes; the topic's own limit in Kafka holds as well.",
-            least=1,
-            most=1_073_741_824,
+            minimum=1,
+            maximum=1_073_741_824,
             example="1048576",
         ),
     ] = None
     oversize: Annotated[
-        tuple[Rung, ...],
+        tuple[Strategy, ...],
         about(
             "What is tried, in this order, with an event that is too large; behind the last "
             "stands reject."
@@ -144,8 +146,8 @@ class TopicPolicy:
         int,
         about(
             "Tell of one in so many of them, chosen by chance; the audit scales its counts up.",
-            least=1,
-            most=1_000_000,
+            minimum=1,
+            maximum=1_000_000,
         ),
     ] = 1
     coalesce_quiet_ms: Annotated[
@@ -153,8 +155,8 @@ class TopicPolicy:
         about(
             "State topics: hold a key's events until none came for so long, and publish the last; "
             "they are answered `held`, and `headgate init` must have made the held topic.",
-            least=1,
-            most=_HOUR_MS,
+            minimum=1,
+            maximum=_HOUR_MS,
             example="2000",
         ),
     ] = None
@@ -162,8 +164,8 @@ class TopicPolicy:
         int | None,
         about(
             "How long a key is held at most, however often it changes.",
-            least=1,
-            most=_HOUR_MS,
+            minimum=1,
+            maximum=_HOUR_MS,
             derived="5 x coalesce_quiet_ms",
             example="10000",
         ),
@@ -175,8 +177,8 @@ class TopicPolicy:
         int,
         about(
             "How long a burst (`Headgate-Burst`) may hold a key that nobody commits.",
-            least=1,
-            most=_DAY_MS,
+            minimum=1,
+            maximum=_DAY_MS,
         ),
     ] = 600_000
     coalesce_max_keys: Annotated[
@@ -184,8 +186,8 @@ class TopicPolicy:
         about(
             "Keys held at most, for each partition of the held topic; beyond it the oldest are "
             "published early.",
-            least=1,
-            most=10_000_000,
+            minimum=1,
+            maximum=10_000_000,
         ),
     ] = 20_000
     coalesce_max_bytes: Annotated[
@@ -193,16 +195,16 @@ class TopicPolicy:
         about(
             "Memory of held events at most, in bytes, for each partition of the held topic; beyond "
             "it the oldest are published early.",
-            least=1024,
-            most=17_179_869_184,
+            minimum=1024,
+            maximum=17_179_869_184,
         ),
     ] = 33_554_432
     coalesce_partitions: Annotated[
         int,
         about(
             "Partitions that `headgate init` gives the held topic; they can never be changed.",
-            least=1,
-            most=1000,
+            minimum=1,
+            maximum=1000,
         ),
     ] = 12
 

@@ -3,7 +3,7 @@
 import math
 
 
-class Bucket:
+class TokenBucket:
     """Tokens that come back at a steady rate.
 
     per_second: tokens regained a second; the bucket holds one second's worth (at least one), so a

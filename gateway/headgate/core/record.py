@@ -9,10 +9,9 @@ RECEIVED_AT: Final = "hg-received-at"
 EVENT_ID: Final = "hg-event-id"
 SCHEMA: Final = "hg-schema"  # the version of the schema that the value fits
 CONTENT_TYPE: Final = "content-type"
-TRACEPARENT: Final = "traceparent"
 REPLAY_ID: Final = "hg-replay-id"  # the replay that copied this record
 BURST: Final = "hg-burst"  # the burst that an event belongs to (Headgate-Burst)
-# Of records in held topics alone (`core.held`):
+# Of records in held topics alone (`core.coalescing.held`):
 FORCED: Final = "hg-forced"  # publish even if unchanged
 WANTED_TIMESTAMP: Final = "hg-timestamp"  # ms: the record's timestamp once it is emitted
 # A done mark: the offset of an event of this key that has been emitted, and the topic's id.

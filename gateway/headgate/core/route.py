@@ -6,13 +6,13 @@ timestamp, size. It is built anew when the policy or the topic's state changes.
 
 import sys
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
-from headgate.core.event import SPREAD, RawEvent, Refused, malformed
+from headgate.core.event import SPREAD, RawEvent
 from headgate.core.formats.jsontext import KeyReader, is_too_deep
 from headgate.core.keys import KeyRule, Partitioner
 from headgate.core.outcome import Failure, Reason
-from headgate.core.oversize.strategies import Rung, StoredBlob, usable
+from headgate.core.oversize.strategies import Strategy, usable
 from headgate.core.policy import TopicPolicy
 from headgate.core.record import (
     BATCH_OVERHEAD,
@@ -22,6 +22,7 @@ from headgate.core.record import (
     Record,
     size_of,
 )
+from headgate.core.refusal import Refused, malformed
 from headgate.core.scanning import Scanner
 from headgate.core.suppression.examination import Orders
 from headgate.core.suppression.protocol import Scope
@@ -42,21 +43,35 @@ _NO_TIMESTAMPS: Final = (
 class Common:
     """What the events of one request share.
 
-    key: of the request (one event only).  sticky: the partition of keyless events.
+    route: the topic's rules when it came.  key: of the request (one event only).  force: publish
+    even what is unchanged.  sticky: the partition of keyless events.
     headers: record headers that every event gets.  now_ms: arrival.
     """
 
-    __slots__ = ("headers", "key", "now_ms", "sticky", "timestamp_ms", "tombstone")
+    __slots__ = (
+        "force",
+        "headers",
+        "key",
+        "now_ms",
+        "route",
+        "sticky",
+        "timestamp_ms",
+        "tombstone",
+    )
 
     def __init__(
         self,
+        route: "Route",
         key: bytes | None,
         timestamp_ms: int | None,
         tombstone: bool,
         sticky: int,
         headers: list[tuple[str, bytes]],
         now_ms: int,
+        force: bool = False,
     ) -> None:
+        self.route: Final = route
+        self.force: Final = force
         self.key: Final = key
         self.timestamp_ms: Final = timestamp_ms
         self.tombstone: Final = tombstone
@@ -68,13 +83,14 @@ class Common:
 class Route:
     """One topic's rules in force.
 
-    ladder: what is tried with an event that is too large, before it is refused.
-    most_value_bytes, most_record_bytes: the limits of an event's value, and of its record as
+    strategies: what is tried with an event that is too large, before it is refused.
+    max_value_bytes, max_record_bytes: the limits of an event's value, and of its record as
     `size_of` bounds it.
     digest: (value, content type) -> 16 bytes; None where the topic suppresses nothing.  scope:
     its suppression namespace, whatever its policy; None where there is no Redis.
     orders: what must be found out of an event's content first, or None; its digest is then made
     there where the orders have rules.  schema_headers: of records that fit the topic's schema.
+    refuses: publish nothing that Redis was not asked about.
     held: the state of the topic that holds its events, where it coalesces; lane: the state of the
     topic that they are written to.  facts: see `Ticket`.
     scanner: reads plain documents at once (`core.scanning`); None where there is none, or where
@@ -91,16 +107,17 @@ class Route:
         "digest",
         "facts",
         "held",
-        "ladder",
         "lane",
-        "most_record_bytes",
-        "most_value_bytes",
+        "max_record_bytes",
+        "max_value_bytes",
         "orders",
         "policy",
+        "refuses",
         "scanner",
         "schema_headers",
         "scope",
         "state",
+        "strategies",
         "topic",
         "turn",
     )
@@ -125,15 +142,16 @@ class Route:
         self.facts = policy.facts_one_in if policy.facts else 0
         self._depth = json_max_depth
         self._takes_timestamps = policy.timestamp == "event"
-        self.most_value_bytes = sys.maxsize if policy.max_bytes is None else policy.max_bytes
-        self.most_record_bytes = state.batch_limit_bytes - BATCH_OVERHEAD
-        self.ladder: tuple[Rung, ...] = usable(
+        self.max_value_bytes = sys.maxsize if policy.max_bytes is None else policy.max_bytes
+        self.max_record_bytes = state.batch_limit_bytes - BATCH_OVERHEAD
+        self.strategies: tuple[Strategy, ...] = usable(
             policy.oversize, state.cleanup_policy, state.compression_type
         )
         self.digest = digest
         self.scope = scope
         self.orders = orders
         self.scanner = scanner
+        self.refuses = policy.redis_loss == "refuse"
         self.schema_headers: list[tuple[str, bytes]] = []
         if policy.schema is not None:
             self.schema_headers = [(SCHEMA, policy.schema.version)]
@@ -147,7 +165,7 @@ class Route:
     def record(self, event: bytes | RawEvent, common: Common) -> Record:
         """The record of an event, so far with the headers that are its own alone.
 
-        `Endings.hand_over` adds the others. Raises Refused with the reason why it cannot be one.
+        `pipeline.produce` adds the others. Raises Refused with the reason why it cannot be one.
         """
         if type(event) is bytes:
             document: bytes | None = event
@@ -242,40 +260,8 @@ class Route:
             raise Refused(Failure(Reason.TIMESTAMP_OUT_OF_RANGE, detail, figures))
         return given
 
-    def oversize(self, value_bytes: int, record_bytes: int) -> Failure:
-        """Which limit an event exceeds; one of the two must be over its limit.
-
-        Kafka's limit is per batch after compression: what fits uncompressed surely passes.
-        """
-        if value_bytes > self.most_value_bytes:
-            failure = too_large(value_bytes, self.most_value_bytes, "max_bytes")
-        else:
-            failure = too_large(record_bytes, self.most_record_bytes, "max.message.bytes")
-        if not self.ladder:
-            return failure
-        detail = f"{failure.detail}, and does not fit by any of: {', '.join(self.ladder)}"
-        return failure._replace(detail=detail)
-
 
 def _own_headers(event: RawEvent) -> list[tuple[str, bytes]]:
     if event.content_type is None:
         return [*event.headers]
     return [(CONTENT_TYPE, event.content_type), *event.headers]
-
-
-def too_large(size: int, limit: int, name: str) -> Failure:
-    """size and limit in bytes; name: which limit (`max_bytes`, `max.message.bytes`, ...)."""
-    detail = f"{size} bytes are more than the limit of {limit} bytes ({name})"
-    return Failure(
-        Reason.TOO_LARGE, detail, {"size_bytes": size, "limit_bytes": limit, "limit": name}
-    )
-
-
-class Oversized(NamedTuple):
-    """What the ladder must know of an event beside its publish.
-
-    stored: its value is in the blob store already, and the publish has none.
-    """
-
-    route: Route
-    stored: StoredBlob | None = None

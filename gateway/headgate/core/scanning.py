@@ -8,7 +8,8 @@ and judge.
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from headgate.core.formats.decode import Kind, kind_of
+from headgate.core.event import Decoded
+from headgate.core.formats.decode import BodyKind, kind_of
 from headgate.core.keys import KeyRule
 from headgate.core.policy import TopicPolicy
 from headgate.core.suppression.digest import Digester
@@ -16,8 +17,8 @@ from headgate.core.topic import TopicState
 from headgate.native import chosen
 
 # Looking a member up in an Enum class costs 0.1 us in Python 3.11.
-_JSON: Final = Kind.JSON
-_NDJSON: Final = Kind.NDJSON
+_JSON: Final = BodyKind.JSON
+_NDJSON: Final = BodyKind.NDJSON
 
 
 # Values, keys, partitions and digests.
@@ -27,28 +28,11 @@ Scanned = tuple[list[bytes], list[bytes] | None, list[int] | None, list[bytes] |
 class Scanner(Protocol):
     """What `_scanner.Scanner` does."""
 
-    def lines(self, body: bytes, most: int, /) -> Scanned | None: ...
+    def lines(self, body: bytes, limit: int, /) -> Scanned | None: ...
 
-    def elements(self, body: bytes, most: int, /) -> Scanned | None: ...
+    def elements(self, body: bytes, limit: int, /) -> Scanned | None: ...
 
     def one(self, body: bytes, /) -> Scanned | None: ...
-
-
-class Scan:
-    """A body that was read: for each event its value, key, partition and digest.
-
-    keys, partitions: None where the topic has no key rule.  digests: None where it does not
-    suppress, or has no keys.  is_batch: as in `event.Decoded`.
-    """
-
-    __slots__ = ("digests", "is_batch", "keys", "partitions", "values")
-
-    def __init__(self, scanned: Scanned, is_batch: bool) -> None:
-        self.values: list[bytes] = scanned[0]
-        self.keys: list[bytes] | None = scanned[1]
-        self.partitions: list[int] | None = scanned[2]
-        self.digests: list[bytes] | None = scanned[3]
-        self.is_batch = is_batch
 
 
 def scanner_for(
@@ -64,29 +48,36 @@ def scanner_for(
         return None
     if not pointers and policy.keyless != "spread":
         return None  # each event needs a key that its request brings
-    most = lane.batch_limit_bytes if policy.max_bytes is None else policy.max_bytes
+    limit = lane.batch_limit_bytes if policy.max_bytes is None else policy.max_bytes
     member = pointers[0][0].encode() if pointers else None
     # What has no key is not compared; with a digest, suppression would settle it nevertheless.
     key, prefix = (None, b"") if digester is None or member is None else digester.of_documents
-    scanner: Scanner = chosen.Scanner(member, lane.partitions, json_max_depth, most, key, prefix)
+    scanner: Scanner = chosen.Scanner(member, lane.partitions, json_max_depth, limit, key, prefix)
     return scanner
 
 
-def scan(scanner: Scanner, body: bytes, headers: Mapping[bytes, bytes], most: int) -> Scan | None:
-    """None: read it in the ordinary way. most: events that the caller will take.
+def scan(
+    scanner: Scanner, body: bytes, headers: Mapping[bytes, bytes], limit: int
+) -> Decoded | None:
+    """None: read it in the ordinary way. limit: events that the caller will take.
 
     Only for requests none of whose headers says something about a single event
-    (`request.Wishes.single_event_header`).
+    (`RequestOptions.single_event_header`).
     """
     if b"ce-specversion" in headers or b"headgate-batch" in headers:
         return None
     kind, is_batch = kind_of(headers.get(b"content-type", b"")), True
     if kind is _NDJSON:
-        scanned = scanner.lines(body, most)
+        scanned = scanner.lines(body, limit)
     elif kind is not _JSON:
         return None
     elif body[:1] == b"{":
         scanned, is_batch = scanner.one(body), False
     else:
-        scanned = scanner.elements(body, most)
-    return None if scanned is None else Scan(scanned, is_batch)
+        scanned = scanner.elements(body, limit)
+    if scanned is None:
+        return None
+    values, keys, partitions, digests = scanned
+    return Decoded(
+        values, is_batch, is_plain=True, keys=keys, partitions=partitions, digests=digests
+    )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from hashlib import sha256
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 import orjson
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from jsonschema_rs import Draft202012Validator, ValidationError
 
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
-_MOST_SHOWN = 20  # violations of one event
-_MOST_DETAIL = 200  # characters: a violation quotes the value, which may be the whole event
+_MAX_SHOWN = 20  # violations of one event
+_MAX_DETAIL = 200  # characters: a violation quotes the value, which may be the whole event
 # The engine finds all violations or none, 16 us each, and a text may have one every two bytes.
 INLINE_BYTES = 1024  # so that they are found in less than 10 ms
 _BACKTRACKS = 100_000  # of a pattern with look-around; others take linear time
@@ -62,7 +62,7 @@ class Schema:
         """What is wrong with a JSON text that does not fit."""
         try:
             errors = self._validator.iter_errors(_parsed(document))
-            violations = [_shown(error) for error in islice(errors, _MOST_SHOWN)]
+            violations = [_shown(error) for error in islice(errors, _MAX_SHOWN)]
         except (ValueError, RecursionError):
             return violation("the event cannot be validated: too deep, or a number too long")
         if not violations:
@@ -123,7 +123,7 @@ def _compile(text: bytes) -> "Draft202012Validator":
         raise BadSchemaError(_short(str(error))) from None
 
 
-def _parsed(document: bytes) -> Any:
+def _parsed(document: bytes) -> object:
     """The value. Numbers beyond a double, and lone surrogates, only the standard library takes."""
     try:
         return orjson.loads(document)
@@ -141,7 +141,7 @@ def _shown(error: "ValidationError") -> dict[str, str]:
 
 def _short(text: str) -> str:
     text = text.encode(errors="replace").decode()  # a lone surrogate cannot be answered
-    return text if len(text) <= _MOST_DETAIL else f"{text[:_MOST_DETAIL]}..."
+    return text if len(text) <= _MAX_DETAIL else f"{text[:_MAX_DETAIL]}..."
 
 
 def _pointer(path: Sequence[str | int]) -> str:

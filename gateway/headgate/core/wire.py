@@ -1,7 +1,6 @@
 """Reads Kafka's flexible encoding (KIP-482)."""
 
 import struct
-from typing import Any
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
@@ -38,7 +37,7 @@ class Reader:
         self._position += 4
         return number
 
-    def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
+    def unpack(self, layout: struct.Struct) -> tuple[int, ...]:
         """Return several numbers at once."""
         numbers = layout.unpack_from(self._data, self._position)
         self._position += layout.size

@@ -1,4 +1,4 @@
-"""`python -m headgate.devstack`: the last step of `make setup`, prepares Kafka and finds Redis."""
+"""`python -m headgate.devstack`: prepares Kafka and finds Redis for `make setup-run`."""
 
 from __future__ import annotations
 

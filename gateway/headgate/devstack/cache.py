@@ -14,10 +14,9 @@ KAFKA_VERSION = "4.3.1"
 PARTIAL_PREFIX = "partial-"
 
 
-def cache_directory(environment: Mapping[str, str]) -> Path:
-    """Return the folder of this Kafka version: below $HEADGATE_CACHE, else the checkout's .cache,
-    else (installed without a checkout) the user's cache."""
-    name = f"kafka-{KAFKA_VERSION}"
+def cache_directory(environment: Mapping[str, str], name: str = f"kafka-{KAFKA_VERSION}") -> Path:
+    """Return a folder, that of this Kafka version: below $HEADGATE_CACHE, else the checkout's
+    .cache, else (installed without a checkout) the user's cache."""
     if chosen := environment.get("HEADGATE_CACHE"):
         return Path(chosen).absolute() / name
     checkout = Path(__file__).resolve().parents[3]

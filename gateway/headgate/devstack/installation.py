@@ -16,7 +16,7 @@ from headgate.devstack.broker import (
     wait_for_node,
 )
 from headgate.devstack.cache import cache_directory, locked, partial_folder, short_digest
-from headgate.devstack.jars import JarsError, ensure_jars
+from headgate.devstack.jars import KAFKA, JarsError, ensure_jars
 from headgate.devstack.java import find_java, java_identity
 from headgate.devstack.ports import LOOPBACK, free_port
 
@@ -26,9 +26,9 @@ def prepare_kafka(environment: Mapping[str, str], say: Callable[[str], None]) ->
 
     Raises JavaMissingError before anything is downloaded, and JarsError.
     """
-    java = find_java(environment.get("JAVA_HOME"))
+    java = find_java(environment)
     cache = cache_directory(environment)
-    jars = ensure_jars(cache, java, say)
+    jars = ensure_jars(KAFKA, cache / "jars", java, say)
     # The archive fits one Java build and one class path (the paths are part of it).
     identity = short_digest(java_identity(java) + ":".join(map(str, jars)))
     archive = cache / f"classes-{identity}.jsa"

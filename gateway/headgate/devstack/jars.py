@@ -1,69 +1,102 @@
-"""Kafka's jars: downloaded by the Ivy inside PySpark, verified, put in place in one rename."""
+"""Jars that are downloaded by the Ivy inside PySpark, verified, and put in place in one rename."""
 
 from __future__ import annotations
 
 import hashlib
 import importlib.util
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from headgate.devstack.cache import KAFKA_VERSION, locked, partial_folder
 
 # The slf4j 1.7 binding in the version of the log4j-core that comes with Kafka: with it SLF4J is
 # silent and log4j prints errors only.
 LOG4J_VERSION = "2.25.4"
-_LOCK = Path(__file__).with_name("kafka-jars.sha256")
-_IVY_MODULE = f"""<ivy-module version="2.0">
-  <info organisation="headgate" module="kafka-jars"/>
-  <dependencies defaultconf="default->default">
-    <dependency org="org.apache.kafka" name="kafka_2.13" rev="{KAFKA_VERSION}"/>
-    <dependency org="org.apache.logging.log4j" name="log4j-slf4j-impl" rev="{LOG4J_VERSION}"/>
-    <!-- The console consumer; alone, since Kafka Connect would come with its dependencies. -->
-    <dependency org="org.apache.kafka" name="kafka-tools" rev="{KAFKA_VERSION}" transitive="false"/>
-  </dependencies>
-</ivy-module>
-"""
 
 
 class JarsError(Exception):
     """The jars could not be had, or are not the ones that are expected."""
 
 
-def ensure_jars(cache: Path, java: Path, say: Callable[[str], None]) -> list[Path]:
-    """Return Kafka's jars, sorted, after downloading them if they are not there yet.
+class Dependency(NamedTuple):
+    """What Ivy is asked for. is_alone: without what it depends on."""
 
-    A class archive is valid for one ordered class path only, hence sorted and no wildcard.
+    organisation: str
+    name: str
+    version: str
+    is_alone: bool = False
+
+
+class JarSet(NamedTuple):
+    """Jars that belong together. title, megabytes: for people.  lock: their names and SHA-256."""
+
+    title: str
+    megabytes: int
+    dependencies: tuple[Dependency, ...]
+    lock: Path
+
+    def sums(self) -> Mapping[str, str]:
+        """The SHA-256 of each jar."""
+        lines = (line.split() for line in self.lock.read_text().splitlines())
+        return {name: digest for digest, name in lines}
+
+
+KAFKA = JarSet(
+    f"Kafka {KAFKA_VERSION}",
+    45,
+    (
+        Dependency("org.apache.kafka", "kafka_2.13", KAFKA_VERSION),
+        Dependency("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J_VERSION),
+        # The console consumer; alone, since Kafka Connect would come with its dependencies.
+        Dependency("org.apache.kafka", "kafka-tools", KAFKA_VERSION, is_alone=True),
+    ),
+    Path(__file__).with_name("kafka-jars.sha256"),
+)
+
+
+def ensure_jars(wanted: JarSet, folder: Path, java: Path, say: Callable[[str], None]) -> list[Path]:
+    """Return the jars, sorted, after downloading them into `folder` if they are not there yet.
+
+    A class archive is valid for one ordered class path only, hence sorted and no wildcard. Raises
+    JarsError.
     """
-    folder = cache / "jars"
-    with locked(cache):
-        # Names only: hashing 45 MB at every start would cost a broker's start again.
-        if {jar.name for jar in folder.glob("*.jar")} != _expected().keys():
-            _download_into(folder, java, say)
+    if not _is_complete(wanted, folder):
+        with locked(folder.parent):
+            if not _is_complete(wanted, folder):  # another process may have had the lock
+                _download_into(folder, wanted, java, say)
     return sorted(folder.glob("*.jar"))
 
 
-def _download_into(folder: Path, java: Path, say: Callable[[str], None]) -> None:
+def _is_complete(wanted: JarSet, folder: Path) -> bool:
+    # Names only: hashing 45 MB at every start would cost a broker's start again.
+    return {jar.name for jar in folder.glob("*.jar")} == wanted.sums().keys()
+
+
+def _download_into(folder: Path, wanted: JarSet, java: Path, say: Callable[[str], None]) -> None:
     # Everything happens beside the goal and one rename ends it, so that an interrupted download
     # leaves nothing that looks complete.
     with partial_folder(folder.parent) as temporary:
         partial = temporary / "jars"
         partial.mkdir()
-        _run_ivy(temporary, partial, java, say)
-        _verify(partial)
+        _run_ivy(temporary, partial, wanted, java, say)
+        _verify(partial, wanted.sums())
         if folder.exists():  # an older set, or one that someone has damaged
             folder.rename(temporary / "replaced")
         partial.rename(folder)
 
 
-def _run_ivy(work: Path, goal: Path, java: Path, say: Callable[[str], None]) -> None:
+def _run_ivy(
+    work: Path, goal: Path, wanted: JarSet, java: Path, say: Callable[[str], None]
+) -> None:
     module = work / "ivy.xml"
-    module.write_text(_IVY_MODULE)
-    command = [str(java), "-cp", f"{pyspark_jars()}/*", "org.apache.ivy.Main", "-m2compatible"]
-    command += ["-ivy", str(module), "-confs", "default", "-cache", str(work / "ivy")]
-    command += ["-retrieve", f"{goal}/[artifact]-[revision].[ext]"]
-    total = len(_expected())
-    say(f"downloading Kafka {KAFKA_VERSION} ({total} jars, 45 MB)")
+    module.write_text(_ivy_module(wanted))
+    command = [str(java), "-cp", f"{pyspark_folder()}/jars/*", "org.apache.ivy.Main"]
+    command += ["-m2compatible", "-ivy", str(module), "-confs", "default"]
+    command += ["-cache", str(work / "ivy"), "-retrieve", f"{goal}/[artifact]-[revision].[ext]"]
+    total = len(wanted.sums())
+    say(f"downloading {wanted.title} ({total} jars, {wanted.megabytes} MB)")
     fetched = 0
     log: list[str] = []
     with subprocess.Popen(
@@ -80,22 +113,28 @@ def _run_ivy(work: Path, goal: Path, java: Path, say: Callable[[str], None]) -> 
         raise JarsError(f"Ivy ended with {ivy.returncode}:\n{''.join(log[-25:])}")
 
 
-def pyspark_jars() -> Path:
-    """Where the Ivy is that downloads. Raises JarsError."""
+def _ivy_module(wanted: JarSet) -> str:
+    listed = "".join(
+        f'<dependency org="{one.organisation}" name="{one.name}" rev="{one.version}" '
+        f'transitive="{str(not one.is_alone).lower()}"/>'
+        for one in wanted.dependencies
+    )
+    return (
+        '<ivy-module version="2.0"><info organisation="headgate" module="jars"/>'
+        f'<dependencies defaultconf="default->default">{listed}</dependencies></ivy-module>'
+    )
+
+
+def pyspark_folder() -> Path:
+    """Where PySpark is installed, with the Ivy that downloads. Raises JarsError."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise JarsError("the package pyspark is not installed: run `make setup`")
-    return Path(spec.origin).parent / "jars"
+        raise JarsError("the package pyspark is not installed: pip install 'headgate[spark]'")
+    return Path(spec.origin).parent
 
 
-def _verify(folder: Path) -> None:
-    expected = _expected()
+def _verify(folder: Path, sums: Mapping[str, str]) -> None:
     found = {jar.name: hashlib.sha256(jar.read_bytes()).hexdigest() for jar in folder.glob("*.jar")}
-    wrong = sorted(name for name in expected | found if expected.get(name) != found.get(name))
+    wrong = sorted(name for name in sums.keys() | found if sums.get(name) != found.get(name))
     if wrong:
         raise JarsError(f"missing, unexpected or altered jars: {', '.join(wrong)}")
-
-
-def _expected() -> dict[str, str]:
-    lines = (line.split() for line in _LOCK.read_text().splitlines())
-    return {name: digest for digest, name in lines}

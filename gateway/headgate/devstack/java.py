@@ -1,4 +1,4 @@
-"""Finds a Java that can run Kafka.
+"""Finds a Java that can run Kafka, and Spark.
 
 Standard library only and no import of the rest of the package: `make setup` runs this file with
 the system's Python before anything is downloaded.
@@ -10,8 +10,10 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
+# Kafka 4 needs it; Spark 4.0 is built for it, and tested on 17 and 21 (its "Downloading" page).
 MINIMUM_JAVA = 17
 DEBIAN_PACKAGE = "openjdk-17-jre-headless"
 
@@ -20,17 +22,20 @@ class JavaMissingError(Exception):
     """No usable Java; the text says what to install."""
 
 
-def find_java(java_home: str | None) -> Path:
-    """Return the `java` to run: the one of `java_home` if given, else the one on the PATH.
+def find_java(environment: Mapping[str, str], what: str = "Headgate's local Kafka") -> Path:
+    """Return the `java` to run: the one of $JAVA_HOME if it is set, else the one on the $PATH.
 
-    Raises JavaMissingError when there is none or it is older than MINIMUM_JAVA.
+    what: needs it.  Raises JavaMissingError when there is none or it is older than MINIMUM_JAVA.
     """
-    found = str(Path(java_home) / "bin" / "java") if java_home else shutil.which("java")
+    home = environment.get("JAVA_HOME")
+    path = environment.get("PATH")
+    found = str(Path(home) / "bin" / "java") if home else shutil.which("java", path=path)
     if found is None or not Path(found).exists():
-        raise JavaMissingError(_advice("no java was found"))
+        where = f"JAVA_HOME={home} has none" if home else "there is none on the PATH"
+        raise JavaMissingError(_advice(what, where))
     major = _major_version(_version_text(found))
     if major is None or major < MINIMUM_JAVA:
-        raise JavaMissingError(_advice(f"{found} is version {major or 'unknown'}"))
+        raise JavaMissingError(_advice(what, f"{found} is version {major or 'unknown'}"))
     return Path(found)
 
 
@@ -52,17 +57,17 @@ def _major_version(text: str) -> int | None:
     return int(match[2] or 0) if first == 1 else first  # 1.8 is how Java 8 calls itself
 
 
-def _advice(problem: str) -> str:
+def _advice(what: str, problem: str) -> str:
     return (
-        f"Headgate's local Kafka needs Java {MINIMUM_JAVA} or newer, but {problem}. "
+        f"{what} needs Java {MINIMUM_JAVA} or newer, but {problem}. "
         f"On Debian or Ubuntu: apt-get install {DEBIAN_PACKAGE}"
     )
 
 
-def main(java_home: str | None) -> int:
+def main(environment: Mapping[str, str]) -> int:
     """Check and say what is wrong: the first step of `make setup`."""
     try:
-        find_java(java_home)
+        find_java(environment)
     except JavaMissingError as missing:
         sys.stderr.write(f"setup: {missing}\n")
         return 1
@@ -72,4 +77,4 @@ def main(java_home: str | None) -> int:
 if __name__ == "__main__":
     import os
 
-    sys.exit(main(os.environ.get("JAVA_HOME")))
+    sys.exit(main(os.environ))

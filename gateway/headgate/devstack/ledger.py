@@ -17,7 +17,7 @@ from headgate.devstack.processes import (
 )
 
 
-class Entry(NamedTuple):
+class LedgerEntry(NamedTuple):
     """A child that leads a session of its own; pid and start time (clock ticks) name it."""
 
     name: str
@@ -31,11 +31,11 @@ class Ledger:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._entries: list[Entry] = []
+        self._entries: list[LedgerEntry] = []
 
     def add(self, name: str, pid: int, grace_s: float) -> None:
         """Write down a child that has just been started."""
-        self._entries.append(Entry(name, pid, start_time(pid) or 0, grace_s))
+        self._entries.append(LedgerEntry(name, pid, start_time(pid) or 0, grace_s))
         self._write()
 
     def clear(self) -> None:
@@ -51,14 +51,14 @@ class Ledger:
         self.clear()
         return [f"{entry.name} (pid {entry.pid})" for entry in left]
 
-    def _read(self) -> list[Entry]:
+    def _read(self) -> list[LedgerEntry]:
         try:
             stored = json.loads(self._file.read_text())
         except (FileNotFoundError, json.JSONDecodeError):
             return []
         if stored["boot_id"] != boot_id():
             return []
-        return [Entry(*entry) for entry in stored["children"]]
+        return [LedgerEntry(*entry) for entry in stored["children"]]
 
     def _write(self) -> None:
         text = json.dumps({"boot_id": boot_id(), "children": self._entries})
@@ -67,7 +67,7 @@ class Ledger:
         partial.replace(self._file)
 
 
-def _is_alive(entry: Entry) -> bool:
+def _is_alive(entry: LedgerEntry) -> bool:
     # The kernel gives no new process the number of a session that still has members, so a leader
     # with another start time means that the session is gone and the number is someone else's.
     started = start_time(entry.pid)
@@ -75,7 +75,7 @@ def _is_alive(entry: Entry) -> bool:
     return not is_stranger and bool(session_members(entry.pid))
 
 
-def _end(entry: Entry) -> None:
+def _end(entry: LedgerEntry) -> None:
     signal_session(entry.pid, signal.SIGCONT)
     if entry.grace_s:
         signal_session(entry.pid, signal.SIGTERM)

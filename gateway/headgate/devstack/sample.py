@@ -12,7 +12,7 @@ from headgate.core.globs import is_glob
 from headgate.core.policy import INTERNAL_PREFIXES
 
 _SAMPLE = Path(__file__).with_name("sample.toml")
-_PARTITIONS = {"deals": 12}  # of the contract; all others have
+_PARTITIONS = {"deals": 12}  # all others have
 _DEFAULT_PARTITIONS = 6
 
 Table = Mapping[str, Any]

@@ -11,9 +11,9 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_exceptions import HTTPException
 from aiohttp.web_protocol import RequestPayloadError
 
-from headgate.core.event import Refused, TooMuch, malformed
 from headgate.core.outcome import Failure, Reason
-from headgate.core.route import too_large
+from headgate.core.oversize.limits import too_large
+from headgate.core.refusal import Refused, TooMuch, malformed
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -22,7 +22,7 @@ else:
 
 _IN_THREAD_BYTES = 4096  # 4 kB may unfold to 4 MB: from here on inflate off the event loop
 _STEP_BYTES = 262_144
-_MOST_MEMBERS = 1000  # each one copies what is behind it; bgzip makes one for 64 kB
+_MAX_MEMBERS = 1000  # each one copies what is behind it; bgzip makes one for 64 kB
 _ENCODINGS = (b"gzip", b"x-gzip", b"deflate", b"zstd")
 _GZIP = 31  # zlib's window bits for a gzip header
 _ZLIB = 15
@@ -166,8 +166,8 @@ def decompress(body: bytes, encoding: bytes, cap: int) -> bytes:
     while rest:
         inflater = start()
         members += 1
-        if members > _MOST_MEMBERS:
-            raise Refused(malformed(f"more than {_MOST_MEMBERS} compressed parts in one body"))
+        if members > _MAX_MEMBERS:
+            raise Refused(malformed(f"more than {_MAX_MEMBERS} compressed parts in one body"))
         while not inflater.eof:
             try:
                 chunk = inflater.decompress(rest, min(_STEP_BYTES, cap + 1 - size))

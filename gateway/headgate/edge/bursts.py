@@ -7,14 +7,14 @@ import orjson
 from aiohttp import web
 
 from headgate.coalescer.bursts import Bursts
-from headgate.core.event import Refused
+from headgate.core.admission import DRAINING
 from headgate.core.http.reply import JSON, Reply, problem
 from headgate.core.http.request import read_burst
 from headgate.core.outcome import Failure
+from headgate.core.refusal import Refused
 from headgate.edge.answer import answered
 from headgate.edge.auth import Identity
 from headgate.edge.events import EventsFront
-from headgate.pipeline.endings import DRAINING
 
 ROUTE = "/v1/bursts/{id}/commit"
 
@@ -44,12 +44,12 @@ class BurstsFront:
         except Refused as refused:
             reply = problem(refused.failure, request_id)
             path = request.rel_url.raw_path
-            self._events.told.refused(refused.failure, request_id, producer=who, path=path)
+            self._events.request_log.refused(refused.failure, request_id, producer=who, path=path)
         self._events.requests.request(ROUTE, reply.status, self._loop.time() - arrived)
         return answered(request, reply, request_id)
 
     def _caller(self, headers: Mapping[bytes, bytes], remote: str | None) -> Identity:
-        if self._events.ingest.is_draining:
+        if self._events.pipeline.admission.is_closed:
             raise Refused(DRAINING)
         found = self._events.callers.identify(headers, remote)
         if isinstance(found, Failure):

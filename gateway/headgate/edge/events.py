@@ -7,24 +7,24 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from headgate.core.event import Refused, TooMuch
-from headgate.core.http.reply import Reply, problem
+from headgate.core.admission import DRAINING
+from headgate.core.http.reply import Reply, answer, problem
 from headgate.core.http.request import with_query_key
 from headgate.core.idempotency.protocol import IDEMPOTENCY_KEY
-from headgate.core.outcome import TRAITS, Failure, Outcome, Reason
+from headgate.core.outcome import TRAITS, Failure, Outcome, Reason, rejected
 from headgate.core.oversize.weigh import Weight, heaviest
+from headgate.core.publish import Ticket
+from headgate.core.refusal import Refused, TooMuch
 from headgate.edge.answer import answered, on_the_wire
 from headgate.edge.auth import ANONYMOUS, Identity
 from headgate.edge.body import Budget, read_body, received_body
 from headgate.edge.once import Once
-from headgate.edge.plain_post import MOST_BYTES, PlainPosts
-from headgate.edge.request_log import TOLD
+from headgate.edge.plain_post import MAX_BYTES, PlainPosts
+from headgate.edge.request_log import REPORTED
 from headgate.edge.streams import Streams, streamed
 from headgate.pipeline.deadlines import Deadlines
-from headgate.pipeline.endings import DRAINING
 from headgate.pipeline.inbound import Decode, Inbound
-from headgate.pipeline.ingest import Ingest, answer
-from headgate.pipeline.ticket import Ticket, rejected
+from headgate.pipeline.pipeline import Pipeline
 
 ROUTE: Final = "/v1/topics/{topic}/events"
 _NOT_ALL_WELL: Final = 207
@@ -47,10 +47,10 @@ class Requests(Protocol):
     ) -> None: ...
 
 
-class Told(Protocol):
-    """What the log says of requests (`edge.request_log`). tells_all: of each one."""
+class RequestReports(Protocol):
+    """What the log says of requests (`edge.request_log`). logs_every_request: of each one."""
 
-    tells_all: bool
+    logs_every_request: bool
 
     def refused(self, failure: Failure, request_id: str, **fields: object) -> None: ...
 
@@ -70,11 +70,11 @@ class Callers(Protocol):
 
 
 class EventsFront:
-    """aiohttp's requests to ingest's tickets and back."""
+    """aiohttp's requests to tickets and back."""
 
     def __init__(
         self,
-        ingest: Ingest,
+        pipeline: Pipeline,
         callers: Callers,
         budget: Budget,
         deadlines: Deadlines,
@@ -85,23 +85,23 @@ class EventsFront:
         request_ids: Callable[[], str],
         body_max_bytes: int,
         body_timeout_s: float,
-        told: Told,
+        request_log: RequestReports,
     ) -> None:
-        self.ingest = ingest
+        self.pipeline = pipeline
         self.callers = callers  # replaced as a whole on reload
         self.budget = budget
         self._deadlines = deadlines
         self._weigher = weigher
         self.requests = requests
-        self.told = told
-        self._tells_all = told.tells_all
+        self.request_log = request_log
+        self._logs_every_request = request_log.logs_every_request
         self._once = once
         self._streams = streams
         self._request_ids = request_ids
         self.body_max_bytes = body_max_bytes
         self._body_timeout_s = body_timeout_s
         # The ordinary way refuses what is larger than a body may be.
-        self.plain_posts = PlainPosts(min(MOST_BYTES, body_max_bytes))
+        self.plain_posts = PlainPosts(min(MAX_BYTES, body_max_bytes))
         self._loop = asyncio.get_running_loop()
 
     async def post(self, request: web.BaseRequest, topic: str) -> web.StreamResponse:
@@ -120,25 +120,25 @@ class EventsFront:
                 await self._weigh(ticket)
             reply = await self.remembered(ticket, answer(ticket))
             if reply.status >= _NOT_ALL_WELL:
-                self.told.ended(ticket, reply.status)
+                self.request_log.ended(ticket, reply.status)
         except Refused as refused:
             reply = problem(refused.failure, request_id)
-            self.told.refused(refused.failure, request_id, producer=producer, topic=topic)
-        if self._tells_all:
-            request[TOLD] = {"request_id": request_id, "producer": producer}
+            self.request_log.refused(refused.failure, request_id, producer=producer, topic=topic)
+        if self._logs_every_request:
+            request[REPORTED] = {"request_id": request_id, "producer": producer}
         self.requests.request(ROUTE, reply.status, self._loop.time() - arrived)
         return answered(request, reply, request_id)
 
     async def start(
         self, inbound: Inbound, decode_as: Decode | None = None, endpoint: bytes = b"events"
     ) -> Ticket:
-        """Hand a request to ingest, without what earlier ones under its Idempotency-Key have done.
+        """Start a request, without what earlier ones under its Idempotency-Key have done.
 
         endpoint: which one, and where it points to beside the topic.
         """
         if IDEMPOTENCY_KEY in inbound.headers:
             return await self._once.start(inbound, endpoint, decode_as)
-        return self.ingest.handle(inbound, decode_as)
+        return self.pipeline.take(inbound, decode_as)
 
     async def remembered(self, ticket: Ticket, reply: Reply) -> Reply:
         """The reply to a ticket of `start`, once a repeat would be answered with it."""
@@ -165,13 +165,13 @@ class EventsFront:
         except Refused as refused:
             status = TRAITS[refused.failure.reason].status
             self.requests.request(ROUTE, status, 0.0)
-            self.told.refused(refused.failure, request_id, producer=producer, topic=topic)
-            if self._tells_all:
+            self.request_log.refused(refused.failure, request_id, producer=producer, topic=topic)
+            if self._logs_every_request:
                 self._served(topic, status, len(body), 0.0, request_id, producer)
             respond(on_the_wire(problem(refused.failure, request_id), request_id))
             return None
         inbound = Inbound(topic, producer, headers, body, request_id, arrived)
-        ticket = self.ingest.handle(inbound)
+        ticket = self.pipeline.take(inbound)
         if not ticket.done:
             self._deadlines.watch(ticket)
         return ticket
@@ -184,8 +184,8 @@ class EventsFront:
         seconds = self._loop.time() - ticket.arrived
         self.requests.request(ROUTE, reply.status, seconds)
         if reply.status >= _NOT_ALL_WELL:
-            self.told.ended(ticket, reply.status)
-        if self._tells_all:
+            self.request_log.ended(ticket, reply.status)
+        if self._logs_every_request:
             known = (ticket.body_bytes, seconds, ticket.request_id, ticket.producer)
             self._served(ticket.topic, reply.status, *known)
         return on_the_wire(reply, ticket.request_id)
@@ -196,7 +196,7 @@ class EventsFront:
         """Of `begin` and `finish`; of all others the connection tells."""
         path = ROUTE.replace("{topic}", quote(topic, safe=""))
         fields = {"request_id": request_id, "producer": producer}
-        self.told.served("POST", path, status, size, seconds, **fields)
+        self.request_log.served("POST", path, status, size, seconds, **fields)
 
     def _take(self, producer: str, topic: str, size: int) -> None:
         failure = self.budget.take_bytes(size)
@@ -219,7 +219,7 @@ class EventsFront:
         topic: str,
         request_id: str,
     ) -> Inbound:
-        """The request as ingest takes it, its body in memory or in the blob store."""
+        """The request as the pipeline takes it, its body in memory or in the blob store."""
         body, value = b"", None
         try:
             try:
@@ -247,19 +247,19 @@ class EventsFront:
 
     async def _read(self, request: web.BaseRequest, headers: Mapping[bytes, bytes]) -> bytes:
         encoding = headers.get(b"content-encoding", b"")
-        most = self.body_max_bytes
+        limit = self.body_max_bytes
         if not encoding and request.content.is_eof():
-            return received_body(request, most, self.budget)
-        return await read_body(request, encoding, most, self._body_timeout_s, self.budget)
+            return received_body(request, limit, self.budget)
+        return await read_body(request, encoding, limit, self._body_timeout_s, self.budget)
 
     def _count(self, producer: str, topic: str, failure: Failure) -> None:
-        """A request that ended before ingest saw it is one rejected event."""
+        """A request that ended before the pipeline saw it is one rejected event."""
         self.requests.account(producer, topic, [rejected(failure)], [0])
-        self.ingest.tell_refused(producer, topic, failure)
+        self.pipeline.report_refused(producer, topic, failure)
 
     def producer(self, headers: Mapping[bytes, bytes], remote: str | None, topic: str) -> str:
         """The name of who asks, if it may post to the topic. Raises Refused."""
-        if self.ingest.is_draining:
+        if self.pipeline.admission.is_closed:
             raise Refused(DRAINING)
         caller = self.callers.identify(headers, remote)
         if isinstance(caller, Failure):

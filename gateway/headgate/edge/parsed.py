@@ -5,7 +5,7 @@ raises and keeps the good ones before it to itself: their clients would be told 
 events that are good, and that were never looked at. The parser is written in C and has no way to
 ask for them; Python's garbage collector knows them all the same. Only what is broken comes here.
 
-tests/unit/test_connection.py shows whether a newer aiohttp keeps them elsewhere.
+tests/unit/edge/test_connection.py shows whether a newer aiohttp keeps them elsewhere.
 """
 
 import gc

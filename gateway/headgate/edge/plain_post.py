@@ -6,7 +6,7 @@ from typing import Final
 from urllib.parse import unquote
 
 # Larger ones are few, and their JSON would be weighed or digested on the event loop here.
-MOST_BYTES: Final = 262_144
+MAX_BYTES: Final = 262_144
 _EVENTS: Final = re.compile(r"/v1/topics/([^/?#]+)/events")
 _UNUSUAL: Final = frozenset(
     (
@@ -22,12 +22,12 @@ _PATHS_REMEMBERED: Final = 1000  # clients choose them freely
 
 
 class PlainPosts:
-    """most_bytes: of a body."""
+    """max_bytes: of a body."""
 
-    __slots__ = ("_most_bytes", "_topics")
+    __slots__ = ("_max_bytes", "_topics")
 
-    def __init__(self, most_bytes: int) -> None:
-        self._most_bytes = most_bytes
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
         self._topics: dict[str, str] = {}
 
     def read(
@@ -45,7 +45,7 @@ class PlainPosts:
             if lower in _UNUSUAL:
                 return None
             headers[lower] = value
-        if int(headers.get(b"content-length", b"0")) > self._most_bytes:
+        if int(headers.get(b"content-length", b"0")) > self._max_bytes:
             return None
         return topic, headers
 

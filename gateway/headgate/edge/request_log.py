@@ -14,37 +14,37 @@ from typing import Any, Final
 from aiohttp import web
 
 from headgate.core.outcome import TRAITS, Failure, Reason
-from headgate.pipeline.ticket import Ticket
+from headgate.core.publish import Ticket
 from headgate.telemetry.logs import ACCESS, REQUESTS
 
 LINES = 20  # of one reason within WINDOW_S
 WINDOW_S = 10.0
-_MOST_DETAIL = 500
+_MAX_DETAIL = 500
 _LEVELS = logging.getLevelNamesMapping()
 
 log = logging.getLogger(REQUESTS)
 access = logging.getLogger(ACCESS)
 
 # What is known of a request beside what aiohttp knows: request id and producer.
-TOLD: Final = web.RequestKey("told", dict[str, str])
+REPORTED: Final = web.RequestKey("told", dict[str, str])
 
 Later = Callable[[float, Callable[[], None]], object]
 
 
 class RequestLog:
-    """tells_all: whether each request gets a line.  later: calls something after so many seconds,
-    by default by the running loop."""
+    """logs_every_request: or only what failed.  later: calls something after so many seconds, by
+    default by the running loop."""
 
-    def __init__(self, *, tells_all: bool = False, later: Later | None = None) -> None:
+    def __init__(self, *, logs_every_request: bool = False, later: Later | None = None) -> None:
         self._later = later or _later
-        self.tells_all = tells_all
+        self.logs_every_request = logs_every_request
         self._windows: dict[Reason, _Window] = {}
 
     def refused(self, failure: Failure, request_id: str, **fields: Any) -> None:
         """A request failed as a whole. fields: producer, topic or path, as far as is known; status
         where it is not that of the reason."""
         status = TRAITS[failure.reason].status
-        self._tell(failure, {"request_id": request_id, "status": status, **fields})
+        self._report(failure, {"request_id": request_id, "status": status, **fields})
 
     def ended(self, ticket: Ticket, status: int) -> None:
         """All events of a request have ended; one line if any failed."""
@@ -62,12 +62,12 @@ class RequestLog:
         if ticket.is_batch:
             fields["events"] = len(ticket.outcomes)
             fields["reasons"] = dict(counts)
-        self._tell(worst, fields)
+        self._report(worst, fields)
 
     def served(
         self, method: str, path: str, status: int, size: int, seconds: float, **fields: Any
     ) -> None:
-        """Any request, where `tells_all`. size: bytes of its body, as sent."""
+        """Any request, where `logs_every_request`. size: bytes of its body, as sent."""
         extra = {"method": method, "path": path, "status": status, "bytes": size, **fields}
         extra["ms"] = round(seconds * 1000, 3)
         access.info("%s %s %d", method, path, status, extra=extra)
@@ -77,7 +77,7 @@ class RequestLog:
         for reason in list(self._windows):
             self._end(reason)
 
-    def _tell(self, failure: Failure, fields: dict[str, Any]) -> None:
+    def _report(self, failure: Failure, fields: dict[str, Any]) -> None:
         reason = failure.reason
         level = _level(reason)
         if not log.isEnabledFor(level):
@@ -86,12 +86,12 @@ class RequestLog:
         if window is None:
             window = self._windows[reason] = _Window()
             self._later(WINDOW_S, lambda: self._end(reason))
-        window.told += 1
-        if window.told > LINES:
+        window.written += 1
+        if window.written > LINES:
             window.left_out += 1
             window.newest = fields
             return
-        detail = failure.detail[:_MOST_DETAIL]
+        detail = failure.detail[:_MAX_DETAIL]
         log.log(level, "%s: %s", reason, detail, extra={**fields, "reason": str(reason)})
 
     def _end(self, reason: Reason) -> None:
@@ -105,10 +105,10 @@ class RequestLog:
 class _Window:
     """One reason's lines. newest: the fields of the last one that was left out."""
 
-    __slots__ = ("left_out", "newest", "told")
+    __slots__ = ("left_out", "newest", "written")
 
     def __init__(self) -> None:
-        self.told = 0
+        self.written = 0
         self.left_out = 0
         self.newest: dict[str, Any] = {}
 

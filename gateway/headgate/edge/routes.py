@@ -10,15 +10,15 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
-from headgate.core.event import Refused
 from headgate.core.http.path_hints import of_data_port
 from headgate.core.http.reply import JSON, Reply
 from headgate.core.outcome import Failure, Reason
+from headgate.core.refusal import Refused
 from headgate.edge.bursts import BurstsFront
-from headgate.edge.confluent.desk import Desk
-from headgate.edge.confluent.looks import Looks
-from headgate.edge.confluent.produce import Produce
-from headgate.edge.confluent.records import Records
+from headgate.edge.confluent.produce import ProduceEndpoint
+from headgate.edge.confluent.records import RecordStreams
+from headgate.edge.confluent.service import ProduceService
+from headgate.edge.confluent.topic_views import TopicViews
 from headgate.edge.cors import CORS_HEADERS, Cors
 from headgate.edge.events import EventsFront
 from headgate.edge.openapi.page import docs_page
@@ -42,7 +42,9 @@ class Path(NamedTuple):
     def allowed(self) -> str:
         """As the Allow header names them."""
         return ", ".join(
-            shown for one in self.methods for shown in ((one, "HEAD") if one == "GET" else (one,))
+            shown
+            for method in self.methods
+            for shown in ((method, "HEAD") if method == "GET" else (method,))
         )
 
 
@@ -54,10 +56,10 @@ def path(template: str, **methods: PathPage) -> Path:
 class Confluent(NamedTuple):
     """Confluent's REST."""
 
-    desk: Desk
-    produce: Produce
-    records: Records
-    looks: Looks
+    service: ProduceService
+    produce: ProduceEndpoint
+    records: RecordStreams
+    topic_views: TopicViews
 
 
 class DataPlane:
@@ -81,17 +83,17 @@ class DataPlane:
         self._cors = cors
         self._others = others
         self._confluent = confluent
-        self._told = events.told
-        produce, looks = confluent.produce.post, confluent.looks
+        self._request_log = events.request_log
+        produce, topic_views = confluent.produce.post, confluent.topic_views
         self.paths: Sequence[Path] = (
             path("/v1/topics/{topic}/events", POST=events.post),
             path("/v1/bursts/{id}/commit", POST=bursts.commit),
-            path("/topics", GET=looks.topics),
-            path("/topics/{topic}", GET=looks.topic, POST=produce),
-            path("/topics/{topic}/partitions", GET=looks.partitions),
-            path("/topics/{topic}/partitions/{partition}", GET=looks.partition, POST=produce),
-            path("/v3/clusters", GET=looks.clusters),
-            path("/v3/clusters/{cluster_id}", GET=looks.cluster),
+            path("/topics", GET=topic_views.topics),
+            path("/topics/{topic}", GET=topic_views.topic, POST=produce),
+            path("/topics/{topic}/partitions", GET=topic_views.partitions),
+            path("/topics/{topic}/partitions/{partition}", GET=topic_views.partition, POST=produce),
+            path("/v3/clusters", GET=topic_views.clusters),
+            path("/v3/clusters/{cluster_id}", GET=topic_views.cluster),
             path("/v3/clusters/{cluster_id}/topics/{topic}/records", POST=confluent.records.post),
             path("/live", GET=self._live),
             path("/ready", GET=self._ready),
@@ -121,7 +123,7 @@ class DataPlane:
                 if page is None:
                     return self._not_allowed(request, one.allowed)
                 return await page(request, *map(unquote, found.groups()))
-        return self._confluent.desk.not_offered(request) or await self._unknown(request)
+        return self._confluent.service.not_offered(request) or await self._unknown(request)
 
     def _not_allowed(self, request: web.BaseRequest, allowed: str) -> web.Response:
         """405 with the methods that the path takes; with CORS on, OPTIONS is answered."""
@@ -130,13 +132,13 @@ class DataPlane:
             return web.Response(status=204, headers=headers)
         detail = f"{request.method} is not for this path; use {allowed}"
         failure = Failure(Reason.METHOD_NOT_ALLOWED, detail)
-        answer = self._confluent.desk.failed(request, failure) or self._refuse(request, failure)
+        answer = self._confluent.service.failed(request, failure) or self._refuse(request, failure)
         answer.headers["Allow"] = allowed
         return answer
 
     def _refuse(self, request: web.BaseRequest, failure: Failure) -> web.Response:
         request_id = self._request_ids()
-        self._told.refused(failure, request_id, path=request.rel_url.raw_path)
+        self._request_log.refused(failure, request_id, path=request.rel_url.raw_path)
         return problem_response(failure, request_id)
 
     async def _unknown(self, request: web.BaseRequest) -> web.StreamResponse:

@@ -2,8 +2,9 @@
 
 What aiohttp says of itself, its version and the reprs in its errors, reaches no client.
 
-`web.Server` instead of an Application: 25-30 us less for a request (7-hot-path). It keeps
-aiohttp's limits on request line, headers and idle connections.
+`web.Server` instead of an Application: 25-30 us less for a request
+(docs/design/measured.md#what-http-costs). It keeps aiohttp's limits on request line, headers and
+idle connections.
 """
 
 import asyncio
@@ -20,15 +21,15 @@ from aiohttp.http import RawRequestMessage
 from aiohttp.http_exceptions import HttpProcessingError, InvalidURLError, LineTooLong
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError, _ErrInfo
 
-from headgate.core.event import Refused
+from headgate.core.admission import DRAINING
 from headgate.core.ids import RequestIds
 from headgate.core.outcome import Failure, Reason
+from headgate.core.refusal import Refused
 from headgate.edge.body import BROKEN
-from headgate.edge.events import Told
+from headgate.edge.events import RequestReports
 from headgate.edge.parsed import parsed_before
 from headgate.edge.problems import problem_response
-from headgate.edge.request_log import TOLD, RequestLog, received_bytes
-from headgate.pipeline.endings import DRAINING
+from headgate.edge.request_log import REPORTED, RequestLog, received_bytes
 
 # A client may hold an idle connection so long; it also bounds how long request headers may take.
 KEEP_ALIVE_S = 75.0
@@ -44,10 +45,10 @@ Connect = Callable[..., RequestHandler]
 # Whether `log_access` is called: by default not, since a line a request costs too much.
 _NO_ACCESS_LOG = logging.Logger("access", logging.CRITICAL)
 _ACCESS_LOG = logging.Logger("access", logging.INFO)
-log = logging.getLogger(__name__)
+log = logging.getLogger("headgate.edge.server")
 
 
-class Connection(RequestHandler):
+class HttpConnection(RequestHandler):
     """One connection; answers what aiohttp refuses with a problem document."""
 
     __slots__ = ("_server",)
@@ -137,7 +138,7 @@ class Connection(RequestHandler):
             failure = Failure(Reason.INTERNAL, "an internal error")
         request_id = self._request_id()
         answer = problem_response(failure, request_id)
-        self._server.told.refused(failure, request_id, path=request.path)
+        self._server.request_log.refused(failure, request_id, path=request.path)
         answer.force_close()  # where the next request begins cannot be told any more
         answer.headers["Connection"] = "close"  # aiohttp takes bad requests for HTTP/1.0
         return answer
@@ -148,10 +149,10 @@ class Connection(RequestHandler):
         """As aiohttp, in our words."""
         if not self._logging_enabled or time is None:
             return
-        known = request.get(TOLD) or {"request_id": response.headers.get("X-Request-Id", "")}
+        known = request.get(REPORTED) or {"request_id": response.headers.get("X-Request-Id", "")}
         status, size = response.status, received_bytes(request)
         seconds, path = self._loop.time() - time, request.rel_url.raw_path
-        self._server.told.served(request.method, path, status, size, seconds, **known)
+        self._server.request_log.served(request.method, path, status, size, seconds, **known)
 
     def log_exception(self, *args: Any, **known: Any) -> None:
         """As aiohttp, but nonsense in a body that nobody reads any more is no error of ours."""
@@ -206,12 +207,12 @@ class HttpServer(web.Server):
         handle: Handle,
         header_max_bytes: int,
         request_ids: Callable[[], str],
-        told: Told,
-        connection: Connect = Connection,
+        request_log: RequestReports,
+        connection: Connect = HttpConnection,
         make_request: Callable[..., Any] | None = None,
     ) -> None:
         self.request_ids = request_ids
-        self.told = told
+        self.request_log = request_log
         self._header_max_bytes = header_max_bytes
         self._connection = connection
         self.is_leaving = False
@@ -220,9 +221,9 @@ class HttpServer(web.Server):
     def refuse_bodies(self) -> None:
         """Leave, and answer 503 `draining` to requests whose bodies are still on their way."""
         self.is_leaving = True
-        for one in self.connections:
-            if isinstance(one, Connection):
-                one.refuse_body()
+        for connection in self.connections:
+            if isinstance(connection, HttpConnection):
+                connection.refuse_body()
 
     async def answered(self, within_s: float) -> None:
         """Wait until everything that has arrived is answered, but not longer than this.
@@ -232,7 +233,11 @@ class HttpServer(web.Server):
         end = self._loop.time() + within_s
         await asyncio.sleep(_LOOK_AGAIN_S)
         while self._loop.time() < end:
-            if all(one.is_answered for one in self.connections if isinstance(one, Connection)):
+            if all(
+                connection.is_answered
+                for connection in self.connections
+                if isinstance(connection, HttpConnection)
+            ):
                 return
             await asyncio.sleep(_LOOK_AGAIN_S)
 
@@ -250,7 +255,7 @@ class HttpServer(web.Server):
         return self._connection(
             self,
             loop=self._loop,
-            access_log=_ACCESS_LOG if self.told.tells_all else _NO_ACCESS_LOG,
+            access_log=_ACCESS_LOG if self.request_log.logs_every_request else _NO_ACCESS_LOG,
             auto_decompress=False,  # `edge.body` undoes encodings with a cap
             keepalive_timeout=KEEP_ALIVE_S,
             lingering_time=_LINGER_S,

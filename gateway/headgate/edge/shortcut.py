@@ -2,13 +2,14 @@
 
 aiohttp makes a task, a request and a response for each request. Going without, and answering in
 one write, took a tenth off the CPU of a single event (loadtest/README.md). A POST of events that
-is there as a whole needs none of them: when its connection is idle it goes to ingest at once, and
+is there as a whole needs none of them: when its connection is idle it starts at once, and
 its answer to the transport when its ticket is done. Whatever is unusual (another path, a body
 still on its way or compressed, `Expect`, `Idempotency-Key`, HTTP/1.0, a request behind one that is
 not answered yet and was not taken here) takes aiohttp's own way, with the same limits.
 
 It builds on how aiohttp 3.14 keeps its messages (`RequestHandler.data_received` and `start`);
-tests/integration/test_bad_input_http.py (pipelining, lengths, chunks, slow readers) shows a change.
+tests/integration/edge/test_bad_input_http.py shows a change (pipelining, lengths, chunks, slow
+readers).
 """
 
 import logging
@@ -20,17 +21,17 @@ from aiohttp.streams import EMPTY_PAYLOAD
 
 from headgate.core.http.reply import problem
 from headgate.core.outcome import Failure, Reason
+from headgate.core.publish import Ticket
 from headgate.edge.answer import closing, on_the_wire
 from headgate.edge.events import EventsFront
-from headgate.edge.server import KEEP_ALIVE_S, Connection, HttpServer
-from headgate.pipeline.ticket import Ticket
+from headgate.edge.server import KEEP_ALIVE_S, HttpConnection, HttpServer
 
 _UNREAD_BYTES = 65_536  # a client that does not read its answers waits in aiohttp's writer
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headgate.edge.shortcut")
 
 
-class ShortConnection(Connection):
+class ShortConnection(HttpConnection):
     """A connection whose events take the short way.
 
     At most one request of the short way is open; what arrives meanwhile waits in aiohttp's queue,

@@ -1,7 +1,7 @@
 """Bodies that are too large for memory, on topics with claim-check: straight to the blob store.
 
 At most a few megabytes of each are in memory, and only those count in the in-flight budget. The
-event is handed to ingest when its blob is there; its order within its key counts from then, as any
+event is handed on when its blob is there; its order within its key counts from then, as any
 request's does from its last byte.
 """
 
@@ -12,21 +12,30 @@ from typing import NamedTuple, Protocol
 
 from aiohttp import web
 
-from headgate.core.event import Decoded, Refused, TooMuch
+from headgate.core.event import Decoded
 from headgate.core.formats.decode import Headers
 from headgate.core.outcome import Failure, Reason
+from headgate.core.oversize.limits import too_large
 from headgate.core.oversize.strategies import StoredBlob
-from headgate.core.oversize.streamed import Announced, Look, Streamed, announced, takes_streams
-from headgate.core.route import Route, too_large
+from headgate.core.oversize.streamed import (
+    Announced,
+    BodyInspector,
+    Streamed,
+    announced,
+    takes_streams,
+)
+from headgate.core.refusal import Refused, TooMuch
+from headgate.core.route import Route
 from headgate.edge.body import BREAKS, BROKEN, Budget, continue_body, take
+from headgate.pipeline.gate import Gate
 from headgate.pipeline.inbound import Inbound
 
 _PIECE_BYTES = 262_144
 STREAM_BYTES = 16_777_216  # of one stream in memory: pieces, and the parts of an upload to S3
 
 
-class Stream(Protocol):
-    """A blob on its way (`backends.blobs.BlobStream`)."""
+class Upload(Protocol):
+    """A blob on its way (`backends.blobs.blobs.BlobStream`)."""
 
     async def write(self, data: bytes) -> None: ...
 
@@ -35,16 +44,16 @@ class Stream(Protocol):
     async def abort(self) -> None: ...
 
 
-class BlobStore(Protocol):
-    """Where they go (`backends.blobs.Blobs`). look: sees each piece, in a thread."""
+class UploadStore(Protocol):
+    """Where they go (`backends.blobs.blobs.Blobs`). look: sees each piece, in a thread."""
 
-    async def begin(self, look: Callable[[bytes], None]) -> Stream: ...
+    async def begin(self, look: Callable[[bytes], None]) -> Upload: ...
 
 
 class StreamLimits(NamedTuple):
-    """most_bytes: of a body.  window_bytes: so much may take timeout_s to arrive."""
+    """max_bytes: of a body.  window_bytes: so much may take timeout_s to arrive."""
 
-    most_bytes: int
+    max_bytes: int
     window_bytes: int
     timeout_s: float
     json_max_depth: int
@@ -55,12 +64,12 @@ class Streams:
 
     def __init__(
         self,
-        route: Callable[[str], Route],
-        blobs: BlobStore | None,
+        gate: Gate,
+        blobs: UploadStore | None,
         budget: Budget,
         limits: StreamLimits,
     ) -> None:
-        self._route = route
+        self._gate = gate
         self._blobs = blobs
         self._budget = budget
         self._limits = limits
@@ -70,7 +79,7 @@ class Streams:
     ) -> Streamed:
         """Store the body of a request that `much` was raised for. Raises Refused, with nothing
         left behind: `much` itself where the topic or the request is not for that."""
-        blobs, route = self._blobs, self._route(topic)
+        blobs, route = self._blobs, self._gate.open(topic)
         if blobs is None or not takes_streams(route):
             raise much
         found = announced(headers, route)
@@ -95,13 +104,13 @@ class Streams:
     async def _store(
         self,
         request: web.BaseRequest,
-        blobs: BlobStore,
+        blobs: UploadStore,
         topic: str,
         found: Announced,
         route: Route,
         chunks: deque[bytes],
     ) -> Streamed:
-        look = Look(found, route, self._limits.json_max_depth)
+        look = BodyInspector(found, route, self._limits.json_max_depth)
         stream = await blobs.begin(look.take)
         try:
             async for piece in self._pieces(request, chunks):
@@ -149,11 +158,11 @@ class Streams:
                 left_s, arrived = seconds, 0
 
     def _check(self, size: int) -> None:
-        if size > self._limits.most_bytes:
-            raise Refused(too_large(size, self._limits.most_bytes, "blobs.max_bytes"))
+        if size > self._limits.max_bytes:
+            raise Refused(too_large(size, self._limits.max_bytes, "blobs.max_bytes"))
 
 
 def streamed(inbound: Inbound, route: Route) -> Decoded:
-    """What ingest decodes of a streamed event."""
+    """What the pipeline decodes of a streamed event."""
     value = inbound.streamed
     return Decoded([] if value is None else [value.event], False)

@@ -9,21 +9,20 @@ from headgate.core.idempotency.protocol import (
     CONFLICT,
     RELEASE,
     Claim,
-    State,
-    Verdict,
+    ClaimState,
+    ClaimVerdict,
     cloudevent_name,
     event_fingerprint,
     id_mismatch,
     id_name,
 )
-from headgate.core.outcome import Outcome
-from headgate.core.publish import Publish, Stage
+from headgate.core.outcome import Outcome, rejected
+from headgate.core.publish import Publish, Stage, Ticket
 from headgate.core.record import content_type_of
 from headgate.core.route import Route
-from headgate.idempotency.asks import Sized, Verdicts
-from headgate.idempotency.desk import IdentityDesk
+from headgate.idempotency.identity_client import IdentityClient
 from headgate.idempotency.options import NO_REDIS, IdentityMeter
-from headgate.pipeline.ticket import Ticket, rejected
+from headgate.idempotency.pending import Sized, Verdicts
 
 GoOn = Callable[[list[Publish]], None]
 
@@ -31,23 +30,22 @@ GoOn = Callable[[list[Publish]], None]
 class EventIdentity:
     """prefix: of every name in Redis."""
 
-    def __init__(self, desk: IdentityDesk, prefix: str, meter: IdentityMeter) -> None:
-        self._desk = desk
+    def __init__(self, client: IdentityClient, prefix: str, meter: IdentityMeter) -> None:
+        self._client = client
         self._prefix = prefix
         self._meter = meter
 
     def claim(self, ticket: Ticket, route: Route, started: list[Publish], go_on: GoOn) -> None:
         """Claim the ids of these events; `go_on` gets those to be published, in order.
 
-        Events without an id wait with the others, so that the order of each key stays. Called
-        when ticket.publishes and ticket.open_publishes count all of them.
+        Events without an id wait with the others, so that the order of each key stays.
         """
-        if self._desk.is_idle and all(publish.event_id is None for publish in started):
+        if self._client.is_idle and all(publish.event_id is None for publish in started):
             go_on(started)
             return
         attempt = ticket.attempt = ticket.attempt or Attempt()
         claims = self._claims(attempt, route, started)
-        self._desk.ask(claims, partial(self._decided, attempt, route, started, go_on))
+        self._client.ask(claims, partial(self._decided, attempt, route, started, go_on))
 
     def _claims(self, attempt: Attempt, route: Route, started: list[Publish]) -> Iterator[Sized]:
         """Made as calls have room, so that digesting never takes long at a time."""
@@ -61,7 +59,7 @@ class EventIdentity:
             content = event_fingerprint(record.key, _content(publish), content_type_of(record))
             known = first_of.setdefault(name, (publish.index, content))
             if known == (publish.index, content):
-                claim = Claim(name, content, self._desk.new_token(), keep_ms)
+                claim = Claim(name, content, self._client.new_token(), keep_ms)
                 attempt.events[publish.index] = claim
                 yield Sized(claim, len(record.value or b""))
             elif known[1] == content:
@@ -72,6 +70,7 @@ class EventIdentity:
     def _name(self, route: Route, publish: Publish) -> bytes:
         topic_id, event_id = route.state.topic_id, publish.event_id
         assert event_id is not None
+        assert publish.ticket is not None
         if publish.source is None:
             return id_name(self._prefix, topic_id, publish.ticket.producer, event_id)
         return cloudevent_name(self._prefix, topic_id, publish.source.encode(), event_id)
@@ -85,7 +84,8 @@ class EventIdentity:
         verdicts: Verdicts,
         reason: str,
     ) -> None:
-        ticket: Ticket = started[0].ticket
+        ticket = started[0].ticket
+        assert ticket is not None
         if ticket.done:  # its deadline came first; nothing of it goes on
             self._release(attempt)
             return
@@ -94,9 +94,7 @@ class EventIdentity:
             if ticket.outcomes[publish.index] is not None:
                 continue
             if publish.index in attempt.twins:
-                publish.stage = Stage.ENDED
-                ticket.open_publishes -= 1
-                ticket.remaining -= 1  # answered as its twin, when that has ended
+                ticket.leave_to_twin(publish)
                 continue
             claim = attempt.events.get(publish.index)
             verdict = verdicts.get(claim.token) if claim is not None else None
@@ -111,38 +109,37 @@ class EventIdentity:
         go_on([publish for publish in started if publish.stage is Stage.NEW])
 
     @staticmethod
-    def _obey(verdict: Verdict, attempt: Attempt, publish: Publish) -> None:
-        if verdict.state is State.CLAIMED:
+    def _obey(verdict: ClaimVerdict, attempt: Attempt, publish: Publish) -> None:
+        if verdict.state is ClaimState.CLAIMED:
             return
         del attempt.events[publish.index]
-        if verdict.state is State.DONE:
+        if verdict.state is ClaimState.DONE:
             first = remembered.unpack(verdict.remembered)[0]
             _end(publish, first.of(first.name, publish.event_id))
         else:
-            failure = CONFLICT if verdict.state is State.RUNNING else id_mismatch()
+            failure = CONFLICT if verdict.state is ClaimState.RUNNING else id_mismatch()
             _end(publish, rejected(failure, publish.record.key, publish.event_id))
 
     def ended(self, ticket: Ticket) -> None:
         """Everything of a ticket has ended for good: remember what ended well."""
         assert ticket.attempt is not None
         for token, operation in ticket.attempt.operations(ticket.outcomes):
-            self._desk.end(token, operation)
+            self._client.end(token, operation)
 
     def _release(self, attempt: Attempt) -> None:
         for claim in attempt.events.values():
-            self._desk.end(claim.token, claim.operation(RELEASE))
+            self._client.end(claim.token, claim.operation(RELEASE))
 
 
 def _content(publish: Publish) -> bytes | None:
     """What stands for the event's value; of one that is in the blob store alone, its digest."""
-    if publish.oversized is None or publish.oversized.stored is None:
+    if publish.large is None or publish.large.stored is None:
         return publish.record.value
-    digest: str = publish.oversized.stored.sha256
-    return digest.encode()
+    return publish.large.stored.sha256.encode()
 
 
 def _end(publish: Publish, outcome: Outcome) -> None:
-    ticket: Ticket = publish.ticket
-    publish.stage = Stage.ENDED
-    ticket.open_publishes -= 1
-    ticket.put(publish.index, outcome)
+    """It goes no further. Its request is closed by whoever the others go on to."""
+    assert publish.ticket is not None
+    publish.advance(Stage.ENDED)
+    publish.ticket.end(publish.index, outcome)

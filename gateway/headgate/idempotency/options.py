@@ -18,17 +18,17 @@ class IdentityOptions:
 
     claim_ms: how long the claim of a process that died stands; living ones renew theirs.
     timeout_ms: how long a request waits for Redis, the queue included, before it goes on without.
-    most_steps, most_bytes: of one call. Redis runs nothing else meanwhile, and digesting the
+    max_steps, max_bytes: of one call. Redis runs nothing else meanwhile, and digesting the
     events of a call holds up the event loop.
-    most_pending, most_pending_bytes: ends of attempts that are kept while Redis is away.
+    max_pending, max_pending_bytes: ends of attempts that are kept while Redis is away.
     """
 
     claim_ms: float = 15_000.0
     timeout_ms: float = 100.0
-    most_steps: int = 250
-    most_bytes: int = 1_048_576
-    most_pending: int = 50_000
-    most_pending_bytes: int = 33_554_432
+    max_steps: int = 250
+    max_bytes: int = 1_048_576
+    max_pending: int = 50_000
+    max_pending_bytes: int = 33_554_432
 
 
 class IdentityMeter(Protocol):

@@ -4,24 +4,32 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from headgate.core.idempotency.protocol import CLAIM, RENEW, Call, Claim, Operation, State, Verdict
-from headgate.idempotency.asks import Ask, End, Ends
+from headgate.core.idempotency.protocol import (
+    CLAIM,
+    RENEW,
+    Claim,
+    ClaimCall,
+    ClaimState,
+    ClaimStep,
+    ClaimVerdict,
+)
 from headgate.idempotency.options import IdentityOptions
+from headgate.idempotency.pending import Ask, End, PendingReports
 
 
-class Flight(NamedTuple):
+class PackedCall(NamedTuple):
     """What one call carries, in this order: who claims sees what has ended before."""
 
     ends: list[End]
     renewed: list[Claim]
     claimed: list[tuple[Ask, Claim]]
 
-    def call(self, claim_ms: float) -> Call:
+    def call(self, claim_ms: float) -> ClaimCall:
         """As the script is told it."""
-        operations: list[Operation] = [end.operation for end in self.ends]
+        operations: list[ClaimStep] = [end.operation for end in self.ends]
         operations += [claim.operation(RENEW) for claim in self.renewed]
         operations += [claim.operation(CLAIM) for _, claim in self.claimed]
-        return Call(claim_ms, operations)
+        return ClaimCall(claim_ms, operations)
 
 
 class Waiting:
@@ -35,60 +43,60 @@ class Waiting:
         self._open: dict[bytes, tuple[Claim, float]] = {}  # by token, in the order of renewal
         self._to_renew: deque[Claim] = deque()
         self.asks: deque[Ask] = deque()
-        self.ends = Ends(options.most_pending, options.most_pending_bytes, on_forgotten)
+        self.ends = PendingReports(options.max_pending, options.max_pending_bytes, on_forgotten)
 
     def follow(self, claim: Claim, now: float) -> None:
         """This attempt is under way: its claim is kept alive until `end`."""
         self._open[claim.token] = (claim, now)
 
-    def end(self, token: bytes, operation: Operation) -> None:
+    def end(self, token: bytes, operation: ClaimStep) -> None:
         """An attempt has ended: Redis is to know."""
         self._open.pop(token, None)
         self.ends.add(End(token, operation))
 
-    def next_flight(self, now: float) -> Flight | None:
+    def next_call(self, now: float) -> PackedCall | None:
         """What the next call carries, oldest first."""
-        flight, options = Flight([], [], []), self._options
-        room, size = options.most_steps, options.most_bytes
+        outgoing, options = PackedCall([], [], []), self._options
+        room, size = options.max_steps, options.max_bytes
         while self.ends and room > 0 and size > 0:
             end = self.ends.take()
-            flight.ends.append(end)
+            outgoing.ends.append(end)
             room, size = room - 1, size - len(end.operation.packed)
         while self._to_renew and room > 0:
             claim = self._to_renew.popleft()
             if claim.token in self._open:
-                flight.renewed.append(claim)
+                outgoing.renewed.append(claim)
                 room -= 1
-        self._take_claims(flight, now, room, size)
-        if flight.ends or flight.renewed or flight.claimed:
-            return flight
+        self._take_claims(outgoing, now, room, size)
+        if outgoing.ends or outgoing.renewed or outgoing.claimed:
+            return outgoing
         return None
 
-    def _take_claims(self, flight: Flight, now: float, room: int, size: int) -> None:
+    def _take_claims(self, outgoing: PackedCall, now: float, room: int, size: int) -> None:
         for ask in self.asks:
             while room > 0 and size > 0:
                 sized = ask.take()
                 if sized is None:
                     break
                 self.follow(sized.claim, now)
-                flight.claimed.append((ask, sized.claim))
+                outgoing.claimed.append((ask, sized.claim))
                 room, size = room - 1, size - sized.size
             if room <= 0 or size <= 0:
                 return
 
-    def answered(self, flight: Flight, verdicts: Sequence[Verdict]) -> None:
+    def answered(self, outgoing: PackedCall, verdicts: Sequence[ClaimVerdict]) -> None:
         """The call has run: verdicts of its claims, in order."""
-        for end in flight.ends:
-            self.ends.told(end)
-        for (ask, claim), verdict in zip(flight.claimed, verdicts, strict=True):
+        for end in outgoing.ends:
+            self.ends.reported(end)
+        for (ask, claim), verdict in zip(outgoing.claimed, verdicts, strict=True):
             ask.answered(claim, verdict)
-            if verdict.state is not State.CLAIMED:
+            if verdict.state is not ClaimState.CLAIMED:
                 self._open.pop(claim.token, None)
 
-    def lost(self, flight: Flight | None) -> None:
+    def lost(self, outgoing: PackedCall | None) -> None:
         """Redis is away; of this call nothing is known."""
-        if flight is not None:
-            self.ends.put_back(flight.ends)
+        if outgoing is not None:
+            self.ends.put_back(outgoing.ends)
         self.ends.wake_all()
 
     def go_on(self) -> None:

@@ -1,17 +1,17 @@
 """Looks at one cluster again and again, and follows every commit where it may.
 
-A look reads the committed offsets first and the logs' ends after them, so that no lag is below the
-true one. Once the trail stands where it begins there is one look more: what lies before is that
-look's to tell, what comes after it the trail's, so that no commit falls between the two.
-"""
+A poll reads the committed offsets first and the logs' ends after them, so that no lag is below the
+true one. Once the commit stream stands where it begins there is one poll more: what lies before is
+that poll's to tell, what comes after it the commit stream's, so that no commit falls between the
+two."""
 
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
-from headgate.backends.kafka.commit_stream import TOPIC, CommitTrail
-from headgate.backends.kafka.group_reader import GroupReader, Look
+from headgate.backends.kafka.commit_stream import TOPIC, CommitStream
+from headgate.backends.kafka.group_reader import GroupPoll, GroupReader
 from headgate.backends.kafka.in_words import kafka_in_words
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.kafka.readable import first_readable
@@ -19,33 +19,33 @@ from headgate.backends.kafka.topic_reader import READ_ERRORS
 from headgate.backends.owned import OwnedTasks
 from headgate.core.groups.cluster_watch import ClusterWatch, WatchOptions
 from headgate.core.groups.commit_records import OffsetsRecord, before_and_after
-from headgate.core.groups.facts import Place, Regression
+from headgate.core.groups.facts import Partition, Regression
 from headgate.core.groups.probation import Probation
 from headgate.core.groups.report import GroupReport
 from headgate.core.groups.rogue_readers import RogueReaders
 from headgate.monitor.broker_metrics import ScrapeError, scrape
 from headgate.monitor.commit_stream import take
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headgate.monitor.cluster_monitor")
 
-_LOOK_S = 60.0  # all groups of a large cluster take a few seconds
-_BEGIN_S = 90.0  # a look, and what was committed meanwhile
-_TRAIL_AGAIN_S = 10.0
+_POLL_S = 60.0  # all groups of a large cluster take a few seconds
+_BEGIN_S = 90.0  # a poll, and what was committed meanwhile
+_STREAM_RETRY_S = 10.0
 _END_S = 5.0
-_MOST_TOLD = 20  # steps back, from one look to the next
+_MAX_LOGGED = 20  # steps back, from one poll to the next
 _NO_EXPORTERS = "no broker's metrics are read (clusters.NAME.metrics_urls)"
-_UNREADABLE = f"{TOPIC} is not there yet or may not be read: commits between looks are not seen"
+_UNREADABLE = f"{TOPIC} is not there yet or may not be read: commits between polls are not seen"
 
 
 class Status(NamedTuple):
-    """looked_ms: when the last look ended; None: none has.  look_s: how long it took.
-    trail: empty while every commit is seen, else why not."""
+    """looked_ms: when the last poll ended; None: none has.  look_s: how long it took.
+    commits: empty while every commit is seen, else why not."""
 
     ok: bool
     detail: str
     looked_ms: int | None
     look_s: float
-    trail: str
+    commits: str
 
 
 class Exporters(NamedTuple):
@@ -83,10 +83,10 @@ class ClusterMonitor:
         self._interval_s = interval_s
         self._now_ms = now_ms
         self._reader = GroupReader(options)
-        self._told = 0  # steps back since the last look
-        self._has_trail = False
+        self._logged = 0  # steps back since the last poll
+        self._has_commit_stream = False
         self._sees_commits = False
-        self._has_looked = asyncio.Event()
+        self._has_polled = asyncio.Event()
         self._first_look = asyncio.Event()
         self._one_at_a_time = asyncio.Lock()
         self._tasks = OwnedTasks()
@@ -97,7 +97,7 @@ class ClusterMonitor:
         if follows:
             self._tasks.keep(self._follow_on, f"following commits of cluster {self.name}")
         else:
-            self._is_followed("one look does not see commits")
+            self._is_followed("one poll does not see commits")
 
     async def close(self) -> None:
         """End both; bounded."""
@@ -115,28 +115,30 @@ class ClusterMonitor:
             while True:
                 began = clock()
                 try:
-                    async with self._one_at_a_time, asyncio.timeout(_LOOK_S):
+                    async with self._one_at_a_time, asyncio.timeout(_POLL_S):
                         await self._look()
                 except READ_ERRORS as error:
                     log.warning("cluster %s cannot be looked at: %r", self.name, error)
                     self.status = self.status._replace(ok=False, detail=kafka_in_words(error))
                     await self._reader.close()
                 else:
-                    trail = self.status.trail
-                    self.status = Status(True, "", self._now_ms(), clock() - began, trail)
-                    self._has_looked.set()
+                    commits = self.status.commits
+                    self.status = Status(True, "", self._now_ms(), clock() - began, commits)
+                    self._has_polled.set()
                     self._first_look.set()
                 await asyncio.sleep(max(0.0, self._interval_s - (clock() - began)))
         finally:
             await self._reader.close()
 
-    async def _look(self, trail: CommitTrail | None = None) -> None:
-        """trail: one that has just begun; what it has read so far is told in its place."""
-        tells = not self._has_trail  # as it begins: one that breaks meanwhile has told newer ones
+    async def _look(self, commits: CommitStream | None = None) -> None:
+        """commits: one that has just begun; what it has read so far is told in its place."""
+        tells = (
+            not self._has_commit_stream
+        )  # as it begins: one that breaks meanwhile has told newer ones
         look = await self._reader.look()
-        so_far = () if trail is None else await trail.so_far()
+        so_far = () if commits is None else await commits.so_far()
         before, after = before_and_after(so_far, look.stored)
-        self._told = 0
+        self._logged = 0
         new = look.logs.keys() - self.watch.logs.keys()
         past = await self._past(look, new) if new else ()
         spans = self.watch.doubtful(look.stored, look.logs)
@@ -151,15 +153,15 @@ class ClusterMonitor:
         self.watch.groups_seen(look.groups, now_ms, is_whole=look.is_whole)
         for record in before:
             self._take(record)
-        for fall in self.watch.sampled(look.stored, now_ms, tells_commits=tells):
-            self._tell(fall)
+        for fall in self.watch.sampled(look.stored, now_ms, infer_commits=tells):
+            self._report(fall)
         for record in after:
             self._take(record)
-        self.judged = self.watch.judged(now_ms, has_trail=self._has_trail)
+        self.judged = self.watch.judged(now_ms, has_commit_stream=self._has_commit_stream)
         if self.exporters.urls:
             await self._scrape(look)
 
-    async def _scrape(self, look: Look) -> None:
+    async def _scrape(self, look: GroupPoll) -> None:
         try:
             brokers = await scrape(self.exporters.urls)
         except ScrapeError as error:
@@ -170,7 +172,9 @@ class ClusterMonitor:
         self.rogue_detail = ""
         self.readers.looked(self._now_ms(), brokers, look.stored, look.groups)
 
-    async def _past(self, look: Look, new: Collection[Place]) -> list[tuple[Place, int, int]]:
+    async def _past(
+        self, look: GroupPoll, new: Collection[Partition]
+    ) -> list[tuple[Partition, int, int]]:
         """When logs ended where: as of one page-cache horizon ago, and half of one."""
         now_ms, horizon_ms = self._now_ms(), self.watch.options.horizon_ms
         past = []
@@ -183,53 +187,53 @@ class ClusterMonitor:
                     past.append((place, min(found.at_ms, now_ms), found.offset))
         return sorted(past)
 
-    # ---- the trail
+    # ---- the commit stream
 
     async def _follow_on(self) -> None:
         while True:
-            await self._has_looked.wait()
+            await self._has_polled.wait()
             if not self._sees_commits:
                 self._is_followed(_UNREADABLE)
-                self._has_looked.clear()
+                self._has_polled.clear()
                 continue
-            trail = CommitTrail(self._options)
+            commits = CommitStream(self._options)
             try:
-                if await self._begin(trail):
-                    await trail.follow(self._take)
+                if await self._begin(commits):
+                    await commits.follow(self._take)
             except READ_ERRORS as error:
                 log.warning("cluster %s: %s is not followed: %r", self.name, TOPIC, error)
                 self._is_followed(f"{TOPIC} cannot be read: {kafka_in_words(error)}")
             else:
                 self._is_followed(_UNREADABLE)
             finally:
-                self._has_trail = False
-                await trail.close()
-            self._has_looked.clear()  # what was missed meanwhile is the next look's to tell
-            await asyncio.sleep(_TRAIL_AGAIN_S)
+                self._has_commit_stream = False
+                await commits.close()
+            self._has_polled.clear()  # what was missed meanwhile is the next poll's to tell
+            await asyncio.sleep(_STREAM_RETRY_S)
 
-    async def _begin(self, trail: CommitTrail) -> bool:
-        """Not during a look of `_look_on`, which would tell of commits that the trail will tell."""
+    async def _begin(self, commits: CommitStream) -> bool:
+        """Not during a poll of `_look_on`, which would report what the stream will report."""
         async with self._one_at_a_time, asyncio.timeout(_BEGIN_S):
-            if not await trail.begin():
+            if not await commits.begin():
                 return False
-            await self._look(trail)
+            await self._look(commits)
             self._is_followed("")
             return True
 
-    def _is_followed(self, why_not: str) -> None:
-        self._has_trail = not why_not
-        self.status = self.status._replace(trail=why_not)
+    def _is_followed(self, reason: str) -> None:
+        self._has_commit_stream = not reason
+        self.status = self.status._replace(commits=reason)
 
     def _take(self, record: OffsetsRecord) -> None:
         fall = take(self.watch, record, self._now_ms())
         if fall is not None:
-            self._tell(fall)
+            self._report(fall)
 
-    def _tell(self, fall: Regression) -> None:
+    def _report(self, fall: Regression) -> None:
         """Log it; a group that was reset, or flaps, must not fill the log."""
-        self._told += 1
-        if self._told > _MOST_TOLD:
-            if self._told == _MOST_TOLD + 1:
+        self._logged += 1
+        if self._logged > _MAX_LOGGED:
+            if self._logged == _MAX_LOGGED + 1:
                 log.warning("more commits went back: see /v1/groups", extra={"cluster": self.name})
             return
         who = "committer unknown" if fall.committer is None else f"by {fall.committer.client}"

@@ -8,7 +8,7 @@ from headgate.core.groups.commit_records import (
     MemberAssignment,
     OffsetsRecord,
 )
-from headgate.core.groups.facts import Member, Regression
+from headgate.core.groups.facts import GroupMember, Regression
 
 
 def take(watch: ClusterWatch, record: OffsetsRecord, now_ms: int) -> Regression | None:
@@ -17,7 +17,7 @@ def take(watch: ClusterWatch, record: OffsetsRecord, now_ms: int) -> Regression 
         case CommitRecord(group, place, stored, at_ms):
             return watch.committed(group, place, stored, at_ms, now_ms)
         case ClassicGroup(group, _, members) if group in watch.groups or members:
-            watch.members_seen(group, tuple(Member(*one) for one in members), now_ms)
+            watch.members_seen(group, tuple(GroupMember(*member) for member in members), now_ms)
         case ConsumerMember(group, member_id, client_id, host):
             known = watch.member(group, member_id)
             fresh = known._replace(client_id=client_id or "", host=host or "")

@@ -3,22 +3,22 @@
 from collections import defaultdict
 from collections.abc import Iterable
 
-from headgate.core.groups.lag_rules import State
+from headgate.core.groups.lag_rules import LagState
 from headgate.core.groups.report import Heat
 from headgate.monitor.cluster_monitor import ClusterMonitor
 from headgate.stats.snapshot import Labels, Snapshot
 from headgate.telemetry.metric import OTHER
 
-_MOST_PARTITIONS = 20_000  # series of the lag; the lag of what is beyond is summed as `other`
-_MOST_GROUPS = 2_000
+_MAX_PARTITIONS = 20_000  # series of the lag; the lag of what is beyond is summed as `other`
+_MAX_GROUPS = 2_000
 
 Table = dict[Labels, float]
 
 
 def snapshot(
-    clusters: Iterable[ClusterMonitor], now_ms: int, most_partitions: int = _MOST_PARTITIONS
+    clusters: Iterable[ClusterMonitor], now_ms: int, max_partitions: int = _MAX_PARTITIONS
 ) -> Snapshot:
-    """Everything that /metrics of the monitor says. most_partitions: series of one metric."""
+    """Everything that /metrics of the monitor says. max_partitions: series of one metric."""
     every = list(clusters)
     gauges: dict[str, Table] = defaultdict(dict)
     counters: dict[str, Table] = defaultdict(dict)
@@ -26,9 +26,9 @@ def snapshot(
         _of_cluster(cluster, now_ms, gauges)
         regressions = counters["headgate_commit_regressions_total"]
         for by, count in cluster.watch.counts.items():
-            labels = by if len(regressions) < most_partitions or by in regressions else (OTHER,) * 2
+            labels = by if len(regressions) < max_partitions or by in regressions else (OTHER,) * 2
             regressions[labels] = regressions.get(labels, 0) + count
-        _of_groups(cluster, gauges, most_partitions)
+        _of_groups(cluster, gauges, max_partitions)
     return Snapshot(dict(counters), dict(gauges))
 
 
@@ -42,21 +42,21 @@ def _of_cluster(cluster: ClusterMonitor, now_ms: int, gauges: dict[str, Table]) 
         gauges["headgate_monitor_look_seconds"][name,] = status.look_s
     for topic, rate in cluster.readers.unexplained.items():
         gauges["headgate_unexplained_bytes_per_second"][name, topic] = rate
-    gauges["headgate_monitor_follows_commits"][name,] = not status.trail
+    gauges["headgate_monitor_follows_commits"][name,] = not status.commits
 
 
-def _of_groups(cluster: ClusterMonitor, gauges: dict[str, Table], most_partitions: int) -> None:
+def _of_groups(cluster: ClusterMonitor, gauges: dict[str, Table], max_partitions: int) -> None:
     lags, states = gauges["headgate_group_lag"], gauges["headgate_group_state"]
     for name, found in cluster.judged.items():
-        for one in found.partitions:
-            labels: Labels = (name, one.place.topic, str(one.place.partition))
-            if len(lags) >= most_partitions and labels not in lags:
+        for partition in found.partitions:
+            labels: Labels = (name, partition.place.topic, str(partition.place.partition))
+            if len(lags) >= max_partitions and labels not in lags:
                 labels = (OTHER, OTHER, "")
-            lags[labels] = lags.get(labels, 0) + one.lag
-        if len(states) >= _MOST_GROUPS * len(State) and (name, State.OK) not in states:
+            lags[labels] = lags.get(labels, 0) + partition.lag
+        if len(states) >= _MAX_GROUPS * len(LagState) and (name, LagState.OK) not in states:
             continue
         watch = cluster.watch.groups.get(name)
-        for state in State:
+        for state in LagState:
             _raise(states, (name, state), found.state is state)
         _raise(gauges["headgate_group_stuck_commits"], (name,), found.is_stuck)
         _raise(gauges["headgate_group_idle_members"], (name,), found.idle_members)

@@ -8,7 +8,7 @@ from pathlib import Path
 from headgate.core.groups.cluster_watch import ClusterWatch
 from headgate.core.groups.probation import Probation
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headgate.monitor.kept_probation")
 
 Known = dict[str, dict[str, Probation]]
 

@@ -25,7 +25,7 @@ ReadPauses = Callable[[str], Awaitable[Iterable[Kept]]]
 
 
 class MonitorOptions(NamedTuple):
-    """interval_s: between two looks.  state_file: where probation is kept."""
+    """interval_s: between two polls.  state_file: where probation is kept."""
 
     watch: WatchOptions
     interval_s: float
@@ -64,15 +64,15 @@ class Monitor:
 
     def start(self, *, follows: bool = True) -> None:
         """Begin to look at all clusters. follows: every commit, too."""
-        for one in self.clusters:
-            one.start(follows=follows)
+        for cluster in self.clusters:
+            cluster.start(follows=follows)
         self._tasks.keep(self._keep_probation, "probation of groups")
 
     async def close(self) -> None:
         """End; bounded."""
         await self._tasks.end(_END_S)
-        for one in self.clusters:
-            await one.close()
+        for cluster in self.clusters:
+            await cluster.close()
         self._write()
 
     async def _keep_probation(self) -> None:
@@ -81,14 +81,14 @@ class Monitor:
             self._write()
 
     def _write(self) -> None:
-        looked = [one for one in self.clusters if one.status.looked_ms is not None]
+        looked = [cluster for cluster in self.clusters if cluster.status.looked_ms is not None]
         if len(looked) == len(self.clusters):  # else what is not known yet would be forgotten
             write_probation(self._options.state_file, [(one.name, one.watch) for one in looked])
 
     async def looked(self) -> None:
         """Wait until every cluster was looked at once."""
-        for one in self.clusters:
-            await one.looked()
+        for cluster in self.clusters:
+            await cluster.looked()
 
     def figures(self) -> Snapshot:
         """What /metrics says."""
@@ -103,11 +103,13 @@ class Monitor:
             if (watch := cluster.watch.groups.get(name)) is not None
         ]
         rows.sort(key=views.row_place)
-        falls = [one for cluster in self.clusters for one in cluster.watch.regressions]
+        falls = [
+            regression for cluster in self.clusters for regression in cluster.watch.regressions
+        ]
         falls.sort(key=lambda one: -one.at_ms)
         return {
             "groups": rows,
-            "regressions": [views.regression(one) for one in falls[:_REGRESSIONS_SHOWN]],
+            "regressions": [views.regression(fall) for fall in falls[:_REGRESSIONS_SHOWN]],
             "clusters": [views.cluster_row(one) for one in self.clusters],
             "cannot_be_seen": list(views.CANNOT_BE_SEEN),
         }

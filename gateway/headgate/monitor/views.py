@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 
 from headgate.core.consuming.pauses import Kept
 from headgate.core.groups.cluster_watch import WatchOptions
-from headgate.core.groups.facts import Drift, Regression, Seen, named
+from headgate.core.groups.facts import Drift, Regression, SeenCommit, named
 from headgate.core.groups.group_watch import GroupWatch
-from headgate.core.groups.lag_rules import SEVERITY, State
+from headgate.core.groups.lag_rules import SEVERITY, LagState
 from headgate.core.groups.report import GroupReport, Heat, PartitionReport
 from headgate.monitor.cluster_monitor import ClusterMonitor
 
 Json = dict[str, Any]
 
-# What no look at Kafka can show; said with every list, so that silence is not taken for health.
+# What no poll at Kafka can show; said with every list, so that silence is not taken for health.
 CANNOT_BE_SEEN = (
     "Consumers that assign() partitions and never commit: Kafka lists no group for them. Only the "
     "brokers' bytes out beside what the groups here explain give them away.",
@@ -63,24 +63,24 @@ def group_page(
         **row,
         "owners": [
             {
-                "member": one.member_id,
-                "client": one.client_id,
-                "host": one.host,
+                "member": member.member_id,
+                "client": member.client_id,
+                "host": member.host,
                 "partitions": [
                     {"topic": place.topic, "partition": place.partition}
-                    for place in sorted(one.places)
+                    for place in sorted(member.places)
                 ],
             }
-            for one in watch.described.members
+            for member in watch.described.members
         ],
         "partitions": [partition(one, intents or ()) for one in found.partitions],
-        "recent_regressions": [regression(one) for one in reversed(falls)],
+        "recent_regressions": [regression(fall) for fall in reversed(falls)],
         "pauses": None
         if intents is None
         else [
-            {"scope": str(one.intent.scope), "reason": one.intent.reason, "by": one.by,
-             "at": when(one.at_ms)}
-            for one in intents
+            {"scope": str(intent.intent.scope), "reason": intent.intent.reason, "by": intent.by,
+             "at": when(intent.at_ms)}
+            for intent in intents
         ],
     }  # fmt: skip
 
@@ -108,14 +108,14 @@ def partition(found: PartitionReport, intents: Iterable[Kept]) -> Json:
         "owner": None if owner is None else named(owner.member),
         "owner_before": None if owner is None else owner.before,
         "owner_since": None if owner is None else when(owner.since_ms),
-        "paused": any(one.intent.scope.covers(*found.place) for one in intents),
+        "paused": any(intent.intent.scope.covers(*found.place) for intent in intents),
         "read_while_paused": _moved_while_paused(found, intents),
         "commits": [commit(one) for one in reversed(found.commits)],
     }
 
 
 def _moved_while_paused(found: PartitionReport, intents: Iterable[Kept]) -> bool:
-    since = [one.at_ms for one in intents if one.intent.scope.covers(*found.place)]
+    since = [intent.at_ms for intent in intents if intent.intent.scope.covers(*found.place)]
     if not since:
         return False
     pairs = zip(found.commits, found.commits[1:], strict=False)
@@ -125,12 +125,12 @@ def _moved_while_paused(found: PartitionReport, intents: Iterable[Kept]) -> bool
     )
 
 
-def commit(seen: Seen) -> Json:
-    """One commit of the trail."""
+def commit(seen: SeenCommit) -> Json:
+    """One commit of the commit stream."""
     return {"offset": seen.offset, "at": when(seen.at_ms), "by": _by(seen)}
 
 
-def _by(seen: Seen | Regression) -> Json | None:
+def _by(seen: SeenCommit | Regression) -> Json | None:
     return None if seen.committer is None else seen.committer._asdict()
 
 
@@ -159,17 +159,17 @@ def cluster_row(cluster: ClusterMonitor) -> Json:
         "detail": status.detail,
         "looked_at": None if status.looked_ms is None else when(status.looked_ms),
         "look_s": round(status.look_s, 3),
-        "every_commit_is_seen": not status.trail,
-        "why_not": status.trail or None,
+        "every_commit_is_seen": not status.commits,
+        "why_not": status.commits or None,
         "partitions": watch.health._asdict(),
         "rogue_readers": [
             {
-                "topic": one.topic,
-                "bytes_per_s": round(one.bytes_per_s),
-                "unexplained_per_s": round(one.unexplained_per_s),
-                "since": when(one.since_ms),
+                "topic": rogue.topic,
+                "bytes_per_s": round(rogue.bytes_per_s),
+                "unexplained_per_s": round(rogue.unexplained_per_s),
+                "since": when(rogue.since_ms),
             }
-            for one in cluster.readers.rogues()
+            for rogue in cluster.readers.rogues()
         ],
         "rogue_readers_unknown": cluster.rogue_detail or None,
         "drift": [drift(one) for one in reversed(watch.drifts)],
@@ -207,11 +207,11 @@ def hints(watch: GroupWatch, found: GroupReport) -> list[str]:
         said.append(
             "stuck commit: a former owner committed below what is done; nothing is committed until "
             "something new arrives, and a rebalance repeats work. Restart one member, or set the "
-            "offset (runbook: a stuck group)"
+            "offset (runbook HeadgateStuckCommit)"
         )
-    if found.state is State.REWIND:
-        still = {one.pace for one in found.partitions if one.state is State.REWIND}
-        if still & {State.STOP, State.STALL}:
+    if found.state is LagState.REWIND:
+        still = {one.pace for one in found.partitions if one.state is LagState.REWIND}
+        if still & {LagState.STOP, LagState.STALL}:
             said.append(
                 "it was set back, and commits nothing new since: look at its members, not only at "
                 "who set it back"
@@ -222,7 +222,7 @@ def hints(watch: GroupWatch, found: GroupReport) -> list[str]:
             "was set by hand. The consumer begins where its auto.offset.reset says, or skips what "
             "is written until the log is as long. Set the offset"
         )
-    if found.state in (State.STOP, State.STALL) and not watch.described.members:
+    if found.state in (LagState.STOP, LagState.STALL) and not watch.described.members:
         said.append("the group has no members")
     if any(one.committed is None for one in found.partitions):
         said.append("some partitions have an owner and no commit: what it does cannot be seen")
@@ -230,7 +230,7 @@ def hints(watch: GroupWatch, found: GroupReport) -> list[str]:
         said.append("retention has taken records before they were committed")
     if found.idle_members:
         said.append(f"{found.idle_members} members own nothing: more members than partitions")
-    lags = found.state is not State.OK or found.heat is Heat.COLD
+    lags = found.state is not LagState.OK or found.heat is Heat.COLD
     if watch.probation.admitted_ms is None and lags:
         said.append(
             "on probation and does not keep up: read from the backfill tier, or pause it "

@@ -27,7 +27,7 @@ static const int64_t NO_TIMESTAMP = -1;
 typedef struct {
     PyObject_HEAD
     PyObject *batch;  /* a bytearray of `room` bytes, of which `size` are written; NULL: taken */
-    Py_ssize_t room, size, most_bytes;
+    Py_ssize_t room, size, max_bytes;
     int count;
     int64_t first_timestamp_ms, max_timestamp_ms;
     Header *headers;  /* of the record at hand; room for `header_room` */
@@ -100,8 +100,8 @@ static int make_room(Records *self, Py_ssize_t needed) {
     if (needed <= self->room)
         return 0;
     Py_ssize_t room = self->room > PY_SSIZE_T_MAX / 2 ? needed : self->room * 2;
-    if (room > self->most_bytes)
-        room = self->most_bytes;
+    if (room > self->max_bytes)
+        room = self->max_bytes;
     if (room < needed)
         room = needed;
     if (PyByteArray_Resize(self->batch, room) < 0)
@@ -143,7 +143,7 @@ static int add(Records *self, Record *record, PyObject *headers) {
     if (read_headers(self, headers, record) < 0 || measure(self, record) < 0)
         return -1;
     uint64_t size = varint_size((int64_t)record->length) + record->length;
-    if (self->count > 0 && (uint64_t)self->size + size >= (uint64_t)self->most_bytes)
+    if (self->count > 0 && (uint64_t)self->size + size >= (uint64_t)self->max_bytes)
         return 0;
     if (make_room(self, self->size + (Py_ssize_t)size) < 0)
         return -1;
@@ -197,14 +197,14 @@ static PyObject *Records_take(Records *self, PyObject *Py_UNUSED(nothing)) {
 }
 
 static PyObject *Records_new(PyTypeObject *type, PyObject *arguments, PyObject *named) {
-    static char *names[] = {"most_bytes", NULL};
-    Py_ssize_t most_bytes;
-    if (!PyArg_ParseTupleAndKeywords(arguments, named, "n:Records", names, &most_bytes))
+    static char *names[] = {"max_bytes", NULL};
+    Py_ssize_t max_bytes;
+    if (!PyArg_ParseTupleAndKeywords(arguments, named, "n:Records", names, &max_bytes))
         return NULL;
     Records *self = (Records *)type->tp_alloc(type, 0);
     if (self == NULL)
         return NULL;
-    self->most_bytes = most_bytes < 0 ? 0 : most_bytes > INT32_MAX ? INT32_MAX : most_bytes;
+    self->max_bytes = max_bytes < 0 ? 0 : max_bytes > INT32_MAX ? INT32_MAX : max_bytes;
     self->first_timestamp_ms = self->max_timestamp_ms = NO_TIMESTAMP;
     self->size = BATCH_HEADER;
     self->room = FIRST_ROOM;
@@ -243,8 +243,8 @@ static PyGetSetDef attributes[] = {
 };
 
 PyDoc_STRVAR(records_doc,
-"Records(most_bytes)\n--\n\n"
-"A record batch under construction.  most_bytes: of the batch, with its header.");
+"Records(max_bytes)\n--\n\n"
+"A record batch under construction.  max_bytes: of the batch, with its header.");
 
 static PyType_Slot slots[] = {
     {Py_tp_doc, (void *)records_doc}, {Py_tp_new, Records_new},

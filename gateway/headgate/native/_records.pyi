@@ -2,9 +2,9 @@ from typing import final
 
 @final
 class Records:
-    """A record batch under construction.  most_bytes: of the batch, with its header."""
+    """A record batch under construction.  max_bytes: of the batch, with its header."""
 
-    def __new__(cls, most_bytes: int) -> Records: ...
+    def __new__(cls, max_bytes: int) -> Records: ...
     @property
     def count(self) -> int: ...
     @property

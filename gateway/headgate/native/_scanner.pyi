@@ -1,9 +1,8 @@
 """Reads bodies of JSON documents in one pass; only in the compiled build (setup.py).
 
 It is a fast accept: whatever is unusual in any document makes the whole call return None, and
-`core.decode`, `core.jsontext` and `core.route` decide. What is accepted, they would have read
-just the same.
-"""
+`core.formats.decode`, `core.formats.jsontext` and `core.route` decide. What is accepted, they would
+have read just the same."""
 
 from typing import final
 
@@ -18,7 +17,7 @@ class Scanner:
     member: the name of the documents' member that is the key; None: no key rule.
     max_depth: of arrays and objects in one another; beyond 512 nothing is accepted.
     digest_key: up to 64 bytes; None: no digests.  digest_prefix: what is digested before each
-    value; both as `core.digest.Digester` uses them.
+    value; both as `core.suppression.digest.Digester` uses them.
     Raises ValueError: partitions below 1, or a digest_key that is too long.
     """
 

@@ -22,13 +22,13 @@ _PRODUCER_AT, _PRODUCER = 43, struct.Struct(">qhi")  # id, epoch, base sequence
 
 
 class Records:
-    """A record batch under construction.  most_bytes: of the batch, with its header."""
+    """A record batch under construction.  max_bytes: of the batch, with its header."""
 
-    __slots__ = ("_encoder", "_most_bytes", "count")
+    __slots__ = ("_encoder", "_max_bytes", "count")
 
-    def __init__(self, most_bytes: int) -> None:
-        self._most_bytes = most_bytes
-        self._encoder: Any = _encoder(most_bytes)
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._encoder: Any = _encoder(max_bytes)
         self.count = 0
 
     @property
@@ -43,7 +43,7 @@ class Records:
         headers: list[tuple[str, bytes]],
     ) -> bool:
         if self.count == 0 and timestamp_ms == _NO_TIMESTAMP:
-            self._encoder = _encoder_in_python(self._most_bytes)
+            self._encoder = _encoder_in_python(self._max_bytes)
         added = self._encoder.append(self.count, timestamp_ms, key, value, headers)
         if added is None:
             return False
@@ -55,14 +55,14 @@ class Records:
         return batch
 
 
-def _encoder(most_bytes: int) -> Any:
-    return DefaultRecordBatchBuilder(_MAGIC, 0, 0, 0, 0, 0, most_bytes)
+def _encoder(max_bytes: int) -> Any:
+    return DefaultRecordBatchBuilder(_MAGIC, 0, 0, 0, 0, 0, max_bytes)
 
 
-def _encoder_in_python(most_bytes: int) -> Any:
+def _encoder_in_python(max_bytes: int) -> Any:
     """The compiled one takes -1 for a timestamp that was not given, and the next one's instead."""
     # It takes one byte more.
-    return _DefaultRecordBatchBuilderPy(_MAGIC, 0, False, 0, 0, 0, most_bytes - 1)
+    return _DefaultRecordBatchBuilderPy(_MAGIC, 0, False, 0, 0, 0, max_bytes - 1)
 
 
 def with_body(batch: bytearray, codec: int, body: bytes) -> bytearray:

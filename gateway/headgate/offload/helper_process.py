@@ -1,4 +1,4 @@
-"""A process aside for what holds the interpreter's lock: parsing a document of megabytes.
+"""A helper process for what holds the interpreter's lock: parsing a document of megabytes.
 
 It is started by the first call and ended when nothing was asked for a while, for its memory is
 part of the worker's. It may die or hang: whoever asked is told that there is no answer.
@@ -20,7 +20,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, BinaryIO, ParamSpec, TypeVar, cast
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headgate.aside")
 
 PATIENCE_S = 10.0  # without any answer while some are due: 800 kB take 10-60 ms, a start 0.3 s
 _IDLE_S = 60.0
@@ -30,7 +30,7 @@ Answer = TypeVar("Answer")
 Heard = Callable[["_Process", int, Any], None]
 
 
-class Aside:
+class HelperProcess:
     """One process for one event loop; work is done in the order in which it came.
 
     What waits here is bounded by what admission has let in.
@@ -56,7 +56,7 @@ class Aside:
         try:
             process = self._process or self._start()
         except OSError as error:  # no memory, no more processes
-            log.error("no process aside: %s", error)  # noqa: TRY400 - a traceback tells no more
+            log.error("no helper process: %s", error)  # noqa: TRY400 - a traceback tells no more
             answer.set_result(None)
             return answer
         self._asked += 1
@@ -83,23 +83,23 @@ class Aside:
         return self._process is not None
 
     def _start(self) -> "_Process":
-        self._process = _Process(asyncio.get_running_loop(), self._heard)
+        self._process = _Process(asyncio.get_running_loop(), self._received)
         self._idle_s = 0.0
         self._look_later()
         return self._process
 
-    def _heard(self, process: "_Process", number: int, found: Any) -> None:
+    def _received(self, process: "_Process", number: int, found: Any) -> None:
         """found: (answer, error), or None when the process is gone."""
         if process is not self._process:
             return
         if found is None:
-            log.error("the process aside died", extra={"open": len(self._open)})
+            log.error("the helper process died", extra={"open": len(self._open)})
             self.close()
             return
         self._answered += 1
         value, error = found
         if error is not None:
-            log.error("the process aside failed", exc_info=error)
+            log.error("the helper process failed", exc_info=error)
         answer = self._open.pop(number)
         if not answer.done():  # who asked may have given up
             answer.set_result(value)
@@ -114,7 +114,7 @@ class Aside:
         is_silent, self._answered = not self._answered, 0
         self._idle_s = 0.0 if self._open or not is_silent else self._idle_s + self._patience_s
         if self._open and is_silent:
-            log.error("the process aside hangs and is ended", extra={"open": len(self._open)})
+            log.error("the helper process hangs and is ended", extra={"open": len(self._open)})
             self.close()
         elif self._idle_s >= _IDLE_S:
             self.close()
@@ -125,9 +125,9 @@ class Aside:
 class _Process:
     """One process, and the thread that talks to it: a pickle of megabytes fits in no buffer."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, heard: Heard) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, received: Heard) -> None:
         self._loop = loop
-        self._heard = heard
+        self._received = received
         self.jobs: SimpleQueue[tuple[int, Callable[[], Any]] | None] = SimpleQueue()
         ours, theirs = socket.socketpair()
         with theirs:
@@ -158,12 +158,12 @@ class _Process:
                     number, work = job
                     pickle.dump(work, stream, pickle.HIGHEST_PROTOCOL)
                     stream.flush()
-                    self._tell(number, pickle.load(stream))
+                    self._deliver(number, pickle.load(stream))
         finally:
             self._child.kill()
             self._child.wait()
-            self._tell(0, None)
+            self._deliver(0, None)
 
-    def _tell(self, number: int, found: Any) -> None:
+    def _deliver(self, number: int, found: Any) -> None:
         with suppress(RuntimeError):  # the event loop has ended meanwhile
-            self._loop.call_soon_threadsafe(self._heard, self, number, found)
+            self._loop.call_soon_threadsafe(self._received, self, number, found)

@@ -1,9 +1,9 @@
-"""Weighs oversize documents, large ones in the process aside."""
+"""Weighs oversize documents, large ones in the helper process."""
 
 import asyncio
 
 from headgate.core.oversize.weigh import Weight, heaviest
-from headgate.offload.helper_process import Aside
+from headgate.offload.helper_process import HelperProcess
 
 INLINE_BYTES = 65_536  # below, weighing takes less than the hop to another process
 _PATIENCE_S = 5.0  # an answer without paths is better than one that comes too late
@@ -12,14 +12,14 @@ _PATIENCE_S = 5.0  # an answer without paths is better than one that comes too l
 class PoolWeigher:
     """See the module."""
 
-    def __init__(self, aside: Aside) -> None:
-        self._aside = aside
+    def __init__(self, helper: HelperProcess) -> None:
+        self._helper = helper
 
     async def weigh(self, document: bytes) -> list[Weight]:
         if len(document) <= INLINE_BYTES:
             return heaviest(document)
         try:
             async with asyncio.timeout(_PATIENCE_S):
-                return await self._aside.ask(heaviest, document) or []
+                return await self._helper.ask(heaviest, document) or []
         except TimeoutError:
             return []

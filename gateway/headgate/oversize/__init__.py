@@ -1,1 +1,1 @@
-"""What becomes of events that are too large for their topic (3-ingest, "The oversize ladder")."""
+"""What becomes of events that are too large for their topic (docs/publish/oversize.md)."""

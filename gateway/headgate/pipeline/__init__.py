@@ -1,1 +1,1 @@
-"""The way of a request's events, from bytes to outcomes."""
+"""The way of an event: the stages that `wiring.pipeline.build_pipeline` puts together, in order."""

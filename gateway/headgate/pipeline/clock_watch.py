@@ -10,10 +10,11 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from headgate.core.outcome import Failure, Reason
+from headgate.core.publish import Publish
 from headgate.core.topic import TopicState
 from headgate.telemetry.health import Dependency
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headgate.clock_watch")
 
 # Nothing else tells that the clock was set right: so long after the last refusal, events are let
 # in again, and the next one shows it.
@@ -37,40 +38,38 @@ def now_ms() -> int:
 
 
 class ClockWatch:
-    """state: of a topic.  monotonic: seconds."""
+    """state: of a topic.  monotonic: seconds.
+
+    suspects: topics that have refused our time and have not taken it since, and when last.
+    """
 
     def __init__(
         self, state: Callable[[str], TopicState | None], monotonic: Callable[[], float]
     ) -> None:
         self._state = state
         self._monotonic = monotonic
-        self._refused: dict[str, float] = {}  # by topic, when last
+        self.suspects: dict[str, float] = {}
         self._logged_s: float | None = None
         self._unlogged = 0
 
-    @property
-    def is_suspect(self) -> bool:
-        """Whether some topic has refused our time, and has not taken it since."""
-        return bool(self._refused)
-
     def refused(self, topic: str, stamped_ms: int, records: int) -> Failure:
         """Kafka refused so many records for the time that we gave them: what their clients hear."""
-        self._refused[topic] = self._monotonic()
+        self.suspects[topic] = self._monotonic()
         self._unlogged += records
-        self._tell(topic, stamped_ms)
+        self._report(topic, stamped_ms)
         return WRONG
 
     def acknowledged(self, topic: str) -> None:
         """Kafka took a record with a time of ours."""
-        if self._refused.pop(topic, None) is not None:
+        if self.suspects.pop(topic, None) is not None:
             log.info("clock: topic %s takes the time of this gateway's clock again", topic)
 
     def dependencies(self) -> list[Dependency]:
         """As /ready shows it: nothing as long as the clock may be right."""
         since = self._monotonic() - _TRY_AGAIN_S
-        for topic in [name for name, last in self._refused.items() if last <= since]:
-            del self._refused[topic]
-        if any(self._is_telling(topic) for topic in self._refused):
+        for topic in [name for name, last in self.suspects.items() if last <= since]:
+            del self.suspects[topic]
+        if any(self._is_telling(topic) for topic in self.suspects):
             detail = "Kafka refuses the time of this gateway's clock"
             return [Dependency("clock", False, True, detail, vital=True)]
         return []
@@ -81,7 +80,7 @@ class ClockWatch:
             return False
         return min(state.timestamp_before_max_ms, state.timestamp_after_max_ms) >= _TELLING_MS
 
-    def _tell(self, topic: str, stamped_ms: int) -> None:
+    def _report(self, topic: str, stamped_ms: int) -> None:
         now_s = self._monotonic()
         if self._logged_s is not None and now_s - self._logged_s < _LOG_EVERY_S:
             return
@@ -94,6 +93,12 @@ class ClockWatch:
             "another time" if state is None else _bounds(state, stamped_ms),
         )
         self._logged_s, self._unlogged = now_s, 0
+
+
+def is_stamped_here(publish: Publish) -> bool:
+    """Whether its record has the time of this gateway's clock, and none that its client chose."""
+    common = publish.common
+    return common is None or publish.record.timestamp_ms == common.now_ms
 
 
 def _bounds(state: TopicState, stamped_ms: int) -> str:

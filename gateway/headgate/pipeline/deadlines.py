@@ -5,9 +5,9 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
-from headgate.pipeline.ticket import Ticket
+from headgate.core.publish import Ticket
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headgate.deadlines")
 
 SWEEP_S = 0.05  # how late an answer may come after its deadline
 

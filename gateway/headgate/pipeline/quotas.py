@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 from headgate.config.settings import ProducerSettings
 from headgate.core.outcome import Failure, Reason
-from headgate.core.quota import Bucket
+from headgate.core.quota import TokenBucket
 
 
 class QuotaMeter(Protocol):
@@ -19,8 +19,8 @@ class _Buckets(NamedTuple):
     """of: the settings that they were made or confirmed for."""
 
     of: ProducerSettings
-    events: Bucket | None
-    bytes: Bucket | None
+    events: TokenBucket | None
+    bytes: TokenBucket | None
 
 
 class ProducerQuotas:
@@ -55,10 +55,10 @@ class ProducerQuotas:
         events = self._bucket(settings.quota_events_per_s)
         return _Buckets(settings, events, self._bucket(settings.quota_bytes_per_s))
 
-    def _bucket(self, per_second: int | None) -> Bucket | None:
+    def _bucket(self, per_second: int | None) -> TokenBucket | None:
         if per_second is None:
             return None
-        return Bucket(per_second / self._workers, self._clock())
+        return TokenBucket(per_second / self._workers, self._clock())
 
     def check(self, producer: str, events: int, size: int) -> Failure | None:
         """Spend the quota for a batch, or say how long to wait. size: body bytes."""
@@ -83,7 +83,7 @@ class ProducerQuotas:
             bucket.take(amount)
         return None
 
-    def _exceeded(self, producer: str, name: str, bucket: Bucket, wait: float) -> Failure:
+    def _exceeded(self, producer: str, name: str, bucket: TokenBucket, wait: float) -> Failure:
         detail = f"producer {producer!r} has used up its quota of {name}; nothing was written"
         figures = {
             "quota": name,

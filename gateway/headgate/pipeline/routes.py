@@ -8,9 +8,9 @@ from typing import Protocol
 from headgate.backends.base import Topics
 from headgate.core.coalescing.held import held_topic
 from headgate.core.coalescing.holding import as_held, is_held, is_there
-from headgate.core.event import Refused
 from headgate.core.outcome import Failure, Reason
 from headgate.core.policy import PolicyTable, TopicPolicy, fingerprint, key_rule
+from headgate.core.refusal import Refused
 from headgate.core.route import Route
 from headgate.core.scanning import scanner_for
 from headgate.core.suppression.comparison import Comparison
@@ -115,8 +115,8 @@ def _orders(policy: TopicPolicy, rules: bytes | None) -> Orders | None:
 class Routes:
     """The routes in force; only topics that exist are remembered, so clients cannot grow it.
 
-    holds: whether events that are to be held (`core.holding`) go to their held topics; the
-    coalescer's own routes lead past them.
+    holds: whether events that are to be held (`core.coalescing.holding`) go to their held topics;
+    the coalescer's own routes lead past them.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class Routes:
             raise Refused(Failure(Reason.UNKNOWN_TOPIC, detail))
         if state is None or state.cluster != policy.cluster:
             self._routes.pop(topic, None)
-            raise Refused(self._topics.why_missing(topic))
+            raise Refused(self._topics.missing_reason(topic))
         held = self._topics.get(held_topic(topic))
         if not is_held(policy, held):
             route = self._compile(policy, state)
@@ -181,7 +181,7 @@ class Routes:
     def _held(self, topic: str, policy: TopicPolicy, held: TopicState | None) -> TopicState:
         if held is None or not is_there(policy, held):
             name = held_topic(topic)
-            self._topics.why_missing(name)  # has it looked for soon
+            self._topics.missing_reason(name)  # has it looked for soon
             detail = (
                 f"{topic} coalesces, but cluster {policy.cluster} has no topic {name} to hold its "
                 "events: run `headgate init --config F`"

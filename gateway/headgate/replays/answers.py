@@ -7,11 +7,11 @@ from typing import Any
 
 from headgate.core.replays.offset_map import PartitionMap
 from headgate.core.replays.plan import BACKFILL, INGEST, Logs
-from headgate.core.replays.replay import Control, Replay, State
+from headgate.core.replays.replay import Control, Replay, ReplayState
 from headgate.core.replays.segments import SegmentTable, Translation
 
 REQUIRED = {"isolation.level": "read_committed"}  # of whoever reads the backfill tier
-_MOST_GAPS = 100
+_MAX_GAPS = 100
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # the years 1 and 9999
 
@@ -27,8 +27,8 @@ def moment(ms: Any) -> str | None:
 
 def replay_page(replay: Replay, servers: str, runner: Mapping[str, Any]) -> dict[str, Any]:
     """One replay. servers: of the backfill tier."""
-    spec, status = replay.spec or {}, replay.status
-    asked = spec.get("asked", {})
+    spec: Mapping[str, Any] = replay.spec or {}
+    status, asked = replay.status, spec.get("asked", {})
     page = {name: value for name, value in asked.items() if name != "dry_run"}
     return {
         "id": replay.id,
@@ -56,7 +56,9 @@ def state_of(replay: Replay) -> str:
     """The state as it is shown: a time that has passed counts, whoever has yet to write it."""
     expires_ms = replay.status.get("expires_ms")
     is_over = isinstance(expires_ms, int) and expires_ms < time.time() * 1000
-    return str(State.EXPIRED if replay.state is State.READY and is_over else replay.state)
+    return str(
+        ReplayState.EXPIRED if replay.state is ReplayState.READY and is_over else replay.state
+    )
 
 
 def planned_page(spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -69,8 +71,9 @@ def planned_page(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 def result_page(replay: Replay, servers: str) -> dict[str, Any] | None:
     """Where the records are to be read; None where there is nothing (yet, or any more)."""
-    spec, mode = replay.spec or {}, (replay.spec or {}).get("mode")
-    if state_of(replay) not in (State.READY, State.COMPLETED):
+    spec: Mapping[str, Any] = replay.spec or {}
+    mode = spec.get("mode")
+    if state_of(replay) not in (ReplayState.READY, ReplayState.COMPLETED):
         return None
     plan: Mapping[str, Any] = spec.get("plan", {})
     if mode == "topic":
@@ -84,7 +87,7 @@ def result_page(replay: Replay, servers: str) -> dict[str, Any] | None:
 def _waiting(replay: Replay, runner: Mapping[str, Any]) -> str | None:
     if replay.control is Control.CANCEL and not replay.is_finished:
         return "cancelled; the runner has yet to clean up"
-    if replay.state is not State.PENDING:
+    if replay.state is not ReplayState.PENDING:
         return None
     if not runner:
         return "waits for a runner: start `headgate-spark replay --follow`"
@@ -108,8 +111,8 @@ def translated(
     """
     left, start = table.kept(logs.backfill_start), logs.backfill_start
     if to == BACKFILL:
-        return [_row(left.to_target(one), table.to_target(one), start) for one in offsets]
-    found = [(left.to_source(one), table.to_source(one)) for one in offsets]
+        return [_row(left.to_target(offset), table.to_target(offset), start) for offset in offsets]
+    found = [(left.to_source(offset), table.to_source(offset)) for offset in offsets]
     return [
         _row(now, before)
         | ({"deleted": True} if now.offset is not None and now.offset < logs.ingest_start else {})
@@ -141,7 +144,7 @@ def coverage_page(table: SegmentTable, found: PartitionMap, logs: Logs) -> dict[
             "behind": max(0, logs.ingest_end - max(table.source_end, logs.ingest_start)),
         },
         "gaps": [
-            {"start": one.source, "end": one.end, "reason": one.reason, "at": moment(one.at_ms)}
-            for one in table.gaps[-_MOST_GAPS:]
+            {"start": gap.source, "end": gap.end, "reason": gap.reason, "at": moment(gap.at_ms)}
+            for gap in table.gaps[-_MAX_GAPS:]
         ],
     }

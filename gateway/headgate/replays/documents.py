@@ -5,17 +5,16 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from headgate.config.replay_settings import ReplaySettings
-from headgate.core.outcome import Reason
-from headgate.core.refusal import RefusalError
+from headgate.core.refusal import Refused, malformed
 from headgate.core.replays.plan import shown, totals
-from headgate.core.replays.spec import Mode, Spec
+from headgate.core.replays.spec import ReplayMode, Spec
 from headgate.replays.answers import REQUIRED
-from headgate.replays.planner import Planned
+from headgate.replays.planner import PlannedReplay
 from headgate.replays.tiers import Tiers
 
-# What a runner copies at least; 29,000 of 648 bytes were measured (deploy/spark/README.md).
+# What a runner copies at least; 29,000 of 648 bytes were measured (docs/operate/replays.md).
 RECORDS_PER_S = 20_000
-_MOST_PLAN_BYTES = 800_000
+_MAX_PLAN_BYTES = 800_000
 
 
 class Asker(NamedTuple):
@@ -30,7 +29,7 @@ def document_of(
     asked: Mapping[str, Any],
     spec: Spec,
     tiers: Tiers,
-    planned: Planned,
+    planned: PlannedReplay,
     asker: Asker,
     settings: ReplaySettings,
 ) -> dict[str, Any]:
@@ -43,9 +42,9 @@ def document_of(
         "cold_bytes_per_s": _least(spec.rate.bytes_per_s, settings.cold_bytes_per_s),
         "cold_in_all_bytes_per_s": settings.cold_bytes_per_s,
     }
-    if len(planned.plans) * 400 > _MOST_PLAN_BYTES:
+    if len(planned.plans) * 400 > _MAX_PLAN_BYTES:
         detail = f"{len(planned.plans)} partitions are too many for one replay: ask for some"
-        raise RefusalError(Reason.MALFORMED, detail)
+        raise Refused(malformed(detail))
     total_bytes = None if size is None else int(size * (sums.records + sums.cold))
     return {
         "asked": asked,
@@ -87,14 +86,14 @@ def dry_page(
 
 
 def _least(*bounds: int | None) -> int | None:
-    return min((one for one in bounds if one is not None), default=None)
+    return min((bound for bound in bounds if bound is not None), default=None)
 
 
 def _seconds(
     spec: Spec, rate: Mapping[str, int | None], records: int, total_bytes: int | None
 ) -> float:
     """An estimate of the copying time, without what waits for a runner."""
-    if spec.deliver.mode is not Mode.TOPIC:
+    if spec.deliver.mode is not ReplayMode.TOPIC:
         return 0.0
     by_records = records / min(rate["records_per_s"] or RECORDS_PER_S, RECORDS_PER_S)
     bytes_per_s = rate["bytes_per_s"]

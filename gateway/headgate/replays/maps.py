@@ -14,18 +14,18 @@ from headgate.backends.kafka.compacted import CompactedTopic, NoTopicError
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.core.replays.offset_map import (
     MAP_TOPIC,
-    Entry,
+    MapEntry,
     PartitionMap,
     map_partition,
     read_entry,
 )
 from headgate.core.replays.segments import MapError
 
-MOST_SEGMENTS = 2_000_000  # 36 bytes each
+MAX_SEGMENTS = 2_000_000  # 36 bytes each
 _EMPTY = 50  # a map without any takes as much memory as so many segments
 
 
-class Owner(NamedTuple):
+class MappedPartition(NamedTuple):
     """Whose map it is."""
 
     topic: str
@@ -33,12 +33,12 @@ class Owner(NamedTuple):
 
 
 class OffsetMaps:
-    """Maps of one backfill cluster. most_segments: in memory; the last one asked for stays."""
+    """Maps of one backfill cluster. max_segments: in memory; the last one asked for stays."""
 
-    def __init__(self, options: ClusterOptions, most_segments: int = MOST_SEGMENTS) -> None:
+    def __init__(self, options: ClusterOptions, max_segments: int = MAX_SEGMENTS) -> None:
         self._log = CompactedTopic(options, MAP_TOPIC, self._see, self._restart)
-        self._maps: OrderedDict[Owner, PartitionMap] = OrderedDict()
-        self._most_segments = most_segments
+        self._maps: OrderedDict[MappedPartition, PartitionMap] = OrderedDict()
+        self._max_segments = max_segments
         self._reading = asyncio.Lock()
         self.unread = 0
 
@@ -51,7 +51,7 @@ class OffsetMaps:
 
     async def of(self, topic: str, partitions: Iterable[int]) -> Mapping[int, PartitionMap]:
         """The newest maps of these partitions. Raises as `CompactedTopic.read_new`."""
-        wanted = [Owner(topic, one) for one in partitions]
+        wanted = [MappedPartition(topic, partition) for partition in partitions]
         async with self._reading:
             for owner in wanted:
                 if owner not in self._maps:
@@ -73,8 +73,8 @@ class OffsetMaps:
         except MapError:
             self.unread += 1
 
-    def _apply(self, entry: Entry) -> None:
-        found = self._maps.get(Owner(entry.place.topic, entry.place.partition))
+    def _apply(self, entry: MapEntry) -> None:
+        found = self._maps.get(MappedPartition(entry.place.topic, entry.place.partition))
         if found is not None:
             found.apply(entry)
 
@@ -85,7 +85,7 @@ class OffsetMaps:
 
     def _evict(self, least: int) -> None:
         kept = sum(_size(one) for one in self._maps.values())
-        while kept > self._most_segments and len(self._maps) > least:
+        while kept > self._max_segments and len(self._maps) > least:
             _, gone = self._maps.popitem(last=False)
             kept -= _size(gone)
 

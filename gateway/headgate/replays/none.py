@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from headgate.core.outcome import Reason
-from headgate.core.refusal import RefusalError
+from headgate.core.outcome import Failure, Reason
+from headgate.core.refusal import Refused
 from headgate.core.replays.replay import Control
 
 Rows = tuple[Sequence[dict[str, Any]], Sequence[dict[str, Any]]]
@@ -12,11 +12,11 @@ Rows = tuple[Sequence[dict[str, Any]], Sequence[dict[str, Any]]]
 
 def _refuse() -> NoReturn:
     detail = "no cluster has a backfill tier: set clusters.<ingest>.backfill, and mirror"
-    raise RefusalError(Reason.NOT_COVERED, detail)
+    raise Refused(Failure(Reason.NOT_COVERED, detail))
 
 
 class NoSecondTier:
-    """Implements the desks of replays, offsets and snapshots."""
+    """Implements the services of replays, offsets and snapshots."""
 
     async def create(
         self, _asked: Any, _caller: str, _idempotency_key: str | None
@@ -27,7 +27,7 @@ class NoSecondTier:
         return [], []
 
     async def show(self, replay_id: str) -> dict[str, Any]:
-        raise RefusalError(Reason.NOT_FOUND, f"no replay {replay_id!r}")
+        raise Refused(Failure(Reason.NOT_FOUND, f"no replay {replay_id!r}"))
 
     async def control(self, replay_id: str, _wanted: Control) -> dict[str, Any]:
         return await self.show(replay_id)

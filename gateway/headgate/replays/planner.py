@@ -11,19 +11,19 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from headgate.backends.kafka.tier_view import TierView, view_of
-from headgate.core.outcome import Reason
-from headgate.core.refusal import RefusalError
+from headgate.core.outcome import Failure, Reason
+from headgate.core.refusal import Refused, malformed
 from headgate.core.replays.plan import PartitionPlan, missing, plan_partition, totals
 from headgate.core.replays.replay import Registry
-from headgate.core.replays.spec import Bound, Mode, Spec
-from headgate.replays.looking import Seen, look, partitions_of
+from headgate.core.replays.spec import Bound, ReplayMode, Spec
 from headgate.replays.maps import OffsetMaps
+from headgate.replays.replayed_topic import ReplayedTopic, look, partitions_of
 from headgate.replays.tiers import Tiers
 
-_MOST_TOLD = 100  # partitions in a refusal
+_MAX_LISTED = 100  # partitions in a refusal
 
 
-class Planned(NamedTuple):
+class PlannedReplay(NamedTuple):
     """partitions: of the topic.  bytes_a_record: sampled; None where nothing could be.
 
     topic_ids: by tier, Kafka's ids of the topics whose offsets these are.
@@ -35,8 +35,8 @@ class Planned(NamedTuple):
     topic_ids: Mapping[str, str] = MappingProxyType({})
 
 
-async def plan(spec: Spec, tiers: Tiers, maps: OffsetMaps, registry: Registry) -> Planned:
-    """Raises RefusalError; KafkaError, OSError or TimeoutError when a tier does not answer."""
+async def plan(spec: Spec, tiers: Tiers, maps: OffsetMaps, registry: Registry) -> PlannedReplay:
+    """Raises Refused; KafkaError, OSError or TimeoutError when a tier does not answer."""
     async with view_of(tiers.ingest_options) as ingest, view_of(tiers.backfill_options) as backfill:
         count = await partitions_of(spec.topic, ingest, backfill)
         chosen = _chosen(spec, count)
@@ -52,11 +52,11 @@ async def plan(spec: Spec, tiers: Tiers, maps: OffsetMaps, registry: Registry) -
         _check(spec, plans, seen)
         sample = {one.partition: one.target_start for one in plans if one.records}
         size = await backfill.bytes_a_record(spec.topic, sample) if sample else None
-    return Planned(plans, count, size, seen.topic_ids())
+    return PlannedReplay(plans, count, size, seen.topic_ids())
 
 
 def _plans(
-    starts: Mapping[int, int], ends: Mapping[int, int], seen: Seen
+    starts: Mapping[int, int], ends: Mapping[int, int], seen: ReplayedTopic
 ) -> Sequence[PartitionPlan]:
     return [
         plan_partition(one, start, max(start, ends[one]), seen.table(one), seen.logs(one))
@@ -67,17 +67,17 @@ def _plans(
 def _chosen(spec: Spec, count: int) -> Sequence[int]:
     wanted = list(range(count)) if spec.partitions is None else list(spec.partitions)
     if spec.partitions is None and spec.start.kind == "offsets":
-        wanted = sorted(spec.start.value)
+        wanted = sorted(spec.start.offsets)
     for one in wanted:
         if one >= count:
             detail = f"topic {spec.topic!r} has {count} partitions, from 0: there is no {one}"
-            raise RefusalError(Reason.MALFORMED, detail)
+            raise Refused(malformed(detail))
     return wanted
 
 
-def _check(spec: Spec, plans: Sequence[PartitionPlan], seen: Seen) -> None:
+def _check(spec: Spec, plans: Sequence[PartitionPlan], seen: ReplayedTopic) -> None:
     """Refuse what is not covered, with figures, unless the rest may be read from elsewhere."""
-    if spec.deliver.mode is Mode.TOPIC and spec.allow_cold:
+    if spec.deliver.mode is ReplayMode.TOPIC and spec.allow_cold:
         return
     lacking = [
         one
@@ -85,16 +85,18 @@ def _check(spec: Spec, plans: Sequence[PartitionPlan], seen: Seen) -> None:
         if one.cold or one.lost or one.start > seen.table(one.partition).source_end
     ]
     if lacking:
-        raise RefusalError(Reason.NOT_COVERED, _told(spec, lacking), _figures(plans, lacking, seen))
+        raise Refused(
+            Failure(Reason.NOT_COVERED, _detail(spec, lacking), _figures(plans, lacking, seen))
+        )
 
 
-def _told(spec: Spec, lacking: Sequence[PartitionPlan]) -> str:
+def _detail(spec: Spec, lacking: Sequence[PartitionPlan]) -> str:
     sums, one = totals(lacking), lacking[0]
     begins = f"partition {one.partition} begins at offset {one.start}, which is not mirrored: "
     what = "" if sums.cold or sums.lost else begins
     cold = (
         "allow_cold reads what is left of it from the ingest tier"
-        if spec.deliver.mode is Mode.TOPIC
+        if spec.deliver.mode is ReplayMode.TOPIC
         else "mode topic with allow_cold reads what is left of it from the ingest tier"
     )
     return (
@@ -106,7 +108,7 @@ def _told(spec: Spec, lacking: Sequence[PartitionPlan]) -> str:
 
 
 def _figures(
-    plans: Sequence[PartitionPlan], lacking: Sequence[PartitionPlan], seen: Seen
+    plans: Sequence[PartitionPlan], lacking: Sequence[PartitionPlan], seen: ReplayedTopic
 ) -> dict[str, Any]:
     sums = totals(lacking)
     ends = {str(one.partition): seen.table(one.partition).source_end for one in plans}
@@ -120,9 +122,9 @@ def _figures(
                 "cold_offsets": one.cold,
                 "lost_offsets": one.lost,
             }
-            for one in lacking[:_MOST_TOLD]
+            for one in lacking[:_MAX_LISTED]
         },
-        "mirrored_to": {"offsets": ends} if len(ends) <= _MOST_TOLD else None,
+        "mirrored_to": {"offsets": ends} if len(ends) <= _MAX_LISTED else None,
     }
 
 
@@ -131,7 +133,7 @@ class _Resolver:
         self,
         spec: Spec,
         maps: OffsetMaps,
-        seen: Seen,
+        seen: ReplayedTopic,
         ingest: TierView,
         backfill: TierView,
         registry: Registry,
@@ -147,7 +149,7 @@ class _Resolver:
         if bound.kind == "now":
             return {one: self._end(one) for one in chosen}
         if bound.kind == "timestamp":
-            return await self._at(bound.value, chosen)
+            return await self._at(bound.time_ms, chosen)
         offsets = await self._offsets(field, bound)
         return {
             one: self._checked(f"{field}.{bound.kind}", one, offsets.get(one)) for one in chosen
@@ -162,32 +164,31 @@ class _Resolver:
         if offset is None and logs.ingest_start == logs.ingest_end:
             offset = logs.ingest_end  # nothing is there that could have been committed
         if offset is None:
-            raise RefusalError(Reason.MALFORMED, f"{field}: partition {partition} has no offset")
-        most = self._end(partition)
-        if offset > most:
-            detail = f"{field}: partition {partition} ends at offset {most}, before {offset}"
-            raise RefusalError(Reason.MALFORMED, detail)
+            raise Refused(malformed(f"{field}: partition {partition} has no offset"))
+        limit = self._end(partition)
+        if offset > limit:
+            detail = f"{field}: partition {partition} ends at offset {limit}, before {offset}"
+            raise Refused(malformed(detail))
         return offset
 
     async def _offsets(self, field: str, bound: Bound) -> Mapping[int, int]:
         if bound.kind == "offsets":
-            given: Mapping[int, int] = bound.value
-            return given
+            return bound.offsets
         if bound.kind == "group":
-            every = await self._ingest.committed(bound.value)
+            every = await self._ingest.committed(bound.name)
             found = {one: at for (topic, one), at in every.items() if topic == self._topic}
             if not found:
                 detail = f"{field}: group {bound.value!r} has committed nothing of {self._topic!r}"
-                raise RefusalError(Reason.MALFORMED, detail)
+                raise Refused(malformed(detail))
             return found
-        snapshot = self._registry.snapshots.get(bound.value)
-        vector = (snapshot or {}).get("topics", {}).get(self._topic)
+        snapshot: Mapping[str, Any] = self._registry.snapshots.get(bound.name, {})
+        vector = snapshot.get("topics", {}).get(self._topic)
         if vector is None:
             detail = f"{field}: there is no snapshot {bound.value!r} of topic {self._topic!r}"
-            raise RefusalError(Reason.MALFORMED, detail)
-        why = self._seen.older_topic(snapshot or {})
+            raise Refused(malformed(detail))
+        why = self._seen.older_topic(snapshot)
         if why is not None:
-            raise RefusalError(Reason.MALFORMED, f"{field}: snapshot {bound.value!r} {why}")
+            raise Refused(malformed(f"{field}: snapshot {bound.value!r} {why}"))
         return {int(one): int(offset) for one, offset in vector.items()}
 
     async def _at(self, time_ms: int, chosen: Sequence[int]) -> dict[int, int]:

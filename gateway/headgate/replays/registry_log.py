@@ -28,7 +28,7 @@ _BATCH_BYTES = 950_000
 Pair = tuple[bytes, bytes | None]
 
 
-class Change:
+class RegistryChange:
     """A transaction that is open: what is put in it is written together."""
 
     def __init__(self, registry: Registry, producer: TransactionalProducer) -> None:
@@ -82,7 +82,7 @@ class RegistryLog:
                 self._read_at = time.monotonic()
         return self._registry
 
-    async def change(self, decide: Callable[[Change], Awaitable[None]]) -> Registry:
+    async def change(self, decide: Callable[[RegistryChange], Awaitable[None]]) -> Registry:
         """Have `decide` look at the registry as it is now and put what follows; again when another
         gateway changed something meanwhile. What it raises ends the change; nothing is written.
 
@@ -93,7 +93,7 @@ class RegistryLog:
             await self._change(decide)
         return self._registry
 
-    async def _change(self, decide: Callable[[Change], Awaitable[None]]) -> None:
+    async def _change(self, decide: Callable[[RegistryChange], Awaitable[None]]) -> None:
         for attempt in range(_ATTEMPTS):
             try:
                 await self._attempt(decide)
@@ -105,12 +105,12 @@ class RegistryLog:
             else:
                 return
 
-    async def _attempt(self, decide: Callable[[Change], Awaitable[None]]) -> None:
+    async def _attempt(self, decide: Callable[[RegistryChange], Awaitable[None]]) -> None:
         producer = TransactionalProducer(self._options, API_ID, _BATCH_BYTES)
         try:
             await producer.start(_START_S)
             await self._read_all()
-            change = Change(self._registry, producer)
+            change = RegistryChange(self._registry, producer)
             await decide(change)
             if not change.is_empty:
                 await producer.commit()

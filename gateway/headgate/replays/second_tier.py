@@ -9,14 +9,14 @@ from headgate.core.replays.fields import FieldError, known, number
 from headgate.core.replays.plan import INGEST, Logs
 from headgate.core.replays.spec import partition_number, read_topic
 from headgate.replays.answers import coverage_page, translated
-from headgate.replays.asked import asking, reading
-from headgate.replays.heard import Heard, hear
-from headgate.replays.looking import Seen, look, look_without, partitions_of
 from headgate.replays.maps import OffsetMaps
+from headgate.replays.refusing import asking, reading
+from headgate.replays.registries import Registries, hear
 from headgate.replays.registry_log import RegistryLog
+from headgate.replays.replayed_topic import ReplayedTopic, look, look_without, partitions_of
 from headgate.replays.tiers import Tiers, TierTable
 
-_MOST_OFFSETS = 10_000  # 5 us each: the event loop is held up for less than 50 ms
+_MAX_OFFSETS = 10_000  # 5 us each: the event loop is held up for less than 50 ms
 
 
 class SecondTiers:
@@ -33,9 +33,9 @@ class SecondTiers:
             self._logs[backfill] = RegistryLog(self.table.options(backfill))
         return self._logs[backfill]
 
-    async def hear(self) -> Heard:
-        """All registries. Raises RefusalError when no cluster answers."""
-        return await hear(self.table.backfills(), lambda one: self.log(one).read())
+    async def hear(self) -> Registries:
+        """All registries. Raises Refused when no cluster answers."""
+        return await hear(self.table.backfills(), lambda backfill: self.log(backfill).read())
 
     def likely(self, replay_id: str) -> list[str]:
         """Backfill clusters, first the one whose registry had this replay when it was last read:
@@ -51,7 +51,7 @@ class SecondTiers:
 
 
 class Offsets:
-    """Translation and coverage. Every call raises RefusalError."""
+    """Translation and coverage. Every call raises Refused."""
 
     def __init__(self, tiers: SecondTiers) -> None:
         self._tiers = tiers
@@ -82,14 +82,14 @@ class Offsets:
     async def _must_have(
         self, topic: str, partitions: Sequence[int], tiers: Tiers, backfill: TierView
     ) -> None:
-        """Raises RefusalError where the topic has no such partition on either tier."""
+        """Raises Refused where the topic has no such partition on either tier."""
         async with asking(tiers.ingest), view_of(tiers.ingest_options) as ingest:
             count = await partitions_of(topic, ingest, backfill)
         with reading():
-            for one in partitions:
-                if one >= count:
+            for partition in partitions:
+                if partition >= count:
                     what = f"{topic} has no such partition; it has {count}, from 0"
-                    raise FieldError(f"offsets.{one}", what)
+                    raise FieldError(f"offsets.{partition}", what)
 
     async def coverage(self, topic: str) -> dict[str, Any]:
         """What of a topic is mirrored, by partition."""
@@ -110,12 +110,12 @@ class Offsets:
             "topic": topic,
             "backfill": tiers.backfill,
             "topic_ids": seen.ids_now(),
-            "why": seen.why_nothing(),
+            "why": seen.empty_reason(),
             "partitions": pages,
         }
 
 
-def _logs(seen: Seen, partition: int) -> Logs:
+def _logs(seen: ReplayedTopic, partition: int) -> Logs:
     """Where the ingest tier does not answer, nothing is said to be gone from it."""
     logs = seen.logs(partition)
     return logs._replace(ingest_start=0) if seen.ingest is None else logs
@@ -132,12 +132,12 @@ def _wanted(asked: Any) -> tuple[str, str, dict[int, list[int]]]:
             partition_number("offsets", one): _numbers(f"offsets.{one}", some)
             for one, some in given["offsets"].items()
         }
-        if sum(max(1, len(some)) for some in wanted.values()) > _MOST_OFFSETS:
-            raise FieldError("offsets", f"at most {_MOST_OFFSETS} in one request")
+        if sum(max(1, len(some)) for some in wanted.values()) > _MAX_OFFSETS:
+            raise FieldError("offsets", f"at most {_MAX_OFFSETS} in one request")
         return read_topic(given["topic"]), given["to"], wanted
 
 
 def _numbers(field: str, asked: object) -> list[int]:
     if not isinstance(asked, list):
         raise FieldError(field, "a list of offsets")
-    return [number(field, one, least=0, most=2**62) for one in asked]
+    return [number(field, one, least=0, limit=2**62) for one in asked]

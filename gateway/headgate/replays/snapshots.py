@@ -5,18 +5,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from headgate.backends.kafka.tier_view import TierView, view_of
-from headgate.core.outcome import Reason
-from headgate.core.refusal import RefusalError
+from headgate.core.outcome import Failure, Reason
+from headgate.core.refusal import Refused, malformed
 from headgate.core.replays.fields import FieldError, known, text
 from headgate.core.replays.replay import snapshot_record
 from headgate.core.replays.spec import LONGEST_NAME, read_topic
 from headgate.replays.answers import snapshot_page
-from headgate.replays.asked import asking, reading
-from headgate.replays.looking import partitions_of
-from headgate.replays.registry_log import Change
+from headgate.replays.refusing import asking, reading
+from headgate.replays.registry_log import RegistryChange
+from headgate.replays.replayed_topic import partitions_of
 from headgate.replays.second_tier import SecondTiers
 
-_MOST_SNAPSHOTS = 1_000  # of one backfill cluster
+_MAX_SNAPSHOTS = 1_000  # of one backfill cluster
 
 Vector = dict[str, dict[str, int]]  # topic -> partition -> offset
 
@@ -28,20 +28,20 @@ class _Wanted(NamedTuple):
 
 
 class Snapshots:
-    """Every call raises RefusalError."""
+    """Every call raises Refused."""
 
     def __init__(self, tiers: SecondTiers) -> None:
         self._tiers = tiers
 
     async def all(self) -> tuple[Sequence[dict[str, Any]], Sequence[dict[str, Any]]]:
         """By name, and the clusters that could not be asked."""
-        heard = await self._tiers.hear()
+        registries = await self._tiers.hear()
         rows = [
             snapshot_page(*one)
-            for _, registry in heard.registries
+            for _, registry in registries.registries
             for one in sorted(registry.snapshots.items())
         ]
-        return rows, heard.unavailable()
+        return rows, registries.unavailable()
 
     async def take(self, asked: Any, caller: str) -> tuple[dict[str, Any], bool]:
         """The page, and whether it is new: a name that is taken for the same is not moved."""
@@ -72,21 +72,21 @@ class Snapshots:
             if vector:
                 return cluster, vector, ids
         detail = f"group {wanted.group!r} has committed nothing on {', '.join(clusters) or 'any'}"
-        raise RefusalError(Reason.MALFORMED, detail)
+        raise Refused(malformed(detail))
 
     async def _keep(
         self, backfill: str, name: str, document: Mapping[str, Any]
     ) -> tuple[dict[str, Any], bool]:
-        async def decide(change: Change) -> None:
+        async def decide(change: RegistryChange) -> None:
             taken = change.registry.snapshots.get(name)
             if taken is None:
-                if len(change.registry.snapshots) >= _MOST_SNAPSHOTS:
-                    detail = f"there are {_MOST_SNAPSHOTS} snapshots already"
-                    raise RefusalError(Reason.QUOTA_EXCEEDED, detail, retry_after_s=60)
+                if len(change.registry.snapshots) >= _MAX_SNAPSHOTS:
+                    detail = f"there are {_MAX_SNAPSHOTS} snapshots already"
+                    raise Refused(Failure(Reason.QUOTA_EXCEEDED, detail, retry_after_s=60))
                 await change.put([snapshot_record(name, document)])
             elif any(taken.get(one) != document[one] for one in ("topic", "group")):
                 detail = f"snapshot {name!r} is of something else: take another name"
-                raise RefusalError(Reason.IDEMPOTENCY_MISMATCH, detail)
+                raise Refused(Failure(Reason.IDEMPOTENCY_MISMATCH, detail))
 
         registry = await self._tiers.log(backfill).change(decide)
         kept = registry.snapshots[name]

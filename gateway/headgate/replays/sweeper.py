@@ -8,16 +8,16 @@ from functools import partial
 from typing import Any
 
 from headgate.backends.kafka.tier_view import view_of
-from headgate.core.refusal import RefusalError
+from headgate.core.refusal import Refused
 from headgate.core.replays.plan import BACKFILL
-from headgate.core.replays.replay import Registry, Replay, State, deleted, record, tombstones
-from headgate.core.replays.spec import Mode
+from headgate.core.replays.replay import Registry, Replay, ReplayState, deleted, record, tombstones
+from headgate.core.replays.spec import ReplayMode
 from headgate.replays.answers import state_of
-from headgate.replays.asked import asking
-from headgate.replays.registry_log import Change
+from headgate.replays.refusing import asking
+from headgate.replays.registry_log import RegistryChange
 from headgate.replays.second_tier import SecondTiers
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headgate.replays.sweeper")
 
 _EVERY_S = 10.0
 SetGauge = Callable[[str, tuple[str, ...], float], None]
@@ -46,7 +46,7 @@ class Sweeper:
         are counted as they were last seen."""
         backfills = self._tiers.table.backfills()
         await asyncio.gather(*map(self._look_at, backfills))
-        counts = dict.fromkeys(map(str, State), 0)
+        counts = dict.fromkeys(map(str, ReplayState), 0)
         for backfill in backfills:
             for replay in self._tiers.log(backfill).last:
                 counts[state_of(replay)] += 1
@@ -59,7 +59,7 @@ class Sweeper:
                 registry, gone = self._tiers.log(backfill), await self._gone(backfill)
                 if gone or _due(await registry.read()):
                     await registry.change(partial(_sweep, gone))
-        except RefusalError as refusal:
+        except Refused as refusal:
             if self._said.get(backfill) != str(refusal):  # once, however long it lasts
                 log.warning("replays cannot be looked after: %s", refusal)
             self._said[backfill] = str(refusal)
@@ -87,25 +87,26 @@ def _read_from(registry: Registry) -> dict[str, tuple[str, str | None]]:
     """Of each replay that can be read now: its topic, and the id that this must have."""
     found = {}
     for replay in registry:
-        if state_of(replay) == State.READY:
+        if state_of(replay) == ReplayState.READY:
             spec: Mapping[str, Any] = replay.spec or {}
-            own = (replay.topic, replay.status.get("topic_id"))
+            status: Mapping[str, Any] = replay.status
+            own = (replay.topic, status.get("topic_id"))
             of_tier = (str(spec.get("topic")), spec.get("topic_ids", {}).get(BACKFILL))
-            found[replay.id] = own if spec.get("mode") == Mode.TOPIC else of_tier
+            found[replay.id] = own if spec.get("mode") == ReplayMode.TOPIC else of_tier
     return found
 
 
-async def _sweep(gone: Mapping[str, str], change: Change) -> None:
+async def _sweep(gone: Mapping[str, str], change: RegistryChange) -> None:
     for replay_id, topic in gone.items():
         replay = change.registry.get(replay_id)
-        if replay is not None and replay.state is State.READY:
-            why = {"state": State.FAILED, "at_ms": _now_ms(), "reason": deleted(topic)}
+        if replay is not None and replay.state is ReplayState.READY:
+            why = {"state": ReplayState.FAILED, "at_ms": _now_ms(), "reason": deleted(topic)}
             await change.put([record(replay_id, "status", {**replay.status, **why})])
     for replay, is_gone in _due(change.registry):
         if is_gone:
             await change.put(tombstones(replay.id))
         else:
-            status = {**replay.status, "state": State.EXPIRED, "at_ms": _now_ms()}
+            status = {**replay.status, "state": ReplayState.EXPIRED, "at_ms": _now_ms()}
             await change.put([record(replay.id, "status", status)])
 
 
@@ -114,12 +115,13 @@ def _due(registry: Registry) -> Sequence[tuple[Replay, bool]]:
     its own, since their topic goes with them."""
     now_ms, due = _now_ms(), []
     for replay in registry:
-        is_runners = (replay.spec or {}).get("mode") == Mode.TOPIC
-        at_ms = replay.status.get("at_ms", now_ms)
-        keep_ms = (replay.spec or {}).get("keep_s", 0) * 1000
+        is_runners = (replay.spec or {}).get("mode") == ReplayMode.TOPIC
+        status: Mapping[str, Any] = replay.status
+        spec: Mapping[str, Any] = replay.spec or {}
+        at_ms, keep_ms = status.get("at_ms", now_ms), spec.get("keep_s", 0) * 1000
         if replay.is_finished and at_ms + keep_ms < now_ms:
             due.append((replay, True))
-        elif not is_runners and not replay.is_finished and state_of(replay) == State.EXPIRED:
+        elif not is_runners and not replay.is_finished and state_of(replay) == ReplayState.EXPIRED:
             due.append((replay, False))
     return due
 

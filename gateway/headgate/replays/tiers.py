@@ -6,9 +6,9 @@ from typing import NamedTuple
 from headgate.backends.kafka.configured import cluster_options
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.config.settings import Settings
-from headgate.core.outcome import Reason
+from headgate.core.outcome import Failure, Reason
 from headgate.core.policy import PolicyTable
-from headgate.core.refusal import RefusalError
+from headgate.core.refusal import Refused
 
 
 class Tiers(NamedTuple):
@@ -35,7 +35,7 @@ class TierTable:
     def backfills(self) -> list[str]:
         """The clusters of tier backfill that an ingest cluster names."""
         clusters = self._settings().clusters.values()
-        return sorted({one.backfill for one in clusters if one.backfill is not None})
+        return sorted({cluster.backfill for cluster in clusters if cluster.backfill is not None})
 
     def ingests(self) -> list[str]:
         """The clusters that have a backfill tier."""
@@ -53,15 +53,15 @@ class TierTable:
         return cluster_options(self._settings().clusters[cluster])
 
     def of(self, topic: str) -> Tiers:
-        """Raises RefusalError for a topic that no policy matches or that has no second tier."""
+        """Raises Refused for a topic that no policy matches or that has no second tier."""
         settings = self._settings()
         policy = PolicyTable(settings.topics).match(topic)
         if policy is None:
-            raise RefusalError(Reason.UNKNOWN_TOPIC, f"no topic {topic!r} is served here")
+            raise Refused(Failure(Reason.UNKNOWN_TOPIC, f"no topic {topic!r} is served here"))
         ingest = policy.cluster
         backfill = settings.clusters[ingest].backfill
         if backfill is None:
             detail = f"topic {topic!r} has no backfill tier: set clusters.{ingest}.backfill"
-            raise RefusalError(Reason.NOT_COVERED, detail)
+            raise Refused(Failure(Reason.NOT_COVERED, detail))
         options = (self.options(ingest), self.options(backfill))
         return Tiers(topic, ingest, backfill, *options)

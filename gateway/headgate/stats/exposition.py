@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 from headgate.stats import sketches
 from headgate.stats.snapshot import Buckets, Snapshot, recent
 from headgate.telemetry.catalogue import METRICS
-from headgate.telemetry.metric import Kind, Metric
+from headgate.telemetry.metric import Metric, MetricKind
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -44,9 +44,9 @@ def families(snapshot: Snapshot, now: float) -> Iterator[Family]:
     """All metrics in the order of their declaration, also those without a figure yet."""
     gauges = dict(snapshot.gauges) | _from_details(snapshot, now)
     for metric in METRICS.values():
-        if metric.kind is Kind.HISTOGRAM:
+        if metric.kind is MetricKind.HISTOGRAM:
             yield _histogram(metric, snapshot.histograms.get(metric.name, {}))
-        elif metric.kind is Kind.COUNTER:
+        elif metric.kind is MetricKind.COUNTER:
             yield _counter(metric, snapshot.counters.get(metric.name, {}))
         else:
             yield _gauge(metric, gauges.get(metric.name, {}))

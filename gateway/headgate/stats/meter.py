@@ -38,7 +38,7 @@ class InFlight(NamedTuple):
     bytes: int
 
 
-class Held(NamedTuple):
+class HeldFigures(NamedTuple):
     """What this worker holds of a topic's events; None where it owns no partition of it.
 
     lag: records that the group has not covered; None: not known yet.
@@ -71,7 +71,7 @@ class Meter:
         self._counters: dict[str, dict[tuple[str, ...], float]] = {}
         self._stalls = Peaks()
         self._depths: Callable[[], Iterable[Depth | tuple[str, int, int, int]]] = tuple
-        self._held_rows: Callable[[], Mapping[str, Held]] = dict
+        self._held_rows: Callable[[], Mapping[str, HeldFigures]] = dict
         self._suppression: Callable[[], Mapping[str, TopicSuppression]] = dict
         self._in_flight: Callable[[], InFlight | tuple[int, int]] = lambda: (0, 0)
 
@@ -90,7 +90,7 @@ class Meter:
         self._depths = depths
         self._in_flight = in_flight
 
-    def watch_held(self, rows: Callable[[], Mapping[str, Held]]) -> None:
+    def watch_held(self, rows: Callable[[], Mapping[str, HeldFigures]]) -> None:
         """Read what is held, by topic, whenever a snapshot is taken."""
         self._held_rows = rows
 
@@ -112,7 +112,7 @@ class Meter:
         series.add(self._clock(), outcomes, sizes)
 
     def oversized(self, producer: str, topic: str, action: str) -> None:
-        """Count an event that was too large and was published by this rung of its ladder."""
+        """Count an event that was too large and was published by this strategy."""
         series = self._known.get((producer, topic)) or self._find(producer, topic)
         series.oversized(self._clock(), action)
 
@@ -125,7 +125,7 @@ class Meter:
         """Count facts: written, or why they were dropped. topic: whose events they are of."""
         self._add("headgate_facts_total", (self._labels.topic(topic), result), count)
 
-    def life_ended(self, topic: str, reason: str) -> None:
+    def owner_restarted(self, topic: str, reason: str) -> None:
         """Count an owner of a held partition that had to begin again. topic: one that is held."""
         self._add("headgate_coalescer_restarts_total", (topic, reason), 1)
 

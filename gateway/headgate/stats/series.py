@@ -13,11 +13,11 @@ import numpy as np
 
 from headgate.core.outcome import Name, Outcome, Reason
 from headgate.stats.sketches import Sketches
-from headgate.stats.snapshot import REJECTS_KEPT, WINDOW_S, Detail, Reject, Window
+from headgate.stats.snapshot import REJECTS_KEPT, WINDOW_S, Detail, ProducerHour, Reject
 from headgate.telemetry.catalogue import METRICS
 
 FOLD_EVENTS: Final = 4000  # bounds what `add` keeps alive; counting so many takes about 1 ms
-_MOST_KEYS: Final = 2000  # that may wait for the sketches, before one more count adds its own
+_MAX_KEYS: Final = 2000  # that may wait for the sketches, before one more count adds its own
 _KEY_SHOWN: Final = 200  # bytes; a longer key is cut and made unique by a digest
 _DETAIL_SHOWN = 300  # characters of a reject's detail
 
@@ -27,7 +27,7 @@ _BOUNDS: Final = np.array(METRICS["headgate_event_bytes"].buckets)
 
 
 class _Hour:
-    """The live form of `Window`."""
+    """The live form of `ProducerHour`."""
 
     __slots__ = ("bytes", "coalesced", "ends", "oversize", "sketches")
 
@@ -38,10 +38,10 @@ class _Hour:
         self.bytes = 0
         self.sketches = Sketches()
 
-    def frozen(self) -> Window:
+    def frozen(self) -> ProducerHour:
         """As plain data."""
         sketched = self.sketches.serialise()
-        return Window(
+        return ProducerHour(
             dict(self.ends), self.bytes, sketched, dict(self.oversize), dict(self.coalesced)
         )
 
@@ -90,17 +90,19 @@ class Series:
         self.bytes = 0
         self.suppressed_bytes = 0
         self.keyless = 0
-        self.oversize: dict[str, int] = {}  # events published by a rung of the ladder, by rung
+        self.oversize: dict[
+            str, int
+        ] = {}  # events published by a strategy of the oversize policy, by strategy
 
     def oversized(self, now: float, action: str) -> None:
-        """Count an event that a rung published; `add` counts it as well."""
+        """Count an event that a strategy published; `add` counts it as well."""
         self.oversize[action] = self.oversize.get(action, 0) + 1
         hour = self._hour(now)
         hour.oversize[action] = hour.oversize.get(action, 0) + 1
         self._detail = None
 
     def oversize_actions(self) -> dict[str, int]:
-        """What became of events that were too large, those included that no rung took."""
+        """What became of events that were too large, those included that no strategy took."""
         rejected = sum(n for (_, why), n in self.ended.items() if why == Reason.TOO_LARGE)
         return self.oversize | ({"reject": rejected} if rejected else {})
 
@@ -154,7 +156,7 @@ class Series:
             self.ended[end] = self.ended.get(end, 0) + count
             hour.ends[end] = hour.ends.get(end, 0) + count
         self._measure([size for _, _, sizes in pending for size in sizes], hour)
-        if len(self._keys) >= _MOST_KEYS:
+        if len(self._keys) >= _MAX_KEYS:
             self._tell_keys()
 
     def _tell_keys(self) -> None:

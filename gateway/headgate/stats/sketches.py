@@ -45,7 +45,7 @@ class Hot(NamedTuple):
     weight: int
 
 
-class Sizes(NamedTuple):
+class EventSizes(NamedTuple):
     """Quantiles of event sizes in bytes."""
 
     p50: int
@@ -164,14 +164,14 @@ def _top(data: bytes, count: int) -> list[Hot]:
     return [Hot(key, estimate) for key, estimate, _low, _high in rows[:count]]
 
 
-def quantiles(sketched: Sketched) -> Sizes | None:
+def quantiles(sketched: Sketched) -> EventSizes | None:
     """Sizes at the 50th, 90th and 99th percentile and the largest; None when nothing was seen."""
     if not sketched.sizes:
         return None
     sketch = kll_ints_sketch.deserialize(sketched.sizes)
     if sketch.is_empty():
         return None
-    return Sizes(*_ranks(sketch, _QUANTILES))
+    return EventSizes(*_ranks(sketch, _QUANTILES))
 
 
 def _ranks(sketch: kll_ints_sketch, ranks: Sequence[float]) -> tuple[int, int, int, int]:

@@ -11,7 +11,7 @@ import msgspec
 from headgate.stats import sketches
 from headgate.stats.sketches import Sketched
 from headgate.telemetry.catalogue import METRICS
-from headgate.telemetry.metric import Kind
+from headgate.telemetry.metric import MetricKind
 
 REJECTS_KEPT = 20  # per producer and topic: enough to see what is wrong, bounded
 WINDOW_S = 3600  # an hourly job is always inside the current or the previous window
@@ -44,10 +44,10 @@ class Reject(msgspec.Struct, frozen=True, order=True):
     key: str | None
 
 
-class Window(msgspec.Struct):
+class ProducerHour(msgspec.Struct):
     """What one producer sent to one topic in one hour. ends: events by (outcome, reason or "").
 
-    oversize: events that a rung of the oversize ladder published, by rung.
+    oversize: events that a strategy of the oversize policy published, by strategy.
     coalesced: what became of events that were held, by outcome; in `ends` they are `held`.
     """
 
@@ -63,7 +63,7 @@ class Detail(msgspec.Struct):
 
     last_seen: float
     rejects: list[Reject]
-    windows: dict[int, Window]
+    windows: dict[int, ProducerHour]
 
 
 class Snapshot(msgspec.Struct):
@@ -110,7 +110,7 @@ def _merge_tables(
     merged = {name: dict(values) for name, values in one.items()}
     for name, values in other.items():
         into = merged.setdefault(name, {})
-        largest = METRICS[name].kind is Kind.MAX
+        largest = METRICS[name].kind is MetricKind.MAX
         for labels, value in values.items():
             before = into.get(labels)
             if before is None:
@@ -159,23 +159,23 @@ def _merge_detail(one: Detail, other: Detail) -> Detail:
     )
 
 
-def merge_windows(one: Window, other: Window) -> Window:
+def merge_windows(one: ProducerHour, other: ProducerHour) -> ProducerHour:
     """Both together, also of two producers or topics."""
     ends, oversize, coalesced = dict(one.ends), dict(one.oversize), dict(one.coalesced)
     for end, count in other.ends.items():
         ends[end] = ends.get(end, 0) + count
-    for rung, count in other.oversize.items():
-        oversize[rung] = oversize.get(rung, 0) + count
+    for strategy, count in other.oversize.items():
+        oversize[strategy] = oversize.get(strategy, 0) + count
     for outcome, count in other.coalesced.items():
         coalesced[outcome] = coalesced.get(outcome, 0) + count
     sketched = sketches.merge(one.sketched, other.sketched)
-    return Window(ends, one.bytes + other.bytes, sketched, oversize, coalesced)
+    return ProducerHour(ends, one.bytes + other.bytes, sketched, oversize, coalesced)
 
 
-def recent(detail: Detail, now: float) -> Window:
+def recent(detail: Detail, now: float) -> ProducerHour:
     """The detail's windows of this hour and the one before as one; now in s since 1970."""
     this_hour = int(now // WINDOW_S)
-    merged = Window({}, 0, sketches.EMPTY)
+    merged = ProducerHour({}, 0, sketches.EMPTY)
     for hour, window in detail.windows.items():
         if hour >= this_hour - 1:
             merged = merge_windows(merged, window)

@@ -14,7 +14,7 @@ from headgate.core.outcome import Failure, Reason
 if TYPE_CHECKING:
     from aiokafka import AIOKafkaConsumer
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headgate.audits")
 
 SKEW_TOPIC = "headgate.skew"  # compacted: one record a topic
 _ANSWER_S = 10.0
@@ -28,7 +28,7 @@ class LatestAudits:
     """
 
     def __init__(self, clusters: Iterable[ClusterSettings]) -> None:
-        self._clusters = [one for one in clusters if one.tier == "ingest"]
+        self._clusters = [cluster for cluster in clusters if cluster.tier == "ingest"]
         self._known: dict[str, bytes] = {}
         self._read_at = -_FRESH_S
         self._reading = asyncio.Lock()
@@ -59,8 +59,8 @@ Told = tuple[int, bytes]  # when it was written, ms since 1970; the result
 def merged(clusters: Iterable[Mapping[str, Told]]) -> dict[str, bytes]:
     """The newest result of each topic: one that has moved to another cluster is on both."""
     newest: dict[str, Told] = {}
-    for one in clusters:
-        for topic, told in one.items():
+    for cluster in clusters:
+        for topic, told in cluster.items():
             newest[topic] = max(told, newest.get(topic, told))
     return {topic: value for topic, (_, value) in newest.items()}
 
@@ -77,7 +77,7 @@ async def _read(cluster: ClusterSettings) -> dict[str, Told]:
     from aiokafka import AIOKafkaConsumer  # the parent needs it for this page only
 
     from headgate.backends.kafka.configured import cluster_options
-    from headgate.backends.kafka.options import client_arguments
+    from headgate.kafka.access import client_arguments
 
     consumer = AIOKafkaConsumer(
         **client_arguments(cluster_options(cluster)),

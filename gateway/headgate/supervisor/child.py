@@ -12,7 +12,7 @@ from typing import NamedTuple
 from headgate.supervisor.control import WorkerClient, worker_socket
 from headgate.supervisor.lifeline import HURRY
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headgate.worker_process")
 
 BACK_OFF_S = (0.1, 10.0)  # the first pause before a restart, doubled up to the last
 _STEADY_S = 30.0  # a worker that lived so long starts again at the first pause

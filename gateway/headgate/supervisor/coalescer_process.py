@@ -6,22 +6,26 @@ import os
 import signal
 import time
 from contextlib import AsyncExitStack
+from functools import partial
 
 from headgate.backends.kafka.configured import cluster_options
 from headgate.backends.kafka.topics import KafkaTopics
+from headgate.backends.owned import OwnedTasks
 from headgate.config import Settings
 from headgate.core.policy import PolicyTable
 from headgate.native.chosen import CODE
-from headgate.offload.helper_process import Aside
+from headgate.offload.helper_process import HelperProcess
 from headgate.stats import Labels, Meter, watch_loop
 from headgate.supervisor.coalescer_pages import Pages
 from headgate.suppression.report import states_now
 from headgate.telemetry.health import Dependency, Readiness
-from headgate.wiring.audit_events import Telling
+from headgate.wiring.audit_events import AuditEvents
 from headgate.wiring.coalescing import HeldTopics, cluster_of
 from headgate.wiring.collector import restore_the_collector, spare_the_collector
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headgate.coalescing_process")
+
+_END_S = 1.0  # how long cancelled tasks have to end
 
 
 async def coalesce(settings: Settings) -> None:
@@ -36,10 +40,14 @@ async def coalesce(settings: Settings) -> None:
     clusters = {name: cluster_options(one) for name, one in ingest.items()}
     topics = KafkaTopics(clusters, min(one.metadata_refresh_ms for one in ingest.values()))
     labels = Labels(settings.producers, lambda topic: topics.get(topic) is not None)
-    meter, aside, policies = Meter(labels, time.time), Aside(), PolicyTable(settings.topics)
-    telling = Telling(settings, clusters, topics, meter, _now_ms)
+    meter, helper, policies = (
+        Meter(labels, time.time),
+        HelperProcess(),
+        PolicyTable(settings.topics),
+    )
+    audit_events = AuditEvents(settings, clusters, topics, meter, _now_ms)
     held = HeldTopics(
-        settings, clusters, topics, meter, _now_ms, aside, coalesces=True, facts=telling.facts
+        settings, clusters, topics, meter, _now_ms, helper, coalesces=True, facts=audit_events.facts
     )
     meter.watch_held(held.rows)
     meter.watch_suppression(lambda: states_now([held.suppression()], policies, topics))
@@ -56,17 +64,20 @@ async def coalesce(settings: Settings) -> None:
             pages = Pages(meter, readiness, settings.http.header_max_bytes)
             exit_stack.push_async_callback(pages.close)
             await pages.start(settings.http.host, settings.coalescer.port)
-        exit_stack.callback(aside.close)
+        exit_stack.callback(helper.close)
         exit_stack.push_async_callback(topics.close)
-        await topics.start(lambda topic: telling.cluster_of(topic) or cluster_of(topic, policies))
-        telling.start()
-        exit_stack.push_async_callback(telling.close)
+        await topics.start(
+            lambda topic: audit_events.cluster_of(topic) or cluster_of(topic, policies)
+        )
+        audit_events.start()
+        exit_stack.push_async_callback(audit_events.close)
         exit_stack.push_async_callback(held.close)
         await held.start()
         spare_the_collector()
         exit_stack.callback(restore_the_collector)
-        watching = asyncio.ensure_future(watch_loop(meter.loop_stall))
-        exit_stack.callback(watching.cancel)
+        tasks = OwnedTasks()
+        tasks.keep(partial(watch_loop, meter.loop_stall), "watch of the event loop")
+        exit_stack.push_async_callback(tasks.end, _END_S)
         log.info("coalescer started", extra={"pid": os.getpid(), "native": CODE})
         await stop.wait()
     log.info("coalescer ended")

@@ -14,8 +14,8 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
-from headgate.core.event import Refused
 from headgate.core.outcome import Failure, Reason
+from headgate.core.refusal import Refused
 from headgate.core.suppression.states import TopicSuppression
 from headgate.core.topic import TopicState
 from headgate.edge.body import BROKEN, continue_body
@@ -24,7 +24,7 @@ from headgate.edge.management.control_plane import REMOTE_HEADER
 from headgate.stats.snapshot import Snapshot, decode
 from headgate.telemetry.health import Readiness
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headgate.control")
 
 PARENT_SOCKET = "parent.sock"
 _READ_TIMEOUT = aiohttp.ClientTimeout(total=3)  # a loop that is held up longer is not healthy

@@ -8,7 +8,7 @@ from headgate.config import Settings
 from headgate.core.outcome import Failure, Reason
 from headgate.edge.management.instance import Monitored
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headgate.monitor_client")
 
 _TIMEOUT = aiohttp.ClientTimeout(total=10)
 _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}

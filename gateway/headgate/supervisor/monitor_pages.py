@@ -6,10 +6,10 @@ from aiohttp import web
 
 from headgate.config import Settings
 from headgate.core.outcome import Failure, Reason
+from headgate.core.refusal import Refused
 from headgate.edge.auth import Authenticator
 from headgate.edge.management.json_page import json_page
 from headgate.edge.management.paging import listed, page_of, paging
-from headgate.edge.management.refused import RefusedError
 from headgate.edge.management.routes import problems
 from headgate.edge.origins import Origins
 from headgate.edge.request_log import RequestLog
@@ -33,7 +33,9 @@ class MonitorPages:
         self._callers = Authenticator(
             settings.auth, settings.producers, Origins.of_control_plane(settings.http)
         )
-        app = web.Application(middlewares=[problems(RequestLog(tells_all=settings.logs.access))])
+        app = web.Application(
+            middlewares=[problems(RequestLog(logs_every_request=settings.logs.access))]
+        )
         app.router.add_get("/live", self._live)
         app.router.add_get("/ready", self._ready)
         app.router.add_get("/metrics", self._metrics)
@@ -57,7 +59,7 @@ class MonitorPages:
 
     async def _ready(self, _request: web.Request) -> web.Response:
         """200 when every cluster was looked at."""
-        rows = [(f"kafka {one.name}", one.status) for one in self._monitor.clusters]
+        rows = [(f"kafka {cluster.name}", cluster.status) for cluster in self._monitor.clusters]
         is_ready = all(status.ok for _, status in rows)
         page = {
             "status": "ready" if is_ready else "not ready",
@@ -87,13 +89,13 @@ class MonitorPages:
         found = await self._monitor.group(name)
         if found is None:
             detail = f"no cluster has a group {name!r} with members or commits"
-            raise RefusedError(Reason.NOT_FOUND, detail)
+            raise Refused(Failure(Reason.NOT_FOUND, detail))
         return json_page(request, found)
 
     def _may_view(self, request: web.Request) -> None:
         headers = {name.lower(): value for name, value in request.raw_headers}
         found = self._callers.identify(headers, request.remote or "unknown")
         if isinstance(found, Failure):
-            raise RefusedError(found.reason, found.detail)
+            raise Refused(Failure(found.reason, found.detail))
         if "view" not in found.roles:
-            raise RefusedError(Reason.FORBIDDEN, "this needs the role 'view'")
+            raise Refused(Failure(Reason.FORBIDDEN, "this needs the role 'view'"))

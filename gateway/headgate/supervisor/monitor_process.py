@@ -1,4 +1,4 @@
-"""What `headgate monitor` does: one process that looks at all groups of all clusters."""
+"""What `headgate monitor` does: one process that polls all groups of all clusters."""
 
 import asyncio
 import logging
@@ -7,29 +7,33 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 from headgate.backends.kafka.configured import cluster_options
+from headgate.backends.owned import OwnedTasks
 from headgate.config import Settings
 from headgate.consumer.pause_store import RedisPauses
 from headgate.core.groups.cluster_watch import WatchOptions
-from headgate.core.groups.lag_rules import Rules
+from headgate.core.groups.lag_rules import LagRules
 from headgate.monitor.cluster_monitor import Exporters
 from headgate.monitor.monitor import Monitor, MonitorOptions
 from headgate.monitor.table import lines
 from headgate.native.chosen import CODE
 from headgate.supervisor.monitor_pages import MonitorPages
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headgate.monitoring_process")
 
 Say = Callable[[str], object]
+
+_END_S = 1.0  # how long cancelled tasks have to end
 
 
 def monitor_options(settings: Settings) -> MonitorOptions:
     """The rules in force."""
     said = settings.monitor
     watch = WatchOptions(
-        Rules(said.allowed_lag, said.patience_ms, said.window_looks),
+        LagRules(said.allowed_lag, said.patience_ms, said.window_looks),
         said.horizon_ms,
         said.probation_ms,
         said.probation_lag,
@@ -39,7 +43,7 @@ def monitor_options(settings: Settings) -> MonitorOptions:
 
 
 async def monitor(settings: Settings, say: Say | None) -> None:
-    """Look until SIGTERM or SIGINT. say: takes the table after every look.
+    """Look until SIGTERM or SIGINT. say: takes the table after every poll.
 
     Raises OSError when monitor.port cannot be opened.
     """
@@ -58,8 +62,9 @@ async def monitor(settings: Settings, say: Say | None) -> None:
             extra={"pid": os.getpid(), "native": CODE, "port": settings.monitor.port},
         )
         if say is not None:
-            showing = asyncio.ensure_future(_show(found, say, settings.monitor.interval_ms / 1000))
-            exit_stack.callback(showing.cancel)
+            tasks = OwnedTasks()
+            tasks.keep(partial(_show, found, say, settings.monitor.interval_ms / 1000), "table")
+            exit_stack.push_async_callback(tasks.end, _END_S)
         await stop.wait()
     log.info("monitor ended")
 
@@ -69,7 +74,7 @@ async def look_once(settings: Settings, within_s: float) -> Monitor:
     async with AsyncExitStack() as exit_stack:
         found = _monitor(settings, exit_stack)
         exit_stack.push_async_callback(found.close)
-        found.start(follows=False)  # a trail of commits needs more than one look
+        found.start(follows=False)  # a stream of commits needs more than one poll
         async with asyncio.timeout(within_s):
             await found.looked()
         return found

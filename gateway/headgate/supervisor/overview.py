@@ -21,14 +21,14 @@ from headgate.supervisor.monitor_client import ask_monitor
 from headgate.telemetry.build import BUILD_GAUGES
 from headgate.telemetry.health import Dependency
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headgate.overview")
 
 _POLL_S = 1.0
 _HUNG_S = 60.0
 _DETAILS_EVERY = 5  # polls: sketches are some 20 KiB a producer and topic
 
 
-class Health(NamedTuple):
+class InstanceHealth(NamedTuple):
     """The whole instance's readiness, as /ready shows it."""
 
     is_ready: bool
@@ -38,7 +38,7 @@ class Health(NamedTuple):
 
 
 class Overview:
-    """Implements `edge.instance.Instance`."""
+    """Implements `edge.management.instance.Instance`."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -90,7 +90,7 @@ class Overview:
         """Of each topic that suppresses the worst that any worker sees."""
         return worst(state.suppression for state in self._states.values())
 
-    def health(self) -> Health:
+    def health(self) -> InstanceHealth:
         """Ready when every worker that runs is; a worker that starts takes no requests yet."""
         states = list(self._states.values())
         up, wanted = len(states), len(self.workers)
@@ -98,8 +98,10 @@ class Overview:
         draining = self.is_draining or any(state.readiness.draining for state in states)
         seen: dict[str, Dependency] = {}
         for state in states:
-            for one in state.readiness.dependencies:  # the worst that any worker sees
-                seen[one.name] = max(one, seen.get(one.name, one), key=_badness)
+            for dependency in state.readiness.dependencies:  # the worst that any worker sees
+                seen[dependency.name] = max(
+                    dependency, seen.get(dependency.name, dependency), key=_badness
+                )
         dependencies: dict[str, dict[str, object]] = {
             name: {"ok": one.ok, "required": one.required, "detail": one.detail}
             for name, one in seen.items()
@@ -109,7 +111,7 @@ class Overview:
         if draining or not ready:
             status = "draining" if draining else "not ready"
         is_ready = ready and not draining
-        return Health(is_ready, status, dependencies, {"up": up, "wanted": wanted})
+        return InstanceHealth(is_ready, status, dependencies, {"up": up, "wanted": wanted})
 
     async def forget(self, topic: str, key: bytes | None) -> Failure | None:
         """Have one worker drop the suppression state: it is in Redis, shared by all."""
@@ -142,7 +144,7 @@ class Overview:
             self.figures.set("headgate_workers", ("wanted",), len(self.workers))
             self._show(self.health())
 
-    def _show(self, health: Health) -> None:
+    def _show(self, health: InstanceHealth) -> None:
         self.figures.set("headgate_ready", (), float(health.is_ready))
         for name, one in health.dependencies.items():
             self.figures.set("headgate_dependency_up", (name,), float(bool(one["ok"])))

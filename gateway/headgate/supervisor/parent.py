@@ -17,11 +17,12 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from headgate.backends.owned import OwnedTasks
 from headgate.config import ConfigError, Settings, keep_schemas, load, read_file
 from headgate.consumer.pause_store import RedisPauses
 from headgate.edge.auth import Authenticator
 from headgate.edge.management.control_plane import Admin
-from headgate.edge.management.pauses import Pauses
+from headgate.edge.management.pauses import PauseEndpoints
 from headgate.edge.management.routes import management_app
 from headgate.edge.origins import Origins
 from headgate.edge.server import HttpServer
@@ -34,10 +35,11 @@ from headgate.wiring.collector import restore_the_collector
 from headgate.wiring.reloading import Reload, Reloading, RestartNeededError, beside, prepared
 from headgate.wiring.replays import replaying
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headgate.workers")
 
 OK, FAILED, CONFIGURATION = 0, 1, 2  # the command's exit codes
 WORKER_COMMAND = (sys.executable, "-m", "headgate", "worker")
+_END_S = 1.0  # how long cancelled tasks have to end
 _DRAIN_MARGIN_S = 5.0  # a worker ends itself within drain_timeout_ms; this is for the rest
 
 
@@ -81,7 +83,7 @@ class Parent:
         self._store = None if url is None else RedisPauses(url, settings.redis.timeout_ms / 1000)
         second = replaying(lambda: self._overview.settings, self._overview.figures.set)
         self._follow = second.follow
-        self._admin = Admin(self._overview, callers, Pauses(self._store), second.desks)
+        self._admin = Admin(self._overview, callers, PauseEndpoints(self._store), second.services)
         self._stop = asyncio.Event()
         self._reloading = Reloading(self._reload)
         self._is_hurried = False
@@ -90,7 +92,7 @@ class Parent:
     async def run(self) -> int:
         """Serve; return the exit code."""
         http = self._overview.settings.http
-        app = management_app(self._admin, tells_all=self._overview.settings.logs.access)
+        app = management_app(self._admin, logs_every_request=self._overview.settings.logs.access)
         with self._signals():
             async with (
                 reserved(http.host, http.port),
@@ -112,8 +114,9 @@ class Parent:
         return [WorkerProcess(index, launch, watchers) for index in range(count)]
 
     async def _run_workers(self, server: HttpServer) -> int:
-        polling = asyncio.create_task(self._overview.poll(), name="poll")
-        following = asyncio.create_task(self._follow(), name="replays")
+        tasks = OwnedTasks()
+        tasks.keep(self._overview.poll, "poll")
+        tasks.keep(self._follow, "replays")
         stopping = asyncio.create_task(self._stop.wait(), name="stop")
         running = [asyncio.create_task(each.run(), name="worker") for each in self._workers]
         is_clean = False
@@ -124,11 +127,9 @@ class Parent:
         finally:
             for each in self._workers:
                 each.kill()
-            own = [polling, following, stopping]
-            for task in own:
-                task.cancel()
+            stopping.cancel()
             ended = await asyncio.gather(*running, return_exceptions=True)
-            await asyncio.wait(own)
+            await tasks.end(_END_S)
         return _exit_code(ended, is_clean)
 
     async def _drain(self, running: Sequence["asyncio.Task[None]"]) -> bool:

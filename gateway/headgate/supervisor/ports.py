@@ -14,7 +14,7 @@ from headgate.config.settings import HttpSettings
 from headgate.edge.server import HttpServer, PagesRunner
 from headgate.edge.tls import server_context
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headgate.ports")
 
 _Address = tuple[int, int, int, str, tuple[Any, ...]]
 

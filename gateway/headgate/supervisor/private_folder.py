@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headgate.private_folder")
 
 _PREFIX = "headgate-"
 _LOCK = "parent.lock"

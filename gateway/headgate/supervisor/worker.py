@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import uvloop
 
-from headgate.backends.redis.suppression_store import StoreError
+from headgate.backends.redis.errors import StoreError
 from headgate.config import ConfigError, Settings, load
 from headgate.core.coalescing.held import topic_of
-from headgate.core.event import Refused
 from headgate.core.outcome import Failure, Reason
+from headgate.core.refusal import Refused
 from headgate.edge.origins import Origins
 from headgate.native.chosen import CODE
 from headgate.supervisor import lifeline
@@ -27,12 +27,12 @@ from headgate.wiring.app import Worker
 from headgate.wiring.collector import restore_the_collector, spare_the_collector
 from headgate.wiring.reloading import Reload, Reloading, RestartNeededError, beside, prepared
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headgate.worker")
 
 _RETRY_AFTER_S = 2  # a breaker tries Redis again about every second
 
 
-class Place(NamedTuple):
+class WorkerFiles(NamedTuple):
     """Where a worker works. config: the file in force.  folder: the parent's private folder."""
 
     config: Path
@@ -41,7 +41,7 @@ class Place(NamedTuple):
     number: int
 
 
-def run_worker(place: Place) -> int:
+def run_worker(place: WorkerFiles) -> int:
     """Run until a signal, or the end of the parent, drains it; return the exit code.
 
     SIGTERM: after `http.shutdown_delay_ms`.  SIGINT: at once, also during that time.
@@ -55,7 +55,7 @@ def run_worker(place: Place) -> int:
     return 0
 
 
-async def _run(place: Place, settings: Settings) -> None:
+async def _run(place: WorkerFiles, settings: Settings) -> None:
     leave, hurry = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     # SIGINT is the parent's: that of a terminal does not reach the worker's own group. A second
@@ -89,7 +89,7 @@ async def _run(place: Place, settings: Settings) -> None:
             await forward.close()
 
 
-async def read_again(worker: Worker, place: Place) -> None:
+async def read_again(worker: Worker, place: WorkerFiles) -> None:
     """The parent has checked the file; checked again because it may be gone or half written."""
     there = [state.name for state in worker.topics.states()]
     try:
@@ -100,7 +100,7 @@ async def read_again(worker: Worker, place: Place) -> None:
     await worker.reload(reload)
 
 
-def _read(place: Place, old: Settings, topics: Sequence[str]) -> Reload:
+def _read(place: WorkerFiles, old: Settings, topics: Sequence[str]) -> Reload:
     new = load(place.config, place.environ, place.folder)
     return prepared(old, new, Origins.of_data_port(new.http), topics)
 

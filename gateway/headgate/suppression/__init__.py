@@ -1,4 +1,7 @@
-"""Suppression of republished content: reserve before, settle after (suppression-protocol)."""
+"""Suppression of republished content: reserve before, settle after.
+
+docs/design/suppression-protocol.md has the protocol.
+"""
 
 from headgate.suppression.options import SuppressionMeter, SuppressOptions
 from headgate.suppression.suppressor import Suppressor

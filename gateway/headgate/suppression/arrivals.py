@@ -1,7 +1,7 @@
 """The order of each key's events in this process, and which of them take another's outcome.
 
 It holds every event from its arrival to its end, so that nothing else need keep a list of what
-is under way: the latest of each key, and apart from them the few that a later one came after.
+is in flight: the latest of each key, and apart from them the few that a later one came after.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _LANE: Final = Stage.LANE
 
 
 class Arrivals:
-    """latest: the newest event of each key that is under way here, by the name of its entry.
+    """latest: the newest event of each key that is in flight here, by the name of its entry.
 
     Public for the loops over many events: `latest.setdefault` before `arrive`, and `latest.pop`
     with `left` for `leave`.  behind: an event, and the equal one right before it.
@@ -91,8 +91,8 @@ def may_follow(publish: Publish, latest: Publish) -> bool:
 
     Only before that one's reservation is sent, or while it waits in its lane: then nothing else
     of the key can come between the two. Afterwards another process' record may already lie above
-    it (suppression-protocol, counterexample 3). Nor if it was placed by another partition count:
-    the key's newer records are in another partition by now.
+    it (counterexample 3 of docs/design/suppression-protocol.md). Nor if it was placed by another
+    partition count: the key's newer records are in another partition by now.
     """
     return (
         (latest.stage is _QUEUED or latest.stage is _LANE)

@@ -8,14 +8,14 @@ from typing import Final
 from headgate.backends.base import Verdicts
 from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Publish, Stage
-from headgate.core.suppression.protocol import Reply
+from headgate.core.suppression.protocol import SuppressionReply
 from headgate.suppression.arrivals import Arrivals
-from headgate.suppression.ends import Ends
+from headgate.suppression.completions import Completions
+from headgate.suppression.in_flight import PublishesInFlight
 from headgate.suppression.namespaces import Namespaces
 from headgate.suppression.options import SuppressionMeter, SuppressOptions
-from headgate.suppression.outgoing import Flight
+from headgate.suppression.outgoing import OutgoingCall
 from headgate.suppression.settlements import Settlements
-from headgate.suppression.underway import UnderWay
 from headgate.suppression.waits import Waits
 
 # Looking a member up in an Enum class costs 0.1 us in Python 3.11.
@@ -28,7 +28,7 @@ _REFUSED = Failure(
 )
 
 
-class Mode(Enum):
+class BypassMode(Enum):
     """AWAY: events go past Redis. CATCHING_UP: they still do, while Redis learns what it missed.
     READY: events are reserved."""
 
@@ -55,20 +55,22 @@ class Bypass:
         self._new_stem = new_stem
         self._arrivals = Arrivals()
         self._queue: deque[Publish] = deque()
-        self._settlements = Settlements(options.blind_max)
-        self._under_way = UnderWay(self._arrivals, options.unknown_max, options.fences_by_writing)
+        self._settlements = Settlements(options.unreserved_max)
+        self._in_flight = PublishesInFlight(
+            self._arrivals, options.unknown_max, options.fences_by_writing
+        )
         self._namespaces = Namespaces()
-        self._ends = Ends(
-            self._arrivals, self._under_way, self._settlements, self._namespaces,
+        self._ends = Completions(
+            self._arrivals, self._in_flight, self._settlements, self._namespaces,
             options.life_ms / 1000, new_stem,
         )  # fmt: skip
-        self._flight: Flight | None = None
+        self._outgoing: OutgoingCall | None = None
         self._waits = Waits(options.timeout_ms / 1000)
         self._draining = False
         self._owes = False  # published blind since Redis was last told everything
-        self.mode = Mode.AWAY
+        self.mode = BypassMode.AWAY
 
-    def _count(self, reply: Reply) -> None:
+    def _count(self, reply: SuppressionReply) -> None:
         if reply.crowded:
             self._meter.bypassed("crowded", reply.crowded)
         if reply.forgotten:
@@ -76,7 +78,7 @@ class Bypass:
 
     def _enter_lane(self, publish: Publish) -> None:
         if self._arrivals.join_in_lane(publish):
-            self._under_way.remove(publish.token)
+            self._in_flight.remove(publish.token)
             self._ends.refuse(publish)
         else:
             self._verdicts.publish(publish)
@@ -87,8 +89,8 @@ class Bypass:
 
         The oldest first, so no event overtakes another of its key.
         """
-        flight = self._flight
-        asked = [one for one in flight.reserved if one.stage is _RESERVING] if flight else []
+        outgoing = self._outgoing
+        asked = [one for one in outgoing.reserved if one.stage is _RESERVING] if outgoing else []
         self._waits.left -= len(asked)
         overdue = self._waits.overdue(now_s, len(asked) + len(self._queue))
         self._waits.left += len(asked)
@@ -107,7 +109,7 @@ class Bypass:
     @property
     def is_waited_for(self) -> bool:
         """Whether any event waits for Redis."""
-        return bool(self._queue or (self._flight is not None and self._flight.reserved))
+        return bool(self._queue or (self._outgoing is not None and self._outgoing.reserved))
 
     def _put_back(self, publishes: list[Publish]) -> None:
         """They were not reserved: they wait again, before those that came later."""
@@ -145,13 +147,13 @@ class Bypass:
         """
         if publish.refuse:
             self._drop_reserved(publish)
-            publish.stage = Stage.ENDED
+            publish.advance(Stage.ENDED)
             self._verdicts.refused(publish, _REFUSED)
             return False
         if publish.stage is _RESERVING:
             self._ends.refuse(publish)
         publish.token = self._new_stem() + bytes(2)
-        publish.blind = self._owes = True
-        self._under_way.unregistered[publish.token] = publish
+        publish.unreserved = self._owes = True
+        self._in_flight.unregistered[publish.token] = publish
         self._enter_lane(publish)
         return True

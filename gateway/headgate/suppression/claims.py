@@ -1,4 +1,4 @@
-"""The state of suppression in one process: who waits, who is under way, what Redis must be told.
+"""The state of suppression in one process: who waits, who is in flight, what Redis must be told.
 
 Synchronous and told the time; `suppressor.py` carries its calls to Redis and back.
 """
@@ -7,20 +7,20 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from headgate.backends.base import Verdicts
-from headgate.backends.redis.suppression_store import StoreError
+from headgate.backends.redis.errors import StoreError
 from headgate.core.publish import Publish, Stage
 from headgate.core.suppression import protocol
-from headgate.core.suppression.protocol import Call, Reply, Scope
+from headgate.core.suppression.protocol import Scope, SuppressionCall, SuppressionReply
 from headgate.core.suppression.states import TopicSuppression
-from headgate.suppression.bypass import Bypass, Mode
+from headgate.suppression.bypass import Bypass, BypassMode
 from headgate.suppression.growth import Grow, behind, grow_alone, place_again
 from headgate.suppression.options import SuppressionMeter, SuppressOptions
-from headgate.suppression.outgoing import Flight, Forget
+from headgate.suppression.outgoing import Forget, OutgoingCall
 from headgate.suppression.states import states_of
 
 # Looking a member up in an Enum class costs 0.1 us in Python 3.11.
-_AWAY: Final = Mode.AWAY
-_READY: Final = Mode.READY
+_AWAY: Final = BypassMode.AWAY
+_READY: Final = BypassMode.READY
 _QUEUED: Final = Stage.QUEUED
 _RESERVING: Final = Stage.RESERVING
 _ENDED: Final = Stage.ENDED
@@ -43,7 +43,7 @@ class Claims(Bypass):
     ) -> None:
         super().__init__(verdicts, options, meter, new_stem)
         self._options = options
-        self._limits = options.limits
+        self._spans = options.spans
         self._life_s = options.life_ms / 1000
         self._new_nonce = new_nonce
         self._forgets: list[Forget] = []
@@ -55,7 +55,7 @@ class Claims(Bypass):
 
     def reserve(self, publish: Publish) -> None:
         """See `base.Suppression`. The verdict may come before this returns."""
-        scope: Scope = publish.scope  # so that the compiler knows what is called
+        scope = publish.namespace
         if publish.partitions != scope.partitions:
             place_again(publish, scope)
         key = publish.record.key
@@ -64,7 +64,7 @@ class Claims(Bypass):
         latest = self._arrivals.latest.setdefault(entry, publish)
         if latest is not publish and self._arrivals.arrive(publish, latest):
             return
-        publish.stage = _QUEUED
+        publish.advance(_QUEUED)
         self._queue.append(publish)
         if self.mode is not _READY and not self._draining:
             self._bypass_all("breaker_open")
@@ -88,9 +88,9 @@ class Claims(Bypass):
 
     def is_settled(self) -> bool:
         """Whether Redis knows of every blind publish, so that others may rely on what it says."""
-        if self._owes and self.mode is _READY and self._flight is None:
-            left = self._settlements or self._under_way.unregistered or self._namespaces.to_drop
-            self._owes = bool(left)
+        if self._owes and self.mode is _READY and self._outgoing is None:
+            left = (self._settlements, self._in_flight.unregistered, self._namespaces.to_drop)
+            self._owes = any(left)
         return not self._owes
 
     def open(self, scope: Scope) -> None:
@@ -112,11 +112,11 @@ class Claims(Bypass):
         return True
 
     def rule_changed(self, scope: Scope) -> None:
-        """The topic's events get their keys by another rule: what is under way has keys of the
+        """The topic's events get their keys by another rule: what is in flight has keys of the
         former one. No token of the present key stands for it, so it is announced until it ends.
         """
         self.drop(scope)
-        for publish in {*self._arrivals, *self._under_way}:
+        for publish in {*self._arrivals, *self._in_flight}:
             if publish.scope is scope:
                 self._outdated.add(publish)
         self._namespaces.announce(scope)
@@ -128,62 +128,64 @@ class Claims(Bypass):
                 place_again(publish, scope)
 
     def scope_changed(self, old: Scope, new: Scope) -> None:
-        """The topic is another now: what is under way may land in it, so register it there."""
+        """The topic is another now: what is in flight may land in it, so register it there."""
         new.passed_s, new.unreserved = old.passed_s, old.unreserved
         if old in self._namespaces.passing:
             self._namespaces.announce(new)
         if old in self._namespaces.opened:
             self._namespaces.open(new)
-        for publish in {*self._arrivals, *self._under_way}:
+        for publish in {*self._arrivals, *self._in_flight}:
             if publish.scope is old:
                 publish.scope, publish.floor = new, -1
                 publish.entry = new.entry(publish.record.key)
         self._arrivals.rename()
-        self._under_way.register_again({new})
+        self._in_flight.register_again({new})
         self._namespaces.forget(old)
 
     # ---- what the connection says
 
-    def next_flight(self, now_s: float) -> Flight | None:
+    def next_call(self, now_s: float) -> OutgoingCall | None:
         """Pack what waits. Registrations come before any claim, settlements before theirs."""
         options, known = self._options, self._namespaces
-        flight = Flight(options.max_keys_per_call, options.max_operations_per_call, now_s)
-        flight.address(known.to_drop, known.to_announce, known.to_talk)
-        unregistered = self._under_way.unregistered
-        while unregistered and flight.room > 0:
+        outgoing = OutgoingCall(options.max_keys_per_call, options.max_operations_per_call, now_s)
+        outgoing.address(known.to_drop, known.to_announce, known.to_talk)
+        unregistered = self._in_flight.unregistered
+        while unregistered and outgoing.room > 0:
             _, publish = unregistered.popitem()
-            flight.add(publish.scope, publish.entry, protocol.register(publish.token))
-        while self._forgets and flight.room > 0:
-            flight.forget(self._forgets.pop(0))
-        ready = self.mode is _READY and not unregistered and bool(self._queue)
-        ready = ready and not known.to_drop  # more than one call can carry: they come first
+            outgoing.add(publish.namespace, publish.entry, protocol.register(publish.token))
+        while self._forgets and outgoing.room > 0:
+            outgoing.forget(self._forgets.pop(0))
+        # What is left to drop comes before any claim.
+        ready = self.mode is _READY and not (unregistered or known.to_drop) and bool(self._queue)
         if self._settlements:
-            flight.settle(self._settlements, 0.5 if ready else 1.0)
+            outgoing.settle(self._settlements, 0.5 if ready else 1.0)
         if ready:
-            flight.reserve(self._queue, self._settlements, self._new_stem())
-            self._waits.left += len(flight.reserved)
-        self._flight = flight if flight else None
-        return self._flight
+            outgoing.reserve(self._queue, self._settlements, self._new_stem())
+            self._waits.left += len(outgoing.reserved)
+        self._outgoing = outgoing if outgoing else None
+        return self._outgoing
 
-    def call(self, flight: Flight) -> Call:
+    def call(self, outgoing: OutgoingCall) -> SuppressionCall:
         """Return its call."""
-        return flight.call(self._limits, self._new_nonce())
+        return outgoing.call(self._spans, self._new_nonce())
 
-    def answered(self, flight: Flight, call: Call, reply: Reply, now_s: float) -> None:
+    def answered(
+        self, outgoing: OutgoingCall, call: SuppressionCall, reply: SuppressionReply, now_s: float
+    ) -> None:
         """The script's answer is here: verdicts in order of arrival."""
         changed = self._namespaces.answered(call.scopes, reply.states, reply.now, now_s)
-        if flight.announced:
-            lease_s = self._limits.lease / 1000
-            self._namespaces.announced(flight.announced, flight.sent_s + lease_s)
+        if outgoing.announced:
+            lease_s = self._spans.lease / 1000
+            self._namespaces.announced(outgoing.announced, outgoing.sent_s + lease_s)
         if changed:  # Redis lost its state, or somebody began the namespace anew
-            self._under_way.register_again(changed)
+            self._in_flight.register_again(changed)
             self._namespaces.open_again()
         self._count(reply)
-        flight.finish_forgets(None)
+        outgoing.finish_forgets(None)
         unchanged, publish_it = self._verdicts.unchanged, self._verdicts.publish
         arrivals, valid = self._arrivals, set(call.scopes) - changed
         late, is_behind = list[Publish](), behind(call, reply, self._grow)
-        for publish, verdict in zip(flight.reserved, reply.verdicts, strict=True):
+        for publish, verdict in zip(outgoing.reserved, reply.verdicts, strict=True):
             if publish.stage is not _RESERVING:  # it waited for too long and went on without
                 continue
             if publish.dropped:  # it ended for its client while Redis was asked
@@ -191,11 +193,11 @@ class Claims(Bypass):
             elif publish.scope in is_behind:
                 late.append(publish)
             elif publish.scope not in valid:
-                # Told under another incarnation than the one that knows what is under way here,
+                # Told under another incarnation than the one that knows what is in flight here,
                 # or for a topic that is another now: good for nothing.
                 self._bypass(publish)
             elif verdict >= 0:
-                publish.stage = _ENDED
+                publish.advance(_ENDED)
                 latest = arrivals.latest.pop(publish.entry, None)
                 if latest is not publish or arrivals.behind:
                     arrivals.left(publish, latest)
@@ -207,10 +209,10 @@ class Claims(Bypass):
                 else:
                     publish_it(publish)
         for publish in late:
-            publish.stage = _QUEUED
-            place_again(publish, publish.scope)
+            publish.advance(_QUEUED)
+            place_again(publish, publish.namespace)
         self._put_back(late)
-        self._flight = None  # not before: what a failure leaves here, `lost` puts back
+        self._outgoing = None  # not before: what a failure leaves here, `lost` puts back
 
     def _grow(self, scope: Scope, count: int) -> None:
         self._tell_growth(scope, count)
@@ -220,17 +222,17 @@ class Claims(Bypass):
 
     def lost(self, error: StoreError) -> None:
         """Nothing is known of the call on its way, nor whether Redis still is the same."""
-        flight, self._flight = self._flight, None
-        self.mode = Mode.AWAY
-        self._under_way.register_again()
-        if flight is not None:
-            flight.finish_forgets(error)
-            for scope, taken in flight.settled:
+        outgoing, self._outgoing = self._outgoing, None
+        self.mode = BypassMode.AWAY
+        self._in_flight.register_again()
+        if outgoing is not None:
+            outgoing.finish_forgets(error)
+            for scope, taken in outgoing.settled:
                 for entry, operation in taken.items():
                     self._settlements.add(scope, entry, operation)
-            self._namespaces.to_drop |= flight.dropped
-            self._namespaces.to_announce |= flight.announced
-            self._put_back([one for one in flight.reserved if one.stage is _RESERVING])
+            self._namespaces.to_drop |= outgoing.dropped
+            self._namespaces.to_announce |= outgoing.announced
+            self._put_back([one for one in outgoing.reserved if one.stage is _RESERVING])
         for _, _, done in self._forgets:
             if not done.done():
                 done.set_exception(error)
@@ -240,7 +242,7 @@ class Claims(Bypass):
 
     def catching_up(self) -> None:
         """Connected: tell Redis what it missed before anything is claimed."""
-        self.mode = Mode.CATCHING_UP
+        self.mode = BypassMode.CATCHING_UP
         self._settlements.reconnected()
         self._namespaces.open_again()
 
@@ -254,33 +256,32 @@ class Claims(Bypass):
         """Whether there is anything to tell Redis."""
         known = self._namespaces
         planned = known.to_talk or known.to_drop or known.to_announce or self._forgets
-        told = self._queue or self._settlements or self._under_way.unregistered
-        return bool(told or planned)
+        return bool(planned or self._queue or self._settlements or self._in_flight.unregistered)
 
     @property
     def is_behind(self) -> bool:
         """Whether Redis misses more than one call can carry beside reservations."""
         if self._namespaces.to_announce:
             return True
-        missing = len(self._under_way.unregistered) + len(self._settlements)
+        missing = len(self._in_flight.unregistered) + len(self._settlements)
         return missing > self._options.max_keys_per_call // 2
 
     def tick(self, now_s: float) -> bool:
         """Renew tokens, talk to namespaces in use; returns whether there is something to send."""
         if now_s - self._rotated_s >= self._life_s / 6:
             self._rotated_s = now_s
-            self._under_way.rotate(now_s, self._life_s)
-        lease_s = self._limits.lease / 1000
+            self._in_flight.rotate(now_s, self._life_s)
+        lease_s = self._spans.lease / 1000
         if self._outdated:
-            self._outdated &= {*self._arrivals, *self._under_way}
-        self._namespaces.renew(now_s, lease_s, {one.scope for one in self._outdated})
+            self._outdated &= {*self._arrivals, *self._in_flight}
+        self._namespaces.renew(now_s, lease_s, {one.namespace for one in self._outdated})
         overdue_s = now_s - self._options.quarantine_ms / 6000
-        self._namespaces.talk_to(self._under_way.scopes(), overdue_s)
+        self._namespaces.talk_to(self._in_flight.scopes(), overdue_s)
         self._namespaces.stay_in_touch(now_s)
-        if self.mode is Mode.AWAY:
+        if self.mode is BypassMode.AWAY:
             self._shed()
         known = self._namespaces
-        return bool(known.to_talk or known.to_announce or self._under_way.unregistered)
+        return bool(known.to_talk or known.to_announce or self._in_flight.unregistered)
 
     def states(self, now_s: float) -> dict[str, TopicSuppression]:
         """Of each topic that is compared here, whether it is suppressed now."""
@@ -288,10 +289,10 @@ class Claims(Bypass):
 
     @property
     def figures(self) -> dict[str, int]:
-        """How many wait, are under way, and are not settled yet."""
+        """How many wait, are in flight, and are not settled yet."""
         return {
             "waiting": len(self._queue),
-            "under_way": sum(1 for _ in self._under_way),
+            "under_way": sum(1 for _ in self._in_flight),
             "unsettled": len(self._settlements),
         }
 

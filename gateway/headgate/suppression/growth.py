@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from headgate.core.keys import partition_for
 from headgate.core.publish import Publish
-from headgate.core.suppression.protocol import Call, Reply, Scope
+from headgate.core.suppression.protocol import Scope, SuppressionCall, SuppressionReply
 
 Grow = Callable[[Scope, int], None]
 
@@ -21,7 +21,7 @@ def place_again(publish: Publish, scope: Scope) -> None:
     publish.partitions = scope.partitions
 
 
-def behind(call: Call, reply: Reply, grow: Grow) -> set[Scope]:
+def behind(call: SuppressionCall, reply: SuppressionReply, grow: Grow) -> set[Scope]:
     """The namespaces whose topics have more partitions than this call was made for.
 
     Nothing was reserved in them. grow: told of those that have more than this process knew.

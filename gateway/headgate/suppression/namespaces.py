@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from headgate.core.suppression.protocol import Scope, State
+from headgate.core.suppression.protocol import NamespaceState, Scope
 
 _SILENCE_S = 1.0
 
@@ -38,7 +38,11 @@ class Namespaces:
         self.to_announce: set[Scope] = set()
 
     def answered(
-        self, scopes: Sequence[Scope], states: Sequence[State], redis_ms: float, now_s: float
+        self,
+        scopes: Sequence[Scope],
+        states: Sequence[NamespaceState],
+        redis_ms: float,
+        now_s: float,
     ) -> set[Scope]:
         """Note the states of a reply; return the namespaces that are others than before.
 
@@ -96,7 +100,7 @@ class Namespaces:
             scope.free_until_s = until_s
 
     def renew(self, now_s: float, lease_s: float, kept: set[Scope]) -> None:
-        """Plan to announce again what ends soon, as long as anything that passed is under way.
+        """Plan to announce again what ends soon, as long as anything that passed is in flight.
 
         kept: namespaces to announce for another reason.
         """

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from headgate.core.suppression.protocol import Limits
+from headgate.core.suppression.protocol import SuppressionSpans
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,14 +12,14 @@ class SuppressOptions:
 
     life_ms: how long a token stands for a publish of unknown end: 2 x delivery_timeout_ms, so
     that a record in its lane always has the time left that its delivery may take.
-    quarantine_ms, max_suppress_age_ms: see `core.suppression.Limits`.
+    quarantine_ms, max_suppress_age_ms: see `core.suppression.protocol.SuppressionSpans`.
     timeout_ms: how long an event waits for Redis, the queue included, before it is published
     without it; also of a call.
     linger_ms: calls begin so far apart, so that more events share one; an event that finds the
     connection idle for longer does not wait.
     max_keys_per_call, max_operations_per_call: what bounds the work of a call, whatever the mix of
     keys; Redis does nothing else meanwhile (tests/RESULTS.md has the worst case, measured).
-    blind_max: settlements kept while Redis is away; beyond it the namespace is dropped whole.
+    unreserved_max: settlements kept while Redis is away; beyond it the namespace is dropped whole.
     unknown_max: publishes of unknown end that are registered again when Redis lost its state.
     fences_by_writing: a record of unknown end may land until a later one of its partition is
     acknowledged (an idempotent producer's successor); else only for a life (a transaction's end).
@@ -32,14 +32,14 @@ class SuppressOptions:
     linger_ms: float = 1.0
     max_keys_per_call: int = 200
     max_operations_per_call: int = 400
-    blind_max: int = 100_000
+    unreserved_max: int = 100_000
     unknown_max: int = 100_000
     fences_by_writing: bool = True
 
     @property
-    def limits(self) -> Limits:
+    def spans(self) -> SuppressionSpans:
         """What the script is told."""
-        return Limits(self.life_ms, self.quarantine_ms, self.max_suppress_age_ms)
+        return SuppressionSpans(self.life_ms, self.quarantine_ms, self.max_suppress_age_ms)
 
     @property
     def tick_s(self) -> float:

@@ -5,22 +5,30 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from headgate.core.publish import Publish, Stage
+from headgate.core.publish import Publish, Stage, advance_all
 from headgate.core.suppression import protocol
-from headgate.core.suppression.protocol import ANNOUNCE, DROP, FORCE, RESERVE, Call, Limits, Scope
+from headgate.core.suppression.protocol import (
+    ANNOUNCE,
+    DROP,
+    FORCE,
+    RESERVE,
+    Scope,
+    SuppressionCall,
+    SuppressionSpans,
+)
 from headgate.suppression.settlements import Settlements, operations_in
 
 Forget = tuple[Scope, bytes | None, "asyncio.Future[None]"]
-_MOST_SCOPES = 250  # a namespace's place in the call is one byte
-_MOST_TALKED_TO = 50  # of them without an operation, so that there is room for those with one
+_MAX_SCOPES = 250  # a namespace's place in the call is one byte
+_MAX_TALKED_TO = 50  # of them without an operation, so that there is room for those with one
 _NUMBERS: Final = protocol.number_bytes(4096)
 _RESERVING: Final = Stage.RESERVING  # looking it up in the Enum class costs 0.1 us
 
 
-class Flight:
+class OutgoingCall:
     """One call under construction and then on its way.
 
-    most_keys, most_operations: how much one call may do.
+    max_keys, max_operations: how much one call may do.
     settled: what must be sent again if no reply comes.  reserved: in order of arrival.
     dropped: the namespaces that it begins anew.  announced: those to which this process writes
     without reservations.  sent_s: when it was sent.
@@ -29,8 +37,8 @@ class Flight:
     __slots__ = (
         "_forgets",
         "_left",
-        "_most_keys",
-        "_most_operations",
+        "_max_keys",
+        "_max_operations",
         "_operations",
         "_places",
         "announced",
@@ -40,9 +48,9 @@ class Flight:
         "settled",
     )
 
-    def __init__(self, most_keys: int, most_operations: int, sent_s: float = 0.0) -> None:
-        self._most_keys = most_keys
-        self._most_operations = self._left = most_operations
+    def __init__(self, max_keys: int, max_operations: int, sent_s: float = 0.0) -> None:
+        self._max_keys = max_keys
+        self._max_operations = self._left = max_operations
         self.sent_s = sent_s
         self.announced: set[Scope] = set()
         self._places: dict[Scope, bytes] = {}
@@ -58,7 +66,7 @@ class Flight:
     @property
     def room(self) -> int:
         """How many more keys it takes. Each may be the first of its namespace."""
-        keys = min(self._most_keys - len(self._operations), _MOST_SCOPES - len(self._places))
+        keys = min(self._max_keys - len(self._operations), _MAX_SCOPES - len(self._places))
         return min(keys, self._left)
 
     @property
@@ -80,13 +88,13 @@ class Flight:
 
     def address(self, to_drop: set[Scope], to_announce: set[Scope], to_talk: set[Scope]) -> None:
         """Take the namespaces to drop, to announce and to talk to, as far as there is room."""
-        while to_drop and len(self._places) < _MOST_TALKED_TO:
+        while to_drop and len(self._places) < _MAX_TALKED_TO:
             self.drop(to_drop.pop())
-        while to_announce and len(self._places) < _MOST_TALKED_TO:
+        while to_announce and len(self._places) < _MAX_TALKED_TO:
             scope = to_announce.pop()
             self.talk_to(scope)
             self.announced.add(scope)
-        while to_talk and len(self._places) < _MOST_TALKED_TO:
+        while to_talk and len(self._places) < _MAX_TALKED_TO:
             self.talk_to(to_talk.pop())
 
     def add(self, scope: Scope, entry: bytes, operation: bytes) -> None:
@@ -97,8 +105,8 @@ class Flight:
 
     def settle(self, settlements: Settlements, share: float = 1.0) -> None:
         """Take settlements, up to this share of the keys and of the operations."""
-        keys = min(int(share * self._most_keys), self.room)
-        operations = min(int(share * self._most_operations), self._left)
+        keys = min(int(share * self._max_keys), self.room)
+        operations = min(int(share * self._max_operations), self._left)
         for scope, taken, count in settlements.take(keys, operations):
             self.settled.append((scope, taken))
             self._left -= count
@@ -155,17 +163,17 @@ class Flight:
             known = operations.get(entry)
             if known is None:
                 if publish.scope is not scope:
-                    scope = publish.scope
+                    scope = publish.namespace
                     place = self.talk_to(scope)
                 known = place
                 if settlements and self._left > len(some):
-                    known = self._behind_settlement(settlements, scope, entry)
+                    known = self._behind_settlement(settlements, publish.namespace, entry)
             publish.token = stem + number
             if publish.force:
                 operations[entry] = known + FORCE + publish.token + number
             else:  # as `protocol.reserve`
                 operations[entry] = known + head + number + publish.digest + number  # type: ignore[operator]
-            publish.stage = _RESERVING
+        advance_all(some, _RESERVING)
         self._left -= len(some)
         self.reserved += some
 
@@ -176,16 +184,18 @@ class Flight:
             self._left -= operations_in(operation)
         return self.talk_to(scope) + operation
 
-    def call(self, limits: Limits, candidate: bytes) -> Call:
+    def call(self, spans: SuppressionSpans, candidate: bytes) -> SuppressionCall:
         """Return the call."""
         scopes = list(self._places)
         dropped, announced = self.dropped, self.announced
-        return Call(
-            limits,
+        return SuppressionCall(
+            spans,
             candidate,
             scopes,
-            bytes([DROP * (one in dropped) + ANNOUNCE * (one in announced) for one in scopes]),
-            [one.partitions for one in scopes],
+            bytes(
+                [DROP * (scope in dropped) + ANNOUNCE * (scope in announced) for scope in scopes]
+            ),
+            [scope.partitions for scope in scopes],
             list(self._operations),
             list(self._operations.values()),
             len(self.reserved),

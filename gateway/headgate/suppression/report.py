@@ -32,7 +32,7 @@ def redis_dependency(suppressor: Suppressor, states: States) -> Dependency:
     and every change of what is compared begins with one, and must not turn health checks red.
     """
     ok, detail = suppressor.health()
-    quarantined = [one.until_s or 0.0 for one in states.values() if one.state == QUARANTINE]
+    quarantined = [state.until_s or 0.0 for state in states.values() if state.state == QUARANTINE]
     if not ok or not quarantined:
         return Dependency("redis", ok, False, detail)
     until_s, count = max(quarantined), len(quarantined)

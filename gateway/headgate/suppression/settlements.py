@@ -7,7 +7,7 @@ from typing import Final
 from headgate.core.publish import Publish
 from headgate.core.suppression.protocol import CLEAR, KEEP, REFUSED, SETTLE, Scope, settle
 
-_MOST_BYTES = 512  # of operations that one entry gathers; what is more goes into a line
+_MAX_BYTES = 512  # of operations that one entry gathers; what is more goes into a line
 # Bytes of each operation of an end, by its letter.
 _WIDTHS: Final = {SETTLE[0]: 41, KEEP[0]: 41, REFUSED[0]: 13, CLEAR[0]: 1}
 
@@ -29,13 +29,13 @@ class Settlements:
     The tokens of the others, if a claim without a reply left any, go by expiry.
     """
 
-    __slots__ = ("_blind", "_more", "_most", "_pending", "line")
+    __slots__ = ("_limit", "_more", "_pending", "_unreserved", "line")
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, limit: int) -> None:
         self._pending: dict[Scope, dict[bytes, bytes]] = {}
         self._more: dict[Scope, int] = {}  # operations beyond the first of their entries, at most
-        self._blind: dict[Scope, dict[bytes, tuple[int, bytes]]] = {}
-        self._most = most
+        self._unreserved: dict[Scope, dict[bytes, tuple[int, bytes]]] = {}
+        self._limit = limit
         self.line: deque[tuple[Scope, bytes, bytes]] = deque()
 
     def __bool__(self) -> bool:
@@ -58,15 +58,15 @@ class Settlements:
         known = pending.get(entry)
         if known is None:
             pending[entry] = operation
-        elif len(known) < _MOST_BYTES:
+        elif len(known) < _MAX_BYTES:
             pending[entry] = known + operation
             self._more[scope] = self._more.get(scope, 0) + 2
         else:
             self.line.append((scope, entry, operation))
 
-    def add_blind(self, publish: Publish, offset: int) -> None:
+    def add_unreserved(self, publish: Publish, offset: int) -> None:
         """An acknowledgement while Redis is away, of a publish it need not know."""
-        known = self._blind.setdefault(publish.scope, {})
+        known = self._unreserved.setdefault(publish.namespace, {})
         entry = publish.entry
         if entry not in known or known[entry][0] < offset:
             digest = publish.digest or b""
@@ -76,11 +76,11 @@ class Settlements:
         """Forget the namespaces that hold too much; each must then be dropped in Redis."""
         lines = Counter(scope for scope, _, _ in self.line)
         scopes = set()
-        for scope in {*self._pending, *self._blind, *lines}:
-            count = len(self._pending.get(scope, ())) + len(self._blind.get(scope, ()))
-            if count + lines[scope] > self._most:
+        for scope in {*self._pending, *self._unreserved, *lines}:
+            count = len(self._pending.get(scope, ())) + len(self._unreserved.get(scope, ()))
+            if count + lines[scope] > self._limit:
                 self._forget(scope)
-                self._blind.pop(scope, None)
+                self._unreserved.pop(scope, None)
                 scopes.add(scope)
         if scopes:
             self.line = deque(one for one in self.line if one[0] not in scopes)
@@ -88,18 +88,18 @@ class Settlements:
 
     def reconnected(self) -> None:
         """Queue what was kept of the blind ones."""
-        for scope, known in self._blind.items():
+        for scope, known in self._unreserved.items():
             for entry, (_, operation) in known.items():
                 self.add(scope, entry, operation)
-        self._blind.clear()
+        self._unreserved.clear()
 
     def take(self, keys: int, operations: int) -> Iterator[tuple[Scope, dict[bytes, bytes], int]]:
         """Remove and yield entries with their operations, by namespace, up to so many of both.
 
         With them comes how many operations they are, at most.
         """
-        most = operations
-        while self.line and keys > 0 and 2 * operations > most:  # the rest is for other keys
+        limit = operations
+        while self.line and keys > 0 and 2 * operations > limit:  # the rest is for other keys
             # One at a time: the next may be of the same entry.
             scope, entry, operation = self.line.popleft()
             count = operations_in(operation)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from headgate.core.suppression.states import AWAY, ON, QUARANTINE, TopicSuppression
 from headgate.suppression.namespaces import Namespaces
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("headgate.suppression.states")
 
-_MOST_NAMED = 5  # topics in a line of the log
+_MAX_NAMED = 5  # topics in a line of the log
 
 
 def states_of(namespaces: Namespaces, is_away: bool, now_s: float) -> dict[str, TopicSuppression]:
@@ -53,5 +53,5 @@ def _is_on(state: TopicSuppression | None) -> bool:
 
 def _named(topics: set[str]) -> str:
     names = sorted(topics)
-    more = len(names) - _MOST_NAMED
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - _MAX_NAMED
+    return ", ".join(names[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -9,24 +9,28 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
 from headgate.backends.base import Verdicts
 from headgate.backends.patience import Lookout
-from headgate.backends.redis.suppression_store import StoreError, SuppressionStore
-from headgate.core.breaker import Breaker, State
+from headgate.backends.redis.errors import StoreError
+from headgate.backends.redis.session import (
+    FIRST_DELAY_S,
+    LONGEST_DELAY_S,
+    ScriptSession,
+    SessionTimes,
+    SessionWork,
+)
+from headgate.backends.redis.suppression_store import SuppressionStore
 from headgate.core.publish import Publish
 from headgate.core.suppression.protocol import Scope
 from headgate.core.suppression.states import TopicSuppression
-from headgate.suppression.bypass import Mode
+from headgate.suppression.bypass import BypassMode
 from headgate.suppression.claims import Claims
 from headgate.suppression.growth import Grow, grow_alone
 from headgate.suppression.options import SuppressionMeter, SuppressOptions
 from headgate.suppression.states import StateLog
 
-_log = logging.getLogger(__name__)
-_FIRST_DELAY_S, _LONGEST_DELAY_S, _PROVEN_S = 0.05, 5.0, 10.0
-_CLOSE_S = 2.0  # how long `close` waits for the last settlements
+_log = logging.getLogger("headgate.suppression.suppressor")
 _START_S = 1.5  # how long `start` waits for a connection
 _SLOW_S = 10.0  # how long health speaks of events that did not wait any longer
 
@@ -56,38 +60,25 @@ class Suppressor:
         self._linger_s = options.linger_ms / 1000
         self._asked_s = clock() - self._linger_s  # when the last call that carried events began
         # Every process has to be back well within the quarantine.
-        longest_s = max(_FIRST_DELAY_S, min(_LONGEST_DELAY_S, options.quarantine_ms / 4000))
-        self._breaker = Breaker(_FIRST_DELAY_S, longest_s, _PROVEN_S)
+        longest_s = max(FIRST_DELAY_S, min(LONGEST_DELAY_S, options.quarantine_ms / 4000))
+        times = SessionTimes(_START_S, options.tick_s, longest_s)
+        work = SessionWork(self._catch_up, self._serve, self._claims.lost, self._wake, self._tick)
+        self._session = ScriptSession("suppression", _log, store, work, times, clock)
         self._sleeper: asyncio.Future[None] | None = None
         self._sleeps_for_events = False
-        self._tasks: list[asyncio.Task[None]] = []
-        self._closing = False
-        self._tried = asyncio.Event()
         self._lookout = Lookout(options.timeout_ms / 1000, self._look)
         self._slow_s, self._slow_count = -math.inf, 0
-        self._trouble = StoreError("breaker_open", "not connected yet")
         self._log = StateLog()
 
     async def start(self) -> None:
         """Connect. Returns after the first attempt, in bounded time: if Redis is away, events go
         past it; but what goes past a healthy Redis, other gateways would not know of.
         """
-        self._tasks = [asyncio.create_task(self._run()), asyncio.create_task(self._tick())]
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_START_S):
-                await self._tried.wait()
+        await self._session.start()
 
     async def close(self) -> None:
         """Send the last settlements if Redis takes them in time, and disconnect."""
-        self._closing = True
-        self._wake()
-        if self._tasks and self._claims.mode is not Mode.AWAY:
-            await asyncio.wait(self._tasks[:1], timeout=_CLOSE_S)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks = []
-        await self._store.close()
+        await self._session.close()
 
     def reserve(self, publish: Publish) -> None:
         """Ask whether the event must be published. While Redis is away the answer comes at once."""
@@ -152,8 +143,9 @@ class Suppressor:
 
         Deletes no entry: it holds the tokens of others. Raises StoreError if Redis is away.
         """
-        if self._claims.mode is not Mode.READY:
-            raise StoreError("breaker_open", str(self._trouble), self._trouble.in_words)
+        if self._claims.mode is not BypassMode.READY:
+            trouble = self._session.trouble
+            raise StoreError("breaker_open", str(trouble), trouble.in_words)
         done = asyncio.get_running_loop().create_future()
         self._claims.forget((scope, None if key is None else scope.entry(key), done))
         self._news()
@@ -161,8 +153,8 @@ class Suppressor:
 
     def health(self) -> tuple[bool, str]:
         """Tell whether events are reserved now, and in words why not."""
-        if self._claims.mode is not Mode.READY:
-            return False, f"events go past Redis: {self._trouble.in_words}"
+        if self._claims.mode is not BypassMode.READY:
+            return False, f"events go past Redis: {self._session.trouble.in_words}"
         if self._clock() - self._slow_s < _SLOW_S:
             waited = f"{self._options.timeout_ms:g} ms (redis.timeout_ms)"
             return False, f"slow: {self._slow_count} events did not wait longer than {waited}"
@@ -172,33 +164,16 @@ class Suppressor:
         """Of each topic that suppresses here, by name, whether it does so now."""
         return self._claims.states(self._clock())
 
-    async def _run(self) -> None:
-        while not self._closing:
-            try:
-                await asyncio.sleep(self._breaker.wait_s(self._clock()))
-                await self._connect()
-                await self._serve()
-            except StoreError as error:
-                self._lost(error)
-            except Exception:  # the task's outermost frame: events must not wait for ever
-                _log.exception("suppression failed")
-                self._lost(StoreError("internal", "internal error"))
-
-    async def _connect(self) -> None:
-        self._breaker.probing()
-        await self._store.connect()
+    async def _catch_up(self) -> None:
         self._claims.catching_up()
         while self._claims.is_behind:
             await self._exchange()
-        self._claims.mode = Mode.READY
-        self._tried.set()
-        self._breaker.succeeded(self._clock())
-        _log.info("suppression: connected to Redis")
+        self._claims.mode = BypassMode.READY
 
     async def _serve(self) -> None:
         while True:
             await self._until_due()
-            if not await self._exchange() and self._closing:
+            if not await self._exchange() and self._session.is_closing:
                 return
 
     async def _until_due(self) -> None:
@@ -209,12 +184,12 @@ class Suppressor:
         if not claims.waiting:
             await self._sleep(self._linger_s, for_events=True)
         pause_s = self._asked_s + self._linger_s - self._clock()
-        if pause_s > 0 and claims.waiting and not self._closing:
+        if pause_s > 0 and claims.waiting and not self._session.is_closing:
             await asyncio.sleep(pause_s)
 
     async def _sleep(self, seconds: float | None = None, *, for_events: bool = False) -> None:
         """Until there are news (an event, if only that counts), or so long."""
-        if self._closing or seconds == 0:
+        if self._session.is_closing or seconds == 0:
             return
         loop = asyncio.get_running_loop()
         timer = loop.call_later(seconds, self._wake) if seconds is not None else None
@@ -237,15 +212,15 @@ class Suppressor:
 
     async def _exchange(self) -> bool:
         """Make one call if there is anything to say."""
-        flight = self._claims.next_flight(self._clock())
-        if flight is None:
+        outgoing = self._claims.next_call(self._clock())
+        if outgoing is None:
             return False
-        if flight.reserved:
-            self._asked_s = flight.sent_s
+        if outgoing.reserved:
+            self._asked_s = outgoing.sent_s
         self._lookout.begin()
-        call = self._claims.call(flight)
+        call = self._claims.call(outgoing)
         reply = await self._store.run(call)
-        self._claims.answered(flight, call, reply, self._clock())
+        self._claims.answered(outgoing, call, reply, self._clock())
         return True
 
     def _look(self) -> bool:
@@ -260,23 +235,10 @@ class Suppressor:
             self._slow_count += count
         return self._claims.is_waited_for
 
-    def _lost(self, error: StoreError) -> None:
-        self._tried.set()
-        if self._breaker.state is State.CLOSED or str(self._trouble) != str(error):
-            _log.warning("suppression: Redis is away: %s", error)
-        self._trouble = error
-        self._breaker.failed(self._clock())
-        try:
-            self._claims.lost(error)
-        except Exception:  # within the task's outermost frame: it must go on and connect again
-            _log.exception("an event could not go past Redis")
-
-    async def _tick(self) -> None:
-        while True:
-            await asyncio.sleep(self._options.tick_s)
-            if self._claims.tick(self._clock()):
-                self._news()
-            self._log.note(self.states())
+    def _tick(self) -> None:
+        if self._claims.tick(self._clock()):
+            self._news()
+        self._log.note(self.states())
 
 
 def _unique(prefix: bytes, width: int) -> Callable[[], bytes]:

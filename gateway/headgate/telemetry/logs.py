@@ -1,6 +1,7 @@
 """The log: one line an event of interest on standard error, JSON or text.
 
-Modules log through `logging.getLogger(__name__)`; what identifies the event (topic, request_id,
+Each module names its logger by a fixed word, not by `__name__`: people filter by the field
+`logger`, so it must survive a move of the module. What identifies the event (topic, request_id,
 ...) goes into `extra`. Bodies, tokens and secrets are never logged. Nothing is configured at
 import: the process's entry calls `configure` once.
 """

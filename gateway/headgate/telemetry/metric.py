@@ -6,7 +6,7 @@ from typing import NamedTuple
 OTHER = "other"  # the label of every producer and topic that the configuration does not name
 
 
-class Kind(StrEnum):
+class MetricKind(StrEnum):
     """What Prometheus calls it, and for gauges how the figures of several workers become one."""
 
     COUNTER = "counter"
@@ -19,7 +19,7 @@ class Metric(NamedTuple):
     """One metric. buckets: upper bounds, ascending, without +Inf; empty unless a histogram."""
 
     name: str
-    kind: Kind
+    kind: MetricKind
     labels: tuple[str, ...]
     text: str
     buckets: tuple[float, ...] = ()

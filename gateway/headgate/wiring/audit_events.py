@@ -7,11 +7,11 @@ from headgate.backends.kafka.audit_events import FactsLog, FactsMeter
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.kafka.topics import KafkaTopics
 from headgate.config import Settings
-from headgate.core.fact_columns import FACTS_TOPIC, facts_cluster
-from headgate.core.facts import Facts
+from headgate.core.audit_columns import FACTS_TOPIC, facts_cluster
+from headgate.core.audit_events import Facts
 
 
-class Telling:
+class AuditEvents:
     """`start`, `close`, and `replace` at a reload. Without a topic that asks it does nothing.
 
     clusters: of tier ingest, in the order of the configuration.

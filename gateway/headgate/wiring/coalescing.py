@@ -19,25 +19,25 @@ from headgate.coalescer.owner import Count
 from headgate.coalescer.turns import Turns
 from headgate.coalescer.watch import HeldWatch
 from headgate.config import Settings
+from headgate.core.audit_events import Facts
 from headgate.core.coalescing.coalesce import Figures
 from headgate.core.coalescing.held import topic_of
 from headgate.core.coalescing.holding import Oddity, leftover
-from headgate.core.facts import Facts
 from headgate.core.formats.canonical import Fallback
 from headgate.core.outcome import Failure
 from headgate.core.policy import PolicyTable
 from headgate.core.suppression.protocol import Scope
 from headgate.core.topic import TopicState
-from headgate.offload.helper_process import Aside
+from headgate.offload.helper_process import HelperProcess
 from headgate.pipeline.routes import Compiler, Routes
-from headgate.stats.meter import Held
+from headgate.stats.meter import HeldFigures
 from headgate.suppression.none import Unsuppressed
 from headgate.suppression.options import SuppressionMeter, SuppressOptions
 from headgate.suppression.report import States, redis_dependency
 from headgate.suppression.suppressor import Suppressor
 from headgate.telemetry.health import Dependency
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headgate.coalescing")
 
 _END_S = 5.0
 
@@ -57,7 +57,7 @@ class Coalescing:
         clusters: Mapping[str, ClusterOptions],
         topics: KafkaTopics,
         meter: CoalescerMeter,
-        aside: Aside,
+        helper: HelperProcess,
         facts: Facts | None = None,
     ) -> None:
         self._suppressor: Suppressor | None = None
@@ -65,7 +65,7 @@ class Coalescing:
         self._topics = topics
         self._compiler = Compiler(settings.http.json_max_depth, settings.redis.namespace)
         turns = Turns()
-        digests = Digests(aside, meter.canonical_fallback, turns)
+        digests = Digests(helper, meter.canonical_fallback, turns)
         connect = partial(self._connect, settings)
         decisions = SuppressedDecisions(digests, connect, turns)
         policies = PolicyTable(settings.topics)
@@ -143,7 +143,7 @@ def suppressor_of(
     redis = settings.redis
     if redis.address is None:
         return None
-    longest = max(one.delivery_timeout_ms for one in settings.clusters.values())
+    longest = max(cluster.delivery_timeout_ms for cluster in settings.clusters.values())
     options = SuppressOptions(
         life_ms=2 * longest,
         quarantine_ms=redis.quarantine_ms,
@@ -170,7 +170,7 @@ class HeldTopics:
         topics: KafkaTopics,
         meter: CoalescerMeter,
         now_ms: Callable[[], int],
-        aside: Aside,
+        helper: HelperProcess,
         *,
         coalesces: bool,
         facts: Facts | None = None,
@@ -185,7 +185,7 @@ class HeldTopics:
         }
         self._coalescing: Coalescing | None = None
         if coalesces:
-            self._coalescing = Coalescing(settings, clusters, topics, meter, aside, facts)
+            self._coalescing = Coalescing(settings, clusters, topics, meter, helper, facts)
         self._tasks = OwnedTasks()
 
     async def start(self) -> None:
@@ -223,7 +223,7 @@ class HeldTopics:
         """Of each topic that the coalescer here compares, whether it is suppressed now."""
         return {} if self._coalescing is None else self._coalescing.suppression()
 
-    def rows(self) -> dict[str, Held]:
+    def rows(self) -> dict[str, HeldFigures]:
         """What to show of each topic."""
         figures = self._coalescing.figures() if self._coalescing is not None else {}
         lags = {
@@ -253,12 +253,12 @@ class HeldTopics:
                 log.warning("%s. %s", one.text, one.fix)
 
 
-def held_row(figures: Figures | None, lag: int | None, now_ms: int) -> Held:
+def held_row(figures: Figures | None, lag: int | None, now_ms: int) -> HeldFigures:
     """What metrics and pages say of a topic's held events."""
     if figures is None:
-        return Held(None, None, None, lag)
+        return HeldFigures(None, None, None, lag)
     oldest_ms = now_ms if figures.oldest_ms is None else figures.oldest_ms
-    return Held(figures.keys, figures.bytes, max(0, now_ms - oldest_ms) / 1000, lag)
+    return HeldFigures(figures.keys, figures.bytes, max(0, now_ms - oldest_ms) / 1000, lag)
 
 
 def cluster_of(name: str, policies: PolicyTable) -> str | None:

@@ -13,10 +13,10 @@ from headgate.config import HttpSettings, RedisSettings, Settings
 from headgate.core.admission import Admission
 from headgate.core.ids import RequestIds
 from headgate.edge.bursts import BurstsFront
-from headgate.edge.confluent.desk import Desk, Topics
-from headgate.edge.confluent.looks import Looks
-from headgate.edge.confluent.produce import Produce
-from headgate.edge.confluent.records import Records
+from headgate.edge.confluent.produce import ProduceEndpoint
+from headgate.edge.confluent.records import RecordStreams
+from headgate.edge.confluent.service import KnownTopics, ProduceService
+from headgate.edge.confluent.topic_views import TopicViews
 from headgate.edge.cors import Cors
 from headgate.edge.events import EventsFront
 from headgate.edge.once import Once
@@ -26,37 +26,37 @@ from headgate.edge.server import HttpServer, close_sites
 from headgate.edge.shortcut import ShortConnection
 from headgate.edge.streams import StreamLimits, Streams
 from headgate.edge.tls import server_context
-from headgate.idempotency.desk import IdentityDesk
+from headgate.idempotency.identity_client import IdentityClient
 from headgate.idempotency.requests import RequestIdentity
-from headgate.pipeline.ingest import Ingest
-from headgate.pipeline.routes import Routes
+from headgate.pipeline.gate import Gate
+from headgate.pipeline.pipeline import Pipeline
 from headgate.stats import Meter
 from headgate.telemetry.health import Readiness
 
-_BACKLOG = 4096  # at 512 connections aiohttp's default of 128 costs seconds (peers-measured)
+_BACKLOG = 4096  # at 512 connections aiohttp's default of 128 costs seconds
 _LINGER_S = 2.0  # for connections that are still open once everything is answered
 
 
-def once(ingest: Ingest, desk: IdentityDesk | None, redis: RedisSettings, meter: Meter) -> Once:
+def once(
+    pipeline: Pipeline, service: IdentityClient | None, redis: RedisSettings, meter: Meter
+) -> Once:
     """Who starts requests with an Idempotency-Key."""
-    keys = RequestIdentity(desk, redis.namespace, redis.idempotency_ttl_ms, meter)
-    return Once(ingest, keys, asyncio.get_running_loop().time)
+    keys = RequestIdentity(service, redis.namespace, redis.idempotency_ttl_ms, meter)
+    return Once(pipeline, keys, asyncio.get_running_loop().time)
 
 
-def streams(
-    settings: Settings, routes: Routes, blobs: Blobs | None, admission: Admission
-) -> Streams:
+def streams(settings: Settings, gate: Gate, blobs: Blobs | None, admission: Admission) -> Streams:
     """Who takes bodies that are over the cap."""
-    http, most = settings.http, settings.blobs.max_bytes
+    http, limit = settings.http, settings.blobs.max_bytes
     window = (http.body_max_bytes, http.body_timeout_ms / 1000)
-    limits = StreamLimits(most, *window, http.json_max_depth)
-    return Streams(routes.find, blobs, admission, limits)
+    limits = StreamLimits(limit, *window, http.json_max_depth)
+    return Streams(gate, blobs, admission, limits)
 
 
 def data_plane(
     front: EventsFront,
     bursts: Bursts,
-    topics: Topics,
+    topics: KnownTopics,
     readiness: Callable[[], Readiness],
     request_ids: RequestIds,
     http: HttpSettings,
@@ -87,7 +87,7 @@ async def listen(
         plane.answer,
         http.header_max_bytes,
         request_ids,
-        front.told,
+        front.request_log,
         partial(ShortConnection, front),
     )
     runner = web.ServerRunner(server, shutdown_timeout=_LINGER_S)
@@ -106,11 +106,13 @@ async def listen(
     return server
 
 
-def _confluent(front: EventsFront, topics: Topics, http: HttpSettings) -> Confluent:
-    desk = Desk(front, topics)
+def _confluent(front: EventsFront, topics: KnownTopics, http: HttpSettings) -> Confluent:
+    service = ProduceService(front, topics)
     return Confluent(
-        desk,
-        Produce(desk, http.batch_max_events),
-        Records(desk, http.batch_max_events, http.body_max_bytes, http.body_timeout_ms / 1000),
-        Looks(desk),
+        service,
+        ProduceEndpoint(service, http.batch_max_events),
+        RecordStreams(
+            service, http.batch_max_events, http.body_max_bytes, http.body_timeout_ms / 1000
+        ),
+        TopicViews(service),
     )

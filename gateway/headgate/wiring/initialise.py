@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from headgate.backends.kafka.configured import cluster_options
-from headgate.backends.kafka.topic_creator import create_topics
+from headgate.backends.kafka.topic_creator import create_on
 from headgate.backends.kafka.topic_reader import READ_ERRORS, TopicReader
 from headgate.config import Settings
+from headgate.core.audit_columns import FACTS_TOPIC
 from headgate.core.coalescing.held import topic_of
-from headgate.core.fact_columns import FACTS_TOPIC
 from headgate.core.internal_topics import (
     InternalTopic,
     facts_faults,
@@ -29,7 +29,7 @@ from headgate.wiring.audit_events import cluster_of_facts
 _ANSWER_S = 30.0
 
 
-class Line(NamedTuple):
+class ReportLine(NamedTuple):
     """One line of the report. word: created, missing, ok or error."""
 
     word: str
@@ -41,9 +41,9 @@ class Line(NamedTuple):
         return self.word in ("error", "missing")
 
 
-async def initialise(settings: Settings, *, may_create: bool) -> list[Line]:
+async def initialise(settings: Settings, *, may_create: bool) -> list[ReportLine]:
     """Create (if allowed) and check all internal topics of all clusters."""
-    policies, lines = PolicyTable(settings.topics), list[Line]()
+    policies, lines = PolicyTable(settings.topics), list[ReportLine]()
     for name, cluster in settings.clusters.items():
         try:
             async with asyncio.timeout(_ANSWER_S):
@@ -54,13 +54,13 @@ async def initialise(settings: Settings, *, may_create: bool) -> list[Line]:
         except READ_ERRORS as error:
             servers = ",".join(cluster.bootstrap_servers)
             why = f"{servers} does not answer, or refuses: {error!r}"
-            lines.append(Line("error", f"clusters.{name}.bootstrap_servers", why))
+            lines.append(ReportLine("error", f"clusters.{name}.bootstrap_servers", why))
     return lines
 
 
 async def _one_cluster(
     settings: Settings, cluster: str, policies: PolicyTable, may_create: bool
-) -> list[Line]:
+) -> list[ReportLine]:
     options = cluster_options(settings.clusters[cluster])
     reader = TopicReader(cluster, options)
 
@@ -79,12 +79,12 @@ async def _one_cluster(
         if facts is not None and cluster == cluster_of_facts(settings):
             mine.append(facts)
         missing = [one for one in mine if one.name not in states]
-        if may_create:
-            await create_topics(options, missing)
+        if may_create and missing:
+            await create_on(options, missing)
     finally:
         await reader.close()
     lines = [
-        Line("error", one.topic, one.why)
+        ReportLine("error", one.topic, one.why)
         for one in unplanned
         if (policy := policies.match(one.topic)) is not None and policy.cluster == cluster
     ]
@@ -97,7 +97,7 @@ async def _one_cluster(
     return lines
 
 
-async def _backfill(settings: Settings, cluster: str, may_create: bool) -> list[Line]:
+async def _backfill(settings: Settings, cluster: str, may_create: bool) -> list[ReportLine]:
     options = cluster_options(settings.clusters[cluster])
     reader = TopicReader(cluster, options)
     try:
@@ -105,15 +105,15 @@ async def _backfill(settings: Settings, cluster: str, may_create: bool) -> list[
         replicas = min(3, reader.brokers())
         wanted = [registry_topic(cluster, replicas), map_topic(cluster, replicas)]
         missing = [one for one in wanted if one.name not in states]
-        if may_create:
-            await create_topics(options, missing)
+        if may_create and missing:
+            await create_on(options, missing)
     finally:
         await reader.close()
     lines = [_missing(one, may_create) for one in missing]
     for one, judge in zip(wanted, (registry_faults, _map_faults), strict=True):
         if (found := states.get(one.name)) is not None:
             wrong = "; ".join(judge(found))
-            lines.append(Line("error" if wrong else "ok", one.name, wrong or "as it must be"))
+            lines.append(ReportLine("error" if wrong else "ok", one.name, wrong or "as it must be"))
     return lines
 
 
@@ -121,10 +121,10 @@ def _map_faults(found: TopicState) -> list[str]:
     return map_topic_faults(found.partitions, found.cleanup_policy)
 
 
-def _missing(topic: InternalTopic, may_create: bool) -> Line:
+def _missing(topic: InternalTopic, may_create: bool) -> ReportLine:
     settings = ", ".join(f"{name}={value}" for name, value in topic.configs.items())
     text = f"{topic.partitions} partitions, replication factor {topic.replication_factor}, "
-    return Line("created" if may_create else "missing", topic.name, text + settings)
+    return ReportLine("created" if may_create else "missing", topic.name, text + settings)
 
 
 def _seen_by(refresh_ms: int) -> str:
@@ -135,15 +135,15 @@ def _seen_by(refresh_ms: int) -> str:
     )
 
 
-def _existing(topic: InternalTopic, states: Mapping[str, TopicState]) -> Line:
+def _existing(topic: InternalTopic, states: Mapping[str, TopicState]) -> ReportLine:
     found, of = states[topic.name], topic_of(topic.name)
     if of is None:
         wrong = facts_faults(found)
     else:
         wrong = faults(topic, found, states[of].max_message_bytes)
     if wrong:
-        return Line("error", topic.name, "; ".join(wrong))
+        return ReportLine("error", topic.name, "; ".join(wrong))
     text = f"{found.partitions} partitions, as they are"
     if of is not None and found.partitions != topic.partitions:
         text += f" (coalesce_partitions = {topic.partitions} is for new topics: they never change)"
-    return Line("ok", topic.name, text)
+    return ReportLine("ok", topic.name, text)

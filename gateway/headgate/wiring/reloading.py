@@ -13,7 +13,7 @@ from headgate.edge.auth import Authenticator
 from headgate.edge.origins import Origins
 from headgate.wiring.collector import without_the_collector
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headgate.reloading")
 
 _TURN_S = 0.0005
 _AT_ONCE = 500
@@ -133,7 +133,7 @@ class Preparing:
         """Prepare this one, too."""
         self._topics.append(topic)
         if len(self._topics) == 1:
-            self._tasks.spawn(self._run(), "routes")
+            self._tasks.keep(self._run, "routes")
 
     async def finish(self) -> None:
         """Wait until all that was asked for is done."""
@@ -146,5 +146,7 @@ class Preparing:
     async def _run(self) -> None:
         while self._topics:
             topics = tuple(self._topics)
-            await self._prepare_in_turns(topics)
-            del self._topics[: len(topics)]
+            try:
+                await self._prepare_in_turns(topics)
+            finally:  # what cannot be prepared must not keep later topics from it
+                del self._topics[: len(topics)]

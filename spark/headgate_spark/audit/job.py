@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -14,22 +13,24 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from headgate_spark.audit.assemble import figures_of
-from headgate_spark.audit.count_all import STEPS, count_all
-from headgate_spark.audit.facts_topic import read_unpublished
-from headgate_spark.audit.figures import TopicFigures
-from headgate_spark.audit.files import write_files
-from headgate_spark.audit.result import Document, document, worst_first
+from headgate.core.groups.facts import Partition
+from headgate_spark.audit.judgement.figures import TopicFigures
+from headgate_spark.audit.judgement.senders import with_unpublished
+from headgate_spark.audit.judgement.what_if import candidates
+from headgate_spark.audit.passes.assemble import figures_of
+from headgate_spark.audit.passes.count_all import STEPS, count_all
+from headgate_spark.audit.passes.facts_topic import read_unpublished
+from headgate_spark.audit.report.files import write_files
+from headgate_spark.audit.report.result import Document, document, worst_first
 from headgate_spark.audit.scratch import scratch
-from headgate_spark.audit.senders import with_unpublished
-from headgate_spark.audit.what_if import candidates
-from headgate_spark.errors import USAGE, JobError, reason_of
-from headgate_spark.kafka_view import KafkaView, Place
-from headgate_spark.options import Cluster, JobConfig, chosen_topics, must_exist
-from headgate_spark.progress import Progress
-from headgate_spark.ranges import Range, by_offsets, lost, parse_offsets, since
-from headgate_spark.schema import FACTS
-from headgate_spark.source import facts_of, within
+from headgate_spark.job.errors import USAGE, JobError, reason_of
+from headgate_spark.job.options import Cluster, JobConfig, chosen_topics, must_exist
+from headgate_spark.job.progress import Progress
+from headgate_spark.job.times import now_ms
+from headgate_spark.session.kafka_view import KafkaView
+from headgate_spark.session.ranges import Range, by_offsets, lost, parse_offsets, since
+from headgate_spark.session.schema import FACTS
+from headgate_spark.session.source import facts_of, within
 
 SKEW_TOPIC = "headgate.skew"
 # A broker that is restarted is away for 20 s or so; who waits for longer wants to be told.
@@ -78,10 +79,10 @@ def audit(spark: SparkSession, config: JobConfig, request: AuditRequest) -> Docu
         figures = [
             figures_of(name, present[name], counted, window, parts.get(name, ())) for name in names
         ]
-        if not any(one.records for one in figures):
+        if not any(figure.records for figure in figures):
             raise JobError(_NOTHING)
         told = read_unpublished(spark, config, _windows(figures, request), progress)
-        figures = worst_first(with_unpublished(one, told[one.topic]) for one in figures)
+        figures = worst_first(with_unpublished(figure, told[figure.topic]) for figure in figures)
         with progress.step(f"writing {request.out}"):
             at_ms = now_ms()
             result = document(figures, at_ms)
@@ -96,7 +97,7 @@ def chosen_cluster(config: JobConfig, name: str | None) -> Cluster:
     """The one that was named, else the only one of tier ingest. Raises JobError."""
     if name is not None and name not in config.clusters:
         raise JobError(f"--cluster {name}: one of {', '.join(config.clusters)}", USAGE)
-    ingest = [one for one in config.clusters.values() if one.tier == "ingest"]
+    ingest = [cluster for cluster in config.clusters.values() if cluster.tier == "ingest"]
     if name is None and len(ingest) != 1:
         raise JobError(f"--cluster: choose one of {', '.join(config.clusters)}", USAGE)
     return config.clusters[name] if name is not None else ingest[0]
@@ -116,11 +117,11 @@ def _ranges(
         return _some(by_offsets(view, wanted))
     names = chosen_topics(request.topics, config, cluster, set(sizes))
     must_exist(request.topics, cluster, sizes)
-    places = [Place(name, number) for name in names for number in range(sizes[name])]
+    places = [Partition(name, number) for name in names for number in range(sizes[name])]
     return _some(since(view, places, request.from_ms))
 
 
-def _must_have(places: Iterable[Place], sizes: dict[str, int]) -> None:
+def _must_have(places: Iterable[Partition], sizes: dict[str, int]) -> None:
     for topic, partition in places:
         if not 0 <= partition < sizes[topic]:
             text = f"--offsets: {topic} has no partition {partition}; it has {sizes[topic]}, from 0"
@@ -187,8 +188,8 @@ def _windows(
 ) -> dict[str, tuple[int | None, int | None]]:
     """When facts count. What is asked for by offsets has the times of its records."""
     if request.offsets is None:
-        return {one.topic: (request.from_ms, request.to_ms) for one in figures}
-    return {one.topic: (one.from_ms, one.to_ms) for one in figures}
+        return {figure.topic: (request.from_ms, request.to_ms) for figure in figures}
+    return {figure.topic: (figure.from_ms, figure.to_ms) for figure in figures}
 
 
 def publish(spark: SparkSession, view: KafkaView, cluster: Cluster, result: Document) -> None:
@@ -208,8 +209,3 @@ def publish(spark: SparkSession, view: KafkaView, cluster: Cluster, result: Docu
             f"the files are written, but not {SKEW_TOPIC}: {reason_of(error)}. With --no-publish "
             "nothing is written there"
         ) from error
-
-
-def now_ms() -> int:
-    """The wall clock, in ms since 1970."""
-    return time.time_ns() // 1_000_000

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 
-import kafka_log
 from chaos.suppression.stand import wait_until_ready
-from stack import Gateway, RunningBroker, RunningRedis, eventually
+from support.kafka import kafka_log
+from support.process.stack import Gateway, RunningBroker, RunningRedis, eventually
 
 CONFIG = """
 [http]
@@ -75,13 +75,13 @@ class ChangingStand:
         for gateway in self.gateways:
             await wait_until_ready(gateway)
 
-    def _tell(self, number: int, policy: str) -> None:
+    def _report(self, number: int, policy: str) -> None:
         self.gateways[number].config.write_text(self._texts[number].format(policy=policy))
         self._told[number].append(policy)
 
     def reload(self, number: int, policy: str) -> None:
         """SIGHUP with another policy."""
-        self._tell(number, policy)
+        self._report(number, policy)
         self.gateways[number].reload()
         self.happened["reload"] += 1
 
@@ -103,7 +103,7 @@ class ChangingStand:
             gateway.kill()
         else:
             await asyncio.to_thread(gateway.stop)
-        self._tell(number, self.chance.choice(self._told[number]))
+        self._report(number, self.chance.choice(self._told[number]))
         gateway.restart(wait=False)
         await wait_until_ready(gateway)
         self.happened["restart with an old file"] += 1
@@ -168,5 +168,5 @@ class ChangingStand:
         elif turn % 3 == 2:
             self.kill_worker(self.chance.randrange(2))
 
-    async def _some_time(self, most_s: float) -> None:
-        await asyncio.sleep(most_s * (0.4 + 0.6 * self.chance.random()))
+    async def _some_time(self, max_s: float) -> None:
+        await asyncio.sleep(max_s * (0.4 + 0.6 * self.chance.random()))

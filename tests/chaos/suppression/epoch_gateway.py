@@ -12,18 +12,27 @@ import uvloop
 
 from headgate.backends.redis.suppression import RedisStore
 from headgate.config import load
+from headgate.wiring import coalescing
 from headgate.wiring.app import Worker
 
 SCRIPT = Path(__file__).with_name("epoch.lua")
 
 
+class EpochStore(RedisStore):
+    """Runs the wrong script; `used` says that the gateway took it."""
+
+    used = False
+
+    def __init__(self, url: str, timeout_ms: float) -> None:
+        EpochStore.used = True
+        super().__init__(url, timeout_ms, SCRIPT.read_text())
+
+
 async def run(config: Path) -> None:
     settings = load(config, os.environ)
+    coalescing.RedisStore = EpochStore  # type: ignore[misc]
     worker = Worker(settings, 1)
-    assert worker.suppressor is not None
-    assert settings.redis.url is not None
-    script = SCRIPT.read_text()
-    worker.suppressor._store = RedisStore(settings.redis.url, settings.redis.timeout_ms, script)
+    assert EpochStore.used
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     await worker.start()

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
-from kafka_log import LogRecord
+from support.kafka.kafka_log import LogRecord
 
 NEVER = float("inf")
 

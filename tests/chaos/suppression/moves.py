@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from chaos.suppression.history import Attempt
-from kafka_log import LogRecord
+from support.kafka.kafka_log import LogRecord
 
 Place = tuple[int, int]
 GOOD = ("published", "unchanged")

@@ -12,10 +12,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-import kafka_log
 from chaos.suppression.proxy import DelayingProxy
 from headgate.devstack.ports import LOOPBACK
-from stack import Gateway, RunningBroker, RunningRedis, eventually, free_port
+from support.kafka import kafka_log
+from support.process.stack import Gateway, RunningBroker, RunningRedis, eventually, free_port
 
 QUARANTINE_S = 1.5
 CONFIG = """

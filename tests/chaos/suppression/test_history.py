@@ -1,7 +1,7 @@
 """The checker itself: it must see a wrong answer, and must not cry wolf."""
 
 from chaos.suppression.history import Attempt, lost_events, savings, wrong_answers
-from kafka_log import LogRecord
+from support.kafka.kafka_log import LogRecord
 
 
 def attempt(

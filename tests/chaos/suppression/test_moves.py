@@ -2,7 +2,7 @@
 
 from chaos.suppression.history import Attempt, wrong_answers
 from chaos.suppression.moves import back_moves, disorder, stale_keys, wrong_unchanged
-from kafka_log import LogRecord
+from support.kafka.kafka_log import LogRecord
 
 # Event n is sent at 10 n and answered at 10 n + 1.
 

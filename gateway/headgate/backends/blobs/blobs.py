@@ -11,13 +11,13 @@ from typing import TypeVar
 from headgate.backends.blobs.files import FileBlobs
 from headgate.backends.blobs.heap import give_back
 from headgate.backends.blobs.objects import ObjectBlobs
-from headgate.backends.blobs.store import Pending, Store
-from headgate.core.event import Refused
+from headgate.backends.blobs.store import ObjectStore, Pending
 from headgate.core.outcome import Failure, Reason
 from headgate.core.oversize.blob_names import blob_name
 from headgate.core.oversize.strategies import StoredBlob
+from headgate.core.refusal import Refused
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headgate.backends.blobs")
 
 T = TypeVar("T")
 
@@ -35,8 +35,8 @@ _UNAVAILABLE = Failure(
 _CLOSED = Failure(Reason.DRAINING, "this instance is shutting down", None, 1)
 
 
-def open_store(url: str) -> Store:
-    """The store that `blobs.url` names (checked: `core.blob_names.root_problem`).
+def open_store(url: str) -> ObjectStore:
+    """The store that `blobs.url` names (checked: `core.oversize.blob_names.root_problem`).
 
     Raises ImportError when it needs a package that is not there.
     """
@@ -52,10 +52,12 @@ class Blobs:
     starting.
     """
 
-    def __init__(self, url: str, uploads: int, make: Callable[[str], Store] = open_store) -> None:
+    def __init__(
+        self, url: str, uploads: int, make: Callable[[str], ObjectStore] = open_store
+    ) -> None:
         self._url = url.rstrip("/")
         self._make = make
-        self._store: Store | None = None
+        self._store: ObjectStore | None = None
         self._pool = ThreadPoolExecutor(uploads, thread_name_prefix="blobs")
         self._uploads = uploads
         self._streams = 0
@@ -125,7 +127,7 @@ class Blobs:
             log.warning("the blob store fails: %r", error)
             raise Refused(_UNAVAILABLE) from error
 
-    def _opened(self) -> Store:
+    def _opened(self) -> ObjectStore:
         if self._store is None:  # two threads may do it: they are alike
             self._store = self._make(self._url)
         return self._store

@@ -8,12 +8,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from headgate.backends.blobs.store import PENDING, Stored
+from headgate.backends.blobs.store import PENDING, StoredBlob
 from headgate.core.oversize.blob_names import BlobName, blob_name, parse_path
 
 
 class FileBlobs:
-    """Implements `blob_store.Store` below one folder, which is made when it is not there."""
+    """Implements `store.ObjectStore` below one folder, which is made when it is not there."""
 
     errors: tuple[type[Exception], ...] = (OSError,)
 
@@ -36,7 +36,7 @@ class FileBlobs:
         self._pending.mkdir(parents=True, exist_ok=True)
         return PendingFile(self._root, self._pending / secrets.token_hex(16))
 
-    def blobs(self, topic: str) -> Iterator[Stored]:
+    def blobs(self, topic: str) -> Iterator[StoredBlob]:
         folder = self._root / blob_name(topic, "0" * 64).topic
         for digits in sorted(_names(folder)):
             for digest in sorted(_names(folder / digits)):
@@ -44,7 +44,7 @@ class FileBlobs:
                 with suppress(FileNotFoundError):  # another sweep may be under way
                     if name is not None:
                         found = (folder / digits / digest).stat()
-                        yield Stored(name, found.st_size, found.st_mtime)
+                        yield StoredBlob(name, found.st_size, found.st_mtime)
 
     def topics(self) -> list[str]:
         return sorted(name for name in _names(self._root) if name != PENDING)
@@ -53,16 +53,16 @@ class FileBlobs:
         """Moved aside first: whoever refreshes the blob at this moment either is seen here, or
         does not find it and writes it anew."""
         path = self._root / name.path
-        aside = self._pending / f"gone-{secrets.token_hex(16)}"
-        aside.parent.mkdir(parents=True, exist_ok=True)
+        removed = self._pending / f"gone-{secrets.token_hex(16)}"
+        removed.parent.mkdir(parents=True, exist_ok=True)
         try:
-            path.rename(aside)
+            path.rename(removed)
         except FileNotFoundError:
             return False
-        if aside.stat().st_mtime > unless_after_s:
-            aside.rename(path)
+        if removed.stat().st_mtime > unless_after_s:
+            removed.rename(path)
             return False
-        aside.unlink()
+        removed.unlink()
         return True
 
     def sweep_pending(self, before_s: float) -> int:

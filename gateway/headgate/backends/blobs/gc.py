@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from headgate.backends.blobs.store import Store
+from headgate.backends.blobs.store import ObjectStore
 from headgate.backends.kafka.configured import cluster_options
 from headgate.backends.kafka.log_scan import CutShortError, scan_headers
 from headgate.backends.kafka.options import ClusterOptions
@@ -28,11 +28,11 @@ _TELL_S = 10.0
 Say = Callable[[str], None]
 
 
-class Refusal(Exception):
+class NotCollectedError(Exception):
     """Nothing was removed, and why."""
 
 
-class Counts(NamedTuple):
+class BlobCounts(NamedTuple):
     """Blobs by what became of them; size: bytes of the removed ones (or that would be)."""
 
     young: int
@@ -42,7 +42,7 @@ class Counts(NamedTuple):
     pending: int
 
 
-class Log(NamedTuple):
+class TopicLog(NamedTuple):
     """A topic on one cluster."""
 
     cluster: str
@@ -51,21 +51,21 @@ class Log(NamedTuple):
 
 
 async def collect_garbage(
-    settings: Settings, store: Store, min_age_s: float, say: Say, *, dry_run: bool
-) -> Counts:
-    """Remove what nobody can read any more. Raises Refusal."""
+    settings: Settings, store: ObjectStore, min_age_s: float, say: Say, *, dry_run: bool
+) -> BlobCounts:
+    """Remove what nobody can read any more. Raises NotCollectedError."""
     before_s = time.time() - min_age_s
     try:
         return await _collect(settings, store, before_s, say, dry_run)
     except CutShortError as error:
-        raise Refusal(f"{error}; nothing was removed") from error
+        raise NotCollectedError(f"{error}; nothing was removed") from error
     except store.errors as error:
-        raise Refusal(f"the blob store does not do it: {error!r}") from error
+        raise NotCollectedError(f"the blob store does not do it: {error!r}") from error
 
 
 async def _collect(
-    settings: Settings, store: Store, before_s: float, say: Say, dry_run: bool
-) -> Counts:
+    settings: Settings, store: ObjectStore, before_s: float, say: Say, dry_run: bool
+) -> BlobCounts:
     folders = await asyncio.to_thread(store.topics)
     logs = await _logs(settings, folders)
     known = {log.topic for log in logs}
@@ -82,13 +82,13 @@ async def _collect(
     if dry_run:
         for name in sorted(old):
             say(f"unused  {name.path}")
-        return Counts(young, found - len(old), len(old), sum(old.values()), 0)
+        return BlobCounts(young, found - len(old), len(old), sum(old.values()), 0)
     removed, size = await asyncio.to_thread(_remove, store, old, before_s)
     pending = await asyncio.to_thread(store.sweep_pending, before_s)
-    return Counts(young + len(old) - removed, found - len(old), removed, size, pending)
+    return BlobCounts(young + len(old) - removed, found - len(old), removed, size, pending)
 
 
-async def _logs(settings: Settings, folders: list[str]) -> list[Log]:
+async def _logs(settings: Settings, folders: list[str]) -> list[TopicLog]:
     """What may have records that refer to blobs: on the ingest tier first, for a record that
     leaves it meanwhile has been mirrored before."""
     policies = PolicyTable(settings.topics)
@@ -99,8 +99,8 @@ async def _logs(settings: Settings, folders: list[str]) -> list[Log]:
             return False
         return topic in folders or "claim-check" in policy.oversize
 
-    ingest: list[Log] = []
-    backfill: list[Log] = []
+    ingest: list[TopicLog] = []
+    backfill: list[TopicLog] = []
     for name, cluster in settings.clusters.items():
         if cluster.tier != "ingest":
             continue
@@ -112,7 +112,9 @@ async def _logs(settings: Settings, folders: list[str]) -> list[Log]:
     return ingest + backfill
 
 
-async def _topics(settings: Settings, cluster: str, is_wanted: Callable[[str], bool]) -> list[Log]:
+async def _topics(
+    settings: Settings, cluster: str, is_wanted: Callable[[str], bool]
+) -> list[TopicLog]:
     reader = TopicReader(cluster, _options(settings, cluster))
     wanted: set[str] = set()
 
@@ -130,14 +132,14 @@ async def _topics(settings: Settings, cluster: str, is_wanted: Callable[[str], b
         await reader.close()
     for name in sorted(wanted - states.keys()):  # it is there, but its partitions are not told
         raise CutShortError(f"topic {name} on {cluster} cannot be read")
-    return [Log(cluster, name, state.partitions) for name, state in sorted(states.items())]
+    return [TopicLog(cluster, name, state.partitions) for name, state in sorted(states.items())]
 
 
 def _options(settings: Settings, cluster: str) -> ClusterOptions:
     return cluster_options(settings.clusters[cluster])
 
 
-def _old(store: Store, topics: list[str], before_s: float) -> tuple[dict[BlobName, int], int]:
+def _old(store: ObjectStore, topics: list[str], before_s: float) -> tuple[dict[BlobName, int], int]:
     """The blobs that are old enough, with their bytes; and how many are not."""
     old: dict[BlobName, int] = {}
     young = 0
@@ -150,7 +152,7 @@ def _old(store: Store, topics: list[str], before_s: float) -> tuple[dict[BlobNam
     return old, young
 
 
-async def _leave_out(settings: Settings, log: Log, old: dict[BlobName, int], say: Say) -> None:
+async def _leave_out(settings: Settings, log: TopicLog, old: dict[BlobName, int], say: Say) -> None:
     """Take what this topic's records refer to out of `old`."""
     told_s = time.monotonic()
 
@@ -162,14 +164,14 @@ async def _leave_out(settings: Settings, log: Log, old: dict[BlobName, int], say
                 if referred is not None:
                     old.pop(referred, None)
 
-    def tell(count: int) -> None:
+    def report(count: int) -> None:
         nonlocal told_s
         if time.monotonic() - told_s > _TELL_S:
             told_s = time.monotonic()
             say(f"reading {log.topic} on {log.cluster}: {count} records so far")
 
     options = _options(settings, log.cluster)
-    count = await scan_headers(options, log.topic, log.partitions, see, tell)
+    count = await scan_headers(options, log.topic, log.partitions, see, report)
     say(f"read    {log.topic} on {log.cluster}: {count} records")
 
 
@@ -179,7 +181,7 @@ def referred_blob(url: bytes) -> BlobName | None:
     return parse_path("/".join(url.decode("utf-8", "replace").split("/")[-3:]))
 
 
-def _remove(store: Store, unused: dict[BlobName, int], before_s: float) -> tuple[int, int]:
+def _remove(store: ObjectStore, unused: dict[BlobName, int], before_s: float) -> tuple[int, int]:
     """How many are gone, and their bytes; one that has become young stays."""
     removed = size = 0
     for name, size_of_one in unused.items():

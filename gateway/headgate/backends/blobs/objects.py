@@ -12,7 +12,7 @@ from typing import Any
 
 import fsspec
 
-from headgate.backends.blobs.store import PENDING, Stored
+from headgate.backends.blobs.store import PENDING, StoredBlob
 from headgate.core.oversize.blob_names import BlobName, parse_path
 
 _PART_BYTES = 5 * 1024 * 1024  # S3's least part of a multipart upload: a stream holds 2-3 of them
@@ -23,7 +23,7 @@ _TIMEOUTS = {"connect_timeout": 5, "read_timeout": 30, "retries": {"max_attempts
 
 
 class ObjectBlobs:
-    """Implements `blob_store.Store` below `s3://bucket/prefix`. Raises ImportError without s3fs."""
+    """`store.ObjectStore` below `s3://bucket/prefix`. Raises ImportError without s3fs."""
 
     def __init__(self, url: str) -> None:
         from botocore.exceptions import BotoCoreError, ClientError  # in the extra headgate[s3]
@@ -48,12 +48,12 @@ class ObjectBlobs:
         folders = (path.rsplit("/", 1)[-1] for path in self._list(self._root))
         return sorted(name for name in folders if name != PENDING)
 
-    def blobs(self, topic: str) -> Iterator[Stored]:
+    def blobs(self, topic: str) -> Iterator[StoredBlob]:
         for folder in sorted(self._list(f"{self._root}/{topic}")):
             for path, found in sorted(self._list(folder).items()):
                 name = parse_path(path[len(self._root) + 1 :])
                 if name is not None:
-                    yield Stored(name, int(found["size"]), _modified_s(found))
+                    yield StoredBlob(name, int(found["size"]), _modified_s(found))
 
     def delete(self, name: BlobName, unless_after_s: float) -> bool:
         """S3 cannot delete on condition of an age: it is asked right before."""
@@ -72,7 +72,7 @@ class ObjectBlobs:
                 swept += 1
         return swept
 
-    def _info(self, path: str) -> Stored | None:
+    def _info(self, path: str) -> StoredBlob | None:
         try:
             found = self._fs.info(path, refresh=True)
         except FileNotFoundError:
@@ -80,7 +80,7 @@ class ObjectBlobs:
         name = parse_path(path[len(self._root) + 1 :])
         if name is None or found["type"] != "file":
             return None
-        return Stored(name, int(found["size"]), _modified_s(found))
+        return StoredBlob(name, int(found["size"]), _modified_s(found))
 
     def _list(self, path: str) -> dict[str, dict[str, Any]]:
         try:
@@ -120,5 +120,5 @@ def _modified_s(found: dict[str, Any]) -> float:
     return float(found["LastModified"].timestamp()) if "LastModified" in found else time.time()
 
 
-def _is_young(found: Stored) -> bool:
+def _is_young(found: StoredBlob) -> bool:
     return time.time() - found.modified_s < _YOUNG_S

@@ -8,7 +8,7 @@ from headgate.core.oversize.blob_names import BlobName
 PENDING = ".pending"  # below the root: blobs that have no name yet; no topic has this name
 
 
-class Stored(NamedTuple):
+class StoredBlob(NamedTuple):
     """A blob. modified_s: seconds since 1970 of the last event that referred to it."""
 
     name: BlobName
@@ -28,7 +28,7 @@ class Pending(Protocol):
     def abort(self) -> None: ...
 
 
-class Store(Protocol):
+class ObjectStore(Protocol):
     """A folder or a bucket's prefix."""
 
     errors: tuple[type[Exception], ...]
@@ -41,7 +41,7 @@ class Store(Protocol):
 
     def topics(self) -> list[str]: ...
 
-    def blobs(self, topic: str) -> Iterator[Stored]: ...
+    def blobs(self, topic: str) -> Iterator[StoredBlob]: ...
 
     def delete(self, name: BlobName, unless_after_s: float) -> bool:
         """Tell whether it is gone now; not if it was modified after `unless_after_s`."""

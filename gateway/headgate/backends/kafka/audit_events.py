@@ -15,15 +15,15 @@ from headgate.backends.kafka.options import ClusterOptions, LaneLimits
 from headgate.backends.kafka.producing.lanes import KafkaLanes
 from headgate.backends.kafka.topics import KafkaTopics
 from headgate.backends.owned import OwnedTasks
-from headgate.core.fact_columns import FACTS_TOPIC
-from headgate.core.facts import Columns, Facts, Written, written
+from headgate.core.audit_columns import FACTS_TOPIC
+from headgate.core.audit_events import Columns, Facts, WrittenEvents, written
 from headgate.core.keys import partition_for
 from headgate.core.outcome import Failure
 from headgate.core.publish import Publish
 from headgate.core.record import CONTENT_TYPE, RECORD_OVERHEAD, Record, size_of
 from headgate.core.topic import TopicState
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headgate.backends.facts")
 
 FLUSH_S: Final = 1.0
 _RECORD_BYTES: Final = 262_144
@@ -65,6 +65,7 @@ class FactsLog:
         self._topics = topics
         self._meter = meter
         self._lanes: KafkaLanes | None = None
+        self._in_flight: dict[Publish, WrittenEvents] = {}
         self._tasks = OwnedTasks()
         self._asked = asyncio.Event()
         self._told_at = -_TELL_AGAIN_S
@@ -125,6 +126,7 @@ class FactsLog:
             publish = _publish(one, state, columns.at_ms[-1])
             failure = lanes.refusal(state, publish.record.partition)
             if failure is None:
+                self._in_flight[publish] = one
                 lanes.put(publish)
             else:
                 self._drop(one.topic, failure.reason, one.count, failure.detail)
@@ -138,10 +140,10 @@ class FactsLog:
         now = time.monotonic()
         if now - self._told_at >= _TELL_AGAIN_S:
             self._told_at = now
-            log.warning("facts of %s are dropped: %s", topic, why or self._why_missing())
+            log.warning("facts of %s are dropped: %s", topic, why or self._missing_reason())
 
-    def _why_missing(self) -> str:
-        failure = self._topics.why_missing(FACTS_TOPIC)  # which has it looked for soon
+    def _missing_reason(self) -> str:
+        failure = self._topics.missing_reason(FACTS_TOPIC)  # which has it looked for soon
         return f"{failure.detail} (cluster {self._cluster}): run `headgate init --config F`"
 
     # ---- base.Deliveries
@@ -152,17 +154,17 @@ class FactsLog:
     def acknowledged(self, batch: Sequence[Publish], base_offset: int) -> None:
         """They are written."""
         for publish in batch:
-            one: Written = publish.whole
+            one = self._in_flight.pop(publish)
             self._meter.facts(one.topic, "written", one.count)
 
     def failed(self, batch: Sequence[Publish], failure: Failure) -> None:
         """They are not, or (reason unknown) perhaps: nothing is sent twice."""
         for publish in batch:
-            one: Written = publish.whole
+            one = self._in_flight.pop(publish)
             self._drop(one.topic, failure.reason, one.count, failure.detail)
 
 
-def _publish(one: Written, state: TopicState, at_ms: int) -> Publish:
+def _publish(one: WrittenEvents, state: TopicState, at_ms: int) -> Publish:
     """The key is the topic: whoever wants one topic's facts reads one partition, in order.
 
     That partition may be a hot one, but a fact is a fiftieth of an event of 2 kB, and the audit
@@ -172,6 +174,4 @@ def _publish(one: Written, state: TopicState, at_ms: int) -> Publish:
     partition = partition_for(key, state.partitions)
     headers = list(_HEADERS)
     record = Record(FACTS_TOPIC, partition, key, one.value, headers, at_ms)
-    publish = Publish(record, RECORD_OVERHEAD + size_of(key, one.value, headers), None, -1, None)
-    publish.whole = one
-    return publish
+    return Publish(record, RECORD_OVERHEAD + size_of(key, one.value, headers), None, -1, None)

@@ -11,19 +11,20 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition
 
-from headgate.backends.kafka.connections import drop_consumer
-from headgate.backends.kafka.metadata import never_create_topics
-from headgate.backends.kafka.options import ClusterOptions, client_arguments
+from headgate.backends.kafka.options import ClusterOptions
 from headgate.core.groups.commit_records import OffsetsRecord, read_record
+from headgate.kafka.access import client_arguments
+from headgate.kafka.client_metadata import never_create_topics
+from headgate.kafka.closing import drop_consumer
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headgate.backends.commit_trail")
 
 TOPIC = "__consumer_offsets"
 _WAIT_MS = 500
-_MOST_RECORDS = 500  # at a time: a few milliseconds of decoding
+_MAX_RECORDS = 500  # at a time: a few milliseconds of decoding
 
 
-class CommitTrail:
+class CommitStream:
     """One reader of one cluster. `begin`, `so_far`, then `follow`; `close` in any case."""
 
     def __init__(self, options: ClusterOptions) -> None:
@@ -63,7 +64,7 @@ class CommitTrail:
         batches, self._first = self._first, {}
         found = list(_read(batches))
         while [one for one, end in ends.items() if await consumer.position(one) < end]:
-            found += _read(await consumer.getmany(timeout_ms=_WAIT_MS, max_records=_MOST_RECORDS))
+            found += _read(await consumer.getmany(timeout_ms=_WAIT_MS, max_records=_MAX_RECORDS))
         return found
 
     async def follow(self, take: Callable[[OffsetsRecord], None]) -> None:
@@ -76,7 +77,7 @@ class CommitTrail:
             for record in _read(batches):
                 take(record)
             await asyncio.sleep(0)
-            batches = await self._consumer.getmany(timeout_ms=_WAIT_MS, max_records=_MOST_RECORDS)
+            batches = await self._consumer.getmany(timeout_ms=_WAIT_MS, max_records=_MAX_RECORDS)
 
     async def close(self) -> None:
         """Drop it; bounded also when Kafka does not answer."""

@@ -9,8 +9,9 @@ from contextlib import asynccontextmanager
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from headgate.backends.kafka.connections import drop_consumer
-from headgate.backends.kafka.options import ClusterOptions, client_arguments
+from headgate.backends.kafka.options import ClusterOptions
+from headgate.kafka.access import client_arguments
+from headgate.kafka.closing import drop_consumer
 
 See = Callable[[int, bytes | None, bytes | None], None]
 SILENCE_S = 15.0  # longer than an ordinary leader loss
@@ -52,7 +53,9 @@ class CompactedTopic:
         async with consumer_of(self._options) as consumer:
             if self.topic not in await consumer.topics():
                 raise NoTopicError(f"there is no topic {self.topic}: run `headgate init`")
-            places = [TopicPartition(self.topic, one) for one in sorted(set(partitions))]
+            places = [
+                TopicPartition(self.topic, partition) for partition in sorted(set(partitions))
+            ]
             ends = await self._ends(consumer, places, past_open)
             begins = await consumer.beginning_offsets(places)
             consumer.assign(places)

@@ -11,13 +11,11 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError, NodeNotReadyError, for_code
 from aiokafka.protocol.admin import DescribeConfigsRequest
 
-from headgate.backends.kafka.connections import drop_client
-from headgate.backends.kafka.flexible import FlexibleRequest
 from headgate.backends.kafka.group_requests import (
     EARLIEST,
     LATEST,
     Found,
-    Listed,
+    ListedGroup,
     describe_classic,
     describe_consumer,
     fetch_offsets,
@@ -25,34 +23,37 @@ from headgate.backends.kafka.group_requests import (
     list_groups,
     list_offsets,
 )
-from headgate.backends.kafka.metadata import never_create_topics
-from headgate.backends.kafka.options import ClusterOptions, client_arguments
-from headgate.backends.kafka.partition_facts import PartitionFacts, read_partition_facts
+from headgate.backends.kafka.options import ClusterOptions
 from headgate.core.groups.cluster_watch import PartitionSeen, TopicSeen
-from headgate.core.groups.facts import Described, Offsets, Place
+from headgate.core.groups.facts import Described, Offsets, Partition
+from headgate.kafka.access import client_arguments
+from headgate.kafka.client_metadata import never_create_topics
+from headgate.kafka.closing import drop_client
+from headgate.kafka.flexible import FlexibleRequest
+from headgate.kafka.metadata import TopicMetadata, read_metadata
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headgate.backends.group_reader")
 
 _TIMEOUT_MS = 10_000
 _GROUPS_AT_ONCE = 200  # in one request: an answer of some 100 KB, decoded in a few milliseconds
 _TOPICS_AT_ONCE = 500
 _TOPIC_RESOURCE = 2
 _SETTINGS = ["retention.ms", "cleanup.policy", "min.insync.replicas"]
-_SETTINGS_EVERY = 30  # looks
+_SETTINGS_EVERY = 30  # polls
 _WATCHED = frozenset({"", "classic", "consumer"})  # share and streams groups have no such offsets
 
 _T = TypeVar("_T")
 
 
-class Look(NamedTuple):
-    """What one look found. groups: None for one that its coordinator does not describe now.
+class GroupPoll(NamedTuple):
+    """What one poll found. groups: None for one that its coordinator does not describe now.
     logs: first offset and end of the partitions that the groups read.  is_whole: every node has
     told its groups; else some may be missing here that are there."""
 
     topics: dict[str, TopicSeen]
     groups: dict[str, Described | None]
     stored: dict[str, Offsets]
-    logs: dict[Place, tuple[int, int]]
+    logs: dict[Partition, tuple[int, int]]
     is_whole: bool
 
 
@@ -65,9 +66,9 @@ class GroupReader:
         self._settings: dict[str, dict[str, str]] = {}
         self._looks = 0
         self._coordinators: dict[str, int] = {}
-        self._leaders: dict[Place, int] = {}
+        self._leaders: dict[Partition, int] = {}
 
-    async def look(self) -> Look:
+    async def look(self) -> GroupPoll:
         """Read everything once. Raises KafkaError, OSError, TimeoutError."""
         client = await self._connected()
         await client.force_metadata_update()  # nodes come and go; it asks for no topic
@@ -84,11 +85,11 @@ class GroupReader:
         places = set(chain.from_iterable(stored.values()))
         for group in groups.values():
             members = () if group is None else group.members
-            places.update(chain.from_iterable(one.places for one in members))
+            places.update(chain.from_iterable(member.places for member in members))
         self._leaders = {
-            Place(topic, number): one.leader
-            for topic, (_id, partitions) in facts.items()
-            for number, one in enumerate(partitions)
+            Partition(topic, number): one.leader
+            for topic, found in facts.items()
+            for number, one in enumerate(found.partitions)
             if one.leader >= 0
         }
         ends = await self.offsets(places, LATEST)
@@ -98,10 +99,10 @@ class GroupReader:
             for place, end in ends.items()
             if place in starts
         }
-        return Look(self._topics(facts), groups, stored, logs, is_whole)
+        return GroupPoll(self._topics(facts), groups, stored, logs, is_whole)
 
-    async def offsets(self, places: Iterable[Place], timestamp: int) -> dict[Place, Found]:
-        """Where logs are at a time, from the leaders of the last look; see `list_offsets`."""
+    async def offsets(self, places: Iterable[Partition], timestamp: int) -> dict[Partition, Found]:
+        """Where logs are at a time, from the leaders of the last poll; see `list_offsets`."""
         client = await self._connected()
         by_leader: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
         for place in places:
@@ -109,7 +110,7 @@ class GroupReader:
             if leader is not None:
                 by_leader[leader][place.topic].append(place.partition)
         asked = [(leader, list_offsets(topics, timestamp)) for leader, topics in by_leader.items()]
-        found: dict[Place, Found] = {}
+        found: dict[Partition, Found] = {}
         for answer in await self._ask_each(client, asked):
             found |= answer
         return found
@@ -134,13 +135,13 @@ class GroupReader:
 
     async def _facts(
         self, client: AIOKafkaClient, nodes: Sequence[int]
-    ) -> tuple[int, dict[str, PartitionFacts]]:
+    ) -> tuple[int, Mapping[str, TopicMetadata]]:
         """All topics as one node sees them, and which one: another each time, or that after it."""
         first = self._looks % len(nodes)
         error: Exception | None = None
         for node in (*nodes[first:], *nodes[:first]):
             try:
-                return node, await read_partition_facts(client, node)
+                return node, (await read_metadata(client, node)).topics
             except (KafkaError, OSError, TimeoutError) as failure:
                 log.warning("node %d tells nothing of topics: %r", node, failure)
                 error = failure
@@ -148,9 +149,9 @@ class GroupReader:
 
     async def _listed(
         self, client: AIOKafkaClient, nodes: Sequence[int]
-    ) -> tuple[list[Listed], bool]:
+    ) -> tuple[list[ListedGroup], bool]:
         """All groups, and whether those are all: a node may be away, or still read its share."""
-        found: list[Listed] = []
+        found: list[ListedGroup] = []
         answers = await self._ask_each(client, [(node, list_groups()) for node in nodes])
         is_whole = len(answers) == len(nodes)
         for error, groups in answers:
@@ -158,7 +159,9 @@ class GroupReader:
                 is_whole = False
                 log.warning("a node does not list its groups: %s", for_code(error).__name__)
             found += [
-                one for one in groups if one.kind in _WATCHED and one.protocol in ("", "consumer")
+                group
+                for group in groups
+                if group.kind in _WATCHED and group.protocol in ("", "consumer")
             ]
         return found, is_whole
 
@@ -167,7 +170,7 @@ class GroupReader:
         client: AIOKafkaClient,
         asked_node: int,
         nodes: Sequence[int],
-        listed: Iterable[Listed],
+        listed: Iterable[ListedGroup],
     ) -> None:
         names = {one.group for one in listed}
         self._coordinators = {
@@ -194,7 +197,7 @@ class GroupReader:
         ]
 
     async def _described(
-        self, client: AIOKafkaClient, listed: Iterable[Listed]
+        self, client: AIOKafkaClient, listed: Iterable[ListedGroup]
     ) -> dict[str, Described | None]:
         found: dict[str, Described | None] = {one.group: None for one in listed}
         new = [one.group for one in listed if one.kind == "consumer"]
@@ -205,7 +208,9 @@ class GroupReader:
             found |= answer
         return found
 
-    async def _stored(self, client: AIOKafkaClient, listed: Iterable[Listed]) -> dict[str, Offsets]:
+    async def _stored(
+        self, client: AIOKafkaClient, listed: Iterable[ListedGroup]
+    ) -> dict[str, Offsets]:
         asked = [
             (node, fetch_offsets(some))
             for node, some in self._by_coordinator(one.group for one in listed)
@@ -249,11 +254,11 @@ class GroupReader:
                 found[name] = settings if error == 0 else {}  # not ours to see
         return found
 
-    def _topics(self, facts: Mapping[str, PartitionFacts]) -> dict[str, TopicSeen]:
+    def _topics(self, facts: Mapping[str, TopicMetadata]) -> dict[str, TopicSeen]:
         topics = {}
-        for name, (topic_id, partitions) in facts.items():
+        for name, (_error, topic_id, partitions) in facts.items():
             settings = self._settings.get(name, {})
-            seen = tuple(PartitionSeen(*one) for one in partitions)
+            seen = tuple(PartitionSeen(*partition) for partition in partitions)
             least = int(settings.get("min.insync.replicas", 1))
             deletes = "delete" in settings.get("cleanup.policy", "delete")
             kept_ms = int(settings.get("retention.ms", -1)) if deletes else -1

@@ -8,10 +8,16 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from headgate.backends.kafka.flexible import NO_TAGS, NULL, FlexibleRequest, array, text
 from headgate.core.groups.commit_records import read_assignment
-from headgate.core.groups.facts import Described, Member, Offsets, Place, Stored
+from headgate.core.groups.facts import (
+    CommittedOffset,
+    Described,
+    GroupMember,
+    Offsets,
+    Partition,
+)
 from headgate.core.wire import Reader
+from headgate.kafka.flexible import NO_TAGS, NULL, FlexibleRequest, array, text
 
 _FIND_COORDINATOR, _OFFSET_FETCH, _DESCRIBE_GROUPS, _LIST_GROUPS = 10, 9, 15, 16
 _LIST_OFFSETS, _CONSUMER_GROUP_DESCRIBE = 2, 69
@@ -21,7 +27,7 @@ _OFFSET = struct.Struct(">iqi")
 _LISTED = struct.Struct(">ihqqi")
 
 
-class Listed(NamedTuple):
+class ListedGroup(NamedTuple):
     """A group as ListGroups has it. kind: consumer for KIP-848, classic, share, streams; empty
     where the broker is older than Kafka 3.8.  protocol: consumer, connect, ... of classic ones."""
 
@@ -31,13 +37,13 @@ class Listed(NamedTuple):
     kind: str
 
 
-def list_groups() -> FlexibleRequest[tuple[int, list[Listed]]]:
+def list_groups() -> FlexibleRequest[tuple[int, list[ListedGroup]]]:
     """All groups that a broker coordinates. Answers (error code, groups)."""
 
     def body(version: int) -> bytes:
         return array(()) * max(0, version - 3)  # states, types: all of them
 
-    def read(reader: Reader, version: int) -> tuple[int, list[Listed]]:
+    def read(reader: Reader, version: int) -> tuple[int, list[ListedGroup]]:
         reader.skip(4)
         error = reader.int16()
         return error, [_listed(reader, version) for _ in range(reader.count())]
@@ -45,12 +51,12 @@ def list_groups() -> FlexibleRequest[tuple[int, list[Listed]]]:
     return FlexibleRequest(_LIST_GROUPS, (3, 5), body, read)
 
 
-def _listed(reader: Reader, version: int) -> Listed:
+def _listed(reader: Reader, version: int) -> ListedGroup:
     group, protocol = reader.text() or "", reader.text() or ""
     status = (reader.text() or "") if version >= 4 else ""
     kind = (reader.text() or "") if version >= 5 else ""
     reader.tags()
-    return Listed(group, protocol, status, kind.lower())
+    return ListedGroup(group, protocol, status, kind.lower())
 
 
 def find_coordinators(groups: Iterable[str]) -> FlexibleRequest[dict[str, int]]:
@@ -106,7 +112,7 @@ def _fetched_topic(reader: Reader, into: Offsets) -> None:
         number, offset, _epoch = reader.unpack(_OFFSET)
         metadata = reader.text() or ""
         if reader.int16() == 0 and offset >= 0:
-            into[Place(topic, number)] = Stored(offset, metadata)
+            into[Partition(topic, number)] = CommittedOffset(offset, metadata)
         reader.tags()
     reader.tags()
 
@@ -134,18 +140,18 @@ def _classic_groups(reader: Reader) -> dict[str, Described]:
     return found
 
 
-def _classic_member(reader: Reader, is_consumers: bool) -> Member:
+def _classic_member(reader: Reader, is_consumers: bool) -> GroupMember:
     member_id = reader.text() or ""
     reader.text()  # group.instance.id
     client_id, host = reader.text() or "", reader.text() or ""
     reader.take(reader.count())  # what it subscribed to
     assignment = reader.take(reader.count())
     reader.tags()
-    places = _assigned(assignment) if is_consumers else frozenset[Place]()
-    return Member(member_id, client_id, host, places)
+    places = _assigned(assignment) if is_consumers else frozenset[Partition]()
+    return GroupMember(member_id, client_id, host, places)
 
 
-def _assigned(assignment: bytes) -> frozenset[Place]:
+def _assigned(assignment: bytes) -> frozenset[Partition]:
     try:
         return read_assignment(assignment)
     except ValueError:  # the broker passes on what a client's own assignor wrote, unread
@@ -175,7 +181,7 @@ def _consumer_groups(reader: Reader, version: int) -> dict[str, Described]:
     return found
 
 
-def _consumer_member(reader: Reader, version: int) -> Member:
+def _consumer_member(reader: Reader, version: int) -> GroupMember:
     member_id = reader.text() or ""
     reader.text()  # group.instance.id
     reader.text()  # rack
@@ -189,15 +195,15 @@ def _consumer_member(reader: Reader, version: int) -> Member:
     if version >= 1:
         reader.skip(1)  # the kind of member
     reader.tags()
-    return Member(member_id, client_id, host, places)
+    return GroupMember(member_id, client_id, host, places)
 
 
-def _consumer_places(reader: Reader) -> frozenset[Place]:
-    places: set[Place] = set()
+def _consumer_places(reader: Reader) -> frozenset[Partition]:
+    places: set[Partition] = set()
     for _ in range(reader.count()):
         reader.skip(16)  # the topic's id
         topic = reader.text() or ""
-        places.update(Place(topic, reader.int32()) for _ in range(reader.count()))
+        places.update(Partition(topic, reader.int32()) for _ in range(reader.count()))
         reader.tags()
     reader.tags()
     return frozenset(places)
@@ -215,13 +221,13 @@ class Found(NamedTuple):
 
 def list_offsets(
     partitions: Mapping[str, Sequence[int]], timestamp: int
-) -> FlexibleRequest[dict[Place, Found]]:
+) -> FlexibleRequest[dict[Partition, Found]]:
     """The first record of a time in ms since 1970, or LATEST or EARLIEST, of partitions that one
     node leads. Partitions with an error are left out.
     """
     tail = struct.pack(">iq", -1, timestamp) + NO_TAGS
     topics = array(
-        text(topic) + array(struct.pack(">i", one) + tail for one in numbers) + NO_TAGS
+        text(topic) + array(struct.pack(">i", number) + tail for number in numbers) + NO_TAGS
         for topic, numbers in partitions.items()
     )
     body = struct.pack(">ib", -1, 0) + topics  # no replica; also what is not committed
@@ -230,7 +236,7 @@ def list_offsets(
     )
 
 
-def _offsets(reader: Reader) -> dict[Place, Found]:
+def _offsets(reader: Reader) -> dict[Partition, Found]:
     reader.skip(4)
     found = {}
     for _ in range(reader.count()):
@@ -238,7 +244,7 @@ def _offsets(reader: Reader) -> dict[Place, Found]:
         for _ in range(reader.count()):
             number, error, at_ms, offset, _epoch = reader.unpack(_LISTED)
             if error == 0:
-                found[Place(topic, number)] = Found(at_ms, offset)
+                found[Partition(topic, number)] = Found(at_ms, offset)
             reader.tags()
         reader.tags()
     return found

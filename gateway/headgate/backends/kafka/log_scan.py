@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from headgate.backends.kafka.header_names import keep_header_names
-from headgate.backends.kafka.options import ClusterOptions, client_arguments
+from headgate.backends.kafka.options import ClusterOptions
+from headgate.kafka.access import client_arguments
+from headgate.kafka.header_names import keep_header_names
 
 _SILENCE_S = 60.0  # longer than any leader change
 _POLL_MS = 1000
@@ -20,11 +21,15 @@ class CutShortError(Exception):
 
 
 async def scan_headers(
-    options: ClusterOptions, topic: str, partitions: int, see: Headers, tell: Callable[[int], None]
+    options: ClusterOptions,
+    topic: str,
+    partitions: int,
+    see: Headers,
+    report: Callable[[int], None],
 ) -> int:
     """Show every record's headers; how many records. Records of aborted transactions count, too.
 
-    tell: told now and then how many were read.  Raises CutShortError.
+    report: told now and then how many were read.  Raises CutShortError.
     """
     keep_header_names()
     consumer = AIOKafkaConsumer(
@@ -37,7 +42,7 @@ async def scan_headers(
         async with asyncio.timeout(_SILENCE_S):
             await consumer.start()
         places = [TopicPartition(topic, number) for number in range(partitions)]
-        return await _scan(consumer, places, see, tell)
+        return await _scan(consumer, places, see, report)
     except (KafkaError, OSError, TimeoutError) as error:
         raise CutShortError(f"topic {topic} cannot be read: {error!r}") from error
     finally:
@@ -48,7 +53,7 @@ async def _scan(
     consumer: AIOKafkaConsumer,
     places: list[TopicPartition],
     see: Headers,
-    tell: Callable[[int], None],
+    report: Callable[[int], None],
 ) -> int:
     consumer.assign(places)
     async with asyncio.timeout(_SILENCE_S):
@@ -65,7 +70,7 @@ async def _scan(
             for record in records:
                 see(record.headers)
             count += len(records)
-        tell(count)
+        report(count)
         before = at
         at = await _positions(consumer, at, ends)
         if batches or at != before:

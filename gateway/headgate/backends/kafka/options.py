@@ -1,10 +1,10 @@
-"""What the Kafka backend is told: how to reach a cluster, and how much its lanes may hold."""
+"""What the Kafka backend is told: how its lanes send to a cluster, and how much they may hold."""
 
-import ssl
 from dataclasses import dataclass
-from typing import Any
 
 from aiokafka import codec
+
+from headgate.kafka.access import ClusterAccess
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -14,10 +14,9 @@ REQUEST_TIMEOUT_MS = 30_000
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterOptions:
-    """One Kafka cluster.
+class ClusterOptions(ClusterAccess):
+    """One Kafka cluster: the way to it, and how its lanes send.
 
-    bootstrap_servers: `host:port[,host:port...]`.
     delivery_timeout_ms: a batch that has not ended after this time ends as `unknown`, or as
     `kafka_unavailable` when no connection has got it. What waits in a lane of which Kafka has taken
     nothing for so long, and for the next producer's start, ends as `kafka_unavailable`, too.
@@ -27,22 +26,17 @@ class ClusterOptions:
     of the bytes on the wire and on the brokers' disks; gzip and lz4 cost 2-5 times as much.
     """
 
-    bootstrap_servers: str
     delivery_timeout_ms: int = 120_000
     linger_ms: float = 2
     compression: str = "zstd"
-    security_protocol: str = "PLAINTEXT"
-    sasl_mechanism: str = "PLAIN"
-    sasl_username: str | None = None
-    sasl_password: str | None = None
-    ssl_cafile: str | None = None
-    ssl_certfile: str | None = None
-    ssl_keyfile: str | None = None
 
     @property
     def request_timeout_ms(self) -> int:
         """Time for one request; two of them fit into the delivery timeout."""
         return max(1_000, min(REQUEST_TIMEOUT_MS, self.delivery_timeout_ms // 2))
+
+
+BATCH_BYTES = 256 * 1024  # of a lane's batch, before compression
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,31 +57,10 @@ class LaneLimits:
 
     max_bytes: int = 32 * 1024 * 1024
     max_events: int = 50_000
-    max_batch_bytes: int = 256 * 1024
+    max_batch_bytes: int = BATCH_BYTES
     max_handed_bytes: int = 32 * 1024 * 1024
     stall_ms: int = 5_000
     election_ms: int = 15_000
-
-
-def client_arguments(options: ClusterOptions) -> dict[str, Any]:
-    """Return the arguments that every aiokafka client of this cluster takes."""
-    return {
-        "bootstrap_servers": options.bootstrap_servers,
-        "security_protocol": options.security_protocol,
-        "ssl_context": _ssl_context(options),
-        "sasl_mechanism": options.sasl_mechanism,
-        "sasl_plain_username": options.sasl_username,
-        "sasl_plain_password": options.sasl_password,
-    }
-
-
-def _ssl_context(options: ClusterOptions) -> ssl.SSLContext | None:
-    if "SSL" not in options.security_protocol.split("_"):
-        return None
-    context = ssl.create_default_context(cafile=options.ssl_cafile)
-    if options.ssl_certfile:
-        context.load_cert_chain(options.ssl_certfile, options.ssl_keyfile)
-    return context
 
 
 def check_codec(cluster: str, compression: str) -> None:

@@ -11,12 +11,13 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 from aiokafka.structs import TopicPartition
 
-from headgate.backends.kafka.connections import drop_client
-from headgate.backends.kafka.metadata import never_create_topics
-from headgate.backends.kafka.options import ClusterOptions, client_arguments
-from headgate.core.groups.facts import Place
+from headgate.backends.kafka.options import ClusterOptions
+from headgate.core.groups.facts import Partition
+from headgate.kafka.access import client_arguments
+from headgate.kafka.client_metadata import never_create_topics
+from headgate.kafka.closing import drop_client
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headgate.backends.readable")
 
 _LONG_S, _WAIT_MS, _STOP_S = 5.0, 100, 3.0
 _PARTITION_BYTES = 65_536  # of one partition in one answer
@@ -24,15 +25,15 @@ _ANSWER_BYTES = 4 * 1024 * 1024
 
 
 async def first_readable(
-    options: ClusterOptions, spans: Mapping[Place, tuple[int, int]]
-) -> dict[Place, int]:
+    options: ClusterOptions, spans: Mapping[Partition, tuple[int, int]]
+) -> dict[Partition, int]:
     """Return the offset of the first record in each span, or the span's end if it holds none.
 
     spans: by partition, the first offset and the one behind the last. A partition lacks where that
     cannot be told in a few seconds, such as with a transaction that is open; one that may not be
     read counts as one with a record. Raises nothing.
     """
-    found: dict[Place, int] = {}
+    found: dict[Partition, int] = {}
     if not spans:
         return found
     consumer = AIOKafkaConsumer(
@@ -58,7 +59,9 @@ async def first_readable(
 
 
 async def _read(
-    consumer: AIOKafkaConsumer, spans: Mapping[Place, tuple[int, int]], found: dict[Place, int]
+    consumer: AIOKafkaConsumer,
+    spans: Mapping[Partition, tuple[int, int]],
+    found: dict[Partition, int],
 ) -> None:
     consumer.assign([TopicPartition(*place) for place in spans])
     for place, (start, _) in spans.items():
@@ -77,7 +80,7 @@ async def _read(
             found.update((place, spans[place][0]) for place in denied)
             continue
         for tp, records in batches.items():
-            place = Place(*tp)
+            place = Partition(*tp)
             if place in left:
                 found[place] = min(records[0].offset, spans[place][1])
         for place in left - found.keys():

@@ -1,7 +1,6 @@
 """What one cluster says of a topic's offsets and of a group, for planning a replay."""
 
 import asyncio
-import base64
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
@@ -11,9 +10,10 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from headgate.backends.kafka.compacted import SILENCE_S, consumer_of, ends_of
 from headgate.backends.kafka.group_requests import describe_consumer
-from headgate.backends.kafka.metadata import read_topics
-from headgate.backends.kafka.options import ClusterOptions, client_arguments
+from headgate.backends.kafka.options import ClusterOptions
 from headgate.core.groups.facts import Described
+from headgate.kafka.access import client_arguments
+from headgate.kafka.metadata import read_metadata
 
 _SAMPLE_S = 3.0
 _SAMPLE_RECORDS = 500
@@ -44,12 +44,8 @@ class TierView:
     async def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
         """Kafka's ids, as its tools show them, of those of these topics that are there."""
         client = self._consumer._client
-        answer = await read_topics(client, client.get_random_node())
-        return {
-            one: base64.urlsafe_b64encode(answer.topics[one].topic_id).decode().rstrip("=")
-            for one in topics
-            if one in answer.topics
-        }
+        there = (await read_metadata(client, client.get_random_node())).topics
+        return {topic: there[topic].uuid for topic in topics if topic in there}
 
     async def topic_id(self, topic: str) -> str | None:
         """The same of one topic; None when it is not there."""
@@ -60,7 +56,7 @@ class TierView:
         places = _places(topic, partitions)
         ends = await ends_of(self._consumer, places)
         begins = await self._consumer.beginning_offsets(places)
-        return {one.partition: Extent(begins[one], ends[one]) for one in places}
+        return {place.partition: Extent(begins[place], ends[place]) for place in places}
 
     async def at(
         self, topic: str, partitions: Iterable[int], time_ms: int
@@ -124,7 +120,7 @@ class TierView:
 
 
 def _places(topic: str, partitions: Iterable[int]) -> list[TopicPartition]:
-    return [TopicPartition(topic, one) for one in partitions]
+    return [TopicPartition(topic, partition) for partition in partitions]
 
 
 def _offset(found: Any) -> int | None:

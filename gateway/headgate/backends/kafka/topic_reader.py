@@ -8,18 +8,16 @@ from typing import Any
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError, NodeNotReadyError, for_code
 from aiokafka.protocol.admin import DescribeConfigsRequest
+from aiokafka.protocol.metadata import MetadataRequest
 
-from headgate.backends.kafka.connections import drop_client
-from headgate.backends.kafka.metadata import (
-    TopicFacts,
-    never_create_topics,
-    read_partitions,
-    read_topics,
-)
-from headgate.backends.kafka.options import ClusterOptions, client_arguments
+from headgate.backends.kafka.options import ClusterOptions
 from headgate.core.topic import PartitionState, TopicState
+from headgate.kafka.access import client_arguments
+from headgate.kafka.client_metadata import never_create_topics
+from headgate.kafka.closing import drop_client
+from headgate.kafka.metadata import TopicMetadata, read_metadata
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headgate.backends.topic_reader")
 
 ANSWER_TIMEOUT_MS = 3_000
 # A broker that has just started may not know the newest topics yet, so a topic counts as deleted
@@ -75,7 +73,14 @@ class TopicReader:
         """Return a topic's partitions with their replicas. Raises as `read`."""
         if self._client is None:
             raise NodeNotReadyError("not connected")
-        return await read_partitions(self._client, _nodes(self._client)[0], topic)
+        # aiokafka's own: the ids of the replicas are asked for nowhere else.
+        request = MetadataRequest([topic], allow_auto_topic_creation=False)
+        answer = await self._client.send(_nodes(self._client)[0], request)
+        return sorted(
+            PartitionState(number, leader, tuple(replicas), tuple(in_sync))
+            for _error, _name, _internal, partitions in answer.topics
+            for _, number, leader, replicas, in_sync, *_ in partitions
+        )
 
     def brokers(self) -> int:
         """How many brokers the cluster had at the last answer."""
@@ -100,14 +105,14 @@ class TopicReader:
 
     async def _facts(
         self, client: AIOKafkaClient, known: Mapping[str, TopicState]
-    ) -> dict[str, TopicFacts]:
+    ) -> Mapping[str, TopicMetadata]:
         first, *others = _nodes(client)
-        facts, self.cluster_id = await read_topics(client, first)
-        if known.keys() <= facts.keys():
-            return facts
+        _, self.cluster_id, topics = await read_metadata(client, first)
+        if known.keys() <= topics.keys():
+            return topics
         await asyncio.sleep(SECOND_LOOK_S)
-        again = await read_topics(client, others[0] if others else first)
-        return facts | again.topics
+        again = await read_metadata(client, others[0] if others else first)
+        return {**topics, **again.topics}
 
     async def _settings(
         self, client: AIOKafkaClient, names: Iterable[str]
@@ -132,12 +137,12 @@ class TopicReader:
     def _state(
         self,
         name: str,
-        facts: TopicFacts,
+        facts: TopicMetadata,
         settings: Mapping[str, str] | None,
         before: TopicState | None,
     ) -> TopicState:
         if before is None or before.topic_id != facts.topic_id:
-            before = TopicState(name, self._cluster, facts.topic_id, facts.partitions)
+            before = TopicState(name, self._cluster, facts.topic_id, len(facts.partitions))
         read: dict[str, Any] = {
             field: parse(settings[option])
             for option, (field, parse) in _SETTINGS.items()
@@ -145,8 +150,8 @@ class TopicReader:
         }
         return before._replace(
             cluster=self._cluster,
-            partitions=facts.partitions,
-            replication_factor=facts.replicas,
+            partitions=len(facts.partitions),
+            replication_factor=facts.replication_factor,
             **read,
         )
 

@@ -9,11 +9,11 @@ from headgate.backends.kafka.in_words import kafka_in_words
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.kafka.topic_reader import READ_ERRORS, TopicReader
 from headgate.backends.owned import OwnedTasks
-from headgate.core.event import Refused
 from headgate.core.outcome import Failure, Reason
+from headgate.core.refusal import Refused
 from headgate.core.topic import PartitionState, TopicState
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headgate.backends.topics")
 
 REFRESH_MS = 10_000
 _RETRY_S = 1.0  # while a cluster does not answer
@@ -67,7 +67,7 @@ class KafkaTopics:
         """Return all topics, by name."""
         return [self._states[name] for name in sorted(self._states)]
 
-    def why_missing(self, topic: str) -> Failure:
+    def missing_reason(self, topic: str) -> Failure:
         """Say why `get` knows no such topic: it is unknown, or its cluster has not answered yet.
 
         A topic that was just created is read soon after somebody asked for it.
@@ -89,7 +89,7 @@ class KafkaTopics:
         """Return a topic's partitions with their replicas. Raises Refused."""
         state = self._states.get(topic)
         if state is None:
-            raise Refused(self.why_missing(topic))
+            raise Refused(self.missing_reason(topic))
         try:
             return await self._readings[state.cluster].reader.partitions(topic)
         except READ_ERRORS as error:
@@ -122,7 +122,7 @@ class KafkaTopics:
         if state is None or state.topic_id != topic_id or state.partitions >= partitions:
             return
         self._states[topic] = grown = state._replace(partitions=partitions)
-        self._tell(state, grown)
+        self._report(state, grown)
         self.refresh_soon(state.cluster)
 
     def _publish(self, cluster: str, states: Mapping[str, TopicState]) -> None:
@@ -144,9 +144,9 @@ class KafkaTopics:
                 del self._states[state.name]
                 changed.append((state, None))
         for pair in changed:
-            self._tell(*pair)
+            self._report(*pair)
 
-    def _tell(self, before: TopicState | None, after: TopicState | None) -> None:
+    def _report(self, before: TopicState | None, after: TopicState | None) -> None:
         for listener in self._listeners:
             listener(before, after)
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
-from headgate.backends.redis.suppression_store import StoreError
-from headgate.core.idempotency.protocol import Call, Verdict
-from headgate.core.idempotency.rules import Held, run
+from headgate.backends.redis.errors import StoreError
+from headgate.core.idempotency.protocol import ClaimCall, ClaimVerdict
+from headgate.core.idempotency.rules import StoredName, run
 
 
 class SharedIdentities:
@@ -12,7 +12,7 @@ class SharedIdentities:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
-        self.values: dict[bytes, Held] = {}
+        self.values: dict[bytes, StoredName] = {}
         self.up = True
 
 
@@ -29,7 +29,7 @@ class MemoryIdentityStore:
         if not self._is_connected:
             raise StoreError("redis_error", "cannot reach the memory store")
 
-    async def run(self, call: Call) -> Sequence[Verdict]:
+    async def run(self, call: ClaimCall) -> Sequence[ClaimVerdict]:
         """Apply the rules at its time."""
         if not (self._is_connected and self.shared.up):
             self._is_connected = False

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from headgate.backends.base import Deliveries
 from headgate.backends.kafka.options import LaneLimits
 from headgate.core.outcome import Failure, Reason
-from headgate.core.publish import Publish, Stage
+from headgate.core.publish import Publish, Stage, advance_all
 from headgate.core.record import BATCH_OVERHEAD, Record
 from headgate.core.topic import TopicState
 
@@ -37,7 +37,7 @@ class MemoryTopics:
         """Return all topics, by name."""
         return [self._states[name] for name in sorted(self._states)]
 
-    def why_missing(self, topic: str) -> Failure:
+    def missing_reason(self, topic: str) -> Failure:
         """Say why `get` knows no such topic."""
         return Failure(Reason.UNKNOWN_TOPIC, f"there is no topic {topic!r} here")
 
@@ -92,7 +92,7 @@ class MemoryLanes:
         """Take a record."""
         record = publish.record
         state = self._topics.get(record.topic)
-        publish.stage = Stage.LANE
+        publish.advance(Stage.LANE)
         if self._is_closed or state is None or record.partition >= state.partitions:
             asyncio.get_running_loop().call_soon(self._refuse, publish)
             return
@@ -129,10 +129,10 @@ class MemoryLanes:
         """End everything that is left."""
         self._is_closed = True
         for lane in self._lanes.values():
-            queued, flying = lane.queue, lane.flying
-            lane.queue, lane.flying = [], []
+            queued, in_flight = lane.queue, lane.in_flight
+            lane.queue, lane.in_flight = [], []
             self._fail(queued, _NOT_SENT)
-            self._fail(flying, _UNKNOWN)
+            self._fail(in_flight, _UNKNOWN)
 
     def _soon(self, place: tuple[str, int]) -> None:
         asyncio.get_running_loop().call_soon(self._step, place)
@@ -142,22 +142,22 @@ class MemoryLanes:
         state = self._topics.get(place[0])
         if lane is None or state is None or self.is_paused:
             return
-        if lane.flying:
+        if lane.in_flight:
             if not self.is_silent:
                 self._end(place, lane, state)
         else:
-            lane.flying = lane.take(min(self._limits.max_batch_bytes, state.batch_limit_bytes))
-            if lane.flying:
-                self._deliveries.handed_over(lane.flying)
+            lane.in_flight = lane.take(min(self._limits.max_batch_bytes, state.batch_limit_bytes))
+            if lane.in_flight:
+                self._deliveries.handed_over(lane.in_flight)
         if lane.all:
             self._soon_unless_waiting(place)
 
     def _soon_unless_waiting(self, place: tuple[str, int]) -> None:
-        if not self.is_silent or not self._lanes[place].flying:
+        if not self.is_silent or not self._lanes[place].in_flight:
             self._soon(place)
 
     def _end(self, place: tuple[str, int], lane: "_MemoryLane", state: TopicState) -> None:
-        batch, lane.flying = lane.flying, []
+        batch, lane.in_flight = lane.in_flight, []
         failure, self.next_failure = self.next_failure, None
         limit = state.max_message_bytes
         if failure is None and len(batch) == 1 and batch[0].size + BATCH_OVERHEAD > limit:
@@ -171,14 +171,12 @@ class MemoryLanes:
         log = self.log.setdefault(place, [])
         base_offset = len(log)
         log.extend(one.record for one in batch)
-        for one in batch:
-            one.stage = Stage.ENDED
+        advance_all(batch, Stage.ENDED)
         self._deliveries.acknowledged(batch, base_offset)
 
     def _fail(self, batch: Iterable[Publish], failure: Failure) -> None:
         ended = [one for one in batch if not one.dropped]
-        for one in ended:
-            one.stage = Stage.ENDED
+        advance_all(ended, Stage.ENDED)
         if ended:
             self._deliveries.failed(ended, failure)
 
@@ -193,19 +191,19 @@ class MemoryLanes:
             lane = self._lanes.pop(place)
             self.log.pop(place, None)
             self._fail(lane.queue, Failure(Reason.UNKNOWN_TOPIC, "the topic is gone"))
-            self._fail(lane.flying, _UNKNOWN)
+            self._fail(lane.in_flight, _UNKNOWN)
 
 
 class _MemoryLane:
-    """queue: not handed over.  flying: the one batch that is."""
+    """queue: not handed over.  in_flight: the one batch that is."""
 
     def __init__(self) -> None:
         self.queue: list[Publish] = []
-        self.flying: list[Publish] = []
+        self.in_flight: list[Publish] = []
 
     @property
     def all(self) -> list[Publish]:
-        return self.flying + self.queue
+        return self.in_flight + self.queue
 
     def is_full(self, limits: LaneLimits) -> bool:
         size = sum(one.size for one in self.all)
@@ -221,6 +219,5 @@ class _MemoryLane:
                 break
             count += 1
         batch, self.queue = self.queue[:count], self.queue[count:]
-        for one in batch:
-            one.stage = Stage.HANDED
+        advance_all(batch, Stage.HANDED)
         return batch

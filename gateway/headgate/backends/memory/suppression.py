@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from headgate.backends.redis.suppression_store import StoreError
-from headgate.core.suppression.protocol import Call, Reply
-from headgate.core.suppression.rules import Held, run
+from headgate.backends.redis.errors import StoreError
+from headgate.core.suppression.protocol import SuppressionCall, SuppressionReply
+from headgate.core.suppression.rules import StoredKey, run
 
 
 class MemoryRedis:
@@ -15,7 +15,7 @@ class MemoryRedis:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
-        self.values: dict[bytes, Held] = {}
+        self.values: dict[bytes, StoredKey] = {}
         self.process = 1
         self.up = True
 
@@ -24,7 +24,7 @@ class MemoryRedis:
         """R: which process this is."""
         return self.process.to_bytes(16, "big")
 
-    def restart(self, values: dict[bytes, Held] | None = None) -> None:
+    def restart(self, values: dict[bytes, StoredKey] | None = None) -> None:
         """Start again, empty or with the values of a snapshot."""
         self.process += 1
         self.up = True
@@ -44,7 +44,7 @@ class MemoryStore:
         self._check()
         self._process = self.redis.process
 
-    async def run(self, call: Call) -> Reply:
+    async def run(self, call: SuppressionCall) -> SuppressionReply:
         """Apply the rules at the redis' time."""
         self._check()
         if self._process != self.redis.process:

@@ -7,7 +7,7 @@ behind them.
 from collections.abc import Sequence
 
 from headgate.backends.redis.script import RedisScript, script_text
-from headgate.core.idempotency.protocol import Call, Verdict, read_verdict
+from headgate.core.idempotency.protocol import ClaimCall, ClaimVerdict, read_verdict
 
 
 class RedisIdentityStore:
@@ -20,15 +20,15 @@ class RedisIdentityStore:
         """Open a new connection and load the script."""
         await self._redis.connect()
 
-    async def run(self, call: Call) -> Sequence[Verdict]:
+    async def run(self, call: ClaimCall) -> Sequence[ClaimVerdict]:
         """One EVALSHA. After an error or a timeout the connection is closed."""
         _, verdicts = await self.run_timed(call)
         return verdicts
 
-    async def run_timed(self, call: Call) -> tuple[int, list[Verdict]]:
+    async def run_timed(self, call: ClaimCall) -> tuple[int, list[ClaimVerdict]]:
         """As `run`, with Redis' clock (ms) at which it ran."""
-        names = [one.name for one in call.operations]
-        operations = [one.packed for one in call.operations]
+        names = [operation.name for operation in call.operations]
+        operations = [operation.packed for operation in call.operations]
         life = b"%.0f" % call.claim_ms
         now, *answers = await self._redis.evaluate([len(names), *names, life, *operations])
         return now, [read_verdict(answer) for answer in answers]

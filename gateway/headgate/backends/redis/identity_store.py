@@ -1,9 +1,9 @@
-"""What the identity desk asks of Redis."""
+"""What the identity client asks of Redis."""
 
 from collections.abc import Sequence
 from typing import Protocol
 
-from headgate.core.idempotency.protocol import Call, Verdict
+from headgate.core.idempotency.protocol import ClaimCall, ClaimVerdict
 
 
 class IdentityStore(Protocol):
@@ -18,7 +18,7 @@ class IdentityStore(Protocol):
         """Raises StoreError."""
         ...
 
-    async def run(self, call: Call) -> Sequence[Verdict]:
+    async def run(self, call: ClaimCall) -> Sequence[ClaimVerdict]:
         """Run the script once: a verdict for each claim, in order. Raises StoreError."""
         ...
 

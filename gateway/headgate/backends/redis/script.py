@@ -29,7 +29,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from headgate.backends.patience import Patience
-from headgate.backends.redis.suppression_store import StoreError
+from headgate.backends.redis.errors import StoreError
 from headgate.native.chosen import packed
 
 # What clients may see: the exceptions' own texts name addresses.

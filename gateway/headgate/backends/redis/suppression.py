@@ -1,14 +1,14 @@
 """The suppression state in a real Redis: one connection, one script.
 
 One connection matters: a connection never outlives a Redis process, so R, read once for each
-connection, is the R of every call on it (suppression-protocol).
+connection, is the R of every call on it (docs/design/suppression-protocol.md).
 """
 
 from collections.abc import Mapping
 from hashlib import blake2b
 
 from headgate.backends.redis.script import RedisScript, script_text
-from headgate.core.suppression.protocol import Call, Reply, read_reply
+from headgate.core.suppression.protocol import SuppressionCall, SuppressionReply, read_reply
 
 
 class RedisStore:
@@ -23,7 +23,7 @@ class RedisStore:
         """Open a new connection, load the script, read run_id and master_replid."""
         self._identity = _identity(await self._redis.connect())
 
-    async def run(self, call: Call) -> Reply:
+    async def run(self, call: SuppressionCall) -> SuppressionReply:
         """One EVALSHA. After an error or a timeout the connection is closed."""
         return read_reply(call, await self._redis.evaluate(arguments_of(call, self._identity)))
 
@@ -32,7 +32,7 @@ class RedisStore:
         await self._redis.close()
 
 
-def arguments_of(call: Call, identity: bytes) -> list[int | bytes]:
+def arguments_of(call: SuppressionCall, identity: bytes) -> list[int | bytes]:
     """Return what follows the script's name in an EVALSHA. identity: R of the connection."""
     keys = [scope.incarnation for scope in call.scopes]
     keys += call.entries

@@ -1,21 +1,8 @@
-"""What the suppressor asks of Redis, and how that may fail."""
+"""What the suppressor asks of Redis."""
 
 from typing import Protocol
 
-from headgate.core.suppression.protocol import Call, Reply
-
-
-class StoreError(Exception):
-    """The store did not answer as it should.
-
-    reason: a label of bounded variety for metrics.  detail: for the log.  in_words: for clients,
-    where the detail is not.
-    """
-
-    def __init__(self, reason: str, detail: str, in_words: str | None = None) -> None:
-        super().__init__(detail)
-        self.reason = reason
-        self.in_words = detail if in_words is None else in_words
+from headgate.core.suppression.protocol import SuppressionCall, SuppressionReply
 
 
 class SuppressionStore(Protocol):
@@ -29,7 +16,7 @@ class SuppressionStore(Protocol):
         """Connect, and read which Redis process this is. Raises StoreError."""
         ...
 
-    async def run(self, call: Call) -> Reply:
+    async def run(self, call: SuppressionCall) -> SuppressionReply:
         """Run the script once. Raises StoreError."""
         ...
 

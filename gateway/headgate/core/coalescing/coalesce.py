@@ -1,4 +1,6 @@
-"""Coalescing: the windows of one held partition in one life of its owner (coalescing-protocol).
+"""Coalescing: the windows of one held partition in one session of its owner.
+
+The rules are those of docs/design/coalescing-protocol.md.
 
 Told the time; it forgets everything with its owner's term. What it decides: which window closes
 when, how far the group's offset may go, and which done marks must be written.
@@ -9,8 +11,8 @@ from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import NamedTuple
 
-from headgate.core.coalescing.held import BurstEnd, Held, HeldRecord, Mark
-from headgate.core.coalescing.window import Bounds, Times, Window
+from headgate.core.coalescing.held import BurstEnd, DoneMark, HeldEvent, HeldRecord
+from headgate.core.coalescing.window import HeldBounds, Window, WindowTimes
 
 _BURSTS_REMEMBERED = 10_000
 _RECENT = 176  # bytes of memory of a key that counts as not quiet
@@ -27,7 +29,7 @@ class Figures(NamedTuple):
 class Windows:
     """The open windows of a partition, by key, in the order of their first events.
 
-    position: the next offset to read.  target: the end of H when this life began; until the
+    position: the next offset to read.  target: the end of H when this session began; until the
     position is there no window closes (rule 4), unless all done marks up to it are known: then
     the oldest do as far as the bounds ask for it.
     marks: these, where they had to be read beforehand; by key, see `DoneMarks`.
@@ -35,8 +37,8 @@ class Windows:
 
     def __init__(
         self,
-        times: Times,
-        bounds: Bounds,
+        times: WindowTimes,
+        bounds: HeldBounds,
         target: int,
         position: int,
         marks: Mapping[bytes, int] | None = None,
@@ -66,7 +68,7 @@ class Windows:
 
     @property
     def is_catching_up(self) -> bool:
-        """Whether H was not yet read to where it ended when this life began."""
+        """Whether H was not yet read to where it ended when this session began."""
         return self.position < self.target
 
     @property
@@ -91,9 +93,9 @@ class Windows:
         """Take records in their order; returns how many no gateway wrote."""
         foreign = 0
         for record in records:
-            if type(record) is Held:
+            if type(record) is HeldEvent:
                 self._take(record, now_ms)
-            elif type(record) is Mark:
+            elif type(record) is DoneMark:
                 self._mark(record)
             elif type(record) is BurstEnd:
                 self._end_burst(record.burst, now_ms)
@@ -106,7 +108,7 @@ class Windows:
             self._forget_quiet()
         return foreign
 
-    def _take(self, held: Held, now_ms: int) -> None:
+    def _take(self, held: HeldEvent, now_ms: int) -> None:
         if self._marks is not None and held.offset <= self._marks.get(held.key, -1):
             return
         if held.arrived_ms > now_ms:  # a gateway whose clock is ahead
@@ -130,7 +132,7 @@ class Windows:
         if self._times.is_leading:
             self._note_recent(held)
 
-    def _mark(self, mark: Mark) -> None:
+    def _mark(self, mark: DoneMark) -> None:
         """The mark lies behind its event (rule 6): what a former owner has emitted is done."""
         window = self._windows.get(mark.key)
         if window is None or window.first > mark.done:
@@ -154,12 +156,12 @@ class Windows:
             self._bytes += window.cost
             self._plan(window)
 
-    def _is_leading(self, held: Held) -> bool:
+    def _is_leading(self, held: HeldEvent) -> bool:
         """The first event of a quiet key; a burst asked for one record in the end."""
         is_quiet = self._recent.get(held.key, -1) <= held.arrived_ms
         return self._times.is_leading and is_quiet and held.burst is None
 
-    def _note_recent(self, held: Held) -> None:
+    def _note_recent(self, held: HeldEvent) -> None:
         recent = self._recent
         recent.pop(held.key, None)
         recent[held.key] = held.arrived_ms + self._times.quiet
@@ -179,19 +181,19 @@ class Windows:
 
     # ---- closing windows
 
-    def take_due(self, now_ms: int, most_records: int, most_bytes: int) -> list[Window]:
+    def take_due(self, now_ms: int, max_records: int, max_bytes: int) -> list[Window]:
         """Close what is due, at most so much at a time; when full also the oldest (never lost)."""
         if self.is_catching_up and not self.must_close:
             return []
         closed: list[Window] = []
         oldest: Iterator[Window] | None = None
         size = 0
-        while len(closed) < most_records and size < most_bytes:
+        while len(closed) < max_records and size < max_bytes:
             # While it catches up the clocks close nothing: a later event may be read yet.
             window = None if self.is_catching_up else self._next_due(now_ms)
             if window is None and self.is_full:
                 # All at once: a dict is slow to find its first entry behind others that are gone.
-                oldest = oldest or iter(list(islice(self._windows.values(), most_records)))
+                oldest = oldest or iter(list(islice(self._windows.values(), max_records)))
                 window = next((one for one in oldest if self._is_open(one)), None)
             if window is None:
                 break

@@ -1,7 +1,7 @@
 """Records of held topics: an event on its way to its topic, a done mark, the end of a burst.
 
 The gateway writes events there with the headers that their record will have, and the coalescer
-reads them back (coalescing-protocol; H = the held topic, O = the topic).
+reads them back (docs/design/coalescing-protocol.md; H = the held topic, O = the topic).
 """
 
 from collections.abc import Iterable
@@ -42,7 +42,7 @@ def topic_of(held: str) -> str | None:
     return held[len(HELD_PREFIX) :] if held.startswith(HELD_PREFIX) else None
 
 
-class Held(NamedTuple):
+class HeldEvent(NamedTuple):
     """A held event. offset: in H, its name from now on.
 
     packed: the headers of its record.  arrived_ms: at its gateway.  forced: publish even if
@@ -67,10 +67,10 @@ class Held(NamedTuple):
         return list(zip(names, contents, strict=True))  # type: ignore[arg-type]
 
 
-class Mark(NamedTuple):
+class DoneMark(NamedTuple):
     """A done mark: the key's event at that offset of H, and all before it, need nothing more.
 
-    topic_id: of that H, in hex. Whoever has not seen yet that H was made anew still marks what it
+    topic_id: of that H, in hex. Whoever has not seen yet that H was recreated still marks what it
     read of the old one, and such a mark lies in the new one.
     """
 
@@ -91,10 +91,10 @@ class Foreign(NamedTuple):
     offset: int
 
 
-HeldRecord = Held | Mark | BurstEnd | Foreign
+HeldRecord = HeldEvent | DoneMark | BurstEnd | Foreign
 
 
-def mark_headers(mark: Mark) -> Headers:
+def mark_headers(mark: DoneMark) -> Headers:
     """The headers of a done mark; its key is the event's, its value is empty."""
     return [(DONE, f"{mark.done} {mark.topic_id}".encode())]
 
@@ -121,14 +121,14 @@ def read_held(
     if DONE in found:
         done, _, topic_id = found[DONE].partition(b" ")
         is_mark = done.isdigit() and topic_id.isalnum()
-        return Mark(key, int(done), topic_id.decode()) if is_mark else Foreign(offset)
+        return DoneMark(key, int(done), topic_id.decode()) if is_mark else Foreign(offset)
     if producer is None:
         return Foreign(offset)
     kept = [pair for pair in headers if pair[0] != FORCED and pair[0] != WANTED_TIMESTAMP]
     arrived_ms = _number(found.get(RECEIVED_AT), timestamp_ms)
     wanted_ms = _number(found.get(WANTED_TIMESTAMP), timestamp_ms)
     burst = found.get(BURST)
-    return Held(
+    return HeldEvent(
         offset,
         key,
         value,
@@ -176,14 +176,14 @@ class Metadata(NamedTuple):
     """What is committed beside the held group's offset.
 
     topic_id: of H, in hex; an offset of a topic that is another now says nothing.
-    is_blind: something was published without asking Redis and is not settled yet (rule 12).
+    has_unreserved: something was published without asking Redis and is not settled yet (rule 12).
     """
 
     topic_id: str
-    is_blind: bool
+    has_unreserved: bool
 
     def text(self) -> str:
-        return f"1 {self.topic_id} {int(self.is_blind)}"
+        return f"1 {self.topic_id} {int(self.has_unreserved)}"
 
     @classmethod
     def read(cls, text: str | None) -> "Metadata | None":

@@ -19,7 +19,7 @@ from headgate.core.topic import TopicState
 _RETRY_AFTER_S = 30
 _END = (
     "or end it: let its producers wait until its held lag is 0, then delete {held} "
-    "(deploy/README.md, Coalescers)"
+    "(docs/operate/coalescers.md)"
 )
 
 
@@ -34,8 +34,8 @@ def is_there(policy: TopicPolicy, held: TopicState | None) -> bool:
 
 
 def as_held(policy: TopicPolicy) -> TopicPolicy:
-    """What of the policy a held event meets: it is published as one record, so no rung of the
-    oversize ladder is for it, whatever the section without coalesce_quiet_ms says.
+    """What of the policy a held event meets: it is published as one record, so no strategy of the
+    oversize policy is for it, whatever the section without coalesce_quiet_ms says.
     """
     return policy if policy.oversize == ("reject",) else replace(policy, oversize=("reject",))
 
@@ -99,12 +99,12 @@ def leftover(held: TopicState, policies: PolicyTable) -> Leftover | None:
     return Leftover(Oddity.NO_OPTION, topic, text + ": they are published at once", fix)
 
 
-def why_refused(policy: TopicPolicy, held: TopicState) -> Failure | None:
+def refusal_of(policy: TopicPolicy, held: TopicState) -> Failure | None:
     """Why a topic takes no events although its held topic is there, else None."""
     if policy.kind != "event":
         return None
     detail = (
         f'kind = "event", but {held.name} is there, where later events of a key replace earlier '
-        "ones: it must be deleted, once its lag is 0 (deploy/README.md, Coalescers)"
+        "ones: it must be deleted, once its lag is 0 (docs/operate/coalescers.md)"
     )
     return Failure(Reason.KAFKA_UNAVAILABLE, detail, retry_after_s=_RETRY_AFTER_S)

@@ -3,10 +3,10 @@
 from collections.abc import Collection
 from typing import NamedTuple
 
-from headgate.core.coalescing.held import Held
+from headgate.core.coalescing.held import HeldEvent
 
 
-class Times(NamedTuple):
+class WindowTimes(NamedTuple):
     """A topic's clocks, in ms: `coalesce_quiet_ms` restarts at each event, `max_delay` does not;
     `burst_max` is how long a burst may hold a key. is_leading: `coalesce_leading`."""
 
@@ -16,7 +16,7 @@ class Times(NamedTuple):
     is_leading: bool = False
 
 
-class Bounds(NamedTuple):
+class HeldBounds(NamedTuple):
     """How much one partition holds: distinct keys, and bytes."""
 
     keys: int
@@ -30,7 +30,7 @@ class Sum(NamedTuple):
     bytes: int
 
     @classmethod
-    def of(cls, held: Held) -> "Sum":
+    def of(cls, held: HeldEvent) -> "Sum":
         return cls(1, len(held.value or b""))
 
     def plus(self, other: "Sum") -> "Sum":
@@ -67,7 +67,7 @@ class Window:
         "planned_ms",
     )
 
-    def __init__(self, held: Held) -> None:
+    def __init__(self, held: HeldEvent) -> None:
         self.first = held.offset
         self.first_ms = held.arrived_ms
         self.last = held
@@ -107,7 +107,7 @@ class Window:
         """Somebody else has counted them."""
         self._superseded = ()
 
-    def take(self, held: Held) -> None:
+    def take(self, held: HeldEvent) -> None:
         """A later event of the key: it wins."""
         self._supersede(self.last)
         self.last = held
@@ -137,7 +137,7 @@ class Window:
             self._add(producer, more)
         self._supersede(earlier.last)
 
-    def due_ms(self, times: Times) -> int:
+    def due_ms(self, times: WindowTimes) -> int:
         """When it closes, if nothing more arrives."""
         if self.is_due:
             due = 0
@@ -147,7 +147,7 @@ class Window:
             due = min(self.last.arrived_ms + times.quiet, self.first_ms + times.max_delay)
         return max(due, self.not_before_ms)
 
-    def _supersede(self, held: Held) -> None:
+    def _supersede(self, held: HeldEvent) -> None:
         self._add(held.producer, Sum.of(held))
 
     def _add(self, producer: str, more: Sum) -> None:

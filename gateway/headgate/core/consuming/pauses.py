@@ -1,15 +1,15 @@
 """What may not be read now, and why: pause intent, kept apart from the consumer's own flags.
 
-A Kafka consumer forgets its pauses at every rebalance (6-measured-facts, section 5), so the intent
-lives here and is applied again and again. Whoever pauses gives a reason; a partition is read again
-when every reason is gone.
+A Kafka consumer forgets its pauses at every rebalance
+(docs/design/measured.md#pauses-end-with-a-rebalance), so the intent lives here and is applied again
+and again. Whoever pauses gives a reason; a partition is read again when every reason is gone.
 """
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
 
-class Scope(NamedTuple):
+class PauseScope(NamedTuple):
     """All of a group (no topic), a topic (no partition), or one partition."""
 
     topic: str | None = None
@@ -28,7 +28,7 @@ class Scope(NamedTuple):
 class Intent(NamedTuple):
     """One reason not to read."""
 
-    scope: Scope
+    scope: PauseScope
     reason: str
 
 
@@ -40,7 +40,7 @@ class Kept(NamedTuple):
     at_ms: int
 
 
-ALL = Scope()
+ALL = PauseScope()
 
 
 class Pauses:
@@ -56,14 +56,14 @@ class Pauses:
         self._local: set[Intent] = set()
         self._stored: frozenset[Intent] = frozenset()
 
-    def pause(self, scope: Scope, reason: str) -> bool:
+    def pause(self, scope: PauseScope, reason: str) -> bool:
         """Add a reason. False: it was there already. Raises ValueError."""
         intent = Intent(checked(scope), checked_reason(reason))
         is_new = intent not in self._local
         self._local.add(intent)
         return is_new
 
-    def resume(self, scope: Scope, reason: str) -> bool:
+    def resume(self, scope: PauseScope, reason: str) -> bool:
         """Take one reason away; others for the same scope stay. False: it was not there."""
         intent = Intent(scope, reason)
         was_there = intent in self._local
@@ -90,7 +90,7 @@ class Pauses:
         return sorted(self._local | self._stored, key=lambda one: (str(one.scope), one.reason))
 
 
-def checked(scope: Scope) -> Scope:
+def checked(scope: PauseScope) -> PauseScope:
     """Return a scope that makes sense. Raises ValueError."""
     if scope.topic is None and scope.partition is not None:
         raise ValueError("a partition without its topic cannot be paused: name the topic, too")

@@ -7,7 +7,7 @@ events of which nothing is left to do: parallel-consumer's rule, without its bit
 from collections import deque
 
 
-class Progress:
+class PartitionProgress:
     """One partition in one term of ownership. Offsets are entered in the order of the log.
 
     first: the offset where reading began, -1 before that.

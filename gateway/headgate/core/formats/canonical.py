@@ -9,7 +9,6 @@ Equal values may have different forms (1 and 1.0): that costs a record, not a ch
 import re
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any
 
 import orjson
 
@@ -96,7 +95,7 @@ def _is_kept(number: bytes) -> bool:
     return digits == _CERTAIN_DIGITS + 1 and orjson.dumps(float(number)) == number
 
 
-def _remove(parsed: Any, pointer: Pointer) -> list[Any]:
+def _remove(parsed: object, pointer: Pointer) -> list[object]:
     """Take out what the pointer names; what was taken, or nothing where it names nothing.
 
     An element's place is kept by a null, so that the indexes of others stay theirs.
@@ -117,5 +116,5 @@ def _remove(parsed: Any, pointer: Pointer) -> list[Any]:
     return []
 
 
-def _names(elements: list[Any], token: str) -> bool:
+def _names(elements: list[object], token: str) -> bool:
     return _INDEX.fullmatch(token) is not None and int(token) < len(elements)

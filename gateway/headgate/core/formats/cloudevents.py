@@ -14,10 +14,11 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
-from headgate.core.event import RawEvent, Refused, malformed
+from headgate.core.event import RawEvent
 from headgate.core.formats.jsontext import elements, members
 from headgate.core.http.media_type import is_json
 from headgate.core.outcome import Failure, Reason
+from headgate.core.refusal import Refused, malformed
 
 _REQUIRED = ("id", "source", "specversion", "type")
 _STRUCTURED = b"application/cloudevents+json"

@@ -6,8 +6,9 @@ valid JSON is its reader's business. Linear in the bytes, however they are split
 
 import re
 
-from headgate.core.event import Refused, malformed
-from headgate.core.outcome import Failure, Reason
+from headgate.core.outcome import Failure
+from headgate.core.oversize.limits import unread
+from headgate.core.refusal import Refused, malformed
 
 PIECE_BYTES = 32_768  # cut in 2-4 ms where records are small; nothing but braces takes 10
 
@@ -17,15 +18,15 @@ _REST_OF_STRING = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL)
 
 
 class Documents:
-    """The stream so far. most_bytes: of one object.
+    """The stream so far. max_bytes: of one object.
 
     pending: bytes that are waiting for their object's end.
     """
 
-    __slots__ = ("_at", "_data", "_depth", "_in_string", "_most")
+    __slots__ = ("_at", "_data", "_depth", "_in_string", "_limit")
 
-    def __init__(self, most_bytes: int) -> None:
-        self._most = most_bytes
+    def __init__(self, max_bytes: int) -> None:
+        self._limit = max_bytes
         self._data = bytearray()
         self._at = 0
         self._depth = 0
@@ -58,7 +59,7 @@ class Documents:
             found.append(bytes(self._data[start:end]))
             start = end
         self._forget(start)
-        if not found and len(self._data) > self._most:
+        if not found and len(self._data) > self._limit:
             raise Refused(self._too_large())
         return found
 
@@ -104,11 +105,9 @@ class Documents:
         self._at -= count
 
     def _too_large(self) -> Failure:
-        most = self._most
-        detail = f"a record has more than the limit of {most} bytes (http.body_max_bytes)"
-        return Failure(
-            Reason.TOO_LARGE, detail, {"limit_bytes": most, "limit": "http.body_max_bytes"}
-        )
+        limit = self._limit
+        detail = f"a record has more than the limit of {limit} bytes (http.body_max_bytes)"
+        return unread(detail, limit, "http.body_max_bytes")
 
 
 def _end(pattern: re.Pattern[bytes], data: bytearray, at: int) -> int:

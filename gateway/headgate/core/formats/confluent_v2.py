@@ -13,7 +13,7 @@ from typing import Annotated
 import msgspec
 import orjson
 
-from headgate.core.event import RawEvent, Refused, malformed
+from headgate.core.event import RawEvent
 from headgate.core.formats.confluent import (
     base64_bytes,
     json_key,
@@ -28,6 +28,7 @@ from headgate.core.formats.structs import ABSENT, StructReader
 from headgate.core.http.reply import Reply, retry_after
 from headgate.core.outcome import Failure, Outcome, Reason
 from headgate.core.policy import CompatJsonKeys
+from headgate.core.refusal import Refused, malformed
 
 TYPE = "application/vnd.kafka.v2+json"
 _JSON = b"application/json"
@@ -75,12 +76,12 @@ def format_of(content_type: bytes) -> Format | None:
 
 
 def read_records(
-    body: bytes, form: Format, keys: CompatJsonKeys, partition: int | None, most: int
+    body: bytes, form: Format, keys: CompatJsonKeys, partition: int | None, limit: int
 ) -> list[RawEvent | Failure]:
     """The records of a request; one that is wrong refuses the request, as it does there, but for
     one whose partition cannot be.
 
-    partition: of the path; a record's own goes before it.  most: events that the caller takes.
+    partition: of the path; a record's own goes before it.  limit: events that the caller takes.
     Raises Refused.
     """
     if body.strip() in _NOTHING:
@@ -90,9 +91,9 @@ def read_records(
         raise unfit(_EMPTY)
     if records[:1] != b"[":
         raise Refused(malformed("the request: `records` is not an array"))
-    if is_crowd(records, most):
-        detail = f"more than http.batch_max_events = {most} records in one request"
-        raise Refused(Failure(Reason.TOO_MANY_EVENTS, detail, {"limit": most}))
+    if is_crowd(records, limit):
+        detail = f"more than http.batch_max_events = {limit} records in one request"
+        raise Refused(Failure(Reason.TOO_MANY_EVENTS, detail, {"limit": limit}))
     texts = elements(records)
     if not texts:
         raise unfit(_EMPTY)
@@ -103,7 +104,7 @@ def _event(
     record: _Record, form: Format, keys: CompatJsonKeys, partition: int | None
 ) -> RawEvent | Failure:
     key, value = bytes(record.key) or b"null", bytes(record.value) or b"null"
-    headers = [(one.key, one.value) for one in record.headers or ()]
+    headers = [(header.key, header.value) for header in record.headers or ()]
     try:
         own = partition_of(partition if record.partition is None else record.partition)
     except Refused as refused:

@@ -5,12 +5,12 @@ Source: confluentinc/kafka-rest, `api/v3/openapi.yaml` (ProduceRequest, ProduceR
 """
 
 from datetime import UTC, datetime
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 import orjson
 
-from headgate.core.event import RawEvent, Refused, malformed
+from headgate.core.event import RawEvent
 from headgate.core.formats.cloudevents import time_ms
 from headgate.core.formats.confluent import (
     base64_bytes,
@@ -24,6 +24,7 @@ from headgate.core.formats.confluent import (
 from headgate.core.formats.structs import ABSENT, StructReader
 from headgate.core.outcome import Failure, Outcome
 from headgate.core.policy import CompatJsonKeys
+from headgate.core.refusal import Refused, malformed
 
 TYPE = "application/json"
 _JSON = b"application/json"
@@ -81,7 +82,7 @@ def read_record(text: bytes, keys: CompatJsonKeys) -> tuple[RawEvent, Sent]:
         key=key,
         timestamp_ms=_time(record.timestamp),
         content_type=_JSON if is_document else None,
-        headers=record_headers([(one.name, one.value) for one in record.headers or ()]),
+        headers=record_headers([(header.name, header.value) for header in record.headers or ()]),
         partition=partition_of(record.partition_id),
     )
     return event, Sent(_size(key_type, key), _size(value_type, value))
@@ -98,7 +99,10 @@ def _datum(name: str, text: msgspec.Raw, keys: CompatJsonKeys) -> tuple[str, byt
         return "BINARY", None
     datum = _readers[name].read(raw)
     data = bytes(datum.data) or _NULL
-    has_schema = any(bytes(getattr(datum, one)) not in (b"", _NULL) for one in _SCHEMA_MEMBERS)
+    has_schema = any(
+        bytes(getattr(datum, schema_member)) not in (b"", _NULL)
+        for schema_member in _SCHEMA_MEMBERS
+    )
     if datum.type in _WITH_SCHEMA:
         detail = (
             f"Payload error. The record's {name} needs a schema registry, which this gateway has "
@@ -135,7 +139,7 @@ def report(
     """A record's report as one JSON text. timestamp_ms: of the record, None where not known."""
     if outcome.failure is not None:
         return failure_report(outcome.failure)
-    page: dict[str, Any] = {
+    page: dict[str, object] = {
         "error_code": 200,
         "cluster_id": cluster_id,
         "topic_name": topic,
@@ -152,11 +156,6 @@ def report(
 def failure_report(failure: Failure) -> bytes:
     """The report of a record that was not published."""
     return orjson.dumps({"error_code": codes_of(failure)[1], "message": failure.detail})
-
-
-def status_of(outcome: Outcome) -> int:
-    """The HTTP status of a request with one record."""
-    return 200 if outcome.failure is None else codes_of(outcome.failure)[0]
 
 
 def _shown(at_ms: int) -> str:

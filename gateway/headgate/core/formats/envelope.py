@@ -15,11 +15,12 @@ from typing import Annotated
 
 import msgspec
 
-from headgate.core.event import RawEvent, Refused, malformed
+from headgate.core.event import RawEvent
 from headgate.core.formats.jsontext import elements, is_crowd
 from headgate.core.formats.structs import ABSENT, StructReader
 from headgate.core.outcome import Failure, Reason
 from headgate.core.record import CONTENT_TYPE, RESERVED_PREFIX
+from headgate.core.refusal import Refused, malformed
 
 TYPE: bytes = b"application/vnd.headgate.batch+json"
 
@@ -55,14 +56,14 @@ _outer = StructReader(_Loose, "the envelope")
 _single = StructReader(_Event, "the event")
 
 
-def read_envelope(body: bytes, most: int) -> Sequence[RawEvent | Failure]:
-    """The events of an envelope. Raises Refused when it is no envelope, or has over `most` events.
+def read_envelope(body: bytes, limit: int) -> Sequence[RawEvent | Failure]:
+    """The events of an envelope. Raises Refused when it is no envelope, or has over `limit` events.
 
     Counted before they are cut, as every slice costs some 200 bytes and may stand for three.
     """
-    if body.count(b",") > max(most, _CROWD) and is_crowd(_events(body), most):
-        detail = f"more than http.batch_max_events = {most} events in one request"
-        raise Refused(Failure(Reason.TOO_MANY_EVENTS, detail, {"limit": most}))
+    if body.count(b",") > max(limit, _CROWD) and is_crowd(_events(body), limit):
+        detail = f"more than http.batch_max_events = {limit} events in one request"
+        raise Refused(Failure(Reason.TOO_MANY_EVENTS, detail, {"limit": limit}))
     try:
         body.decode()
         found = _decode(body).events

@@ -8,12 +8,10 @@ Memory: one piece, and a number for each open bracket.
 import re
 from codecs import getincrementaldecoder
 
-from headgate.core.event import Refused, malformed
+from headgate.core.refusal import Refused, malformed
 
 _STEP_BYTES = 32_768  # of one regular expression, which holds the interpreter's lock meanwhile
-_MOST_DIGITS = (
-    1_048_576  # of one number: the end of a piece may cut one, so it is kept till its end
-)
+_MAX_DIGITS = 1_048_576  # of one number: the end of a piece may cut one, so it is kept till its end
 
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _INSIDE = rb'[^"\\\t\n\r]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\t\n\r]*+)*+'
@@ -53,10 +51,10 @@ _OPENS = {ord("["): _FIRST, ord("{"): _FIRST_KEY}
 
 
 class JsonStream:
-    """One text. most_depth: of nested arrays and objects."""
+    """One text. max_depth: of nested arrays and objects."""
 
-    def __init__(self, most_depth: int) -> None:
-        self._most_depth = most_depth
+    def __init__(self, max_depth: int) -> None:
+        self._max_depth = max_depth
         self._decoder = getincrementaldecoder("utf-8")()
         self._state = _TEXT
         self._open: list[int] = []  # for each open bracket, the state behind its closing one
@@ -112,8 +110,8 @@ class JsonStream:
             return text[end + 1 :]
         whole = tokens.rstrip(_SCALAR_SIGNS)
         self._carry = tokens[len(whole) :]
-        if len(self._carry) > _MOST_DIGITS:
-            raise self._wrong(f"a number of more than {_MOST_DIGITS} digits")
+        if len(self._carry) > _MAX_DIGITS:
+            raise self._wrong(f"a number of more than {_MAX_DIGITS} digits")
         self._tokens(whole)
         return b""
 
@@ -126,8 +124,8 @@ class JsonStream:
             if sign in _OPENS and state <= _MEMBER:
                 unclosed.append(_AFTER[state])
                 state = _OPENS[sign]
-                if len(unclosed) > self._most_depth:
-                    raise Refused(malformed(f"the JSON nests deeper than {self._most_depth}"))
+                if len(unclosed) > self._max_depth:
+                    raise Refused(malformed(f"the JSON nests deeper than {self._max_depth}"))
                 continue
             state = _GOES.get((state, sign), _TEXT)
             if state == _CLOSE:

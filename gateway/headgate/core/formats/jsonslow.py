@@ -1,13 +1,14 @@
-"""JSON by the standard library: the slower way, for texts that msgspec refuses and RFC 8259 allows
-(lone-surrogate escapes). Its own module, because everything else in `jsontext` is compiled
-(setup.py) and subclasses of str cannot be.
+"""JSON by the standard library: the slower way, for lone-surrogate escapes.
+
+RFC 8259 allows them and msgspec refuses them. Its own module, because everything else in `jsontext`
+is compiled (setup.py) and subclasses of str cannot be.
 """
 
 import json
 import re
-from typing import Any, NoReturn
+from typing import NoReturn
 
-from headgate.core.event import Refused, malformed
+from headgate.core.refusal import Refused, malformed
 
 _BLANKS = re.compile(r"[ \t\r\n]*")
 
@@ -31,7 +32,7 @@ def _refuse_constant(name: str) -> NoReturn:
 _SLOW = json.JSONDecoder(parse_int=Digits, parse_float=Fraction, parse_constant=_refuse_constant)
 
 
-def scan(text: str, at: int) -> tuple[Any, int]:
+def scan(text: str, at: int) -> tuple[object, int]:
     try:
         return _SLOW.raw_decode(text, at)
     except ValueError as error:
@@ -40,7 +41,7 @@ def scan(text: str, at: int) -> tuple[Any, int]:
         raise Refused(malformed("the JSON nests too deep")) from None
 
 
-def parse_slowly(document: bytes) -> Any:
+def parse_slowly(document: bytes) -> object:
     """The parsed document by the standard library, numbers as their source text."""
     text = decoded(document)
     found, end = scan(text, skip_blanks(text, 0))
@@ -60,7 +61,8 @@ def children(document: bytes, opening: str, closing: str) -> list[tuple[str, byt
         if opening == "{":
             if text[at : at + 1] != '"':
                 raise Refused(malformed(f"expected a name at character {at}"))
-            name, at = scan(text, at)
+            found_name, at = scan(text, at)
+            name = str(found_name)
             at = _expect(text, skip_blanks(text, at), ":")
         end = scan(text, at)[1]
         found.append((name, text[at:end].encode()))

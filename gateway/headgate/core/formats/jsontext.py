@@ -9,11 +9,10 @@ msgspec refuses: such texts take the slower way through the standard library.
 import re
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Protocol, cast
 
 import msgspec
 
-from headgate.core.event import Refused, malformed
 from headgate.core.formats.jsonslow import (
     Fraction,
     children,
@@ -24,6 +23,7 @@ from headgate.core.formats.jsonslow import (
 )
 from headgate.core.keys import KeyRule, join_parts
 from headgate.core.outcome import Failure, Reason
+from headgate.core.refusal import Refused, malformed
 
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")  # as signed bytes: 1 down, -1 up
@@ -89,6 +89,12 @@ def members(document: bytes) -> dict[str, bytes]:
         raise Refused(malformed(str(error))) from None
 
 
+class _Root(Protocol):
+    """A document of which only the members that a rule asks for are kept, as f0, f1, ..."""
+
+    f0: msgspec.Raw
+
+
 class KeyReader:
     """A topic's key rule compiled to one msgspec decoder that validates the whole document.
 
@@ -105,7 +111,7 @@ class KeyReader:
         root = msgspec.defstruct(
             "Root", fields, rename={name: token for token, name in names.items()}
         )
-        self._decode: Callable[[bytes], Any] = msgspec.json.Decoder(root).decode
+        self._decode = cast("Callable[[bytes], _Root]", msgspec.json.Decoder(root).decode)
         self._is_single = bool(names) and [len(p) for p in rule.pointers] == [1]
         self._names = [names.get(pointer[0], "") if pointer else "" for pointer in rule.pointers]
 
@@ -199,7 +205,7 @@ def _scalar(raw: bytes, pointer: tuple[str, ...]) -> bytes:
     return raw
 
 
-def _scalar_of(parsed: Any, pointer: tuple[str, ...]) -> bytes:
+def _scalar_of(parsed: object, pointer: tuple[str, ...]) -> bytes:
     """As `_scalar`, from a document that the standard library parsed."""
     for token in pointer:
         if isinstance(parsed, dict):

@@ -9,9 +9,9 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from headgate.core.event import Refused
 from headgate.core.formats.jsontext import members
 from headgate.core.outcome import Failure, Reason
+from headgate.core.refusal import Refused
 
 S = TypeVar("S", bound=msgspec.Struct)
 ABSENT = msgspec.Raw(b"")  # the default of a Raw member that may be left out
@@ -30,10 +30,10 @@ class StructReader(Generic[S]):
         self._unknown = unknown
         self._decode = msgspec.json.Decoder(kind).decode
         self._members: dict[str, Callable[[bytes], object]] = {}
-        self._required = {one.name for one in msgspec.structs.fields(kind) if one.required}
-        for one in msgspec.structs.fields(kind):
-            reader = msgspec.json.Decoder(one.type).decode
-            self._members[one.name] = msgspec.Raw if one.type is msgspec.Raw else reader
+        self._required = {field.name for field in msgspec.structs.fields(kind) if field.required}
+        for field in msgspec.structs.fields(kind):
+            reader = msgspec.json.Decoder(field.type).decode
+            self._members[field.name] = msgspec.Raw if field.type is msgspec.Raw else reader
 
     def read(self, text: bytes) -> S:
         """The struct; text must be UTF-8 as a whole."""

@@ -4,10 +4,18 @@ from collections import deque
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from headgate.core.groups.facts import Described, Drift, Log, Member, Place, Regression, Stored
+from headgate.core.groups.facts import (
+    CommittedOffset,
+    Described,
+    Drift,
+    GroupMember,
+    Partition,
+    PartitionLog,
+    Regression,
+)
 from headgate.core.groups.group_watch import GroupWatch
-from headgate.core.groups.lag_rules import Rules, State
-from headgate.core.groups.log_ends import Ends
+from headgate.core.groups.lag_rules import LagRules, LagState
+from headgate.core.groups.log_ends import LogEnds
 from headgate.core.groups.probation import Probation
 from headgate.core.groups.report import GroupReport, Heat, Judging, report
 
@@ -15,15 +23,16 @@ _REGRESSIONS_KEPT = 1_000
 _DRIFTS_KEPT = 100
 _AWAY_KEPT = 10_000
 _GONE_LOOKS = 3
-_MOST_DOUBTFUL, _DOUBTS_AT_ONCE = 1_000, 100
-_MOST_COUNTS = 10_000  # names of groups may be made up for each start of a consumer
+_MAX_DOUBTFUL, _DOUBTS_AT_ONCE = 1_000, 100
+_MAX_COUNTS = 10_000  # names of groups may be made up for each start of a consumer
 
 
 class WatchOptions(NamedTuple):
-    """See `Rules` and `Judging`. probation_ms: how long a new group must keep its lag at or below
+    """See `LagRules` and `Judging`. probation_ms: how long a new group must keep its lag at or
+    below
     `probation_lag` records until it counts as one that keeps up."""
 
-    rules: Rules = Rules()
+    rules: LagRules = LagRules()
     horizon_ms: int = 3_600_000
     probation_ms: int = 86_400_000
     probation_lag: int = 10_000
@@ -46,7 +55,7 @@ class TopicSeen(NamedTuple):
     retention_ms: int = -1
 
 
-class Health(NamedTuple):
+class ClusterHealth(NamedTuple):
     """Partitions of the whole cluster that are not as they should be."""
 
     under_replicated: int = 0
@@ -57,15 +66,15 @@ class Health(NamedTuple):
 class ClusterWatch:
     """Told what is seen, and when; memory is bounded by the groups and partitions that there are.
 
-    known: probation of groups as it was before a restart. A group that is there at the first look
+    known: probation of groups as it was before a restart. A group that is there at the first poll
     and that nobody remembers counts as admitted: nothing says when it began.
     """
 
     def __init__(self, options: WatchOptions, known: Mapping[str, Probation]) -> None:
         self.options = options
         self.groups: dict[str, GroupWatch] = {}
-        self.logs: dict[Place, Log] = {}
-        self.health = Health()
+        self.logs: dict[Partition, PartitionLog] = {}
+        self.health = ClusterHealth()
         self.drifts: deque[Drift] = deque(maxlen=_DRIFTS_KEPT)
         self.regressions: deque[Regression] = deque(maxlen=_REGRESSIONS_KEPT)
         self.counts: dict[tuple[str, str], int] = {}  # regressions by group and topic
@@ -73,8 +82,8 @@ class ClusterWatch:
         self._away: dict[str, TopicSeen] = {}  # topics that are not there now, as they were last
         self._known = dict(known)
         self._has_looked = False
-        self._doubted: Place | None = None  # the last one of the last turn
-        self._missed: dict[str, int] = {}  # looks in a row that did not find a known group
+        self._doubted: Partition | None = None  # the last one of the last turn
+        self._missed: dict[str, int] = {}  # polls in a row that did not find a known group
 
     def topics_seen(self, topics: Mapping[str, TopicSeen], now_ms: int) -> None:
         """Take the cluster's metadata."""
@@ -103,24 +112,24 @@ class ClusterWatch:
             for place in [each for each in watch.tracks if each.topic == topic]:
                 watch.removed(place)
 
-    def logs_seen(self, offsets: Mapping[Place, tuple[int, int]], now_ms: int) -> None:
+    def logs_seen(self, offsets: Mapping[Partition, tuple[int, int]], now_ms: int) -> None:
         """Take the first offset and the end of partitions."""
         for place, (start, end) in offsets.items():
             topic = self._topics.get(place.topic)
             retention_ms = -1 if topic is None else topic.retention_ms
             log = self.logs.get(place)
             if log is None:
-                log = self.logs[place] = Log(start, end, Ends())
+                log = self.logs[place] = PartitionLog(start, end, LogEnds())
             if end < log.end:  # it was cut off: what was read there is not there
                 log.empty, log.readable = (0, 0), -1
             log.start, log.end, log.retention_ms = start, end, retention_ms
             log.ends.note(now_ms, end)
 
-    def seeded(self, place: Place, at_ms: int, end: int) -> None:
+    def seeded(self, place: Partition, at_ms: int, end: int) -> None:
         """Take where a log's end was before anybody looked; before its first `logs_seen`, and the
         older before the newer. Timestamps of records need not grow: what does not fit is left out.
         """
-        log = self.logs.setdefault(place, Log(0, end, Ends()))
+        log = self.logs.setdefault(place, PartitionLog(0, end, LogEnds()))
         if end >= log.end:
             log.end = end
             log.ends.note(at_ms, end)
@@ -130,7 +139,7 @@ class ClusterWatch:
     ) -> None:
         """Take the groups that there are. None: it is there, and nothing is said of it now.
 
-        is_whole: no group is missing but those that are gone. Only after three such looks in a row
+        is_whole: no group is missing but those that are gone. Only after three such polls in a row
         one is forgotten: a coordinator that has just taken over may not know all of its groups.
         """
         missing = self.groups.keys() - described.keys()
@@ -144,30 +153,30 @@ class ClusterWatch:
                 watch.is_described(one, now_ms)
         self._has_looked = True
 
-    def members_seen(self, group: str, members: tuple[Member, ...], now_ms: int) -> None:
-        """Take who is in a classic group after a rebalance, as the trail tells it."""
+    def members_seen(self, group: str, members: tuple[GroupMember, ...], now_ms: int) -> None:
+        """Take who is in a classic group after a rebalance, as the commit stream tells it."""
         watch = self._group(group, now_ms)
         watch.is_described(watch.described._replace(members=members), now_ms)
 
-    def member_is(self, group: str, member: Member, now_ms: int, *, is_gone: bool) -> None:
-        """Take what the trail tells of one member of a KIP-848 group."""
+    def member_is(self, group: str, member: GroupMember, now_ms: int, *, is_gone: bool) -> None:
+        """Take what the commit stream tells of one member of a KIP-848 group."""
         watch = self._group(group, now_ms)
         others = tuple(one for one in watch.described.members if one.member_id != member.member_id)
         members = others if is_gone else (*others, member)
         watch.is_described(watch.described._replace(members=members), now_ms)
 
-    def member(self, group: str, member_id: str) -> Member:
+    def member(self, group: str, member_id: str) -> GroupMember:
         """A member of a group as it is known now."""
         watch = self.groups.get(group)
         known = () if watch is None else watch.described.members
-        nobody = Member(member_id, "", "", frozenset())
+        nobody = GroupMember(member_id, "", "", frozenset())
         return next((one for one in known if one.member_id == member_id), nobody)
 
-    def places_of(self, partitions: Mapping[bytes, tuple[int, ...]]) -> frozenset[Place]:
+    def places_of(self, partitions: Mapping[bytes, tuple[int, ...]]) -> frozenset[Partition]:
         """Partitions by topic id, as places; of topics that are not known yet: none."""
         names = {topic.topic_id: name for name, topic in self._topics.items()}
         return frozenset(
-            Place(names[topic_id], number)
+            Partition(names[topic_id], number)
             for topic_id, numbers in partitions.items()
             if topic_id in names
             for number in numbers
@@ -183,9 +192,14 @@ class ClusterWatch:
         return watch
 
     def committed(
-        self, group: str, place: Place, stored: Stored | None, at_ms: int, seen_ms: int
+        self,
+        group: str,
+        place: Partition,
+        stored: CommittedOffset | None,
+        at_ms: int,
+        seen_ms: int,
     ) -> Regression | None:
-        """Take a commit of the trail; stored: None when the offset was deleted."""
+        """Take a commit of the commit stream; stored: None when the offset was deleted."""
         if stored is None:
             if group in self.groups:
                 self.groups[group].removed(place)
@@ -196,29 +210,33 @@ class ClusterWatch:
         return fall
 
     def sampled(
-        self, stored: Mapping[str, Mapping[Place, Stored]], now_ms: int, *, tells_commits: bool
+        self,
+        stored: Mapping[str, Mapping[Partition, CommittedOffset]],
+        now_ms: int,
+        *,
+        infer_commits: bool,
     ) -> list[Regression]:
         """Take the committed offsets of groups at one moment; see `GroupWatch.sampled`."""
         falls = []
         for name, offsets in stored.items():
             watch = self._group(name, now_ms)
-            falls += watch.sampled(offsets, self.logs, now_ms, tells_commits=tells_commits)
+            falls += watch.sampled(offsets, self.logs, now_ms, infer_commits=infer_commits)
         for fall in falls:
             self._count(fall)
         return falls
 
     def doubtful(
         self,
-        stored: Mapping[str, Mapping[Place, Stored]],
-        logs: Mapping[Place, tuple[int, int]],
-    ) -> dict[Place, tuple[int, int]]:
+        stored: Mapping[str, Mapping[Partition, CommittedOffset]],
+        logs: Mapping[Partition, tuple[int, int]],
+    ) -> dict[Partition, tuple[int, int]]:
         """Where a small lag may be no record: the offsets between which one is to be looked for.
 
         Markers of transactions, and what was aborted, take offsets, and who commits behind the last
-        record never commits beyond them. Told what a look has found, before it is taken. At most
+        record never commits beyond them. Told what a poll has found, before it is taken. At most
         100 partitions at a time, in turn; what was found once is not asked again.
         """
-        found: dict[Place, tuple[int, int]] = {}
+        found: dict[Partition, tuple[int, int]] = {}
         for name, watch in self.groups.items():
             for place, track in watch.tracks.items():
                 log, newest = self.logs.get(place), track.window.newest
@@ -226,7 +244,7 @@ class ClusterWatch:
                     continue
                 one, (start, end) = stored.get(name, {}).get(place), logs.get(place, (0, 0))
                 begin = log.next_record(max(newest.stored if one is None else one.offset, start))
-                if 0 < end - begin <= _MOST_DOUBTFUL and not begin <= log.readable < end:
+                if 0 < end - begin <= _MAX_DOUBTFUL and not begin <= log.readable < end:
                     before, _ = found.get(place, (begin, 0))
                     found[place] = (min(begin, before), end)
         turn = [place for place in sorted(found) if self._doubted is None or place > self._doubted]
@@ -234,7 +252,9 @@ class ClusterWatch:
         self._doubted = turn[-1] if turn else None
         return {place: found[place] for place in turn}
 
-    def is_read(self, spans: Mapping[Place, tuple[int, int]], found: Mapping[Place, int]) -> None:
+    def is_read(
+        self, spans: Mapping[Partition, tuple[int, int]], found: Mapping[Partition, int]
+    ) -> None:
         """Take where the first record of each span is, or the span's end: there is none."""
         for place, record in found.items():
             if place in self.logs:
@@ -244,28 +264,28 @@ class ClusterWatch:
         self.regressions.append(fall)
         by = (fall.group, fall.topic)
         self.counts[by] = self.counts.get(by, 0) + 1
-        if len(self.counts) > _MOST_COUNTS:
+        if len(self.counts) > _MAX_COUNTS:
             self.counts = {each: n for each, n in self.counts.items() if each[0] in self.groups}
 
-    def judged(self, now_ms: int, *, has_trail: bool) -> dict[str, GroupReport]:
+    def judged(self, now_ms: int, *, has_commit_stream: bool) -> dict[str, GroupReport]:
         """Judge every group, and whether it keeps up."""
-        judging = Judging(self.options.horizon_ms, has_trail)
+        judging = Judging(self.options.horizon_ms, has_commit_stream)
         found = {}
         for name, watch in self.groups.items():
             one = found[name] = report(watch, self.logs, now_ms, judging)
             keeps_up = one.lag <= self.options.probation_lag and one.heat is not Heat.COLD
-            keeps_up = keeps_up and one.state in (State.OK, State.WARN)
+            keeps_up = keeps_up and one.state in (LagState.OK, LagState.WARN)
             watch.probation = watch.probation.looked(
                 now_ms, keeps_up=keeps_up, long_ms=self.options.probation_ms
             )
         return found
 
 
-def _health(topics: Mapping[str, TopicSeen]) -> Health:
+def _health(topics: Mapping[str, TopicSeen]) -> ClusterHealth:
     under = offline = below = 0
     for topic in topics.values():
-        for one in topic.partitions:
-            under += one.in_sync < one.replicas
-            offline += one.leader < 0
-            below += one.in_sync < topic.min_in_sync
-    return Health(under, offline, below)
+        for partition in topic.partitions:
+            under += partition.in_sync < partition.replicas
+            offline += partition.leader < 0
+            below += partition.in_sync < topic.min_in_sync
+    return ClusterHealth(under, offline, below)

@@ -9,7 +9,7 @@ that nobody here needs, and newer versions, are None; bytes that are cut short r
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from headgate.core.groups.facts import Place, Stored
+from headgate.core.groups.facts import CommittedOffset, Partition
 
 _OFFSET_COMMIT = (0, 1)
 _GROUP_METADATA = 2
@@ -24,8 +24,8 @@ class CommitRecord(NamedTuple):
     deleted."""
 
     group: str
-    place: Place
-    stored: Stored | None
+    place: Partition
+    stored: CommittedOffset | None
     at_ms: int
 
 
@@ -35,7 +35,7 @@ class ClassicMember(NamedTuple):
     member_id: str
     client_id: str
     host: str
-    places: frozenset[Place]
+    places: frozenset[Partition]
 
 
 class ClassicGroup(NamedTuple):
@@ -68,7 +68,7 @@ OffsetsRecord: TypeAlias = CommitRecord | ClassicGroup | ConsumerMember | Member
 
 
 def before_and_after(
-    records: Sequence[OffsetsRecord], stored: Mapping[str, Mapping[Place, Stored]]
+    records: Sequence[OffsetsRecord], stored: Mapping[str, Mapping[Partition, CommittedOffset]]
 ) -> tuple[list[OffsetsRecord], list[OffsetsRecord]]:
     """Cut records at the moment, somewhere while they were written, at which `stored` was read.
 
@@ -76,7 +76,7 @@ def before_and_after(
     there, else all of them came after it. Of several equal ones the first counts, which changes
     nothing in the order of what is told. Members are after it.
     """
-    last: dict[tuple[str, Place], int] = {}
+    last: dict[tuple[str, Partition], int] = {}
     for number, record in enumerate(records):
         if isinstance(record, CommitRecord) and record.stored is not None:
             seen = stored.get(record.group, {}).get(record.place)
@@ -155,7 +155,7 @@ def read_record(key: bytes | None, value: bytes | None) -> OffsetsRecord | None:
 
 def _commit(key: Cursor, value: bytes | None) -> CommitRecord | None:
     group = key.text() or ""
-    place = Place(key.text() or "", key.number(4))
+    place = Partition(key.text() or "", key.number(4))
     if value is None:
         return CommitRecord(group, place, None, 0)
     cursor = Cursor(value)
@@ -167,7 +167,7 @@ def _commit(key: Cursor, value: bytes | None) -> CommitRecord | None:
     if version >= 3:
         cursor.number(4)  # the leader epoch
     metadata = cursor.text() or ""
-    return CommitRecord(group, place, Stored(offset, metadata), cursor.number(8))
+    return CommitRecord(group, place, CommittedOffset(offset, metadata), cursor.number(8))
 
 
 def _classic(group: str, value: bytes | None) -> ClassicGroup | None:
@@ -200,20 +200,20 @@ def _classic_member(cursor: Cursor, version: int, protocol_type: str | None) -> 
     assignment = cursor.blob()
     if version >= _GROUP_FLEXIBLE:
         _skip_tags(cursor)
-    places = read_assignment(assignment) if protocol_type == "consumer" else frozenset[Place]()
+    places = read_assignment(assignment) if protocol_type == "consumer" else frozenset[Partition]()
     return ClassicMember(member_id, client_id, host, places)
 
 
-def read_assignment(assignment: bytes) -> frozenset[Place]:
+def read_assignment(assignment: bytes) -> frozenset[Partition]:
     """The partitions of a classic member (ConsumerProtocolAssignment). Raises ValueError."""
     if not assignment:
         return frozenset()
     cursor = Cursor(assignment)
     cursor.number(2)  # all versions begin alike
-    places: set[Place] = set()
+    places: set[Partition] = set()
     for _ in range(cursor.number(4)):
         topic = cursor.text() or ""
-        places.update(Place(topic, cursor.number(4)) for _ in range(cursor.number(4)))
+        places.update(Partition(topic, cursor.number(4)) for _ in range(cursor.number(4)))
     return frozenset(places)
 
 

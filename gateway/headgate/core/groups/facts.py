@@ -5,23 +5,23 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from headgate.core.consuming.commit_note import Committer
-from headgate.core.groups.log_ends import Ends
+from headgate.core.groups.log_ends import LogEnds
 
 
-class Place(NamedTuple):
+class Partition(NamedTuple):
     """A topic's partition."""
 
     topic: str
     partition: int
 
 
-class Member(NamedTuple):
+class GroupMember(NamedTuple):
     """A member of a group. host: as the broker sees it.  places: what is assigned to it."""
 
     member_id: str
     client_id: str
     host: str
-    places: frozenset[Place]
+    places: frozenset[Partition]
 
 
 class Described(NamedTuple):
@@ -32,20 +32,20 @@ class Described(NamedTuple):
 
     protocol: str
     status: str
-    members: tuple[Member, ...] = ()
+    members: tuple[GroupMember, ...] = ()
 
 
-class Stored(NamedTuple):
+class CommittedOffset(NamedTuple):
     """A committed offset and what was committed with it."""
 
     offset: int
     metadata: str = ""
 
 
-Offsets = dict[Place, Stored]  # all of one group
+Offsets = dict[Partition, CommittedOffset]  # all of one group
 
 
-class Seen(NamedTuple):
+class SeenCommit(NamedTuple):
     """One commit. at_ms: the broker's time, since 1970."""
 
     offset: int
@@ -53,10 +53,10 @@ class Seen(NamedTuple):
     committer: Committer | None
 
 
-class Owner(NamedTuple):
+class Assignee(NamedTuple):
     """Whose partition it is.  before: the client and member that had it until `since_ms`."""
 
-    member: Member
+    member: GroupMember
     since_ms: int
     before: str | None
 
@@ -89,7 +89,7 @@ class Drift(NamedTuple):
 
 
 @dataclass(slots=True)
-class Log:
+class PartitionLog:
     """One partition's log. retention_ms: below 0 = kept for ever, or not known.
 
     empty: from the first offset to the second there is no record that a group could read: markers
@@ -98,7 +98,7 @@ class Log:
 
     start: int
     end: int
-    ends: Ends
+    ends: LogEnds
     retention_ms: int = -1
     empty: tuple[int, int] = (0, 0)
     readable: int = -1
@@ -117,9 +117,9 @@ class Log:
             self.empty = (first if first <= start <= last else start, record)
 
 
-Logs = Mapping[Place, Log]
+Logs = Mapping[Partition, PartitionLog]
 
 
-def named(member: Member) -> str:
+def named(member: GroupMember) -> str:
     """A member in words."""
     return f"{member.client_id} at {member.host} ({member.member_id})"

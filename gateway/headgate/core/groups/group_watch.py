@@ -5,17 +5,17 @@ from collections.abc import Mapping
 
 from headgate.core.consuming.commit_note import read_note
 from headgate.core.groups.facts import (
+    Assignee,
+    CommittedOffset,
     Described,
+    GroupMember,
     Logs,
-    Member,
-    Owner,
-    Place,
+    Partition,
     Regression,
-    Seen,
-    Stored,
+    SeenCommit,
     named,
 )
-from headgate.core.groups.lag_rules import Rules, Sample, Window
+from headgate.core.groups.lag_rules import LagRules, LagWindow, Sample
 from headgate.core.groups.probation import Probation
 
 _COMMITS_KEPT = 8  # of each partition, for its page
@@ -27,10 +27,10 @@ class Track:
 
     __slots__ = ("commits", "furthest", "never_committed", "open_falls", "window")
 
-    def __init__(self, rules: Rules) -> None:
-        self.window = Window(rules)
-        self.commits: deque[Seen] = deque(maxlen=_COMMITS_KEPT)
-        self.furthest: Seen | None = None
+    def __init__(self, rules: LagRules) -> None:
+        self.window = LagWindow(rules)
+        self.commits: deque[SeenCommit] = deque(maxlen=_COMMITS_KEPT)
+        self.furthest: SeenCommit | None = None
         self.never_committed: int | None = None  # the log's end when that was first seen
         self.open_falls: list[Regression] = []  # those that nothing has made good yet
 
@@ -38,19 +38,19 @@ class Track:
 class GroupWatch:
     """Told the time (ms since 1970) with everything that it is told."""
 
-    def __init__(self, name: str, rules: Rules, probation: Probation) -> None:
+    def __init__(self, name: str, rules: LagRules, probation: Probation) -> None:
         self.name = name
         self.rules = rules
         self.probation = probation
         self.described = Described("", "Unknown")
-        self.tracks: dict[Place, Track] = {}
-        self.owners: dict[Place, Owner] = {}
+        self.tracks: dict[Partition, Track] = {}
+        self.owners: dict[Partition, Assignee] = {}
         self.regressions = 0
-        self._owned_last: dict[Place, str] = {}
+        self._owned_last: dict[Partition, str] = {}
 
     def is_described(self, described: Described, now_ms: int) -> None:
         """Take who the members are and what each of them owns."""
-        owners: dict[Place, Owner] = {}
+        owners: dict[Partition, Assignee] = {}
         for member in described.members:
             for place in member.places:
                 owners[place] = self._owner(place, member, now_ms)
@@ -61,22 +61,22 @@ class GroupWatch:
         self._owned_last = {each: who for each, who in self._owned_last.items() if each in known}
         self.owners, self.described = owners, described
 
-    def _owner(self, place: Place, member: Member, now_ms: int) -> Owner:
+    def _owner(self, place: Partition, member: GroupMember, now_ms: int) -> Assignee:
         had = self.owners.get(place)
         if had is None:
             before = self._owned_last.get(place)
-            return Owner(member, now_ms, None if before == named(member) else before)
+            return Assignee(member, now_ms, None if before == named(member) else before)
         if had.member.member_id == member.member_id:
             return had._replace(member=member)
-        return Owner(member, now_ms, named(had.member))
+        return Assignee(member, now_ms, named(had.member))
 
     def committed(
-        self, place: Place, stored: Stored, at_ms: int, seen_ms: int
+        self, place: Partition, stored: CommittedOffset, at_ms: int, seen_ms: int
     ) -> Regression | None:
-        """Take one commit of the trail, in its order. at_ms: the broker's time."""
+        """Take one commit of the commit stream, in its order. at_ms: the broker's time."""
         track = self._track(place)
         note = read_note(stored.metadata)
-        seen = Seen(stored.offset, at_ms, None if note is None else note.committer)
+        seen = SeenCommit(stored.offset, at_ms, None if note is None else note.committer)
         change = track.window.committed(stored.offset, seen_ms)
         track.commits.append(seen)
         if track.furthest is None or seen.offset >= track.furthest.offset:
@@ -93,7 +93,7 @@ class GroupWatch:
         self.regressions += 1
         return fall
 
-    def _fall(self, place: Place, fell_from: int, seen: Seen) -> Regression:
+    def _fall(self, place: Partition, fell_from: int, seen: SeenCommit) -> Regression:
         owner = self.owners.get(place)
         return Regression(
             self.name,
@@ -108,24 +108,28 @@ class GroupWatch:
             None if owner is None else owner.since_ms,
         )
 
-    def removed(self, place: Place) -> None:
+    def removed(self, place: Partition) -> None:
         """The committed offset was deleted: what comes next is no step back."""
         self.tracks.pop(place, None)
 
     def sampled(
-        self, stored: Mapping[Place, Stored], logs: Logs, now_ms: int, *, tells_commits: bool
+        self,
+        stored: Mapping[Partition, CommittedOffset],
+        logs: Logs,
+        now_ms: int,
+        *,
+        infer_commits: bool,
     ) -> list[Regression]:
         """Take all committed offsets of the group at one moment.
 
-        tells_commits: no trail tells of them, so an offset that differs from the last one is a
-        commit.
-        """
+        infer_commits: no commit stream tells of them, so an offset that differs from the last one
+        is a commit."""
         falls = []
         gone = self.tracks.keys() - stored.keys() - self.owners.keys()
         for place in gone:
             del self.tracks[place]
         for place, one in stored.items():
-            if tells_commits and self._is_news(place, one.offset):
+            if infer_commits and self._is_news(place, one.offset):
                 fall = self.committed(place, one, now_ms, now_ms)
                 if fall is not None:
                     falls.append(fall)
@@ -135,11 +139,11 @@ class GroupWatch:
                 self._look_at_silent(place, logs, now_ms)
         return falls
 
-    def _is_news(self, place: Place, offset: int) -> bool:
+    def _is_news(self, place: Partition, offset: int) -> bool:
         track = self.tracks.get(place)
         return track is None or not track.commits or track.commits[-1].offset != offset
 
-    def _look(self, place: Place, offset: int, logs: Logs, now_ms: int) -> None:
+    def _look(self, place: Partition, offset: int, logs: Logs, now_ms: int) -> None:
         log = logs.get(place)
         if log is None:
             return
@@ -148,7 +152,7 @@ class GroupWatch:
         begin = log.next_record(max(offset, log.start))
         track.window.sampled(Sample(now_ms, begin, log.end, offset), self.rules)
 
-    def _look_at_silent(self, place: Place, logs: Logs, now_ms: int) -> None:
+    def _look_at_silent(self, place: Partition, logs: Logs, now_ms: int) -> None:
         """A member owns it and never committed: what has come since that was seen is its work."""
         log = logs.get(place)
         if log is None:
@@ -160,7 +164,7 @@ class GroupWatch:
         begin = log.next_record(max(first, log.start))
         track.window.sampled(Sample(now_ms, begin, log.end, first), self.rules)
 
-    def _track(self, place: Place) -> Track:
+    def _track(self, place: Partition) -> Track:
         track = self.tracks.get(place)
         if track is None:
             track = self.tracks[place] = Track(self.rules)

@@ -14,14 +14,14 @@ class Point(NamedTuple):
     end: int
 
 
-class Ends:
+class LogEnds:
     """The end of one partition's log over time, ever more coarsely into the past.
 
     A point may go when the two beside it are no further apart than a third of their age. So the
-    error of an age is at most a third of that age, or the time between two looks if that is more,
+    error of an age is at most a third of that age, or the time between two polls if that is more,
     also where nothing was written for long: the end of such a time is a point like any other. At
     most 96 points; if none of them may go, the oldest does, and with it the knowledge of what
-    was before. At a look every 10 s that is after months.
+    was before. At a poll every 10 s that is after months.
     """
 
     __slots__ = ("_points",)

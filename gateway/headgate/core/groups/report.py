@@ -4,9 +4,16 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import NamedTuple
 
-from headgate.core.groups.facts import Log, Logs, Owner, Place, Regression, Seen
+from headgate.core.groups.facts import (
+    Assignee,
+    Logs,
+    Partition,
+    PartitionLog,
+    Regression,
+    SeenCommit,
+)
 from headgate.core.groups.group_watch import GroupWatch, Track
-from headgate.core.groups.lag_rules import SEVERITY, State
+from headgate.core.groups.lag_rules import SEVERITY, LagState
 
 _OWNER_CHANGED_MS = 600_000  # before a commit that went back: longer ago has nothing to do with it
 
@@ -23,11 +30,11 @@ class Heat(StrEnum):
 class Judging(NamedTuple):
     """horizon_ms: how old a record may be and still be in the brokers' page cache.
 
-    has_trail: every commit is seen, not only samples.
+    has_commit_stream: every commit is seen, not only samples.
     """
 
     horizon_ms: int
-    has_trail: bool
+    has_commit_stream: bool
 
 
 class PartitionReport(NamedTuple):
@@ -42,9 +49,9 @@ class PartitionReport(NamedTuple):
     clear_ms, loss_ms: until the lag is gone, until retention takes what was not read; None: never.
     """
 
-    place: Place
-    state: State
-    pace: State
+    place: Partition
+    state: LagState
+    pace: LagState
     committed: int | None
     beyond_end: int
     start: int
@@ -57,14 +64,14 @@ class PartitionReport(NamedTuple):
     age_ms: int
     clear_ms: int | None
     loss_ms: int | None
-    owner: Owner | None
-    commits: tuple[Seen, ...]
+    owner: Assignee | None
+    commits: tuple[SeenCommit, ...]
 
 
 class GroupReport(NamedTuple):
     """A group: as bad as its worst partition, as cold as its coldest. lag: of all partitions."""
 
-    state: State
+    state: LagState
     lag: int
     heat: Heat
     age_ms: int
@@ -80,7 +87,7 @@ def report(watch: GroupWatch, logs: Logs, now_ms: int, judging: Judging) -> Grou
     heats = [Heat.UNKNOWN, Heat.HOT, Heat.COOLING, Heat.COLD]
     losses = [one.loss_ms for one in found if one.loss_ms is not None]
     return GroupReport(
-        max((one.state for one in found), key=SEVERITY.__getitem__, default=State.OK),
+        max((one.state for one in found), key=SEVERITY.__getitem__, default=LagState.OK),
         sum(one.lag for one in found),
         max((one.heat for one in found), key=heats.index, default=Heat.HOT),
         max((one.age_ms for one in found), default=0),
@@ -100,7 +107,7 @@ def _partitions(
         if log is None or newest is None:
             continue
         owner = watch.owners.get(place)
-        lives = owner is not None and not judging.has_trail
+        lives = owner is not None and not judging.has_commit_stream
         # As of what was seen last: silence of a coordinator is not the group's.
         state = track.window.state(newest.at_ms, watch.rules, lives=lives)
         pace = track.window.pace(newest.at_ms, watch.rules, lives=lives)
@@ -118,7 +125,7 @@ def _partitions(
             newest.end,
             newest.lag,
             internal,
-            state is State.REWIND and is_stuck(track, log, newest.end, watch.rules.allowed_lag),
+            state is LagState.REWIND and is_stuck(track, log, newest.end, watch.rules.allowed_lag),
             _lost(track, log),
             heat,
             age_ms,
@@ -129,7 +136,7 @@ def _partitions(
         )
 
 
-def _internal_lag(track: Track, owner: Owner | None, log: Log, end: int) -> int | None:
+def _internal_lag(track: Track, owner: Assignee | None, log: PartitionLog, end: int) -> int | None:
     """What the owner says of itself, by the furthest commit that it has signed."""
     furthest = track.furthest
     if owner is None or furthest is None or furthest.committer is None:
@@ -139,7 +146,7 @@ def _internal_lag(track: Track, owner: Owner | None, log: Log, end: int) -> int 
     return max(0, end - log.next_record(furthest.offset))
 
 
-def is_stuck(track: Track, log: Log, end: int, allowed_lag: int) -> bool:
+def is_stuck(track: Track, log: PartitionLog, end: int, allowed_lag: int) -> bool:
     """Whether a commit went back behind work that is all done, after the partition changed hands.
 
     So nobody commits again until something new arrives: the group lags, and knows nothing of it.
@@ -156,12 +163,14 @@ def _changed_hands(fall: Regression) -> bool:
     return fall.at_ms - fall.owner_since_ms <= _OWNER_CHANGED_MS
 
 
-def _lost(track: Track, log: Log) -> int:
+def _lost(track: Track, log: PartitionLog) -> int:
     newest = track.commits[-1] if track.commits else None
     return max(0, log.start - newest.offset) if newest is not None else 0
 
 
-def _age(log: Log, committed: int, lag: int, now_ms: int, horizon_ms: int) -> tuple[int, Heat]:
+def _age(
+    log: PartitionLog, committed: int, lag: int, now_ms: int, horizon_ms: int
+) -> tuple[int, Heat]:
     """How old the record is that is read next, at least, and whether that is hot."""
     if lag == 0:
         return 0, Heat.HOT
@@ -176,7 +185,7 @@ def _age(log: Log, committed: int, lag: int, now_ms: int, horizon_ms: int) -> tu
     return age_ms, Heat.COOLING if age_ms >= horizon_ms // 2 else Heat.HOT
 
 
-def _loss_ms(log: Log, lag: int, age_ms: int, clear_ms: int | None) -> int | None:
+def _loss_ms(log: PartitionLog, lag: int, age_ms: int, clear_ms: int | None) -> int | None:
     """Until retention takes the record that is read next, unless the group clears before that."""
     if lag == 0 or log.retention_ms < 0:
         return None

@@ -116,8 +116,10 @@ class RogueReaders:
         self.unexplained = {}
         for topic, spans in self._spans.items():
             if len(spans) == _LOOKS:
-                rest = sum(one.out for one in spans) - _SLACK * sum(one.explained for one in spans)
-                self.unexplained[topic] = max(0.0, rest) / sum(one.seconds for one in spans)
+                rest = sum(span.out for span in spans) - _SLACK * sum(
+                    span.explained for span in spans
+                )
+                self.unexplained[topic] = max(0.0, rest) / sum(span.seconds for span in spans)
         rogue = {topic for topic, rate in self.unexplained.items() if rate > self._limit_per_s}
         self._since_ms = {topic: self._since_ms.get(topic, now_ms) for topic in rogue}
 
@@ -126,7 +128,7 @@ class RogueReaders:
         found = []
         for topic, since_ms in self._since_ms.items():
             spans = self._spans[topic]
-            rate = sum(one.out for one in spans) / sum(one.seconds for one in spans)
+            rate = sum(span.out for span in spans) / sum(span.seconds for span in spans)
             found.append(Rogue(topic, rate, self.unexplained[topic], since_ms))
         return sorted(found, key=lambda one: -one.unexplained_per_s)
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from headgate.core.formats.decode import Kind, kind_of
+from headgate.core.formats.decode import BodyKind, kind_of
 from headgate.core.outcome import Failure, Reason
 
 _HINTED = frozenset((Reason.MALFORMED, Reason.MISSING_KEY, Reason.INVALID_KEY))
@@ -24,9 +24,9 @@ def with_hint(failure: Failure, headers: Mapping[bytes, bytes], body: bytes) -> 
 
 
 def _hint(content_type: bytes | None, head: bytes) -> str | None:
-    kind = Kind.OPAQUE if content_type is None else kind_of(content_type)
+    kind = BodyKind.OPAQUE if content_type is None else kind_of(content_type)
     wanted = _wanted(kind, head)
-    if kind is Kind.OPAQUE:
+    if kind is BodyKind.OPAQUE:
         return f"{_received(content_type)}: send Content-Type: {wanted or 'application/json'}"
     if wanted is None:
         return None
@@ -40,14 +40,14 @@ def _received(content_type: bytes | None) -> str:
     return f"A body of Content-Type {shown!r} is opaque bytes, and no key is looked for in it"
 
 
-def _wanted(kind: Kind, head: bytes) -> str | None:
+def _wanted(kind: BodyKind, head: bytes) -> str | None:
     """The Content-Type for what the body looks like, if it is another one."""
-    if kind is not Kind.ENVELOPE and _ENVELOPE.match(head):
+    if kind is not BodyKind.ENVELOPE and _ENVELOPE.match(head):
         return "application/vnd.headgate.batch+json"
-    if kind not in (Kind.CLOUDEVENT, Kind.CLOUDEVENTS) and _CLOUDEVENT.match(head):
+    if kind not in (BodyKind.CLOUDEVENT, BodyKind.CLOUDEVENTS) and _CLOUDEVENT.match(head):
         return "application/cloudevents+json"
-    if kind is not Kind.NDJSON and _LINES.match(head):
+    if kind is not BodyKind.NDJSON and _LINES.match(head):
         return "application/x-ndjson"
-    if kind is Kind.NDJSON and head.lstrip()[:1] == b"[":
+    if kind is BodyKind.NDJSON and head.lstrip()[:1] == b"[":
         return "application/json"
-    return "application/json" if kind is Kind.OPAQUE and _JSON_LIKE.match(head) else None
+    return "application/json" if kind is BodyKind.OPAQUE and _JSON_LIKE.match(head) else None

@@ -2,11 +2,12 @@
 
 import base64
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
 from headgate.core.outcome import TRAITS, Failure, Name, Outcome, Reason
+from headgate.core.publish import Ticket
 from headgate.native.chosen import shown as _in_c
 
 JSON: Final = "application/json"
@@ -55,10 +56,16 @@ def reply(
     return Reply(_ENDED_WELL[outcome.name], JSON, (), body)
 
 
-def problem(failure: Failure, request_id: str, extra: dict[str, Any] | None = None) -> Reply:
+def answer(ticket: Ticket) -> Reply:
+    """The answer to a ticket that is done."""
+    outcomes = [outcome for outcome in ticket.outcomes if outcome is not None]
+    return reply(ticket.topic, outcomes, ticket.is_batch, ticket.minimal, ticket.request_id)
+
+
+def problem(failure: Failure, request_id: str, extra: dict[str, object] | None = None) -> Reply:
     """A problem document (RFC 9457) for a request that failed as a whole."""
     traits = TRAITS[failure.reason]
-    document: dict[str, Any] = {
+    document: dict[str, object] = {
         "type": f"/problems/{failure.reason}",
         "title": traits.title,
         "status": traits.status,
@@ -86,7 +93,7 @@ def _rate_limit(failure: Failure) -> tuple[tuple[str, str], ...]:
     name, per_second = failure.figures["quota"], failure.figures["limit_per_s"]
     return (
         ("RateLimit", f'"{name}";r={failure.figures["remaining"]};t={failure.retry_after_s}'),
-        ("RateLimit-Policy", f'"{name}";q={max(1, int(per_second))};w=1'),
+        ("RateLimit-Policy", f'"{name}";q={max(1, int(float(str(per_second))))};w=1'),
     )
 
 
@@ -103,9 +110,9 @@ def retry_after(failures: Sequence[Failure]) -> tuple[tuple[str, str], ...]:
     return (("Retry-After", str(max(waits))),) if waits else ()
 
 
-def _event(outcome: Outcome) -> dict[str, Any]:
+def _event(outcome: Outcome) -> dict[str, object]:
     """What identifies a failed event to its producer."""
-    shown: dict[str, Any] = {}
+    shown: dict[str, object] = {}
     if outcome.key is not None:
         _put_key(shown, outcome.key)
     if outcome.event_id is not None:
@@ -113,7 +120,7 @@ def _event(outcome: Outcome) -> dict[str, Any]:
     return shown
 
 
-def _put_key(shown: dict[str, Any], key: bytes) -> None:
+def _put_key(shown: dict[str, object], key: bytes) -> None:
     try:
         shown["key"] = key.decode()
     except UnicodeDecodeError:
@@ -162,7 +169,7 @@ def _quoted(text: str) -> str:
     return orjson.dumps(text).decode()
 
 
-def _failed(outcome: Outcome, failure: Failure) -> dict[str, Any]:
+def _failed(outcome: Outcome, failure: Failure) -> dict[str, object]:
     traits = TRAITS[failure.reason]
     return {
         "outcome": outcome.name,

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import parse_qsl, quote, unquote_to_bytes
 
-from headgate.core.event import Refused, malformed
 from headgate.core.outcome import Failure, Reason
 from headgate.core.record import RESERVED_PREFIX
+from headgate.core.refusal import Refused, malformed
 
 _RECORD_HEADER = b"headgate-header-"
 _KEY_STAR = b"headgate-key*"
@@ -27,7 +27,7 @@ _SHOWN_BYTES = 40  # of a value that is refused
 _OURS = frozenset((b"headgate-", b"prefer", b"tracepare"))  # the first nine bytes of our names
 
 
-class Wishes(NamedTuple):
+class RequestOptions(NamedTuple):
     """Request headers, read and checked.
 
     single_event_header: the name of a header that means one event, if there is one.
@@ -46,17 +46,17 @@ class Wishes(NamedTuple):
     burst: bytes | None = None
 
 
-NO_WISHES = Wishes()
+NO_OPTIONS = RequestOptions()
 
 
-def read_wishes(headers: Mapping[bytes, bytes]) -> Wishes:
+def read_options(headers: Mapping[bytes, bytes]) -> RequestOptions:
     """Raises Refused (malformed, invalid_key) naming the header."""
     ours = {name: headers[name] for name in headers if name[:9] in _OURS}
     if not ours:
-        return NO_WISHES
+        return NO_OPTIONS
     single = next((name for name in _SINGLE if name in ours), None)
     is_array_one_event(ours)  # refuses a wrong value whatever the body is
-    return Wishes(
+    return RequestOptions(
         key=_any_key(ours),
         event_id=_event_id(ours.get(b"headgate-event-id")),
         timestamp_ms=_timestamp(ours.get(b"headgate-timestamp")),

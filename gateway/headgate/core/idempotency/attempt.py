@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from headgate.core.idempotency import remembered
-from headgate.core.idempotency.protocol import DONE, PARTLY, RELEASE, Claim, Operation
+from headgate.core.idempotency.protocol import DONE, PARTLY, RELEASE, Claim, ClaimStep
 from headgate.core.outcome import Outcome
 
 
@@ -46,7 +46,7 @@ class Attempt:
             first is not None and first.failure is None
         )  # else the request was refused as a whole
 
-    def operations(self, outcomes: Sequence[Outcome | None]) -> Iterator[tuple[bytes, Operation]]:
+    def operations(self, outcomes: Sequence[Outcome | None]) -> Iterator[tuple[bytes, ClaimStep]]:
         """What Redis is told at the end, when no outcome can change any more.
 
         Each with the token of its claim.
@@ -64,7 +64,7 @@ class Attempt:
             yield self.request.token, _of_request(self.request, ended)
 
 
-def _of_request(claim: Claim, ended: Sequence[Outcome | None]) -> Operation:
+def _of_request(claim: Claim, ended: Sequence[Outcome | None]) -> ClaimStep:
     well = [
         (index, outcome)
         for index, outcome in enumerate(ended)

@@ -22,8 +22,8 @@ from enum import Enum
 from hashlib import blake2b
 from typing import NamedTuple
 
-from headgate.core.event import Refused
 from headgate.core.outcome import Failure, Reason
+from headgate.core.refusal import Refused
 
 TOKEN_BYTES = 12
 FINGERPRINT_BYTES = 16
@@ -49,7 +49,7 @@ _KEY_MISMATCH = "this Idempotency-Key came before with another body or other hea
 _ID_MISMATCH = "this event id came before with other content"
 
 
-class State(Enum):
+class ClaimState(Enum):
     """How a claim was answered; the value is the first byte of the script's answer."""
 
     CLAIMED = b"C"
@@ -58,10 +58,10 @@ class State(Enum):
     MISMATCH = b"M"
 
 
-class Verdict(NamedTuple):
-    """A claim's answer. remembered: see `core.remembered`; empty where nothing is."""
+class ClaimVerdict(NamedTuple):
+    """A claim's answer. remembered: see `core.idempotency.remembered`; empty where nothing is."""
 
-    state: State
+    state: ClaimState
     remembered: bytes = b""
 
 
@@ -77,13 +77,13 @@ class Claim(NamedTuple):
     token: bytes
     keep_ms: float
 
-    def operation(self, letter: bytes, remembered: bytes = b"") -> "Operation":
+    def operation(self, letter: bytes, remembered: bytes = b"") -> "ClaimStep":
         """What the script is told of it."""
         packed = _OPERATION.pack(letter, self.fingerprint, self.token, self.keep_ms)
-        return Operation(self.name, packed + remembered)
+        return ClaimStep(self.name, packed + remembered)
 
 
-class Asked(NamedTuple):
+class KeyedRequest(NamedTuple):
     """A request with an Idempotency-Key.
 
     route: which endpoint, and where it points to beside the topic.  topic_id: Kafka's.
@@ -98,21 +98,21 @@ class Asked(NamedTuple):
     refuse: bool
 
 
-class Operation(NamedTuple):
+class ClaimStep(NamedTuple):
     """One step of the script: an entry's name, and letter, fingerprint, token, keep_ms, memory."""
 
     name: bytes
     packed: bytes
 
 
-class Call(NamedTuple):
+class ClaimCall(NamedTuple):
     """One run of the script, its operations in order; a name may come several times.
 
     claim_ms: how long a claim stands for an attempt that says nothing more.
     """
 
     claim_ms: float
-    operations: Sequence[Operation]
+    operations: Sequence[ClaimStep]
 
 
 def unpack_operation(packed: bytes) -> tuple[bytes, bytes, bytes, float, bytes]:
@@ -120,9 +120,9 @@ def unpack_operation(packed: bytes) -> tuple[bytes, bytes, bytes, float, bytes]:
     return *_OPERATION.unpack_from(packed), packed[_OPERATION.size :]
 
 
-def read_verdict(answer: bytes) -> Verdict:
+def read_verdict(answer: bytes) -> ClaimVerdict:
     """Take the script's answer to a claim apart."""
-    return Verdict(State(answer[:1]), answer[1:])
+    return ClaimVerdict(ClaimState(answer[:1]), answer[1:])
 
 
 def read_key(value: bytes) -> bytes:
@@ -156,7 +156,7 @@ def cloudevent_name(prefix: str, topic_id: bytes, source: bytes, event_id: str) 
 
 def _name(prefix: str, *parts: bytes) -> bytes:
     # Hashed: the parts are the clients' own texts of any length. topic_id and not the topic's
-    # name, because offsets in a topic that was made anew are other records.
+    # name, because offsets in a topic that was recreated are other records.
     digest = blake2b(b"".join(_framed(parts)), digest_size=16)
     return prefix.encode() + b":once:" + digest.digest()
 

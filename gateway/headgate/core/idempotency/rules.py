@@ -18,9 +18,9 @@ from headgate.core.idempotency.protocol import (
     RELEASE,
     RENEW,
     TOKEN_BYTES,
-    Call,
-    State,
-    Verdict,
+    ClaimCall,
+    ClaimState,
+    ClaimVerdict,
     unpack_operation,
 )
 
@@ -31,14 +31,14 @@ _NOBODY = bytes(TOKEN_BYTES)
 _MARGIN = 60_000.0
 
 
-class Held(NamedTuple):
+class StoredName(NamedTuple):
     """A value in the store. expires: ms by the store's clock."""
 
     value: bytes
     expires: float
 
 
-class Entry(NamedTuple):
+class NameEntry(NamedTuple):
     """What is known of one name."""
 
     fingerprint: bytes
@@ -48,10 +48,10 @@ class Entry(NamedTuple):
     remembered: bytes
 
 
-Store = MutableMapping[bytes, Held]
+Store = MutableMapping[bytes, StoredName]
 
 
-def run(store: Store, call: Call, now: int) -> list[Verdict]:
+def run(store: Store, call: ClaimCall, now: int) -> list[ClaimVerdict]:
     """Do what the script does; one verdict for each claim, in order. now: ms."""
     verdicts = []
     for name, packed in call.operations:
@@ -61,12 +61,12 @@ def run(store: Store, call: Call, now: int) -> list[Verdict]:
         if letter == CLAIM:
             verdict = _verdict(entry, fingerprint, token, now)
             verdicts.append(verdict)
-            if verdict.state is State.CLAIMED:
+            if verdict.state is ClaimState.CLAIMED:
                 _claim(store, name, entry, fingerprint, token, call.claim_ms, keep_ms, now)
         elif letter == RENEW and (entry is None or mine):
             _claim(store, name, entry, fingerprint, token, call.claim_ms, keep_ms, now)
         elif letter in (DONE, PARTLY) and (entry is None or mine):
-            ended = Entry(fingerprint, _NOBODY, 0.0, letter == DONE, remembered)
+            ended = NameEntry(fingerprint, _NOBODY, 0.0, letter == DONE, remembered)
             _write(store, name, ended, keep_ms, now)
         elif letter == RELEASE and entry is not None and mine:
             if entry.remembered:
@@ -76,23 +76,23 @@ def run(store: Store, call: Call, now: int) -> list[Verdict]:
     return verdicts
 
 
-def _verdict(entry: Entry | None, fingerprint: bytes, token: bytes, now: int) -> Verdict:
+def _verdict(entry: NameEntry | None, fingerprint: bytes, token: bytes, now: int) -> ClaimVerdict:
     if entry is None:
-        return Verdict(State.CLAIMED)
+        return ClaimVerdict(ClaimState.CLAIMED)
     if entry.fingerprint != fingerprint:
-        return Verdict(State.MISMATCH)
+        return ClaimVerdict(ClaimState.MISMATCH)
     if entry.done:
-        return Verdict(State.DONE, entry.remembered)
+        return ClaimVerdict(ClaimState.DONE, entry.remembered)
     # An attempt that died is not done: past its deadline the claim is anybody's.
     if entry.token not in (_NOBODY, token) and entry.deadline > now:
-        return Verdict(State.RUNNING)
-    return Verdict(State.CLAIMED, entry.remembered)
+        return ClaimVerdict(ClaimState.RUNNING)
+    return ClaimVerdict(ClaimState.CLAIMED, entry.remembered)
 
 
 def _claim(
     store: Store,
     name: bytes,
-    entry: Entry | None,
+    entry: NameEntry | None,
     fingerprint: bytes,
     token: bytes,
     claim_ms: float,
@@ -100,21 +100,21 @@ def _claim(
     now: int,
 ) -> None:
     remembered = entry.remembered if entry is not None else b""
-    claimed = Entry(fingerprint, token, now + claim_ms, False, remembered)
+    claimed = NameEntry(fingerprint, token, now + claim_ms, False, remembered)
     left_ms = claim_ms + _MARGIN
     if remembered:
         left_ms = max(left_ms, keep_ms)
     _write(store, name, claimed, left_ms, now)
 
 
-def _read(store: Store, name: bytes, now: float) -> Entry | None:
+def _read(store: Store, name: bytes, now: float) -> NameEntry | None:
     held = store.get(name)
     if held is None or held.expires <= now:
         store.pop(name, None)
         return None
     fingerprint, token, deadline, done = _ENTRY.unpack_from(held.value)
-    return Entry(fingerprint, token, deadline, bool(done), held.value[_ENTRY.size :])
+    return NameEntry(fingerprint, token, deadline, bool(done), held.value[_ENTRY.size :])
 
 
-def _write(store: Store, name: bytes, entry: Entry, left_ms: float, now: float) -> None:
-    store[name] = Held(_ENTRY.pack(*entry[:4]) + entry.remembered, now + int(left_ms))
+def _write(store: Store, name: bytes, entry: NameEntry, left_ms: float, now: float) -> None:
+    store[name] = StoredName(_ENTRY.pack(*entry[:4]) + entry.remembered, now + int(left_ms))

@@ -60,7 +60,7 @@ class Chunk(NamedTuple):
     owner: bytes = b""
 
 
-class Complete(NamedTuple):
+class CompleteValue(NamedTuple):
     """A value whose chunks all arrived and agree."""
 
     value: bytes
@@ -149,7 +149,7 @@ class ChunkSets:
             self._drop(place, set_id, Dropped.GAP)
         self.expire(now_s)
 
-    def add(self, chunk: Chunk, now_s: float) -> Complete | None:
+    def add(self, chunk: Chunk, now_s: float) -> CompleteValue | None:
         """Take a chunk (after `passed`); the value when it was the last one that lacked.
 
         Behind the first chunk of a set, the others may come in any order, more than once, and
@@ -227,7 +227,7 @@ class ChunkSets:
         place, set_id = next(mine, candidates[0][0])
         self._drop(place, set_id, Dropped.EVICTED)
 
-    def _finish(self, partition: _Partition, one: _Set) -> Complete | None:
+    def _finish(self, partition: _Partition, one: _Set) -> CompleteValue | None:
         place, head = one.first.place, one.head
         if one.bytes > head.size:
             self._drop(place, head.set_id, Dropped.CORRUPT)
@@ -239,7 +239,7 @@ class ChunkSets:
             self._drop(place, head.set_id, Dropped.CORRUPT)
             return None
         self._remove(partition, place, head.set_id)
-        return Complete(value, one.first.offset, one.last_offset)
+        return CompleteValue(value, one.first.offset, one.last_offset)
 
     def _drop(self, place: Place, set_id: bytes, why: Dropped) -> None:
         self._dropped[why] += 1

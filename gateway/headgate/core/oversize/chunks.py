@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from headgate.core.record import CHUNK_BYTES, CHUNK_COUNT, CHUNK_INDEX, CHUNK_SET, CHUNK_SHA256
 
-MOST_BYTES = 16 * 1024 * 1024  # of one value: what a consumer may have to hold in memory
-LEAST_CHUNK_BYTES = 1024  # a topic whose limit leaves less than this is no place for chunks
-MOST_CHUNKS = MOST_BYTES // LEAST_CHUNK_BYTES
+MAX_BYTES = 16 * 1024 * 1024  # of one value: what a consumer may have to hold in memory
+MIN_CHUNK_BYTES = 1024  # a topic whose limit leaves less than this is no place for chunks
+MAX_CHUNKS = MAX_BYTES // MIN_CHUNK_BYTES
 HEADERS_BYTES = 512  # upper bound of what a chunk's own headers add to its record
 _ID_BYTES = 64
 
@@ -36,9 +36,9 @@ class BadChunkError(ValueError):
     """Chunk headers that contradict themselves, or are not all there."""
 
 
-def cut(value: bytes, most: int) -> list[bytes]:
-    """The value in pieces of at most `most` bytes."""
-    return [value[start : start + most] for start in range(0, len(value), most)]
+def cut(value: bytes, limit: int) -> list[bytes]:
+    """The value in pieces of at most `limit` bytes."""
+    return [value[start : start + limit] for start in range(0, len(value), limit)]
 
 
 def headers_of(head: Head) -> list[Header]:
@@ -63,7 +63,7 @@ def read_head(headers: Sequence[tuple[str, bytes | None]]) -> Head | None:
     except (KeyError, ValueError) as error:
         raise BadChunkError(f"chunk headers that are missing or no numbers: {error}") from None
     head = Head(found[CHUNK_SET], index, count, size, digest)
-    is_sane = 0 <= index < count <= MOST_CHUNKS and count <= size <= MOST_BYTES
+    is_sane = 0 <= index < count <= MAX_CHUNKS and count <= size <= MAX_BYTES
     if not is_sane or not 0 < len(head.set_id) <= _ID_BYTES or len(head.sha256) != 32:
         raise BadChunkError(f"chunk headers out of range: {head}")
     return head

@@ -15,17 +15,25 @@ the document.  bytes, sha256: of the document.
 
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
 import orjson
 
-from headgate.core.event import Refused
 from headgate.core.formats.jsontext import KeyReader, elements, members
 from headgate.core.keys import KeyRule, parse_pointer
 from headgate.core.oversize.strategies import SplitRule
+from headgate.core.refusal import Refused
 
-MOST_ELEMENTS = 10_000
+MAX_ELEMENTS = 10_000
 _BLANKS = b" \t\r\n"
+
+
+class _Manifest(TypedDict):
+    keys: list[str]
+    at: int
+    gaps: list[str]
+    around: list[str]
+    sha256: str
 
 
 class Element(NamedTuple):
@@ -53,11 +61,11 @@ def split(document: bytes, rule: SplitRule, parent_key: bytes) -> Split:
     if document.find(array, at + 1) >= 0:
         raise NotSplit(f"the text of the array at {rule.pointer} occurs twice")
     values = elements(array)
-    if not 0 < len(values) <= MOST_ELEMENTS:
-        raise NotSplit(f"{rule.pointer} has {len(values)} elements, not 1 to {MOST_ELEMENTS}")
+    if not 0 < len(values) <= MAX_ELEMENTS:
+        raise NotSplit(f"{rule.pointer} has {len(values)} elements, not 1 to {MAX_ELEMENTS}")
     found = [*map(Element, _keys(values, rule, parent_key), values)]
     rest = document[:at] + b"[]" + document[at + len(array) :]
-    lead, trail = len(rest) - len(rest.lstrip(_BLANKS)), len(rest.rstrip(_BLANKS))
+    lead, trailing = len(rest) - len(rest.lstrip(_BLANKS)), len(rest.rstrip(_BLANKS))
     about = {
         "manifest": 1,
         "pointer": rule.pointer,
@@ -66,10 +74,10 @@ def split(document: bytes, rule: SplitRule, parent_key: bytes) -> Split:
         "bytes": len(document),
         "sha256": sha256(document).hexdigest(),
         "keys": [each.key.decode() for each in found],
-        "document": orjson.Fragment(rest[lead:trail]),
+        "document": orjson.Fragment(rest[lead:trailing]),
         "at": at - lead,
         "gaps": [gap.decode() for gap in _gaps(array, values)],
-        "around": [rest[:lead].decode(), rest[trail:].decode()],
+        "around": [rest[:lead].decode(), rest[trailing:].decode()],
     }
     return Split(found, orjson.dumps(about))
 
@@ -81,10 +89,10 @@ def rebuild(manifest: bytes, values: Mapping[bytes, bytes]) -> bytes:
     the document, or this is no manifest).
     """
     try:
-        about: dict[str, Any] = orjson.loads(manifest)
+        about: _Manifest = orjson.loads(manifest)
         rest, keys = members(manifest)["document"], [key.encode() for key in about["keys"]]
         at, gaps, digest = about["at"], [gap.encode() for gap in about["gaps"]], about["sha256"]
-        lead, trail = (blanks.encode() for blanks in about["around"])
+        lead, trailing = (blanks.encode() for blanks in about["around"])
     except (KeyError, TypeError, AttributeError, Refused) as error:
         raise ValueError(f"not a manifest: {error!r}") from None
     between = gaps[1:-1] if len(gaps) == len(keys) + 1 else gaps[1:2] * (len(keys) - 1)
@@ -92,7 +100,7 @@ def rebuild(manifest: bytes, values: Mapping[bytes, bytes]) -> bytes:
     for number, key in enumerate(keys):
         parts += [between[number - 1]] if number else []
         parts.append(values[key])
-    document = b"".join([*parts, gaps[-1], rest[at + 2 :], trail])
+    document = b"".join([*parts, gaps[-1], rest[at + 2 :], trailing])
     if sha256(document).hexdigest() != digest:
         raise ValueError("the elements are of another version of the document")
     return document

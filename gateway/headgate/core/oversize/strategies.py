@@ -1,12 +1,11 @@
-"""The oversize ladder: which rungs a topic has, and what the records of each say.
+"""The oversize strategies: which strategies a topic has, and what the records of each say.
 
-A rung is tried in the order of the topic's `oversize`, once the event is certain to be published;
-one that does not fit gives way to the next, and behind the last one stands `reject`.
-"""
+A strategy is tried in the order of the topic's `oversize`, once the event is certain to be
+published; one that does not fit gives way to the next, and behind the last one stands `reject`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 from headgate.core.record import (
     DATAREF,
@@ -19,7 +18,7 @@ from headgate.core.record import (
     VALUE_SHA256,
 )
 
-Rung = Literal["reject", "compress", "notify", "claim-check", "split", "chunk"]
+Strategy = Literal["reject", "compress", "notify", "claim-check", "split", "chunk"]
 Header = tuple[str, bytes]
 
 
@@ -39,10 +38,31 @@ class StoredBlob(NamedTuple):
     sha256: str
 
 
+class Prepared(Protocol):
+    """A record's batch, compressed beforehand (`lone_batch.LoneBatch`). size: its bytes."""
+
+    @property
+    def size(self) -> int: ...
+
+    def builder(self) -> object:
+        """What the producer takes."""
+        ...
+
+
+class Large(NamedTuple):
+    """What is known of an event that does not fit, or of a record that it became.
+
+    stored: its value is in the blob store already, and its record has none.  batch: its record's.
+    """
+
+    stored: StoredBlob | None = None
+    batch: Prepared | None = None
+
+
 def usable(
-    rungs: Sequence[Rung], cleanup_policy: str, compression_type: str = "producer"
-) -> tuple[Rung, ...]:
-    """The rungs that a topic with these settings in Kafka can have, without `reject`.
+    strategies: Sequence[Strategy], cleanup_policy: str, compression_type: str = "producer"
+) -> tuple[Strategy, ...]:
+    """The strategies that a topic with these settings in Kafka can have, without `reject`.
 
     Compaction keeps the last record of a key: of a set of chunks, one chunk. A broker that
     compresses anew measures the outcome of that, which nobody knows here.
@@ -52,7 +72,7 @@ def usable(
         unfit.add("chunk")
     if compression_type not in ("producer", "zstd"):
         unfit.add("compress")
-    return tuple(rung for rung in rungs if rung not in unfit)
+    return tuple(strategy for strategy in strategies if strategy not in unfit)
 
 
 def _standing_for(size: int, sha256: str) -> list[Header]:

@@ -6,14 +6,16 @@ out piece by piece.
 
 from typing import NamedTuple
 
-from headgate.core.event import RawEvent, Refused, malformed
+from headgate.core.event import RawEvent
 from headgate.core.formats import cloudevents
-from headgate.core.formats.decode import JSON, Headers, Kind, kind_of
+from headgate.core.formats.decode import JSON, BodyKind, Headers, kind_of
 from headgate.core.formats.json_stream import JsonStream
-from headgate.core.http.request import is_array_one_event, is_tombstone, read_wishes
+from headgate.core.http.request import is_array_one_event, is_tombstone, read_options
 from headgate.core.outcome import Failure, Reason
+from headgate.core.oversize.limits import unread
 from headgate.core.oversize.strategies import StoredBlob
 from headgate.core.policy import fingerprint
+from headgate.core.refusal import Refused, malformed
 from headgate.core.route import Route
 from headgate.core.suppression.digest import Digester
 
@@ -45,10 +47,10 @@ def takes_streams(route: Route) -> bool:
 
     A schema needs the document; `notify` before `claim-check` wants no blob.
     """
-    rungs = route.ladder
-    if "claim-check" not in rungs or route.policy.schema is not None:
+    strategies = route.strategies
+    if "claim-check" not in strategies or route.policy.schema is not None:
         return False
-    return "notify" not in rungs[: rungs.index("claim-check")]
+    return "notify" not in strategies[: strategies.index("claim-check")]
 
 
 def announced(headers: Headers, route: Route) -> Announced | None:
@@ -61,7 +63,7 @@ def announced(headers: Headers, route: Route) -> Announced | None:
     found = _announced(headers, route)
     if found is None:
         return None
-    if (read_wishes(headers).key or found.event.key) is None:
+    if (read_options(headers).key or found.event.key) is None:
         _refuse_keyless(route, found)
     return found
 
@@ -78,11 +80,11 @@ def _announced(headers: Headers, route: Route) -> Announced | None:
         is_json = sample.document is not None
         return Announced(sample._replace(value=b"", document=None), is_json)
     kind = kind_of(content_type)
-    if kind is Kind.OPAQUE:
+    if kind is BodyKind.OPAQUE:
         return Announced(RawEvent(b"", None, content_type=content_type))
-    if kind is Kind.JSON_ONE:
+    if kind is BodyKind.JSON_ONE:
         return Announced(RawEvent(b"", None, content_type=content_type), True)
-    if kind is Kind.JSON:
+    if kind is BodyKind.JSON:
         may_be_batch = not is_array_one_event(headers)
         return Announced(RawEvent(b"", None, content_type=JSON), True, may_be_batch)
     return None
@@ -101,7 +103,7 @@ def _refuse_keyless(route: Route, found: Announced) -> None:
     raise Refused(Failure(Reason.MISSING_KEY, detail))
 
 
-class Look:
+class BodyInspector:
     """What the gateway must know of a body, from its pieces in their order."""
 
     def __init__(self, found: Announced, route: Route, json_max_depth: int) -> None:
@@ -140,6 +142,6 @@ class Look:
                 "a batch over http.body_max_bytes: send fewer events in one request, or "
                 "Headgate-Batch: false where the array is one event"
             )
-            raise Refused(Failure(Reason.TOO_LARGE, detail))
+            raise Refused(unread(detail))
         if not opening:
             raise Refused(malformed("the body begins with too much white space"))

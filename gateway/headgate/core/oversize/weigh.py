@@ -3,11 +3,11 @@
 import heapq
 from typing import NamedTuple
 
-from headgate.core.event import Refused
 from headgate.core.formats.jsontext import elements, members
+from headgate.core.refusal import Refused
 
 DOMINANT = 0.5  # a child with half of its parent's bytes says more than the parent does
-_MOST_STEPS = 64  # each step scans one value; bounds the work on adversarial nesting
+_MAX_STEPS = 64  # each step scans one value; bounds the work on adversarial nesting
 
 
 class Weight(NamedTuple):
@@ -26,7 +26,7 @@ def heaviest(document: bytes, count: int = 5) -> list[Weight]:
     heap: list[tuple[int, str, bytes]] = []
     found: list[Weight] = []
     _open("", document.strip(), heap)
-    for _ in range(_MOST_STEPS):
+    for _ in range(_MAX_STEPS):
         if not heap or len(found) == count:
             break
         size, path, value = heapq.heappop(heap)

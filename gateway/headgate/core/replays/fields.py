@@ -1,7 +1,6 @@
 """Reading JSON that people wrote: every mistake is named by its field."""
 
 from collections.abc import Collection, Mapping
-from typing import Any
 
 
 class FieldError(ValueError):
@@ -12,7 +11,7 @@ class FieldError(ValueError):
         self.field = field
 
 
-def known(field: str, asked: object, names: Collection[str], *needed: str) -> Mapping[str, Any]:
+def known(field: str, asked: object, names: Collection[str], *needed: str) -> Mapping[str, object]:
     """An object with these fields alone, the needed ones among them. Raises FieldError."""
     if not isinstance(asked, Mapping):
         raise FieldError(field, "a JSON object is asked for")
@@ -26,16 +25,16 @@ def known(field: str, asked: object, names: Collection[str], *needed: str) -> Ma
     return asked
 
 
-def text(field: str, asked: object, most: int) -> str:
-    """A name of 1 to `most` printable characters. Raises FieldError."""
-    if not isinstance(asked, str) or not 0 < len(asked) <= most or not asked.isprintable():
-        raise FieldError(field, f"a text of 1 to {most} printable characters")
+def text(field: str, asked: object, limit: int) -> str:
+    """A name of 1 to `limit` printable characters. Raises FieldError."""
+    if not isinstance(asked, str) or not 0 < len(asked) <= limit or not asked.isprintable():
+        raise FieldError(field, f"a text of 1 to {limit} printable characters")
     return asked
 
 
-def number(field: str, asked: object, least: int, most: int) -> int:
+def number(field: str, asked: object, least: int, limit: int) -> int:
     """A whole number. Raises FieldError."""
     is_whole = isinstance(asked, int) and not isinstance(asked, bool)
-    if not is_whole or not least <= asked <= most:  # type: ignore[operator]
-        raise FieldError(field, f"a whole number from {least} to {most}")
+    if not is_whole or not least <= asked <= limit:  # type: ignore[operator]
+        raise FieldError(field, f"a whole number from {least} to {limit}")
     return asked  # type: ignore[return-value]

@@ -25,7 +25,7 @@ MAP_PARTITIONS = 16  # for good: which of them a topic's partition has depends o
 _VERSION = b"\x01"
 
 
-class Place(NamedTuple):
+class MapAddress(NamedTuple):
     """Whose map a record belongs to. layout: counts a topic's layouts, from 1."""
 
     topic: str
@@ -52,10 +52,10 @@ class Removed(NamedTuple):
     source: int
 
 
-class Entry(NamedTuple):
+class MapEntry(NamedTuple):
     """What one record of the map topic says."""
 
-    place: Place
+    place: MapAddress
     fact: Segment | Gap | Layout | Removed
 
 
@@ -64,7 +64,7 @@ def map_partition(topic: str, partition: int) -> int:
     return (crc32(topic.encode()) + partition) % MAP_PARTITIONS
 
 
-def segment_record(place: Place, segment: Segment) -> tuple[bytes, bytes]:
+def segment_record(place: MapAddress, segment: Segment) -> tuple[bytes, bytes]:
     """Key and value."""
     value = bytearray(_VERSION)
     hole = segment.end - segment.source - segment.records
@@ -75,12 +75,12 @@ def segment_record(place: Place, segment: Segment) -> tuple[bytes, bytes]:
     return segment_key(place, segment.source), bytes(value)
 
 
-def segment_key(place: Place, source: int) -> bytes:
+def segment_key(place: MapAddress, source: int) -> bytes:
     """The key of the segment that begins there; with no value it takes the segment back."""
     return _key(b"S", place, source)
 
 
-def gap_record(place: Place, gap: Gap) -> tuple[bytes, bytes]:
+def gap_record(place: MapAddress, gap: Gap) -> tuple[bytes, bytes]:
     """Key and value."""
     value = bytearray(_VERSION)
     _put(value, gap.end - gap.source)
@@ -88,7 +88,7 @@ def gap_record(place: Place, gap: Gap) -> tuple[bytes, bytes]:
     return _key(b"G", place, gap.source), bytes(value) + gap.reason.encode()
 
 
-def layout_record(place: Place, layout: Layout) -> tuple[bytes, bytes]:
+def layout_record(place: MapAddress, layout: Layout) -> tuple[bytes, bytes]:
     """Key and value."""
     value = bytearray(_VERSION)
     _put(value, layout.partitions)
@@ -97,7 +97,7 @@ def layout_record(place: Place, layout: Layout) -> tuple[bytes, bytes]:
     return _key(b"L", place, None), bytes(value) + ids.encode()
 
 
-def read_entry(key: bytes | None, value: bytes | None) -> Entry | None:
+def read_entry(key: bytes | None, value: bytes | None) -> MapEntry | None:
     """What a record says; None: a gap or layout that was taken back. Raises MapError."""
     try:
         return _read(key or b"", value)
@@ -105,25 +105,25 @@ def read_entry(key: bytes | None, value: bytes | None) -> Entry | None:
         raise MapError(f"{MAP_TOPIC} has a record that is not the mirror's: {key!r}") from error
 
 
-def _read(key: bytes, value: bytes | None) -> Entry | None:
+def _read(key: bytes, value: bytes | None) -> MapEntry | None:
     kind, at = key[:1], 1
     if kind not in (b"S", b"G", b"L") or (value is not None and value[:1] != _VERSION):
         raise MapError("unknown kind or version")
     layout, at = _get(key, at)
     partition, at = _get(key, at)
     source, at = (0, at) if kind == b"L" else _get(key, at)
-    place = Place(key[at:].decode(), partition, layout)
+    place = MapAddress(key[at:].decode(), partition, layout)
     if value is None:
-        return Entry(place, Removed(source)) if kind == b"S" else None
+        return MapEntry(place, Removed(source)) if kind == b"S" else None
     if kind == b"S":
-        return Entry(place, _segment(source, value))
+        return MapEntry(place, _segment(source, value))
     first, at = _get(value, 1)
     at_ms, at = _get(value, at)
     text = value[at:].decode()
     if kind == b"G":
-        return Entry(place, Gap(source, source + first, text, at_ms))
+        return MapEntry(place, Gap(source, source + first, text, at_ms))
     source_id, target_id = text.split(" ")
-    return Entry(place, Layout(first, source_id, target_id, at_ms))
+    return MapEntry(place, Layout(first, source_id, target_id, at_ms))
 
 
 def _segment(source: int, value: bytes) -> Segment:
@@ -136,7 +136,7 @@ def _segment(source: int, value: bytes) -> Segment:
     return Segment(source, target, count, source + count + hole, earliest_ms, earliest_ms + spread)
 
 
-def _key(kind: bytes, place: Place, source: int | None) -> bytes:
+def _key(kind: bytes, place: MapAddress, source: int | None) -> bytes:
     key = bytearray(kind)
     _put(key, place.layout)
     _put(key, place.partition)
@@ -182,7 +182,7 @@ class PartitionMap:
         self._tables: dict[tuple[str, str], SegmentTable] = {}
         self._none = SegmentTable()
 
-    def apply(self, entry: Entry) -> None:
+    def apply(self, entry: MapEntry) -> None:
         """Fold one record. Raises MapError when it contradicts those before it."""
         place, fact = entry
         if isinstance(fact, Layout):
@@ -214,7 +214,9 @@ class PartitionMap:
     def is_alone(self) -> bool:
         """Whether no older topic of the source had the same target: it has what is mapped alone."""
         target_id = self.ids[1]
-        older = {one.source_id for one in self.layouts.values() if one.target_id == target_id}
+        older = {
+            layout.source_id for layout in self.layouts.values() if layout.target_id == target_id
+        }
         return len(older) == 1
 
     @property

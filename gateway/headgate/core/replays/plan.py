@@ -5,12 +5,12 @@ A piece is a stretch of one tier's log. What is mirrored is read from the backfi
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
-from headgate.core.replays.segments import FOREIGN, LOST, SegmentTable
+from headgate.core.replays.segments import FOREIGN, SegmentTable
 
 BACKFILL, INGEST = "backfill", "ingest"
-_MOST_RANGES = 100  # of a partition, in a refusal
+_MAX_RANGES = 100  # of a partition, in a refusal
 
 
 class Piece(NamedTuple):
@@ -139,21 +139,21 @@ def _around(foreign: Iterable[tuple[int, int]], start: int, end: int) -> list[Pi
 
 def _holes(table: SegmentTable, start: int, end: int) -> int:
     """Source offsets inside the mirrored range that the mirror could not copy."""
-    lost = [gap for gap in table.gaps if gap.reason in LOST]
+    lost = [gap for gap in table.gaps if gap.is_lost]
     return sum(max(0, min(end, gap.end) - max(start, gap.source)) for gap in lost)
 
 
 def missing(plan: PartitionPlan, table: SegmentTable) -> list[dict[str, int]]:
     """The source offsets of a plan that the backfill tier does not have, in order."""
     first, last = table.source_start, table.source_end
-    gaps = [(gap.source, gap.end) for gap in table.gaps if gap.reason in LOST]
+    gaps = [(gap.source, gap.end) for gap in table.gaps if gap.is_lost]
     inner = [(max(start, first), min(end, last)) for start, end in gaps]
     found = [(plan.start, first), *inner, (last, plan.end)]
     ranges = [(max(start, plan.start), min(end, plan.end)) for start, end in found]
-    return [{"start": start, "end": end} for start, end in ranges if start < end][:_MOST_RANGES]
+    return [{"start": start, "end": end} for start, end in ranges if start < end][:_MAX_RANGES]
 
 
-class Totals(NamedTuple):
+class PlanTotals(NamedTuple):
     """A whole plan's figures."""
 
     records: int
@@ -161,33 +161,45 @@ class Totals(NamedTuple):
     lost: int
 
 
-def totals(plans: Iterable[PartitionPlan]) -> Totals:
+def totals(plans: Iterable[PartitionPlan]) -> PlanTotals:
     """The sums."""
     every = list(plans)
-    return Totals(
+    return PlanTotals(
         sum(one.records for one in every),
         sum(one.cold for one in every),
         sum(one.lost for one in every),
     )
 
 
-def shown(plans: Iterable[PartitionPlan]) -> dict[str, Any]:
+def shown(plans: Iterable[PartitionPlan]) -> dict[str, object]:
     """The plan as JSON, by partition: in answers, and in the spec record for the runner."""
     return {
-        str(one.partition): {
-            "source": {"start": one.start, "end": one.end},
-            "target": {"start": one.target_start, "end": one.target_end},
-            "records": one.records,
-            "cold_offsets": one.cold,
-            "lost_offsets": one.lost,
-            "pieces": [piece._asdict() for piece in one.pieces],
-            **({"foreign": [list(each) for each in one.foreign]} if one.foreign else {}),
+        str(plan.partition): {
+            "source": {"start": plan.start, "end": plan.end},
+            "target": {"start": plan.target_start, "end": plan.target_end},
+            "records": plan.records,
+            "cold_offsets": plan.cold,
+            "lost_offsets": plan.lost,
+            "pieces": [piece._asdict() for piece in plan.pieces],
+            **({"foreign": [list(each) for each in plan.foreign]} if plan.foreign else {}),
         }
-        for one in plans
+        for plan in plans
     }
 
 
-def pieces_of(plan: Mapping[str, Any]) -> dict[int, Sequence[Piece]]:
+class _StoredPiece(TypedDict):
+    tier: str
+    start: int
+    end: int
+
+
+class StoredPlan(TypedDict):
+    """What the runner reads of one partition of `shown`."""
+
+    pieces: Sequence[_StoredPiece]
+
+
+def pieces_of(plan: Mapping[str, StoredPlan]) -> dict[int, Sequence[Piece]]:
     """Inverse of `shown`, as far as the runner needs it. Raises KeyError, TypeError, ValueError."""
     return {
         int(partition): tuple(

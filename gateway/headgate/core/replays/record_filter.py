@@ -9,13 +9,12 @@ import binascii
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from headgate.core.keys import BadPointer, parse_pointer
 from headgate.core.record import PRODUCER
 from headgate.core.replays.fields import FieldError, known, text
 
-_MOST_VALUES = 10_000
+_MAX_VALUES = 10_000
 _LONGEST = 10_000
 _ABSENT = object()
 
@@ -68,15 +67,15 @@ def read_filter(asked: object) -> RecordFilter:
     headers = _headers(given.get("headers", {}))
     producers = _texts("filter.producers", given.get("producers", ()))
     if producers:
-        headers.append((PRODUCER, frozenset(one.encode() for one in producers)))
+        headers.append((PRODUCER, frozenset(producer.encode() for producer in producers)))
     return RecordFilter(frozenset(keys), tuple(headers), _equals(given.get("equals", {})))
 
 
 def _texts(field: str, asked: object) -> Sequence[str]:
     is_list = isinstance(asked, Sequence) and not isinstance(asked, str | bytes)
-    if not is_list or len(asked) > _MOST_VALUES:  # type: ignore[arg-type]
-        raise FieldError(field, f"a list of at most {_MOST_VALUES} texts")
-    return [text(field, one, most=_LONGEST) for one in asked]  # type: ignore[attr-defined]
+    if not is_list or len(asked) > _MAX_VALUES:  # type: ignore[arg-type]
+        raise FieldError(field, f"a list of at most {_MAX_VALUES} texts")
+    return [text(field, one, limit=_LONGEST) for one in asked]  # type: ignore[attr-defined]
 
 
 def _decoded(one: str) -> bytes:
@@ -92,12 +91,12 @@ def _headers(asked: object) -> list[tuple[str, frozenset[bytes]]]:
     found = []
     for name, given in asked.items():
         values = _texts(f"filter.headers.{name}", [given] if isinstance(given, str) else given)
-        found.append((str(name), frozenset(one.encode() for one in values)))
+        found.append((str(name), frozenset(value.encode() for value in values)))
     return found
 
 
 def _equals(asked: object) -> tuple[tuple[tuple[str, ...], str | None], ...]:
-    if not isinstance(asked, Mapping) or len(asked) > _MOST_VALUES:
+    if not isinstance(asked, Mapping) or len(asked) > _MAX_VALUES:
         raise FieldError("filter.equals", 'values by JSON Pointer, such as {"/status": "paid"}')
     found = []
     for pointer, value in asked.items():
@@ -108,14 +107,14 @@ def _equals(asked: object) -> tuple[tuple[tuple[str, ...], str | None], ...]:
     return tuple(found)
 
 
-def _canonical(value: Any) -> str | None:
+def _canonical(value: object) -> str | None:
     """Text that is equal for equal JSON: 1 and 1.0 are the same number, 1 and true are not."""
     if value is _ABSENT:
         return None
     return json.dumps(_plain(value), sort_keys=True)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, dict):
@@ -123,7 +122,7 @@ def _plain(value: Any) -> Any:
     return [_plain(one) for one in value] if isinstance(value, list) else value
 
 
-def _at(document: Any, path: tuple[str, ...]) -> Any:
+def _at(document: object, path: tuple[str, ...]) -> object:
     for token in path:
         if isinstance(document, dict):
             document = document.get(token, _ABSENT)

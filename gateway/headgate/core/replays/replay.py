@@ -15,20 +15,19 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
 REGISTRY_TOPIC = "headgate.replays"
 TOPIC_PREFIX = "replay."  # of the topics that replays are copied to
 RUNNER_KEY = b"runner"
 _SNAPSHOT = "snapshot"
-_MOST_BYTES = 900_000  # of a record: below Kafka's default limit
+_MAX_BYTES = 900_000  # of a record: below Kafka's default limit
 
 
 class TooLargeError(ValueError):
     """A record that the registry's topic would not take."""
 
 
-class State(StrEnum):
+class ReplayState(StrEnum):
     """Where a replay stands."""
 
     PENDING = "pending"  # accepted; nobody has begun
@@ -41,24 +40,34 @@ class State(StrEnum):
     EXPIRED = "expired"  # its time is over; the topic is deleted
 
 
-NEXT: Mapping[State, frozenset[State]] = {
-    State.PENDING: frozenset(
-        {State.PLANNED, State.READY, State.COMPLETED, State.FAILED, State.CANCELLED}
+NEXT: Mapping[ReplayState, frozenset[ReplayState]] = {
+    ReplayState.PENDING: frozenset(
+        {
+            ReplayState.PLANNED,
+            ReplayState.READY,
+            ReplayState.COMPLETED,
+            ReplayState.FAILED,
+            ReplayState.CANCELLED,
+        }
     ),
-    State.PLANNED: frozenset({State.COPYING, State.FAILED, State.CANCELLED}),
-    State.COPYING: frozenset({State.READY, State.FAILED, State.CANCELLED}),
-    State.READY: frozenset({State.COMPLETED, State.FAILED, State.CANCELLED, State.EXPIRED}),
-    State.COMPLETED: frozenset(),
-    State.FAILED: frozenset(),
-    State.CANCELLED: frozenset(),
-    State.EXPIRED: frozenset(),
+    ReplayState.PLANNED: frozenset(
+        {ReplayState.COPYING, ReplayState.FAILED, ReplayState.CANCELLED}
+    ),
+    ReplayState.COPYING: frozenset({ReplayState.READY, ReplayState.FAILED, ReplayState.CANCELLED}),
+    ReplayState.READY: frozenset(
+        {ReplayState.COMPLETED, ReplayState.FAILED, ReplayState.CANCELLED, ReplayState.EXPIRED}
+    ),
+    ReplayState.COMPLETED: frozenset(),
+    ReplayState.FAILED: frozenset(),
+    ReplayState.CANCELLED: frozenset(),
+    ReplayState.EXPIRED: frozenset(),
 }
 FINISHED = frozenset(state for state, following in NEXT.items() if not following)
 
 
-def reachable(start: State) -> frozenset[State]:
+def reachable(start: ReplayState) -> frozenset[ReplayState]:
     """Everything that may come after, by any number of steps."""
-    found: set[State] = set()
+    found: set[ReplayState] = set()
     todo = set(NEXT[start])
     while todo:
         one = todo.pop()
@@ -67,7 +76,7 @@ def reachable(start: State) -> frozenset[State]:
     return frozenset(found)
 
 
-_REACHABLE = {state: reachable(state) for state in State}
+_REACHABLE = {state: reachable(state) for state in ReplayState}
 
 
 class Control(StrEnum):
@@ -83,14 +92,14 @@ class Replay:
     """One replay, folded. spec: None until its record was seen."""
 
     id: str
-    spec: Mapping[str, Any] | None = None
-    status: Mapping[str, Any] = field(default_factory=dict)
+    spec: Mapping[str, object] | None = None
+    status: Mapping[str, object] = field(default_factory=dict)
     control: Control = Control.RUN
 
     @property
-    def state(self) -> State:
+    def state(self) -> ReplayState:
         """The state that the newest status record says."""
-        return State(self.status.get("state", State.PENDING))
+        return ReplayState(str(self.status.get("state", ReplayState.PENDING)))
 
     @property
     def is_finished(self) -> bool:
@@ -107,13 +116,13 @@ class Registry:
 
     def __init__(self) -> None:
         self._replays: dict[str, Replay] = {}
-        self.snapshots: dict[str, Mapping[str, Any]] = {}
-        self.runner: Mapping[str, Any] = {}
+        self.snapshots: dict[str, Mapping[str, object]] = {}
+        self.runner: Mapping[str, object] = {}
         self.unread = 0
 
     def __iter__(self) -> Iterator[Replay]:
         """Those whose spec is there, oldest first: ids begin with the time."""
-        known = [one for one in self._replays.values() if one.spec is not None]
+        known = [replay for replay in self._replays.values() if replay.spec is not None]
         return iter(sorted(known, key=lambda one: (created_ms(one), one.id)))
 
     def get(self, replay_id: str) -> Replay | None:
@@ -136,13 +145,13 @@ class Registry:
         else:
             self.unread += 1
 
-    def _see_snapshot(self, name: str, document: Mapping[str, Any] | None) -> None:
+    def _see_snapshot(self, name: str, document: Mapping[str, object] | None) -> None:
         if document is None:
             self.snapshots.pop(name, None)
         else:
             self.snapshots[name] = document
 
-    def _see_replay(self, replay_id: str, what: str, document: Mapping[str, Any] | None) -> None:
+    def _see_replay(self, replay_id: str, what: str, document: Mapping[str, object] | None) -> None:
         if document is None:  # the three go together, in one transaction
             self._replays.pop(replay_id, None)
             return
@@ -152,21 +161,21 @@ class Registry:
         elif what == "control":
             wanted = document.get("control")
             if wanted in list(Control) and replay.control is not Control.CANCEL:
-                replay.control = Control(wanted)
+                replay.control = Control(str(wanted))
         elif follows(replay.state, document.get("state")):
             replay.status = document
 
 
-def follows(state: State, then: object) -> bool:
+def follows(state: ReplayState, then: object) -> bool:
     """Whether a status with the state `then` is taken after one with `state`."""
-    if then not in list(State):  # which may be of any shape
+    if then not in list(ReplayState):  # which may be of any shape
         return False
     return (then not in FINISHED and then == state) or then in _REACHABLE[state]
 
 
 def deleted(topic: str) -> str:
     """What is said of a replay whose topic somebody has deleted."""
-    return f"topic {topic} was deleted by somebody else (or made anew): ask again"
+    return f"topic {topic} was deleted by somebody else (or recreated): ask again"
 
 
 def created_ms(replay: Replay) -> int:
@@ -176,19 +185,19 @@ def created_ms(replay: Replay) -> int:
 
 
 def record(
-    replay_id: str, what: str, document: Mapping[str, Any] | None
+    replay_id: str, what: str, document: Mapping[str, object] | None
 ) -> tuple[bytes, bytes | None]:
     """Key and value of a registry record; None takes it away. Raises TooLargeError."""
     value = None if document is None else _written(document)
     return f"{replay_id}/{what}".encode(), value
 
 
-def snapshot_record(name: str, document: Mapping[str, Any]) -> tuple[bytes, bytes]:
+def snapshot_record(name: str, document: Mapping[str, object]) -> tuple[bytes, bytes]:
     """The same of a snapshot."""
     return f"{_SNAPSHOT}/{name}".encode(), _written(document)
 
 
-def runner_record(document: Mapping[str, Any]) -> tuple[bytes, bytes]:
+def runner_record(document: Mapping[str, object]) -> tuple[bytes, bytes]:
     """Who carries replays out, and since when it is alive."""
     return RUNNER_KEY, _written(document)
 
@@ -198,14 +207,14 @@ def tombstones(replay_id: str) -> list[tuple[bytes, bytes | None]]:
     return [record(replay_id, what, None) for what in ("spec", "control", "status")]
 
 
-def _written(document: Mapping[str, Any]) -> bytes:
+def _written(document: Mapping[str, object]) -> bytes:
     written = json.dumps(document, separators=(",", ":")).encode()
-    if len(written) > _MOST_BYTES:
-        raise TooLargeError(f"{len(written)} bytes to keep, of at most {_MOST_BYTES}")
+    if len(written) > _MAX_BYTES:
+        raise TooLargeError(f"{len(written)} bytes to keep, of at most {_MAX_BYTES}")
     return written
 
 
-def _read(value: bytes | None) -> Mapping[str, Any] | None:
+def _read(value: bytes | None) -> Mapping[str, object] | None:
     if value is None:
         return None
     try:

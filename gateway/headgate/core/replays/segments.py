@@ -2,7 +2,7 @@
 
 A segment is a run of records in which source and target offset both advance by one. Transaction
 markers, aborted records and compaction leave holes on either side, so one constant difference is
-never enough. Shared by the gateway and the Spark jobs (`core.offset_map` has the records).
+never enough. Shared by the gateway and the Spark jobs (`core.replays.offset_map` has the records).
 """
 
 from array import array
@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 NO_TIMESTAMP = -1  # Kafka's: the record has none
-MOST_RECORDS = 2**31 - 1  # of one segment: its count is 32 bits wide in the table
+MAX_RECORDS = 2**31 - 1  # of one segment: its count is 32 bits wide in the table
 _REBUILT_AT = 1024  # removed segments in front that are carried along before the arrays are cut
 
 
@@ -35,7 +35,7 @@ class Segment(NamedTuple):
 class Gap(NamedTuple):
     """Source offsets from `source` up to, without, `end` that are in no segment, and why.
 
-    at_ms: when it was found.  A reason of LOST: records that the mirror can no longer copy.
+    at_ms: when it was found.
     """
 
     source: int
@@ -43,12 +43,17 @@ class Gap(NamedTuple):
     reason: str
     at_ms: int
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether there were records that the mirror can no longer copy."""
+        return self.reason in _LOST
+
 
 NO_RECORDS = "no_records"  # markers, aborted or compacted records alone: nothing is missing
 RETENTION = "retention"  # the source's log began behind what had been mirrored
 RECREATED = "recreated"  # the topic was deleted: what it had beyond `source` is not known (end too)
 FOREIGN = "foreign"  # something else wrote to the target before `source` was copied (end too)
-LOST = frozenset({RETENTION, RECREATED})
+_LOST = frozenset({RETENTION, RECREATED})
 
 
 class Result(StrEnum):
@@ -78,19 +83,19 @@ def merge(segments: Iterable[Segment]) -> list[Segment]:
     the first lies between.
     """
     merged: list[Segment] = []
-    for one in segments:
-        if merged and _continues(merged[-1], one):
+    for segment in segments:
+        if merged and _continues(merged[-1], segment):
             last = merged[-1]
             merged[-1] = Segment(
                 last.source,
                 last.target,
-                last.records + one.records,
-                one.end,
-                earliest((last.earliest_ms, one.earliest_ms)),
-                max(last.latest_ms, one.latest_ms),
+                last.records + segment.records,
+                segment.end,
+                earliest((last.earliest_ms, segment.earliest_ms)),
+                max(last.latest_ms, segment.latest_ms),
             )
         else:
-            merged.append(one)
+            merged.append(segment)
     return merged
 
 
@@ -106,7 +111,7 @@ def _continues(last: Segment, one: Segment) -> bool:
     return (
         last.source + last.records == one.source
         and last.target + last.records == one.target
-        and last.records + one.records <= MOST_RECORDS
+        and last.records + one.records <= MAX_RECORDS
     )
 
 
@@ -281,10 +286,7 @@ class SegmentTable:
         return self._segment(at)[:3] == segment[:3]
 
     def _check(self, segment: Segment) -> None:
-        if (
-            not 0 < segment.records <= MOST_RECORDS
-            or segment.end < segment.source + segment.records
-        ):
+        if not 0 < segment.records <= MAX_RECORDS or segment.end < segment.source + segment.records:
             raise MapError(f"a segment of impossible length: {segment}")
         if segment.source < self.source_end:
             raise MapError(f"{segment} overlaps what ends at source offset {self.source_end}")

@@ -1,7 +1,7 @@
 """What a replay is asked for: read from JSON, with every mistake named by its field.
 
-The asked JSON itself is what is kept and shown (`core.replay`), so that fields which a newer
-release knows survive an older one; this is what an API and a runner conclude from it.
+The asked JSON itself is what is kept and shown (`core.replays.replay`), so that fields which a
+newer release knows survive an older one; this is what an API and a runner conclude from it.
 """
 
 import re
@@ -9,18 +9,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from headgate.core.replays.fields import FieldError, known, number, text
 from headgate.core.replays.record_filter import RecordFilter, read_filter
 
-MOST_PARTITIONS = 10_000
+MAX_PARTITIONS = 10_000
 LONGEST_NAME = 200
 _TOPIC = r"[\w.\-]{1,249}"  # org.apache.kafka.common.internals.Topic
 _GROUP_BYTES = 255
 _RELATIVE = re.compile(r"-(\d{1,9})(ms|s|m|h|d)")
 _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_MOST_TTL_S = 365 * 86_400
+_MAX_TTL_S = 365 * 86_400
 _FIELDS = {
     "name", "topic", "partitions", "from", "to", "filter", "deliver", "rate", "dry_run",
     "allow_cold",
@@ -31,7 +31,7 @@ _BOUND = (
 )
 
 
-class Mode(StrEnum):
+class ReplayMode(StrEnum):
     """How a replay is delivered."""
 
     SEEK = "seek"  # offsets on the backfill tier, nothing is copied
@@ -47,7 +47,25 @@ class Bound(NamedTuple):
     """
 
     kind: str
-    value: Any
+    value: Mapping[int, int] | int | str | None
+
+    @property
+    def offsets(self) -> Mapping[int, int]:
+        """Of kind offsets."""
+        assert isinstance(self.value, Mapping)
+        return self.value
+
+    @property
+    def time_ms(self) -> int:
+        """Of kind timestamp."""
+        assert isinstance(self.value, int)
+        return self.value
+
+    @property
+    def name(self) -> str:
+        """Of kind snapshot or group."""
+        assert isinstance(self.value, str)
+        return self.value
 
 
 class Rate(NamedTuple):
@@ -60,7 +78,7 @@ class Rate(NamedTuple):
 class Deliver(NamedTuple):
     """How. group: of mode group.  ttl_s: how long the result is kept; None = as configured."""
 
-    mode: Mode
+    mode: ReplayMode
     group: str = ""
     ttl_s: int | None = None
 
@@ -90,10 +108,10 @@ def read_spec(asked: object, now_ms: int) -> Spec:
     """The spec that a request's JSON means. Raises FieldError."""
     given = known("", asked, _FIELDS, "name", "topic", "from", "deliver")
     deliver, end = _deliver(given["deliver"]), given.get("to")
-    if end is None and deliver.mode is not Mode.GROUP:
+    if end is None and deliver.mode is not ReplayMode.GROUP:
         end = {"relative": "now"}
     spec = Spec(
-        name=text("name", given["name"], most=LONGEST_NAME),
+        name=text("name", given["name"], limit=LONGEST_NAME),
         topic=read_topic(given["topic"]),
         partitions=_partitions(given.get("partitions")),
         start=_bound("from", given["from"], now_ms),
@@ -112,7 +130,7 @@ def read_spec(asked: object, now_ms: int) -> Spec:
 
 def _check_mode(spec: Spec) -> None:
     mode = spec.deliver.mode
-    if mode is Mode.TOPIC:
+    if mode is ReplayMode.TOPIC:
         return
     if not spec.only.is_empty:
         raise FieldError("filter", f"mode {mode} copies nothing and cannot filter: use topic")
@@ -120,7 +138,7 @@ def _check_mode(spec: Spec) -> None:
         raise FieldError("allow_cold", f"mode {mode} gives places on the backfill tier: mirror")
     if spec.rate != Rate():
         raise FieldError("rate", f"mode {mode} copies nothing: leave it out")
-    if mode is Mode.GROUP and spec.end is not None:
+    if mode is ReplayMode.GROUP and spec.end is not None:
         raise FieldError("to", "mode group only says where reading begins: leave it out")
 
 
@@ -128,14 +146,14 @@ def _check_order(spec: Spec) -> None:
     start, end = spec.start, spec.end
     if end is None or (start.kind, end.kind) != ("timestamp", "timestamp"):
         return
-    if end.value < start.value:
+    if end.time_ms < start.time_ms:
         raise FieldError("to", "a time before that of from")
 
 
 def _check_offsets(spec: Spec) -> None:
     for field, bound in (("from", spec.start), ("to", spec.end)):
         if bound is not None and bound.kind == "offsets" and spec.partitions is not None:
-            missing = set(spec.partitions) - bound.value.keys()
+            missing = set(spec.partitions) - bound.offsets.keys()
             if missing:
                 raise FieldError(f"{field}.offsets", f"partition {min(missing)} has no offset")
 
@@ -152,7 +170,7 @@ def _partitions(asked: object) -> tuple[int, ...] | None:
         return None
     if not isinstance(asked, Sequence) or isinstance(asked, str | bytes) or not asked:
         raise FieldError("partitions", "a list of partition numbers, or leave it out for all")
-    found = {number("partitions", one, least=0, most=MOST_PARTITIONS) for one in asked}
+    found = {number("partitions", one, least=0, limit=MAX_PARTITIONS) for one in asked}
     return tuple(sorted(found))
 
 
@@ -169,19 +187,19 @@ def _bound(field: str, asked: object, now_ms: int) -> Bound:
     if kind == "relative":
         return Bound("timestamp", max(0, now_ms - _relative(f"{field}.relative", value)))
     if kind == "snapshot":
-        return Bound(kind, text(f"{field}.snapshot", value, most=LONGEST_NAME))
+        return Bound(kind, text(f"{field}.snapshot", value, limit=LONGEST_NAME))
     if kind == "group":
-        return Bound(kind, text(f"{field}.group", value, most=_GROUP_BYTES))
+        return Bound(kind, text(f"{field}.group", value, limit=_GROUP_BYTES))
     raise FieldError(field, _BOUND)
 
 
 def read_offsets(field: str, asked: object) -> dict[int, int]:
     """`{"0": 5}`: an offset for each partition. Raises FieldError."""
-    if not isinstance(asked, Mapping) or not asked or len(asked) > MOST_PARTITIONS:
+    if not isinstance(asked, Mapping) or not asked or len(asked) > MAX_PARTITIONS:
         raise FieldError(field, 'an offset for each partition, such as {"0": 5, "1": 0}')
     return {
         partition_number(field, partition): number(
-            f"{field}.{partition}", offset, least=0, most=2**62
+            f"{field}.{partition}", offset, least=0, limit=2**62
         )
         for partition, offset in asked.items()
     }
@@ -197,7 +215,7 @@ def partition_number(field: str, asked: object) -> int:
 def read_time(field: str, asked: object) -> int:
     """ms since 1970, or ISO 8601 with a zone. Raises FieldError."""
     if not isinstance(asked, str):
-        return number(field, asked, least=0, most=10**15)
+        return number(field, asked, least=0, limit=10**15)
     try:
         moment = datetime.fromisoformat(asked)
         ms = int(moment.timestamp() * 1000) if moment.tzinfo is not None else -1
@@ -217,18 +235,18 @@ def _relative(field: str, asked: object) -> int:
 
 def _deliver(asked: object) -> Deliver:
     given = known("deliver", asked, {"mode", "group", "ttl_s"}, "mode")
-    if given["mode"] not in [*Mode]:
+    if given["mode"] not in [*ReplayMode]:
         raise FieldError("deliver.mode", "seek, topic or group")
-    mode, ttl_s = Mode(given["mode"]), given.get("ttl_s")
+    mode, ttl_s = ReplayMode(str(given["mode"])), given.get("ttl_s")
     if ttl_s is not None:
-        ttl_s = number("deliver.ttl_s", ttl_s, least=1, most=_MOST_TTL_S)
-    if mode is not Mode.GROUP:
+        ttl_s = number("deliver.ttl_s", ttl_s, least=1, limit=_MAX_TTL_S)
+    if mode is not ReplayMode.GROUP:
         if "group" in given:
             raise FieldError("deliver.group", f"mode {mode} commits nothing: leave it out")
         return Deliver(mode, "", ttl_s)
     if "group" not in given:
         raise FieldError("deliver.group", "the group whose offsets are committed is missing")
-    return Deliver(mode, text("deliver.group", given["group"], most=_GROUP_BYTES), ttl_s)
+    return Deliver(mode, text("deliver.group", given["group"], limit=_GROUP_BYTES), ttl_s)
 
 
 def _rate(asked: object) -> Rate:
@@ -236,12 +254,12 @@ def _rate(asked: object) -> Rate:
         return Rate()
     given = known("rate", asked, {"records_per_s", "bytes_per_s"})
     found = {
-        name: number(f"rate.{name}", value, least=1, most=2**53) for name, value in given.items()
+        name: number(f"rate.{name}", value, least=1, limit=2**53) for name, value in given.items()
     }
     return Rate(found.get("records_per_s"), found.get("bytes_per_s"))
 
 
-def _flag(name: str, given: Mapping[str, Any]) -> bool:
+def _flag(name: str, given: Mapping[str, object]) -> bool:
     value = given.get(name, False)
     if not isinstance(value, bool):
         raise FieldError(name, "true or false")

@@ -14,16 +14,16 @@ _JSON = b"application/json"
 class Comparison:
     """Digests of canonical forms, and of bytes where there is none.
 
-    rules: the policy's fingerprint.  ignore: JSON Pointers.  most_bytes: texts that are longer
+    rules: the policy's fingerprint.  ignore: JSON Pointers.  max_bytes: texts that are longer
     are compared by their bytes. It goes to another process as these three.
     """
 
-    __slots__ = ("_form", "_given", "_ignore", "_most_bytes", "raw")
+    __slots__ = ("_form", "_given", "_ignore", "_max_bytes", "raw")
 
-    def __init__(self, rules: bytes, ignore: Sequence[str], most_bytes: int) -> None:
-        self._given = (rules, tuple(ignore), most_bytes)
+    def __init__(self, rules: bytes, ignore: Sequence[str], max_bytes: int) -> None:
+        self._given = (rules, tuple(ignore), max_bytes)
         self._ignore = [parse_pointer(pointer) for pointer in ignore]
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._form = Digester(rules, b"canon").digest
         self.raw = Digester(rules).digest
 
@@ -48,10 +48,10 @@ class Comparison:
         """Why it is certain without a look into the value that its bytes are compared."""
         if content_type != _JSON and not is_json((content_type or b"").decode("latin-1")):
             return Fallback.NOT_JSON
-        return Fallback.LARGE if len(value) > self._most_bytes else None
+        return Fallback.LARGE if len(value) > self._max_bytes else None
 
 
 @cache  # `examination.forget_received` empties it
-def received_comparison(rules: bytes, ignore: tuple[str, ...], most_bytes: int) -> Comparison:
+def received_comparison(rules: bytes, ignore: tuple[str, ...], max_bytes: int) -> Comparison:
     """One that came from another process, which has the configuration and holds it."""
-    return Comparison(rules, ignore, most_bytes)
+    return Comparison(rules, ignore, max_bytes)

@@ -8,7 +8,7 @@ from hashlib import blake2b
 from typing import Final
 
 _BYTES: Final = 16
-_MOST_TYPES: Final = 64  # content types whose prepared state is kept; clients choose them freely
+_MAX_TYPES: Final = 64  # content types whose prepared state is kept; clients choose them freely
 
 
 class Digester:
@@ -47,7 +47,7 @@ class Digester:
 
     def _prepare(self, content_type: bytes | None) -> blake2b:
         state = blake2b(self._prefix(content_type), digest_size=_BYTES, key=self._key)
-        if len(self._states) >= _MOST_TYPES:
+        if len(self._states) >= _MAX_TYPES:
             self._states.clear()
         self._states[content_type] = state
         return state

@@ -1,6 +1,7 @@
-"""What is found out about an event's content before it is reserved: does it fit the topic's
-schema, and what is its digest. Large texts are examined in another process, so that what goes
-there (`Orders`) and comes back (`Examination`) is plain data.
+"""What is found out about an event's content before it is reserved.
+
+Does it fit the topic's schema, and what is its digest? Large texts are examined in another process,
+so that what goes there (`Orders`) and comes back (`Examination`) is plain data.
 """
 
 from typing import NamedTuple

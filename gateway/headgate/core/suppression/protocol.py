@@ -16,11 +16,10 @@ import math
 import struct
 from collections.abc import Sequence
 from hashlib import blake2b
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 TOKEN_BYTES = 12
 DIGEST_BYTES: Final = 16
-NONCE_BYTES = 16
 NO_DIGEST = bytes(DIGEST_BYTES)  # what an entry holds instead of a digest that nobody may trust
 LONGEST_PLAIN_KEY: Final = 64  # bytes; longer keys are hashed, so that names in Redis stay short
 
@@ -36,7 +35,7 @@ CLEAR: Final = b"c"
 DROP: Final = 1  # forget what is known of all keys
 ANNOUNCE: Final = 2  # say that records are, or were, written to the topic without a reservation
 
-MOST_TOKENS: Final = 64  # of one key; more of its publishes at once share CROWD
+MAX_TOKENS: Final = 64  # of one key; more of its publishes at once share CROWD
 CROWD: Final = b"\xff" * TOKEN_BYTES
 
 _HEADER: Final = struct.Struct(">16s16sdddd")
@@ -65,7 +64,7 @@ class Scope:
     compared under other rules equal none. Neither is the partition count, which grows.
 
     topic_id: Kafka's; a topic that was recreated is another one.  prefix: redis.namespace.
-    partitions: the count that this process places by; see `Call`.
+    partitions: the count that this process places by; see `SuppressionCall`.
     rule: 8 bytes over how events get their keys (`policy.key_rule`).
     free_until_s: until when (the suppressor's clock) events may pass without a reservation, for
     this process has announced it.  passed_s: when the last one did.  unreserved: how many of them
@@ -107,7 +106,7 @@ class Scope:
         return self._hashed_entries + blake2b(key, digest_size=DIGEST_BYTES).digest()
 
 
-class Limits(NamedTuple):
+class SuppressionSpans(NamedTuple):
     """The spans of the protocol, in ms. All gateways of one Redis should agree on them.
 
     life: how long a token may stand for a publish whose end is not known.  quarantine: how long
@@ -126,7 +125,7 @@ class Limits(NamedTuple):
         return self.quarantine / 2
 
 
-class Call(NamedTuple):
+class SuppressionCall(NamedTuple):
     """One run of the script.
 
     candidate: a nonce that was never used before, for the incarnations that this call begins.
@@ -136,7 +135,7 @@ class Call(NamedTuple):
     reservations: how many of the operations are RESERVE or FORCE.
     """
 
-    limits: Limits
+    spans: SuppressionSpans
     candidate: bytes
     scopes: Sequence[Scope]
     flags: bytes
@@ -147,7 +146,7 @@ class Call(NamedTuple):
 
     def header(self, redis: bytes) -> bytes:
         """Return ARGV[1]. redis: 16 bytes that no other Redis process or replication id has."""
-        return _HEADER.pack(redis, self.candidate, *self.limits) + b"".join(
+        return _HEADER.pack(redis, self.candidate, *self.spans) + b"".join(
             [
                 _SCOPE.pack(flags, count, scope.rule)
                 for scope, flags, count in zip(self.scopes, self.flags, self.counts, strict=True)
@@ -155,7 +154,7 @@ class Call(NamedTuple):
         )
 
 
-class State(NamedTuple):
+class NamespaceState(NamedTuple):
     """What a reply tells of a namespace.
 
     nonce: of its incarnation.  partitions: the count in force; a reservation by a smaller one was
@@ -167,7 +166,7 @@ class State(NamedTuple):
     opens_ms: float
 
 
-class Reply(NamedTuple):
+class SuppressionReply(NamedTuple):
     """The script's answer.
 
     now: Redis' clock, ms.  crowded: how many reservations found no room for a token of their own.
@@ -179,7 +178,7 @@ class Reply(NamedTuple):
     now: int
     crowded: int
     forgotten: int
-    states: Sequence[State]
+    states: Sequence[NamespaceState]
     verdicts: Sequence[int]
 
 
@@ -208,7 +207,7 @@ def force(token: bytes, number: bytes) -> bytes:
 
 
 def register(token: bytes) -> bytes:
-    """Say that a publish is, or may be, under way: adds an untrusted token or renews one."""
+    """Say that a publish is, or may be, in flight: adds an untrusted token or renews one."""
     return REGISTER + token
 
 
@@ -230,8 +229,10 @@ def number_bytes(count: int) -> list[bytes]:
     return [number.to_bytes(2, "big") for number in range(count)]
 
 
-def read_reply(call: Call, answer: Sequence[Any]) -> Reply:
+def read_reply(call: SuppressionCall, answer: Sequence[int | bytes]) -> SuppressionReply:
     """Take the script's flat answer apart."""
     first = 3 + len(call.scopes)
-    states = [State(*_STATE.unpack(packed)) for packed in answer[3:first]]
-    return Reply(answer[0], answer[1], answer[2], states, answer[first:])
+    packed = cast("Sequence[bytes]", answer[3:first])
+    states = [NamespaceState(*_STATE.unpack(one)) for one in packed]
+    numbers = cast("Sequence[int]", answer)
+    return SuppressionReply(numbers[0], numbers[1], numbers[2], states, numbers[first:])

@@ -5,7 +5,7 @@ The memory backend runs these. An entry is one string:
 
     nonce (16)  digest h (16)  offset o (double)  time t of that publish (double, ms)
     the partition count by which o was placed (int)  the longest deadline of a token (double, ms)
-    and for each token under way: token (12)  deadline (double, ms)  trusted (one byte)
+    and for each token in flight: token (12)  deadline (double, ms)  trusted (one byte)
 
 An incarnation is: nonce (16)  the Redis process R (16)  born (double, ms)  renewed (double, ms)
 the partition count in force (int)  the key rule in use (8).
@@ -18,14 +18,14 @@ from typing import NamedTuple
 from headgate.core.suppression import protocol
 from headgate.core.suppression.protocol import (
     CROWD,
-    MOST_TOKENS,
+    MAX_TOKENS,
     NO_DIGEST,
     TOKEN_BYTES,
-    Call,
-    Limits,
-    Reply,
+    NamespaceState,
     Scope,
-    State,
+    SuppressionCall,
+    SuppressionReply,
+    SuppressionSpans,
 )
 
 _ENTRY = struct.Struct(">16s16sddId")
@@ -34,17 +34,17 @@ _INCARNATION = struct.Struct(">16s16sddI8s")
 _MARGIN = 60_000.0  # ms that an entry outlives what it says
 
 
-class Held(NamedTuple):
+class StoredKey(NamedTuple):
     """A value in the store. expires: ms by the store's clock."""
 
     value: bytes
     expires: float
 
 
-Store = MutableMapping[bytes, Held]
+Store = MutableMapping[bytes, StoredKey]
 
 
-class Entry:
+class KeyEntry:
     """What is known of one key. tokens: deadline and whether it is trusted, by token.
 
     longest: no token lives longer, and neither need the entry; perhaps all live shorter.
@@ -75,14 +75,19 @@ class Entry:
             self.digest, self.offset, self.count = NO_DIGEST, -1.0, count
 
     def claim(
-        self, token: bytes, digest: bytes | None, now: float, limits: Limits, trusted: bool
+        self,
+        token: bytes,
+        digest: bytes | None,
+        now: float,
+        spans: SuppressionSpans,
+        trusted: bool,
     ) -> int:
         """Leave a token and return the verdict. digest None: never unchanged."""
         self.purge(now)
-        fresh = now - self.time < limits.max_suppress_age
+        fresh = now - self.time < spans.max_suppress_age
         if trusted and not self.tokens and self.digest == digest and fresh:
             return int(self.offset)
-        self.put(token, now, limits, trusted)
+        self.put(token, now, spans, trusted)
         return protocol.verdict_to_publish(int(self.offset))
 
     def purge(self, now: float) -> None:
@@ -91,7 +96,7 @@ class Entry:
             self.tokens.clear()
             self.digest, self.changed = NO_DIGEST, True
 
-    def put(self, token: bytes, now: float, limits: Limits, trusted: bool) -> None:
+    def put(self, token: bytes, now: float, spans: SuppressionSpans, trusted: bool) -> None:
         """Add a token, or move the deadline of one that has not expired."""
         known = self.tokens.get(token)
         if known is None and self.is_full:
@@ -99,7 +104,7 @@ class Entry:
             known = self.tokens.get(token)
         if known is not None and known[0] > now:
             trusted = known[1]
-        deadline = now + limits.life
+        deadline = now + spans.life
         self.tokens[token] = (deadline, trusted)
         self.longest = max(self.longest, deadline)
         self.changed = True
@@ -107,7 +112,7 @@ class Entry:
     @property
     def is_full(self) -> bool:
         """Whether another token of its own would be too many."""
-        return len(self.tokens) >= MOST_TOKENS
+        return len(self.tokens) >= MAX_TOKENS
 
     def settle(
         self, token: bytes, digest: bytes, offset: float, count: int, now: float, keep: bool
@@ -129,7 +134,7 @@ class Entry:
         self.changed |= self.tokens.pop(token, None) is not None
 
     def clear(self) -> None:
-        """Forget the content and trust nobody under way, but forget no token and no offset."""
+        """Forget the content and trust nobody in flight, but forget no token and no offset."""
         self.digest, self.changed = NO_DIGEST, True
         self.tokens = {token: (deadline, False) for token, (deadline, _) in self.tokens.items()}
 
@@ -143,20 +148,22 @@ class Entry:
         self.offset, self.time = -1.0, 0.0
         return True
 
-    def time_to_live(self, now: float, limits: Limits) -> float:
+    def time_to_live(self, now: float, spans: SuppressionSpans) -> float:
         """Return ms: longer than the longest deadline and than max_suppress_age."""
-        return max(self.longest - now, limits.max_suppress_age) + _MARGIN
+        return max(self.longest - now, spans.max_suppress_age) + _MARGIN
 
 
 class _Namespace(NamedTuple):
     """A namespace while a call runs. is_open: it suppresses.  is_behind: the caller is."""
 
-    state: State
+    state: NamespaceState
     is_open: bool
     is_behind: bool
 
 
-def run(store: Store, call: Call, redis: bytes, now: int, *, is_full: bool = False) -> Reply:
+def run(
+    store: Store, call: SuppressionCall, redis: bytes, now: int, *, is_full: bool = False
+) -> SuppressionReply:
     """Do what the script does. redis: R of the connection; now: ms.
 
     is_full: Redis has used up its memory and evicts nothing.
@@ -169,32 +176,38 @@ def run(store: Store, call: Call, redis: bytes, now: int, *, is_full: bool = Fal
     for name, operations in zip(call.entries, call.operations, strict=True):
         namespace = found[operations[0]]
         nonce = namespace.state.nonce
-        entry = Entry(_read(store, name, now), nonce)
+        entry = KeyEntry(_read(store, name, now), nonce)
         was_new = entry.offset < 0
-        _apply(entry, operations, now, call.limits, namespace, reservations)
+        _apply(entry, operations, now, call.spans, namespace, reservations)
         if not entry.changed:
             continue
-        time_to_live = entry.time_to_live(now, call.limits)
+        time_to_live = entry.time_to_live(now, call.spans)
         if is_full and was_new:
             forgotten += entry.forget()
             time_to_live = entry.longest - now + _MARGIN
         if is_full and was_new and not entry.tokens:
             store.pop(name, None)
         else:
-            store[name] = Held(entry.pack(nonce), now + int(time_to_live))
+            store[name] = StoredKey(entry.pack(nonce), now + int(time_to_live))
     states = [namespace.state for namespace in found]
-    return Reply(now, reservations.crowded, forgotten, states, reservations.verdicts)
+    return SuppressionReply(now, reservations.crowded, forgotten, states, reservations.verdicts)
 
 
 def _open(
-    store: Store, call: Call, redis: bytes, now: int, scope: Scope, flags: int, caller: int
+    store: Store,
+    call: SuppressionCall,
+    redis: bytes,
+    now: int,
+    scope: Scope,
+    flags: int,
+    caller: int,
 ) -> _Namespace:
     held = _read(store, scope.incarnation, now)
     rule = scope.rule[:8].ljust(8, b"\0")
     nonce, known, born, renewed, count, whose = (
         _INCARNATION.unpack(held) if held is not None else (b"", b"", 0.0, 0.0, 0, rule)
     )
-    quarantine, changed = call.limits.quarantine, False
+    quarantine, changed = call.spans.quarantine, False
     if known != redis or flags & protocol.DROP:
         nonce, born, changed = call.candidate, float(now), True
     if caller > count:  # for one topic id it only grows, whatever else was lost
@@ -208,12 +221,12 @@ def _open(
     if flags & protocol.ANNOUNCE:
         if is_open:
             nonce = call.candidate
-        born, changed = max(born, now + call.limits.lease), True
+        born, changed = max(born, now + call.spans.lease), True
         is_open = now >= born + quarantine
-    if changed or now - renewed > call.limits.retain / 4:
+    if changed or now - renewed > call.spans.retain / 4:
         value = _INCARNATION.pack(nonce, redis, born, float(now), count, whose)
-        store[scope.incarnation] = Held(value, now + call.limits.retain)
-    return _Namespace(State(nonce, count, born + quarantine), is_open, caller < count)
+        store[scope.incarnation] = StoredKey(value, now + call.spans.retain)
+    return _Namespace(NamespaceState(nonce, count, born + quarantine), is_open, caller < count)
 
 
 class _Reservations:
@@ -226,20 +239,20 @@ class _Reservations:
         self.crowded = 0
 
     def claim(
-        self, number: int, entry: Entry, token: bytes, digest: bytes | None, now: float,
-        limits: Limits, namespace: _Namespace,
+        self, number: int, entry: KeyEntry, token: bytes, digest: bytes | None, now: float,
+        spans: SuppressionSpans, namespace: _Namespace,
     ) -> None:  # fmt: skip
         if namespace.is_behind:
             return
         entry.place_by(namespace.state.partitions)
-        verdict = entry.claim(token, digest, now, limits, namespace.is_open)
+        verdict = entry.claim(token, digest, now, spans, namespace.is_open)
         self.verdicts[number] = verdict
         if verdict < 0 and token not in entry.tokens:
             self.crowded += 1
 
 
 def _apply(
-    entry: Entry, operations: bytes, now: float, limits: Limits, namespace: _Namespace,
+    entry: KeyEntry, operations: bytes, now: float, spans: SuppressionSpans, namespace: _Namespace,
     reservations: _Reservations,
 ) -> None:  # fmt: skip
     at = 1
@@ -253,16 +266,16 @@ def _apply(
         at += TOKEN_BYTES
         if letter == protocol.REGISTER:
             entry.purge(now)
-            entry.put(token, now, limits, trusted=False)
+            entry.put(token, now, spans, trusted=False)
         elif letter == protocol.REFUSED:
             entry.drop(token)
         elif letter == protocol.FORCE:
             (number,) = struct.unpack_from(">H", operations, at)
-            reservations.claim(number, entry, token, None, now, limits, namespace)
+            reservations.claim(number, entry, token, None, now, spans, namespace)
             at += 2
         elif letter == protocol.RESERVE:
             digest, number = struct.unpack_from(">16sH", operations, at)
-            reservations.claim(number, entry, token, digest, now, limits, namespace)
+            reservations.claim(number, entry, token, digest, now, spans, namespace)
             at += 18
         else:
             digest, offset, count = struct.unpack_from(">16sdI", operations, at)

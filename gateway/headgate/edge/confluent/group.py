@@ -4,12 +4,13 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from headgate.core.event import Decoded, RawEvent, Refused
+from headgate.core.event import Decoded, RawEvent
 from headgate.core.formats.confluent import codes_of
 from headgate.core.formats.confluent_v3 import Sent, failure_report, read_record, report
 from headgate.core.formats.jsonslow import parse_slowly
 from headgate.core.http.reply import advice_headers
 from headgate.core.outcome import Failure, Name, Outcome
+from headgate.core.refusal import Refused
 from headgate.core.route import Route
 from headgate.edge.events import EventsFront
 from headgate.pipeline.inbound import Inbound
@@ -17,7 +18,7 @@ from headgate.pipeline.inbound import Inbound
 SEPARATOR = b"\r\n"
 
 
-class Target(NamedTuple):
+class ProduceTarget(NamedTuple):
     """Where the records of a request go, and who sends them."""
 
     events: EventsFront
@@ -31,7 +32,7 @@ class Target(NamedTuple):
 class Group:
     """Starts its records at once. body: their bytes, which were taken from the budget."""
 
-    def __init__(self, target: Target, texts: Sequence[bytes], body: bytes) -> None:
+    def __init__(self, target: ProduceTarget, texts: Sequence[bytes], body: bytes) -> None:
         self._target = target
         self._texts = texts
         self.is_broken = False  # one is no JSON at all: where the next begins cannot be told
@@ -41,7 +42,7 @@ class Group:
         inbound = Inbound(
             target.topic, target.producer, target.headers, body, target.request_id, events.now()
         )
-        self._ticket = events.ingest.handle(inbound, self._decode)
+        self._ticket = events.pipeline.take(inbound, self._decode)
         for publish in self._ticket.publishes:
             self._times[publish.index] = publish.record.timestamp_ms
         self._done: asyncio.Future[None] | None = None
@@ -77,7 +78,7 @@ class Group:
 
     def lines(self) -> list[bytes]:
         """The reports, once all have ended."""
-        self._target.events.told.ended(self._ticket, 200)
+        self._target.events.request_log.ended(self._ticket, 200)
         refusal = self.refusal
         if refusal is not None:
             return [failure_line(refusal)] * len(self._texts)

@@ -4,14 +4,15 @@ from functools import partial
 
 from aiohttp import web
 
-from headgate.core.event import Decoded, Refused
+from headgate.core.event import Decoded
 from headgate.core.formats import confluent_v2
 from headgate.core.formats.confluent import codes_of, error, failed
 from headgate.core.formats.confluent_v2 import TYPE, Format
 from headgate.core.http.reply import Reply
 from headgate.core.outcome import Failure, Reason
+from headgate.core.refusal import Refused
 from headgate.core.route import Route
-from headgate.edge.confluent.desk import Asked, Desk
+from headgate.edge.confluent.service import ProduceService, ServiceRequest
 from headgate.pipeline.inbound import Inbound
 
 _PATH = "/topics/{topic}"
@@ -19,39 +20,41 @@ _PATH_OF_PARTITION = "/topics/{topic}/partitions/{partition}"
 _DIGITS = 10
 
 
-class Produce:
-    """most_events: http.batch_max_events."""
+class ProduceEndpoint:
+    """max_events: http.batch_max_events."""
 
-    def __init__(self, desk: Desk, most_events: int) -> None:
-        self._desk = desk
-        self._events = desk.events
-        self._most_events = most_events
+    def __init__(self, service: ProduceService, max_events: int) -> None:
+        self._service = service
+        self._events = service.events
+        self._max_events = max_events
 
     async def post(
         self, request: web.BaseRequest, topic: str, partition: str | None = None
     ) -> web.StreamResponse:
         """Answer once every record of the request has ended."""
         path = _PATH if partition is None else _PATH_OF_PARTITION
-        return await self._desk.answer(request, path, TYPE, partial(self._post, topic, partition))
+        return await self._service.answer(
+            request, path, TYPE, partial(self._post, topic, partition)
+        )
 
-    async def _post(self, topic: str, partition: str | None, asked: Asked) -> Reply:
+    async def _post(self, topic: str, partition: str | None, call: ServiceRequest) -> Reply:
         events = self._events
-        producer = events.producer(asked.headers, asked.request.remote, topic)
-        form = _format(asked.headers.get(b"content-type", b""))
+        producer = events.producer(call.headers, call.request.remote, topic)
+        form = _format(call.headers.get(b"content-type", b""))
         if isinstance(form, Reply):
-            return self._desk.refuse(asked, Reason.UNSUPPORTED_ENCODING, form)
-        self._desk.policy(topic)
+            return self._service.refuse(call, Reason.UNSUPPORTED_ENCODING, form)
+        self._service.policy(topic)
         number = None if partition is None else _number(topic, partition)
-        body = await events.body(asked.request, asked.headers, producer, topic)
-        inbound = Inbound(topic, producer, asked.headers, body, asked.request_id, events.now())
+        body = await events.body(call.request, call.headers, producer, topic)
+        inbound = Inbound(topic, producer, call.headers, body, call.request_id, events.now())
         endpoint = f"v2/{'' if number is None else number}".encode()
         ticket = await events.start(inbound, partial(self._decode, form, number), endpoint)
         if not ticket.done:
             await events.ended(ticket)
         outcomes = ticket.answered()
         failure = outcomes[0].failure if outcomes else None
-        told = 200 if ticket.is_batch or failure is None else codes_of(failure)[0]
-        events.told.ended(ticket, told)
+        status = 200 if ticket.is_batch or failure is None else codes_of(failure)[0]
+        events.request_log.ended(ticket, status)
         if ticket.is_batch and outcomes:
             return await events.remembered(ticket, confluent_v2.produced(outcomes))
         assert failure is not None, "a request has a record, or was refused"
@@ -61,7 +64,7 @@ class Produce:
         self, form: Format, partition: int | None, inbound: Inbound, route: Route
     ) -> Decoded:
         records = confluent_v2.read_records(
-            inbound.body, form, route.policy.compat_json_keys, partition, self._most_events
+            inbound.body, form, route.policy.compat_json_keys, partition, self._max_events
         )
         return Decoded([*records], True)
 

@@ -9,15 +9,15 @@ from functools import partial
 
 from aiohttp import web
 
-from headgate.core.event import Refused
 from headgate.core.formats.concatenated import PIECE_BYTES, Documents
 from headgate.core.formats.confluent import NO_RECORDS, error
 from headgate.core.formats.confluent_v3 import TYPE
 from headgate.core.http.reply import Reply
 from headgate.core.outcome import Failure, Reason
-from headgate.edge.confluent.desk import Asked, Desk, no_cluster
-from headgate.edge.confluent.group import SEPARATOR, Group, Target, failure_line
-from headgate.edge.confluent.stream import Stream
+from headgate.core.refusal import Refused
+from headgate.edge.confluent.group import SEPARATOR, Group, ProduceTarget, failure_line
+from headgate.edge.confluent.service import ProduceService, ServiceRequest, no_cluster
+from headgate.edge.confluent.stream import RecordStream
 
 _PATH = "/v3/clusters/{cluster_id}/topics/{topic}/records"
 _FORMAT = b"application/json"
@@ -34,14 +34,16 @@ def _wrong_type(content_type: bytes) -> Reply | None:
     return None
 
 
-class Records:
-    """most_events, most_bytes: http.batch_max_events and http.body_max_bytes.  idle_s: how long a
+class RecordStreams:
+    """max_events, max_bytes: http.batch_max_events and http.body_max_bytes.  idle_s: how long a
     stream may keep silent within a record."""
 
-    def __init__(self, desk: Desk, most_events: int, most_bytes: int, idle_s: float) -> None:
-        self._desk = desk
-        self._most_events = most_events
-        self._most_bytes = most_bytes
+    def __init__(
+        self, service: ProduceService, max_events: int, max_bytes: int, idle_s: float
+    ) -> None:
+        self._service = service
+        self._max_events = max_events
+        self._max_bytes = max_bytes
         self._idle_s = idle_s
 
     async def post(
@@ -49,26 +51,28 @@ class Records:
     ) -> web.StreamResponse:
         """Answer with the report of each record."""
         work = partial(self._post, cluster_id, topic)
-        return await self._desk.answer(request, _PATH, TYPE, work)
+        return await self._service.answer(request, _PATH, TYPE, work)
 
-    async def _post(self, cluster_id: str, topic: str, asked: Asked) -> Reply | web.StreamResponse:
-        events = self._desk.events
-        producer = events.producer(asked.headers, asked.request.remote, topic)
-        wrong = _wrong_type(asked.headers.get(b"content-type", b""))
+    async def _post(
+        self, cluster_id: str, topic: str, call: ServiceRequest
+    ) -> Reply | web.StreamResponse:
+        events = self._service.events
+        producer = events.producer(call.headers, call.request.remote, topic)
+        wrong = _wrong_type(call.headers.get(b"content-type", b""))
         if wrong is not None:
-            return self._desk.refuse(asked, Reason.UNSUPPORTED_ENCODING, wrong)
-        if self._desk.cluster_id(self._desk.policy(topic)) != cluster_id:
-            return self._desk.refuse(asked, Reason.NOT_FOUND, no_cluster(cluster_id))
-        target = Target(events, topic, producer, asked.headers, asked.request_id, cluster_id)
-        chunked = b"chunked" in asked.headers.get(b"transfer-encoding", b"").lower()
-        if chunked and b"content-encoding" not in asked.headers:
-            stream = Stream(target, asked.request, self._most_bytes, self._idle_s)
+            return self._service.refuse(call, Reason.UNSUPPORTED_ENCODING, wrong)
+        if self._service.cluster_id(self._service.policy(topic)) != cluster_id:
+            return self._service.refuse(call, Reason.NOT_FOUND, no_cluster(cluster_id))
+        target = ProduceTarget(events, topic, producer, call.headers, call.request_id, cluster_id)
+        chunked = b"chunked" in call.headers.get(b"transfer-encoding", b"").lower()
+        if chunked and b"content-encoding" not in call.headers:
+            stream = RecordStream(target, call.request, self._max_bytes, self._idle_s)
             return await stream.run()
-        return await self._whole(target, asked)
+        return await self._whole(target, call)
 
-    async def _whole(self, target: Target, asked: Asked) -> Reply:
+    async def _whole(self, target: ProduceTarget, call: ServiceRequest) -> Reply:
         events = target.events
-        body = await events.body(asked.request, asked.headers, target.producer, target.topic)
+        body = await events.body(call.request, call.headers, target.producer, target.topic)
         try:
             texts, broken = await self._cut(body)
         except BaseException:
@@ -80,7 +84,7 @@ class Records:
                 raise Refused(broken)
             empty = "Payload error. The body is empty; send a record."
             reply = error(422, NO_RECORDS, empty, TYPE)
-            return self._desk.refuse(asked, Reason.MALFORMED, reply)
+            return self._service.refuse(call, Reason.MALFORMED, reply)
         group = Group(target, texts, body)
         await group.ended()
         lines = group.lines()
@@ -91,12 +95,12 @@ class Records:
 
     async def _cut(self, body: bytes) -> tuple[list[bytes], Failure | None]:
         """The records of a body, and what is wrong behind the last of them."""
-        documents, texts = Documents(self._most_bytes), list[bytes]()
+        documents, texts = Documents(self._max_bytes), list[bytes]()
         try:
             for at in range(0, len(body), PIECE_BYTES):
                 texts += documents.feed(body[at : at + PIECE_BYTES])
-                if len(texts) > self._most_events:
-                    return texts, None  # ingest says that they are too many
+                if len(texts) > self._max_events:
+                    return texts, None  # the pipeline says that they are too many
                 if at:
                     await asyncio.sleep(0)
             documents.end()

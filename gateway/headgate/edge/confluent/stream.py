@@ -11,12 +11,12 @@ from contextlib import suppress
 from aiohttp import ClientPayloadError, web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from headgate.core.event import Refused
 from headgate.core.formats.concatenated import PIECE_BYTES, Documents
 from headgate.core.formats.confluent_v3 import TYPE
 from headgate.core.outcome import Failure, Reason
+from headgate.core.refusal import Refused
 from headgate.edge.body import BROKEN, continue_body
-from headgate.edge.confluent.group import SEPARATOR, Group, Target, failure_line
+from headgate.edge.confluent.group import SEPARATOR, Group, ProduceTarget, failure_line
 from headgate.edge.cors import CORS_HEADERS
 
 GROUP_RECORDS = 50  # start together, and are answered together
@@ -25,15 +25,15 @@ SILENCE_S = 300.0  # between two records; then the stream is ended, as idle conn
 _GONE = (ConnectionError, ClientPayloadError)
 
 
-class Stream:
-    """most_bytes: of one record.  idle_s: how long silence may last within a record."""
+class RecordStream:
+    """max_bytes: of one record.  idle_s: how long silence may last within a record."""
 
     def __init__(
-        self, target: Target, request: web.BaseRequest, most_bytes: int, idle_s: float
+        self, target: ProduceTarget, request: web.BaseRequest, max_bytes: int, idle_s: float
     ) -> None:
         self._target = target
         self._request = request
-        self._documents = Documents(most_bytes)
+        self._documents = Documents(max_bytes)
         self._idle_s = idle_s
         self._held = 0  # bytes taken from the budget that no group has
         self._queue: asyncio.Queue[Group | Failure | None] = asyncio.Queue(GROUPS_AHEAD)

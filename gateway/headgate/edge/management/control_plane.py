@@ -1,4 +1,4 @@
-"""The management port: metrics, health, and the control plane's pages (2-contract, section 6)."""
+"""The management port: metrics, health, and the control plane's pages (docs/reference/http.md)."""
 
 import base64
 import binascii
@@ -13,25 +13,24 @@ from aiohttp import web
 
 from headgate.core.coalescing.held import held_topic
 from headgate.core.consuming.pauses import Intent
-from headgate.core.event import Refused
 from headgate.core.outcome import Failure, Reason
 from headgate.core.policy import PolicyTable
+from headgate.core.refusal import Refused, malformed
 from headgate.core.topic import TopicState
 from headgate.edge.auth import Authenticator, Identity
 from headgate.edge.management import views
 from headgate.edge.management.instance import Instance
 from headgate.edge.management.json_bodies import JsonBodies
 from headgate.edge.management.json_page import json_page
-from headgate.edge.management.offsets import OffsetDesk, OffsetPages, SnapshotDesk
+from headgate.edge.management.offsets import OffsetPages, OffsetService, SnapshotService
 from headgate.edge.management.paging import listed, names_of, paging
-from headgate.edge.management.pauses import Pauses, read_intent
-from headgate.edge.management.refused import RefusedError
-from headgate.edge.management.replays import ReplayDesk, ReplayPages
+from headgate.edge.management.pauses import PauseEndpoints, read_intent
+from headgate.edge.management.replays import ReplayPages, ReplayRequests
 from headgate.edge.management.view_parts import iso
 from headgate.edge.openapi.document import document
 from headgate.edge.openapi.page import docs_page
 from headgate.edge.problems import html_page
-from headgate.edge.request_log import TOLD
+from headgate.edge.request_log import REPORTED
 from headgate.stats.exposition import CONTENT_TYPE, render
 
 log = logging.getLogger("headgate.changes")
@@ -40,24 +39,24 @@ REMOTE_HEADER = "X-Headgate-Remote"  # the client behind a worker's request; fro
 _CHANGES_KEPT = 200
 
 
-class Desks(NamedTuple):
+class Services(NamedTuple):
     """Who carries out what the pages of the second tier are asked."""
 
-    replays: ReplayDesk
-    offsets: OffsetDesk
-    snapshots: SnapshotDesk
+    replays: ReplayRequests
+    offsets: OffsetService
+    snapshots: SnapshotService
 
 
 class Admin:
     """The pages. callers: who may do what; replaced at a reload.  pauses: of consumer groups."""
 
     def __init__(
-        self, instance: Instance, callers: Authenticator, pauses: Pauses, desks: Desks
+        self, instance: Instance, callers: Authenticator, pauses: PauseEndpoints, services: Services
     ) -> None:
         self._pauses = pauses
         self._bodies = bodies = JsonBodies(instance.settings.http.body_timeout_ms / 1000)
-        self.replays = ReplayPages(desks.replays, self._identify, bodies, self._changed)
-        self.offsets = OffsetPages(desks[1], desks[2], self._identify, bodies, self._changed)
+        self.replays = ReplayPages(services.replays, self._identify, bodies, self._changed)
+        self.offsets = OffsetPages(services[1], services[2], self._identify, bodies, self._changed)
         self._instance = instance
         self.callers = callers
         self._table: PolicyTable | None = None
@@ -114,10 +113,12 @@ class Admin:
         seen = self._seen()
         known = {
             *self._instance.settings.producers,
-            *(one.producer for one in seen.figures.details),
+            *(detail.producer for detail in seen.figures.details),
         }
         if name not in known:
-            raise RefusedError(Reason.NOT_FOUND, f"no producer {name!r} is configured or was seen")
+            raise Refused(
+                Failure(Reason.NOT_FOUND, f"no producer {name!r} is configured or was seen")
+            )
         return json_page(request, views.producer(name, seen))
 
     async def topics(self, request: web.Request) -> web.Response:
@@ -149,7 +150,9 @@ class Admin:
         chosen = {topic: one for topic, one in found.items() if wanted in (None, topic)}
         if not chosen:
             detail = "no audit yet: run `headgate-spark audit`"
-            raise RefusedError(Reason.NOT_FOUND, detail + (f" for {wanted!r}" if wanted else ""))
+            raise Refused(
+                Failure(Reason.NOT_FOUND, detail + (f" for {wanted!r}" if wanted else ""))
+            )
         # each is spliced in as it was published
         return json_page(
             request, {"topics": [orjson.Fragment(chosen[name]) for name in sorted(chosen)]}
@@ -163,7 +166,7 @@ class Admin:
         name = request.match_info["topic"]
         _, policy = await self._topic(name)
         if policy.suppress == "off":
-            raise RefusedError(Reason.MALFORMED, f"topic {name!r} does not suppress")
+            raise Refused(malformed(f"topic {name!r} does not suppress"))
         key = _key(request)
         failed = await self._instance.forget(name, key)
         if failed is not None:
@@ -215,13 +218,13 @@ class Admin:
         self._changes.append(change | fields)
         log.info("change: %s by %s", what, caller.name, extra={"remote": remote, **fields})
 
-    def _seen(self) -> views.Seen:
+    def _seen(self) -> views.ViewInput:
         instance = self._instance
         table = self._policies()
         topics = instance.topics()
         policies = {name: policy for name in topics if (policy := table.match(name)) is not None}
         figures, suppression = instance.figures.total(), instance.suppression()
-        return views.Seen(figures, instance.rates, policies, suppression, time.time())
+        return views.ViewInput(figures, instance.rates, policies, suppression, time.time())
 
     def _policies(self) -> PolicyTable:
         """Of the configuration in force, made once."""
@@ -236,20 +239,20 @@ class Admin:
         state = self._instance.topics().get(name)
         policy = self._policies().match(name)
         if state is None or policy is None:
-            raise RefusedError(Reason.UNKNOWN_TOPIC, f"no topic {name!r} is served here")
+            raise Refused(Failure(Reason.UNKNOWN_TOPIC, f"no topic {name!r} is served here"))
         return state, policy
 
     def _identify(self, request: web.Request, *roles: str) -> Identity:
         headers = {name.lower(): value for name, value in request.raw_headers}
         found = self.callers.identify(headers, _remote(request))
         if isinstance(found, Failure):
-            raise RefusedError(found.reason, found.detail)
+            raise Refused(Failure(found.reason, found.detail))
         if found.roles.isdisjoint(roles):
             detail = f"this needs the role {' or '.join(map(repr, roles))}"
             if self._instance.settings.auth.mode == "none":
                 detail += '; with auth.mode = "none" changes are allowed from loopback only'
-            raise RefusedError(Reason.FORBIDDEN, detail)
-        request.setdefault(TOLD, {})["producer"] = found.name
+            raise Refused(Failure(Reason.FORBIDDEN, detail))
+        request.setdefault(REPORTED, {})["producer"] = found.name
         return found
 
 
@@ -268,7 +271,7 @@ def _key(request: web.Request) -> bytes | None:
         try:
             return base64.b64decode(encoded, validate=True)
         except binascii.Error as error:
-            raise RefusedError(Reason.MALFORMED, "key_base64 is not base64") from error
+            raise Refused(malformed("key_base64 is not base64")) from error
     text = request.query.get("key")
     return None if text is None else text.encode()
 

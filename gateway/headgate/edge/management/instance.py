@@ -10,7 +10,7 @@ from headgate.core.topic import TopicState
 from headgate.stats.fleet import Fleet, Rates
 
 
-class Health(Protocol):
+class HealthView(Protocol):
     """The instance's readiness."""
 
     @property
@@ -50,7 +50,7 @@ class Instance(Protocol):
         """Of each topic that is compared here the worst that any worker sees, by name."""
         ...
 
-    def health(self) -> Health:
+    def health(self) -> HealthView:
         """Readiness and each dependency's state."""
         ...
 

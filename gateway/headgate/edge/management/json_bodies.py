@@ -7,13 +7,13 @@ import orjson
 from aiohttp import web
 
 from headgate.core.admission import Admission
-from headgate.core.event import Refused, TooMuch, malformed
 from headgate.core.http.media_type import is_json
-from headgate.core.outcome import Failure, Reason
+from headgate.core.oversize.limits import unread
+from headgate.core.refusal import Refused, TooMuch, malformed
 from headgate.edge.body import read_body
 
-_MOST_BYTES = 1_048_576
-_MOST_TOGETHER = 64 * _MOST_BYTES  # of all that are being read; these pages are not the data port
+_MAX_BYTES = 1_048_576
+_MAX_TOGETHER = 64 * _MAX_BYTES  # of all that are being read; these pages are not the data port
 
 
 class JsonBodies:
@@ -24,7 +24,7 @@ class JsonBodies:
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
-        self._budget = Admission(_MOST_TOGETHER, 0)
+        self._budget = Admission(_MAX_TOGETHER, 0)
 
     async def read(self, request: web.Request) -> Any:
         """The document. Raises Refused, also for what could be kept and never be shown again."""
@@ -34,9 +34,9 @@ class JsonBodies:
             raise Refused(malformed(detail))
         try:
             encoding = request.headers.get("Content-Encoding", "").encode("latin-1", "replace")
-            raw = await read_body(request, encoding, _MOST_BYTES, self._timeout_s, self._budget)
+            raw = await read_body(request, encoding, _MAX_BYTES, self._timeout_s, self._budget)
         except TooMuch as much:
-            failure = Failure(Reason.TOO_LARGE, f"the body is over {_MOST_BYTES} bytes")
+            failure = unread(f"the body is over {_MAX_BYTES} bytes")
             raise Refused(failure) from much
         try:
             return _document(raw)

@@ -6,19 +6,19 @@ from aiohttp import web
 
 from headgate.edge.management.json_bodies import JsonBodies
 from headgate.edge.management.json_page import json_page
-from headgate.edge.management.replays import Changed, Identify, Rows
+from headgate.edge.management.replays import Changed, IdentifyCaller, Rows
 
 
-class OffsetDesk(Protocol):
-    """Knows the offset map. Every call raises RefusalError."""
+class OffsetService(Protocol):
+    """Knows the offset map. Every call raises Refused."""
 
     async def translate(self, asked: Any) -> dict[str, Any]: ...
 
     async def coverage(self, topic: str) -> dict[str, Any]: ...
 
 
-class SnapshotDesk(Protocol):
-    """Keeps named offsets. Every call raises RefusalError."""
+class SnapshotService(Protocol):
+    """Keeps named offsets. Every call raises Refused."""
 
     async def all(self) -> Rows: ...
 
@@ -30,13 +30,13 @@ class OffsetPages:
 
     def __init__(
         self,
-        desk: OffsetDesk,
-        snapshots: SnapshotDesk,
-        identify: Identify,
+        service: OffsetService,
+        snapshots: SnapshotService,
+        identify: IdentifyCaller,
         bodies: JsonBodies,
         changed: Changed,
     ) -> None:
-        self._desk = desk
+        self._service = service
         self._snapshots = snapshots
         self._identify = identify
         self._bodies = bodies
@@ -45,12 +45,12 @@ class OffsetPages:
     async def translate(self, request: web.Request) -> web.Response:
         """Offsets of one tier to those of the other. Changes nothing, so `view` is enough."""
         self._identify(request, "view")
-        return json_page(request, await self._desk.translate(await self._bodies.read(request)))
+        return json_page(request, await self._service.translate(await self._bodies.read(request)))
 
     async def coverage(self, request: web.Request) -> web.Response:
         """What of a topic is mirrored."""
         self._identify(request, "view")
-        return json_page(request, await self._desk.coverage(request.match_info["topic"]))
+        return json_page(request, await self._service.coverage(request.match_info["topic"]))
 
     async def snapshots(self, request: web.Request) -> web.Response:
         """All named offsets."""

@@ -6,8 +6,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from aiohttp import web
 
-from headgate.core.reasons import Reason
-from headgate.edge.management.refused import RefusedError
+from headgate.core.refusal import Refused, malformed
 
 LIMIT = 100  # where the request asks for none
 MAX_LIMIT = 1000
@@ -23,11 +22,11 @@ class Paging(NamedTuple):
 
 
 def paging(request: web.Request) -> Paging:
-    """Raises RefusedError (malformed)."""
+    """Raises Refused (malformed)."""
     given = request.query.get("limit", str(LIMIT))
     is_number = given.isascii() and given.isdecimal() and len(given) <= len(str(MAX_LIMIT))
     if not is_number or not 1 <= int(given) <= MAX_LIMIT:
-        raise RefusedError(Reason.MALFORMED, f"limit is a number from 1 to {MAX_LIMIT}")
+        raise Refused(malformed(f"limit is a number from 1 to {MAX_LIMIT}"))
     return Paging(int(given), request.query.get("after"))
 
 
@@ -38,7 +37,7 @@ def page_of(
     read: Callable[[str], Any],
     text: Callable[[Any], str],
 ) -> tuple[list[Row], str | None]:
-    """The rows of the page, and `next`, which is None on the last one. Raises RefusedError.
+    """The rows of the page, and `next`, which is None on the last one. Raises Refused.
 
     rows: all, by place.  place: a row's; `text` and `read` make it into `next` and back (None =
     not one of ours). It is no count, so rows that come and go shift no others to another page.
@@ -47,7 +46,7 @@ def page_of(
     if asked.after is not None:
         after = read(asked.after)
         if after is None:
-            raise RefusedError(Reason.MALFORMED, "after is `next` of the page before")
+            raise Refused(malformed("after is `next` of the page before"))
         left = rows[bisect_right(rows, after, key=place) :]
     page = list(left[: asked.limit])
     return page, text(place(page[-1])) if len(left) > len(page) else None

@@ -9,20 +9,20 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Protocol, TypeVar
 
-from headgate.core.consuming.pauses import ALL, Intent, Kept, Scope, checked, checked_reason
-from headgate.core.outcome import Reason
-from headgate.edge.management.refused import RefusedError
+from headgate.core.consuming.pauses import ALL, Intent, Kept, PauseScope, checked, checked_reason
+from headgate.core.outcome import Failure, Reason
+from headgate.core.refusal import Refused, malformed
 from headgate.edge.management.view_parts import iso
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headgate.edge.pauses")
 
-_MOST_INTENTS = 100  # of one group
-_MOST_GROUP = 255
+_MAX_INTENTS = 100  # of one group
+_MAX_GROUP = 255
 
 _T = TypeVar("_T")
 
 
-class PauseStore(Protocol):
+class PauseIntents(Protocol):
     """Where intent is kept. Every call raises OSError while it cannot be reached."""
 
     async def kept(self, group: str) -> Iterable[Kept]: ...
@@ -32,10 +32,10 @@ class PauseStore(Protocol):
     async def resume(self, group: str, intent: Intent) -> bool: ...
 
 
-class Pauses:
+class PauseEndpoints:
     """store: None where no Redis is configured."""
 
-    def __init__(self, store: PauseStore | None) -> None:
+    def __init__(self, store: PauseIntents | None) -> None:
         self._store = store
 
     async def shown(self, group: str) -> dict[str, Any]:
@@ -59,9 +59,9 @@ class Pauses:
         kept = list(await _asked(lambda: store.kept(group)))
         if any(one.intent == intent for one in kept):
             return
-        if len(kept) >= _MOST_INTENTS:
+        if len(kept) >= _MAX_INTENTS:
             detail = f"group {group!r} has {len(kept)} reasons already: resume some first"
-            raise RefusedError(Reason.MALFORMED, detail)
+            raise Refused(malformed(detail))
         await _asked(lambda: store.pause(group, intent, by, int(time.time() * 1000)))
 
     async def resume(self, group: str, intent: Intent) -> None:
@@ -69,13 +69,15 @@ class Pauses:
         store = self._usable(group)
         if not await _asked(lambda: store.resume(group, intent)):
             detail = f"group {group!r} is not paused for {intent.scope} with this reason"
-            raise RefusedError(Reason.NOT_FOUND, detail)
+            raise Refused(Failure(Reason.NOT_FOUND, detail))
 
-    def _usable(self, group: str) -> PauseStore:
-        if not 0 < len(group) <= _MOST_GROUP or not group.isprintable():
-            raise RefusedError(Reason.MALFORMED, "a group's name has 1 to 255 printable characters")
+    def _usable(self, group: str) -> PauseIntents:
+        if not 0 < len(group) <= _MAX_GROUP or not group.isprintable():
+            raise Refused(malformed("a group's name has 1 to 255 printable characters"))
         if self._store is None:
-            raise RefusedError(Reason.REDIS_UNAVAILABLE, "pauses are kept in Redis: set redis.url")
+            raise Refused(
+                Failure(Reason.REDIS_UNAVAILABLE, "pauses are kept in Redis: set redis.url")
+            )
         return self._store
 
 
@@ -85,23 +87,23 @@ async def _asked(call: Callable[[], Awaitable[_T]]) -> _T:
     except OSError as error:
         log.warning("pauses: %s", error)
         detail = "pauses are kept in Redis, which does not answer"
-        raise RefusedError(Reason.REDIS_UNAVAILABLE, detail) from error
+        raise Refused(Failure(Reason.REDIS_UNAVAILABLE, detail)) from error
 
 
 def read_intent(asked: object) -> Intent:
-    """What the body asks for. Raises RefusedError."""
+    """What the body asks for. Raises Refused."""
     example = '{"scope": "all", "reason": "deploy"}'
     if not isinstance(asked, dict) or set(asked) != {"scope", "reason"}:
-        raise RefusedError(Reason.MALFORMED, f"scope and reason are asked for, such as {example}")
+        raise Refused(malformed(f"scope and reason are asked for, such as {example}"))
     if not isinstance(asked["reason"], str):
-        raise RefusedError(Reason.MALFORMED, f"reason is a text, such as {example}")
+        raise Refused(malformed(f"reason is a text, such as {example}"))
     try:
         return Intent(checked(_read_scope(asked["scope"])), checked_reason(asked["reason"]))
     except ValueError as error:
-        raise RefusedError(Reason.MALFORMED, str(error)) from error
+        raise Refused(malformed(str(error))) from error
 
 
-def _read_scope(asked: object) -> Scope:
+def _read_scope(asked: object) -> PauseScope:
     """Raises ValueError."""
     if asked == "all":
         return ALL
@@ -109,12 +111,12 @@ def _read_scope(asked: object) -> Scope:
         topic, partition = asked["topic"], asked.get("partition")
         is_number = isinstance(partition, int) and not isinstance(partition, bool)
         if isinstance(topic, str) and (is_number or "partition" not in asked):
-            return Scope(topic, partition)
+            return PauseScope(topic, partition)
     shapes = '"all", {"topic": "orders"} or {"topic": "orders", "partition": 3}'
     raise ValueError(f"scope is one of {shapes}")
 
 
-def _shown_scope(scope: Scope) -> object:
+def _shown_scope(scope: PauseScope) -> object:
     if scope.topic is None:
         return "all"
     if scope.partition is None:

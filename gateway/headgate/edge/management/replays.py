@@ -7,17 +7,17 @@ from typing import Any, Protocol
 import orjson
 from aiohttp import web
 
-from headgate.core.outcome import Reason
-from headgate.core.refusal import RefusalError
+from headgate.core.outcome import Failure, Reason
+from headgate.core.refusal import Refused, malformed
 from headgate.core.replays.replay import FINISHED, Control
 from headgate.edge.auth import Identity
 from headgate.edge.management.json_bodies import JsonBodies
 from headgate.edge.management.json_page import json_page
 
-_MOST_KEY = 256
+_MAX_KEY = 256
 _LOOK_S = 1.0
 _SILENCE_LOOKS = 15  # a comment line is sent then, so that proxies keep the connection
-_MOST_STREAMS = 100
+_MAX_STREAMS = 100
 _ENDS = frozenset(map(str, FINISHED))
 
 Changed = Callable[[web.Request, Identity, str, dict[str, Any]], None]
@@ -26,14 +26,14 @@ Changed = Callable[[web.Request, Identity, str, dict[str, Any]], None]
 Rows = tuple[Sequence[dict[str, Any]], Sequence[dict[str, Any]]]
 
 
-class Identify(Protocol):
-    """Who asks, if it has one of the roles. Raises RefusedError."""
+class IdentifyCaller(Protocol):
+    """Who asks, if it has one of the roles. Raises Refused."""
 
     def __call__(self, request: web.Request, *roles: str) -> Identity: ...
 
 
-class ReplayDesk(Protocol):
-    """Carries out what the pages are asked. Every call raises RefusalError."""
+class ReplayRequests(Protocol):
+    """Carries out what the pages are asked. Every call raises Refused."""
 
     async def create(
         self, asked: Any, caller: str, idempotency_key: str | None
@@ -50,9 +50,13 @@ class ReplayPages:
     """changed: notes a change in the change log."""
 
     def __init__(
-        self, desk: ReplayDesk, identify: Identify, bodies: JsonBodies, changed: Changed
+        self,
+        service: ReplayRequests,
+        identify: IdentifyCaller,
+        bodies: JsonBodies,
+        changed: Changed,
     ) -> None:
-        self._desk = desk
+        self._service = service
         self._identify = identify
         self._bodies = bodies
         self._changed = changed
@@ -65,7 +69,7 @@ class ReplayPages:
         asked = await self._bodies.read(request)
         is_dry = isinstance(asked, dict) and asked.get("dry_run") is True
         caller = self._identify(request, "view" if is_dry else "operate")
-        page, is_new = await self._desk.create(asked, caller.name, _key(request))
+        page, is_new = await self._service.create(asked, caller.name, _key(request))
         if not is_new:
             return json_page(request, page)
         fields = {"replay": page["id"], "called": page["name"], "topic": page["topic"]}
@@ -78,13 +82,13 @@ class ReplayPages:
         """All replays, or those of a topic or in a state."""
         self._identify(request, "view")
         query = request.query
-        rows, unavailable = await self._desk.list(query.get("topic"), query.get("state"))
+        rows, unavailable = await self._service.list(query.get("topic"), query.get("state"))
         return json_page(request, {"replays": rows, "unavailable": unavailable})
 
     async def show(self, request: web.Request) -> web.Response:
         """One replay."""
         self._identify(request, "view")
-        return json_page(request, await self._desk.show(request.match_info["id"]))
+        return json_page(request, await self._service.show(request.match_info["id"]))
 
     async def cancel(self, request: web.Request) -> web.Response:
         """End it for good; its topic is deleted."""
@@ -101,30 +105,30 @@ class ReplayPages:
     async def events(self, request: web.Request) -> web.StreamResponse:
         """Server-sent events: the replay, again after each change, until it has ended."""
         self._identify(request, "view")
-        page = await self._desk.show(request.match_info["id"])
-        if self._streams >= _MOST_STREAMS:
-            detail = f"{_MOST_STREAMS} streams are open already: ask for the page instead"
-            raise RefusalError(Reason.OVERLOADED, detail, retry_after_s=5)
+        page = await self._service.show(request.match_info["id"])
+        if self._streams >= _MAX_STREAMS:
+            detail = f"{_MAX_STREAMS} streams are open already: ask for the page instead"
+            raise Refused(Failure(Reason.OVERLOADED, detail, retry_after_s=5))
         headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
         answer = web.StreamResponse(headers=headers)
         self._streams += 1
         try:
             await answer.prepare(request)
             if request.method != "HEAD":
-                await self._tell(answer, page)
+                await self._report(answer, page)
         except ConnectionResetError:
             pass  # the reader left
         finally:
             self._streams -= 1
         return answer
 
-    async def _tell(self, answer: web.StreamResponse, page: dict[str, Any]) -> None:
-        told, silent = None, 0
+    async def _report(self, answer: web.StreamResponse, page: dict[str, Any]) -> None:
+        sent, silent = None, 0
         while True:
-            if page != told:
+            if page != sent:
                 data = orjson.dumps(page).decode()
                 await answer.write(f"event: replay\ndata: {data}\n\n".encode())
-                told, silent = page, 0
+                sent, silent = page, 0
             if page["state"] in _ENDS:
                 return
             await asyncio.sleep(_LOOK_S)
@@ -132,14 +136,14 @@ class ReplayPages:
             if silent % _SILENCE_LOOKS == 0:
                 await answer.write(b": still there\n\n")
             try:
-                page = await self._desk.show(page["id"])
-            except RefusalError as refusal:
+                page = await self._service.show(page["id"])
+            except Refused as refusal:
                 if refusal.failure.reason is Reason.NOT_FOUND:
                     return  # forgotten: it had ended
 
     async def _control(self, request: web.Request, wanted: Control) -> web.Response:
         caller, replay_id = self._identify(request, "operate"), request.match_info["id"]
-        page = await self._desk.control(replay_id, wanted)
+        page = await self._service.control(replay_id, wanted)
         what = {Control.CANCEL: "cancel", Control.PAUSE: "pause", Control.RUN: "resume"}[wanted]
         self._changed(request, caller, f"{what} replay", {"replay": replay_id})
         return json_page(request, page)
@@ -147,7 +151,7 @@ class ReplayPages:
 
 def _key(request: web.Request) -> str | None:
     given = request.headers.get("Idempotency-Key")
-    if given is not None and not (0 < len(given) <= _MOST_KEY and given.isprintable()):
-        detail = f"Idempotency-Key has 1 to {_MOST_KEY} printable characters"
-        raise RefusalError(Reason.MALFORMED, detail)
+    if given is not None and not (0 < len(given) <= _MAX_KEY and given.isprintable()):
+        detail = f"Idempotency-Key has 1 to {_MAX_KEY} printable characters"
+        raise Refused(malformed(detail))
     return given

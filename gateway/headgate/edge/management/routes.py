@@ -8,29 +8,27 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from headgate.core.event import Refused
 from headgate.core.http.path_hints import of_management_port, of_one_port
 from headgate.core.ids import RequestIds
 from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import RefusalError
+from headgate.core.refusal import Refused
 from headgate.edge.management.control_plane import Admin
 from headgate.edge.management.json_page import is_pretty
-from headgate.edge.management.refused import RefusedError
 from headgate.edge.problems import index_page, problem_page, problem_response
-from headgate.edge.request_log import TOLD, RequestLog, received_bytes
+from headgate.edge.request_log import REPORTED, RequestLog, received_bytes
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headgate.edge.management")
 
 Page = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def management_app(admin: Admin, *, tells_all: bool = False) -> web.Application:
-    """The management port's application. tells_all: the log, of each request."""
-    told = RequestLog(tells_all=tells_all)
-    app = web.Application(middlewares=[problems(told)])
+def management_app(admin: Admin, *, logs_every_request: bool = False) -> web.Application:
+    """The management port's application. logs_every_request: or only of those that failed."""
+    request_log = RequestLog(logs_every_request=logs_every_request)
+    app = web.Application(middlewares=[problems(request_log)])
 
     async def close(_app: web.Application) -> None:
-        told.close()
+        request_log.close()
 
     app.on_cleanup.append(close)
     routes: list[tuple[str, str, Page]] = [
@@ -83,11 +81,11 @@ async def _problem_index(_request: web.Request) -> web.Response:
 async def _problem(request: web.Request) -> web.Response:
     name = request.match_info["reason"]
     if name not in frozenset(Reason):
-        raise RefusedError(Reason.NOT_FOUND, f"no reason is called {name!r}")
+        raise Refused(Failure(Reason.NOT_FOUND, f"no reason is called {name!r}"))
     return problem_page(Reason(name))
 
 
-def problems(told: RequestLog) -> Middleware:
+def problems(request_log: RequestLog) -> Middleware:
     """The one place that turns errors of these pages into problem documents, and tells the log.
 
     In one-port mode a worker has a line of every request, and this process only of those that
@@ -99,7 +97,7 @@ def problems(told: RequestLog) -> Middleware:
     async def answered(request: web.Request, handler: Page) -> web.StreamResponse:
         began = time.monotonic()
         request_id = _given_id(request) or request_ids()
-        known = request[TOLD] = {"request_id": request_id}
+        known = request[REPORTED] = {"request_id": request_id}
         try:
             is_pretty(request)  # what is asked wrongly must not change anything first
             answer = await handler(request)
@@ -109,12 +107,12 @@ def problems(told: RequestLog) -> Middleware:
             failure, headers = _failure(request, error)
             if failure is None:
                 raise
-            told.refused(failure, path=request.path, **known)
+            request_log.refused(failure, path=request.path, **known)
             answer = problem_response(failure, request_id)
             answer.headers.update(headers)
-        if told.tells_all and request.remote:
+        if request_log.logs_every_request and request.remote:
             seconds, size = time.monotonic() - began, received_bytes(request)
-            told.served(request.method, request.path, answer.status, size, seconds, **known)
+            request_log.served(request.method, request.path, answer.status, size, seconds, **known)
         return answer
 
     return answered
@@ -122,7 +120,7 @@ def problems(told: RequestLog) -> Middleware:
 
 def _failure(request: web.Request, error: Exception) -> tuple[Failure | None, dict[str, str]]:
     """What an error tells the client, and headers for it; None: it is an answer by itself."""
-    if isinstance(error, Refused | RefusedError | RefusalError):
+    if isinstance(error, Refused):
         return error.failure, {}
     if isinstance(error, web.HTTPMethodNotAllowed):
         allowed = ", ".join(sorted(error.allowed_methods))

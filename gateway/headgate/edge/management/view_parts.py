@@ -14,9 +14,9 @@ from headgate.stats.sketches import Hot, Sketched
 from headgate.stats.snapshot import (
     WINDOW_S,
     Detail,
+    ProducerHour,
     Reject,
     Snapshot,
-    Window,
     merge_windows,
     recent,
 )
@@ -45,7 +45,7 @@ def suppression(policy: TopicPolicy, now: TopicSuppression | None) -> Json | Non
     return {"state": now.state, "until_s": until_s}
 
 
-def ratios(window: Window) -> Json:
+def ratios(window: ProducerHour) -> Json:
     """Shares (0 to 1) of the window's events; republish = unchanged.
 
     Of events that were held it counts what became of them, not that they were held.
@@ -63,8 +63,8 @@ def ratios(window: Window) -> Json:
     return shares | {"oversize": share(sum(actions(window).values()))}
 
 
-def actions(window: Window) -> dict[str, int]:
-    """What became of events that were too large: the rung that took them, or reject."""
+def actions(window: ProducerHour) -> dict[str, int]:
+    """What became of events that were too large: the strategy that took them, or reject."""
     rejected = sum(
         count for (_, reason), count in window.ends.items() if reason == Reason.TOO_LARGE
     )
@@ -135,13 +135,13 @@ def sizes(sketched: Sketched) -> Json | None:
     return None if sizes is None else sizes._asdict()
 
 
-def window_of(window: Window, now: float) -> Json:
+def window_of(window: ProducerHour, now: float) -> Json:
     since = (now // WINDOW_S - 1) * WINDOW_S
     return {"since": iso(since), "events": sum(window.ends.values()), "bytes": window.bytes}
 
 
-def windows(details: Iterable[Detail], now: float) -> Window:
-    merged = Window({}, 0, sketches.EMPTY)
+def windows(details: Iterable[Detail], now: float) -> ProducerHour:
+    merged = ProducerHour({}, 0, sketches.EMPTY)
     for detail in details:
         merged = merge_windows(merged, recent(detail, now))
     return merged

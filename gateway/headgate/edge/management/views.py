@@ -16,7 +16,7 @@ from headgate.stats.snapshot import Pair, Snapshot, recent
 _TOP_KEYS_LISTED = 3
 
 
-class Seen(NamedTuple):
+class ViewInput(NamedTuple):
     """What is known now. policies, suppression: by topic.  now: seconds since 1970."""
 
     figures: Snapshot
@@ -33,17 +33,17 @@ class Seen(NamedTuple):
         )
 
 
-def producer_names(seen: Seen, configured: Iterable[str]) -> list[str]:
+def producer_names(seen: ViewInput, configured: Iterable[str]) -> list[str]:
     """All producers that are configured or were seen, by name."""
     return sorted({*configured, *(pair.producer for pair in seen.figures.details)})
 
 
-def producers(names: Iterable[str], seen: Seen) -> list[Json]:
+def producers(names: Iterable[str], seen: ViewInput) -> list[Json]:
     """These producers."""
     return [_producer(name, seen, _TOP_KEYS_LISTED) for name in names]
 
 
-def producer(name: str, seen: Seen) -> Json:
+def producer(name: str, seen: ViewInput) -> Json:
     """One producer with its topics, top keys and recent rejects."""
     page = _producer(name, seen, TOP_KEYS)
     for topic_page in page["topics"]:
@@ -54,7 +54,7 @@ def producer(name: str, seen: Seen) -> Json:
     return page
 
 
-def _producer(name: str, seen: Seen, keys: int) -> Json:
+def _producer(name: str, seen: ViewInput, keys: int) -> Json:
     figures = seen.figures
     pairs = sorted(pair for pair in figures.details if pair.producer == name)
     last = view_parts.last_seen(figures.details[pair] for pair in pairs)
@@ -73,7 +73,7 @@ def _producer(name: str, seen: Seen, keys: int) -> Json:
     }
 
 
-def _pair(pair: Pair, seen: Seen, keys: int) -> Json:
+def _pair(pair: Pair, seen: ViewInput, keys: int) -> Json:
     detail = seen.figures.details[pair]
     rate = seen.rates.rate(pair)
     window = recent(detail, seen.now)
@@ -92,7 +92,7 @@ def _pair(pair: Pair, seen: Seen, keys: int) -> Json:
     }
 
 
-def topics(names: Iterable[str], states: Mapping[str, TopicState], seen: Seen) -> list[Json]:
+def topics(names: Iterable[str], states: Mapping[str, TopicState], seen: ViewInput) -> list[Json]:
     """These topics, each of which a policy matches."""
     return [
         topic(
@@ -106,7 +106,7 @@ def topic(
     state: TopicState,
     policy: TopicPolicy,
     held: TopicState | None,
-    seen: Seen,
+    seen: ViewInput,
     keys: int = TOP_KEYS,
 ) -> Json:
     """One topic: policy in force, what Kafka says, rates, sizes, keys and skew."""

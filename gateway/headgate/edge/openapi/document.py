@@ -59,8 +59,8 @@ def operations(http: HttpSettings) -> Sequence[Operation]:
 def document(http: HttpSettings) -> bytes:
     """The document as JSON."""
     paths: dict[str, Json] = {}
-    for one in operations(http):
-        paths.setdefault(one.path, {})[one.method.lower()] = _shown(one, http)
+    for operation in operations(http):
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _shown(operation, http)
     page = {
         "openapi": "3.1.0",
         "info": {

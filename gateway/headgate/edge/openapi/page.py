@@ -97,9 +97,9 @@ def _parameters(parameters: list[Json]) -> str:
     if not parameters:
         return ""
     rows = "".join(
-        f"<tr><td><code>{escape(one['name'])}</code></td><td>{escape(one['in'])}</td>"
-        f"<td>{_text(one['description'])}</td><td>{_kind(one['schema'])}</td></tr>"
-        for one in parameters
+        f"<tr><td><code>{escape(parameter['name'])}</code></td><td>{escape(parameter['in'])}</td>"
+        f"<td>{_text(parameter['description'])}</td><td>{_kind(parameter['schema'])}</td></tr>"
+        for parameter in parameters
     )
     head = "<tr><th>Name</th><th>Where</th><th>Meaning</th><th>Value</th></tr>"
     return f"<h3>Parameters</h3><table>{head}{rows}</table>"

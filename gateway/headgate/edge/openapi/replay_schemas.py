@@ -1,6 +1,6 @@
 """The shapes of replays, translations, coverage and snapshots."""
 
-from headgate.core.replays.replay import Control, State
+from headgate.core.replays.replay import Control, ReplayState
 from headgate.core.replays.segments import Result
 from headgate.edge.openapi.operation import Json
 
@@ -104,7 +104,7 @@ REPLAY_SCHEMAS: dict[str, Json] = {
     "Replay": _object(
         ["name", "topic", "from", "deliver", "planned", "required"],
         id=_TEXT,
-        state={"enum": [*map(str, State)]},
+        state={"enum": [*map(str, ReplayState)]},
         control={"enum": [*map(str, Control)]},
         reason=_TEXT_OR_NULL,
         name=_TEXT,
@@ -152,7 +152,7 @@ REPLAY_SCHEMAS: dict[str, Json] = {
                     source=_OFFSET,
                     offset={"type": ["integer", "null"]},
                     result={"enum": [*map(str, Result)]},
-                    deleted={"const": True},
+                    deleted={"type": "boolean"},
                 ),
             }
         ),

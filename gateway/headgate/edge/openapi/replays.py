@@ -52,10 +52,10 @@ def _operation(
     parameters: tuple[Json, ...] = (),
     body: Json | None = None,
 ) -> Operation:
-    told = f"{description} Needs the role `{role}`.".strip()
+    text = f"{description} Needs the role `{role}`.".strip()
     every = {**answers, **problems(*_ASKED, *reasons)}
     shown = (*parameters, PRETTY)
-    return Operation(method, target, "management", _TAG, summary, every, told, shown, body)
+    return Operation(method, target, "management", _TAG, summary, every, text, shown, body)
 
 
 def _ok(schema: str, text: str, status: str = "200") -> dict[str, Json]:

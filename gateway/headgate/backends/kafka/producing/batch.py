@@ -9,7 +9,7 @@ UNKNOWN = Failure(Reason.UNKNOWN, "handed to Kafka, which has not said how it en
 BAD_RECORD = Failure(Reason.INTERNAL, "the record could not be encoded")
 
 
-class Batch(NamedTuple):
+class LaneBatch(NamedTuple):
     """Publishes that were put into one builder; size: the sum of their sizes in bytes."""
 
     publishes: list[Publish]

@@ -10,13 +10,13 @@ from headgate.native.records import compressed
 
 
 class Builder:
-    """compression: a codec's number in the protocol.  most_bytes: of the batch, uncompressed."""
+    """compression: a codec's number in the protocol.  max_bytes: of the batch, uncompressed."""
 
     __slots__ = ("_buffer", "_compression", "_is_closed", "_producer", "_records")
 
-    def __init__(self, compression: int, most_bytes: int) -> None:
+    def __init__(self, compression: int, max_bytes: int) -> None:
         self._compression = compression
-        self._records = Records(most_bytes)
+        self._records = Records(max_bytes)
         self._producer = (-1, -1, 0)
         self._is_closed = False
         self._buffer: bytearray | None = None

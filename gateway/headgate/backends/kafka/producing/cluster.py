@@ -13,7 +13,7 @@ from headgate.backends.kafka.topic_reader import READ_ERRORS
 from headgate.backends.kafka.topics import RETRY_AFTER_S, KafkaTopics
 from headgate.core.outcome import Failure, Reason
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headgate.backends.cluster")
 
 _TICK_S = 0.2
 _QUIESCE_S = 2.0  # other lanes' batches may end before the producer is replaced
@@ -38,7 +38,7 @@ class LaneMeter(Protocol):
         ...
 
 
-class Cluster:
+class ProducingCluster:
     """The line on which lanes hand over. `producer` is None while they are held."""
 
     def __init__(
@@ -152,7 +152,7 @@ class Cluster:
             try:
                 await producer.start(before)
             except READ_ERRORS as error:
-                self._tell(error)
+                self._report(error)
                 await producer.drop()
                 self.tried.set()
                 await asyncio.sleep(retry_s)
@@ -160,7 +160,7 @@ class Cluster:
             else:
                 return producer
 
-    def _tell(self, error: BaseException) -> None:
+    def _report(self, error: BaseException) -> None:
         detail = f"cannot connect: {kafka_in_words(error)}"
         if detail != self._detail:
             log.warning("cluster %s: cannot connect: %r", self.name, error)

@@ -11,16 +11,17 @@ from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
 from headgate.backends.base import Deliveries
-from headgate.backends.kafka.producing.batch import BAD_RECORD, UNKNOWN, Batch
+from headgate.backends.kafka.producing.batch import BAD_RECORD, UNKNOWN, LaneBatch
 from headgate.backends.kafka.producing.halving import Halving
-from headgate.backends.kafka.producing.line import Line
 from headgate.backends.kafka.producing.producer import Handed, Producer
-from headgate.backends.kafka.producing.refusals import Fate, Verdict, classify, refusal
+from headgate.backends.kafka.producing.refusals import Fate, Refusal, classify, refusal
+from headgate.backends.kafka.producing.shared_producer import SharedProducer
 from headgate.core.outcome import Failure, Reason
-from headgate.core.publish import Publish, Stage
+from headgate.core.oversize.strategies import Prepared
+from headgate.core.publish import Publish, Stage, advance_all
 from headgate.core.record import BATCH_OVERHEAD
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headgate.backends.lane")
 
 # A sequence that is still broken with the third producer is not repaired by a fourth.
 _MAX_RESENDS = 3
@@ -40,19 +41,18 @@ class Lane:
     """
 
     def __init__(
-        self, topic: str, partition: int, batch_limit: int, line: Line, deliveries: Deliveries
+        self, tp: TopicPartition, batch_limit: int, shared: SharedProducer, deliveries: Deliveries
     ) -> None:
-        self._tp = TopicPartition(topic, partition)
-        self.topic = topic
-        self.partition = partition
+        self._tp = tp
+        self.topic, self.partition = tp
         self.batch_limit = batch_limit
         self.bytes = 0
         self.moved_at = self.handed_at = self.unsent_since = 0.0
         self.refusing: Failure | None = None
-        self._line = line
+        self._shared = shared
         self._deliveries = deliveries
         self._queue: deque[Publish] = deque()
-        self._batch: Batch | None = None
+        self._batch: LaneBatch | None = None
         self._producer: Producer | None = None
         self._handed: Handed | None = None
         self._sleeper: asyncio.Future[None] | None = None
@@ -80,7 +80,7 @@ class Lane:
         if not self._queue and self._batch is None:
             self.moved_at = self.unsent_since = time.monotonic()
             self._wake()
-        publish.stage = _LANE
+        publish.advance(_LANE)
         self._queue.append(publish)
         self.bytes += publish.size
 
@@ -132,7 +132,7 @@ class Lane:
     async def _turn(self, is_first: bool) -> Producer | None:
         # Until the producer would send a batch at once. None: closed meanwhile.
         while self._closing is None:
-            producer = await self._line.ready()
+            producer = await self._shared.ready()
             if not producer.knows(self._tp):
                 await producer.learn(self.topic)
                 continue
@@ -155,10 +155,11 @@ class Lane:
         if self._sleeper is not None and not self._sleeper.done():
             self._sleeper.set_result(None)
 
-    def _fill(self, producer: Producer) -> Batch | None:
+    def _fill(self, producer: Producer) -> LaneBatch | None:
         self.prune()
-        if self._queue and self._queue[0].lone is not None:
-            return self._alone(self._queue[0])
+        large = self._queue[0].large if self._queue else None
+        if large is not None and large.batch is not None:
+            return self._alone(self._queue[0], large.batch)
         queue, publishes, size = self._queue, list[Publish](), 0
         limit, cap = self.batch_limit - BATCH_OVERHEAD, self._halving.cap
         builder = producer.create_batch()
@@ -173,7 +174,6 @@ class Lane:
                 if not builder.append(publish.record):
                     break  # the builder is full; an empty one takes its first record whatever size
                 publishes.append(queue.popleft())
-                publish.stage = _HANDED
                 size += publish.size
         except (TypeError, ValueError, AttributeError, OverflowError):
             log.exception("a record of %s-%s cannot be encoded", self.topic, self.partition)
@@ -183,24 +183,25 @@ class Lane:
         except BaseException:  # no record's fault, such as a lack of memory
             self._requeue(publishes)
             raise
-        return Batch(publishes, builder, size) if publishes else None
+        advance_all(publishes, _HANDED)
+        return LaneBatch(publishes, builder, size) if publishes else None
 
-    def _alone(self, publish: Publish) -> Batch:
+    def _alone(self, publish: Publish, prepared: Prepared) -> LaneBatch:
         """A record whose batch was compressed beforehand. Its size keeps it from being taken behind
         others, which would compress it again."""
-        batch = Batch([publish], publish.lone.builder(), publish.size)
-        self._queue.popleft().stage = _HANDED
+        batch = LaneBatch([publish], prepared.builder(), publish.size)
+        self._queue.popleft().advance(_HANDED)
         return batch
 
-    def _hand_over(self, producer: Producer, batch: Batch) -> bool:
+    def _hand_over(self, producer: Producer, batch: LaneBatch) -> bool:
         self._batch = batch
-        self._line.handed_bytes += batch.size
+        self._shared.handed_bytes += batch.size
         self.handed_at = time.monotonic()
         try:
             handed = producer.send(batch.builder, self._tp)
         except KafkaError as error:
             self._put_back()
-            self._line.fail(producer, type(error).__name__)
+            self._shared.fail(producer, type(error).__name__)
             return False
         self._producer, self._handed = producer, handed
         handed.future.add_done_callback(self._on_end)
@@ -225,15 +226,14 @@ class Lane:
         if batch is None:
             return
         now = time.monotonic()
-        self.moved_at = self.unsent_since = self._line.acked_at = now
+        self.moved_at = self.unsent_since = self._shared.acked_at = now
         self.refusing = None
         self.bytes -= batch.size
         self._resends = 0
         self._halving.accepted(len(batch.publishes))
-        for publish in batch.publishes:
-            publish.stage = _ENDED
+        advance_all(batch.publishes, _ENDED)
         self._deliveries.acknowledged(batch.publishes, base_offset)
-        self._line.measured(self.topic, now - self.handed_at, len(batch.publishes))
+        self._shared.measured(self.topic, now - self.handed_at, len(batch.publishes))
 
     def _judge(self, error: BaseException, handed: Handed) -> None:
         verdict = classify(error, handed.attempts)
@@ -247,7 +247,7 @@ class Lane:
             self._producer.rewind(handed)
             self._refused(self._batch, verdict)
             return
-        self._line.fail(self._producer, verdict.label)
+        self._shared.fail(self._producer, verdict.label)
         self._resends += 1
         if verdict.fate is Fate.RESEND and self._resends <= _MAX_RESENDS:
             self._put_back()
@@ -256,18 +256,18 @@ class Lane:
         else:
             self._fail(UNKNOWN)
 
-    def _refused(self, batch: Batch, verdict: Verdict) -> None:
+    def _refused(self, batch: LaneBatch, verdict: Refusal) -> None:
         if verdict.reason is Reason.TOO_LARGE:
-            self._line.limit_lowered()
+            self._shared.limit_lowered()
         if not verdict.one_is_guilty or self._halving.refused(len(batch.publishes)):
             self._fail(refusal(verdict, batch.size, self.batch_limit))
         else:
             self._put_back()
 
-    def _take_batch(self) -> Batch | None:
+    def _take_batch(self) -> LaneBatch | None:
         batch, self._batch = self._batch, None
         if batch is not None:
-            self._line.handed_bytes -= batch.size
+            self._shared.handed_bytes -= batch.size
         return batch
 
     def _put_back(self) -> None:
@@ -280,8 +280,7 @@ class Lane:
             self._requeue(batch.publishes)
 
     def _requeue(self, publishes: list[Publish]) -> None:
-        for publish in publishes:
-            publish.stage = _LANE
+        advance_all(publishes, _LANE)
         self._queue.extendleft(reversed(publishes))
 
     def _fail(self, failure: Failure) -> None:
@@ -294,7 +293,7 @@ class Lane:
         for publish in publishes:
             self.bytes -= publish.size
             if not publish.dropped:
-                publish.stage = _ENDED
+                publish.advance(_ENDED)
                 ended.append(publish)
         if ended:
             self._deliveries.failed(ended, failure)

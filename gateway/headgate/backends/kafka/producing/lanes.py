@@ -4,9 +4,11 @@ import asyncio
 import time
 from collections.abc import Iterator, Mapping
 
+from aiokafka.structs import TopicPartition
+
 from headgate.backends.base import Deliveries
 from headgate.backends.kafka.options import ClusterOptions, LaneLimits, check_codec
-from headgate.backends.kafka.producing.cluster import Cluster, LaneMeter
+from headgate.backends.kafka.producing.cluster import LaneMeter, ProducingCluster
 from headgate.backends.kafka.producing.lane import Lane
 from headgate.backends.kafka.topics import KafkaTopics
 from headgate.backends.owned import OwnedTasks
@@ -43,7 +45,7 @@ class KafkaLanes:
         for name, options in clusters.items():
             check_codec(name, options.compression)
         self._clusters = {
-            name: Cluster(name, options, limits[name], topics, meter)
+            name: ProducingCluster(name, options, limits[name], topics, meter)
             for name, options in clusters.items()
         }
         self._topics = topics
@@ -120,7 +122,9 @@ class KafkaLanes:
         if self._is_closed or state is None or partition >= state.partitions:
             return None
         cluster = self._clusters[state.cluster]
-        lane = Lane(topic, partition, self._batch_limit(state), cluster, self._deliveries)
+        lane = Lane(
+            TopicPartition(topic, partition), self._batch_limit(state), cluster, self._deliveries
+        )
         self._tasks.keep(lane.run, f"lane {topic}-{partition}")
         self._lanes[topic, partition] = lane
         cluster.lanes.add(lane)
@@ -131,7 +135,7 @@ class KafkaLanes:
 
     def _refuse(self, publish: Publish) -> None:
         if not publish.dropped:
-            publish.stage = Stage.ENDED
+            publish.advance(Stage.ENDED)
             failure = _ENDED if self._is_closed else _gone(publish.record.topic)
             self._deliveries.failed([publish], failure)
 

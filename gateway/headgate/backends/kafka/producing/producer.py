@@ -23,13 +23,14 @@ from aiokafka.producer.message_accumulator import MessageBatch
 from aiokafka.producer.transaction_manager import PidAndEpoch
 from aiokafka.structs import RecordMetadata, TopicPartition
 
-from headgate.backends.kafka.connections import drop_client, end_task
-from headgate.backends.kafka.metadata import never_create_topics
-from headgate.backends.kafka.options import ClusterOptions, client_arguments
+from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.kafka.producing.builder import Builder
 from headgate.backends.kafka.producing.compression import keep_zstd
 from headgate.backends.kafka.producing.refusals import learn_error_codes
 from headgate.backends.kafka.producing.rounds import Rounds
+from headgate.kafka.access import client_arguments
+from headgate.kafka.client_metadata import never_create_topics
+from headgate.kafka.closing import drop_client
 
 START_TIMEOUT_S = 10.0
 _LEARN_S = 1.0
@@ -155,10 +156,7 @@ class Producer:
         if sender is not None:
             sender.cancel()
         self._rounds.go()
-        await drop_client(self._inner.client)
-        for task in [sender, *self._requests]:
-            if task is not None:
-                await end_task(task)
+        await drop_client(self._inner.client, sender, *self._requests)
 
     def _follow(self, before: "Producer") -> None:
         pid, epoch = before._inner._txn_manager._pid_and_epoch

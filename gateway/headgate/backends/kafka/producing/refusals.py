@@ -36,7 +36,7 @@ class Fate(IntEnum):
     UNDECIDED = 3
 
 
-class Verdict(NamedTuple):
+class Refusal(NamedTuple):
     """A fate, the reason for the client, and the metric label of a producer rebuild.
 
     one_is_guilty: the batch was refused for some of its records; the others may be innocent.
@@ -85,7 +85,7 @@ _BROKEN_SEQUENCE = (
 )
 
 
-def classify(error: BaseException, attempts: int) -> Verdict:
+def classify(error: BaseException, attempts: int) -> Refusal:
     """Judge a failed batch.
 
     attempts: how often it was given to a connection. After a second attempt an error says nothing
@@ -93,15 +93,15 @@ def classify(error: BaseException, attempts: int) -> Verdict:
     """
     label = type(error).__name__
     if attempts == 0:
-        return Verdict(Fate.RESEND, Reason.KAFKA_UNAVAILABLE, label)
+        return Refusal(Fate.RESEND, Reason.KAFKA_UNAVAILABLE, label)
     if attempts == 1:
         code = getattr(error, "errno", -1)
         if code in _REFUSALS:
             guilty, name = code in _ONE_IS_GUILTY, kafka_name(error) or ""
-            return Verdict(Fate.REFUSED, _REFUSALS[code], label, guilty, name)
+            return Refusal(Fate.REFUSED, _REFUSALS[code], label, guilty, name)
         if isinstance(error, _BROKEN_SEQUENCE):
-            return Verdict(Fate.RESEND, Reason.BROKER_REFUSED, label)
-    return Verdict(Fate.UNDECIDED, Reason.UNKNOWN, label)
+            return Refusal(Fate.RESEND, Reason.BROKER_REFUSED, label)
+    return Refusal(Fate.UNDECIDED, Reason.UNKNOWN, label)
 
 
 _DETAILS = {
@@ -111,7 +111,7 @@ _DETAILS = {
 }
 
 
-def refusal(verdict: Verdict, size_bytes: int, limit_bytes: int) -> Failure:
+def refusal(verdict: Refusal, size_bytes: int, limit_bytes: int) -> Failure:
     """Return what the client of a refused record is told."""
     detail = _DETAILS.get(verdict.reason, f"Kafka refused the record: {verdict.name}")
     if verdict.reason is Reason.TOO_LARGE:

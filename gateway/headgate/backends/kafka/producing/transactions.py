@@ -1,8 +1,9 @@
 """A transactional aiokafka producer for one owner of a held partition, dropped with it.
 
 aiokafka's own ends are not for this: `stop()` flushes and may hang, `abort` reuses an epoch whose
-last request may still be on its way (coalescing-protocol, counterexample 12). Whatever goes wrong
-here, the producer is dropped, and the next one's InitProducerId ends what it left.
+last request may still be on its way (counterexample 12 of docs/design/coalescing-protocol.md).
+Whatever goes wrong here, the producer is dropped, and the next one's InitProducerId ends what it
+left.
 Private parts of aiokafka 0.14, and why:
 - `_sender._send_produce_req`, `_sender._maybe_do_transactional_request`: the sender keeps the
   tasks of its requests in a local variable; whoever cancels it must end them, too.
@@ -18,15 +19,16 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, ProducerFenced
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
-from headgate.backends.kafka.connections import drop_client, end_task
-from headgate.backends.kafka.metadata import never_create_topics
-from headgate.backends.kafka.options import ClusterOptions, client_arguments
+from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.kafka.producing.refusals import Fate, classify, learn_error_codes
 from headgate.core.record import Record
+from headgate.kafka.access import client_arguments
+from headgate.kafka.client_metadata import never_create_topics
+from headgate.kafka.closing import drop_client
 
 TRANSACTION_TIMEOUT_MS = 30_000  # the broker aborts what its owner does not end
 STEP_TIMEOUT_S = 20.0  # an ordinary leader loss takes 4-11 s; less than the above
-_MOST_BATCH_BYTES = 1_048_576  # of one batch with several records
+_MAX_BATCH_BYTES = 1_048_576  # of one batch with several records
 
 
 class TransactionError(Exception):
@@ -63,7 +65,7 @@ class TransactionalProducer:
             linger_ms=0,
         )
         never_create_topics(self._inner.client)
-        self._most_bytes = min(max_batch_bytes, _MOST_BATCH_BYTES)
+        self._max_bytes = min(max_batch_bytes, _MAX_BATCH_BYTES)
         self._requests: set[asyncio.Task[Any]] = set()
         self._own_requests()
 
@@ -112,10 +114,7 @@ class TransactionalProducer:
         for task in [sender, *self._requests]:
             if task is not None:
                 task.cancel()
-        await drop_client(self._inner.client)
-        for task in [*self._requests, sender]:
-            if task is not None:
-                await end_task(task)
+        await drop_client(self._inner.client, *self._requests, sender)
 
     async def _send(
         self,
@@ -134,7 +133,7 @@ class TransactionalProducer:
         waiting.append((await self._hand_over(builder, tp), taken))
 
     def _fits(self, builder: Any, taken: Sequence[int], record: Record) -> bool:
-        if taken and builder.size() + len(record.value or b"") > self._most_bytes:
+        if taken and builder.size() + len(record.value or b"") > self._max_bytes:
             return False
         added = builder.append(
             timestamp=record.timestamp_ms,

@@ -1,6 +1,6 @@
 -- The suppression protocol; headgate/core/suppression/rules.py says the same in Python, and a
 -- property test holds the two together. Written for speed: Redis runs nothing else meanwhile. The
--- work of a call is linear in its operations, and a key has at most MOST_TOKENS tokens.
+-- work of a call is linear in its operations, and a key has at most MAX_TOKENS tokens.
 -- KEYS: incarnations, then entries.  ARGV[1]: header.  ARGV[2..]: operations, one for each entry.
 -- Returns: Redis' clock (ms), how many reservations were crowded, how many entries memory had no
 -- room for, the state of each namespace, the verdict of each reservation.

@@ -1,0 +1,289 @@
+"""What a member of a group does between one rebalance and the next.
+
+It begins when the group assigns partitions and ends when it revokes them: stop handing out, wait
+for what is handed out (within a budget), commit once more, and only then give the partitions away.
+So no commit is ever in flight while the group moves on: aiokafka would send it with the new
+generation, and the broker would take it (docs/design/measured.md#late-commits-are-accepted)."""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Iterable
+from typing import Protocol
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka.structs import TopicPartition
+
+from headgate.backends.owned import OwnedTasks
+from headgate.consumer.assembler import Assembler
+from headgate.consumer.commits import Commits
+from headgate.consumer.failures import Failures
+from headgate.consumer.offset_store import OffsetStore
+from headgate.consumer.options import ConsumerOptions, Counts
+from headgate.consumer.owned_partition import OwnedPartition
+from headgate.consumer.received import Received
+from headgate.consumer.starting import go_to_starts
+from headgate.consumer.topic_ids import TopicIds
+from headgate.core.consuming.ownership import Owned, Ownership
+from headgate.core.consuming.pauses import Pauses
+
+log = logging.getLogger("headgate.consumer.shift")
+
+_POLL_MS, _BUSY_POLL_MS, _MAX_RECORDS = 500, 50, 500
+_FINAL_COMMIT_S, _END_S = 5.0, 5.0
+
+
+class Hands(Protocol):
+    """Whoever gets the events."""
+
+    def wake(self) -> None:
+        """There may be something to hand out."""
+        ...
+
+    def give_up(self, error: BaseException) -> None:
+        """The consumer cannot go on."""
+        ...
+
+
+class Assignment:
+    """See the module. offsets: where to start, if not from what the group committed."""
+
+    def __init__(
+        self,
+        consumer: AIOKafkaConsumer,
+        ownership: Ownership,
+        owned: Iterable[Owned],
+        options: ConsumerOptions,
+        pauses: Pauses,
+        counts: Counts,
+        hands: Hands,
+        failures: Failures,
+        offsets: OffsetStore | None,
+    ) -> None:
+        self._consumer = consumer
+        self._ownership = ownership
+        self._options = options
+        self._pauses = pauses
+        self._counts = counts
+        self._hands = hands
+        self._failures = failures
+        self._offsets = offsets
+        self._step = min(_MAX_RECORDS, (options.prefetch + 1) // 2)  # records of one read
+        self._assembler = Assembler() if options.assemble else None
+        self._tasks = OwnedTasks()
+        self._timers: set[asyncio.TimerHandle] = set()
+        self._turn: deque[OwnedPartition] = deque()
+        self._outstanding = 0
+        self._is_ending = False
+        self._has_ended = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.partitions = {
+            TopicPartition(one.topic, one.partition): OwnedPartition(one, self, self._assembler)
+            for one in owned
+        }
+        topics = (partition.topic for partition in self.partitions)
+        self._topic_ids = TopicIds(consumer, topics, offsets)
+        self._commits = Commits(
+            consumer,
+            ownership,
+            self.partitions,
+            options,
+            counts,
+            offsets,
+            self._topic_ids,
+            hands.give_up,
+        )
+        self.commit = self._commits.commit
+
+    def begin(self) -> None:
+        """The partitions are all paused; those that intent allows are read from now on."""
+        self.apply_pauses()
+        if self.partitions:
+            self._commits.begin()
+            self._tasks.spawn(self._read(), "reading")
+            self._tasks.keep(self._commits.run, "committing")
+
+    # ---- reading
+
+    async def _read(self) -> None:
+        try:
+            await self._open_all()
+            await self._read_on()
+        except Exception as error:  # the outermost frame of this task: who iterates must hear it
+            self._hands.give_up(error)
+
+    async def _read_on(self) -> None:
+        while True:
+            tps = self._with_room()
+            if not tps:
+                await asyncio.sleep(_BUSY_POLL_MS / 1000)
+                continue
+            wait_ms = _POLL_MS if len(tps) == len(self.partitions) else _BUSY_POLL_MS
+            found = await self._consumer.getmany(*tps, timeout_ms=wait_ms, max_records=self._step)
+            for tp, records in found.items():
+                partition = self.partitions.get(tp)
+                if partition is not None and self._ownership.is_current(partition.owned):
+                    self._counts.delivered += len(records)
+                    partition.take(records)
+            self._reached(tps)
+
+    def _reached(self, tps: Iterable[TopicPartition]) -> None:
+        """Where reading stands may be behind what holds no events, such as a transaction's marker:
+        aiokafka does not hand those over."""
+        assignment = self._consumer._subscription.subscription.assignment
+        for tp in tps:
+            partition = self.partitions[tp]
+            if self._ownership.is_current(partition.owned):
+                state = assignment.state_value(tp)
+                if state is not None and state.has_valid_position:
+                    partition.reached(state.position)
+
+    async def _open_all(self) -> None:
+        done_below = await go_to_starts(
+            self._consumer, self.partitions, self._offsets, self._topic_ids
+        )
+        for tp, partition in self.partitions.items():
+            partition.begin(done_below.get(tp, 0))
+        self.apply_pauses()
+
+    def _with_room(self) -> list[TopicPartition]:
+        limit = self._options.prefetch - self._step
+        return [
+            tp
+            for tp, partition in self.partitions.items()
+            if partition.may_be_read
+            and not partition.is_forbidden
+            and len(partition.progress) <= limit
+        ]
+
+    # ---- handing out
+
+    def next(self) -> Received | None:
+        """The next event, or None while there is none, or enough are handed out."""
+        turn = self._turn
+        if self._is_ending or self._outstanding >= self._options.concurrency:
+            return None
+        while turn:
+            partition = turn[0]
+            received = partition.hand_out()
+            if received is None:
+                turn.popleft()
+                partition.in_turn = False
+                continue
+            turn.rotate(-1)
+            self._outstanding += 1
+            self._idle.clear()
+            return received
+        return None
+
+    def ready(self, partition: OwnedPartition) -> None:
+        """See `Work`."""
+        if not partition.in_turn:
+            partition.in_turn = True
+            self._turn.append(partition)
+        self._hands.wake()
+
+    def done(self, received: Received) -> None:
+        """See `Work`."""
+        if self._has_ended:
+            self._counts.stale_done += 1
+        else:
+            self._counts.processed += 1
+        self._returned()
+
+    def _returned(self) -> None:
+        was_full = self._outstanding >= self._options.concurrency
+        self._outstanding -= 1
+        if not self._outstanding:
+            self._idle.set()
+        if was_full:
+            self._hands.wake()
+
+    def failed(
+        self, partition: OwnedPartition, received: Received, error: BaseException | str
+    ) -> None:
+        """See `Work`: it comes again after a wait, or `Retries.then` says what becomes of it."""
+        if self._has_ended:  # whoever owns the partition now gets it, and judges it
+            self._counts.stale_done += 1
+            self._returned()
+            return
+        self._counts.failed += 1
+        retries = self._options.retries
+        if received.attempt < retries.attempts:
+            self._returned()
+            if not self._is_ending:
+                self._again_in(retries.wait_s(received.attempt), partition, received)
+            return
+        log.error("%r is given up: %s", received, error)
+        if retries.then == "skip":
+            self._counts.skipped += 1
+            partition.finish(received)
+        elif retries.then == "dead-letter":
+            self._tasks.spawn(self._bury(partition, received, error), "dead letter")
+        else:
+            self._returned()
+            if retries.then == "stop":
+                self._hands.give_up(self._failures.gave_up(received, error))
+
+    def _again_in(self, wait_s: float, partition: OwnedPartition, received: Received) -> None:
+        def due() -> None:
+            self._timers.discard(timer)
+            partition.again(received)
+
+        timer = asyncio.get_running_loop().call_later(wait_s, due)
+        self._timers.add(timer)
+
+    async def _bury(
+        self, partition: OwnedPartition, received: Received, error: BaseException | str
+    ) -> None:
+        try:
+            await self._failures.bury(received, error)
+        except Exception as trouble:  # as `stop`: it stays uncommitted, and somebody must know
+            self._returned()
+            self._hands.give_up(self._failures.gave_up(received, trouble))
+            return
+        self._counts.dead_letters += 1
+        partition.finish(received)
+
+    # ---- pauses
+
+    def apply_pauses(self) -> None:
+        """Make the consumer's own flags, and ours, what intent says. Never awaits."""
+        for tp, partition in self.partitions.items():
+            forbidden = self._pauses.forbids(tp.topic, tp.partition)
+            partition.is_forbidden = forbidden
+            if not self._ownership.is_current(partition.owned):
+                continue
+            if forbidden or not partition.may_be_read:
+                self._consumer.pause(tp)
+            else:
+                self._consumer.resume(tp)
+                if partition.has_ready:
+                    self.ready(partition)
+
+    # ---- the end
+
+    async def end(self) -> None:
+        """Hand out nothing more, wait for what is handed out, commit, and let go. Bounded."""
+        begun = time.monotonic()
+        self._is_ending = True
+        for timer in self._timers:
+            timer.cancel()
+        try:
+            async with asyncio.timeout(self._options.drain_s):
+                await self._idle.wait()
+        except TimeoutError:
+            log.warning("%d events are not done; they come again", self._outstanding)
+        self._counts.drain_s += time.monotonic() - begun
+        self._counts.revokes += 1
+        self._has_ended = True
+        # One that is in flight is dropped: it must not be sent in the group's next generation.
+        await self._tasks.end(_END_S)
+        try:
+            async with asyncio.timeout(_FINAL_COMMIT_S):
+                await self.commit()
+        except TimeoutError:
+            self._counts.stale_commits += 1
+            log.warning("the last offsets of this assignment could not be committed in time")

@@ -1,0 +1,140 @@
+"""Carries claims and their ends to Redis, and keeps the connection.
+
+One call is on its way at a time; what arrives meanwhile goes with the next. Requests go on in
+the order in which they asked, so that events of one key keep theirs. While Redis is away they
+go on at once, without verdicts.
+"""
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Iterator
+
+from headgate.backends.patience import Lookout
+from headgate.backends.redis.errors import StoreError
+from headgate.backends.redis.identity_store import IdentityStore
+from headgate.backends.redis.session import ScriptSession, SessionTimes, SessionWork
+from headgate.core.idempotency.protocol import Claim, ClaimStep
+from headgate.idempotency.options import IdentityMeter, IdentityOptions
+from headgate.idempotency.pending import Ask, GoOn, Sized
+from headgate.idempotency.waiting import PackedCall, Waiting
+
+_log = logging.getLogger("headgate.identity.desk")
+_SLOW_S = 10.0  # how long health speaks of requests that did not wait any longer
+_START_S = 1.0  # how long `start` waits for the first connection
+
+
+class IdentityClient:
+    """clock: seconds, never jumping.  random_bytes: as `os.urandom`."""
+
+    def __init__(
+        self,
+        store: IdentityStore,
+        options: IdentityOptions,
+        clock: Callable[[], float],
+        random_bytes: Callable[[int], bytes],
+        meter: IdentityMeter,
+    ) -> None:
+        self._store = store
+        self._claim_ms = options.claim_ms
+        self._clock = clock
+        self._stem = random_bytes(6)
+        self._tokens = 0
+        self._waiting = Waiting(options, lambda: meter.identity_bypassed("backlog", 1))
+        self._outgoing: PackedCall | None = None
+        self._news = asyncio.Event()
+        self._renew_s = options.claim_ms / 4000
+        work = SessionWork(self._catch_up, self._serve, self._lost, self._news.set, self._tick)
+        times = SessionTimes(_START_S, self._renew_s)
+        self._session = ScriptSession("request identity", _log, store, work, times, clock)
+        self._timeout_s = options.timeout_ms / 1000
+        self._lookout = Lookout(self._timeout_s, self._look)
+        self._slow_s = -math.inf
+
+    async def start(self) -> None:
+        """Connect; when that takes long, go on without: then requests go past Redis."""
+        await self._session.start()
+
+    async def close(self) -> None:
+        """Tell Redis the last ends if it takes them in time, and disconnect."""
+        await self._session.close()
+
+    def new_token(self) -> bytes:
+        """12 bytes that no other attempt has, here or elsewhere."""
+        self._tokens += 1
+        return self._stem + self._tokens.to_bytes(6, "big")
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody waits: who asks for nothing may go on."""
+        return not self._waiting.asks
+
+    def ask(self, claims: Iterator[Sized], go_on: GoOn) -> None:
+        """Make these claims; `go_on` is called once, in the order of the asks."""
+        ask = Ask(claims, go_on, self._clock())
+        if not self._session.is_connected and not self._waiting.asks:
+            ask.go_on("breaker_open")
+            return
+        self._waiting.asks.append(ask)
+        self._news.set()
+        self._lookout.begin()
+
+    def follow(self, claim: Claim) -> None:
+        """This attempt goes on without a verdict: its claim is kept alive all the same."""
+        self._waiting.follow(claim, self._clock())
+
+    def end(self, token: bytes, operation: ClaimStep) -> None:
+        """An attempt has ended: tell Redis, now or when it is back."""
+        self._waiting.end(token, operation)
+        self._news.set()
+
+    async def reported(self, token: bytes) -> None:
+        """Wait until Redis knows how this attempt ended, or cannot be told now."""
+        end = self._waiting.ends.find(token)
+        if end is not None and self._session.is_connected:
+            end.waiter = asyncio.get_running_loop().create_future()
+            await end.waiter
+
+    def health(self) -> tuple[bool, str]:
+        """Tell whether claims are made now, and in words why not."""
+        if not self._session.is_connected:
+            why = self._session.trouble.in_words
+            return False, f"Idempotency-Keys and event ids go past Redis: {why}"
+        if self._clock() - self._slow_s < _SLOW_S:
+            return False, f"slow: requests did not wait longer than {self._timeout_s:g} s"
+        return True, "connected"
+
+    def _look(self) -> bool:
+        """Nobody waits for Redis any longer than redis.timeout_ms, whatever the queue is."""
+        now_s = self._clock()
+        if self._waiting.go_on_overdue(now_s - self._timeout_s):
+            self._slow_s = now_s
+        return bool(self._waiting.asks)
+
+    async def _catch_up(self) -> None:
+        self._waiting.renew_all(self._clock())
+
+    def _lost(self, error: StoreError) -> None:
+        outgoing, self._outgoing = self._outgoing, None
+        self._waiting.lost(outgoing)
+        self._waiting.go_on_without(error.reason)
+
+    async def _serve(self) -> None:
+        while True:
+            self._news.clear()
+            self._outgoing = outgoing = self._waiting.next_call(self._clock())
+            if outgoing is not None:
+                verdicts = await self._store.run(outgoing.call(self._claim_ms))
+                self._outgoing = None
+                self._waiting.answered(outgoing, verdicts)
+            self._waiting.go_on()
+            if outgoing is None:
+                if self._session.is_closing:
+                    return
+                await self._news.wait()
+
+    def _tick(self) -> None:
+        """Renew what has been under way for long: a claim must not run out under the living."""
+        now = self._clock()
+        if self._session.is_connected and self._waiting.renew_older_than(now - self._renew_s, now):
+            self._news.set()

@@ -1,0 +1,216 @@
+"""Fits large events to their topic's limit, and keeps each key's order meanwhile.
+
+It stands between the verdict "publish" and the lanes. What an oversized event needs (a blob stored,
+a batch compressed, a document cut) is done off the event loop by a task of its own; it and the
+events of its key behind it wait meanwhile (`in_order`). Until its first record is handed to the
+producer it counts as waiting in its lane: the deadline may still give it up, and equal events may
+follow it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from headgate.backends.base import Deliveries, Lanes, Suppression
+from headgate.core.outcome import Failure, Reason
+from headgate.core.oversize.limits import exceeded
+from headgate.core.publish import Publish, Stage
+from headgate.core.refusal import Refused
+from headgate.oversize.choose import ChooseStrategy, Tools
+from headgate.oversize.multi_record import MultiRecordPublish
+from headgate.oversize.plans import OversizePlan
+from headgate.pipeline.complete import Complete
+from headgate.pipeline.in_order import InOrder
+from headgate.pipeline.produce import Produce
+from headgate.pipeline.reserve import Reserve
+
+log = logging.getLogger("headgate.ladder.ladder")
+
+_BUG = Failure(Reason.INTERNAL, "the oversized event could not be prepared; nothing was written")
+_CLOSED = Failure(Reason.DRAINING, "this instance has shut down; nothing was written", None, 1)
+
+
+class OversizeStage:
+    """See the module. Implements `base.Deliveries`: it must know when the first of an event's
+    records is handed over.
+
+    ends: told of events that fail.  count: told producer, topic and strategy of each that is
+    written."""
+
+    def __init__(
+        self,
+        lanes: Lanes,
+        reserve: Reserve,
+        produce: Produce,
+        suppression: Suppression,
+        complete: Complete,
+        ends: Deliveries,
+        tools: Tools,
+        count: Callable[[str, str, str], None],
+    ) -> None:
+        self._lanes = lanes
+        self._reserve = reserve
+        self._produce = produce
+        self._suppression = suppression
+        self._complete = complete
+        self._ends = ends
+        self._ids = tools.ids
+        self._choose = ChooseStrategy(tools)
+        self._count = count
+        self._order = InOrder(self._go_on)
+        self._fitting: dict[Publish, asyncio.Task[None]] = {}
+        self._plans: dict[Publish, OversizePlan | MultiRecordPublish | Failure] = {}
+        self._manifests: dict[Publish, Publish] = {}  # the place of each event's manifest
+        self._wholes: dict[
+            Publish, MultiRecordPublish
+        ] = {}  # events whose records are on their way
+
+    def take(self, publish: Publish) -> None:
+        """Take an event of a topic with an oversize policy, of any size, in order of arrival."""
+        publish.advance(Stage.LANE)
+        common = publish.common
+        if publish.large is None or common is None:
+            self._order.enter(publish, False)
+            return
+        if publish.event_id is None:
+            publish.event_id = self._ids.take(common.now_ms)
+        self._order.enter(publish, True)
+        if "split" in common.route.strategies:  # its manifest goes later than its elements
+            last = self._manifests[publish] = Publish(publish.record, 0, None, -1, None)
+            self._order.enter(last, True)
+        task = self._fitting[publish] = asyncio.ensure_future(self._prepare(publish))
+        task.add_done_callback(lambda _: self._fitting.pop(publish))
+
+    def drop(self, publish: Publish) -> None:
+        """It was given up before any of it was handed over: those behind it go on."""
+        fitting = self._fitting.get(publish)
+        if fitting is not None:  # the budget has its bytes back, so nothing may hold its value
+            fitting.cancel()
+        self._plans.pop(publish, None)
+        whole = self._wholes.pop(publish, None)
+        for part in whole.drop() if whole is not None else ():
+            self._suppression.ended(part, True)
+        self._release(publish)
+        self._order.drop(publish)
+
+    def handed_over(self, batch: Sequence[Publish]) -> None:
+        """A lane's batch is with the producer."""
+        if self._wholes:
+            for publish in batch:
+                if isinstance(publish.owner, MultiRecordPublish):
+                    publish.owner.handed_over()
+
+    def acknowledged(self, batch: Sequence[Publish], base_offset: int) -> None:
+        """Each record's whole is told by `complete`."""
+
+    def failed(self, batch: Sequence[Publish], failure: Failure) -> None:
+        """As above."""
+
+    async def close(self) -> None:
+        """End what is being prepared: it was not written."""
+        fitting = dict(self._fitting)
+        for task in fitting.values():
+            task.cancel()
+        for publish in fitting:
+            if not publish.dropped:
+                self.drop(publish)
+                self._ends.failed([publish], _CLOSED)
+        if fitting:
+            await asyncio.wait(fitting.values())
+
+    async def _prepare(self, publish: Publish) -> None:
+        plan: OversizePlan | Failure | None
+        try:
+            plan = await self._choose.plan(publish)
+        except Refused as refused:
+            plan = refused.failure
+        except Exception:  # the outermost frame of this task
+            log.exception("an oversized event of %s failed", publish.record.topic)
+            plan = _BUG
+        if publish.dropped:
+            return
+        if plan is not None:
+            self._plans[publish] = plan
+        if not (isinstance(plan, OversizePlan) and plan.strategy == "split"):
+            self._release(publish)
+        self._order.ready(publish)
+
+    def _release(self, publish: Publish) -> None:
+        """No manifest will come: its place is free."""
+        last = self._manifests.pop(publish, None)
+        if last is not None:
+            self._plans.pop(last, None)
+            self._order.drop(last)
+
+    # ---- its turn has come
+
+    def _go_on(self, publish: Publish) -> None:
+        plan = self._plans.pop(publish, None)
+        if isinstance(plan, MultiRecordPublish):  # `publish` only kept the place of the last record
+            self._lanes.put(plan.next_part())
+        elif publish.large is None:
+            if not publish.dropped:
+                self._produce.hand_over((publish,))
+        elif isinstance(plan, OversizePlan):
+            self._put(publish, plan)
+        elif plan is None:
+            self._refuse(publish)
+        else:
+            self._ends.failed([publish], plan)
+
+    def _refuse(self, publish: Publish) -> None:
+        """No strategy takes it: tell how large it is, and where its bytes are."""
+        value, common = publish.record.value, publish.common
+        assert common is not None
+        if value is not None and publish.ticket is not None:
+            publish.ticket.weigh(publish.index, value)
+        self._ends.failed([publish], exceeded(common.route, len(value or b""), publish.size))
+
+    def _put(self, publish: Publish, plan: OversizePlan) -> None:
+        failure = self._refusal(publish, plan)
+        if failure is not None:
+            self._release(publish)
+            self._ends.failed([publish], failure)
+        elif plan.strategy == "split":
+            whole = MultiRecordPublish(
+                publish, plan.strategy, plan.records, self._end, self._elements_written
+            )
+            self._wholes[publish] = whole
+            for part in [whole.next_part() for _ in plan.records[:-1]]:
+                self._put_element(publish, part)
+        else:
+            whole = MultiRecordPublish(publish, plan.strategy, plan.records, self._end)
+            self._wholes[publish] = whole
+            for part in [whole.next_part() for _ in plan.records]:
+                self._lanes.put(part)
+
+    def _refusal(self, publish: Publish, plan: OversizePlan) -> Failure | None:
+        """Why some lane takes nothing: then nothing of the event is written."""
+        assert publish.common is not None
+        state = publish.common.route.state
+        partitions = {each.record.partition for each in plan.records}
+        refusals = (self._lanes.refusal(state, partition) for partition in partitions)
+        return next((each for each in refusals if each is not None), None)
+
+    def _put_element(self, publish: Publish, part: Publish) -> None:
+        if not self._reserve.element(part, refuse=publish.refuse):
+            self._produce.hand_over((part,))
+
+    def _elements_written(self, whole: MultiRecordPublish) -> None:
+        """Now the manifest, in its turn: who reads it finds all its elements."""
+        last = self._manifests.pop(whole.parent)
+        self._plans[last] = whole
+        self._order.ready(last)
+
+    def _end(self, whole: MultiRecordPublish) -> None:
+        publish = whole.parent
+        self._wholes.pop(publish, None)
+        if not whole.is_written:
+            self._release(publish)
+            self._ends.failed([publish], whole.failure)
+            return
+        assert publish.ticket is not None
+        self._count(publish.ticket.producer, publish.record.topic, whole.strategy)
+        place = (whole.partition, whole.offset)
+        self._complete.written(publish, whole.strategy, *place, whole.count)
+        self._suppression.acknowledged([publish], whole.offset)

@@ -1,0 +1,59 @@
+"""Whether a topic takes an event now: decided here alone, and asked by every front.
+
+Whoever adds a reason (a topic that is paused, say) adds it to `open`.
+"""
+
+from collections.abc import Callable
+
+from headgate.core.coalescing.holding import refusal_of
+from headgate.core.outcome import Failure, Reason
+from headgate.core.refusal import Refused
+from headgate.core.route import Route
+from headgate.core.suppression.protocol import Scope
+from headgate.pipeline.routes import Routes
+
+_NO_OFFSET = Failure(
+    Reason.NEEDS_NATIVE_API,
+    "this topic coalesces, so there is no offset yet to answer with: "
+    "post to /v1/topics/{topic}/events",
+)
+
+
+class Gate:
+    """See the module. full: why a held topic takes nothing more now, else None."""
+
+    def __init__(
+        self, routes: Routes, full: Callable[[str], Failure | None] = lambda held: None
+    ) -> None:
+        self._routes = routes
+        self._full = full
+
+    def open(self, topic: str, *, needs_offset: bool = False) -> Route:
+        """The rules by which the topic takes an event now. Raises Refused: why it takes none.
+
+        needs_offset: the answer must name the record's offset, which a held event has not.
+        """
+        route = self._routes.find(topic)
+        if route.held is not None:
+            failure = refusal_of(route.policy, route.held) or self._full(route.held.name)
+            if failure is None and needs_offset:
+                failure = _NO_OFFSET
+            if failure is not None:
+                raise Refused(failure)
+        return route
+
+    def rules(self, topic: str) -> Route:
+        """The topic's rules, for those who ask and send no event: whether it takes one or not.
+
+        The end of a burst is none: a topic that holds too much takes it, and becomes empty by it.
+        Raises Refused (unknown_topic, kafka_unavailable).
+        """
+        return self._routes.find(topic)
+
+    def scope_of(self, topic: str) -> Scope | None:
+        """The topic's suppression scope in force, if it has one."""
+        return self._routes.scope_of(topic)
+
+    def facts_of(self, topic: str) -> int:
+        """Of one in how many of the topic's events facts are told; 0 = of none."""
+        return self._routes.facts_of(topic)

@@ -1,0 +1,76 @@
+"""The last stage before Kafka: a record gets what only a written record needs, and its lane.
+
+What does not fit goes by the topic's oversize policy first.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from headgate.backends.base import Lanes
+from headgate.core.ids import EventIds
+from headgate.core.publish import Publish
+from headgate.core.record import EVENT_ID
+
+
+class Oversize(Protocol):
+    """Where all events of a topic with an oversize policy go, whatever their size: a small one
+    must not overtake a large one of its key (`oversize.stage`)."""
+
+    def take(self, publish: Publish) -> None: ...
+
+    def drop(self, publish: Publish) -> None:
+        """One of them was given up before any of it was handed over."""
+        ...
+
+
+class Produce:
+    """ids: for events that came without one."""
+
+    def __init__(self, ids: EventIds, lanes: Lanes) -> None:
+        self._ids = ids
+        self._lanes = lanes
+        self._oversize: Oversize | None = None
+
+    def use(self, oversize: Oversize) -> None:
+        """Without this, what does not fit is refused by Kafka. The records that it makes of an
+        event come back to here, so it is built after this."""
+        self._oversize = oversize
+
+    def take(self, publishes: list[Publish]) -> None:
+        """Events of one request, in order."""
+        common = publishes[0].common
+        if self._oversize is None or common is None or not common.route.strategies:
+            self.hand_over(publishes)
+            return
+        for publish in publishes:
+            self._oversize.take(publish)
+
+    def one(self, publish: Publish) -> None:
+        """One event, or one record of an event that was too large."""
+        common = publish.common
+        if (
+            common is None
+            or not common.route.strategies
+            or publish.owner is not None
+            or self._oversize is None
+        ):
+            self.hand_over((publish,))
+        else:
+            self._oversize.take(publish)
+
+    def hand_over(self, publishes: Sequence[Publish]) -> None:
+        """These fit."""
+        for publish in publishes:
+            common = publish.common
+            assert common is not None  # every event of a request has it
+            event_id = publish.event_id
+            if event_id is None:
+                event_id = publish.event_id = self._ids.take(common.now_ms)
+            record = publish.record
+            record.headers = [*record.headers, (EVENT_ID, event_id.encode()), *common.headers]
+            self._lanes.put(publish)
+
+    def drop(self, publish: Publish) -> None:
+        """It was given up in its lane, or before."""
+        if self._oversize is not None:
+            self._oversize.drop(publish)

@@ -1,0 +1,101 @@
+"""Whether an event must be published: where its topic suppresses, Redis is asked first.
+
+Where it does not, events only pass, unless others still rely on what Redis knows of the topic
+(`Suppression.passes`).
+"""
+
+from collections.abc import Callable
+
+from headgate.backends.base import Suppression
+from headgate.core.outcome import Failure
+from headgate.core.publish import Publish
+from headgate.core.record import content_type_of
+from headgate.core.route import Route
+from headgate.core.suppression.protocol import Scope
+from headgate.pipeline.complete import Complete
+from headgate.pipeline.produce import Produce
+
+
+class Reserve:
+    """scope_of: a topic's namespace in force."""
+
+    def __init__(
+        self, suppression: Suppression, scope_of: Callable[[str], Scope | None], produce: Produce
+    ) -> None:
+        self._suppression = suppression
+        self._scope_of = scope_of
+        self._produce = produce
+
+    def take(self, started: list[Publish]) -> None:
+        """Events of one topic, in order. They may have waited, and the topic may have been
+        recreated meanwhile."""
+        route = _route(started[0])
+        scope = self._scope_of(route.state.name) or route.scope
+        if self._passes(route, scope, len(started)):
+            for publish in started:
+                publish.scope = scope
+            self._produce.take(started)
+            return
+        for publish in started:
+            self._ask(publish, route, scope)
+
+    def one(self, publish: Publish) -> None:
+        """One whose turn has come."""
+        self.take([publish])
+
+    def element(self, part: Publish, *, refuse: bool) -> bool:
+        """A record of a key of its own, from a document that came apart: the state of that key
+        must learn of it, or an equal event would be compared with what is no longer the newest.
+
+        False: nobody needs to; it may be handed over at once.
+        """
+        route = _route(part)
+        if self._passes(route, route.scope, 1):
+            part.scope = route.scope
+            return False
+        part.force, part.refuse = True, refuse
+        self._ask(part, route, route.scope)
+        return True
+
+    def _passes(self, route: Route, scope: Scope | None, count: int) -> bool:
+        if route.digest is not None:
+            return False
+        return scope is None or self._suppression.passes(scope, count)
+
+    def _ask(self, publish: Publish, route: Route, scope: Scope | None) -> None:
+        record = publish.record
+        if record.key is None:  # nothing of it can be compared
+            publish.digest = None
+            self._produce.one(publish)
+            return
+        if publish.placed or route.digest is None:
+            publish.digest, publish.force = b"", True
+        elif publish.digest is None:
+            publish.digest = route.digest(record.value, content_type_of(record))
+        if route.refuses and route.digest is not None:
+            publish.refuse = True
+        publish.scope = scope
+        publish.partitions = route.state.partitions
+        self._suppression.reserve(publish)
+
+
+def _route(publish: Publish) -> Route:
+    assert publish.common is not None  # it came with a request
+    return publish.common.route
+
+
+class ReserveVerdicts:
+    """Implements `base.Verdicts`: what becomes of an event that was asked for."""
+
+    def __init__(self, complete: Complete, produce: Produce) -> None:
+        self._complete = complete
+        self._produce = produce
+
+    def publish(self, publish: Publish) -> None:
+        self._produce.one(publish)
+
+    def unchanged(self, publish: Publish, offset: int) -> None:
+        self._complete.unchanged(publish, offset)
+
+    def refused(self, publish: Publish, failure: Failure) -> None:
+        self._complete.refused(publish, failure)

@@ -1,0 +1,133 @@
+"""The way of an event, put together: which stage leads to which.
+
+    gate      does the topic take an event now, and by which rules?      every front asks
+    decode    bodies become events                                       in C or in Python
+    admit     in-flight budget, quotas
+    records   key, partition, timestamp, size, lane
+    identify  event ids that were seen before                            only where asked
+    validate  schema, canonical form                                     only where asked
+    turn      what arrived in one turn of the loop goes on together, by topic
+    reserve   is it unchanged? Redis knows                               only where asked
+    produce   too large: the topic's oversize policy; into its lane, and to Kafka
+    complete  outcomes become answers, figures, facts
+
+Each stage gets what it needs, and what it leads to, when it is built: so they are built from the
+last to the first. Two edges lead back. What lanes report goes to stages that need the lanes
+(`Reports`), and the records of an event that was too large enter again where any event is reserved
+and produced (`Produce.use`).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from headgate.backends.base import Deliveries, Identities, Lanes, Suppression, Verdicts
+from headgate.core.admission import Admission
+from headgate.core.audit_events import Facts
+from headgate.core.formats.canonical import Fallback
+from headgate.core.ids import EventIds
+from headgate.core.outcome import Outcome
+from headgate.offload.helper_process import HelperProcess
+from headgate.oversize.choose import Tools
+from headgate.oversize.stage import OversizeStage
+from headgate.pipeline.admit import Admit, Quotas
+from headgate.pipeline.clock_watch import ClockWatch
+from headgate.pipeline.complete import Complete
+from headgate.pipeline.expire import Expire
+from headgate.pipeline.gate import Gate
+from headgate.pipeline.identify import Identify
+from headgate.pipeline.pipeline import Pipeline
+from headgate.pipeline.produce import Produce
+from headgate.pipeline.records import BuildRecords
+from headgate.pipeline.reports import Reports
+from headgate.pipeline.reserve import Reserve, ReserveVerdicts
+from headgate.pipeline.turn import Turn
+from headgate.pipeline.validate import Validate
+
+
+class RequestLimits(NamedTuple):
+    """batch_max_events: events of one request.  request_timeout_ms: until the deadline's answer."""
+
+    batch_max_events: int
+    request_timeout_ms: int
+
+
+class EventMeter(Protocol):
+    """Who counts what becomes of events (`stats.meter`)."""
+
+    def account(
+        self, producer: str, topic: str, outcomes: Sequence[Outcome], sizes: Sequence[int]
+    ) -> None: ...
+
+    def canonical_fallback(self, topic: str, reason: Fallback) -> None: ...
+
+    def oversized(self, producer: str, topic: str, action: str) -> None: ...
+
+
+class PipelineParts(NamedTuple):
+    """What a pipeline is put together from.
+
+    schedule: calls what it is given at the end of this turn of the event loop.
+    lanes, suppression: made for who listens to them.  identities: None without Redis.
+    tools: for what is too large.  clock_ms: milliseconds since 1970.  facts: where topics tell any.
+    """
+
+    schedule: Callable[[Callable[[], None]], object]
+    gate: Gate
+    admission: Admission
+    quotas: Quotas
+    ids: EventIds
+    limits: RequestLimits
+    clock_ms: Callable[[], int]
+    clock: ClockWatch
+    lanes: Callable[[Deliveries], Lanes]
+    suppression: Callable[[Verdicts], Suppression]
+    identities: Identities | None
+    helper: HelperProcess
+    tools: Tools
+    meter: EventMeter
+    facts: Facts | None = None
+
+
+class Built(NamedTuple):
+    """oversize: to be closed at the end."""
+
+    pipeline: Pipeline
+    oversize: OversizeStage
+
+
+def build_pipeline(parts: PipelineParts) -> Built:
+    """See the module."""
+    meter, limits = parts.meter, parts.limits
+    complete = Complete(parts.admission, meter, parts.identities, parts.facts)
+    reports = Reports(parts.clock, complete)
+    lanes = parts.lanes(reports)
+    produce = Produce(parts.ids, lanes)
+    suppression = parts.suppression(ReserveVerdicts(complete, produce))
+    reserve = Reserve(suppression, parts.gate.scope_of, produce)
+    validate = Validate(reserve, complete.refused, parts.helper, meter.canonical_fallback)
+    turn = Turn(parts.schedule, reserve.take, complete.refused)
+    identify = Identify(parts.identities, validate, complete)
+    records = BuildRecords(lanes, parts.clock_ms)
+    admit = Admit(parts.admission, parts.quotas, limits.batch_max_events)
+    expire = Expire(
+        turn, validate, produce, suppression, complete, parts.ids, limits.request_timeout_ms
+    )
+
+    oversize = OversizeStage(
+        lanes, reserve, produce, suppression, complete, reports, parts.tools, meter.oversized
+    )
+    produce.use(oversize)
+    reports.report(suppression, oversize)
+
+    stages = (
+        parts.admission,
+        parts.gate,
+        admit,
+        records,
+        identify,
+        validate,
+        turn,
+        complete,
+        expire,
+    )
+    return Built(Pipeline(*stages, limits.batch_max_events), oversize)

@@ -1,0 +1,260 @@
+"""Why a topic's partitions are unequal: rules over its figures. None of them reads a clock."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+import numpy as np
+
+from headgate_spark.audit.judgement.figures import KeyFigures, TopicFigures
+from headgate_spark.audit.judgement.measures import Load, max_over_mean, usefulness
+
+# Consumers of a group finish together up to here; half as much again is what people notice.
+HOT = 1.5
+# Below so many records chance alone makes partitions look unequal.
+ENOUGH_RECORDS = 100
+# A run of ten copies is what coalescing or suppression was made for.
+LONG_RUN = 10
+# Longer than what chance makes of the key's share of its partition.
+BEYOND_CHANCE = 3.0
+# With nearly nothing else in its partition, the order cannot tell runs from chance.
+ALONE = 0.97
+# More than one hot key and its fair share of the rest explain.
+CLUMP = 1.25
+# `max.partition.fetch.bytes` is 1 MiB: fewer than ten such records fit into one answer.
+LARGE_BYTES = 100_000
+OUTSIZED = 4.0  # times the share of records
+WEIGHTY = 0.25  # of all bytes: below it large values do not matter
+MISPLACED = 0.001  # of keyed records
+# One key lies right under a count of c by chance of 1/c: of ten that is no chance any more.
+ENOUGH_KEYS = 10
+BURST_WINDOWS = 6  # half an hour: a shorter one has no usual rate
+BURST = 5.0  # times the mean window
+BURST_SHARE = 0.05  # of all records: a smaller burst harms nobody
+
+
+class Diagnosis(StrEnum):
+    """The names in `diagnoses` of audit.json: other tools read them, so they never change."""
+
+    CHATTY = "chatty"
+    POPULAR = "popular"
+    CLUMPED = "clumped"
+    LARGE = "large"
+    BURSTY = "bursty"
+    FOREIGN_PARTITIONER = "foreign_partitioner"
+
+
+class Finding(NamedTuple):
+    """One diagnosis with its evidence. key: the one that it is about, if any."""
+
+    diagnosis: Diagnosis
+    text: str
+    key: KeyFigures | None = None
+
+
+def diagnose(figures: TopicFigures) -> list[Finding]:
+    """Everything that is wrong with the topic; nothing when its partitions are even."""
+    if figures.records < ENOUGH_RECORDS:
+        return []
+    chatty = [key for key in hot_keys(figures) if is_chatty(figures, key)]
+    found = [_chatty(figures, key) for key in chatty]
+    bursts = _bursts(figures)
+    if bursts is None:
+        found += _popular(figures, chatty) + _clumped(figures)
+    found += _large(figures)
+    found += [bursts] if bursts else []
+    return found + _misplaced(figures)
+
+
+def is_hot(figures: TopicFigures) -> bool:
+    """Whether one partition has far more than the mean, in records or in bytes."""
+    loads = (figures.load_records, figures.load_bytes)
+    return any(max_over_mean(load) >= HOT for load in loads)
+
+
+def hot_keys(figures: TopicFigures) -> list[KeyFigures]:
+    """Keys that fill half a partition's fair share or more, the heaviest first."""
+    least = 0.25 if figures.partitions == 1 else 0.5 / figures.partitions
+    if not is_hot(figures) and figures.partitions > 1:
+        return []
+    heat = {
+        key: max(figures.record_share(key), figures.byte_share(key)) for key in figures.top_keys
+    }
+    return sorted((key for key in heat if heat[key] >= least), key=lambda key: -heat[key])
+
+
+def is_chatty(figures: TopicFigures, key: KeyFigures) -> bool:
+    """Whether it comes in runs that are longer than chance makes them.
+
+    With share q of its partition, a key that arrives independently has runs of 1 / (1 - q).
+    """
+    if key.run_p95 < LONG_RUN or key.run_share < 0.5:
+        return False
+    share = min(
+        1.0, key.records / max(1.0, float(figures.load_records[figures.row_of(key.partition)]))
+    )
+    return share >= ALONE or key.mean_run * (1 - share) >= BEYOND_CHANCE
+
+
+def _chatty(figures: TopicFigures, key: KeyFigures) -> Finding:
+    share, what = max((figures.record_share(key), "records"), (figures.byte_share(key), "bytes"))
+    gone = 1 - key.kept / key.records
+    text = (
+        f"key {shown(key.key)} is {share:.1%} of the {what}, in runs of {key.run_p95} (95th "
+        f"percentile), written by {key.producer or 'a producer without hg-producer'}; coalescing "
+        f"would have removed {gone:.0%} of its records"
+    )
+    return Finding(Diagnosis.CHATTY, text, key)
+
+
+def _popular(figures: TopicFigures, chatty: list[KeyFigures]) -> list[Finding]:
+    n = figures.partitions
+    found = list[Finding]()
+    if figures.is_part:  # the other partitions have other keys: a key's share is not known
+        return found
+    for key in hot_keys(figures):
+        share = figures.record_share(key)
+        if n > 1 and share * n > 1 and key not in chatty:
+            text = (
+                f"key {shown(key.key)} is {share:.1%} of the records, more than the 1/{n} of a "
+                f"partition; {usefulness(figures.top_record_share, 'records')}"
+            )
+            found.append(Finding(Diagnosis.POPULAR, text, key))
+    return found
+
+
+def _clumped(figures: TopicFigures) -> list[Finding]:
+    prediction = figures.prediction(figures.partitions)
+    if prediction is None:
+        return []
+    pairs = (
+        (prediction.records, figures.top_record_share, "records"),
+        (prediction.bytes, figures.top_byte_share, "bytes"),
+    )
+    for load, p_max, what in pairs:
+        found, alone = max_over_mean(load), 1 + (figures.partitions - 1) * p_max
+        if found >= HOT and found >= CLUMP * alone:
+            text = (
+                f"the hash puts several heavy keys on partition {int(load.argmax())}: max/mean "
+                f"{found:.2f} by {what}, where the top key alone explains {alone:.2f}"
+            )
+            return [Finding(Diagnosis.CLUMPED, text)]
+    return []
+
+
+def _large(figures: TopicFigures) -> list[Finding]:
+    keys = [key for key in hot_keys(figures) if _is_large_key(figures, key)]
+    if keys:
+        key = max(keys, key=lambda one: one.bytes)
+        mean = key.bytes // key.records
+        text = (
+            f"records of key {shown(key.key)} have {mean:,} bytes on average and are "
+            f"{figures.byte_share(key):.0%} of the bytes, {figures.record_share(key):.1%} of the "
+            f"records"
+        )
+        return [Finding(Diagnosis.LARGE, text, key)]
+    for producer in figures.producers:
+        if _outsized(figures, producer.records, producer.bytes):
+            text = (
+                f"producer {producer.producer or '(no hg-producer)'} writes "
+                f"{producer.bytes / figures.bytes:.0%} of the bytes in "
+                f"{producer.records / figures.records:.1%} of the records"
+            )
+            return [Finding(Diagnosis.LARGE, text)]
+    return _large_partition(figures)
+
+
+def _is_large_key(figures: TopicFigures, key: KeyFigures) -> bool:
+    heavy = figures.byte_share(key) >= WEIGHTY and key.bytes >= LARGE_BYTES * key.records
+    return heavy or _outsized(figures, key.records, key.bytes)
+
+
+def _outsized(figures: TopicFigures, records: int, sizes: int) -> bool:
+    if not figures.bytes or not records:
+        return False
+    byte_share, record_share = sizes / figures.bytes, records / figures.records
+    return byte_share >= WEIGHTY and byte_share >= OUTSIZED * record_share
+
+
+def _large_partition(figures: TopicFigures) -> list[Finding]:
+    by_bytes, by_records = max_over_mean(figures.load_bytes), max_over_mean(figures.load_records)
+    if by_bytes < HOT or by_bytes < HOT * by_records:
+        return []
+    text = f"max/mean is {by_bytes:.2f} by bytes, but {by_records:.2f} by records"
+    return [Finding(Diagnosis.LARGE, text)]
+
+
+def _bursts(figures: TopicFigures) -> Finding | None:
+    if figures.heat_records.shape[1] < BURST_WINDOWS:
+        return None
+    loads = (
+        (figures.heat_records, figures.records, "records"),
+        (figures.heat_bytes, figures.bytes, "bytes"),
+    )
+    for heat, total, what in loads:
+        windows = _hot_windows(heat, total)
+        outside = heat[:, ~windows].sum(axis=1)
+        # of a handful of records nobody can say that they are even
+        is_known = figures.heat_records[:, ~windows].sum() >= ENOUGH_RECORDS
+        is_short = windows.any() and windows.mean() <= 0.25
+        if is_short and is_known and max_over_mean(outside) < HOT:
+            share = heat[:, windows].sum() / total
+            text = (
+                f"{int(windows.sum())} of {windows.size} windows of 5 minutes hold {share:.0%} of "
+                f"the {what}; outside of them max/mean is {max_over_mean(outside):.2f}"
+            )
+            return Finding(Diagnosis.BURSTY, text)
+    return None
+
+
+def _hot_windows(heat: Load, total: int) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    """Windows with far more than the mean one, or with far more on one partition than even.
+
+    total: of the topic. The heat map may lack most of it: it ends with the newest timestamp.
+    """
+    loads = heat.sum(axis=0)
+    if total <= 0:
+        return np.zeros(loads.shape, dtype=bool)
+    rate = (loads >= BURST * loads.mean()) & (loads >= BURST_SHARE * total)
+    excess = heat.max(axis=0) - heat.mean(axis=0)
+    skew = (heat.max(axis=0) >= 2 * heat.mean(axis=0)) & (excess >= BURST_SHARE * total)
+    return np.asarray(rate | skew)
+
+
+def _misplaced(figures: TopicFigures) -> list[Finding]:
+    found, keyed = figures.misplaced, figures.records - figures.keyless_records
+    if not keyed or found.records < max(1, MISPLACED * keyed):
+        return []
+    text = f"{found.records:,} records ({found.records / keyed:.1%}) do not lie where Kafka's "
+    text += f"murmur2 rule puts their keys: {cause_of(figures)}"
+    return [Finding(Diagnosis.FOREIGN_PARTITIONER, text)]
+
+
+def cause_of(figures: TopicFigures) -> str:
+    """What put misplaced records where they are, as far as their places say."""
+    found = figures.misplaced
+    count = earlier_partitions(figures)
+    if count is not None:
+        return f"they were written when the topic had {count} partitions"
+    if found.records and found.crc32 >= 0.99 * found.records:
+        return "a client with librdkafka's default partitioner (CRC32); set murmur2_random"
+    cause = "a client with a partitioner of its own, or that names partitions"
+    few = ", or an earlier partition count: of so few keys nobody can tell"
+    return cause + few if found.keys < ENOUGH_KEYS else cause
+
+
+def earlier_partitions(figures: TopicFigures) -> int | None:
+    """The partition count under which all misplaced records lie right, if there is one, and
+    enough keys for it to say something.
+    """
+    found = figures.misplaced
+    if found.keys < ENOUGH_KEYS:
+        return None
+    fitting = [count for count, fits in found.earlier.items() if fits >= 0.99 * found.records]
+    return max(fitting) if fitting and found.records else None
+
+
+def shown(key: bytes) -> str:
+    """A key as people and JSON see it; bytes that are no UTF-8 as \\x escapes."""
+    return key.decode("utf-8", "backslashreplace")

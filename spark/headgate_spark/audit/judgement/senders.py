@@ -1,0 +1,81 @@
+"""Who sent how much: what Kafka has of each producer beside what it never saw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from headgate_spark.audit.judgement.figures import ProducerFigures, TopicFigures
+from headgate_spark.audit.judgement.unpublished import ToldKey, Unpublished
+
+WASTEFUL = 0.5  # of its events: more were sent in vain than not
+FEW_EVENTS = 100  # below it nothing is judged, as with records
+
+
+def with_unpublished(figures: TopicFigures, unpublished: Unpublished) -> TopicFigures:
+    """The figures with what gateways told of the same window."""
+    known = {producer.producer: producer for producer in figures.producers}
+    producers = [_told(producer, unpublished) for producer in figures.producers]
+    silent = [name for name in unpublished.producers if name not in known]  # not in Kafka
+    producers += [_told(ProducerFigures(name, 0, 0), unpublished) for name in silent]
+    return replace(figures, producers=tuple(producers), unpublished=unpublished)
+
+
+def _told(one: ProducerFigures, unpublished: Unpublished) -> ProducerFigures:
+    found = unpublished.of(one.producer)
+    if found is None:
+        return one
+    return ProducerFigures(one.producer, one.records, one.bytes, **found)
+
+
+def sent(one: ProducerFigures) -> int | None:
+    """Events that a producer sent, as far as gateways know; None where nothing is told."""
+    if one.unchanged is None:
+        return None
+    return one.records + one.in_vain
+
+
+class Waste:
+    """A producer most of whose events were not published, and the key it sent most in vain."""
+
+    def __init__(self, producer: ProducerFigures, key: ToldKey | None, size: int) -> None:
+        self.producer, self.key, self.bytes = producer, key, size
+
+    @property
+    def share(self) -> float:
+        """Of all that it sent."""
+        return self.producer.in_vain / (sent(self.producer) or 1)
+
+    @property
+    def why(self) -> str:
+        """One sentence with the figures."""
+        one = self.producer
+        counts = ", ".join(
+            f"{count:,} {name}"
+            for name, count in (
+                ("unchanged", one.unchanged),
+                ("superseded", one.superseded),
+                ("rejected", one.rejected),
+                ("duplicate", one.duplicate),
+            )
+            if count
+        )
+        text = (
+            f"producer {one.producer or '(no hg-producer)'} sent {sent(one):,} events, of which "
+            f"Kafka got {one.records:,} records; {counts} ended before it, {self.bytes:,} bytes"
+        )
+        if self.key is not None and self.key.key is not None:
+            shown = self.key.key.decode("utf-8", "backslashreplace")[:120]
+            text += f"; most of it key {shown} ({self.key.events:,} {self.key.outcome})"
+        return text
+
+
+def wasteful(figures: TopicFigures) -> Iterator[Waste]:
+    """Producers that should send less, those with most bytes in vain first."""
+    sizes: dict[str, int] = {}
+    for told in figures.unpublished.rows:
+        sizes[told.producer] = sizes.get(told.producer, 0) + told.bytes
+    for one in sorted(figures.producers, key=lambda producer: -sizes.get(producer.producer, 0)):
+        if one.in_vain >= FEW_EVENTS and one.in_vain >= WASTEFUL * (sent(one) or 0):
+            keys = (key for key in figures.unpublished.keys if key.producer == one.producer)
+            yield Waste(one, next(keys, None), sizes.get(one.producer, 0))

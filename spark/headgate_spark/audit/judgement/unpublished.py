@@ -1,0 +1,82 @@
+"""Events that Kafka never saw, as gateways have told of them; free of Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from headgate_spark.job.times import shown_time
+
+OUTCOMES = ("unchanged", "superseded", "rejected", "duplicate")
+
+
+class Told(NamedTuple):
+    """Events of one producer that ended alike, and the bytes of their values. Sampled facts are
+    scaled up."""
+
+    producer: str
+    outcome: str
+    events: int
+    bytes: int
+
+
+class ToldKey(NamedTuple):
+    """One of the keys with most of these events. key: None = they had none."""
+
+    key: bytes | None
+    producer: str
+    outcome: str
+    events: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unpublished:
+    """One topic's. why_unknown: None = it is known.
+
+    since_ms: the first fact that was found.  is_sampled: numbers are estimates.
+    unreadable: records of the topic of facts that no gateway wrote.
+    """
+
+    why_unknown: str | None
+    rows: tuple[Told, ...] = ()
+    keys: tuple[ToldKey, ...] = ()
+    since_ms: int | None = None
+    is_sampled: bool = False
+    unreadable: int = 0
+
+    def of(self, producer: str) -> Mapping[str, int] | None:
+        """Events of a producer by outcome; None where nothing is known."""
+        if self.why_unknown is not None:
+            return None
+        mine = {row.outcome: row.events for row in self.rows if row.producer == producer}
+        return {outcome: mine.get(outcome, 0) for outcome in OUTCOMES}
+
+    @property
+    def producers(self) -> list[str]:
+        """Everybody of whom facts are told."""
+        return sorted({row.producer for row in self.rows})
+
+    def shown(self) -> dict[str, Any]:
+        """For audit.json."""
+        return {
+            "why_unknown": self.why_unknown,
+            "from": None if self.since_ms is None else shown_time(self.since_ms),
+            "sampled": self.is_sampled,
+            "unreadable_records": self.unreadable,
+            "events": sum(row.events for row in self.rows),
+            "bytes": sum(row.bytes for row in self.rows),
+            "top_keys": [_shown(key) for key in self.keys],
+        }
+
+
+NOT_ASKED = Unpublished("nobody looked for facts")
+
+
+def _shown(one: ToldKey) -> dict[str, Any]:
+    return {**one._asdict(), "key": _text(one.key), "producer": one.producer or None}
+
+
+def _text(key: bytes | None) -> str | None:
+    return None if key is None else key.decode("utf-8", "backslashreplace")

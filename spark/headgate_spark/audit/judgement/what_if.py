@@ -1,0 +1,114 @@
+"""What another partition count, pins or salts would make of the same keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from headgate_spark.audit.judgement.figures import KeyFigures, Prediction, TopicFigures
+from headgate_spark.audit.judgement.hashing import Int64s, hashes_of, partitions_for
+from headgate_spark.audit.judgement.measures import Load, effective_partitions, max_over_mean
+
+_USUAL = (1, 3, 6, 12, 20, 24, 48, 96)  # what topics are usually given
+_MULTIPLES = (1.5, 2, 3, 4, 8)
+_MOST = 1000
+
+
+class WhatIf(NamedTuple):
+    """One predicted partition count. moved_share: of the distinct keys."""
+
+    partitions: int
+    max_over_mean_records: float
+    max_over_mean_bytes: float
+    effective_partitions: float
+    moved_share: float
+
+
+class Fix(NamedTuple):
+    """The balance after a change: max/mean of records and of bytes."""
+
+    max_over_mean_records: float
+    max_over_mean_bytes: float
+
+
+def candidates(partitions: int, more: Iterable[int] = ()) -> tuple[int, ...]:
+    """The counts to try: near the present one, its multiples, the usual ones, and `more`."""
+    near = range(partitions - 1, partitions + 4)
+    multiples = (int(partitions * factor) for factor in _MULTIPLES)
+    wanted = {*near, *multiples, *_USUAL, *more, partitions}
+    return tuple(sorted(count for count in wanted if 1 <= count <= max(_MOST, partitions)))
+
+
+def with_keyless(prediction: Prediction, records: int, sizes: int) -> Prediction:
+    """Records without a key go anywhere: they are taken to be spread evenly."""
+    n = prediction.partitions
+    return prediction._replace(
+        records=prediction.records + records / n, bytes=prediction.bytes + sizes / n
+    )
+
+
+def what_if(figures: TopicFigures) -> list[WhatIf]:
+    """The predictions as they are published."""
+    keys = max(1, figures.distinct_keys)
+    return [
+        WhatIf(
+            prediction.partitions,
+            max_over_mean(prediction.records),
+            max_over_mean(prediction.bytes),
+            effective_partitions(prediction.records),
+            prediction.moved_keys / keys,
+        )
+        for prediction in figures.predictions
+    ]
+
+
+def without(prediction: Prediction, keys: Sequence[KeyFigures]) -> Prediction:
+    """The prediction once these keys are taken out."""
+    records, sizes = prediction.records.copy(), prediction.bytes.copy()
+    for key, place in zip(keys, places(keys, prediction.partitions), strict=True):
+        records[place] -= key.records
+        sizes[place] -= key.bytes
+    return prediction._replace(records=records, bytes=sizes)
+
+
+def places(keys: Sequence[KeyFigures], partitions: int) -> Int64s:
+    """Where Kafka's rule puts these keys."""
+    return partitions_for(hashes_of([key.key for key in keys]), partitions)
+
+
+def pinned(prediction: Prediction, keys: Sequence[KeyFigures], *, by_bytes: bool) -> Fix:
+    """Each key, the heaviest first, on the partition that is least loaded then: order is kept."""
+    rest = without(prediction, keys)
+    load = rest.bytes if by_bytes else rest.records
+    for key in sorted(keys, key=lambda one: weight(one, by_bytes=by_bytes), reverse=True):
+        place = int(load.argmin())  # of the load that counts
+        rest.records[place] += key.records
+        rest.bytes[place] += key.bytes
+    return Fix(max_over_mean(rest.records), max_over_mean(rest.bytes))
+
+
+def salted(prediction: Prediction, keys: Sequence[KeyFigures], salts: Sequence[int]) -> Fix:
+    """Each key as `salts[i]` keys of equal weight, `<key>#0` ...: per-key order is lost."""
+    rest = without(prediction, keys)
+    for key, count in zip(keys, salts, strict=True):
+        names = [key.key + b"#%d" % number for number in range(count)]
+        for place in partitions_for(hashes_of(names), prediction.partitions):
+            rest.records[place] += key.records / count
+            rest.bytes[place] += key.bytes / count
+    return Fix(max_over_mean(rest.records), max_over_mean(rest.bytes))
+
+
+def lessened(
+    prediction: Prediction, key: KeyFigures, records: float, sizes: float
+) -> tuple[Load, Load]:
+    """The loads when so many records and bytes of this key are left."""
+    rest = without(prediction, [key])
+    place = places([key], prediction.partitions)[0]
+    rest.records[place] += records
+    rest.bytes[place] += sizes
+    return rest.records, rest.bytes
+
+
+def weight(key: KeyFigures, *, by_bytes: bool) -> int:
+    """What the key weighs in the dimension that counts."""
+    return key.bytes if by_bytes else key.records

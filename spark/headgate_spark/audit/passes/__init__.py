@@ -1,0 +1,1 @@
+"""The passes over the facts: from Kafka to figures, in Spark."""

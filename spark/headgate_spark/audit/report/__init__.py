@@ -1,0 +1,1 @@
+"""The result as files: for people, for machines, for Prometheus."""

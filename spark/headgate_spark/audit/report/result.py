@@ -1,0 +1,130 @@
+"""The result for machines: audit.json, whose names other tools read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from headgate_spark.audit.judgement.advice import Recommendation, fetch_advice, recommend
+from headgate_spark.audit.judgement.diagnosis import (
+    Finding,
+    cause_of,
+    diagnose,
+    earlier_partitions,
+    shown,
+)
+from headgate_spark.audit.judgement.figures import KeyFigures, ProducerFigures, TopicFigures
+from headgate_spark.audit.judgement.keyless import notes
+from headgate_spark.audit.judgement.measures import floor_of, max_useful_partitions
+from headgate_spark.audit.judgement.what_if import what_if
+from headgate_spark.job.times import shown_time
+
+Document = dict[str, Any]
+
+
+def document(figures: Iterable[TopicFigures], now_ms: int) -> Document:
+    """All topics' results."""
+    return {
+        "generated_at": shown_time(now_ms),
+        "topics": [topic_result(figure) for figure in figures],
+    }
+
+
+def worst_first(figures: Iterable[TopicFigures]) -> list[TopicFigures]:
+    """What somebody should look at comes first: anything found, then the most uneven load."""
+    return sorted(
+        figures, key=lambda figure: (not _is_found(figure), -_unevenness(figure), figure.topic)
+    )
+
+
+def _is_found(figures: TopicFigures) -> bool:
+    return bool(diagnose(figures) or notes(figures))
+
+
+def _unevenness(figures: TopicFigures) -> float:
+    return max(figures.by_records().max_over_mean, figures.by_bytes().max_over_mean)
+
+
+def topic_result(figures: TopicFigures) -> Document:
+    """One topic's result."""
+    findings = diagnose(figures)
+    return {
+        "topic": figures.topic,
+        "window": {"from": shown_time(figures.from_ms), "to": shown_time(figures.to_ms)},
+        "records": figures.records,
+        "bytes": figures.bytes,
+        "partitions": figures.whole or figures.partitions,
+        "partitions_read": list(figures.numbers) or None,
+        "distinct_keys": figures.distinct_keys,
+        "keyless_records": figures.keyless_records,
+        "tombstones": figures.tombstones,
+        "by_records": figures.by_records()._asdict(),
+        "by_bytes": figures.by_bytes()._asdict(),
+        "max_useful_partitions": _most_useful(figures),
+        "sizes": figures.sizes._asdict(),
+        "top_keys": [_key(figures, top_key) for top_key in figures.top_keys],
+        "what_if": [_what_if(figures, one._asdict()) for one in what_if(figures)],
+        "foreign_partitioner": _foreign(figures),
+        "diagnoses": list(dict.fromkeys(str(finding.diagnosis) for finding in findings)),
+        "findings": [_finding(finding) for finding in findings],
+        "notes": notes(figures),
+        "recommendations": [_advice(one) for one in recommend(figures, findings)],
+        "fetch": fetch_advice(figures.sizes)._asdict(),
+        "producers": [_producer(producer) for producer in figures.producers],
+        "facts": figures.unpublished.shown(),
+    }
+
+
+def _most_useful(figures: TopicFigures) -> int | None:
+    return None if figures.is_part else max_useful_partitions(figures.p_max)
+
+
+def _producer(one: ProducerFigures) -> Document:
+    # null for none, as with keys: "" would be a name that nobody has
+    return {**one._asdict(), "producer": one.producer or None}
+
+
+def _key(figures: TopicFigures, one: KeyFigures) -> Document:
+    return {
+        "key": shown(one.key),
+        "records": one.records,
+        "bytes": one.bytes,
+        "record_share": figures.record_share(one),
+        "byte_share": figures.byte_share(one),
+        "producer": one.producer,
+        "run_share": one.run_share,
+        "run_p95": one.run_p95,
+        "partition": one.partition,
+        "records_if_coalesced": one.kept,
+    }
+
+
+def _what_if(figures: TopicFigures, row: Mapping[str, float]) -> Document:
+    count = int(row["partitions"])
+    floors = {
+        "floor_records": floor_of(count, figures.top_record_share),
+        "floor_bytes": floor_of(count, figures.top_byte_share),
+    }
+    return {**row, **floors}
+
+
+def _foreign(figures: TopicFigures) -> Document:
+    found, keyed = figures.misplaced, figures.records - figures.keyless_records
+    return {
+        "records": found.records,
+        "share": found.records / keyed if keyed else 0.0,
+        "cause": cause_of(figures) if found.records else None,
+        "earlier_partitions": earlier_partitions(figures),
+    }
+
+
+def _finding(one: Finding) -> Document:
+    key = None if one.key is None else shown(one.key.key)
+    return {"diagnosis": str(one.diagnosis), "key": key, "text": one.text}
+
+
+def _advice(one: Recommendation) -> Document:
+    found: Document = {"action": one.action}
+    if one.key is not None:
+        found["key"] = shown(one.key.key)
+    return {**found, "expected": dict(one.expected), "cost": one.cost, "why": one.why}

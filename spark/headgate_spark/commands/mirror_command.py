@@ -1,0 +1,135 @@
+"""The jobs `mirror` and `verify` on the command line."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headgate_spark.job.errors import USAGE, JobError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from headgate_spark.job.options import JobConfig
+
+_FAILURES = 8  # how often a task may die before the job gives up
+_LEAST_INTERVAL_S = 5.0
+_MIRROR = """examples:
+  headgate-spark mirror --config headgate.toml                     what there is now, then exit
+  headgate-spark mirror --config F --topics 'orders,deals.*' --bytes-per-s 20000000
+  headgate-spark mirror --config F --follow --interval 5 --metrics /var/lib/node/mirror.prom
+  spark-submit --conf spark.task.maxFailures=8 deploy/spark/headgate_spark_job.py \\
+      mirror --config F --follow
+
+Stop it as you like: the next run goes on where the offset map in the backfill tier ends.
+exit codes: 0 all is mirrored (or it was stopped while following), 1 failed, 2 usage,
+configuration, or a topic was skipped: it would not be a true mirror
+"""
+
+
+_VERIFY = """examples:
+  headgate-spark verify --config headgate.toml
+  headgate-spark verify --config F --topics orders --out verify.json
+
+Compares key, value, headers and timestamp of every record that is mapped and that both tiers
+still have. Records that the ingest tier has no more (expired, compacted) are counted and fine.
+exit codes: 0 all identical, 1 records differ or are missing (the first are named), 2 usage or
+configuration
+"""
+
+
+def add_mirror(parser: argparse.ArgumentParser) -> None:
+    """The options of `mirror`."""
+    _add_common(parser)
+    add = parser.add_argument
+    add("--follow", action="store_true", help="go on until it is stopped")
+    add(
+        "--interval", type=float, default=5.0, metavar="S", help="of --follow; default and least: 5"
+    )
+    add("--retention-ms", type=int, default=-1, metavar="N",
+        help="of topics that are made; default: -1, for ever")  # fmt: skip
+    add("--metrics", type=Path, metavar="FILE", help="a Prometheus textfile, kept up to date")
+    parser.set_defaults(run=run_mirror)
+    parser.epilog = _MIRROR
+
+
+def add_verify(parser: argparse.ArgumentParser) -> None:
+    """The options of `verify`."""
+    _add_common(parser)
+    parser.add_argument("--out", type=Path, metavar="FILE", help="the result as JSON")
+    parser.set_defaults(run=run_verify)
+    parser.epilog = _VERIFY
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--config", required=True, type=Path, metavar="F", help="the gateway's TOML file")
+    add("--topics", metavar="P", help="names and globs with commas between; default: all")
+    add("--cluster", metavar="NAME", help="the ingest cluster; default: all with a backfill tier")
+    add("--bytes-per-s", type=float, metavar="N", help="read at most so much from each broker")
+    add("--master", metavar="URL", help="Spark's master; default: local[*,8]")
+    add("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark")
+
+
+def run_mirror(chosen: argparse.Namespace, say: Callable[[str], None]) -> int:
+    """`headgate-spark mirror`. Raises JobError."""
+    from headgate_spark.mirror.mirror import mirror  # slow to import
+    from headgate_spark.mirror.mirror_request import MirrorRequest
+
+    if not chosen.interval >= _LEAST_INTERVAL_S:  # also nan
+        raise JobError(f"--interval {chosen.interval:g}: at least {_LEAST_INTERVAL_S:g}", USAGE)
+    request = MirrorRequest(
+        cluster=chosen.cluster,
+        topics=chosen.topics,
+        is_following=chosen.follow,
+        interval_s=chosen.interval,
+        bytes_per_s=_rate(chosen.bytes_per_s),
+        retention_ms=chosen.retention_ms,
+        metrics=chosen.metrics,
+    )
+    return _with_spark(chosen, "headgate mirror", say, lambda spark, config: mirror(
+        spark, config, request, say
+    ))  # fmt: skip
+
+
+def run_verify(chosen: argparse.Namespace, say: Callable[[str], None]) -> int:
+    """`headgate-spark verify`. Raises JobError."""
+    from headgate_spark.mirror.verify import VerifyRequest, verify  # slow to import
+
+    request = VerifyRequest(chosen.cluster, chosen.topics, _rate(chosen.bytes_per_s), chosen.out)
+    return _with_spark(chosen, "headgate verify", say, lambda spark, config: verify(
+        spark, config, request, say
+    ))  # fmt: skip
+
+
+def _rate(given: float | None) -> float | None:
+    if given is not None and not given >= 1:  # also nan
+        raise JobError(f"--bytes-per-s {given:g}: at least 1", USAGE)
+    return given
+
+
+def _with_spark(
+    chosen: argparse.Namespace,
+    name: str,
+    say: Callable[[str], None],
+    job: Callable[[SparkSession, JobConfig], int],
+) -> int:
+    from headgate_spark.copying.tiers import pairs
+    from headgate_spark.job.options import read_config
+    from headgate_spark.session.session import open_session, parse_settings
+
+    config = read_config(chosen.config, os.environ)
+    pairs(config, chosen.cluster)  # wrong options are said at once, before Spark starts
+    settings = {
+        "spark.task.maxFailures": str(_FAILURES),
+        "spark.speculation": "false",  # two copies of a task would only fence each other
+        **parse_settings(chosen.conf),
+    }
+    spark = open_session(name, chosen.master or f"local[*,{_FAILURES}]", settings, say)
+    try:
+        return job(spark, config)
+    finally:
+        spark.stop()

@@ -1,0 +1,45 @@
+"""The job `replay` on the command line."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from headgate_spark.job.errors import USAGE, JobError
+
+_REPLAY = """examples:
+  headgate-spark replay --config headgate.toml --follow        the runner: carries out replays
+  headgate-spark replay --config headgate.toml                 those that are waiting, then exit
+
+Replays are asked for over HTTP or with `headgate replay create`; this copies those of mode topic.
+Start as many as you like: one has the lease, the others take over when it falls silent. Stop or
+kill it as you like: the next one goes on with the record behind the last one that was copied.
+exit codes: 0 done (or stopped while following), 1 failed, 2 usage or configuration
+"""
+
+
+def add_replay(parser: argparse.ArgumentParser) -> None:
+    """The options of `replay`."""
+    add = parser.add_argument
+    add("--config", required=True, type=Path, metavar="F", help="the gateway's TOML file")
+    add("--cluster", metavar="NAME", help="the backfill cluster; default: all")
+    add("--follow", action="store_true", help="go on until it is stopped")
+    add("--patience", type=float, default=15.0, metavar="S",
+        help="take over from a runner that is silent for so long; default: 15")  # fmt: skip
+    add("--metrics", type=Path, metavar="FILE", help="a Prometheus textfile, kept up to date")
+    parser.set_defaults(run=run_replay)
+    parser.epilog = _REPLAY
+
+
+def run_replay(chosen: argparse.Namespace, say: Callable[[str], None]) -> int:
+    """`headgate-spark replay`. Raises JobError."""
+    from headgate_spark.job.options import read_config
+    from headgate_spark.replay.replay import RunRequest, run_replays  # slow to import
+
+    if not chosen.patience > 0:  # also nan
+        raise JobError(f"--patience {chosen.patience:g}: seconds, more than 0", USAGE)
+    config = read_config(chosen.config, os.environ)
+    request = RunRequest(chosen.cluster, chosen.follow, chosen.patience, chosen.metrics)
+    return run_replays(config, request, say)

@@ -1,0 +1,1 @@
+"""What every job that copies records has: its plan, its chunks, its speed."""

@@ -1,0 +1,95 @@
+"""How fast a job may read from a broker: a bucket of bytes that may run into debt, told the time.
+
+A fetch's size is known when its answer is there, so the answer is paid for by waiting before the
+next request: over any time longer than an answer's the rate is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from aiokafka.client import AIOKafkaClient
+from aiokafka.protocol.fetch import FetchRequest
+
+_LEAST_FETCH_BYTES, MOST_FETCH_BYTES = 65_536, 4_194_304
+_SAVED_S = 0.5
+_FETCHES_A_SECOND = 4  # an answer is at most so much of a second's bytes
+
+
+class Bucket:
+    """rate: bytes a second.
+
+    What was not read in a pause, as between two chunks, is made up for, but no more than half a
+    second's.
+    """
+
+    def __init__(self, rate: float, now_s: float) -> None:
+        self._rate = rate
+        self._free_at_s = now_s
+
+    def wait_s(self, now_s: float) -> float:
+        """How long to wait before the next request."""
+        return max(0.0, self._free_at_s - now_s)
+
+    def spend(self, count: int, now_s: float) -> None:
+        """These bytes came."""
+        self._free_at_s = max(self._free_at_s, now_s - _SAVED_S) + count / self._rate
+
+
+class BrokerBuckets:
+    """One bucket a source broker, shared by all that a task reads. rate: None = no limit.
+
+    within: what is read counts there, too, and waits for it.
+    """
+
+    def __init__(self, rate: float | None, within: BrokerBuckets | None = None) -> None:
+        self._rate = rate
+        self._within = within
+        self._buckets: dict[int, Bucket] = {}
+
+    def fetch_bytes(self) -> int:
+        """How much to ask for at a time."""
+        if self._within is not None:
+            alone = BrokerBuckets(self._rate)
+            return min(alone.fetch_bytes(), self._within.fetch_bytes())
+        if self._rate is None:
+            return MOST_FETCH_BYTES
+        wanted = int(self._rate / _FETCHES_A_SECOND)
+        return min(MOST_FETCH_BYTES, max(_LEAST_FETCH_BYTES, wanted))
+
+    def throttle(self, client: AIOKafkaClient, count: Callable[[int], None]) -> None:
+        """Make this client's fetches wait. count: told the bytes they bring, as they came."""
+        send = client.send
+        clock = asyncio.get_running_loop().time
+
+        async def send_in_time(node: int, request: Any, **options: Any) -> Any:
+            if not isinstance(request, FetchRequest):
+                return await send(node, request, **options)
+            buckets = self._of(node, clock())
+            if buckets:
+                await asyncio.sleep(max(bucket.wait_s(clock()) for bucket in buckets))
+            begun_s = clock()
+            answer = await send(node, request, **options)
+            size = _record_bytes(answer)
+            count(size)
+            for bucket in buckets:
+                bucket.spend(size, begun_s)
+            return answer
+
+        client.send = send_in_time
+
+    def _of(self, node: int, now_s: float) -> list[Bucket]:
+        outer = [] if self._within is None else self._within._of(node, now_s)
+        if self._rate is None:
+            return outer
+        if node not in self._buckets:
+            self._buckets[node] = Bucket(self._rate, now_s)
+        return [self._buckets[node], *outer]
+
+
+def _record_bytes(answer: Any) -> int:
+    return sum(
+        len(partition[-1] or b"") for _, partitions in answer.topics for partition in partitions
+    )

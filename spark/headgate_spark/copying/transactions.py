@@ -1,0 +1,93 @@
+"""The transactional producers that write copied records, each to one partition in order.
+
+Private parts of aiokafka 0.14: a sender that was fenced ends, and whoever calls then meets an
+assertion of aiokafka's, so the sender is asked what ended it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import InvalidProducerEpoch, KafkaError, ProducerFenced
+
+from headgate.kafka.client_metadata import never_create_topics
+from headgate_spark.copying.batch import Batch, Header
+from headgate_spark.copying.chunks import SourceRecord, Written
+from headgate_spark.job.connections import Connection
+from headgate_spark.kafka.kafka_clients import job_arguments
+
+TRANSACTION_TIMEOUT_MS = 30_000  # the broker aborts what its owner does not end
+STEP_TIMEOUT_S = 25.0  # an ordinary leader loss takes 4-11 s; less than the above
+START_TIMEOUT_S = 60.0  # InitProducerId waits for the markers of what it ends
+
+_FENCED = (ProducerFenced, InvalidProducerEpoch)
+
+
+def open_producer(
+    connection: Connection, transactional_id: str, max_batch_bytes: int
+) -> AIOKafkaProducer:
+    """A producer whose start fences every older one of this id. max_batch_bytes: of several
+    records."""
+    codec = connection.compression
+    producer = AIOKafkaProducer(
+        **job_arguments(connection),
+        transactional_id=transactional_id,
+        transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+        acks="all",
+        max_batch_size=max_batch_bytes,
+        compression_type=None if codec == "none" else codec,
+        linger_ms=0,
+    )
+    never_create_topics(producer.client)
+    return producer
+
+
+async def send_records(
+    producer: AIOKafkaProducer,
+    topic: str,
+    partition: int,
+    records: Sequence[SourceRecord],
+    headers: Sequence[Header] = (),
+) -> list[Written]:
+    """Append records as they are, with these headers behind their own. Raises what aiokafka
+    raises."""
+    waiting: list[tuple[int, int, asyncio.Future[Any]]] = []
+    batch, first = Batch.of(producer), 0
+    for at, one in enumerate(records):
+        own = [*one.headers, *headers] if headers else one.headers
+        while not batch.append(one.timestamp, one.key, one.value, own):
+            if at == first:  # an empty batch takes its first record whatever its size
+                raise KafkaError("a record does not fit into any batch")
+            waiting.append((first, at, await send(producer, batch, topic, partition)))
+            batch, first = Batch.of(producer), at
+    if records:
+        waiting.append((first, len(records), await send(producer, batch, topic, partition)))
+    return [Written(first, behind, await offset_of(sent)) for first, behind, sent in waiting]
+
+
+async def send(
+    producer: AIOKafkaProducer, builder: Any, topic: str, partition: int
+) -> asyncio.Future[Any]:
+    """Hand a batch over; the future tells its place. Raises what aiokafka raises."""
+    sent: asyncio.Future[Any] = await producer.send_batch(builder, topic, partition=partition)
+    # A step before may fail first; then nobody asks this one.
+    sent.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return sent
+
+
+async def offset_of(sent: asyncio.Future[Any]) -> int:
+    """Where a batch begins, once it is acknowledged. Raises what aiokafka raises."""
+    offset: int = (await sent).offset
+    if offset < 0:
+        raise KafkaError("Kafka acknowledged a batch without its offset")
+    return offset
+
+
+def is_fenced(producer: AIOKafkaProducer, error: BaseException) -> bool:
+    """Whether a later producer with the same transactional id has taken over."""
+    sender = producer._sender.sender_task
+    is_over = sender is not None and sender.done() and not sender.cancelled()
+    return isinstance(error, _FENCED) or (is_over and isinstance(sender.exception(), _FENCED))

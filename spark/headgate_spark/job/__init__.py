@@ -1,0 +1,1 @@
+"""What every job has: its options, its progress, its end."""

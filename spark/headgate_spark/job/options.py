@@ -1,0 +1,222 @@
+"""What the jobs take from the gateway's configuration: clusters, and which topics lie where.
+
+The jobs run where the gateway's own loader (headgate.config) need not be installed, so that they
+read the same TOML file and environment themselves, and only the options that concern them.
+`headgate check --config F` says whether the file is right as a whole.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from headgate.core.globs import Globs, is_glob
+from headgate.core.policy import INTERNAL_PREFIXES, PolicyTable, TopicPolicy
+from headgate_spark.job.connections import Connection, connection
+from headgate_spark.job.errors import USAGE, JobError
+
+_PREFIX = "HEADGATE_CLUSTERS__"
+_MOST_REQUEST_MS = 30_000  # Kafka's default
+# Options of a cluster, and what Kafka's Java client calls them.
+_CLIENT_OPTIONS = {
+    "security_protocol": "security.protocol",
+    "sasl_mechanism": "sasl.mechanism",
+    "ssl_cafile": "ssl.truststore.location",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """One Kafka cluster. client: options of Kafka's Java client, without Spark's `kafka.`.
+
+    connection: the same for aiokafka.  backfill: the cluster that has its mirror, None = it has
+    none.  patience_ms: how long Spark waits for brokers that are away.
+    """
+
+    name: str
+    tier: str
+    client: Mapping[str, str] = field(repr=False)  # it has the password and the private key
+    connection: Connection
+    backfill: str | None = None
+    patience_ms: int = 45_000
+
+    @property
+    def address(self) -> str:
+        """The cluster with its option, for those who must look at it."""
+        servers = self.client["bootstrap.servers"]
+        return f"cluster {self.name} (clusters.{self.name}.bootstrap_servers: {servers})"
+
+    @property
+    def waiting(self) -> Mapping[str, str]:
+        """The times of the Java client that end a wait after about `patience_ms`."""
+        whole, one = str(self.patience_ms), str(min(self.patience_ms, _MOST_REQUEST_MS))
+        return {
+            "default.api.timeout.ms": whole,
+            "request.timeout.ms": one,
+            "delivery.timeout.ms": whole,
+            "max.block.ms": whole,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class JobConfig:
+    """Clusters by name, and the policies of topics."""
+
+    clusters: Mapping[str, Cluster]
+    policies: PolicyTable
+
+    def cluster_of(self, topic: str) -> Cluster | None:
+        """Where a topic lies: its policy's cluster, else the only one of tier ingest."""
+        policy = self.policies.match(topic)
+        if policy is None:
+            return None
+        return self.clusters.get(policy.cluster) if policy.cluster else self._only_ingest()
+
+    def patient(self, patience_s: float) -> JobConfig:
+        """The same with clusters that are waited for so long."""
+        patience_ms = round(patience_s * 1000)
+        clusters = {
+            name: replace(one, patience_ms=patience_ms) for name, one in self.clusters.items()
+        }
+        return replace(self, clusters=clusters)
+
+    def _only_ingest(self) -> Cluster | None:
+        ingest = [cluster for cluster in self.clusters.values() if cluster.tier == "ingest"]
+        return ingest[0] if len(ingest) == 1 else None
+
+
+def read_config(file: Path, environment: Mapping[str, str]) -> JobConfig:
+    """The file with the environment over it. Raises JobError naming the option."""
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise JobError(f"--config {file}: {error}", USAGE) from error
+    sections = _sections(content, "clusters")
+    clusters = {name: _cluster(name, given, environment) for name, given in sections.items()}
+    if not clusters:
+        raise JobError(f"--config {file}: no [clusters.<name>] section", USAGE)
+    policies = [_policy(pattern, given) for pattern, given in _sections(content, "topics").items()]
+    return JobConfig(clusters, PolicyTable(policies))
+
+
+def _sections(content: Mapping[str, Any], name: str) -> Mapping[str, Mapping[str, Any]]:
+    found = content.get(name, {})
+    if not isinstance(found, dict) or not all(isinstance(one, dict) for one in found.values()):
+        raise JobError(f"{name}: write [{name}.NAME] sections (`headgate check` tells more)", USAGE)
+    return found
+
+
+def _cluster(name: str, section: Mapping[str, Any], environment: Mapping[str, str]) -> Cluster:
+    given = {**section, **_from_environment(name, environment)}
+    servers = given.get("bootstrap_servers")
+    if not servers:
+        raise JobError(f"clusters.{name}.bootstrap_servers is missing", USAGE)
+    if not isinstance(servers, str | list):
+        raise JobError(f'clusters.{name}.bootstrap_servers: such as ["HOST:9092"]', USAGE)
+    servers = servers if isinstance(servers, str) else ",".join(map(str, servers))
+    tier = given.get("tier", "ingest")
+    if tier not in ("ingest", "backfill"):
+        raise JobError(f'clusters.{name}.tier = "{tier}": "ingest" or "backfill"', USAGE)
+    client = {"bootstrap.servers": servers}
+    for option, theirs in _CLIENT_OPTIONS.items():
+        if given.get(option):
+            client[theirs] = str(given[option])
+    if given.get("ssl_cafile"):
+        client["ssl.truststore.type"] = "PEM"
+    if given.get("ssl_certfile"):
+        client |= _own_certificate(name, given)
+    if given.get("sasl_mechanism"):
+        client["sasl.jaas.config"] = _login(name, given)
+    aiokafka = connection(name, servers, _password(name, given), given)
+    return Cluster(name, tier, client, aiokafka, given.get("backfill") or None)
+
+
+def _own_certificate(name: str, given: Mapping[str, Any]) -> Mapping[str, str]:
+    """Kafka's Java client takes certificate and key as PEM text."""
+    return {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.certificate.chain": _text_of(name, "ssl_certfile", given),
+        "ssl.keystore.key": _text_of(name, "ssl_keyfile", given),
+    }
+
+
+def _password(name: str, given: Mapping[str, Any]) -> str | None:
+    if given.get("sasl_password") is None and given.get("sasl_password_file"):
+        return _text_of(name, "sasl_password_file", given).strip("\r\n")
+    return given.get("sasl_password")
+
+
+def _login(name: str, given: Mapping[str, Any]) -> str:
+    password = _password(name, given)
+    mechanism = str(given["sasl_mechanism"])
+    module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
+    user, secret = _quoted(str(given.get("sasl_username", ""))), _quoted(str(password or ""))
+    return f"org.apache.kafka.common.security.{module} required username={user} password={secret};"
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _text_of(name: str, option: str, given: Mapping[str, Any]) -> str:
+    try:
+        return Path(str(given.get(option, ""))).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise JobError(f"clusters.{name}.{option}: {error}", USAGE) from error
+
+
+def _from_environment(name: str, environment: Mapping[str, str]) -> Mapping[str, str]:
+    prefix = f"{_PREFIX}{name.upper().replace('-', '_')}__"
+    return {
+        option.removeprefix(prefix).lower(): value
+        for option, value in environment.items()
+        if option.startswith(prefix)
+    }
+
+
+def _policy(pattern: str, given: Mapping[str, Any]) -> TopicPolicy:
+    return TopicPolicy(
+        pattern,
+        cluster=str(given.get("cluster", "")),
+        coalesce_quiet_ms=given.get("coalesce_quiet_ms"),
+        coalesce_max_delay_ms=given.get("coalesce_max_delay_ms"),
+        facts=given.get("facts") is True,
+    )
+
+
+def chosen_topics(
+    wanted: str | None, config: JobConfig, cluster: Cluster, there: set[str]
+) -> list[str]:
+    """The cluster's topics that `wanted` (names and globs with commas between) means.
+
+    None = all that the configuration names. A name that is not there is left out: `must_exist`.
+    """
+    mine = {one for one in there if _is_of(config, cluster, one)}
+    if wanted is None:
+        return sorted(mine)
+    found: set[str] = set()
+    for pattern in filter(None, (part.strip() for part in wanted.split(","))):
+        matching = set(filter(Globs((pattern,)).match, mine))
+        if pattern in there:
+            matching.add(pattern)
+        found |= matching
+    return sorted(found)
+
+
+def must_exist(wanted: str | None, cluster: Cluster, there: Collection[str]) -> None:
+    """Raise JobError where `wanted` has a name (no glob) that the cluster has not."""
+    parts = {part.strip() for part in (wanted or "").split(",")}
+    missing = sorted(part for part in parts - set(there) if part and not is_glob(part))
+    if missing:
+        known = ", ".join(sorted(there)) or "none"
+        raise JobError(f"cluster {cluster.name} has no topic {missing[0]!r}; it has {known}", USAGE)
+
+
+def _is_of(config: JobConfig, cluster: Cluster, topic: str) -> bool:
+    if topic.startswith(INTERNAL_PREFIXES):
+        return False
+    return config.cluster_of(topic) == cluster

@@ -1,0 +1,32 @@
+"""Kafka's ids of topics: one that was deleted and recreated has another one."""
+
+from __future__ import annotations
+
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import NodeNotReadyError, UnknownTopicOrPartitionError, for_code
+from aiokafka.structs import TopicPartition
+
+from headgate.kafka.metadata import read_metadata
+
+
+async def topic_id(client: AIOKafkaClient, tp: TopicPartition) -> str:
+    """The id of a topic, as the partition's leader knows it. Raises KafkaError.
+
+    The leader learns of a topic that was recreated before it serves the new partition, so records
+    that were read before an answer with the old id are the old topic's.
+    """
+    node = client.cluster.leader_for_partition(tp)
+    if node is None or node < 0:
+        raise NodeNotReadyError(f"partition {tp.partition} of {tp.topic} has no leader")
+    found = (await read_metadata(client, node, [tp.topic])).topics[tp.topic]
+    if found.error:
+        raise for_code(found.error)(tp.topic)
+    return found.uuid
+
+
+async def id_of(client: AIOKafkaClient, topic: str) -> str | None:
+    """The same as one of the nodes knows it; None: it has no such topic. Raises KafkaError."""
+    answer = await read_metadata(client, client.get_random_node(), [topic])
+    found = answer.topics.get(topic)
+    is_there = found is not None and found.error != UnknownTopicOrPartitionError.errno
+    return found.uuid if found is not None and is_there else None

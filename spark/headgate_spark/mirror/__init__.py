@@ -1,0 +1,1 @@
+"""The mirror: topics of an ingest cluster in its backfill tier."""

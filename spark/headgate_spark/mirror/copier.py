@@ -1,0 +1,261 @@
+"""Copies one partition into the backfill tier: the loop that a Spark task runs, without Spark.
+
+An attempt: a transactional producer whose start fences every older one; only then the map, which
+says where to go on; then chunk after chunk, each one transaction with its segments. After any
+error the attempt ends, and the next one begins in the same way: nothing is remembered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+from aiokafka.structs import TopicPartition
+
+from headgate.core.replays.offset_map import gap_record, segment_record
+from headgate.core.replays.segments import FOREIGN, NO_RECORDS, RETENTION, Gap
+from headgate_spark.copying.chunks import Chunk, Written, segments_of
+from headgate_spark.copying.copy_plan import Copied, CopyOptions, Known, Unit
+from headgate_spark.copying.source_reader import GoneError, ReadError, RecreatedError, SourceReader
+from headgate_spark.copying.throttle import BrokerBuckets
+from headgate_spark.job.times import now_ms
+from headgate_spark.kafka.kafka_clients import CLIENT_ERRORS
+from headgate_spark.mirror.foreign import end_of, follows, read_tail
+from headgate_spark.mirror.map_reader import HiddenError
+from headgate_spark.mirror.resume import StalePlanError, opening, read_known
+from headgate_spark.mirror.writer import (
+    FencedError,
+    MapRecord,
+    Target,
+    UnwritableError,
+    WriteError,
+    Writer,
+)
+
+log = logging.getLogger("headgate_spark.copier")
+
+_PAUSE_S = 1.0  # between two attempts
+_LOOKS = 5
+_REPLACED_S = 3.0  # a copier that took over has committed something by then, if there is anything
+
+
+class TruncatedError(Exception):
+    """The source's log ends before what has been mirrored of it."""
+
+
+_TEMPORARY = (ReadError, WriteError, HiddenError, *CLIENT_ERRORS)
+_FINAL = (UnwritableError, RecreatedError, StalePlanError, TruncatedError)
+
+
+class Copier:
+    """Copies one unit. seen: told (records, bytes) of each committed chunk."""
+
+    def __init__(
+        self,
+        unit: Unit,
+        options: CopyOptions,
+        buckets: BrokerBuckets,
+        seen: Callable[[int], None] = lambda records: None,
+    ) -> None:
+        self._unit, self._options, self._buckets, self._seen = unit, options, buckets, seen
+        self._records = self._bytes = self._transactions = self._lost = 0
+        self._foreign, self._foreign_at = 0, -1
+        self._end: int | None = None  # of the target's log, as far as this copier knows
+        self._position = -1 if unit.known.position is None else unit.known.position
+
+    async def run(self) -> Copied:
+        """Copy up to the unit's end, or as long as the lease is. Trouble is told, not raised."""
+        clock = asyncio.get_running_loop().time
+        lease_end_s = clock() + self._options.lease_s
+        moved_s, trouble, is_stale = clock(), None, False
+        while True:
+            before = self._transactions
+            try:
+                await self._attempt(lease_end_s)
+                trouble = None
+                break
+            except FencedError as error:
+                trouble = f"{type(error).__name__}: {error}"
+                if await self._is_replaced():
+                    break
+            except _FINAL as error:
+                trouble = f"{type(error).__name__}: {error}"
+                is_stale = isinstance(error, RecreatedError | StalePlanError)
+                break
+            except _TEMPORARY as error:
+                trouble = f"{type(error).__name__}: {error}"
+            except Exception as error:
+                # Whatever is wrong with one partition must not end those that share its task.
+                trouble = f"{type(error).__name__}: {error}"
+                log.exception("%s partition %d", *self._unit.place[:2])
+                break
+            if self._transactions > before:
+                moved_s = clock()
+            if clock() - moved_s > self._options.patience_s or self._is_over(lease_end_s):
+                break
+            await asyncio.sleep(_PAUSE_S)
+        place = self._unit.place
+        return Copied(
+            place.topic, place.partition, self._records, self._bytes, self._transactions,
+            self._position, self._lost, trouble, is_stale, self._foreign,
+            self._foreign_at,
+        )  # fmt: skip
+
+    async def _is_replaced(self) -> bool:
+        """Whether another copier has gone on meanwhile. If not, it was the broker that ended a
+        transaction which hung: two that are alive must not fence each other for ever."""
+        await asyncio.sleep(_REPLACED_S)
+        try:
+            known = await read_known(self._unit, self._options)
+        except StalePlanError:
+            return True
+        except _TEMPORARY:
+            return False
+        return (-1 if known.position is None else known.position) > self._position
+
+    async def _attempt(self, lease_end_s: float) -> None:
+        unit, options = self._unit, self._options
+        target = Target(
+            unit.place.topic, unit.place.partition, unit.map_partition, unit.max_batch_bytes
+        )
+        writer = Writer(options.target, unit.transactional_id(options.source.name), target)
+        tp = TopicPartition(unit.place.topic, unit.place.partition)
+        reader = SourceReader(tp, options, self._buckets)
+        try:
+            await writer.start()
+            known = await read_known(unit, options)  # after the fencing, never before
+            await reader.start()
+            await self._begin(known, reader, writer)
+            while not self._is_done(lease_end_s):
+                tick_s = asyncio.get_running_loop().time()
+                await self._copy_chunk(reader, writer)
+                if unit.end is None and not reader.is_behind:
+                    await self._rest(tick_s, lease_end_s)
+        finally:
+            await writer.drop()
+            await reader.drop()
+            self._bytes += reader.bytes
+
+    async def _begin(self, known: Known, reader: SourceReader, writer: Writer) -> None:
+        """Record the layout if it is new, and what is lost; then stand at the first offset."""
+        begin, end = await self._bounds(reader, known)
+        facts: list[MapRecord] = []
+        if known.layout != self._unit.place.layout:
+            facts += opening(self._unit, known, now_ms())
+        is_same = known.ids == self._unit_ids()
+        position = known.position if is_same else None
+        if position is None:
+            position = begin
+            start = Gap(begin, begin, NO_RECORDS, now_ms())
+            facts.append(gap_record(self._unit.place, start))
+        elif position < begin:
+            facts.append(self._lost_gap(position, begin))
+            position = begin
+        elif position > end:
+            raise TruncatedError(
+                f"its last stable offset is {end}, but {position} offsets are mirrored: it lost "
+                "records (unclean leader election?). Delete the mirror's topic to begin anew"
+            )
+        facts += await self._strangers(known, position)
+        if facts:
+            await self._write(writer, Chunk([], position), facts)
+        self._stand_at(reader, position)
+
+    async def _strangers(self, known: Known, position: int) -> list[MapRecord]:
+        """Records of others behind the mirror's: they are counted, and the map says where."""
+        place, is_same = self._unit.place, known.ids[1] == self._unit.layout.target_id
+        mapped_end = known.target_end if is_same else 0
+        self._end = None
+        if mapped_end is None:
+            return []
+        tp = TopicPartition(place.topic, place.partition)
+        tail = await read_tail(tp, self._options, mapped_end)
+        self._end = tail.end
+        if not tail.records:
+            return []
+        self._foreign, self._foreign_at = self._foreign + tail.records, tail.first
+        if known.told_at == position:
+            return []
+        return [gap_record(place, Gap(position, position, FOREIGN, now_ms()))]
+
+    async def _bounds(self, reader: SourceReader, known: Known) -> tuple[int, int]:
+        """The source's log as it is; a leader that is new may take a while to know its end."""
+        for _ in range(_LOOKS):
+            begin, end = await reader.bounds()
+            if end >= (known.position or 0):
+                break
+            await asyncio.sleep(_PAUSE_S)
+        await reader.check(self._unit.layout.source_id)
+        return begin, end
+
+    def _unit_ids(self) -> tuple[str, str]:
+        return self._unit.layout.source_id, self._unit.layout.target_id
+
+    async def _copy_chunk(self, reader: SourceReader, writer: Writer) -> None:
+        try:
+            chunk = await reader.read(self._unit.end)
+        except GoneError:
+            await self._skip_lost(reader, writer)
+            return
+        if chunk.end == self._position:
+            return
+        await reader.check(self._unit.layout.source_id)
+        facts = []
+        first = chunk.records[0].offset if chunk.records else chunk.end
+        if first > self._position:  # before the first segment nothing else says that it was read
+            gap = Gap(self._position, first, NO_RECORDS, now_ms())
+            facts.append(gap_record(self._unit.place, gap))
+        await self._write(writer, chunk, facts)
+        self._position = chunk.end
+
+    async def _skip_lost(self, reader: SourceReader, writer: Writer) -> None:
+        """Retention has passed the mirror: say so in the map, and go on behind it."""
+        begin, end = await reader.bounds()
+        await reader.check(self._unit.layout.source_id)
+        if not self._position < begin <= end:
+            raise TruncatedError(
+                f"offset {self._position} is not in its log, which has {begin} to {end}"
+            )
+        facts = [self._lost_gap(self._position, begin)]
+        await self._write(writer, Chunk([], begin), facts)
+        self._stand_at(reader, begin)
+
+    def _lost_gap(self, position: int, begin: int) -> MapRecord:
+        self._lost += begin - position
+        return gap_record(self._unit.place, Gap(position, begin, RETENTION, now_ms()))
+
+    def _stand_at(self, reader: SourceReader, position: int) -> None:
+        self._position = position
+        reader.seek(position)
+
+    async def _write(self, writer: Writer, chunk: Chunk, facts: Sequence[MapRecord]) -> None:
+        def mapped(written: Sequence[Written]) -> Iterable[MapRecord]:
+            self._check_alone(written)
+            segments = segments_of(chunk, written)
+            return [*facts, *(segment_record(self._unit.place, segment) for segment in segments)]
+
+        written = await writer.write(chunk, mapped)
+        self._end = end_of(written) if written else self._end
+        self._records += len(chunk.records)
+        self._transactions += 1
+        self._seen(len(chunk.records))
+
+    def _check_alone(self, written: Sequence[Written]) -> None:
+        """Only the mirror makes its topic longer; else the next attempt looks what that was."""
+        if self._end is not None and not follows(written, self._end):
+            raise WriteError(f"the target was written by something else at offset {self._end}")
+
+    def _is_over(self, lease_end_s: float) -> bool:
+        return self._unit.end is None and asyncio.get_running_loop().time() >= lease_end_s
+
+    def _is_done(self, lease_end_s: float) -> bool:
+        if self._unit.end is None:
+            return self._is_over(lease_end_s)
+        return self._position >= self._unit.end
+
+    async def _rest(self, tick_s: float, lease_end_s: float) -> None:
+        """Sleep until the next interval, if the last one is caught up with."""
+        now_s = asyncio.get_running_loop().time()
+        until_s = min(tick_s + self._options.interval_s, lease_end_s)
+        await asyncio.sleep(max(0.0, until_s - now_s))

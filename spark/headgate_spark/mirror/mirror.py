@@ -1,0 +1,299 @@
+"""`headgate-spark mirror`: brings a cluster's topics into its backfill tier, once or for good.
+
+The driver plans and watches; what is mirrored is only ever read from the map. Tasks that die are
+run again by Spark, and a driver that dies leaves nothing but what the next one reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from aiokafka.structs import TopicPartition
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from headgate.core.replays.segments import MapError
+from headgate.kafka.metadata import Metadata
+from headgate_spark.copying.copy_plan import Copied, CopyOptions
+from headgate_spark.copying.tiers import pairs
+from headgate_spark.job.errors import FAILED, OK, USAGE, JobError
+from headgate_spark.job.exposition import write_textfile
+from headgate_spark.job.options import Cluster, JobConfig, chosen_topics, must_exist
+from headgate_spark.job.times import now_ms
+from headgate_spark.kafka.cluster_admin import ClusterAdmin, cluster_admin
+from headgate_spark.kafka.kafka_clients import CLIENT_ERRORS
+from headgate_spark.mirror.copy_tasks import cause_of, deal, rate_of_task, run_on_spark
+from headgate_spark.mirror.foreign import foreign_line
+from headgate_spark.mirror.map_reader import HiddenError
+from headgate_spark.mirror.map_view import MapView
+from headgate_spark.mirror.mirror_lag import Lag, LagWatch, Totals, textfile
+from headgate_spark.mirror.mirror_plan import (
+    Plan,
+    maps,
+    plan,
+    prepare_map,
+    prepare_topics,
+    shape_of,
+    trim,
+)
+from headgate_spark.mirror.mirror_request import MirrorRequest
+from headgate_spark.mirror.skips import Skips
+
+_EVERY_S = 5.0  # progress
+_ROUNDS = 5  # of copying once, when the source changes meanwhile
+
+Say = Callable[[str], None]
+
+
+class Mirror:
+    """One ingest cluster and its backfill cluster."""
+
+    def __init__(
+        self, spark: SparkSession, config: JobConfig, pair: tuple[Cluster, Cluster],
+        request: MirrorRequest, say: Say,
+    ) -> None:  # fmt: skip
+        self._context, self._config, self._request = spark.sparkContext, config, request
+        self._source, self._target = pair
+        self._say, self._totals, self._lags = say, Totals(), LagWatch()
+        self._skips = Skips(say)
+        self._view = MapView(self._target.connection)
+        self._stopped = asyncio.Event()
+        self._rounds = 0
+
+    async def run(self) -> int:
+        """Mirror; the exit code. Raises JobError."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._stopped.set)
+        if not self._request.is_following:
+            return await self._once()
+        while not self._stopped.is_set():
+            try:
+                await self._round()
+            except JobError as error:
+                # What was right once is set right again: a topic that is being recreated.
+                if error.exit_code == USAGE and not self._rounds:
+                    raise
+                self._say(str(error))  # an outage: what is not mirrored now is mirrored later
+                self._publish_unseen()
+                await self._pause(self._request.interval_s)
+        return OK
+
+    async def _once(self) -> int:
+        for _ in range(_ROUNDS):
+            found = await self._round()
+            if found is None:
+                return self._end_of_once()
+            wrong = [one for one in found if one.trouble is not None]
+            if not any(one.is_stale for one in wrong) or self._stopped.is_set():
+                break  # who was fenced must not come back: the other job would do the same
+        return FAILED if wrong or self._stopped.is_set() else self._end_of_once()
+
+    def _end_of_once(self) -> int:
+        return USAGE if self._skips.now else OK
+
+    async def _round(self) -> list[Copied] | None:
+        """Plan and copy; what became of each unit, None when there was nothing to do."""
+        source, target = self._source.connection, self._target.connection
+        async with cluster_admin(source) as there, cluster_admin(target) as here:
+            planned = await self._plan(there, here)
+            if planned.units:
+                return await self._copy(planned, there, here)
+            await self._show(there, planned, await there.metadata())
+        if self._request.is_following:  # all of them are skipped
+            await self._pause(self._request.interval_s)
+        else:
+            self._say(f"{self._source.name}: all of {len(planned.fit)} partitions is mirrored")
+        return None
+
+    async def _plan(self, there: ClusterAdmin, here: ClusterAdmin) -> Plan:
+        request, metadata = self._request, await there.metadata()
+        topics = self._topics(set(metadata.topics))
+        if not topics:
+            known = ", ".join(sorted(metadata.topics)) or "none"
+            raise JobError(
+                f"no topic to mirror on cluster {self._source.name}: --topics "
+                f"{request.topics or '(all of the configuration)'} means none of {known}",
+                USAGE,
+            )
+        if not request.is_following:  # a topic may go or come while others are followed
+            must_exist(request.topics, self._source, metadata.topics)
+        await prepare_map(here)
+        await self._refresh()
+        planned = await self._planned(there, here, topics, looks=not self._rounds)
+        self._skips.tell(planned.skipped, topics, time.monotonic())
+        await trim(here, self._view, planned.fit)
+        return planned
+
+    async def _planned(
+        self, there: ClusterAdmin, here: ClusterAdmin, topics: Sequence[str], *, looks: bool = False
+    ) -> Plan:
+        request = self._request
+        skipped = await prepare_topics(there, here, topics, request.retention_ms)
+        return await plan(
+            there, here, self._view, topics, now_ms(),
+            is_bounded=not request.is_following, looks=looks, skipped=skipped,
+        )  # fmt: skip
+
+    def _topics(self, there: set[str]) -> list[str]:
+        found = chosen_topics(self._request.topics, self._config, self._source, there)
+        # A name that is another cluster's topic would be two topics in one mirror.
+        owners = {name: self._config.cluster_of(name) for name in found}
+        return [name for name in found if owners[name] in (None, self._source)]
+
+    async def _copy(self, planned: Plan, there: ClusterAdmin, here: ClusterAdmin) -> list[Copied]:
+        parallel = self._context.defaultParallelism
+        # Followed partitions share tasks, all of which run at once; else each has its own.
+        count = parallel if self._request.is_following else len(planned.units)
+        tasks = deal(planned.units, count)
+        options = CopyOptions(
+            self._source.connection,
+            self._target.connection,
+            rate_of_task(self._request.bytes_per_s, tasks, planned.leaders, parallel),
+            self._request.interval_s,
+            self._request.lease_s,
+        )
+        self._rounds += 1
+        group = f"headgate-mirror-{self._source.name}-{self._rounds}"
+        self._say(f"{self._source.name}: {len(planned.units)} partitions in {len(tasks)} tasks")
+        job = asyncio.ensure_future(
+            asyncio.to_thread(run_on_spark, self._context, group, tasks, options)
+        )
+        try:
+            await self._watch(job, planned, there, here)
+        finally:
+            is_over = job.done()
+            if not is_over:
+                self._context.cancelJobGroup(group)
+        copied = await self._ended(job, is_over=is_over)
+        self._totals.add(copied)
+        for one in copied:
+            if one.trouble is not None:
+                self._say(f"{one.topic} partition {one.partition}: {one.trouble}")
+            if one.foreign:
+                self._say(foreign_line(one))
+        await self._has_changed(planned, there)  # for what it says
+        return copied
+
+    async def _watch(
+        self, job: asyncio.Future[Any], planned: Plan, there: ClusterAdmin, here: ClusterAdmin
+    ) -> None:
+        """Return when the job has ended, or must: it is stopped, the source's topics changed, or
+        one that was skipped can be mirrored again."""
+        stopped: asyncio.Future[Any] = asyncio.ensure_future(self._stopped.wait())
+        looked_s = time.monotonic()
+        try:
+            while True:
+                await asyncio.wait(
+                    {job, stopped}, timeout=_EVERY_S, return_when=asyncio.FIRST_COMPLETED
+                )
+                if job.done() or stopped.done():
+                    return
+                if await self._has_changed(planned, there):
+                    self._say("topics have changed: planning anew")
+                    return
+                if planned.skipped and time.monotonic() - looked_s >= self._request.again_s:
+                    if await self._is_fit_again(planned, there, here):
+                        return
+                    looked_s = time.monotonic()
+        finally:
+            stopped.cancel()
+
+    async def _is_fit_again(self, planned: Plan, there: ClusterAdmin, here: ClusterAdmin) -> bool:
+        """Whether a topic that is skipped need not be any more; what is skipped is said again."""
+        try:
+            now = await self._planned(there, here, list(planned.skipped))
+        except (JobError, *CLIENT_ERRORS) as error:
+            self._say(f"what is skipped is not known: {error}")
+            return False
+        self._skips.tell(now.skipped, list(planned.skipped), time.monotonic())
+        return bool(planned.skipped.keys() - now.skipped.keys())
+
+    async def _has_changed(self, planned: Plan, there: ClusterAdmin) -> bool:
+        try:
+            metadata = await there.metadata()
+            shape = shape_of(metadata, self._topics(set(metadata.topics)))
+            await self._refresh()
+            await self._show(there, planned, metadata)
+        except (JobError, *CLIENT_ERRORS) as error:
+            self._say(f"progress is not known: {error}")
+            self._publish_unseen()
+            return False
+        return shape != planned.shape
+
+    async def _show(self, there: ClusterAdmin, planned: Plan, metadata: Metadata) -> None:
+        """Say and publish how far it is."""
+        tps = [tp for tp in planned.ends if metadata.leader(*tp) >= 0]
+        found = maps(self._view, tps)
+        ends = {tp: planned.ends[tp] for tp in tps}
+        if self._request.is_following:
+            ends = {tp: end for tp, (_, end) in (await there.bounds(tps)).items()}
+        lags = self._lags.lags(ends, found, time.monotonic())
+        self._publish(lags)
+        left, oldest = (
+            sum(lag.records for lag in lags.values()),
+            max((lag.seconds for lag in lags.values()), default=0.0),
+        )
+        done = sum(not lag.records for lag in lags.values())
+        lost = sum(lag.lost for lag in lags.values())
+        more = f", {lost} offsets lost to retention" if lost else ""
+        self._say(
+            f"{self._source.name}: {done} of {len(tps)} partitions up to date, {left} offsets "
+            f"left, {oldest:.0f} s behind{more}"
+        )
+
+    def _publish(self, lags: Mapping[TopicPartition, Lag]) -> None:
+        if self._request.metrics is None:
+            return
+        text = textfile(
+            lags, maps(self._view, list(lags)), self._totals, self._skips.now,
+            self._source.name, time.time(),
+        )  # fmt: skip
+        write_textfile(self._request.metrics, text)
+
+    def _publish_unseen(self) -> None:
+        """An old lag would say that all is well."""
+        self._publish(self._lags.unseen(time.monotonic()))
+
+    async def _ended(self, job: asyncio.Future[list[Copied]], *, is_over: bool) -> list[Copied]:
+        try:
+            return await job
+        except Py4JError as error:
+            if not is_over:
+                return []  # it was cancelled
+            raise JobError(f"Spark gave up: {cause_of(error)}") from error
+
+    async def _refresh(self) -> None:
+        try:
+            await self._view.refresh()
+        except (HiddenError, MapError, *CLIENT_ERRORS) as error:
+            raise JobError(f"cluster {self._target.name}: {error}") from error
+
+    async def _pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopped.wait()
+
+
+def mirror(spark: SparkSession, config: JobConfig, request: MirrorRequest, say: Say) -> int:
+    """Run the job; the exit code. Raises JobError."""
+    found = pairs(config, request.cluster)
+    if request.is_following and len(found) > 1:
+        names = ", ".join(source.name for source, _ in found)
+        raise JobError(f"--follow takes one cluster a process: --cluster, one of {names}", USAGE)
+    return max(_run(spark, config, pair, request, say) for pair in found)
+
+
+def _run(
+    spark: SparkSession, config: JobConfig, pair: tuple[Cluster, Cluster], request: MirrorRequest,
+    say: Say,
+) -> int:  # fmt: skip
+    async def run() -> int:
+        return await Mirror(spark, config, pair, request, say).run()
+
+    return asyncio.run(run())

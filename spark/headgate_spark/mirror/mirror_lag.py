@@ -1,0 +1,152 @@
+"""How far a mirror is behind, what it has lost, and both as a Prometheus textfile."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from aiokafka.structs import TopicPartition
+
+from headgate.core.replays.offset_map import PartitionMap
+from headgate.core.replays.segments import FOREIGN
+from headgate_spark.copying.copy_plan import Copied
+from headgate_spark.job.exposition import Metric, exposed, written
+from headgate_spark.mirror.skips import Skip
+
+_MOST_SAMPLES = 1000  # of one partition; beyond them the lag in seconds is a lower bound
+
+
+class Lag(NamedTuple):
+    """records: offsets between what is mirrored and the last stable offset.
+
+    seconds: for how long the oldest of them has been there, as far as it was watched.
+    lost: offsets in gaps of the map that nothing can fill.
+    """
+
+    records: int
+    seconds: float
+    lost: int
+
+
+class LagWatch:
+    """Remembers when the source's ends were seen, and so how old what is missing is."""
+
+    def __init__(self) -> None:
+        self._seen: dict[TopicPartition, deque[tuple[int, float]]] = {}
+        self._told: dict[TopicPartition, Lag] = {}
+        self._told_s = 0.0
+
+    def lags(
+        self,
+        ends: Mapping[TopicPartition, int],
+        maps: Mapping[TopicPartition, PartitionMap],
+        now_s: float,
+    ) -> dict[TopicPartition, Lag]:
+        """The lag of each partition that has a map now. now_s: of any steady clock."""
+        for gone in self._seen.keys() - ends.keys():
+            del self._seen[gone]
+        self._told_s = now_s
+        self._told = {
+            tp: self._lag(tp, end, maps[tp], now_s) for tp, end in ends.items() if tp in maps
+        }
+        return self._told
+
+    def unseen(self, now_s: float) -> dict[TopicPartition, Lag]:
+        """The lag of each partition while nothing can be seen: what is new since the last look is
+        not known, but how old it may be."""
+        blind_s = now_s - self._told_s
+        return {tp: one._replace(seconds=one.seconds + blind_s) for tp, one in self._told.items()}
+
+    def _lag(self, tp: TopicPartition, end: int, found: PartitionMap, now_s: float) -> Lag:
+        position = found.table.source_end
+        seen = self._seen.setdefault(tp, deque(maxlen=_MOST_SAMPLES))
+        if not seen or seen[-1][0] != end:
+            seen.append((end, now_s))
+        while seen and seen[0][0] <= position:
+            seen.popleft()
+        seconds = now_s - seen[0][1] if seen else 0.0
+        return Lag(max(0, end - position), seconds, _lost(found))
+
+
+def _lost(found: PartitionMap) -> int:
+    tables = [table for _, table in found.tables()]
+    return sum(gap.end - gap.source for table in tables for gap in table.gaps if gap.is_lost)
+
+
+def gaps(found: PartitionMap) -> int:
+    """How many gaps a partition's map has in which something is missing."""
+    return sum(gap.is_lost for _, table in found.tables() for gap in table.gaps)
+
+
+def foreign(found: PartitionMap) -> int:
+    """How often something else was found to have written to the mirror's topic."""
+    return sum(gap.reason == FOREIGN for _, table in found.tables() for gap in table.gaps)
+
+
+class Totals:
+    """What the tasks of this process have done, summed up."""
+
+    def __init__(self) -> None:
+        self.records: dict[TopicPartition, int] = {}
+        self.bytes: dict[TopicPartition, int] = {}
+
+    def add(self, copied: Sequence[Copied]) -> None:
+        """Count what some units did."""
+        for one in copied:
+            tp = TopicPartition(one.topic, one.partition)
+            self.records[tp] = self.records.get(tp, 0) + one.records
+            self.bytes[tp] = self.bytes.get(tp, 0) + one.bytes
+
+
+def textfile(
+    lags: Mapping[TopicPartition, Lag],
+    maps: Mapping[TopicPartition, PartitionMap],
+    totals: Totals,
+    skipped: Mapping[str, Skip],
+    cluster: str,
+    now_s: float,
+) -> str:
+    """All metrics of the mirror in Prometheus' text format.
+
+    skipped: topics that cannot be mirrored.  cluster: the ingest cluster.  now_s: since 1970.
+    """
+    gap_counts = {tp: gaps(maps[tp]) for tp in lags if tp in maps}
+    columns = (
+        ("mirror_lag_records", "gauge", {tp: one.records for tp, one in lags.items()}),
+        ("mirror_lag_seconds", "gauge", {tp: round(one.seconds, 3) for tp, one in lags.items()}),
+        ("mirror_gaps_total", "counter", gap_counts),
+        ("mirror_lost_offsets_total", "counter", {tp: one.lost for tp, one in lags.items()}),
+        ("mirror_foreign_total", "counter", {tp: foreign(maps[tp]) for tp in gap_counts}),
+        ("mirror_records_total", "counter", totals.records),
+        ("mirror_read_bytes_total", "counter", totals.bytes),
+    )
+    metrics = [
+        Metric(
+            f"headgate_{name}",
+            kind,
+            _HELP[name],
+            [
+                ({"topic": tp.topic, "partition": str(tp.partition)}, value)
+                for tp, value in sorted(values.items())
+            ],
+        )
+        for name, kind, values in columns
+    ]
+    reasons = [
+        ({"topic": topic, "reason": str(skip.reason)}, 1) for topic, skip in sorted(skipped.items())
+    ]
+    about = "1: the topic cannot be mirrored, for this reason."
+    metrics.append(Metric("headgate_mirror_topic_skipped", "gauge", about, reasons))
+    return exposed([*metrics, written("mirror", [cluster], now_s)])
+
+
+_HELP = {
+    "mirror_lag_records": "Offsets of the source that are not mirrored yet.",
+    "mirror_lag_seconds": "How long the oldest of them has been there.",
+    "mirror_gaps_total": "Gaps of the offset map: records gone before they were mirrored.",
+    "mirror_lost_offsets_total": "Source offsets in such gaps.",
+    "mirror_foreign_total": "How often something else had written to the mirror's topic.",
+    "mirror_records_total": "Records that the tasks of this run have copied.",
+    "mirror_read_bytes_total": "Bytes that they have read from the source, as they came.",
+}

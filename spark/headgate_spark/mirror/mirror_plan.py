@@ -1,0 +1,258 @@
+"""Plans a mirror's next round: topics made and checked, layouts opened, ranges fixed."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+from aiokafka.errors import BrokerResponseError
+from aiokafka.structs import TopicPartition
+
+from headgate.core.internal_topics import InternalTopic, map_topic, map_topic_faults
+from headgate.core.replays.offset_map import (
+    MAP_PARTITIONS,
+    MAP_TOPIC,
+    Layout,
+    MapAddress,
+    PartitionMap,
+    map_partition,
+)
+from headgate.kafka.metadata import Metadata, TopicMetadata
+from headgate_spark.copying.copied_topics import faults, wanted_configs
+from headgate_spark.copying.copy_plan import Unit
+from headgate_spark.job.errors import JobError
+from headgate_spark.kafka.cluster_admin import ClusterAdmin, TopicConfig
+from headgate_spark.mirror.map_view import MapView
+from headgate_spark.mirror.skips import Reason, Skip, SkipError
+
+Shape = Mapping[str, tuple[str, int]]  # topic -> id and number of partitions
+
+
+class Plan(NamedTuple):
+    """A round. units: the largest first.  ends: of every partition, the last stable offset, also of
+    topics that are skipped, where it is known.
+
+    shape: what the source's topics were; another one means another plan.
+    leaders: the source's broker of each unit's partition.
+    """
+
+    units: Sequence[Unit]
+    ends: Mapping[TopicPartition, int]
+    shape: Shape
+    leaders: Mapping[TopicPartition, int]
+    skipped: Mapping[str, Skip]
+
+    @property
+    def fit(self) -> list[TopicPartition]:
+        """The partitions that are mirrored."""
+        return [tp for tp in self.ends if tp.topic not in self.skipped]
+
+
+def shape_of(metadata: Metadata, topics: Sequence[str]) -> Shape:
+    """What a plan depends on."""
+    found = {name: metadata.topics[name] for name in topics if name in metadata.topics}
+    return {name: (one.uuid, len(one.leaders)) for name, one in found.items()}
+
+
+async def prepare_map(target: ClusterAdmin) -> None:
+    """Make the map topic unless it is there. Raises JobError when it is not what it must be."""
+    metadata = await target.metadata()
+    found = metadata.topics.get(MAP_TOPIC)
+    if found is None:
+        await target.create([map_topic(target.connection.name, len(metadata.nodes))])
+        await target.settled({MAP_TOPIC: MAP_PARTITIONS})
+        return
+    policy = (await target.configs([MAP_TOPIC]))[MAP_TOPIC].values["cleanup.policy"]
+    wrong = map_topic_faults(len(found.leaders), policy)
+    if wrong:
+        raise JobError(f"topic {MAP_TOPIC} on cluster {target.connection.name}: {'; '.join(wrong)}")
+
+
+async def prepare_topics(
+    source: ClusterAdmin, target: ClusterAdmin, topics: Sequence[str], retention_ms: int
+) -> dict[str, Skip]:
+    """Make and grow the mirror's topics; which of them would not keep the records, and why."""
+    there, here = await source.metadata(), await target.metadata()
+    topics = [name for name in topics if name in there.topics]  # one may have gone just now
+    existing = [name for name in topics if name in here.topics]
+    sources, hidden = await source.configs_or_errors(topics)
+    targets, hidden_here = await target.configs_or_errors(existing)
+    hidden |= hidden_here
+    skipped = {name: Skip(Reason.REFUSED, str(error)) for name, error in hidden.items()}
+    skipped |= {name: skip for name in topics if (skip := _offline(source, there, name))}
+    for name in existing:
+        if name in skipped:
+            continue
+        skip = _unfit(target, name, (sources[name], targets[name]), there, here)
+        if skip is not None:
+            skipped[name] = skip
+    wanted = {name: len(there.topics[name].leaders) for name in topics if name not in skipped}
+    replicas = min(3, len(here.nodes))
+    new = [
+        InternalTopic(
+            name, target.connection.name, partitions, replicas,
+            wanted_configs(sources[name], retention_ms),
+        )
+        for name, partitions in wanted.items()
+        if name not in here.topics
+    ]  # fmt: skip
+    refused = await _create(target, new)
+    for name, partitions in wanted.items():
+        if name in here.topics and len(here.topics[name].leaders) < partitions:
+            refused |= await _refusal(name, target.grow(name, partitions))
+    made = {name: partitions for name, partitions in wanted.items() if name not in refused}
+    late = await target.late(made)
+    return {**skipped, **refused, **{name: _no_leader(target, name) for name in late}}
+
+
+def _offline(cluster: ClusterAdmin, metadata: Metadata, name: str) -> Skip | None:
+    leaders = metadata.topics[name].leaders
+    return _no_leader(cluster, name) if min(leaders, default=-1) < 0 else None
+
+
+def _no_leader(cluster: ClusterAdmin, name: str) -> Skip:
+    text = f"a partition of topic {name} on cluster {cluster.connection.name} has no leader"
+    return Skip(Reason.NO_LEADER, text)
+
+
+def _unfit(
+    target: ClusterAdmin,
+    name: str,
+    configs: tuple[TopicConfig, TopicConfig],
+    there: Metadata,
+    here: Metadata,
+) -> Skip | None:
+    wrong, reason = faults(*configs), Reason.SETTINGS
+    counts = len(there.topics[name].leaders), len(here.topics[name].leaders)
+    if counts[1] > counts[0]:
+        wrong.append(f"it has {counts[1]} partitions, its source {counts[0]}: delete it")
+        reason = Reason.PARTITIONS
+    if not wrong:
+        return _offline(target, here, name)
+    return Skip(
+        reason,
+        f"topic {name} exists on cluster {target.connection.name}, and would not be a true "
+        f"mirror: {'; '.join(wrong)}",
+    )
+
+
+async def _create(target: ClusterAdmin, topics: Sequence[InternalTopic]) -> dict[str, Skip]:
+    try:
+        await target.create(topics)
+    except BrokerResponseError:  # one by one, so that one alone is refused
+        refused: dict[str, Skip] = {}
+        for topic in topics:
+            refused |= await _refusal(topic.name, target.create([topic]))
+        return refused
+    return {}
+
+
+async def _refusal(name: str, attempt: Awaitable[None]) -> dict[str, Skip]:
+    try:
+        await attempt
+    except BrokerResponseError as error:
+        return {name: Skip(Reason.REFUSED, str(error))}
+    return {}
+
+
+async def plan(
+    source: ClusterAdmin, target: ClusterAdmin, view: MapView, topics: Sequence[str], now_ms: int,
+    *, is_bounded: bool, looks: bool = False, skipped: Mapping[str, Skip] = MappingProxyType({}),
+) -> Plan:  # fmt: skip
+    """What is to be copied now, or followed. The topics must be prepared.
+
+    looks: also where there is nothing to copy and the target is longer than the mirror made it.
+    skipped: those that cannot be mirrored. They have no units, but their ends are known where that
+    can be.
+    """
+    there, here = await source.metadata(), await target.metadata()
+    shape, skips = shape_of(there, topics), dict(skipped)
+    known = [
+        name for name in shape if name not in skips or skips[name].reason is not Reason.NO_LEADER
+    ]
+    tps = {
+        TopicPartition(name, number): leader
+        for name in known
+        for number, leader in enumerate(there.topics[name].leaders)
+    }
+    bounds, units = await source.bounds(tps), list[Unit]()
+    fit = [name for name in known if name not in skips and name in here.topics]
+    limits = await target.configs(fit)
+    fit_tps = [tp for tp in tps if tp.topic in fit]
+    tails = {tp: end for tp, (_, end) in (await target.bounds(fit_tps)).items()} if looks else {}
+    for name in fit:
+        try:
+            layout = layout_of(view, name, there.topics[name], here.topics[name], now_ms)
+            if layout[0] == 1 and not view.of_topic(name):
+                await _must_be_empty(target, name, here.topics[name])
+            limit = limits[name].number("max.message.bytes")
+            units += _units(view, name, layout, (bounds, tails), limit, is_bounded=is_bounded)
+        except SkipError as error:
+            skips[name] = error.skip
+    units.sort(key=lambda unit: _left(unit, bounds), reverse=True)
+    ends = {tp: bounds[tp][1] for tp in tps if not view.is_broken(*tp)}
+    return Plan(units, ends, shape, tps, skips)
+
+
+def _units(
+    view: MapView, name: str, numbered: tuple[int, Layout],
+    seen: tuple[Mapping[TopicPartition, tuple[int, int]], Mapping[TopicPartition, int]],
+    limit: int, *, is_bounded: bool,
+) -> list[Unit]:  # fmt: skip
+    (number, layout), (bounds, tails) = numbered, seen
+    units = []
+    for partition in range(layout.partitions):
+        tp = TopicPartition(name, partition)
+        end, known = bounds[tp][1], view.known(name, partition)
+        is_done = is_bounded and known.layout == number and (known.position or 0) >= end
+        if is_done and not known.is_longer(tails.get(tp, 0)):
+            continue
+        place = MapAddress(name, partition, number)
+        units.append(Unit(place, layout, end if is_bounded else None, known, limit))
+    return units
+
+
+def layout_of(
+    view: MapView, topic: str, source: TopicMetadata, target: TopicMetadata, now_ms: int
+) -> tuple[int, Layout]:
+    """The layout in force: the newest that any partition has, or one more when it does not fit."""
+    wanted = Layout(len(source.leaders), source.uuid, target.uuid, now_ms)
+    maps = [one for one in view.of_topic(topic) if one.newest]
+    number = max((one.newest for one in maps), default=0)
+    newest = next((one.layouts[number] for one in maps if one.newest == number), None)
+    if newest is not None and newest[:3] == wanted[:3]:
+        return number, newest
+    return number + 1, wanted
+
+
+async def _must_be_empty(target: ClusterAdmin, name: str, metadata: TopicMetadata) -> None:
+    bounds = await target.bounds(TopicPartition(name, one) for one in range(len(metadata.leaders)))
+    if any(end for _, end in bounds.values()):
+        raise SkipError(
+            Reason.FOREIGN,
+            f"topic {name} on cluster {target.connection.name} has records and no offset map in "
+            f"{MAP_TOPIC}: something else wrote it. Delete it",
+        )
+
+
+def _left(unit: Unit, bounds: Mapping[TopicPartition, tuple[int, int]]) -> int:
+    begin, end = bounds[TopicPartition(*unit.place[:2])]
+    return end - max(begin, unit.known.position or 0)
+
+
+async def trim(target: ClusterAdmin, view: MapView, tps: Sequence[TopicPartition]) -> int:
+    """Take segments back whose records the target's retention has removed; how many keys."""
+    keys: dict[int, list[bytes]] = {}
+    for tp, (begin, _) in (await target.bounds(tps)).items():
+        expired = view.expired(tp.topic, tp.partition, begin)
+        keys.setdefault(map_partition(tp.topic, tp.partition), []).extend(expired)
+    found = {number: some for number, some in keys.items() if some}
+    if found:
+        await target.remove(MAP_TOPIC, found)
+    return sum(map(len, found.values()))
+
+
+def maps(view: MapView, tps: Sequence[TopicPartition]) -> dict[TopicPartition, PartitionMap]:
+    """The map of each partition, but for those that contradict themselves."""
+    return {tp: view.of(*tp) for tp in tps if not view.is_broken(*tp)}

@@ -1,0 +1,128 @@
+"""Writes chunks to the target, each in one transaction with its records of the offset map.
+
+One producer id and epoch: `start` fences whoever had the transactional id and ends what they left
+open, then transactions, then `drop`, and never again. After any error it is dropped: whether a
+commit was done says the map, read after the next start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+from aiokafka.errors import (
+    InvalidTimestampError,
+    MessageSizeTooLargeError,
+    TopicAuthorizationFailedError,
+    TransactionalIdAuthorizationFailed,
+)
+
+from headgate.core.replays.offset_map import MAP_TOPIC
+from headgate.kafka.closing import drop_producer
+from headgate_spark.copying.chunks import Chunk, Written
+from headgate_spark.copying.copied_topics import roomy
+from headgate_spark.copying.transactions import (
+    START_TIMEOUT_S,
+    STEP_TIMEOUT_S,
+    is_fenced,
+    offset_of,
+    open_producer,
+    send,
+    send_records,
+)
+from headgate_spark.job.connections import Connection
+from headgate_spark.kafka.kafka_clients import CLIENT_ERRORS
+
+MOST_BATCH_BYTES = 1_048_576  # of one batch with several records
+
+_REFUSALS = (
+    InvalidTimestampError,
+    TopicAuthorizationFailedError,
+    TransactionalIdAuthorizationFailed,
+)
+MapRecord = tuple[bytes, bytes | None]
+
+
+class WriteError(Exception):
+    """It was not done, or nobody knows; a new producer and the map tell."""
+
+
+class FencedError(WriteError):
+    """Another producer has the transactional id, or the broker ended a transaction that hung."""
+
+
+class UnwritableError(WriteError):
+    """The target will never take this."""
+
+
+class Target(NamedTuple):
+    """Where a partition is written. max_batch_bytes: the topic's max.message.bytes."""
+
+    topic: str
+    partition: int
+    map_partition: int
+    max_batch_bytes: int = MOST_BATCH_BYTES
+
+
+class Writer:
+    """The transactional producer of one partition. Every call but `drop` raises WriteError."""
+
+    def __init__(self, connection: Connection, transactional_id: str, target: Target) -> None:
+        self._target = target
+        batch_bytes = min(MOST_BATCH_BYTES, target.max_batch_bytes)
+        self._inner = open_producer(connection, transactional_id, batch_bytes)
+
+    async def start(self) -> None:
+        """InitProducerId: returns when no older producer of this id can commit any more."""
+        async with self._translated(START_TIMEOUT_S):
+            await self._inner.start()
+
+    async def drop(self) -> None:
+        """End it at once."""
+        await drop_producer(self._inner)
+
+    async def write(
+        self, chunk: Chunk, mapped: Callable[[Sequence[Written]], Iterable[MapRecord]]
+    ) -> list[Written]:
+        """One transaction: the records, then what `mapped` makes of their places, then commit."""
+        target = self._target
+        async with self._translated(STEP_TIMEOUT_S):
+            await self._inner.begin_transaction()
+            written = await send_records(self._inner, target.topic, target.partition, chunk.records)
+            await self._append_map(mapped(written), target.map_partition)
+        async with self._translated(STEP_TIMEOUT_S):
+            await self._inner.commit_transaction()
+        return written
+
+    async def _append_map(self, records: Iterable[MapRecord], partition: int) -> None:
+        builder, waiting = self._inner.create_batch(), []
+        for key, value in records:
+            if builder.append(timestamp=None, key=key, value=value) is None:
+                waiting.append(await send(self._inner, builder, MAP_TOPIC, partition))
+                builder = self._inner.create_batch()
+                builder.append(timestamp=None, key=key, value=value)
+        if builder.record_count():
+            waiting.append(await send(self._inner, builder, MAP_TOPIC, partition))
+        for future in waiting:
+            await offset_of(future)
+
+    @asynccontextmanager
+    async def _translated(self, within_s: float) -> AsyncIterator[None]:
+        """Bound a step, and raise WriteError for whatever ends it."""
+        try:
+            async with asyncio.timeout(within_s):
+                yield
+        except MessageSizeTooLargeError as error:
+            target = self._target
+            raise UnwritableError(
+                f"{type(error).__name__}: a record is larger than the {target.max_batch_bytes} "
+                f"bytes that topic {target.topic} takes there, since its producer compressed it "
+                f"better: set its max.message.bytes to {roomy(target.max_batch_bytes)}"
+            ) from error
+        except _REFUSALS as error:
+            raise UnwritableError(f"{type(error).__name__}: {error}") from error
+        except CLIENT_ERRORS as error:
+            kind = FencedError if is_fenced(self._inner, error) else WriteError
+            raise kind(f"{type(error).__name__}: {error}") from error

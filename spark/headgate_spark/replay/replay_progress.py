@@ -1,0 +1,129 @@
+"""How far a replay has come: what its status record says, and what the next one says. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+from headgate.core.replays.plan import Piece, pieces_of
+from headgate.core.replays.record_filter import RecordFilter, read_filter
+from headgate.core.replays.replay import Replay, ReplayState
+from headgate.core.replays.segments import NO_TIMESTAMP
+from headgate_spark.copying.chunks import Chunk
+
+
+class CopyPosition(NamedTuple):
+    """Where copying goes on: the piece, its number in the plan, and the next offset of it."""
+
+    partition: int
+    number: int
+    piece: Piece
+    at: int
+
+
+class Order(NamedTuple):
+    """A replay as the runner understands it. Raises KeyError, TypeError or ValueError in `of`.
+
+    topic_ids: by tier, of the topics whose offsets the plan has; a tier may be missing.
+    """
+
+    topic: str
+    cluster: str
+    partitions: int
+    pieces: Mapping[int, Sequence[Piece]]
+    only: RecordFilter
+    rate: Mapping[str, int | None]
+    ttl_s: int
+    topic_ids: Mapping[str, str]
+
+    @classmethod
+    def of(cls, spec: Mapping[str, Any]) -> Order:
+        """From the spec record."""
+        return cls(
+            topic=str(spec["topic"]),
+            cluster=str(spec["cluster"]),
+            partitions=int(spec["partitions"]),
+            pieces=pieces_of(spec["plan"]),
+            only=read_filter(spec["asked"].get("filter")),
+            rate=spec["rate"],
+            ttl_s=int(spec["ttl_s"]),
+            topic_ids=dict(spec.get("topic_ids", {})),
+        )
+
+
+def next_place(order: Order, status: Mapping[str, Any]) -> CopyPosition | None:
+    """Where to go on; None when all is copied."""
+    progress = status.get("progress", {})
+    for partition, pieces in sorted(order.pieces.items()):
+        done = progress.get(str(partition), {})
+        for number in range(int(done.get("piece", 0)), len(pieces)):
+            piece = pieces[number]
+            is_begun = number == done.get("piece")
+            at = max(piece.start, int(done.get("next", 0))) if is_begun else piece.start
+            if at < piece.end:
+                return CopyPosition(partition, number, piece, at)
+    return None
+
+
+def remaining(plan: object, status: Mapping[str, Any]) -> int:
+    """How many offsets of the plan are still to be read; 0 where it cannot be read."""
+    try:
+        pieces = pieces_of(plan)  # type: ignore[arg-type]
+        progress = status.get("progress", {})
+        return sum(_left(some, progress.get(str(one), {})) for one, some in pieces.items())
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return 0
+
+
+def _left(pieces: Sequence[Piece], done: Mapping[str, Any]) -> int:
+    number = int(done.get("piece", 0))
+    left = sum(piece.end - piece.start for piece in pieces[number:])
+    is_begun = number < len(pieces) and "next" in done
+    return left - (max(0, int(done["next"]) - pieces[number].start) if is_begun else 0)
+
+
+def after_chunk(
+    status: Mapping[str, Any],
+    place: CopyPosition,
+    chunk: Chunk,
+    copied: Chunk,
+    behind: int | None,
+    now_ms: int,
+) -> dict[str, Any]:
+    """The status once a chunk is there. copied: what of it the filter took.  behind: the offset
+    behind it in the replay's topic; None when nothing was taken."""
+    progress = dict(status.get("progress", {}))
+    before = progress.get(str(place.partition), {})
+    end = before.get("end", 0) if behind is None else behind
+    progress[str(place.partition)] = {"piece": place.number, "next": chunk.end, "end": end}
+    size = sum(len(record.key or b"") + len(record.value or b"") for record in copied.records)
+    times = [record.timestamp for record in chunk.records if record.timestamp != NO_TIMESTAMP]
+    return {
+        **status,
+        "state": ReplayState.COPYING,
+        "at_ms": now_ms,
+        "progress": progress,
+        "read": status.get("read", 0) + len(chunk.records),
+        "records": status.get("records", 0) + len(copied.records),
+        "bytes": status.get("bytes", 0) + size,
+        "event_time_ms": max(times, default=status.get("event_time_ms")),
+    }
+
+
+def when_ready(replay: Replay, order: Order, now_ms: int) -> dict[str, Any]:
+    """The status of a replay that is copied. Not the topic's ends: markers come later."""
+    progress: Mapping[str, Any] = cast(Any, replay.status.get("progress", {}))
+    ends = {one: progress.get(str(one), {}).get("end", 0) for one in range(order.partitions)}
+    return {
+        **replay.status,
+        "state": ReplayState.READY,
+        "at_ms": now_ms,
+        "expires_ms": now_ms + order.ttl_s * 1000,
+        "offsets": {str(one): {"start": 0, "end": end} for one, end in ends.items()},
+    }
+
+
+def with_state(replay: Replay, state: ReplayState, now_ms: int, reason: str = "") -> dict[str, Any]:
+    """The same status in another state."""
+    why = {"reason": reason} if reason else {}
+    return {**replay.status, "state": state, "at_ms": now_ms, **why}

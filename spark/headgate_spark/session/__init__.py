@@ -1,0 +1,1 @@
+"""The Spark session, and what Spark reads from Kafka."""

@@ -1,0 +1,120 @@
+"""What a cluster has: topics, partitions and offsets, asked with the connector's own client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from py4j.java_gateway import JavaPackage
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.sql import SparkSession
+
+from headgate.core.groups.facts import Partition
+from headgate_spark.job.errors import JobError
+from headgate_spark.job.options import Cluster
+
+_MOST_ANSWER_MS = 20_000  # a wrong address is told sooner than a broker that goes is given up
+# py4j makes a Java Integer of a lesser number, which the client does not take for a time; no record
+# is from before 25 January 1970.
+_LEAST_LONG = 2**31
+_BYTES = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
+
+
+class KafkaView:
+    """Asks one cluster. Use it as a context manager: it holds a connection."""
+
+    def __init__(self, spark: SparkSession, cluster: Cluster) -> None:
+        jvm: Any = spark._jvm  # the only way to the connector's own Kafka client
+        self._jvm, self._cluster = jvm, cluster
+        kind = jvm.org.apache.kafka.clients.consumer.KafkaConsumer
+        if isinstance(kind, JavaPackage):
+            raise JobError(
+                "Spark has no Kafka connector: start with spark-submit --packages "
+                "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
+            )
+        own = {
+            "key.deserializer": _BYTES,
+            "value.deserializer": _BYTES,
+            "default.api.timeout.ms": str(min(_MOST_ANSWER_MS, cluster.patience_ms)),
+            "isolation.level": "read_committed",
+        }
+        self._consumer = self._asked(lambda: kind(self._properties(own)))
+
+    def __enter__(self) -> KafkaView:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(Py4JError):  # where Java has ended there is nothing to close
+            self._consumer.close()
+
+    def topics(self) -> dict[str, int]:
+        """Every topic with its number of partitions."""
+        listed = self._asked(self._consumer.listTopics)
+        return {name: len(listed[name]) for name in listed}
+
+    def starts(self, places: Iterable[Partition]) -> dict[Partition, int]:
+        """The first offset that is still there."""
+        return self._offsets(self._consumer.beginningOffsets, places)
+
+    def ends(self, places: Iterable[Partition]) -> dict[Partition, int]:
+        """The offset behind the last one that is committed (the last stable offset)."""
+        return self._offsets(self._consumer.endOffsets, places)
+
+    def at(self, places: Iterable[Partition], time_ms: int) -> dict[Partition, int | None]:
+        """The first offset whose record is not older; None where all are."""
+        if time_ms < _LEAST_LONG:
+            return {**self.starts(places)}
+        wanted = self._jvm.java.util.HashMap()
+        named = {place: self._java(place) for place in places}
+        for theirs in named.values():
+            wanted.put(theirs, self._jvm.java.lang.Long(time_ms))
+        found = self._asked(lambda: self._consumer.offsetsForTimes(wanted))
+        return {
+            place: None if found[theirs] is None else int(found[theirs].offset())
+            for place, theirs in named.items()
+        }
+
+    def ensure_compacted(self, topic: str) -> None:
+        """Create an internal, compacted topic of one partition unless it is there."""
+        if topic in self.topics():
+            return
+        admin = self._jvm.org.apache.kafka.clients.admin.AdminClient.create(self._properties({}))
+        try:
+            nodes = self._asked(lambda: admin.describeCluster().nodes().get().size())
+            new = self._jvm.org.apache.kafka.clients.admin.NewTopic(topic, 1, min(3, nodes))
+            configs = self._jvm.java.util.HashMap()
+            configs.put("cleanup.policy", "compact")
+            wanted = self._list([new.configs(configs)])
+            self._asked(lambda: admin.createTopics(wanted).all().get())
+        finally:
+            admin.close()
+
+    def _offsets(self, ask: Any, places: Iterable[Partition]) -> dict[Partition, int]:
+        named = {place: self._java(place) for place in places}
+        found = self._asked(lambda: ask(self._list(named.values())))
+        return {place: int(found[theirs]) for place, theirs in named.items()}
+
+    def _java(self, place: Partition) -> Any:
+        return self._jvm.org.apache.kafka.common.TopicPartition(place.topic, place.partition)
+
+    def _list(self, members: Iterable[Any]) -> Any:
+        made = self._jvm.java.util.ArrayList()
+        for member in members:
+            made.add(member)
+        return made
+
+    def _properties(self, more: Mapping[str, str]) -> Any:
+        made = self._jvm.java.util.Properties()
+        client = {**self._cluster.client, **self._cluster.waiting}
+        for name, value in {**client, **more}.items():
+            made.put(name, value)
+        return made
+
+    def _asked(self, ask: Any) -> Any:
+        try:
+            return ask()
+        except Py4JJavaError as error:
+            raise JobError(
+                f"{self._cluster.address} does not answer: {error.java_exception.toString()}"
+            ) from error

@@ -1,0 +1,89 @@
+"""The Spark session: a local one with the Kafka connector, or the one that spark-submit gives."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+import headgate
+import headgate_spark
+from headgate.devstack.jars import JarsError
+from headgate.devstack.java import JavaMissingError
+from headgate_spark.job.errors import USAGE, JobError, reason_of
+from headgate_spark.session.connector import ensure_connector
+
+_LOOPBACK = "127.0.0.1"
+
+
+def is_submitted(environment: Mapping[str, str]) -> bool:
+    """Whether spark-submit started this process: it has a Java beside it already."""
+    return "PYSPARK_GATEWAY_PORT" in environment
+
+
+def open_session(
+    name: str, master: str | None, settings: Mapping[str, str], say: Callable[[str], None]
+) -> SparkSession:
+    """A session for one job. settings: Spark's own, over what is set here. Raises JobError."""
+    builder = SparkSession.builder.appName(name).config("spark.sql.session.timeZone", "UTC")
+    builder = builder.config("spark.sql.execution.arrow.pyspark.enabled", "true")
+    chosen = dict(settings) if is_submitted(os.environ) else _local(master, settings, say)
+    for option, value in chosen.items():
+        builder = builder.config(option, value)
+    try:
+        return builder.getOrCreate()
+    except (PySparkException, Py4JError) as error:
+        raise JobError(
+            f"Spark did not start: {reason_of(error)} Look at --master, --conf and what Java says "
+            "above"
+        ) from error
+
+
+def _local(
+    master: str | None, settings: Mapping[str, str], say: Callable[[str], None]
+) -> Mapping[str, str]:
+    try:
+        jars = ",".join(map(str, ensure_connector(os.environ, say)))
+    except (JavaMissingError, JarsError) as error:
+        raise JobError(str(error)) from error
+    # Workers run the very Python that has pandas and pyarrow.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ["PYTHONPATH"] = os.pathsep.join(_code())
+    own = {
+        "spark.master": master or "local[*]",
+        "spark.jars": jars,
+        "spark.driver.extraClassPath": jars.replace(",", os.pathsep),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.driver.memory": "2g",
+        # What the job itself spills and shuffles is compact: few large partitions are quicker.
+        "spark.sql.shuffle.partitions": str(4 * (os.cpu_count() or 2)),
+    }
+    if (master or "local").startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
+        own |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
+    return {**own, **settings}
+
+
+def _code() -> list[str]:
+    """Where workers find this package and the core: where this process found them."""
+    roots = [str(Path(one).parents[1]) for one in (headgate_spark.__file__, headgate.__file__)]
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return list(dict.fromkeys([*roots, *filter(None, given)]))
+
+
+def parse_settings(pairs: list[str]) -> dict[str, str]:
+    """`--conf NAME=VALUE`, several times. Raises JobError."""
+    found = {}
+    for pair in pairs:
+        name, sign, value = pair.partition("=")
+        if not sign or not name.startswith("spark."):
+            raise JobError(f"--conf {pair}: give spark.NAME=VALUE", USAGE)
+        found[name] = value
+    return found

@@ -1,0 +1,104 @@
+"""From Kafka to facts: one compact row a record, without its value, read once."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from headgate.core.record import PRODUCER
+from headgate_spark.job.options import Cluster
+from headgate_spark.session.ranges import Range
+
+ROWS_A_TASK = 250_000  # a hot partition is read by several tasks
+
+
+def facts_of(spark: SparkSession, cluster: Cluster, ranges: Sequence[Range]) -> DataFrame:
+    """The facts of these offsets, lazily; see `schema.FACTS`."""
+    total = sum(one.end - one.start for one in ranges)
+    # Every partition is a task of its own at least: small ones are read several in one.
+    tasks = max(spark.sparkContext.defaultParallelism, total // ROWS_A_TASK)
+    return (
+        read(spark, cluster, ranges, headers=True)
+        .coalesce(tasks)
+        .select(
+            "topic",
+            "partition",
+            "offset",
+            "key",
+            _size().alias("bytes"),
+            F.unix_millis("timestamp").alias("at_ms"),
+            _producer().alias("producer"),
+            F.col("value").isNull().alias("is_tombstone"),
+        )
+    )
+
+
+def within(facts: DataFrame, window: tuple[int | None, int | None]) -> DataFrame:
+    """The facts whose records' own times are in a window, in ms; None = no bound."""
+    first, end = window
+    if first is not None:
+        facts = facts.where(F.col("at_ms") >= first)
+    return facts if end is None else facts.where(F.col("at_ms") < end)
+
+
+def read(
+    spark: SparkSession,
+    cluster: Cluster,
+    ranges: Sequence[Range],
+    *,
+    headers: bool,
+    rows_a_task: int = ROWS_A_TASK,
+) -> DataFrame:
+    """The records of these offsets as the connector gives them, lazily."""
+    wanted = [one for one in ranges if one.end > one.start]
+    total = sum(one.end - one.start for one in wanted)
+    options = {
+        "assign": json.dumps(_nested(dict.fromkeys(wanted, 0), values=False)),
+        "startingOffsets": json.dumps(_nested({one: one.start for one in wanted})),
+        "endingOffsets": json.dumps(_nested({one: one.end for one in wanted})),
+        "includeHeaders": str(headers).lower(),
+        # An offset that is gone ends the job: a hole would make every figure wrong.
+        "failOnDataLoss": "true",
+        "minPartitions": str(max(len(wanted), total // rows_a_task)),
+        "kafka.isolation.level": "read_committed",
+        # Spark's own are 2 minutes for each record, and 3 minutes and more for the first question.
+        "kafkaConsumer.pollTimeoutMs": str(cluster.patience_ms),
+        "fetchOffset.numRetries": "1",
+        **{f"kafka.{name}": value for name, value in {**cluster.client, **cluster.waiting}.items()},
+    }
+    return spark.read.format("kafka").options(**options).load()
+
+
+def _nested(numbers: Mapping[Range, int], *, values: bool = True) -> Mapping[str, object]:
+    """Spark's JSON: {"topic": {"0": 5}}, or {"topic": [0]}."""
+    found: dict[str, dict[str, int]] = defaultdict(dict)
+    for one, number in numbers.items():
+        found[one.place.topic][str(one.place.partition)] = number
+    if values:
+        return found
+    return {topic: [int(place) for place in places] for topic, places in found.items()}
+
+
+def _size() -> Column:
+    """Bytes of key, value and headers."""
+    headers = F.aggregate(
+        F.col("headers"),
+        F.lit(0).cast("long"),
+        lambda total, one: (
+            total
+            + F.octet_length(one["key"]).cast("long")
+            + F.coalesce(F.length(one["value"]), F.lit(0)).cast("long")
+        ),
+    )
+    parts = [F.coalesce(F.length(name), F.lit(0)).cast("long") for name in ("key", "value")]
+    return parts[0] + parts[1] + F.coalesce(headers, F.lit(0).cast("long"))
+
+
+def _producer() -> Column:
+    """Who wrote it; null for a foreign writer, whether it has no such header or an empty one."""
+    ours = F.filter("headers", lambda one: one["key"] == PRODUCER)
+    return F.nullif(F.try_element_at(ours, F.lit(-1))["value"].cast("string"), F.lit(""))

@@ -1,0 +1,53 @@
+"""The gateway's /v1/groups: what the monitor says, for whoever may view."""
+
+from __future__ import annotations
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+
+from headgate.config.monitor_settings import MonitorSettings
+from headgate.config.settings import AuthSettings, HttpSettings, Settings
+from headgate.core.outcome import Failure, Reason
+from headgate.edge.management.routes import management_app
+from headgate.supervisor.monitor_client import ask_monitor, monitor_url
+from support.gateway.admin_world import TOKENS, TOPICS, FakeInstance, admin_of
+from support.process.stack import free_port
+
+
+async def test_the_monitor_s_answer_is_passed_on() -> None:
+    app = management_app(admin_of(FakeInstance(Settings(topics=TOPICS))))
+    async with TestClient(TestServer(app)) as client:
+        answer = await client.get("/v1/groups/billing%2Fa?pretty")
+        assert (answer.status, answer.content_type) == (200, "application/json")
+        assert await answer.text() == "/v1/groups/billing%2Fa?pretty"
+
+
+async def test_only_viewers_may_see_groups() -> None:
+    settings = Settings(auth=AuthSettings(mode="token"), producers=TOKENS, topics=TOPICS)
+    async with TestClient(TestServer(management_app(admin_of(FakeInstance(settings))))) as client:
+        for name, status in (("shop", 403), ("viewer", 200)):
+            headers = {"Authorization": f"Bearer {name}-token"}
+            assert (await client.get("/v1/groups", headers=headers)).status == status
+        assert (await client.get("/v1/groups")).status == 401
+
+
+async def test_without_a_monitor_it_says_what_to_start() -> None:
+    settings = Settings(monitor=MonitorSettings(port=free_port()))
+    found = await ask_monitor(settings, "/v1/groups", None)
+    assert isinstance(found, Failure)
+    assert found.reason is Reason.NOT_FOUND
+    assert "headgate monitor" in found.detail
+    assert "monitor.url" in found.detail
+
+
+@pytest.mark.parametrize(
+    ("http", "monitor", "url"),
+    [
+        (HttpSettings(), MonitorSettings(), "http://127.0.0.1:9096"),
+        (HttpSettings(host="0.0.0.0"), MonitorSettings(port=7), "http://127.0.0.1:7"),
+        (HttpSettings(tls_cert_file="x"), MonitorSettings(), "https://127.0.0.1:9096"),
+        (HttpSettings(), MonitorSettings(url="http://m:1/"), "http://m:1"),
+    ],
+)
+def test_where_the_monitor_is(http: HttpSettings, monitor: MonitorSettings, url: str) -> None:
+    assert monitor_url(Settings(http=http, monitor=monitor)) == url

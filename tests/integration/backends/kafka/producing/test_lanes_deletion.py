@@ -1,0 +1,73 @@
+"""Topics that are deleted, or deleted and created again, while records are on their way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from headgate.core.outcome import Reason
+from support.kafka.lane_history import running_lanes
+from support.process.stack import RunningBroker, eventually
+
+pytestmark = pytest.mark.kafka
+
+StartBroker = Callable[..., RunningBroker]
+
+
+def delete_topic(bootstrap: str, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})  # must outlive the call
+    admin.delete_topics([topic])[topic].result(30)
+
+
+async def test_deleted_and_recreated_topic(kafka: RunningBroker, topic_name: str) -> None:
+    kafka.create_topic(topic_name, 3)
+    changes = []
+    async with running_lanes(kafka.bootstrap, topic_name) as world:
+        world.topics.on_change(lambda old, new: changes.append((old, new)))
+        old = world.state(topic_name)
+        world.put(topic_name, 0)
+        await world.all_ended()
+        await asyncio.to_thread(delete_topic, kafka.bootstrap, topic_name)
+        orphans = [world.put(topic_name, partition) for partition in (0, 0, 1, 2)]
+        await eventually(lambda: world.topics.get(topic_name) is None, 15)
+        await eventually(lambda: world.history.all_ended(orphans), 15)
+        assert set(world.history.reasons()) <= {Reason.UNKNOWN_TOPIC, Reason.UNKNOWN}
+        late = world.put(topic_name, 0)
+        await world.all_ended()
+        assert world.history.failures[late].reason is Reason.UNKNOWN_TOPIC
+        await asyncio.to_thread(kafka.create_topic, topic_name, 2)
+        assert world.topics.missing_reason(topic_name).reason is Reason.UNKNOWN_TOPIC
+        await eventually(lambda: world.topics.get(topic_name) is not None, 5)
+        new = world.state(topic_name)
+        assert (new.partitions, new.topic_id != old.topic_id) == (2, True)
+        assert changes == [(old, None), (None, new)]
+        world.history.made.clear()  # they went with the old topic
+        world.history.offsets.clear()
+        again = [world.put(topic_name, partition) for partition in (0, 1, 0)]
+        await world.all_ended()
+        assert all(one in world.history.offsets for one in again)
+        await world.check_log(kafka.bootstrap, topic_name)
+
+
+async def test_deleted_topic_is_not_brought_back(
+    start_broker: StartBroker, topic_name: str
+) -> None:
+    """Kafka creates topics for clients that ask for them, unless the client says no."""
+    broker = start_broker({"auto.create.topics.enable": "true"})
+    broker.create_topic(topic_name, 2)
+    async with running_lanes(broker.bootstrap, topic_name, refresh_ms=3_000) as world:
+        world.put(topic_name, 0)
+        await world.all_ended()
+        old = world.state(topic_name)
+        await asyncio.to_thread(delete_topic, broker.bootstrap, topic_name)
+        orphans = [world.put(topic_name, partition) for partition in (0, 1)]
+        await eventually(lambda: world.topics.get(topic_name) != old, 15)
+        assert world.topics.get(topic_name) is None
+        await eventually(lambda: world.history.all_ended(orphans), 15)
+        await eventually(lambda: world.lanes.health("main")[0])
+        world.topics.refresh_soon()
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        assert topic_name not in (await asyncio.to_thread(admin.list_topics, timeout=10)).topics

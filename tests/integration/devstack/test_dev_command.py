@@ -1,0 +1,199 @@
+"""`headgate dev` as a real process: start, stop, kill -9, taken ports, own configuration."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import socket
+import subprocess
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from headgate.devstack.ports import LOOPBACK, claim
+from support.kafka.kafka_log import LogRecord, end_offsets, read_log
+from support.process.running_dev import Dev
+from support.process.stack import eventually
+
+pytestmark = pytest.mark.kafka
+
+FIELDS = {"gateway", "management", "ingest", "backfill", "redis", "config", "state", "pids"}
+DEAL = b'{"id": "2342565", "price": 199}'
+
+
+@pytest.fixture
+def start_dev(tmp_path: Path) -> Iterator[Callable[..., Dev]]:
+    """Start `headgate dev --json` on the test's state folder."""
+    with ExitStack() as ending:
+
+        def start(*options: str) -> Dev:
+            dev = Dev(tmp_path / "state", *options)
+            ending.callback(dev.force_end)
+            return dev
+
+        yield start
+
+
+def all_pids(ready: dict[str, Any]) -> list[int]:
+    return [pid for pids in ready["pids"].values() for pid in pids]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def alive(ready: dict[str, Any]) -> list[int]:
+    return [pid for pid in all_pids(ready) if is_alive(pid)]
+
+
+def post(gateway: str, topic: str, body: bytes) -> dict[str, Any]:
+    request = urllib.request.Request(f"{gateway}/v1/topics/{topic}/events", body)
+    request.add_header("Content-Type", "application/json")
+    request.add_header("Headgate-Producer", "me")
+    with urllib.request.urlopen(request, timeout=90) as answer:
+        outcome: dict[str, Any] = json.load(answer)
+        return outcome
+
+
+def first_shown(viewer: Path, topic: str) -> str:
+    """Run the printed command until it has shown one record."""
+    with subprocess.Popen([str(viewer), topic], stdout=subprocess.PIPE, text=True) as consumer:
+        assert consumer.stdout is not None
+        line = consumer.stdout.readline().rstrip("\n")
+        consumer.kill()
+    return line
+
+
+async def test_the_life_of_a_state_folder(start_dev: Callable[..., Dev]) -> None:
+    """Starts cost ten seconds each, so one story has several."""
+    killed = start_dev()
+    ready = killed.ready()
+    log = await its_stack_works(ready)
+    second_run_is_refused(start_dev)
+    killed.end(signal.SIGKILL)
+
+    second = start_dev()
+    after_kill = second.ready()
+    assert not alive(ready), "the next start ends what a kill -9 left"
+    assert read_log(after_kill["ingest"], "deals") == log
+    assert second.end(signal.SIGTERM) == 0
+    assert not alive(after_kill)
+
+
+@pytest.mark.full
+def test_the_later_life_of_a_state_folder(start_dev: Callable[..., Dev]) -> None:
+    first = start_dev()
+    ready = first.ready()
+    post(ready["gateway"], "deals", DEAL)
+    log = read_log(ready["ingest"], "deals")
+    assert first.end(signal.SIGTERM) == 0
+
+    second = start_dev()
+    ready = second.ready()
+    assert read_log(ready["ingest"], "deals") == log
+    end_of_a_child_ends_everything(second, ready)
+
+    fresh = start_dev("--fresh")
+    ready = fresh.ready()
+    assert read_log(ready["ingest"], "deals") == []
+    assert fresh.end(signal.SIGINT) == 0
+    assert not alive(ready)
+
+
+async def its_stack_works(ready: dict[str, Any]) -> list[LogRecord]:
+    """Post an event twice; returns the log."""
+    assert ready.keys() == FIELDS
+    assert ready["pids"].keys() == {"gateway", "ingest", "backfill", "redis"}
+    partitions = {name: len(end_offsets(ready["ingest"], name)) for name in ("deals", "clicks")}
+    assert partitions == {"deals": 12, "clicks": 6}
+    first = post(ready["gateway"], "deals", DEAL)
+    assert first["outcome"] == "published"
+    again = post(ready["gateway"], "deals", DEAL)  # ready means that quarantine is over, too
+    assert [again[name] for name in ("outcome", "partition")] == ["unchanged", first["partition"]]
+    log = read_log(ready["ingest"], "deals")
+    assert (again["partition"], again["offset"]) == log[-1][:2]
+    assert {(one.key, one.value) for one in log} == {(b"2342565", DEAL)}
+
+    shown = await asyncio.to_thread(first_shown, Path(ready["state"]) / "show-topic", "deals")
+    assert f"Partition:{first['partition']}\tOffset:0" in shown
+    assert "hg-producer:me" in shown
+    assert shown.endswith("\t2342565\t" + DEAL.decode())
+    return log
+
+
+def second_run_is_refused(start_dev: Callable[..., Dev]) -> None:
+    second = start_dev()
+    assert second.process.wait(90) == 1
+    assert "another `headgate dev` runs" in second.progress.read_text()
+
+
+def end_of_a_child_ends_everything(dev: Dev, ready: dict[str, Any]) -> None:
+    assert len(alive(ready)) == len(all_pids(ready))
+    psutil.Process(ready["pids"]["ingest"][0]).kill()
+    assert dev.process.wait(120) == 1
+    assert "ended by itself" in dev.progress.read_text()
+    assert not alive(ready)
+
+
+@contextmanager
+def port_8080_taken() -> Iterator[None]:
+    """Listen on 8080, unless something else does, or is about to: the same to `headgate dev`."""
+    mark = claim(8080)
+    if mark is None:
+        yield
+        return
+    with mark:
+        try:
+            server = socket.create_server((LOOPBACK, 8080))
+        except OSError:
+            yield
+            return
+    with server:
+        yield
+
+
+async def test_taken_ports_own_topics_and_demo(
+    start_dev: Callable[..., Dev], tmp_path: Path
+) -> None:
+    overlay = tmp_path / "mine.toml"
+    overlay.write_text('[topics.extra]\nkey = ["/id"]\nkind = "state"\ncoalesce_quiet_ms = 50\n')
+    with port_8080_taken():
+        dev = start_dev("--config", str(overlay), "--demo")
+        ready = dev.ready()
+    assert ready["gateway"] != f"http://{LOOPBACK}:8080"
+    assert "port 8080 is taken" in dev.progress.read_text()
+    assert len(end_offsets(ready["ingest"], "extra")) == 6
+    assert len(end_offsets(ready["ingest"], "headgate.held.extra")) == 12
+    assert post(ready["gateway"], "extra", DEAL)["outcome"] == "held"
+    await eventually(
+        lambda: [one.value for one in read_log(ready["ingest"], "extra")] == [DEAL], 30
+    )
+
+    def demo_producers() -> bool:
+        topics = ("orders", "deals-coalesced", "clicks", "documents")
+        logs = (read_log(ready["ingest"], topic) for topic in topics)
+        found = {one.header("hg-producer") for log in logs for one in log}
+        return found == {b"checkout", b"deal-admin", b"web", b"archive"}
+
+    await eventually(demo_producers, 30)
+
+
+def test_bad_configuration_is_refused_before_anything_starts(
+    start_dev: Callable[..., Dev], tmp_path: Path
+) -> None:
+    overlay = tmp_path / "bad.toml"
+    overlay.write_text('[topics.extra]\nkind = "sate"\n')
+    dev = start_dev("--config", str(overlay))
+    assert dev.process.wait(60) == 2
+    shown = dev.progress.read_text()
+    assert "topics.extra.kind" in shown
+    assert "starting" not in shown

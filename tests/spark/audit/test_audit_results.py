@@ -1,0 +1,253 @@
+"""The page, the JSON and the metrics of generated topics; no Spark."""
+
+from __future__ import annotations
+
+import json
+import re
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headgate_spark.audit.judgement.figures import Keyless, TopicFigures
+from headgate_spark.audit.report.charts import heat_map
+from headgate_spark.audit.report.files import write_files
+from headgate_spark.audit.report.page import page
+from headgate_spark.audit.report.result import document, topic_result, worst_first
+from headgate_spark.audit.report.textfile import textfile
+from headgate_spark.job.errors import JobError
+from headgate_spark.job.times import shown_time
+from support.scenarios import skew_world
+
+NAMES = {
+    "topic", "window", "records", "bytes", "partitions", "distinct_keys", "keyless_records",
+    "by_records", "by_bytes", "max_useful_partitions", "sizes", "top_keys", "what_if",
+    "foreign_partitioner", "diagnoses", "recommendations", "producers",
+}  # fmt: skip
+VOID = {"meta", "br", "hr", "link", "img"}
+
+
+class Outline(HTMLParser):
+    """Collects text and references, and sees that every element is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.texts: list[str] = []
+        self.references: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.references += [value or "" for name, value in attrs if name in ("src", "href")]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def test_the_names_of_the_contract() -> None:
+    figures = skew_world.figures_of(skew_world.data_bomb())
+    result = topic_result(figures)
+    assert set(result) >= NAMES
+    assert set(result["by_bytes"]) == {
+        "max_over_mean", "cv", "gini", "effective_partitions", "p_max",
+    }  # fmt: skip
+    assert set(result["top_keys"][0]) >= {
+        "key", "records", "bytes", "record_share", "byte_share", "producer", "run_share", "run_p95",
+    }  # fmt: skip
+    assert set(result["what_if"][0]) >= {
+        "partitions", "max_over_mean_records", "max_over_mean_bytes", "effective_partitions",
+        "moved_share",
+    }  # fmt: skip
+    assert result["diagnoses"] == ["chatty", "large"]
+    assert result["window"]["from"] == "2025-06-15T15:10:00.000Z"
+    assert {"action", "expected", "cost", "why"} <= set(result["recommendations"][0])
+    assert json.loads(json.dumps(result)) == result  # plain numbers and texts only
+
+
+def test_the_page_is_whole_and_needs_nothing_else() -> None:
+    figures = [skew_world.figures_of(make()) for make in (skew_world.data_bomb, skew_world.uniform)]
+    outline = Outline()
+    text = page(document(figures, 0), figures)
+    outline.feed(text)
+    assert outline.open == []
+    assert all(one.startswith("#") for one in outline.references)
+    assert "<script" not in text
+    said = " ".join(outline.texts)
+    assert "2342565" in said
+    assert "coalescing would have removed" in said
+    assert "Nothing is wrong with the keys of this topic." in said
+    for title in ("Bytes by partition and time", "Lorenz curve", "Other partition counts"):
+        assert said.count(title) == 2
+    assert "nan" not in text
+
+
+def test_the_heat_map_ends_where_its_last_column_does() -> None:
+    figures = replace(skew_world.figures_of(skew_world.uniform()), to_ms=1_893_456_000_000)
+    text = page(document([figures], 0), [figures])
+    assert text.count("2030-01-01T00:00:00.000Z") == 1  # what was asked for, not the chart
+    minutes = 5 * figures.heat_bytes.shape[1]
+    ends_ms = figures.heat_from_ms + minutes * 60_000
+    assert f'text-anchor="end">{shown_time(ends_ms)}<' in text
+
+
+def test_a_topic_without_a_record_has_no_times() -> None:
+    figures = replace(skew_world.figures_of(skew_world.uniform()), records=0, from_ms=0, to_ms=0)
+    text = page(document([figures], 0), [figures])
+    assert "no record in this window" in text
+    assert "1970-01-01T00:00:00.000Z to" not in text
+
+
+def test_uneven_records_without_a_key_are_told_on_the_page() -> None:
+    load = np.array([900.0, 10.0, 10.0])
+    figures = replace(
+        skew_world.figures_of(skew_world.uniform(900, partitions=3)),
+        keyless_records=920, records=920, keyless=Keyless(load, 1, 1),
+    )  # fmt: skip
+    result = document([figures], 0)
+    (told,) = result["topics"][0]["notes"]
+    assert f'<p class="found">{told}</p>' in page(result, [figures])
+
+
+def test_a_part_of_a_topic_is_told_to_be_one() -> None:
+    figures = [skew_world.only(skew_world.figures_of(skew_world.data_bomb()), (2, 11))]
+    result = document(figures, 0)
+    one = result["topics"][0]
+    assert (one["partitions"], one["partitions_read"]) == (12, [2, 11])
+    assert (one["what_if"], one["max_useful_partitions"]) == ([], None)
+    text = page(result, figures)
+    assert "asked for by offsets is judged: partition 2, 11 of 12." in text
+    assert "partitions are useful is not known" in text
+    assert 'text-anchor="end">11</text>' in text  # the heat map's row
+    assert "What if it had other partitions" not in text
+
+
+WORLDS = (
+    skew_world.zipf, skew_world.data_bomb, skew_world.clumped, skew_world.large_values,
+    skew_world.foreign, skew_world.uniform,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("make", WORLDS, ids=[one.__name__ for one in WORLDS])
+def test_a_page_names_one_number_of_useful_partitions_by_records_and_one_by_bytes(
+    make: Callable[[], skew_world.Dataset],
+) -> None:
+    figures = [skew_world.figures_of(make())]
+    text = page(document(figures, 0), figures)
+    assert "cannot help" not in text
+    for what in ("records", "bytes"):
+        said = re.findall(rf"by {what} (?:at most (\d+)|a (second)) partition", text)
+        assert len(set(said)) == 1, said
+
+
+def keyless(topic: str) -> TopicFigures:
+    found = skew_world.figures_of(skew_world.uniform(3000))
+    return replace(
+        found, topic=topic, top_keys=(), key_buckets=(), distinct_keys=0, keyless_records=3000
+    )
+
+
+def test_a_topic_without_keys_has_no_empty_charts() -> None:
+    figures = [keyless("keyless")]
+    text = page(document(figures, 0), figures)
+    assert "No record has a key" in text
+    assert text.count("<svg") == 2
+    for gone in ("Heaviest keys", "Other partition counts", "Top keys", "keys by records"):
+        assert gone not in text
+
+
+def test_the_worst_topic_comes_first() -> None:
+    made = [skew_world.uniform(), skew_world.zipf(), skew_world.data_bomb()]
+    found = worst_first([keyless("a"), *map(skew_world.figures_of, made)])
+    assert [one.topic for one in found][:2] == ["data-bomb", "zipf"]
+
+
+def test_the_heat_map_has_a_scale() -> None:
+    heat = np.zeros((3, 200))
+    heat[1, 4], heat[1, 5] = 1_200_000, 800_000
+    text = heat_map("Bytes", heat, ["a", "b"], [0, 1, 2], 5)
+    assert ">2 MB in 15 minutes</text>" in text
+
+
+def test_keys_are_escaped_in_the_page() -> None:
+    evil = b"<script>alert(1)</script>\xff"
+    world = skew_world.made("evil", 3, [evil] * 300, 50)
+    figures = [skew_world.figures_of(world)]
+    result = document(figures, 0)
+    assert result["topics"][0]["top_keys"][0]["key"] == "<script>alert(1)</script>\\xff"
+    assert "<script" not in page(result, figures)
+
+
+def test_metrics_have_no_keys() -> None:
+    result = document([skew_world.figures_of(skew_world.data_bomb())], 5000)
+    text = textfile(result, 5000)
+    assert 'headgate_audit_diagnosis{topic="data-bomb",diagnosis="chatty"} 1\n' in text
+    assert "headgate_audit_timestamp_seconds 5.0\n" in text
+    assert "2342565" not in text
+
+
+def write(out: Path, at_ms: int) -> None:
+    """A whole result, by way of a folder of its run."""
+    figures = [skew_world.figures_of(skew_world.data_bomb())]
+    folder = out / f".reading-{at_ms}"
+    for table in ("load.parquet", "keys.parquet"):
+        (folder / table).mkdir(parents=True)
+        (folder / table / "part").write_text(str(at_ms))
+    write_files(document(figures, at_ms), figures, folder, out, at_ms)
+
+
+def result_of(out: Path) -> dict[str, bytes]:
+    """All its files, without what a run keeps for itself."""
+    names = (one.relative_to(out) for one in out.rglob("*") if one.is_file())
+    shown = [one for one in names if not one.parts[0].startswith(".")]
+    return {str(one): (out / one).read_bytes() for one in shown}
+
+
+@contextmanager
+def full_disk(max_bytes: int) -> Iterator[None]:
+    """No file may grow beyond it: writing fails as on a disk that is full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (max_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_result_takes_the_place_of_an_earlier_one(tmp_path: Path) -> None:
+    write(tmp_path, 5000)
+    write(tmp_path, 7000)
+    found = result_of(tmp_path)
+    assert sorted(found) == [
+        "audit.json", "headgate-skew.prom", "index.html", "keys.parquet/part", "load.parquet/part",
+    ]  # fmt: skip
+    assert (found["load.parquet/part"], found["keys.parquet/part"]) == (b"7000", b"7000")
+    assert b"headgate_audit_timestamp_seconds 7.0" in found["headgate-skew.prom"]
+
+
+def test_a_full_disk_is_a_sentence_and_leaves_the_earlier_result(tmp_path: Path) -> None:
+    write(tmp_path, 5000)
+    before = result_of(tmp_path)
+    with (
+        full_disk(6000),
+        pytest.raises(JobError, match=f"--out {tmp_path} cannot take the result: .*too large"),
+    ):
+        write(tmp_path, 7000)
+    assert result_of(tmp_path) == before
+
+
+def test_what_is_in_the_way_is_named(tmp_path: Path) -> None:
+    (tmp_path / "index.html" / "mine").mkdir(parents=True)
+    with pytest.raises(JobError, match=f"--out {tmp_path} cannot take the result: .*index.html"):
+        write(tmp_path, 5000)

@@ -1,0 +1,125 @@
+"""The Spark passes count what dictionaries and numpy count, on every generated data set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from headgate_spark.audit.judgement.figures import TopicFigures
+from headgate_spark.audit.passes import counting
+from headgate_spark.audit.passes.assemble import Counted, all_runs, figures_of
+from headgate_spark.audit.passes.count_all import STEPS, count_all
+from headgate_spark.job.progress import Progress
+from support.scenarios import skew_world
+
+WORLDS: list[Callable[[], skew_world.Dataset]] = [
+    skew_world.uniform,
+    skew_world.zipf,
+    skew_world.data_bomb,
+    skew_world.clumped,
+    skew_world.large_values,
+    skew_world.burst,
+    skew_world.foreign,
+    skew_world.changed_count,
+]
+COUNTS = (3, 12, 13, 20, 24)
+
+
+def write_facts(folder: Path, worlds: list[skew_world.Dataset]) -> str:
+    """The data sets as facts, shuffled: files promise no order."""
+    for number, world in enumerate(worlds):
+        table = pa.table(
+            {
+                "topic": [world.topic] * len(world),
+                "partition": pa.array(world.partition, pa.int32()),
+                "offset": pa.array(world.offsets(), pa.int64()),
+                "key": pa.array(world.keys, pa.binary()),
+                "bytes": pa.array(world.sizes, pa.int64()),
+                "at_ms": pa.array(world.times_ms, pa.int64()),
+                "producer": world.producers,
+                "is_tombstone": [False] * len(world),
+            }
+        )
+        order = np.random.default_rng(number).permutation(len(world))
+        pq.write_table(table.take(order), folder / f"{number}.parquet")
+    return str(folder)
+
+
+def test_every_figure_equals_the_plain_count(spark: SparkSession, tmp_path: Path) -> None:
+    # one test for all: with two workers, two would count everything twice
+    facts, out = tmp_path / "facts", tmp_path / "out"
+    facts.mkdir()
+    worlds = [make() for make in WORLDS]
+    frame = spark.read.parquet(write_facts(facts, worlds))
+    present = {world.topic: world.partitions for world in worlds}
+    counts = dict.fromkeys(present, COUNTS)
+    counted = count_all(spark, frame, out, present, counts, Progress(STEPS))
+    for world in worlds:
+        check_world(counted, world)
+
+
+def check_world(counted: Counted, world: skew_world.Dataset) -> None:
+    """The job's figures of one data set are those of the plain count."""
+    expected = skew_world.figures_of(world)
+    found = figures_of(world.topic, world.partitions, counted, (None, None))
+    for name in ("records", "bytes", "distinct_keys", "producers", "keyless_records", "sizes"):
+        assert getattr(found, name) == getattr(expected, name), name
+    for name in ("load_records", "load_bytes", "heat_records", "heat_bytes"):
+        assert np.array_equal(getattr(found, name), getattr(expected, name)), name
+    assert_same_keys(found, expected)
+    for one, other in zip(found.predictions, expected.predictions, strict=True):
+        assert (one.partitions, one.moved_keys) == (other.partitions, other.moved_keys)
+        assert np.array_equal(one.records, other.records)
+        assert np.array_equal(one.bytes, other.bytes)
+    assert found.misplaced[:2] == expected.misplaced[:2]
+    assert found.misplaced.keys == expected.misplaced.keys
+    wanted = {count: fits for count, fits in expected.misplaced.earlier.items() if fits}
+    assert {count: fits for count, fits in found.misplaced.earlier.items() if fits} == wanted
+
+
+def assert_same_keys(found: TopicFigures, expected: TopicFigures) -> None:
+    """The heaviest keys are the same; of those as heavy as the last one, any may be there."""
+    theirs = {one.key: one for one in expected.top_keys}
+    common = [one for one in found.top_keys if one.key in theirs]
+    assert len(common) >= 10
+    for one in common:
+        assert one == theirs[one.key]
+    assert found.top_record_share == expected.top_record_share
+    assert found.top_byte_share == expected.top_byte_share
+
+
+def test_runs_over_the_ends_of_blocks(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counting, "BLOCK", 8)  # 125 blocks instead of one
+    world = skew_world.made("cut", 1, [b"a"] * 100 + [b"b", b"a"] * 50 + [b"c"] * 800, 10)
+    facts = spark.read.parquet(write_facts(tmp_path, [world]))
+    runs = counting.runs(facts).persist()
+    top = facts.select("topic", "key").distinct()
+    found = all_runs(counting.inner_runs(runs, top).collect(), counting.outer_runs(runs).collect())
+    assert found["cut", b"a"] == {100: 1, 1: 50}
+    assert found["cut", b"b"] == {1: 50}
+    assert found["cut", b"c"] == {800: 1}
+
+
+def test_a_key_of_every_second_is_one_row_on_the_driver(spark: SparkSession) -> None:
+    """Weeks of a busy key are millions of seconds: they are summed where they are sorted."""
+    at_ms = F.pmod(F.col("id") * 7919, F.lit(30_000)) * 1000  # 30,000 seconds in no order
+    key = F.lit("busy").cast("binary").alias("key")
+    facts = spark.range(30_000).select(F.lit("busy").alias("topic"), key, at_ms.alias("at_ms"))
+    top = facts.select("topic", "key").distinct()
+    rows = {
+        name: counting.coalesced(facts, top, windows).collect()
+        for name, windows in {"usual": {}, "long": {"busy": (5000, 300_000)}}.items()
+    }
+    assert {name: [row["kept"] for row in found] for name, found in rows.items()} == {
+        "usual": [3000],
+        "long": [100],
+    }

@@ -1,0 +1,119 @@
+"""The management pages' world: a meter's figures and a store of pauses, in memory."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from dataclasses import dataclass, field
+
+from headgate.config.settings import ProducerSettings, Settings
+from headgate.core.consuming.pauses import Intent, Kept
+from headgate.core.outcome import Failure
+from headgate.core.policy import TopicPolicy
+from headgate.core.suppression.states import TopicSuppression
+from headgate.core.topic import TopicState
+from headgate.edge.auth import Authenticator
+from headgate.edge.management.control_plane import Admin, Services
+from headgate.edge.management.instance import Monitored
+from headgate.edge.management.pauses import PauseEndpoints
+from headgate.edge.origins import Origins
+from headgate.replays.none import NoSecondTier
+from headgate.stats import Labels, Meter
+from headgate.stats.fleet import Fleet, Rates
+from headgate.supervisor.overview import InstanceHealth
+
+TOPICS = (
+    TopicPolicy("orders", "main", key=("/id",)),
+    TopicPolicy("deals", "main", key=("/id",), kind="state", suppress="raw"),
+    TopicPolicy("saves", "main", key=("/id",), kind="state", coalesce_quiet_ms=2000),
+)
+TOKENS = {
+    name: ProducerSettings(
+        token_sha256=(hashlib.sha256(f"{name}-token".encode()).hexdigest(),),
+        topics=("*",),
+        roles=roles,
+    )
+    for name, roles in {
+        "shop": ("produce",),
+        "viewer": ("view",),
+        "operator": ("view", "operate"),
+    }.items()
+}
+
+
+@dataclass
+class FakeInstance:
+    """Implements `edge.management.instance.Instance` over one meter."""
+
+    settings: Settings
+    figures: Fleet = field(default_factory=Fleet)
+    rates: Rates = field(default_factory=Rates)
+    forgotten: list[tuple[str, bytes | None]] = field(default_factory=list)
+    failure: Failure | None = None
+    is_ready: bool = True
+    audited: dict[str, bytes] = field(default_factory=dict)
+    unread: set[str] = field(default_factory=set)  # topics that only a new reading finds
+    suppressed: dict[str, TopicSuppression] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        names = {policy.pattern for policy in self.settings.topics}
+        self.meter = Meter(Labels(self.settings.producers, names.__contains__), time.time)
+        self.refreshed = 0.0
+
+    async def refresh(self, at_once: bool = False) -> None:
+        if at_once:
+            self.unread.clear()
+        self.figures.update(1, self.meter.collect())
+        self.refreshed += 10.0
+        self.rates.note(self.refreshed, self.figures.volumes())
+
+    def topics(self) -> dict[str, TopicState]:
+        names = {policy.pattern for policy in self.settings.topics} - self.unread
+        return {name: TopicState(name, "main", b"\0" * 16, 12) for name in names}
+
+    def suppression(self) -> dict[str, TopicSuppression]:
+        return self.suppressed
+
+    def health(self) -> InstanceHealth:
+        kafka = {"ok": self.is_ready, "required": True, "detail": "3 brokers"}
+        status = "ready" if self.is_ready else "not ready"
+        return InstanceHealth(self.is_ready, status, {"kafka main": kafka}, {"up": 2, "wanted": 2})
+
+    async def forget(self, topic: str, key: bytes | None) -> Failure | None:
+        self.forgotten.append((topic, key))
+        return self.failure
+
+    async def monitored(self, path: str, authorization: str | None) -> Monitored | Failure:
+        return self.failure or Monitored(200, "application/json", path.encode())
+
+    async def audits(self) -> dict[str, bytes] | Failure:
+        return self.failure or self.audited
+
+
+class KeptInMemory:
+    """Implements `edge.management.pauses.PauseIntents`."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, dict[Intent, Kept]] = {}
+        self.is_away = False
+
+    async def kept(self, group: str) -> list[Kept]:
+        if self.is_away:
+            raise OSError("Redis does not answer")
+        return list(self.groups.get(group, {}).values())
+
+    async def pause(self, group: str, intent: Intent, by: str, at_ms: int) -> None:
+        self.groups.setdefault(group, {})[intent] = Kept(intent, by, at_ms)
+
+    async def resume(self, group: str, intent: Intent) -> bool:
+        return self.groups.get(group, {}).pop(intent, None) is not None
+
+
+def admin_of(
+    instance: FakeInstance, store: KeptInMemory | None = None, services: Services | None = None
+) -> Admin:
+    settings = instance.settings
+    origins = Origins.of_control_plane(settings.http)
+    callers = Authenticator(settings.auth, settings.producers, origins)
+    none = NoSecondTier()
+    return Admin(instance, callers, PauseEndpoints(store), services or Services(none, none, none))

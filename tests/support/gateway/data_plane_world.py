@@ -1,0 +1,171 @@
+"""The data port in the test's own process: real sockets and the real pipeline, lanes in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+from aiohttp import web
+
+from headgate.backends.base import Deliveries, Lanes, Suppression, Verdicts
+from headgate.config.settings import AuthSettings, HttpSettings
+from headgate.core.ids import RequestIds
+from headgate.core.oversize.weigh import Weight, heaviest
+from headgate.core.publish import Publish
+from headgate.core.topic import PartitionState, TopicState
+from headgate.devstack.ports import LOOPBACK
+from headgate.edge.auth import Authenticator
+from headgate.edge.events import EventsFront
+from headgate.edge.once import Once
+from headgate.edge.request_log import RequestLog
+from headgate.edge.routes import Page
+from headgate.edge.server import HttpServer
+from headgate.edge.shortcut import ShortConnection
+from headgate.edge.streams import StreamLimits, Streams
+from headgate.idempotency.requests import RequestIdentity
+from headgate.pipeline.deadlines import Deadlines
+from headgate.telemetry.health import Readiness
+from headgate.wiring.front import data_plane
+from support.clients.http_client import Answer, exchange
+from support.gateway.fakes import FakeLanes, FakeSuppression
+from support.gateway.room import Room
+
+
+class PromptLanes(FakeLanes):
+    """What is put into them is in the log a moment later."""
+
+    def __init__(self, room: Room, deliveries: Deliveries) -> None:
+        super().__init__(deliveries)
+        self._room = room
+
+    def put(self, publish: Publish) -> None:
+        super().put(publish)
+        asyncio.get_running_loop().call_soon(self._room.run)
+
+
+class PromptSuppression(FakeSuppression):
+    """What is reserved is decided a moment later."""
+
+    def __init__(self, room: Room, verdicts: Verdicts) -> None:
+        super().__init__(verdicts)
+        self._room = room
+
+    def reserve(self, publish: Publish) -> None:
+        super().reserve(publish)
+        asyncio.get_running_loop().call_soon(self._room.run)
+
+
+class PromptRoom(Room):
+    """Events are published without the test's help."""
+
+    def open_lanes(self, deliveries: Deliveries) -> Lanes:
+        self.lanes = PromptLanes(self, deliveries)
+        return self.lanes
+
+    def open_suppression(self, verdicts: Verdicts) -> Suppression:
+        self.suppression = PromptSuppression(self, verdicts)
+        return self.suppression
+
+    @property
+    def written(self) -> list[Publish]:
+        """Everything in the log."""
+        return [publish for log in self.lanes.logs.values() for publish in log]
+
+
+class OneCluster:
+    """What Kafka says of topics and clusters: nothing but the cluster's id."""
+
+    def states(self) -> list[TopicState]:
+        return []
+
+    def cluster_ids(self) -> dict[str, str]:
+        return {"main": "c-1"}
+
+    async def partitions(self, topic: str) -> list[PartitionState]:
+        return []
+
+
+class _Requests:
+    def request(self, route: str, status: int, seconds: float) -> None:
+        """Counted by nobody."""
+
+    def account(self, *_: Any) -> None:
+        """As above."""
+
+
+class _Identities:
+    def identity_bypassed(self, reason: str, count: int) -> None:
+        """As above."""
+
+
+class _Weigher:
+    async def weigh(self, document: bytes) -> list[Weight]:
+        return heaviest(document)
+
+
+class DataPort:
+    """A running data port. `post` and `ask` are made off the event loop, by a client that sends
+    what it is given."""
+
+    def __init__(self, room: PromptRoom, port: int) -> None:
+        self.room = room
+        self.port = port
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str | bytes] | None = None,
+        body: bytes = b"",
+    ) -> Answer:
+        """One request on a connection of its own."""
+        return await asyncio.to_thread(exchange, self.port, method, path, headers, body)
+
+    async def post(
+        self, topic: str, body: bytes, headers: Mapping[str, str | bytes], query: str = ""
+    ) -> Answer:
+        """Post a body to a topic."""
+        return await self.ask("POST", f"/v1/topics/{topic}/events{query}", headers, body)
+
+
+@asynccontextmanager
+async def data_port(
+    room: PromptRoom | None = None,
+    http: HttpSettings | None = None,
+    others: Page | None = None,
+    readiness: Callable[[], Readiness] = lambda: Readiness(False, ()),
+    request_log: RequestLog | None = None,
+) -> AsyncIterator[DataPort]:
+    """Listen on a free port until the block ends.  others: see `DataPlane`."""
+    room, http, ids = room or PromptRoom(), http or HttpSettings(), RequestIds(b"\1" * 6)
+    loop = asyncio.get_running_loop()
+    pipeline = room.pipeline
+    keys = RequestIdentity(None, "test", 60_000, _Identities())
+    front = EventsFront(
+        pipeline,
+        Authenticator(AuthSettings(), {}),
+        room.admission,
+        Deadlines(pipeline.expire, 30.0, loop.time),
+        _Weigher(),
+        _Requests(),
+        Once(pipeline, keys, loop.time),
+        Streams(pipeline.gate, None, room.admission, StreamLimits(1, 1, 30.0, 128)),
+        ids,
+        http.body_max_bytes,
+        30.0,
+        request_log or RequestLog(),
+    )
+    no_bursts: Any = None  # they are posted, not ended
+    plane = data_plane(front, no_bursts, OneCluster(), readiness, ids, http, others)
+    short = partial(ShortConnection, front)
+    server = HttpServer(plane.answer, http.header_max_bytes, ids, front.request_log, short)
+    runner = web.ServerRunner(server, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, LOOPBACK, 0).start()
+        yield DataPort(room, runner.addresses[0][1])
+    finally:
+        await runner.cleanup()

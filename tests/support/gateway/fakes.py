@@ -1,0 +1,205 @@
+"""Honest small stand-ins for what ingest talks to: they keep the protocols of `backends.base`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headgate.backends.base import Deliveries, Verdicts
+from headgate.core.formats.canonical import Fallback
+from headgate.core.outcome import Failure, Outcome, Reason
+from headgate.core.policy import TopicPolicy
+from headgate.core.publish import Publish, Stage, advance_all
+from headgate.core.route import Common, Route
+from headgate.core.suppression.protocol import Scope
+from headgate.core.topic import TopicState
+
+NOW_MS = 1_700_000_000_000
+
+
+def topic_state(name: str = "orders", partitions: int = 3, **changes: object) -> TopicState:
+    """A topic as Kafka describes it."""
+    return TopicState(name, "main", b"\x01" * 16, partitions)._replace(**changes)
+
+
+def policy(**options: object) -> TopicPolicy:
+    """A topic's options; `orders` on cluster `main` unless said otherwise."""
+    return TopicPolicy(**{"pattern": "orders", "cluster": "main", **options})  # type: ignore[arg-type]
+
+
+def route(state: TopicState | None = None, depth: int = 128, **options: object) -> Route:
+    """The rules of a topic with these options."""
+    return Route(policy(**options), state or topic_state(), depth)
+
+
+def common(**changes: object) -> Common:
+    """What the events of one request share: nothing, unless said otherwise."""
+    nothing = {"key": None, "timestamp_ms": None, "tombstone": False, "sticky": 0, "headers": []}
+    nothing["route"] = None
+    return Common(**{**nothing, "now_ms": NOW_MS, **changes})  # type: ignore[arg-type]
+
+
+class FakeTopics:
+    """Topics that a test puts there; `away` is why nothing is known of the others."""
+
+    def __init__(self, *states: TopicState) -> None:
+        self.states = {state.name: state for state in states}
+        self.away: Failure | None = None
+        self.missed: list[str] = []
+
+    def get(self, topic: str) -> TopicState | None:
+        return self.states.get(topic)
+
+    def missing_reason(self, topic: str) -> Failure:
+        self.missed.append(topic)
+        unknown = Failure(Reason.UNKNOWN_TOPIC, f"there is no topic {topic!r} here")
+        return self.away or unknown
+
+
+class FakeAccounts:
+    """Remembers each request's account."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, str, list[Outcome], list[int]]] = []
+        self.fallbacks: list[tuple[str, Fallback]] = []
+        self.actions: list[str] = []
+
+    def account(
+        self, producer: str, topic: str, outcomes: Sequence[Outcome], sizes: Sequence[int]
+    ) -> None:
+        self.seen.append((producer, topic, list(outcomes), list(sizes)))
+
+    def canonical_fallback(self, topic: str, reason: Fallback) -> None:
+        self.fallbacks.append((topic, reason))
+
+    def oversized(self, producer: str, topic: str, action: str) -> None:
+        self.actions.append(action)
+
+
+class NoQuotas:
+    """Everyone may send anything, until `failure` is set."""
+
+    failure: Failure | None = None
+
+    def check(self, producer: str, events: int, size: int) -> Failure | None:
+        return self.failure
+
+
+class FakeLanes:
+    """Queues that move when the test says so; `logs` is what Kafka holds.
+
+    As the protocol asks: what was dropped is never handed over and never reported.
+    """
+
+    def __init__(self, deliveries: Deliveries) -> None:
+        self._deliveries = deliveries
+        self.queues: dict[int, list[Publish]] = {}
+        self.handed: dict[int, list[Publish]] = {}
+        self.logs: dict[int, list[Publish]] = {}
+        self.refusing: dict[int, Failure] = {}
+
+    def refusal(self, state: TopicState, partition: int) -> Failure | None:
+        return self.refusing.get(partition)
+
+    def put(self, publish: Publish) -> None:
+        publish.advance(Stage.LANE)
+        self.queues.setdefault(publish.record.partition, []).append(publish)
+
+    def hand_over(self, partition: int, limit: int) -> None:
+        """Give the next batch to the producer, if none is with it."""
+        queue = self.queues.get(partition, [])
+        if self.handed.get(partition):
+            return
+        batch: list[Publish] = []
+        while queue and len(batch) < limit:
+            publish = queue.pop(0)
+            if not publish.dropped:
+                publish.advance(Stage.HANDED)
+                batch.append(publish)
+        if batch:
+            self.handed[partition] = batch
+            self._deliveries.handed_over(batch)
+
+    def acknowledge(self, partition: int) -> None:
+        batch = self.handed.pop(partition, [])
+        if batch:
+            log = self.logs.setdefault(partition, [])
+            base_offset = len(log)
+            log.extend(batch)
+            self._end(batch)
+            self._deliveries.acknowledged(batch, base_offset)
+
+    def fail(self, partition: int, failure: Failure) -> None:
+        batch = self.handed.pop(partition, [])
+        if batch:
+            self._end(batch)
+            self._deliveries.failed(batch, failure)
+
+    def _end(self, batch: list[Publish]) -> None:
+        advance_all(batch, Stage.ENDED)
+
+
+class FakeSuppression:
+    """Reserves when the test says so, in order of arrival; equal events follow.
+
+    The last acknowledged digest of a key is its published state.
+    """
+
+    def __init__(self, verdicts: Verdicts) -> None:
+        self._verdicts = verdicts
+        self.queue: list[Publish] = []
+        self.latest: dict[bytes, Publish] = {}
+        self.published: dict[bytes, tuple[bytes, int]] = {}
+        self.in_flight: dict[bytes, int] = {}
+        self.ends: list[tuple[Publish, bool]] = []
+
+    def reserve(self, publish: Publish) -> None:
+        key = publish.record.key or b""
+        leader = self.latest.get(key)
+        if leader is not None and not publish.force and self._may_follow(publish, leader):
+            publish.leader = leader
+            leader.followers = [*(leader.followers or []), publish]
+            return
+        self.latest[key] = publish
+        publish.advance(Stage.QUEUED)
+        self.queue.append(publish)
+
+    def passes(self, scope: Scope, count: int) -> bool:
+        return True
+
+    def _may_follow(self, publish: Publish, leader: Publish) -> bool:
+        waits = leader.stage in (Stage.QUEUED, Stage.LANE)
+        return waits and not leader.dropped and leader.digest == publish.digest
+
+    def decide(self, refusal: Failure | None = None) -> None:
+        """Answer the oldest reservation."""
+        if not self.queue:
+            return
+        publish = self.queue.pop(0)
+        key = publish.record.key or b""
+        if publish.dropped:
+            return
+        digest, offset = self.published.get(key, (b"", -1))
+        if refusal is not None:
+            publish.advance(Stage.ENDED)
+            self._verdicts.refused(publish, refusal)
+        elif digest == publish.digest and not publish.force and not self.in_flight.get(key):
+            publish.advance(Stage.ENDED)
+            self._verdicts.unchanged(publish, offset)
+        else:
+            self.in_flight[key] = self.in_flight.get(key, 0) + 1
+            self._verdicts.publish(publish)
+
+    def acknowledged(self, batch: Sequence[Publish], base_offset: int) -> None:
+        for offset, publish in enumerate(batch, base_offset):
+            if publish.digest is not None:
+                key = publish.record.key or b""
+                self.in_flight[key] -= 1
+                self.published[key] = (publish.digest, offset)
+
+    def ended(self, publish: Publish, certain: bool) -> None:
+        self.ends.append((publish, certain))
+        if publish.digest is not None:
+            key = publish.record.key or b""
+            self.in_flight[key] -= 1
+            if not certain:
+                self.published.pop(key, None)

@@ -1,0 +1,177 @@
+"""A pipeline with fakes around it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from hashlib import blake2b
+
+from headgate.backends.base import Deliveries, Lanes, Suppression, Verdicts
+from headgate.backends.kafka.producing.lone_batch import LoneBatch
+from headgate.backends.memory.log import MemoryLanes, MemoryTopics
+from headgate.core.admission import Admission
+from headgate.core.audit_events import Facts
+from headgate.core.http.reply import answer
+from headgate.core.ids import EventIds
+from headgate.core.outcome import Failure, Reason
+from headgate.core.policy import PolicyTable, TopicPolicy
+from headgate.core.publish import Ticket
+from headgate.core.route import Route
+from headgate.core.scanning import Scanner
+from headgate.core.suppression.protocol import Scope
+from headgate.core.topic import TopicState
+from headgate.offload.helper_process import HelperProcess
+from headgate.oversize.choose import Tools
+from headgate.pipeline.clock_watch import ClockWatch
+from headgate.pipeline.gate import Gate
+from headgate.pipeline.inbound import Inbound
+from headgate.pipeline.routes import Compiler, Routes
+from headgate.suppression.none import Unsuppressed
+from headgate.wiring.pipeline import PipelineParts, RequestLimits, build_pipeline
+from support.gateway.fakes import (
+    NOW_MS,
+    FakeAccounts,
+    FakeLanes,
+    FakeSuppression,
+    FakeTopics,
+    NoQuotas,
+    policy,
+    topic_state,
+)
+
+UNKNOWN = Failure(Reason.UNKNOWN, "no answer")
+REFUSED = Failure(Reason.BROKER_REFUSED, "not allowed")
+AWAY = Failure(Reason.KAFKA_UNAVAILABLE, "no broker", None, 1)
+NO_REDIS = Failure(Reason.REDIS_UNAVAILABLE, "no Redis", None, 1)
+
+
+def digest(value: bytes | None, content_type: bytes | None) -> bytes:
+    return blake2b((value or b"") + b"|" + (content_type or b""), digest_size=16).digest()
+
+
+class Room:
+    """A pipeline with everything around it. `orders` is plain, `deals` suppresses."""
+
+    def __init__(
+        self,
+        max_events: int = 10_000,
+        max_bytes: int = 10_000_000,
+        facts: Facts | None = None,
+        scanner_for: Callable[[TopicPolicy, TopicState], Scanner | None] = lambda *_: None,
+        **changes: object,
+    ) -> None:
+        """facts: of `deals` and `clicks`, not of `orders`.  changes: of the topics' states."""
+        self.admission = Admission(max_bytes, max_events)
+        self.accounts, self.quotas = FakeAccounts(), NoQuotas()
+        policies = [
+            policy(key=("/id",), max_bytes=200),
+            policy(pattern="deals", key=("/id",), suppress="raw", facts=bool(facts)),
+            policy(pattern="clicks", keyless="spread", facts=bool(facts)),
+        ]
+        states = [topic_state(name, **changes) for name in ("orders", "deals", "clicks")]
+        self.topics = FakeTopics(*states)
+        self.scope = scope = Scope("deals", b"\1" * 16, 3, b"f")
+
+        def compile_route(chosen: TopicPolicy, state: TopicState) -> Route:
+            scanner = scanner_for(chosen, state)
+            if chosen.suppress == "off":
+                return Route(chosen, state, 128, scanner=scanner)
+            return Route(chosen, state, 128, digest, scope, scanner=scanner)
+
+        self.clock = ClockWatch(self.topics.get, lambda: 0.0)
+        self.helper, ids = HelperProcess(), EventIds(b"\1" * 6)
+        self._parts = PipelineParts(
+            schedule=lambda call: call(),  # each request is a turn of its own
+            gate=Gate(Routes(PolicyTable(policies), self.topics, compile_route)),
+            admission=self.admission,
+            quotas=self.quotas,
+            ids=ids,
+            limits=RequestLimits(50, 30_000),
+            clock_ms=lambda: NOW_MS,
+            clock=self.clock,
+            lanes=self.open_lanes,
+            suppression=self.open_suppression,
+            identities=None,
+            helper=self.helper,
+            tools=Tools(ids, None, self.helper, LoneBatch, 1 << 20),
+            meter=self.accounts,
+            facts=facts,
+        )
+        self.build()
+
+    def build(self, **changes: object) -> None:
+        """Put the pipeline together, with some other parts than usual."""
+        self.pipeline, self.oversize = build_pipeline(self._parts._replace(**changes))  # type: ignore[arg-type]
+
+    def open_lanes(self, deliveries: Deliveries) -> Lanes:
+        """Those of this room."""
+        self.lanes = FakeLanes(deliveries)
+        return self.lanes
+
+    def open_suppression(self, verdicts: Verdicts) -> Suppression:
+        """That of this room."""
+        self.suppression = FakeSuppression(verdicts)
+        return self.suppression
+
+    def post(self, topic: str, body: bytes, **headers: bytes) -> Ticket:
+        """As a front does it: the bytes are taken before."""
+        assert self.admission.take_bytes(len(body)) is None
+        named = {name.replace("_", "-").encode(): value for name, value in headers.items()}
+        named.setdefault(b"content-type", b"application/json")
+        return self.pipeline.take(Inbound(topic, "p", named, body, "req-1", 0.0))
+
+    def run(self) -> None:
+        """Let everything under way be published."""
+        while self.suppression.queue:
+            self.suppression.decide()
+        for partition in list(self.lanes.queues):
+            while self.lanes.queues[partition] or self.lanes.handed.get(partition):
+                self.lanes.hand_over(partition, 100)
+                self.lanes.acknowledge(partition)
+
+
+class MemoryRoom:
+    """A pipeline with lanes and topics in memory, without Redis. full: see `Gate`."""
+
+    def __init__(
+        self,
+        topics: MemoryTopics,
+        policies: PolicyTable,
+        full: Callable[[str], Failure | None] = lambda held: None,
+    ) -> None:
+        self.quotas, self.accounts = NoQuotas(), FakeAccounts()
+        self.gate = Gate(Routes(policies, topics, Compiler(128, "ns")), full)
+        ids, helper = EventIds(b"\1" * 6), HelperProcess()
+        parts = PipelineParts(
+            schedule=lambda call: call(),  # each request is a turn of its own
+            gate=self.gate,
+            admission=Admission(1_000_000, 1000),
+            quotas=self.quotas,
+            ids=ids,
+            limits=RequestLimits(50, 30_000),
+            clock_ms=lambda: NOW_MS,
+            clock=ClockWatch(topics.get, lambda: 0.0),
+            lanes=partial(self._open_lanes, topics),
+            suppression=Unsuppressed,
+            identities=None,
+            helper=helper,
+            tools=Tools(ids, None, helper, LoneBatch, 1 << 20),
+            meter=self.accounts,
+        )
+        self.pipeline = build_pipeline(parts).pipeline
+
+    def _open_lanes(self, topics: MemoryTopics, deliveries: Deliveries) -> MemoryLanes:
+        self.lanes = MemoryLanes(topics, deliveries)
+        return self.lanes
+
+    def post(self, topic: str, body: bytes) -> Ticket:
+        """One JSON document, from the producer `shop`."""
+        headers = {b"content-type": b"application/json"}
+        return self.pipeline.take(Inbound(topic, "shop", headers, body, "r", 0.0))
+
+
+def shown(ticket: Ticket) -> tuple[int, dict[str, object]]:
+    assert ticket.done
+    reply = answer(ticket)
+    return reply.status, json.loads(reply.body)

@@ -1,0 +1,76 @@
+"""The runner of replays with a fault: `python faulty_runner.py CONFIG ID STATE WHEN SIGNAL`.
+
+When it tells that replay ID is in STATE it sends itself SIGNAL (KILL or STOP), WHEN before the
+transaction is committed or after. All else is what `headgate-spark replay --follow` does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from headgate_spark.copying.chunks import SourceRecord
+from headgate_spark.job.connections import Connection
+from headgate_spark.job.options import read_config
+from headgate_spark.replay.replay import RunRequest, run_replays
+from headgate_spark.replay.replay_writer import Pair, ReplayWriter
+
+PATIENCE_S = 3.0
+
+
+class FaultyWriter(ReplayWriter):
+    def __init__(
+        self, connection: Connection, replay_id: str, state: str, when: str, number: int
+    ) -> None:
+        super().__init__(connection)
+        self._id, self._state, self._when, self._number = replay_id, state, when, number
+
+    async def write(
+        self,
+        topic: str,
+        partition: int,
+        records: Sequence[SourceRecord],
+        replay_id: str,
+        told: Callable[[int | None], Sequence[Pair]],
+    ) -> None:
+        is_it = False
+
+        def seen(behind: int | None) -> Sequence[Pair]:
+            nonlocal is_it
+            pairs = told(behind)
+            is_it = any(self._tells(pair) for pair in pairs)
+            if is_it and self._when == "before":  # its records are written, and not committed
+                os.kill(os.getpid(), self._number)
+            return pairs
+
+        await super().write(topic, partition, records, replay_id, seen)
+        if is_it and self._when == "after":
+            os.kill(os.getpid(), self._number)
+
+    def _tells(self, pair: Pair) -> bool:
+        if pair[0] != f"{self._id}/status".encode():
+            return False
+        return bool(json.loads(pair[1] or b"{}").get("state") == self._state)
+
+
+def main() -> int:
+    config, replay_id, state, when, name = sys.argv[1:]
+    number = signal.Signals[f"SIG{name}"]
+
+    def writer_of(connection: Connection) -> ReplayWriter:
+        return FaultyWriter(connection, replay_id, state, when, number)
+
+    request = RunRequest(None, is_following=True, patience_s=PATIENCE_S)
+    return run_replays(read_config(Path(config), os.environ), request, _say, writer_of)
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

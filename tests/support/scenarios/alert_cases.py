@@ -1,0 +1,223 @@
+"""For each alert: series at which it fires, and series at which it must keep silent.
+
+The values are promtool's: `0+10x30` is 0, 10, ... for 31 minutes, `_` is no value, `1x90` the same
+value 91 times. What is looked at is the minute `at`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+Series = dict[str, str]  # name and labels -> values, one a minute
+
+
+class Case(NamedTuple):
+    """at: minutes since 1970, which is when promtool begins."""
+
+    alert: str
+    fires: Series
+    silent: Series
+    at: int = 30
+
+
+def _state(state: str, at: int = 30) -> tuple[Series, Series]:
+    """A group in a state, and in it no longer than the alert forgives."""
+    name = f'headgate_group_state{{group="g",state="{state}"}}'
+    return {name: "1x90"}, {name: f"0x{at - 2} 1x90"}
+
+
+def _over(name: str, bad: float, good: float) -> tuple[Series, Series]:
+    return {name: f"{bad:g}x120"}, {name: f"{good:g}x120"}
+
+
+def _counts(name: str) -> tuple[Series, Series]:
+    """It goes on counting, and it counted once, long ago."""
+    return {name: "0+5x120"}, {name: "7x120"}
+
+
+_REGRESSIONS = 'headgate_commit_regressions_total{group="g",topic="t"}'
+_UNKNOWN = 'headgate_unknown_outcome_total{topic="t",instance="a"}'
+_LOST = 'headgate_mirror_lost_offsets_total{topic="t",partition="0"}'
+_GAPS = 'headgate_mirror_gaps_total{topic="t",partition="0"}'
+_PROBATION, _LAG = 'headgate_group_probation{group="g"}', 'headgate_group_lag{group="g",topic="t"}'
+_RUNNER = 'headgate_replay_runner{cluster="c",instance="%s"}'
+_RUNNER_WROTE = 'headgate_replay_timestamp_seconds{cluster="c",instance="%s"}'
+_MIRROR_WROTE = 'headgate_mirror_timestamp_seconds{cluster="c",instance="a"}'
+_OLDEST = 'headgate_replay_oldest_seconds{cluster="c"}'
+_REMAINING = 'headgate_replay_remaining_offsets{cluster="c"}'
+_HELD_AGE, _HELD_LAG = 'headgate_held_oldest_seconds{topic="t"}', 'headgate_held_lag{topic="t"}'
+_CLOCK = "0+60x120"  # a file that is written every minute
+
+CASES = (
+    Case("HeadgateStuckCommit", *_over('headgate_group_stuck_commits{group="g"}', 1, 0)),
+    Case("HeadgateGroupRewound", *_state("REWIND")),
+    Case("HeadgateGroupStopped", *_state("STOP")),
+    Case("HeadgateGroupStalled", *_state("STALL")),
+    Case("HeadgateGroupFallsBehind", *_state("WARN")),
+    Case("HeadgateCommitsGoBack", *_counts(_REGRESSIONS), at=90),
+    Case("HeadgateCommitsGoBack", {_REGRESSIONS: "_x80 1x40"}, {_REGRESSIONS: "1x120"}, at=90),
+    Case("HeadgateRecordsWillBeLost", *_over('headgate_group_loss_seconds{group="g"}', 3600, 1e6)),
+    Case(
+        "HeadgateNewGroupLags",
+        {_PROBATION: "1x60", _LAG: "20000x60"},
+        {_PROBATION: "0x60", _LAG: "20000x60"},
+    ),
+    Case("HeadgateNewGroupLags", {_PROBATION: "1x60", _LAG: "20000x60"}, {_PROBATION: "1x60"}),
+    Case(
+        "HeadgateColdReads",
+        *_over('headgate_group_heat{group="g",heat="cold"}', 1, 0),
+    ),
+    Case(
+        "HeadgateRogueReader",
+        *_over('headgate_unexplained_bytes_per_second{cluster="c",topic="t"}', 2e6, 1e5),
+    ),
+    Case("HeadgateIdleMembers", *_over('headgate_group_idle_members{group="g"}', 2, 0), at=90),
+    Case(
+        "HeadgatePartitionsOffline",
+        {'headgate_cluster_partitions{cluster="c",state="offline"}': "1x60"},
+        {'headgate_cluster_partitions{cluster="c",state="under_replicated"}': "1x60"},
+    ),
+    Case(
+        "HeadgateUnderReplicated",
+        *_over('headgate_cluster_partitions{cluster="c",state="under_replicated"}', 3, 0),
+    ),
+    Case("HeadgateMonitorDown", *_over('up{job="headgate-monitor",instance="m"}', 0, 1)),
+    Case(
+        "HeadgateMonitorIsBlind", *_over('headgate_monitor_look_age_seconds{cluster="c"}', 200, 10)
+    ),
+    Case(
+        "HeadgateMonitorMissesCommits",
+        *_over('headgate_monitor_follows_commits{cluster="c"}', 0, 1),
+    ),
+    Case("HeadgateUnknownOutcomes", *_counts(_UNKNOWN)),
+    # The first ones of a topic: the series is born with them.
+    Case("HeadgateUnknownOutcomes", {_UNKNOWN: "_x26 9x30"}, {_UNKNOWN: "9x60"}),
+    Case(
+        "HeadgateSuppressionBypassed",
+        *_counts('headgate_suppression_bypassed_total{reason="redis_slow"}'),
+    ),
+    Case(
+        "HeadgateNothingSuppressed",
+        {'headgate_suppression_state{topic="t",state="quarantine"}': "2x60"},
+        {'headgate_suppression_state{topic="t",state="on"}': "2x60"},
+    ),
+    Case(
+        "HeadgateIdentityBypassed",
+        *_counts('headgate_identity_bypassed_total{reason="redis_timeout"}'),
+    ),
+    Case("HeadgateGatewayDown", *_over('up{job="headgate",instance="a"}', 0, 1)),
+    Case(
+        "HeadgateGatewayDown",
+        {'up{job="another",instance="a"}': "1x60"},
+        {'up{job="headgate",instance="a"}': "1x60"},
+    ),
+    Case("HeadgateGatewayNotReady", *_over('headgate_ready{instance="a"}', 0, 1)),
+    Case(
+        "HeadgateKafkaUnavailable",
+        {'headgate_dependency_up{instance="a",dependency="kafka main"}': "0x60"},
+        {'headgate_dependency_up{instance="a",dependency="redis"}': "0x60"},
+    ),
+    Case(
+        "HeadgateRedisUnavailable",
+        {'headgate_dependency_up{instance="a",dependency="redis identity"}': "0x60"},
+        {'headgate_dependency_up{instance="a",dependency="kafka main"}': "0x60"},
+    ),
+    Case(
+        "HeadgateEventsRefused",
+        {'headgate_events_total{topic="t",reason="overloaded",outcome="failed"}': "0+3x60"},
+        {'headgate_events_total{topic="t",reason="too_large",outcome="failed"}': "0+3x60"},
+    ),
+    Case(
+        "HeadgateReloadRefused",
+        {'headgate_config_reloads_total{result="refused",instance="a"}': "0x25 1x60"},
+        {'headgate_config_reloads_total{result="applied",instance="a"}': "0x25 1x60"},
+    ),
+    Case(
+        "HeadgateProducerRebuilt",
+        *_counts('headgate_producer_rebuilds_total{cluster="c",reason="fenced"}'),
+    ),
+    Case(
+        "HeadgateEventLoopHeldUp",
+        *_over('headgate_event_loop_stall_seconds{instance="a"}', 0.2, 0.01),
+    ),
+    Case("HeadgateHeldEventsWait", *_over(_HELD_AGE, 90, 5)),
+    Case("HeadgateHeldEventsWait", *_over(_HELD_LAG, 2e5, 10)),
+    Case(
+        "HeadgateCoalescerRestarts",
+        *_counts('headgate_coalescer_restarts_total{topic="t",reason="timeout"}'),
+    ),
+    Case(
+        "HeadgateHotKey", *_over('headgate_top_key_share{producer="p",topic="t"}', 0.4, 0.1), at=60
+    ),
+    Case(
+        "HeadgateWorkersMissing",
+        {'headgate_workers{state="up"}': "1x60", 'headgate_workers{state="wanted"}': "2x60"},
+        {'headgate_workers{state="up"}': "2x60", 'headgate_workers{state="wanted"}': "2x60"},
+    ),
+    Case("HeadgateMirrorLost", *_counts(_LOST), at=90),
+    Case("HeadgateMirrorGap", *_counts(_GAPS), at=90),
+    Case("HeadgateMirrorSilent", {_MIRROR_WROTE: "0+60x20 1200x60"}, {_MIRROR_WROTE: _CLOCK}),
+    Case("HeadgateMirrorSilent", {_MIRROR_WROTE: "0+60x15 _x60"}, {_MIRROR_WROTE: _CLOCK}),
+    Case(
+        "HeadgateMirrorBehind",
+        *_over('headgate_mirror_lag_seconds{topic="t",partition="0"}', 100, 20),
+    ),
+    Case(
+        "HeadgateMirrorSkips",
+        {'headgate_mirror_topic_skipped{topic="t",reason="settings"}': "1x60"},
+        {'headgate_mirror_topic_skipped{topic="t",reason="settings"}': "1x5 _x55"},
+    ),
+    # Another process has the lease, and that is the only one.
+    Case(
+        "HeadgateNoReplayRunner",
+        {_RUNNER % "a": "0x60", _RUNNER_WROTE % "a": _CLOCK},
+        {_RUNNER % "a": "1x60", _RUNNER_WROTE % "a": _CLOCK},
+    ),
+    # Dead: its file says 1 for good. Another runner has taken over, and the dead one does no harm.
+    Case(
+        "HeadgateNoReplayRunner",
+        {_RUNNER % "a": "1x60", _RUNNER_WROTE % "a": "0+60x15 900x60"},
+        {
+            _RUNNER % "a": "1x60",
+            _RUNNER_WROTE % "a": "0+60x15 900x60",
+            _RUNNER % "b": "0x15 1x60",
+            _RUNNER_WROTE % "b": _CLOCK,
+        },
+    ),
+    # Gone with its host, or never there.
+    Case(
+        "HeadgateNoReplayRunner", {_RUNNER % "a": "1x15 _x60", _RUNNER_WROTE % "a": "0+60x15"}, {}
+    ),
+    Case(
+        "HeadgateReplayStuck",
+        {_OLDEST: "4000+60x90", _REMAINING: "500x90"},
+        {_OLDEST: "4000+60x90", _REMAINING: "5000-10x90"},
+        at=60,
+    ),
+)
+
+
+def rule_tests(alert: str, rules: str) -> dict[str, Any]:
+    """The cases of an alert as promtool reads them. rules: path of a file with the alert."""
+    groups = []
+    for case in [case for case in CASES if case.alert == alert]:
+        firing = f'count(ALERTS{{alertname="{case.alert}",alertstate="firing"}})'
+        for series, count in ((case.fires, 1), (case.silent, 0)):
+            expected = [{"labels": "{}", "value": count}] if count else []
+            groups.append(
+                {
+                    "name": f"{case.alert} {'fires' if count else 'is silent'}",
+                    "interval": "1m",
+                    "input_series": [
+                        {"series": name, "values": values} for name, values in series.items()
+                    ],
+                    "promql_expr_test": [
+                        {
+                            "expr": firing,
+                            "eval_time": f"{case.at}m",
+                            "exp_samples": expected,
+                        }
+                    ],
+                }
+            )
+    return {"rule_files": [rules], "evaluation_interval": "1m", "tests": groups}

@@ -1,0 +1,46 @@
+"""Nothing that holds a secret shows it: texts of values end in logs and in tracebacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headgate.backends.kafka.configured import cluster_options
+from headgate.config.backend_settings import ClusterSettings, RedisSettings
+from headgate.config.settings import Settings
+from headgate_spark.job.options import JobConfig, read_config
+
+SECRET = "hush"
+CLUSTER = ClusterSettings(bootstrap_servers=("h:1",), sasl_username="u", sasl_password=SECRET)
+
+
+def job_config(folder: Path) -> JobConfig:
+    """As the Spark jobs read it."""
+    for name in ("password", "cert.pem", "key.pem"):
+        (folder / name).write_text(SECRET)
+    file = folder / "headgate.toml"
+    file.write_text(
+        '[clusters.main]\nbootstrap_servers = ["h:1"]\nsecurity_protocol = "SASL_SSL"\n'
+        f'sasl_mechanism = "PLAIN"\nsasl_password_file = "{folder}/password"\n'
+        f'ssl_certfile = "{folder}/cert.pem"\nssl_keyfile = "{folder}/key.pem"\n'
+    )
+    return read_config(file, {})
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda _: CLUSTER,
+        lambda _: RedisSettings(url=f"redis://u:{SECRET}@h"),
+        lambda _: Settings(clusters={"main": CLUSTER}),
+        lambda _: cluster_options(CLUSTER),
+        lambda folder: job_config(folder),
+        lambda folder: job_config(folder).clusters["main"],
+        lambda folder: job_config(folder).clusters["main"].connection,
+    ],
+    ids=["cluster", "redis", "settings", "options", "jobs", "jobs' cluster", "jobs' connection"],
+)
+def test_a_secret_is_not_shown(made: Callable[[Path], object], tmp_path: Path) -> None:
+    assert SECRET not in repr(made(tmp_path))

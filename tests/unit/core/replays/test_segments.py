@@ -1,0 +1,281 @@
+"""Tables of segments against a naive model: a dict of every record."""
+
+from __future__ import annotations
+
+import sys
+from bisect import bisect_left
+from collections.abc import Callable
+from itertools import pairwise
+from types import FrameType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.core.replays.segments import (
+    NO_RECORDS,
+    NO_TIMESTAMP,
+    RETENTION,
+    Gap,
+    MapError,
+    Result,
+    Segment,
+    SegmentTable,
+    Translation,
+    merge,
+)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Segment]:
+    """Segments as a mirror writes them: holes on either side, some of them none."""
+    source = draw(st.integers(0, 5))
+    target = draw(st.integers(0, 5))
+    segments = []
+    for _ in range(draw(st.integers(0, 12))):
+        count = draw(st.integers(1, 5))
+        end = source + count + draw(st.integers(0, 3))
+        times = draw(st.tuples(st.integers(-5, 50), st.integers(-5, 50)))
+        segments.append(Segment(source, target, count, end, min(times), max(times)))
+        source = end + draw(st.integers(0, 2))
+        target += count + draw(st.integers(0, 3))
+    return segments
+
+
+def table_of(segments: list[Segment]) -> SegmentTable:
+    table = SegmentTable()
+    for one in segments:
+        table.add(one)
+    return table
+
+
+def naive(pairs: list[tuple[int, int]], offset: int, end: int) -> Translation:
+    """pairs: (given, wanted) of every record, in order.  end: behind what is known."""
+    if not pairs or not pairs[0][0] <= offset < end:
+        return Translation(offset, None, Result.OUT_OF_RANGE)
+    at = bisect_left(pairs, (offset, -1))
+    if at == len(pairs):
+        return Translation(offset, pairs[-1][1] + 1, Result.NEXT)
+    given_offset, wanted = pairs[at]
+    return Translation(offset, wanted, Result.EXACT if given_offset == offset else Result.NEXT)
+
+
+def records(segments: list[Segment]) -> list[tuple[int, int]]:
+    return [(one.source + i, one.target + i) for one in segments for i in range(one.records)]
+
+
+@given(histories())
+def test_every_offset_is_translated_as_the_naive_model_does_it(segments: list[Segment]) -> None:
+    table, pairs = table_of(segments), records(segments)
+    back = [(target, source) for source, target in pairs]
+    end = segments[-1].end if segments else 0
+    target_end = back[-1][0] + 1 if back else 0
+    assert (table.source_end, table.target_end) == (end, target_end)
+    for offset in range(-2, end + 3):
+        assert table.to_target(offset) == naive(pairs, offset, end)
+    for offset in range(-2, target_end + 3):
+        assert table.to_source(offset) == naive(back, offset, target_end)
+
+
+@given(histories(), st.data())
+def test_what_retention_took_is_out_of_range(segments: list[Segment], data: st.DataObject) -> None:
+    table = table_of(segments)
+    gone = data.draw(st.integers(0, len(segments)))
+    for one in data.draw(st.permutations(segments[:gone])):
+        table.remove(one.source)
+    pairs, end = records(segments[gone:]), segments[-1].end if segments else 0
+    for offset in range(end + 2):
+        assert table.to_target(offset) == naive(pairs, offset, end)
+    assert table.source_end == end
+
+
+@given(histories(), st.data())
+def test_what_the_mirror_has_yet_to_take_back_is_gone_all_the_same(
+    segments: list[Segment], data: st.DataObject
+) -> None:
+    """The target's log begins somewhere; nobody has told the map."""
+    table, pairs = table_of(segments), records(segments)
+    taken = data.draw(st.integers(0, len(segments)))
+    for one in segments[:taken]:  # of this the map was told
+        table.remove(one.source)
+    pairs = records(segments[taken:])
+    begin = data.draw(st.integers(0, (pairs[-1][1] if pairs else 0) + 3))
+    left = [(source, target) for source, target in pairs if target >= begin]
+    found, end = table.kept(begin), segments[-1].end if segments else 0
+    assert (found.source_end, found.position) == (table.source_end, table.position)
+    assert sum(one.records for one in found) == len(left)
+    if len(left) == len(pairs):
+        assert found is table
+        return
+    after = max(source for source, target in pairs if target < begin) + 1
+    assert found.source_start == after
+    for offset in range(end + 2):
+        if left and after <= offset < end:
+            assert found.to_target(offset) == naive([(after - 1, -1), *left], offset, end)
+        else:
+            assert found.to_target(offset).result is Result.OUT_OF_RANGE
+    back = [(target, source) for source, target in left]
+    target_end = back[-1][0] + 1 if back else 0
+    for offset in range(target_end + 2):
+        assert found.to_source(offset) == naive(back, offset, target_end)
+
+
+def test_removing_many_keeps_the_rest() -> None:
+    many = [Segment(11 * n, 11 * n, 10, 11 * n + 11, n, n) for n in range(5000)]
+    table = table_of(many)
+    for one in many[:3000]:
+        table.remove(one.source)
+    assert list(table) == many[3000:]
+    assert table.to_target(many[2999].source).result is Result.OUT_OF_RANGE
+    assert table.times() == (3000, 4999)
+    for one in many[3000:]:
+        table.remove(one.source)
+    assert len(table) == 0
+    assert table.times() is None
+    assert table.position == many[-1].end
+
+
+@given(histories(), st.data())
+def test_a_record_that_comes_again_changes_nothing(
+    segments: list[Segment], data: st.DataObject
+) -> None:
+    table = table_of(segments)
+    before = list(table)
+    for one in data.draw(st.permutations(segments)):
+        table.add(one)
+    assert list(table) == before
+
+
+@given(histories())
+def test_merged_segments_say_the_same(segments: list[Segment]) -> None:
+    merged = merge(segments)
+    assert records(merged) == records(segments)
+    assert table_of(merged).source_end == table_of(segments).source_end
+    for one, following in pairwise(merged):
+        is_split = one.source + one.records != following.source
+        assert is_split or one.target + one.records != following.target
+
+
+def test_neighbours_merge_where_both_sides_continue() -> None:
+    first = Segment(10, 100, 5, 15, 7, 9)
+    assert merge([first, Segment(15, 105, 2, 18, 3, 8)]) == [Segment(10, 100, 7, 18, 3, 9)]
+    for other in (Segment(15, 106, 2, 17, 3, 8), Segment(16, 105, 2, 18, 3, 8)):
+        assert merge([first, other]) == [first, other]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        Segment(12, 200, 5, 17, 0, 0),  # copied twice
+        Segment(20, 104, 5, 25, 0, 0),  # two records in one place
+        Segment(20, 200, 0, 20, 0, 0),
+        Segment(20, 200, 5, 24, 0, 0),
+    ],
+)
+def test_a_map_that_contradicts_itself_is_refused(wrong: Segment) -> None:
+    table = table_of([Segment(10, 100, 5, 15, 0, 0)])
+    with pytest.raises(MapError):
+        table.add(wrong)
+
+
+def test_gaps_are_kept_with_their_reason() -> None:
+    table = table_of([Segment(0, 0, 5, 5, 0, 0)])
+    lost = Gap(5, 90, RETENTION, 1000)
+    table.add_gap(lost)
+    table.add_gap(lost)
+    table.add_gap(Gap(90, 100, NO_RECORDS, 1000))
+    assert table.gaps == [lost]
+    assert table.position == 100
+    assert table.to_target(50) == (50, 5, Result.NEXT)
+    table.add(Segment(100, 6, 1, 101, 0, 0))
+    assert table.to_target(50) == (50, 6, Result.NEXT)
+    assert table.to_target(101).result is Result.OUT_OF_RANGE
+
+
+def test_what_held_no_record_before_the_first_segment_was_read_all_the_same() -> None:
+    """Compacted or aborted: translated to the next record, not told to be mirrored some day."""
+    table = SegmentTable()
+    for start, end in ((3, 3), (3, 5), (5, 7)):
+        table.add_gap(Gap(start, end, NO_RECORDS, 1000))
+    assert (table.source_start, table.source_end) == (3, 7)
+    assert table.to_target(3).result is Result.OUT_OF_RANGE, "there is no record to go on with"
+    table.add(Segment(7, 0, 5, 12, 0, 0))
+    assert table.source_start == 3
+    assert table.to_target(2).result is Result.OUT_OF_RANGE
+    assert table.to_target(3) == (3, 0, Result.NEXT)
+    assert table.to_target(7) == (7, 0, Result.EXACT)
+    table.add(Segment(20, 6, 1, 21, 0, 0))
+    table.remove(7)
+    assert table.source_start == 20, "what went with retention is before what is mirrored"
+    assert table.to_target(3).result is Result.OUT_OF_RANGE
+
+
+def test_what_retention_took_is_no_part_of_what_was_read() -> None:
+    table = SegmentTable()
+    table.add_gap(Gap(0, 0, NO_RECORDS, 1000))
+    table.add_gap(Gap(0, 90, RETENTION, 1000))
+    table.add(Segment(90, 0, 5, 95, 0, 0))
+    assert table.source_start == 90
+
+
+def test_the_first_offset_of_a_time_counts_records_out_of_order() -> None:
+    table = table_of([Segment(0, 0, 5, 5, 10, 90), Segment(5, 6, 5, 10, 20, 30)])
+    assert table.since(25) == 0
+    assert table.since(90) == 0
+    assert table.since(91) is None
+    assert table.times() == (10, 90)
+
+
+def test_records_without_a_timestamp_are_of_no_time() -> None:
+    none = Segment(0, 0, 5, 5, NO_TIMESTAMP, NO_TIMESTAMP)
+    assert table_of([none]).times() is None
+    table = table_of([none, Segment(5, 6, 5, 10, 20, 30)])
+    assert table.times() == (20, 30)
+    assert table.since(0) == 5
+    (merged,) = merge([none, Segment(5, 5, 5, 10, 20, 30)])
+    assert merged[4:] == (20, 30)
+
+
+MANY = 10_000
+
+
+def many_segments(count: int) -> SegmentTable:
+    return table_of(
+        [Segment(n * 5001, n * 5002, 5000, n * 5001 + 5001, n, n) for n in range(count)]
+    )
+
+
+def test_a_segment_takes_at_most_40_bytes() -> None:
+    table = many_segments(MANY)
+    arrays = [getattr(table, name) for name in SegmentTable.__slots__]
+    assert sum(map(sys.getsizeof, arrays)) / MANY <= 40
+
+
+@pytest.mark.parametrize("direction", ["to_target", "to_source"])
+def test_a_translation_takes_a_few_steps_however_many_segments_there_are(direction: str) -> None:
+    """The goal is 5 us, which are some twenty lines of Python and a search in C."""
+    few, many = (
+        [steps(getattr(many_segments(count), direction), offset) for offset in range(0, 5001, 500)]
+        for count in (2, MANY)
+    )
+    assert few == many
+    assert max(many) <= 20
+
+
+def steps(translate: Callable[[int], object], offset: int) -> int:
+    """How many lines of Python that executes."""
+    lines = 0
+
+    def trace(_: FrameType, event: str, __: object) -> Callable[..., Any]:
+        nonlocal lines
+        lines += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        translate(offset)
+    finally:
+        sys.settrace(before)
+    return lines

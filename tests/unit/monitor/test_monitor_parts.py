@@ -1,0 +1,272 @@
+"""The monitor's parts beside its rules: probation over a restart, pauses, the table, figures."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate.backends.kafka import commit_stream
+from headgate.backends.kafka.group_reader import GroupPoll, GroupReader
+from headgate.backends.kafka.group_requests import Found
+from headgate.backends.kafka.options import ClusterOptions
+from headgate.core.consuming.pauses import ALL, Intent, Kept, PauseScope
+from headgate.core.groups.cluster_watch import ClusterWatch, TopicSeen, WatchOptions
+from headgate.core.groups.commit_records import CommitRecord, read_record
+from headgate.core.groups.facts import CommittedOffset, Described, Partition, Regression
+from headgate.core.groups.log_ends import LogEnds
+from headgate.core.groups.probation import Probation
+from headgate.monitor.cluster_monitor import ClusterMonitor
+from headgate.monitor.figures import snapshot
+from headgate.monitor.kept_probation import read_probation, write_probation
+from headgate.monitor.monitor import Monitor, MonitorOptions
+from headgate.monitor.table import lines
+from headgate.monitor.views import partition
+from support.scenarios.group_world import GROUP, SOUND, START_MS, TOPIC, World
+
+EMPTY = Described("classic", "Empty")
+PLACE = Partition(TOPIC, 0)
+
+
+def monitor_of(world: World) -> Monitor:
+    """A monitor that never looks, over a scripted cluster."""
+    options = MonitorOptions(WatchOptions(), 10.0, None)
+    monitor = Monitor({"main": ClusterOptions("127.0.0.1:1")}, options, None, lambda: world.now_ms)
+    (cluster,) = monitor.clusters
+    cluster.watch, cluster.judged = world.watch, world.judged
+    return monitor
+
+
+def test_probation_outlives_a_restart(tmp_path: Path) -> None:
+    file = tmp_path / "monitor.json"
+    assert read_probation(file) == {}
+    watch = ClusterWatch(WatchOptions(), {"old": Probation(1, 2, 3)})
+    watch.groups_seen(dict.fromkeys(("old", "new"), EMPTY), 9)
+    write_probation(file, [("main", watch)])
+    known = read_probation(file)
+    assert known == {"main": {"old": Probation(1, 2, 3), "new": Probation(9, None, None)}}
+    again = ClusterWatch(WatchOptions(), known["main"])
+    again.groups_seen(dict.fromkeys(("old", "new"), EMPTY), 99)
+    assert again.groups["old"].probation.admitted_ms == 3
+    assert again.groups["new"].probation.first_seen_ms == 9
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"main": 1}', '{"main": {"g": 1}}'])
+def test_a_broken_file_is_set_aside(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "monitor.json"
+    file.write_text(text)
+    assert read_probation(file) == {}
+    assert (tmp_path / "monitor.json.broken").read_text() == text
+
+
+def test_a_file_that_cannot_be_written_is_no_end(tmp_path: Path) -> None:
+    write_probation(tmp_path / "nowhere" / "monitor.json", [])
+
+
+def committing(world: World, count: int) -> None:
+    def step() -> None:
+        world.produce(10)
+        world.keep_up()
+
+    world.looks(count, step)
+
+
+@pytest.mark.parametrize(
+    ("scope", "paused", "read"),
+    [
+        (ALL, True, True),
+        (PauseScope(TOPIC), True, True),
+        (PauseScope(TOPIC, 0), True, True),
+        (PauseScope(TOPIC, 1), False, False),
+        (PauseScope("other"), False, False),
+    ],
+)
+def test_who_goes_on_reading_while_paused_is_named(
+    scope: PauseScope, paused: bool, read: bool
+) -> None:
+    world = World()
+    world.member("a", 0)
+    committing(world, 3)
+    kept = [Kept(Intent(scope, "deploy"), "till", world.now_ms)]
+    world.commit(world.ends[0] + 1)  # what was handed out before is still committed
+    world.look()
+    assert partition(world.partition(), kept)["read_while_paused"] is False
+    committing(world, 5)
+    found = partition(world.partition(), kept)
+    assert (found["paused"], found["read_while_paused"]) == (paused, read)
+
+
+async def test_the_table_says_what_is_wrong_first() -> None:
+    world = World()
+    world.member("c1", 0)
+    world.produce(7)
+    world.commit(4)
+    world.look()
+    world.member("c2", 0)
+    world.look()
+    world.commit(7)
+    world.look()
+    world.commit(5, by="c1")
+    world.look()
+    text = "\n".join(lines(monitor_of(world).groups(), "12:00:00"))
+    assert "REWIND" in text
+    assert "stuck commit" in text
+    assert f"{GROUP} {TOPIC}-0 7 -> 5 (c1-app; not recovered)" in text
+
+
+async def test_the_table_says_why_commits_are_not_seen() -> None:
+    world = World()
+    world.look()
+    monitor = monitor_of(world)
+    for cluster in monitor.clusters:
+        cluster._is_followed("one poll does not see commits")
+    page = monitor.groups()
+    page["clusters"][0]["ok"] = True  # as after a poll
+    text = "\n".join(lines(page, "12:00:00"))
+    assert "cluster main: one poll does not see commits" in text
+
+
+async def test_figures_have_a_bounded_number_of_labels() -> None:
+    world = World(partitions=6)
+    for number in range(6):
+        world.produce(5, number)
+        world.commit(0, number)
+    world.look()
+    found = snapshot(monitor_of(world).clusters, world.now_ms, max_partitions=4)
+    lags = found.gauges["headgate_group_lag"]
+    assert len(lags) == 5
+    assert sum(lags.values()) == 30
+    assert lags["other", "other", ""] == 10
+
+
+async def test_a_group_on_no_cluster_is_none() -> None:
+    world = World()
+    world.look()
+    assert await monitor_of(world).group("nobody") is None
+    page: Any = await monitor_of(world).group(GROUP)
+    assert page["on"][0]["pauses"] is None, "where there is no Redis nothing is known of pauses"
+
+
+def test_the_end_over_time_is_bounded_and_keeps_its_course() -> None:
+    ends = LogEnds()
+    for number in range(100_000):
+        ends.note(number * 1_000, number * 10)
+    assert len(ends._points) <= 96
+    assert ends.first_ms() == 0
+    for offset in (999_000, 990_000, 900_000, 500_000, 5_000):
+        written = ends.written_ms(offset)
+        assert written is not None
+        assert abs(written - offset * 100) <= 1_000, "the log grew evenly, so the age is exact"
+    assert ends.written_ms(999_990) is None, "not there yet"
+    ends.note(100_000_000, 5)
+    assert ends.written_ms(3) is None, "another log"
+
+
+def test_a_group_is_forgotten_after_three_whole_looks_without_it() -> None:
+    watch = ClusterWatch(WatchOptions(), {})
+    watch.groups_seen({"a": EMPTY, "b": EMPTY}, 1)
+    for _ in range(10):
+        watch.groups_seen({"a": None}, 2, is_whole=False)
+    for _ in range(2):
+        watch.groups_seen({"a": EMPTY}, 3)
+    assert set(watch.groups) == {"a", "b"}
+    watch.groups_seen({"a": EMPTY, "b": None}, 4)
+    assert watch.groups["b"].probation.first_seen_ms == 1, "it was there all the time"
+    for _ in range(3):
+        watch.groups_seen({"a": EMPTY}, 5)
+    assert set(watch.groups) == {"a"}
+
+
+def test_members_that_are_not_told_are_not_gone() -> None:
+    world = World()
+    world.member("a", 0)
+    world.produce(1)
+    world.keep_up()
+    world.look()
+    world.watch.groups_seen({GROUP: None}, world.now_ms)
+    assert world.watch.groups[GROUP].owners
+
+
+def test_regressions_are_kept_in_bounded_number() -> None:
+    world = World()
+    world.member("a", 0)
+    world.produce(10_000)
+    world.commit(5)
+    world.look()
+    for _ in range(3_000):
+        world.commit(9)
+        world.commit(8)
+    assert len(world.watch.regressions) == 1_000
+    assert world.watch.counts[GROUP, TOPIC] == 3_000
+    (track,) = world.watch.groups[GROUP].tracks.values()
+    assert len(track.open_falls) <= 8
+    assert isinstance(world.watch.regressions[0], Regression)
+
+
+async def test_a_reset_of_everything_does_not_fill_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World()
+    world.member("a", 0)
+    world.produce(500)
+    world.commit(400)
+    world.look()
+    (cluster,) = monitor_of(world).clusters
+    key = struct.pack(">h", 1) + _text(GROUP) + _text(TOPIC) + struct.pack(">i", 0)
+    for offset in range(399, 0, -1):
+        value = struct.pack(">hqi", 3, offset, 0) + _text("") + struct.pack(">q", world.now_ms)
+        record = read_record(key, value)
+        assert record is not None
+        cluster._take(record)
+    assert len(caplog.records) == 21
+    assert "see /v1/groups" in caplog.messages[-1]
+    assert world.watch.counts[GROUP, TOPIC] == 399
+
+
+def _text(value: str) -> bytes:
+    return struct.pack(">h", len(value)) + value.encode()
+
+
+class Scripted(GroupReader):
+    """Answers with what a group had stored when the poll began; meanwhile something happens."""
+
+    def __init__(self, cluster: ClusterMonitor) -> None:
+        super().__init__(ClusterOptions("127.0.0.1:1"))
+        self.stored = 5
+        self.meanwhile: Callable[[], None] = lambda: None
+        cluster._reader = self
+
+    async def look(self) -> GroupPoll:
+        stored = {GROUP: {PLACE: CommittedOffset(self.stored)}}
+        self.meanwhile()
+        topics = {TOPIC: TopicSeen(b"1" * 16, (SOUND,)), commit_stream.TOPIC: TopicSeen(b"2", ())}
+        return GroupPoll(topics, {GROUP: EMPTY}, stored, {PLACE: (0, 20)}, True)
+
+    async def offsets(self, places: Iterable[Partition], timestamp: int) -> dict[Partition, Found]:
+        return {}
+
+
+async def test_a_trail_that_breaks_during_a_look_makes_no_step_back() -> None:
+    """What the poll has read is older than the last that the commit stream told."""
+    options = ClusterOptions("127.0.0.1:1")
+    cluster = ClusterMonitor("main", options, WatchOptions(), 10.0, {}, lambda: START_MS)
+    reader = Scripted(cluster)
+    await cluster._look()
+    cluster._is_followed("")
+
+    def commit_and_break() -> None:
+        cluster._take(CommitRecord(GROUP, PLACE, CommittedOffset(9), cluster._now_ms()))
+        cluster._is_followed("the broker is away")
+
+    reader.meanwhile = commit_and_break
+    await cluster._look()
+    reader.stored, reader.meanwhile = 9, lambda: None
+    await cluster._look()
+    assert not cluster.watch.regressions
+    reader.stored = 7
+    await cluster._look()
+    (fall,) = cluster.watch.regressions
+    assert (fall.from_offset, fall.to_offset) == (9, 7), "without the commit stream the polls tell"

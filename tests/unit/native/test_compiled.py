@@ -1,0 +1,50 @@
+"""`make test-compiled` must not silently run the sources."""
+
+import ast
+import os
+import re
+from importlib import import_module
+from pathlib import Path
+
+from support.root import ROOT
+
+HOT = (
+    "core.route",
+    "pipeline.pipeline",
+    "pipeline.complete",
+    "suppression.claims",
+    "backends.kafka.producing.lane",
+    "stats.meter",
+)
+
+
+def test_the_modules_are_what_this_run_is_for() -> None:
+    wanted = ".so" if os.environ.get("EXPECT_COMPILED") == "1" else ".py"
+    for name in HOT:
+        found = import_module(f"headgate.{name}").__file__
+        assert found is not None
+        assert Path(found).suffix == wanted, name
+
+
+def bare_name(base: ast.expr) -> str:
+    """Without its module and what it is generic over."""
+    return ast.unparse(base).partition("[")[0].rpartition(".")[2]
+
+
+def test_no_class_outside_inherits_from_a_compiled_one() -> None:
+    """mypyc lets its constructor refuse such an object, when the first one is made."""
+    listed = re.search(r'HOT = """(.*?)"""', (ROOT / "setup.py").read_text(), re.DOTALL)
+    assert listed is not None
+    compiled, others = set(listed[1].split()), set()
+    names: set[str] = set()
+    gateway = ROOT / "gateway" / "headgate"
+    for path in gateway.rglob("*.py"):
+        module = path.relative_to(gateway).with_suffix("").as_posix()
+        classes = [
+            one for one in ast.walk(ast.parse(path.read_text())) if isinstance(one, ast.ClassDef)
+        ]
+        if module in compiled:
+            names |= {one.name for one in classes}
+        else:
+            others |= {(one.name, bare_name(base)) for one in classes for base in one.bases}
+    assert {pair for pair in others if pair[1] in names} == set()

@@ -1,0 +1,459 @@
+"""The oversize stage among fakes: order, one outcome of many records, one settlement."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any
+
+import pytest
+
+from headgate.core.event import RawEvent
+from headgate.core.ids import EventIds
+from headgate.core.outcome import Failure, Name, Reason
+from headgate.core.oversize.strategies import SplitRule, StoredBlob
+from headgate.core.oversize.streamed import Streamed
+from headgate.core.policy import PolicyTable, TopicPolicy
+from headgate.core.publish import Ticket
+from headgate.core.record import Record
+from headgate.core.refusal import Refused
+from headgate.core.route import Route
+from headgate.core.suppression.protocol import Scope
+from headgate.core.topic import TopicState
+from headgate.edge.streams import streamed
+from headgate.oversize.choose import Tools
+from headgate.pipeline.gate import Gate
+from headgate.pipeline.inbound import Inbound
+from headgate.pipeline.routes import Routes
+from support.gateway.fakes import FakeTopics, policy, topic_state
+from support.gateway.room import Room, digest
+
+LIMIT = 3000
+LANE = {"max_message_bytes": LIMIT + 1200}
+AWAY = Failure(Reason.BLOBS_UNAVAILABLE, "no store", None, 5)
+NO = Failure(Reason.BROKER_REFUSED, "not allowed")
+UNKNOWN = Failure(Reason.UNKNOWN, "no answer")
+RULE = SplitRule("/options", "/id")
+
+
+class SlowBlobs:
+    """Stores when the test says so."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[bytes, asyncio.Future[StoredBlob]]] = []
+
+    async def put(self, topic: str, value: bytes) -> StoredBlob:
+        future: asyncio.Future[StoredBlob] = asyncio.get_running_loop().create_future()
+        self.waiting.append((value, future))
+        return await future
+
+    def store(self, at: int = 0) -> None:
+        value, future = self.waiting.pop(at)
+        if not future.done():
+            found = sha256(value).hexdigest()
+            future.set_result(StoredBlob(f"file:///b/{found}", len(value), found))
+
+    def fail(self) -> None:
+        self.waiting.pop(0)[1].set_exception(Refused(AWAY))
+
+
+class Here:
+    """Work that is asked for aside is done here."""
+
+    async def ask(self, work: Callable[..., Any], *args: Any) -> Any:
+        return work(*args)
+
+
+class FakeLone:
+    def __init__(self, record: Record) -> None:
+        self.size = len(record.value or b"") // 4
+
+
+class LadderRoom(Room):
+    """Topics `claims`, `chunks`, `deals` (suppresses, split) and `packed`, each with a policy."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blobs = SlowBlobs()
+        policies = [
+            policy(pattern="claims", key=("/id",), oversize=("claim-check",)),
+            policy(pattern="chunks", key=("/id",), oversize=("chunk",), suppress="raw"),
+            policy(pattern="deals", key=("/id",), oversize=("split",), split=RULE, suppress="raw"),
+            policy(pattern="packed", key=("/id",), oversize=("compress", "notify")),
+        ]
+        states = [topic_state(each.pattern, **LANE) for each in policies]
+
+        def compile_route(chosen: TopicPolicy, state: TopicState) -> Route:
+            if chosen.suppress == "off":
+                return Route(chosen, state, 128)
+            return Route(chosen, state, 128, digest, Scope(state.name, b"\1" * 16, 3, b"f"))
+
+        routes = Routes(PolicyTable(policies), FakeTopics(*states), compile_route)
+        tools = Tools(EventIds(b"\2" * 6), self.blobs, Here(), FakeLone, 1 << 20)
+        self.build(gate=Gate(routes), tools=tools)
+
+    def decide(self) -> None:
+        while self.suppression.queue:
+            self.suppression.decide()
+
+    async def settle(self) -> None:
+        """Let everything end well."""
+        for _ in range(20):
+            self.decide()
+            while self.blobs.waiting:
+                self.blobs.store()
+            await idle()
+            self.run()
+
+    def values(self) -> list[bytes | None]:
+        return [one.record.value for log in self.lanes.logs.values() for one in log]
+
+    def queued(self) -> list[bytes | None]:
+        return [one.record.value for queue in self.lanes.queues.values() for one in queue]
+
+
+async def idle() -> None:
+    """Let tasks and threads end."""
+    for _ in range(5):
+        await asyncio.sleep(0.001)
+
+
+def big(key: str, size: int = 9000, fill: str = "x") -> bytes:
+    return b'{"id":"%s","text":"%s"}' % (key.encode(), fill.encode() * size)
+
+
+def deal(key: str, options: int = 40) -> bytes:
+    return json.dumps(
+        {"id": key, "options": [{"id": f"{key}-{n}", "text": "x" * 200} for n in range(options)]}
+    ).encode()
+
+
+def outcome(ticket: Ticket) -> Any:
+    assert ticket.done
+    return ticket.answered()[0]
+
+
+async def test_what_is_small_waits_behind_a_large_event_of_its_key_only() -> None:
+    room = LadderRoom()
+    first = room.post("claims", big("a"))
+    second = room.post("claims", b'{"id":"a"}')
+    other = room.post("claims", b'{"id":"b"}')
+    await idle()
+    assert room.queued() == [b'{"id":"b"}']
+    room.run()
+    assert other.done
+    assert not first.done
+    room.blobs.store()
+    await idle()
+    room.run()
+    assert (outcome(first).oversize, outcome(first).records) == ("claim-check", 1)
+    assert outcome(second).offset > outcome(first).offset
+    assert outcome(second).oversize is None
+    assert room.accounts.actions == ["claim-check"]
+    assert room.admission.bytes == room.admission.events == 0
+
+
+async def test_uploads_of_one_key_may_end_in_any_order() -> None:
+    room = LadderRoom()
+    tickets = [room.post("claims", big("a", fill=fill)) for fill in "xyz"]
+    await idle()
+    for at in (2, 1, 0):
+        room.blobs.store(at)
+        await idle()
+    room.run()
+    offsets = [outcome(ticket).offset for ticket in tickets]
+    assert offsets == sorted(offsets)
+
+
+async def test_a_blob_store_that_fails_publishes_nothing_and_holds_nobody_up() -> None:
+    room = LadderRoom()
+    failing = room.post("claims", big("a"))
+    behind = room.post("claims", b'{"id":"a"}')
+    await idle()
+    room.blobs.fail()
+    await idle()
+    room.run()
+    assert outcome(failing).failure == AWAY
+    assert outcome(behind).name is Name.PUBLISHED
+    assert room.values() == [b'{"id":"a"}']
+
+
+async def test_chunks_share_one_outcome_and_are_settled_once() -> None:
+    room = LadderRoom()
+    ticket = room.post("chunks", big("a"))
+    room.decide()
+    await idle()
+    assert len(room.queued()) > 3
+    assert not ticket.done
+    room.run()
+    (log,) = room.lanes.logs.values()
+    assert b"".join(one.record.value or b"" for one in log) == big("a")
+    ended = outcome(ticket)
+    place = (log[0].record.partition, len(log) - 1)
+    assert (ended.name, ended.partition, ended.offset) == (Name.PUBLISHED, *place)
+    assert outcome(ticket).records == len(log)
+    assert room.suppression.published[b"a"] == (digest(big("a"), b"application/json"), len(log) - 1)
+    assert room.suppression.in_flight[b"a"] == 0
+    again = room.post("chunks", big("a"))
+    room.decide()
+    assert outcome(again).name is Name.UNCHANGED
+
+
+@pytest.mark.parametrize("end", [NO, UNKNOWN])
+async def test_one_part_that_fails_makes_the_whole_unknown(end: Failure) -> None:
+    room = LadderRoom()
+    ticket = room.post("chunks", big("a"))
+    room.decide()
+    await idle()
+    (partition,) = room.lanes.queues
+    room.lanes.hand_over(partition, 1)
+    room.lanes.acknowledge(partition)
+    while room.lanes.queues[partition]:
+        room.lanes.hand_over(partition, 2)
+        room.lanes.fail(partition, end)
+    assert outcome(ticket).failure.reason is Reason.UNKNOWN
+    assert [certain for one, certain in room.suppression.ends if one.digest] == [False]
+
+
+async def test_a_certain_refusal_of_all_parts_is_one_of_the_whole() -> None:
+    room = LadderRoom()
+    ticket = room.post("chunks", big("a"))
+    room.decide()
+    await idle()
+    (partition,) = room.lanes.queues
+    while room.lanes.queues[partition]:
+        room.lanes.hand_over(partition, 2)
+        room.lanes.fail(partition, NO)
+    assert outcome(ticket).failure == NO
+    assert [certain for one, certain in room.suppression.ends if one.digest] == [True]
+
+
+async def test_a_lane_that_takes_nothing_refuses_the_whole_before_any_part() -> None:
+    room = LadderRoom()
+    ticket = room.post("deals", deal("d"))
+    room.decide()
+    room.lanes.refusing = dict.fromkeys(range(3), NO)
+    await idle()
+    assert outcome(ticket).failure == NO
+    assert room.queued() == []
+
+
+async def test_an_event_given_up_while_it_climbs_is_not_written_and_lets_others_go_on() -> None:
+    room = LadderRoom()
+    ticket = room.post("claims", big("a"))
+    behind = room.post("claims", b'{"id":"a"}')
+    await idle()
+    room.pipeline.expire(ticket)
+    assert outcome(ticket).failure.reason is Reason.KAFKA_UNAVAILABLE
+    room.run()
+    assert behind.done
+    room.blobs.store()
+    await idle()
+    room.run()
+    assert room.values() == [b'{"id":"a"}']
+
+
+async def test_given_up_in_the_lane_no_part_is_handed_over() -> None:
+    room = LadderRoom()
+    ticket = room.post("chunks", big("a"))
+    room.decide()
+    await idle()
+    room.pipeline.expire(ticket)
+    assert outcome(ticket).failure.reason is Reason.KAFKA_UNAVAILABLE
+    room.run()
+    assert room.values() == []
+    assert room.admission.events == 0
+
+
+async def test_given_up_in_the_lane_the_elements_keys_can_be_unchanged_again() -> None:
+    room = LadderRoom()
+    ticket = room.post("deals", deal("d"))
+    room.decide()
+    await idle()
+    room.decide()  # the elements' own reservations
+    assert len(room.queued()) == 40
+    room.pipeline.expire(ticket)
+    assert outcome(ticket).failure.reason is Reason.KAFKA_UNAVAILABLE
+    assert not any(room.suppression.in_flight.values())
+
+
+async def test_what_was_given_up_while_it_climbed_is_held_no_longer() -> None:
+    room = LadderRoom()
+    tickets = [room.post("claims", big(key)) for key in "ab"]
+    await idle()
+    for ticket in tickets:
+        room.pipeline.expire(ticket)
+    await idle()
+    assert all(future.cancelled() for _, future in room.blobs.waiting)
+    assert not room.oversize._fitting
+
+
+@pytest.mark.parametrize(("topic", "digest_at_the_start"), [("claims", b"d" * 16), ("deals", None)])
+async def test_a_topic_that_begins_or_ends_to_suppress_while_a_body_streams(
+    topic: str, digest_at_the_start: bytes | None
+) -> None:
+    room = LadderRoom()
+    value = Streamed(RawEvent(b""), StoredBlob("file:///b/1", 9000, "1" * 64), digest_at_the_start)
+    headers = {b"content-type": b"text/plain", b"headgate-key": b"k"}
+    inbound = Inbound(topic, "p", headers, b"", "req-1", 0.0, value)
+    ticket = room.pipeline.take(inbound, streamed)
+    publish = ticket.publishes[0]
+    await room.settle()
+    assert outcome(ticket).name is Name.PUBLISHED
+    # Without a scope nothing is compared; where it is, its unknown content must equal nothing.
+    assert (publish.digest, publish.force) == ((None, False) if topic == "claims" else (b"", True))
+
+
+async def test_after_the_first_hand_over_the_deadline_says_unknown_and_all_goes_on() -> None:
+    room = LadderRoom()
+    ticket = room.post("chunks", big("a"))
+    room.decide()
+    await idle()
+    (partition,) = room.lanes.queues
+    room.lanes.hand_over(partition, 1)
+    room.pipeline.expire(ticket)
+    assert outcome(ticket).failure.reason is Reason.UNKNOWN
+    room.run()
+    assert b"".join(value or b"" for value in room.values()) == big("a")
+    assert room.suppression.published[b"a"][0] == digest(big("a"), b"application/json")
+    assert room.admission.events == 0
+
+
+async def test_an_equal_event_follows_one_that_climbs() -> None:
+    room = LadderRoom()
+    first, second = room.post("chunks", big("a")), room.post("chunks", big("a"))
+    room.decide()
+    third = room.post("chunks", big("a"))
+    await room.settle()
+    results = [outcome(ticket) for ticket in (first, second, third)]
+    assert len({one.offset for one in results}) == 1
+    assert [one.records > 0 for one in results] == [True, False, False]
+
+
+async def test_the_manifest_comes_when_all_elements_are_written() -> None:
+    room = LadderRoom()
+    ticket = room.post("deals", deal("d"))
+    behind = room.post("deals", b'{"id":"d"}')
+    room.decide()
+    await idle()
+    room.decide()  # the elements' own reservations
+    assert b'"manifest":1' not in b"".join(value or b"" for value in room.queued())
+    assert len(room.queued()) == 40
+    for partition in list(room.lanes.queues):
+        room.lanes.hand_over(partition, 100)
+    handed = list(room.lanes.handed)
+    for partition in handed[:-1]:
+        room.lanes.acknowledge(partition)
+    assert not any(room.lanes.queues.values())
+    room.lanes.acknowledge(handed[-1])
+    assert (room.queued()[0] or b"").startswith(b'{"manifest":1')
+    assert room.queued()[1] == b'{"id":"d"}'
+    room.run()
+    assert (outcome(ticket).oversize, outcome(ticket).records) == ("split", 41)
+    assert outcome(behind).offset == outcome(ticket).offset + 1
+    assert room.suppression.published[b"d"][0] == digest(b'{"id":"d"}', b"application/json")
+    assert b"d-7" in room.suppression.published  # an equal event of that key is unchanged
+
+
+async def test_without_all_elements_there_is_no_manifest() -> None:
+    room = LadderRoom()
+    ticket = room.post("deals", deal("d"))
+    behind = room.post("deals", b'{"id":"d"}')
+    room.decide()
+    await idle()
+    room.decide()
+    partitions = list(room.lanes.queues)
+    for partition in partitions:
+        room.lanes.hand_over(partition, 100)
+    room.lanes.fail(partitions[0], NO)
+    for partition in partitions[1:]:
+        room.lanes.acknowledge(partition)
+    assert outcome(ticket).failure.reason is Reason.UNKNOWN
+    room.run()
+    assert behind.done
+    assert b"manifest" not in b"".join(value or b"" for value in room.values())
+
+
+async def test_no_rung_that_fits_is_413_and_names_them() -> None:
+    room = LadderRoom()
+    ticket = room.post("deals", big("a"))
+    behind = room.post("deals", b'{"id":"a"}')
+    await room.settle()
+    assert outcome(ticket).failure.reason is Reason.TOO_LARGE
+    assert "split" in outcome(ticket).failure.detail
+    assert ticket.weighing == [(0, big("a"))]
+    assert outcome(behind).name is Name.PUBLISHED
+
+
+async def test_rungs_are_tried_in_their_order() -> None:
+    room = LadderRoom()
+    fits, does_not = room.post("packed", big("a")), room.post("packed", big("b", 20_000))
+    await room.settle()
+    assert (outcome(fits).oversize, outcome(does_not).oversize) == ("compress", "notify")
+
+
+async def test_closing_ends_what_climbs() -> None:
+    room = LadderRoom()
+    ticket = room.post("claims", big("a"))
+    await idle()
+    await room.oversize.close()
+    assert outcome(ticket).failure.reason is Reason.DRAINING
+    assert room.admission.events == 0
+
+
+@pytest.mark.parametrize("seed", range(25))
+async def test_in_a_storm_each_event_ends_once_and_each_key_keeps_its_order(seed: int) -> None:
+    random_, room = random.Random(seed), LadderRoom()
+    posted: list[tuple[str, str, int, Ticket]] = []
+    for number in range(60):
+        topic = random_.choice(["claims", "chunks", "deals", "packed"])
+        key = random_.choice("ab")
+        body = random_.choice([
+            b'{"id":"%s","n":%d}' % (key.encode(), number),
+            big(key, random_.choice([4000, 9000, 20_000]), str(number % 10)),
+            deal(key, random_.randrange(20, 60)),
+        ])  # fmt: skip
+        posted.append((topic, key, number, room.post(topic, body)))
+        await step(random_, room)
+        if random_.random() < 0.1:
+            victim = random_.choice(posted)[3]
+            if not victim.done:
+                room.pipeline.expire(victim)
+    await room.settle()
+    assert all(ticket.done for *_, ticket in posted)
+    assert (room.admission.bytes, room.admission.events) == (0, 0)
+    assert len(room.oversize._order) == 0
+    assert not room.oversize._plans
+    assert not room.oversize._wholes
+    assert not room.oversize._manifests
+    places: dict[tuple[str, str], list[int]] = {}
+    for topic, key, _, ticket in posted:
+        one = outcome(ticket)
+        if one.name is Name.PUBLISHED and one.records:
+            places.setdefault((topic, key), []).append(one.offset)
+    assert all(offsets == sorted(offsets) for offsets in places.values())
+
+
+async def step(random_: random.Random, room: LadderRoom) -> None:
+    """Something moves, or not."""
+    for _ in range(random_.randrange(4)):
+        what = random_.random()
+        partition = random_.randrange(3)
+        if what < 0.25:
+            room.suppression.decide()
+        elif what < 0.4 and room.blobs.waiting:
+            room.blobs.store(random_.randrange(len(room.blobs.waiting)))
+        elif what < 0.45 and room.blobs.waiting:
+            room.blobs.fail()
+        elif what < 0.7:
+            room.lanes.hand_over(partition, random_.randrange(1, 9))
+        elif what < 0.9:
+            room.lanes.acknowledge(partition)
+        elif what < 0.95:
+            room.lanes.fail(partition, random_.choice([NO, UNKNOWN]))
+        else:
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0)

@@ -1,0 +1,80 @@
+"""How far a replay has come: whatever chunks it is cut into, each offset is read once."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.core.replays.plan import BACKFILL, INGEST, Piece
+from headgate.core.replays.record_filter import RecordFilter
+from headgate.core.replays.replay import Replay, ReplayState
+from headgate_spark.copying.chunks import Chunk
+from headgate_spark.replay.replay_progress import (
+    Order,
+    after_chunk,
+    next_place,
+    when_ready,
+    with_state,
+)
+
+
+class One(NamedTuple):
+    offset: int
+    timestamp: int = 0
+    key: bytes | None = b"k"
+    value: bytes | None = b"v"
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+pieces = st.lists(st.tuples(st.sampled_from([BACKFILL, INGEST]), st.integers(0, 9)), max_size=4)
+
+
+def order_of(lengths: list[list[tuple[str, int]]]) -> Order:
+    plan = {
+        partition: tuple(Piece(tier, 100 * at, 100 * at + n) for at, (tier, n) in enumerate(some))
+        for partition, some in enumerate(lengths)
+    }
+    return Order("orders", "main", len(lengths), plan, RecordFilter(), {}, 60, {})
+
+
+@given(st.lists(pieces, max_size=3), st.data())
+def test_each_offset_is_read_once_in_any_chunks(lengths: Any, data: st.DataObject) -> None:
+    order, status, ends = order_of(lengths), dict[str, Any](), dict[int, int]()
+    read: list[tuple[int, str, int]] = []
+    while (place := next_place(order, status)) is not None:
+        end = data.draw(st.integers(place.at + 1, place.piece.end))
+        there = [one for one in range(place.at, end) if data.draw(st.booleans())]
+        chunk = Chunk([One(offset, timestamp=offset) for offset in there], end)
+        copied = Chunk([one for one in chunk.records if one.offset % 2], end)
+        read += [(place.partition, place.piece.tier, one) for one in range(place.at, end)]
+        behind = ends.get(place.partition, 0) + len(copied.records) if copied.records else None
+        ends[place.partition] = behind or ends.get(place.partition, 0)
+        status = json.loads(
+            json.dumps(after_chunk(status, place, chunk, copied, behind, now_ms=1))
+        )  # a runner that is killed here leaves this to the next one
+    wanted = [
+        (partition, piece.tier, offset)
+        for partition, some in order.pieces.items()
+        for piece in some
+        for offset in range(piece.start, piece.end)
+    ]
+    assert read == wanted
+    replay = Replay("x", {}, status)
+    ready = when_ready(replay, order, 5)
+    assert (ready["state"], ready["expires_ms"]) == (ReplayState.READY, 60_005)
+    assert {int(one): place["end"] for one, place in ready["offsets"].items()} == {
+        partition: ends.get(partition, 0) for partition in range(order.partitions)
+    }
+    assert ready.get("records", 0) == sum(ends.values())
+
+
+def test_a_reason_stays_with_the_state() -> None:
+    replay = Replay("x", {}, {"state": "copying", "records": 5, "of_later_release": 1})
+    failed = with_state(replay, ReplayState.FAILED, 7, "records are gone")
+    assert failed == {
+        "state": "failed", "at_ms": 7, "reason": "records are gone", "records": 5,
+        "of_later_release": 1,
+    }  # fmt: skip
