@@ -17,6 +17,8 @@ JOBS ?= 2
 # The many processes that tests start read bytecode, where a shell would have them compile.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(JOBS) --dist worksteal
 
+# What tests import besides the gateway (pyproject.toml has the same list).
+BESIDE := spark tests loadtest docs
 # What the compiled modules are checked with: what reaches them in memory, and some real brokers.
 COMPILED_TESTS := tests/unit tests/app tests/contract tests/integration/edge/test_bad_input_json.py tests/integration/suppression/test_suppression_faults.py \
   tests/integration/backends/kafka/producing/test_lanes_chaos.py tests/integration/backends/kafka/producing/test_lanes_refusals.py
@@ -24,7 +26,7 @@ CC ?= cc
 NATIVE_TESTS := tests/unit/native/test_scanner.py tests/unit/native/test_records.py tests/unit/native/test_resp.py tests/unit/core/http/test_reply.py
 # Python itself is not built with the sanitizers: their library comes first, and leaks are counted by the tests.
 SANITIZED = EXPECT_COMPILED=1 PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
-  PYTHONPATH=build/sanitize:spark:tests:loadtest
+  PYTHONPATH=build/sanitize:spark:tests:loadtest:docs
 
 .NOTPARALLEL:  # one installation at a time
 .PHONY: help machine setup setup-run run test test-full test-compiled native-sanitize check lint bench compiled incident-a docs
@@ -82,14 +84,14 @@ build/compiled/.done: setup.py pyproject.toml $(shell find gateway -name '*.py' 
 	@touch $@
 
 test-compiled: compiled ## the tests in memory, on the compiled modules
-	EXPECT_COMPILED=1 PYTHONPATH=build/compiled $(PYTEST) -o "pythonpath=build/compiled spark tests loadtest" -m "not full" $(COMPILED_TESTS)
+	EXPECT_COMPILED=1 PYTHONPATH=build/compiled $(PYTEST) -o "pythonpath=build/compiled $(BESIDE)" -m "not full" $(COMPILED_TESTS)
 
 native-sanitize: setup ## the C code with sanitizers: its tests, then random bodies for FUZZ_S seconds
 	rm -rf build/sanitize
 	HEADGATE_COMPILE=c CFLAGS="-g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all" \
 	  $(BIN)/python setup.py --quiet build_ext --force --build-lib build/sanitize --build-temp build/sanitize/objects
 	cp -a gateway/headgate/. build/sanitize/headgate/
-	$(SANITIZED) $(BIN)/python -m pytest -q -p no:xdist --timeout 600 -o "pythonpath=build/sanitize spark tests loadtest" $(NATIVE_TESTS)
+	$(SANITIZED) $(BIN)/python -m pytest -q -p no:xdist --timeout 600 -o "pythonpath=build/sanitize $(BESIDE)" $(NATIVE_TESTS)
 	$(SANITIZED) $(BIN)/python tests/unit/native/test_scanner.py $(or $(FUZZ_S),30)
 
 check: setup lint ## format, lint, types and unit tests: under a minute

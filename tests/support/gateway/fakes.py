@@ -32,10 +32,10 @@ def route(state: TopicState | None = None, depth: int = 128, **options: object) 
 
 
 def common(**changes: object) -> Common:
-    """What the events of one request share: nothing, unless said otherwise."""
+    """What the events of one request share: `orders` and nothing else, unless said otherwise."""
     nothing = {"key": None, "timestamp_ms": None, "tombstone": False, "sticky": 0, "headers": []}
-    nothing["route"] = None
-    return Common(**{**nothing, "now_ms": NOW_MS, **changes})  # type: ignore[arg-type]
+    given = {"route": route(), **nothing, "now_ms": NOW_MS, **changes}
+    return Common(**given)  # type: ignore[arg-type]
 
 
 class FakeTopics:
