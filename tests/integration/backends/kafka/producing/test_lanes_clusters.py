@@ -82,7 +82,7 @@ async def test_leaderless_partition_is_refused_alone_and_not_poisoned(
     cluster.nodes[0].create_topic(topic_name, 3, replication_factor=1)
     limits = LaneLimits(election_ms=2_000)
     async with running_lanes(
-        cluster.bootstrap, topic_name, limits=limits, delivery_timeout_ms=20_000
+        cluster.bootstrap, topic_name, limits=limits, delivery_timeout_ms=60_000
     ) as world:
         for partition in range(3):
             world.put(topic_name, partition)
