@@ -283,7 +283,7 @@ def test_code_cites_pages_by_their_paths_alone() -> None:
 
 
 def dotted() -> Iterator[tuple[str, str]]:
-    """(where, name) of each thing that code names by its package, such as `core.route.Route`."""
+    """(where, name) of each thing that code names by its package, such as `core.keys.KeyRule`."""
     packages = "|".join(one.parent.name for one in PACKAGE.glob("*/__init__.py"))
     named = re.compile(rf"`(?:headgate\.)?((?:{packages})(?:\.\w+)+)(?:\(\))?`")
     for path in tracked():

@@ -10,9 +10,9 @@ from typing import Protocol
 
 from headgate.core.outcome import Failure
 from headgate.core.publish import Publish, Ticket
-from headgate.core.route import Route
 from headgate.core.suppression.protocol import Scope
-from headgate.core.topic import TopicState
+from headgate.core.topics.route import Route
+from headgate.core.topics.topic import TopicState
 
 
 class Topics(Protocol):

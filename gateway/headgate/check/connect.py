@@ -23,8 +23,8 @@ from headgate.check.topics import (
 from headgate.config.backend_settings import ClusterSettings, RedisSettings
 from headgate.config.settings import Settings
 from headgate.core.audit_columns import FACTS_TOPIC, facts_cluster
-from headgate.core.policy import PolicyTable
-from headgate.core.topic import TopicState
+from headgate.core.topics.policy import PolicyTable
+from headgate.core.topics.topic import TopicState
 
 _ANSWER_S = 10.0  # aiokafka tries its bootstrap servers one after the other
 _REDIS_LEAST_S = 2.0  # a check may wait longer than a request does

@@ -9,8 +9,8 @@ from headgate.config.backend_settings import ClusterSettings, RedisSettings
 from headgate.config.names import dotted
 from headgate.config.origins import is_file_line
 from headgate.config.settings import ProducerSettings, Settings
-from headgate.core.globs import Globs, is_glob, overlap
-from headgate.core.policy import TopicPolicy
+from headgate.core.topics.globs import Globs, is_glob, overlap
+from headgate.core.topics.policy import TopicPolicy
 
 _NOT_EVERYWHERE = ("zstd", "lz4", "snappy")
 _NEEDS_A_PACKAGE = "KafkaJS, kafka-python and aiokafka need a package for that"

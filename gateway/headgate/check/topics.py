@@ -7,10 +7,10 @@ from headgate.config.names import dotted
 from headgate.config.settings import Settings
 from headgate.core.audit_columns import FACTS_TOPIC
 from headgate.core.coalescing.holding import Oddity, leftover
-from headgate.core.globs import Globs, is_glob
-from headgate.core.internal_topics import facts_faults
-from headgate.core.policy import INTERNAL_PREFIXES, PolicyTable, TopicPolicy
-from headgate.core.topic import TopicState
+from headgate.core.topics.globs import Globs, is_glob
+from headgate.core.topics.internal_topics import facts_faults
+from headgate.core.topics.policy import INTERNAL_PREFIXES, PolicyTable, TopicPolicy
+from headgate.core.topics.topic import TopicState
 
 _SHOWN_TOPICS = 10
 _KAFKA_CODECS = {"none": "uncompressed"}  # what Kafka calls differently from us

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 from headgate.core.coalescing.coalesce import Figures
 from headgate.core.coalescing.held import DoneMark, HeldRecord
 from headgate.core.coalescing.window import HeldBounds, Window, WindowTimes
-from headgate.core.route import Route
+from headgate.core.topics.route import Route
 
 
 class LogError(Exception):

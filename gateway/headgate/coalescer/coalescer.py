@@ -22,10 +22,10 @@ from headgate.core.coalescing.held import held_topic, topic_of
 from headgate.core.coalescing.holding import held_topics_of, is_there
 from headgate.core.coalescing.window import HeldBounds, Window, WindowTimes
 from headgate.core.consuming.ownership import Owned
-from headgate.core.policy import PolicyTable, TopicPolicy
 from headgate.core.refusal import Refused
-from headgate.core.route import Route
-from headgate.core.topic import TopicState
+from headgate.core.topics.policy import PolicyTable, TopicPolicy
+from headgate.core.topics.route import Route
+from headgate.core.topics.topic import TopicState
 from headgate.pipeline.routes import Routes
 
 GROUP = "headgate.held"

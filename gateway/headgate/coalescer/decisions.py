@@ -13,8 +13,8 @@ from headgate.core.keys import partition_for
 from headgate.core.outcome import Failure
 from headgate.core.publish import Publish, Stage
 from headgate.core.record import Record
-from headgate.core.route import Route
 from headgate.core.suppression.protocol import Scope
+from headgate.core.topics.route import Route
 
 _TURN_WINDOWS = 100  # reserved in one turn of the event loop
 _ANSWER_S = 30.0  # far beyond what the breaker allows: then something is broken

@@ -12,7 +12,6 @@ from headgate.core.coalescing.held import HeldEvent
 from headgate.core.coalescing.window import Window
 from headgate.core.formats.canonical import Fallback
 from headgate.core.record import content_type_in
-from headgate.core.route import Route
 from headgate.core.suppression.examination import (
     INLINE_BYTES,
     Content,
@@ -23,6 +22,7 @@ from headgate.core.suppression.examination import (
     examine_in_need,
     is_long,
 )
+from headgate.core.topics.route import Route
 from headgate.offload.helper_process import HelperProcess
 
 _TURN_BYTES = INLINE_BYTES  # examined in one turn of the event loop: 1-2 ms

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from headgate.core.audit_events import Facts
 from headgate.core.coalescing.window import Window
 from headgate.core.outcome import Name
-from headgate.core.policy import TopicPolicy
+from headgate.core.topics.policy import TopicPolicy
 
 
 def report(

@@ -16,7 +16,7 @@ from headgate.coalescer.turns import Turns
 from headgate.core.coalescing.coalesce import Figures
 from headgate.core.coalescing.window import Sum, Window
 from headgate.core.outcome import Name
-from headgate.core.route import Route
+from headgate.core.topics.route import Route
 
 log = logging.getLogger("headgate.coalescer.owner")
 

@@ -15,7 +15,7 @@ from aiokafka.structs import TopicPartition
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.kafka.topic_reader import READ_ERRORS
 from headgate.core.outcome import Failure, Reason
-from headgate.core.topic import TopicState
+from headgate.core.topics.topic import TopicState
 from headgate.kafka.access import client_arguments
 from headgate.kafka.client_metadata import never_create_topics
 from headgate.kafka.closing import drop_consumer

@@ -8,7 +8,7 @@ from headgate.config.errors import Problem, shown
 from headgate.core.keys import BadPointer, parse_pointer
 from headgate.core.oversize.blob_names import root_problem
 from headgate.core.oversize.strategies import SplitRule
-from headgate.core.policy import TopicPolicy
+from headgate.core.topics.policy import TopicPolicy
 
 
 def oversize_contradictions(policy: TopicPolicy, has_blobs: bool) -> Iterator[Problem]:

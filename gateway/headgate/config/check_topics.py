@@ -8,9 +8,9 @@ from headgate.config.check_oversize import oversize_contradictions
 from headgate.config.errors import Problem, shown
 from headgate.config.names import dotted
 from headgate.config.settings import ProducerSettings, Settings
-from headgate.core.globs import ties
 from headgate.core.keys import BadPointer, parse_pointer
-from headgate.core.policy import INTERNAL_PREFIXES, TopicPolicy
+from headgate.core.topics.globs import ties
+from headgate.core.topics.policy import INTERNAL_PREFIXES, TopicPolicy
 
 # Kafka's own rule for topic names (org.apache.kafka.common.internals.Topic), and our wildcards
 _PATTERN = r"[A-Za-z0-9._\-*?]{1,249}"

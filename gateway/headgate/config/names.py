@@ -16,7 +16,7 @@ from headgate.config.settings import (
     LogSettings,
     ProducerSettings,
 )
-from headgate.core.policy import TopicPolicy
+from headgate.core.topics.policy import TopicPolicy
 
 SECTIONS: Mapping[str, type[Any]] = {
     "http": HttpSettings,

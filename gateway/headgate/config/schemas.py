@@ -11,8 +11,8 @@ from pathlib import Path
 
 from headgate.config.errors import Problem, shown
 from headgate.config.names import dotted
-from headgate.core.policy import TopicPolicy
 from headgate.core.schema import BadSchemaError, Schema, schema_of
+from headgate.core.topics.policy import TopicPolicy
 
 _MAX_BYTES = 1_048_576  # the text goes along with each large event to the helper process
 

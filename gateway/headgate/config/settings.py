@@ -11,7 +11,7 @@ from headgate.config.backend_settings import BlobSettings, ClusterSettings, Redi
 from headgate.config.monitor_settings import MonitorSettings
 from headgate.config.replay_settings import ReplaySettings
 from headgate.core.option import about
-from headgate.core.policy import TopicPolicy
+from headgate.core.topics.policy import TopicPolicy
 
 _DAY_MS = 86_400_000
 _LONGEST_DELAY_MS = 600_000

@@ -13,8 +13,8 @@ from headgate.core.outcome import Outcome
 from headgate.core.oversize.strategies import Large
 from headgate.core.owner import RecordOwner
 from headgate.core.record import Record
-from headgate.core.route import Common
 from headgate.core.suppression.protocol import Scope
+from headgate.core.topics.route import Common
 
 
 class Stage(IntEnum):

@@ -11,9 +11,9 @@ from typing import Final, Protocol
 from headgate.core.event import Decoded
 from headgate.core.formats.decode import BodyKind, kind_of
 from headgate.core.keys import KeyRule
-from headgate.core.policy import TopicPolicy
 from headgate.core.suppression.digest import Digester
-from headgate.core.topic import TopicState
+from headgate.core.topics.policy import TopicPolicy
+from headgate.core.topics.topic import TopicState
 from headgate.native import chosen
 
 # Looking a member up in an Enum class costs 0.1 us in Python 3.11.

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from headgate.config.errors import toml_text
-from headgate.core.globs import is_glob
-from headgate.core.policy import INTERNAL_PREFIXES
+from headgate.core.topics.globs import is_glob
+from headgate.core.topics.policy import INTERNAL_PREFIXES
 
 _SAMPLE = Path(__file__).with_name("sample.toml")
 _PARTITIONS = {"deals": 12}  # all others have

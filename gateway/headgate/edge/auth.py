@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from headgate.config.settings import AuthSettings, ProducerSettings
-from headgate.core.globs import Globs
 from headgate.core.outcome import Failure, Reason
+from headgate.core.topics.globs import Globs
 from headgate.edge.origins import Origins, is_loopback
 
 ANONYMOUS = "anonymous"

@@ -25,7 +25,7 @@ from headgate.core.oversize.streamed import (
     takes_streams,
 )
 from headgate.core.refusal import Refused, TooMuch
-from headgate.core.route import Route
+from headgate.core.topics.route import Route
 from headgate.edge.body import BREAKS, BROKEN, Budget, continue_body, take
 from headgate.pipeline.gate import Gate
 from headgate.pipeline.inbound import Inbound

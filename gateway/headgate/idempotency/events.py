@@ -19,7 +19,7 @@ from headgate.core.idempotency.protocol import (
 from headgate.core.outcome import Outcome, rejected
 from headgate.core.publish import Publish, Stage, Ticket
 from headgate.core.record import content_type_of
-from headgate.core.route import Route
+from headgate.core.topics.route import Route
 from headgate.idempotency.identity_client import IdentityClient
 from headgate.idempotency.options import NO_REDIS, IdentityMeter
 from headgate.idempotency.pending import Sized, Verdicts

@@ -11,7 +11,7 @@ from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 from aiokafka.errors import IncompatibleBrokerVersion
 
-from headgate.core.wire import Reader
+from headgate.kafka.wire import Reader
 
 NO_TAGS = b"\0"
 NULL = b"\0"  # of a compact text or array

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import IncompatibleBrokerVersion
 
-from headgate.core.wire import Reader
 from headgate.kafka.flexible import NO_TAGS, NULL, FlexibleRequest, array, text
+from headgate.kafka.wire import Reader
 
 _METADATA, _VERSION = 3, 12  # Kafka 3.1 and newer
 _AT_ONCE = 500  # topics and partitions that are decoded in one turn of the event loop: 1 to 2 ms

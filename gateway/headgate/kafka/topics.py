@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import TopicAlreadyExistsError, for_code
 
-from headgate.core.internal_topics import InternalTopic
+from headgate.core.topics.internal_topics import InternalTopic
 
 
 async def create_topics(admin: AIOKafkaAdminClient, topics: Iterable[InternalTopic]) -> None:

@@ -1,7 +1,7 @@
 /* Reads a body of JSON documents in one pass: cuts it, validates it, finds keys, digests values.
  *
  * A fast accept and nothing else. Whatever is unusual in any document ends the pass with None, and
- * the Python path (core/formats/decode.py, core/formats/jsontext.py, core/route.py) decides and explains. What is
+ * the Python path (core/formats/decode.py, core/formats/jsontext.py, core/topics/route.py) decides and explains. What is
  * accepted, that path would have read just the same; tests/unit/native/test_scanner.py compares the two.
  */
 #define PY_SSIZE_T_CLEAN

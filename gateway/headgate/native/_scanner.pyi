@@ -1,8 +1,8 @@
 """Reads bodies of JSON documents in one pass; only in the compiled build (setup.py).
 
 It is a fast accept: whatever is unusual in any document makes the whole call return None, and
-`core.formats.decode`, `core.formats.jsontext` and `core.route` decide. What is accepted, they would
-have read just the same."""
+`core.formats.decode`, `core.formats.jsontext` and `core.topics.route` decide. What is accepted,
+they would have read just the same."""
 
 from typing import final
 

@@ -13,7 +13,7 @@ from headgate.core.oversize.strategies import Prepared, SplitRule, StoredBlob
 from headgate.core.publish import Publish
 from headgate.core.record import Record
 from headgate.core.refusal import Refused
-from headgate.core.route import Common, Route
+from headgate.core.topics.route import Common, Route
 from headgate.oversize.plans import (
     OversizePlan,
     chunk,

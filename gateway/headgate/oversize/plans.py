@@ -25,7 +25,7 @@ from headgate.core.oversize.strategies import (
 )
 from headgate.core.publish import Publish
 from headgate.core.record import CONTENT_TYPE, EVENT_ID, RECORD_OVERHEAD, Record, size_of
-from headgate.core.route import Route
+from headgate.core.topics.route import Route
 
 JSON_TYPE = (CONTENT_TYPE, b"application/json")
 

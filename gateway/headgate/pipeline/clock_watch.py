@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Publish
-from headgate.core.topic import TopicState
+from headgate.core.topics.topic import TopicState
 from headgate.telemetry.health import Dependency
 
 log = logging.getLogger("headgate.clock_watch")

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from headgate.core.coalescing.holding import refusal_of
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused
-from headgate.core.route import Route
 from headgate.core.suppression.protocol import Scope
+from headgate.core.topics.route import Route
 from headgate.pipeline.routes import Routes
 
 _NO_OFFSET = Failure(

@@ -10,7 +10,7 @@ from functools import partial
 from headgate.backends.base import Identities
 from headgate.core.event import Event
 from headgate.core.publish import Publish, Ticket
-from headgate.core.route import Route
+from headgate.core.topics.route import Route
 from headgate.pipeline.complete import Complete
 from headgate.pipeline.validate import Validate
 

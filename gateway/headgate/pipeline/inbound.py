@@ -6,7 +6,7 @@ from typing import Final
 from headgate.core.event import Decoded
 from headgate.core.formats.decode import Headers
 from headgate.core.oversize.streamed import Streamed
-from headgate.core.route import Route
+from headgate.core.topics.route import Route
 
 
 class Inbound:

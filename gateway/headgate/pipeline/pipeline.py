@@ -15,8 +15,8 @@ from headgate.core.idempotency.attempt import Attempt
 from headgate.core.outcome import Failure
 from headgate.core.publish import Publish, Ticket
 from headgate.core.refusal import Refused
-from headgate.core.route import Route
 from headgate.core.scanning import scan
+from headgate.core.topics.route import Route
 from headgate.pipeline.admit import Admit
 from headgate.pipeline.complete import Complete
 from headgate.pipeline.expire import Expire

@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 from headgate.config.settings import ProducerSettings
 from headgate.core.outcome import Failure, Reason
-from headgate.core.quota import TokenBucket
+from headgate.core.topics.quota import TokenBucket
 
 
 class QuotaMeter(Protocol):

@@ -25,7 +25,7 @@ from headgate.core.record import (
     size_of,
 )
 from headgate.core.refusal import Refused
-from headgate.core.route import PLAIN_BYTES, PLAIN_HEADERS, Common, Route
+from headgate.core.topics.route import PLAIN_BYTES, PLAIN_HEADERS, Common, Route
 
 # Names come from clients: the memory for them must be bounded.
 _PRODUCERS_REMEMBERED: Final = 10_000

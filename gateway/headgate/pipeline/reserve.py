@@ -10,8 +10,8 @@ from headgate.backends.base import Suppression
 from headgate.core.outcome import Failure
 from headgate.core.publish import Publish
 from headgate.core.record import content_type_of
-from headgate.core.route import Route
 from headgate.core.suppression.protocol import Scope
+from headgate.core.topics.route import Route
 from headgate.pipeline.complete import Complete
 from headgate.pipeline.produce import Produce
 

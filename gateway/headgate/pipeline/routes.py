@@ -9,15 +9,15 @@ from headgate.backends.base import Topics
 from headgate.core.coalescing.held import held_topic
 from headgate.core.coalescing.holding import as_held, is_held, is_there
 from headgate.core.outcome import Failure, Reason
-from headgate.core.policy import PolicyTable, TopicPolicy, fingerprint, key_rule
 from headgate.core.refusal import Refused
-from headgate.core.route import Route
 from headgate.core.scanning import scanner_for
 from headgate.core.suppression.comparison import Comparison
 from headgate.core.suppression.digest import Digester
 from headgate.core.suppression.examination import Orders
 from headgate.core.suppression.protocol import Scope
-from headgate.core.topic import TopicState
+from headgate.core.topics.policy import PolicyTable, TopicPolicy, fingerprint, key_rule
+from headgate.core.topics.route import Route
+from headgate.core.topics.topic import TopicState
 
 Compile = Callable[..., Route]
 _RETRY_AFTER_S = 10

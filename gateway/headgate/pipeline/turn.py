@@ -11,7 +11,7 @@ from typing import Final
 
 from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Publish, Stage
-from headgate.core.route import Route
+from headgate.core.topics.route import Route
 
 log = logging.getLogger("headgate.turn")
 _BUG: Final = Failure(Reason.INTERNAL, "an internal error; nothing was written")

@@ -7,8 +7,8 @@ from headgate.backends.kafka.configured import cluster_options
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.config.settings import Settings
 from headgate.core.outcome import Failure, Reason
-from headgate.core.policy import PolicyTable
 from headgate.core.refusal import Refused
+from headgate.core.topics.policy import PolicyTable
 
 
 class Tiers(NamedTuple):

@@ -12,7 +12,7 @@ from headgate.backends.kafka.configured import cluster_options
 from headgate.backends.kafka.topics import KafkaTopics
 from headgate.backends.owned import OwnedTasks
 from headgate.config import Settings
-from headgate.core.policy import PolicyTable
+from headgate.core.topics.policy import PolicyTable
 from headgate.native.chosen import CODE
 from headgate.offload.helper_process import HelperProcess
 from headgate.stats import Labels, Meter, watch_loop

@@ -17,7 +17,7 @@ from aiohttp import web
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused
 from headgate.core.suppression.states import TopicSuppression
-from headgate.core.topic import TopicState
+from headgate.core.topics.topic import TopicState
 from headgate.edge.body import BROKEN, continue_body
 from headgate.edge.cors import CORS_HEADERS
 from headgate.edge.management.control_plane import REMOTE_HEADER

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from headgate.config import Settings
 from headgate.core.outcome import Failure, Reason
 from headgate.core.suppression.states import TopicSuppression, worst
-from headgate.core.topic import TopicState
+from headgate.core.topics.topic import TopicState
 from headgate.edge.management.instance import Monitored
 from headgate.stats.fleet import Fleet, Rates
 from headgate.supervisor.audits import LatestAudits

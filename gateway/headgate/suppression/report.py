@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterable, Mapping
 
 from headgate.backends.base import Topics
-from headgate.core.policy import PolicyTable
 from headgate.core.suppression.states import QUARANTINE, TopicSuppression, worst
+from headgate.core.topics.policy import PolicyTable
 from headgate.suppression.suppressor import Suppressor
 from headgate.telemetry.health import Dependency
 

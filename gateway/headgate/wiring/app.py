@@ -22,9 +22,9 @@ from headgate.config import Settings
 from headgate.core.admission import Admission
 from headgate.core.coalescing.held import topic_of
 from headgate.core.ids import EventIds, RequestIds
-from headgate.core.policy import PolicyTable
 from headgate.core.suppression.examination import forget_received
-from headgate.core.topic import TopicState
+from headgate.core.topics.policy import PolicyTable
+from headgate.core.topics.topic import TopicState
 from headgate.edge.auth import Authenticator
 from headgate.edge.events import EventsFront
 from headgate.edge.origins import Origins

@@ -25,9 +25,9 @@ from headgate.core.coalescing.held import topic_of
 from headgate.core.coalescing.holding import Oddity, leftover
 from headgate.core.formats.canonical import Fallback
 from headgate.core.outcome import Failure
-from headgate.core.policy import PolicyTable
 from headgate.core.suppression.protocol import Scope
-from headgate.core.topic import TopicState
+from headgate.core.topics.policy import PolicyTable
+from headgate.core.topics.topic import TopicState
 from headgate.offload.helper_process import HelperProcess
 from headgate.pipeline.routes import Compiler, Routes
 from headgate.stats.meter import HeldFigures

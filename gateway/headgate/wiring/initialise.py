@@ -10,7 +10,7 @@ from headgate.backends.kafka.topic_reader import READ_ERRORS, TopicReader
 from headgate.config import Settings
 from headgate.core.audit_columns import FACTS_TOPIC
 from headgate.core.coalescing.held import topic_of
-from headgate.core.internal_topics import (
+from headgate.core.topics.internal_topics import (
     InternalTopic,
     facts_faults,
     facts_topic,
@@ -22,8 +22,8 @@ from headgate.core.internal_topics import (
     registry_faults,
     registry_topic,
 )
-from headgate.core.policy import PolicyTable
-from headgate.core.topic import TopicState
+from headgate.core.topics.policy import PolicyTable
+from headgate.core.topics.topic import TopicState
 from headgate.wiring.audit_events import cluster_of_facts
 
 _ANSWER_S = 30.0

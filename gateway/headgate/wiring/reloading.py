@@ -8,7 +8,7 @@ from typing import NamedTuple, ParamSpec, TypeVar
 
 from headgate.backends.owned import OwnedTasks
 from headgate.config import Settings, reloadable
-from headgate.core.policy import PolicyTable
+from headgate.core.topics.policy import PolicyTable
 from headgate.edge.auth import Authenticator
 from headgate.edge.origins import Origins
 from headgate.wiring.collector import without_the_collector

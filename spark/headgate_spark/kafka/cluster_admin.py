@@ -13,7 +13,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError, for_code
 from aiokafka.structs import TopicPartition
 
-from headgate.core.internal_topics import InternalTopic
+from headgate.core.topics.internal_topics import InternalTopic
 from headgate.kafka.closing import drop_consumer, drop_producer
 from headgate.kafka.metadata import Metadata, read_metadata
 from headgate.kafka.topics import create_topics

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from aiokafka.errors import BrokerResponseError
 from aiokafka.structs import TopicPartition
 
-from headgate.core.internal_topics import InternalTopic, map_topic, map_topic_faults
 from headgate.core.replays.offset_map import (
     MAP_PARTITIONS,
     MAP_TOPIC,
@@ -18,6 +17,7 @@ from headgate.core.replays.offset_map import (
     PartitionMap,
     map_partition,
 )
+from headgate.core.topics.internal_topics import InternalTopic, map_topic, map_topic_faults
 from headgate.kafka.metadata import Metadata, TopicMetadata
 from headgate_spark.copying.copied_topics import faults, wanted_configs
 from headgate_spark.copying.copy_plan import Unit

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from headgate.core.internal_topics import InternalTopic
 from headgate.core.replays.plan import BACKFILL, INGEST
 from headgate.core.replays.replay import Replay
+from headgate.core.topics.internal_topics import InternalTopic
 from headgate.kafka.metadata import Metadata
 from headgate_spark.copying.copied_topics import copied_configs, roomy
 from headgate_spark.job.connections import Connection

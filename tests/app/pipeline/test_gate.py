@@ -12,7 +12,7 @@ import headgate
 from headgate.config import HttpSettings
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused
-from headgate.core.route import Route
+from headgate.core.topics.route import Route
 from headgate.pipeline import gate as gate_module
 from headgate.pipeline.gate import Gate
 from headgate.pipeline.routes import Routes

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from headgate.config.settings import ProducerSettings, Settings
 from headgate.core.consuming.pauses import Intent, Kept
 from headgate.core.outcome import Failure
-from headgate.core.policy import TopicPolicy
 from headgate.core.suppression.states import TopicSuppression
-from headgate.core.topic import TopicState
+from headgate.core.topics.policy import TopicPolicy
+from headgate.core.topics.topic import TopicState
 from headgate.edge.auth import Authenticator
 from headgate.edge.management.control_plane import Admin, Services
 from headgate.edge.management.instance import Monitored

@@ -15,8 +15,8 @@ from headgate.config.backend_settings import ClusterSettings, RedisSettings
 from headgate.config.settings import CoalescerSettings, Settings
 from headgate.core.coalescing.held import burst_end_headers, held_topic, topic_of
 from headgate.core.keys import partition_for
-from headgate.core.policy import PolicyTable, TopicPolicy
 from headgate.core.record import BURST, EVENT_ID, FORCED, PRODUCER, RECEIVED_AT
+from headgate.core.topics.policy import PolicyTable, TopicPolicy
 from headgate.offload.helper_process import HelperProcess
 from headgate.wiring.coalescing import Coalescing
 from support.kafka import kafka_log

@@ -15,7 +15,7 @@ from headgate.config.settings import AuthSettings, HttpSettings
 from headgate.core.ids import RequestIds
 from headgate.core.oversize.weigh import Weight, heaviest
 from headgate.core.publish import Publish
-from headgate.core.topic import PartitionState, TopicState
+from headgate.core.topics.topic import PartitionState, TopicState
 from headgate.devstack.ports import LOOPBACK
 from headgate.edge.auth import Authenticator
 from headgate.edge.events import EventsFront

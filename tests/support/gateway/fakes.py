@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from headgate.backends.base import Deliveries, Verdicts
 from headgate.core.formats.canonical import Fallback
 from headgate.core.outcome import Failure, Outcome, Reason
-from headgate.core.policy import TopicPolicy
 from headgate.core.publish import Publish, Stage, advance_all
-from headgate.core.route import Common, Route
 from headgate.core.suppression.protocol import Scope
-from headgate.core.topic import TopicState
+from headgate.core.topics.policy import TopicPolicy
+from headgate.core.topics.route import Common, Route
+from headgate.core.topics.topic import TopicState
 
 NOW_MS = 1_700_000_000_000
 

@@ -15,12 +15,12 @@ from headgate.core.audit_events import Facts
 from headgate.core.http.reply import answer
 from headgate.core.ids import EventIds
 from headgate.core.outcome import Failure, Reason
-from headgate.core.policy import PolicyTable, TopicPolicy
 from headgate.core.publish import Ticket
-from headgate.core.route import Route
 from headgate.core.scanning import Scanner
 from headgate.core.suppression.protocol import Scope
-from headgate.core.topic import TopicState
+from headgate.core.topics.policy import PolicyTable, TopicPolicy
+from headgate.core.topics.route import Route
+from headgate.core.topics.topic import TopicState
 from headgate.offload.helper_process import HelperProcess
 from headgate.oversize.choose import Tools
 from headgate.pipeline.clock_watch import ClockWatch

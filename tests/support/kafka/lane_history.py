@@ -17,7 +17,7 @@ from headgate.backends.kafka.topics import KafkaTopics
 from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Publish, Stage
 from headgate.core.record import Record, size_of
-from headgate.core.topic import TopicState
+from headgate.core.topics.topic import TopicState
 from support.kafka.kafka_log import LogRecord, read_log
 from support.process.stack import eventually
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from headgate.config import load
 from headgate.config.settings import LogSettings
 from headgate.core.outcome import Failure, Name, Outcome
-from headgate.core.topic import TopicState
+from headgate.core.topics.topic import TopicState
 from headgate.stats import Labels, Meter
 from headgate.supervisor import lifeline
 from headgate.supervisor.control import WorkerState, control_socket, worker_socket

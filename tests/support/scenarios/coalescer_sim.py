@@ -26,9 +26,9 @@ from headgate.core.coalescing.held import DoneMark, HeldEvent, HeldRecord, Metad
 from headgate.core.coalescing.holding import is_held
 from headgate.core.coalescing.window import HeldBounds, Window, WindowTimes
 from headgate.core.keys import partition_for
-from headgate.core.policy import TopicPolicy
-from headgate.core.route import Route
-from headgate.core.topic import TopicState
+from headgate.core.topics.policy import TopicPolicy
+from headgate.core.topics.route import Route
+from headgate.core.topics.topic import TopicState
 
 RULES = CoalescingRules(WindowTimes(10, 40, 1000), HeldBounds(100, 100_000), max_records=1)
 CRAMPED = RULES._replace(bounds=HeldBounds(100, 50))  # one event is too much already

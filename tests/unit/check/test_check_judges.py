@@ -11,9 +11,9 @@ from headgate.check.redis import judge_redis
 from headgate.check.settings import judge_settings
 from headgate.check.topics import judge_facts, judge_missing, judge_topic, judge_unmatched
 from headgate.config import Settings, load_with_origins
-from headgate.core.internal_topics import facts_topic
-from headgate.core.policy import PolicyTable, TopicPolicy
-from headgate.core.topic import TopicState
+from headgate.core.topics.internal_topics import facts_topic
+from headgate.core.topics.policy import PolicyTable, TopicPolicy
+from headgate.core.topics.topic import TopicState
 
 CLUSTER = '[clusters.main]\nbootstrap_servers = "a:1"\n'
 REDIS = '[redis]\nurl = "redis://a:1"\n'

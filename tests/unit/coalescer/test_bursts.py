@@ -13,8 +13,8 @@ from headgate.core.coalescing.held import BurstEnd, held_topic, read_held
 from headgate.core.http.reply import reply
 from headgate.core.idempotency.remembered import duplicate, pack, unpack
 from headgate.core.outcome import Failure, Reason
-from headgate.core.policy import PolicyTable
 from headgate.core.refusal import Refused
+from headgate.core.topics.policy import PolicyTable
 from support.gateway.fakes import NOW_MS, policy, topic_state
 from support.gateway.room import MemoryRoom
 from support.process.stack import eventually

@@ -14,8 +14,8 @@ from headgate.core.coalescing.held import held_topic
 from headgate.core.coalescing.holding import as_held, held_topics_of, is_held
 from headgate.core.coalescing.window import WindowTimes
 from headgate.core.outcome import Failure, Outcome, Reason
-from headgate.core.policy import PolicyTable, fingerprint
 from headgate.core.refusal import Refused
+from headgate.core.topics.policy import PolicyTable, fingerprint
 from headgate.pipeline.routes import Compiler, Routes
 from headgate.wiring.coalescing import cluster_of
 from support.gateway.fakes import FakeTopics, policy, topic_state

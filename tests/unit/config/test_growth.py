@@ -12,11 +12,11 @@ import pytest
 
 from headgate.config import load
 from headgate.config.settings import AuthSettings, ProducerSettings
-from headgate.core.globs import ties
-from headgate.core.policy import PolicyTable, TopicPolicy
 from headgate.core.schema import Schema, received_schema, schema_of
 from headgate.core.suppression.comparison import received_comparison
 from headgate.core.suppression.examination import Content, Orders, examine_here, forget_received
+from headgate.core.topics.globs import ties
+from headgate.core.topics.policy import PolicyTable, TopicPolicy
 from headgate.edge.auth import Authenticator
 from headgate.pipeline.routes import Compiler
 from support.gateway.fakes import topic_state

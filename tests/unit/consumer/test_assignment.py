@@ -19,9 +19,9 @@ from headgate.consumer.membership import MemberOptions, Membership
 from headgate.consumer.offset_store import Place
 from headgate.consumer.options import ConsumerOptions, Counts, GaveUpError, Retries
 from headgate.consumer.received import Received
-from headgate.core import wire
 from headgate.core.consuming.ownership import Ownership
 from headgate.core.consuming.pauses import Pauses
+from headgate.kafka import wire
 from headgate.kafka.flexible import NO_TAGS, NULL, array
 from support.process.stack import eventually
 from unit.consumer.test_owned_partition import Read

@@ -10,7 +10,6 @@ from aiokafka.errors import IncompatibleBrokerVersion
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.wire import Reader
 from headgate.kafka.flexible import varint
 from headgate.kafka.metadata import (
     Metadata,
@@ -19,6 +18,7 @@ from headgate.kafka.metadata import (
     decoded,
     read_metadata,
 )
+from headgate.kafka.wire import Reader
 
 ID = b"0123456789abcdef"
 # Built by hand from MetadataResponse.json, version 12: partition 1 comes before partition 0.

@@ -9,7 +9,7 @@ from pathlib import Path
 from support.root import ROOT
 
 HOT = (
-    "core.route",
+    "core.topics.route",
     "pipeline.pipeline",
     "pipeline.complete",
     "suppression.claims",

@@ -16,13 +16,13 @@ from headgate.core.ids import EventIds
 from headgate.core.outcome import Failure, Name, Reason
 from headgate.core.oversize.strategies import SplitRule, StoredBlob
 from headgate.core.oversize.streamed import Streamed
-from headgate.core.policy import PolicyTable, TopicPolicy
 from headgate.core.publish import Ticket
 from headgate.core.record import Record
 from headgate.core.refusal import Refused
-from headgate.core.route import Route
 from headgate.core.suppression.protocol import Scope
-from headgate.core.topic import TopicState
+from headgate.core.topics.policy import PolicyTable, TopicPolicy
+from headgate.core.topics.route import Route
+from headgate.core.topics.topic import TopicState
 from headgate.edge.streams import streamed
 from headgate.oversize.choose import Tools
 from headgate.pipeline.gate import Gate

@@ -5,11 +5,11 @@ from collections.abc import Callable
 import pytest
 
 from headgate.core.outcome import Failure, Reason
-from headgate.core.policy import PolicyTable, TopicPolicy
 from headgate.core.publish import Publish, Ticket
-from headgate.core.route import Route
 from headgate.core.suppression.protocol import Scope
-from headgate.core.topic import TopicState
+from headgate.core.topics.policy import PolicyTable, TopicPolicy
+from headgate.core.topics.route import Route
+from headgate.core.topics.topic import TopicState
 from headgate.pipeline.gate import Gate
 from headgate.pipeline.routes import Routes
 from support.gateway.fakes import policy, topic_state

@@ -16,11 +16,11 @@ from headgate.core.formats.decode import decode
 from headgate.core.formats.jsontext import KeyReader
 from headgate.core.keys import KeyRule, Partitioner
 from headgate.core.outcome import Failure, Reason
-from headgate.core.policy import TopicPolicy
 from headgate.core.publish import Ticket
 from headgate.core.refusal import Refused
 from headgate.core.scanning import Scanned, Scanner
-from headgate.core.topic import TopicState
+from headgate.core.topics.policy import TopicPolicy
+from headgate.core.topics.topic import TopicState
 from support.gateway.room import AWAY, Room, digest, shown
 
 NDJSON, JSON = b"application/x-ndjson", b"application/json"

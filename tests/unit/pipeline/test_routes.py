@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from headgate.core.outcome import Failure, Reason
-from headgate.core.policy import PolicyTable, TopicPolicy
 from headgate.core.refusal import Refused
-from headgate.core.route import Route
 from headgate.core.suppression.protocol import Scope
-from headgate.core.topic import TopicState
+from headgate.core.topics.policy import PolicyTable, TopicPolicy
+from headgate.core.topics.route import Route
+from headgate.core.topics.topic import TopicState
 from headgate.pipeline.routes import Compiler, Routes
 from support.gateway.fakes import FakeTopics, policy, topic_state
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Publish, Stage
 from headgate.core.record import Record
-from headgate.core.route import Route
+from headgate.core.topics.route import Route
 from headgate.pipeline.turn import Turn
 from support.gateway.fakes import policy, topic_state
 from support.gateway.room import Room, shown

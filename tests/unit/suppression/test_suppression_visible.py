@@ -7,8 +7,8 @@ from typing import Any, cast
 import pytest
 
 from headgate.backends.base import Topics
-from headgate.core.policy import PolicyTable, TopicPolicy
 from headgate.core.suppression.states import AWAY, ON, QUARANTINE, TopicSuppression
+from headgate.core.topics.policy import PolicyTable, TopicPolicy
 from headgate.suppression.bypass import BypassMode
 from headgate.suppression.report import redis_dependency, states_now
 from headgate.suppression.states import StateLog

@@ -11,9 +11,9 @@ from weakref import WeakSet
 import pytest
 
 from headgate.config.settings import HttpSettings, ProducerSettings, Settings
-from headgate.core.policy import PolicyTable, TopicPolicy
-from headgate.core.route import Route
-from headgate.core.topic import TopicState
+from headgate.core.topics.policy import PolicyTable, TopicPolicy
+from headgate.core.topics.route import Route
+from headgate.core.topics.topic import TopicState
 from headgate.edge.auth import OWN_PAGES
 from headgate.pipeline.routes import Routes
 from headgate.wiring.reloading import (

@@ -19,8 +19,8 @@ from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.kafka.topic_reader import READ_ERRORS, TopicReader
 from headgate.config import Settings
 from headgate.core.oversize.blob_names import BlobName, blob_name, parse_path
-from headgate.core.policy import PolicyTable
 from headgate.core.record import DATAREF
+from headgate.core.topics.policy import PolicyTable
 
 _ANSWER_S = 30.0
 _TELL_S = 10.0

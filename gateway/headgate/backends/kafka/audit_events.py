@@ -21,7 +21,7 @@ from headgate.core.keys import partition_for
 from headgate.core.outcome import Failure
 from headgate.core.publish import Publish
 from headgate.core.record import CONTENT_TYPE, RECORD_OVERHEAD, Record, size_of
-from headgate.core.topic import TopicState
+from headgate.core.topics.topic import TopicState
 
 log = logging.getLogger("headgate.backends.facts")
 

@@ -16,8 +16,8 @@ from headgate.core.groups.facts import (
     Offsets,
     Partition,
 )
-from headgate.core.wire import Reader
 from headgate.kafka.flexible import NO_TAGS, NULL, FlexibleRequest, array, text
+from headgate.kafka.wire import Reader
 
 _FIND_COORDINATOR, _OFFSET_FETCH, _DESCRIBE_GROUPS, _LIST_GROUPS = 10, 9, 15, 16
 _LIST_OFFSETS, _CONSUMER_GROUP_DESCRIBE = 2, 69

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from aiokafka.admin import AIOKafkaAdminClient
 
 from headgate.backends.kafka.options import ClusterOptions
-from headgate.core.internal_topics import InternalTopic
+from headgate.core.topics.internal_topics import InternalTopic
 from headgate.kafka.access import client_arguments
 from headgate.kafka.topics import create_topics
 

@@ -11,7 +11,7 @@ from aiokafka.protocol.admin import DescribeConfigsRequest
 from aiokafka.protocol.metadata import MetadataRequest
 
 from headgate.backends.kafka.options import ClusterOptions
-from headgate.core.topic import PartitionState, TopicState
+from headgate.core.topics.topic import PartitionState, TopicState
 from headgate.kafka.access import client_arguments
 from headgate.kafka.client_metadata import never_create_topics
 from headgate.kafka.closing import drop_client

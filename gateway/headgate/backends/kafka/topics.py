@@ -11,7 +11,7 @@ from headgate.backends.kafka.topic_reader import READ_ERRORS, TopicReader
 from headgate.backends.owned import OwnedTasks
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused
-from headgate.core.topic import PartitionState, TopicState
+from headgate.core.topics.topic import PartitionState, TopicState
 
 log = logging.getLogger("headgate.backends.topics")
 

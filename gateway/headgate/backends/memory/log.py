@@ -13,7 +13,7 @@ from headgate.backends.kafka.options import LaneLimits
 from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Publish, Stage, advance_all
 from headgate.core.record import BATCH_OVERHEAD, Record
-from headgate.core.topic import TopicState
+from headgate.core.topics.topic import TopicState
 
 Change = Callable[[TopicState | None, TopicState | None], None]
 

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from headgate.core.coalescing.held import topic_of
 from headgate.core.outcome import Failure, Reason
-from headgate.core.policy import PolicyTable, TopicPolicy
-from headgate.core.topic import TopicState
+from headgate.core.topics.policy import PolicyTable, TopicPolicy
+from headgate.core.topics.topic import TopicState
 
 _RETRY_AFTER_S = 30
 _END = (

@@ -15,9 +15,9 @@ import orjson
 from headgate.core.event import SPREAD
 from headgate.core.http.reply import Reply, advice_headers
 from headgate.core.outcome import TRAITS, Failure, Reason
-from headgate.core.policy import CompatJsonKeys
 from headgate.core.record import RESERVED_PREFIX
 from headgate.core.refusal import Refused, malformed
+from headgate.core.topics.policy import CompatJsonKeys
 
 _TEXT = msgspec.json.Decoder(str)
 _UNKNOWN_TOPIC, _UNKNOWN_PARTITION, _UNFIT = 40401, 40402, 42206

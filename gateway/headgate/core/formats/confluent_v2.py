@@ -27,8 +27,8 @@ from headgate.core.formats.jsontext import elements, is_crowd
 from headgate.core.formats.structs import ABSENT, StructReader
 from headgate.core.http.reply import Reply, retry_after
 from headgate.core.outcome import Failure, Outcome, Reason
-from headgate.core.policy import CompatJsonKeys
 from headgate.core.refusal import Refused, malformed
+from headgate.core.topics.policy import CompatJsonKeys
 
 TYPE = "application/vnd.kafka.v2+json"
 _JSON = b"application/json"

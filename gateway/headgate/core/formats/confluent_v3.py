@@ -23,8 +23,8 @@ from headgate.core.formats.confluent import (
 )
 from headgate.core.formats.structs import ABSENT, StructReader
 from headgate.core.outcome import Failure, Outcome
-from headgate.core.policy import CompatJsonKeys
 from headgate.core.refusal import Refused, malformed
+from headgate.core.topics.policy import CompatJsonKeys
 
 TYPE = "application/json"
 _JSON = b"application/json"

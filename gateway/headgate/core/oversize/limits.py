@@ -1,7 +1,7 @@
 """What is too large, and by which limit: every 413 of an event says it in these words."""
 
 from headgate.core.outcome import Failure, Reason
-from headgate.core.route import Route
+from headgate.core.topics.route import Route
 
 
 def too_large(size: int, limit: int, name: str) -> Failure:

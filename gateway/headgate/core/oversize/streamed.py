@@ -14,10 +14,10 @@ from headgate.core.http.request import is_array_one_event, is_tombstone, read_op
 from headgate.core.outcome import Failure, Reason
 from headgate.core.oversize.limits import unread
 from headgate.core.oversize.strategies import StoredBlob
-from headgate.core.policy import fingerprint
 from headgate.core.refusal import Refused, malformed
-from headgate.core.route import Route
 from headgate.core.suppression.digest import Digester
+from headgate.core.topics.policy import fingerprint
+from headgate.core.topics.route import Route
 
 _BOM = b"\xef\xbb\xbf"
 

@@ -11,7 +11,7 @@ from headgate.core.formats.jsonslow import parse_slowly
 from headgate.core.http.reply import advice_headers
 from headgate.core.outcome import Failure, Name, Outcome
 from headgate.core.refusal import Refused
-from headgate.core.route import Route
+from headgate.core.topics.route import Route
 from headgate.edge.events import EventsFront
 from headgate.pipeline.inbound import Inbound
 

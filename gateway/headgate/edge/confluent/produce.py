@@ -11,7 +11,7 @@ from headgate.core.formats.confluent_v2 import TYPE, Format
 from headgate.core.http.reply import Reply
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused
-from headgate.core.route import Route
+from headgate.core.topics.route import Route
 from headgate.edge.confluent.service import ProduceService, ServiceRequest
 from headgate.pipeline.inbound import Inbound
 

@@ -15,9 +15,9 @@ from headgate.core.formats import confluent_v2, confluent_v3
 from headgate.core.formats.confluent import error, failed
 from headgate.core.http.reply import Reply
 from headgate.core.outcome import Failure, Reason
-from headgate.core.policy import TopicPolicy
 from headgate.core.refusal import Refused
-from headgate.core.topic import PartitionState, TopicState
+from headgate.core.topics.policy import TopicPolicy
+from headgate.core.topics.topic import PartitionState, TopicState
 from headgate.edge.auth import Identity
 from headgate.edge.body import BREAKS
 from headgate.edge.events import EventsFront

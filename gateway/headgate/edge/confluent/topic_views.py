@@ -12,9 +12,9 @@ from headgate.core.formats import confluent_v2, confluent_v3
 from headgate.core.formats.confluent import NOT_ON_THE_CLUSTER, error
 from headgate.core.http.reply import Reply
 from headgate.core.outcome import Failure, Reason
-from headgate.core.policy import INTERNAL_PREFIXES
 from headgate.core.refusal import Refused
-from headgate.core.topic import PartitionState, TopicState
+from headgate.core.topics.policy import INTERNAL_PREFIXES
+from headgate.core.topics.topic import PartitionState, TopicState
 from headgate.edge.confluent.service import ProduceService, ServiceRequest, no_cluster
 
 _RELATED = (

@@ -14,9 +14,9 @@ from aiohttp import web
 from headgate.core.coalescing.held import held_topic
 from headgate.core.consuming.pauses import Intent
 from headgate.core.outcome import Failure, Reason
-from headgate.core.policy import PolicyTable
 from headgate.core.refusal import Refused, malformed
-from headgate.core.topic import TopicState
+from headgate.core.topics.policy import PolicyTable
+from headgate.core.topics.topic import TopicState
 from headgate.edge.auth import Authenticator, Identity
 from headgate.edge.management import views
 from headgate.edge.management.instance import Instance

@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 from headgate.config.settings import Settings
 from headgate.core.outcome import Failure
 from headgate.core.suppression.states import TopicSuppression
-from headgate.core.topic import TopicState
+from headgate.core.topics.topic import TopicState
 from headgate.stats.fleet import Fleet, Rates
 
 

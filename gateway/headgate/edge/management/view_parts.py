@@ -6,8 +6,8 @@ from typing import Any
 
 from headgate.core.keys import partition_for
 from headgate.core.outcome import Name, Reason
-from headgate.core.policy import TopicPolicy
 from headgate.core.suppression.states import OFF, TopicSuppression
+from headgate.core.topics.policy import TopicPolicy
 from headgate.stats import sketches
 from headgate.stats.fleet import Volume
 from headgate.stats.sketches import Hot, Sketched

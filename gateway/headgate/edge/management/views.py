@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from headgate.core.coalescing.held import held_topic
 from headgate.core.coalescing.holding import is_held
-from headgate.core.policy import TopicPolicy
 from headgate.core.suppression.states import TopicSuppression
-from headgate.core.topic import TopicState
+from headgate.core.topics.policy import TopicPolicy
+from headgate.core.topics.topic import TopicState
 from headgate.edge.management import view_parts
 from headgate.edge.management.view_parts import TOP_KEYS, Json
 from headgate.stats.fleet import Rates

@@ -15,8 +15,8 @@ from headgate.backends.kafka.group_reader import GroupReader
 from headgate.backends.kafka.group_requests import Found, ListedGroup, describe_classic
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.core.groups.facts import CommittedOffset, Described, GroupMember, Partition
-from headgate.core.wire import Reader
 from headgate.kafka.flexible import NO_TAGS, NULL, array, text
+from headgate.kafka.wire import Reader
 
 TOPIC, GROUP = "orders", "billing"
 PLACE = Partition(TOPIC, 0)

@@ -6,7 +6,7 @@ import asyncio
 
 from headgate.backends.memory.log import MemoryLanes, MemoryTopics
 from headgate.core.outcome import Failure, Reason
-from headgate.core.topic import TopicState
+from headgate.core.topics.topic import TopicState
 from support.kafka.lane_history import History
 from support.process.stack import eventually
 

@@ -8,8 +8,8 @@ from headgate.core.event import SPREAD, RawEvent
 from headgate.core.formats import confluent, confluent_v2, confluent_v3
 from headgate.core.formats.confluent_v2 import Format
 from headgate.core.outcome import TRAITS, Failure, Name, Outcome, Reason
-from headgate.core.policy import CompatJsonKeys as JsonKeys
 from headgate.core.refusal import Refused
+from headgate.core.topics.policy import CompatJsonKeys as JsonKeys
 
 UNAVAILABLE = Failure(Reason.KAFKA_UNAVAILABLE, "no broker", None, 2)
 

@@ -10,7 +10,7 @@ from headgate.core.event import Decoded, RawEvent
 from headgate.core.formats.decode import BodyKind, decode, kind_of
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused
-from headgate.core.route import Route
+from headgate.core.topics.route import Route
 from support.gateway.fakes import common, route
 from support.gateway.json_texts import BAD_UTF8, NO, YES
 from support.scale import examples

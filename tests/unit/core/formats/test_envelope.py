@@ -13,7 +13,7 @@ from headgate.core.formats.decode import decode
 from headgate.core.formats.envelope import read_envelope
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused
-from headgate.core.route import Route
+from headgate.core.topics.route import Route
 from support.gateway.fakes import common, route
 from support.gateway.json_texts import NO, YES
 

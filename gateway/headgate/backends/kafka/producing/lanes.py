@@ -14,7 +14,7 @@ from headgate.backends.kafka.topics import KafkaTopics
 from headgate.backends.owned import OwnedTasks
 from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Publish, Stage
-from headgate.core.topic import TopicState
+from headgate.core.topics.topic import TopicState
 
 __all__ = ["ClusterOptions", "KafkaLanes", "LaneLimits", "LaneMeter"]
 

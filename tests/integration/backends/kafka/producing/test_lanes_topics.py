@@ -10,7 +10,7 @@ from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from headgate.core.outcome import Reason
-from headgate.core.topic import TopicState
+from headgate.core.topics.topic import TopicState
 from support.kafka.lane_history import running_lanes
 from support.process.stack import RunningBroker, RunningCluster, eventually
 

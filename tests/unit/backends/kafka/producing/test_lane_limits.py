@@ -13,7 +13,7 @@ from headgate.config.backend_settings import ClusterSettings
 from headgate.core.outcome import Reason
 from headgate.core.publish import Publish
 from headgate.core.record import Record, size_of
-from headgate.core.topic import TopicState
+from headgate.core.topics.topic import TopicState
 
 STATES = {
     "deals": TopicState("deals", "small", bytes(16), 1),

@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 from headgate.core.audit_columns import FACTS_TOPIC
 from headgate.core.coalescing.held import held_topic
-from headgate.core.globs import is_glob
-from headgate.core.policy import PolicyTable, TopicPolicy
 from headgate.core.replays.offset_map import MAP_PARTITIONS, MAP_TOPIC
 from headgate.core.replays.replay import REGISTRY_TOPIC
-from headgate.core.topic import TopicState
+from headgate.core.topics.globs import is_glob
+from headgate.core.topics.policy import PolicyTable, TopicPolicy
+from headgate.core.topics.topic import TopicState
 
 _RETENTION_MS = 604_800_000
 _HEADERS_BYTES = 16_384  # what a held record carries beyond the one that it becomes

@@ -10,7 +10,7 @@ from headgate.core.outcome import Failure, Reason
 from headgate.core.oversize.limits import exceeded, fits, too_large
 from headgate.core.record import BATCH_OVERHEAD, Record, content_type_of, size_of
 from headgate.core.refusal import Refused
-from headgate.core.route import Route
+from headgate.core.topics.route import Route
 from support.gateway.fakes import NOW_MS, common, route, topic_state
 from support.kafka.lane_history import fields_of
 

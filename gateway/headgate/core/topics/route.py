@@ -13,7 +13,6 @@ from headgate.core.formats.jsontext import KeyReader, is_too_deep
 from headgate.core.keys import KeyRule, Partitioner
 from headgate.core.outcome import Failure, Reason
 from headgate.core.oversize.strategies import Strategy, usable
-from headgate.core.policy import TopicPolicy
 from headgate.core.record import (
     BATCH_OVERHEAD,
     CONTENT_TYPE,
@@ -26,7 +25,8 @@ from headgate.core.refusal import Refused, malformed
 from headgate.core.scanning import Scanner
 from headgate.core.suppression.examination import Orders
 from headgate.core.suppression.protocol import Scope
-from headgate.core.topic import TopicState
+from headgate.core.topics.policy import TopicPolicy
+from headgate.core.topics.topic import TopicState
 
 Digest = Callable[[bytes | None, bytes | None], bytes]
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Annotated, Literal
 
-from headgate.core.globs import Globs, is_glob, literal_prefix, ties
 from headgate.core.option import about
 from headgate.core.oversize.strategies import SplitRule, Strategy
 from headgate.core.schema import Schema
+from headgate.core.topics.globs import Globs, is_glob, literal_prefix, ties
 
 INTERNAL_PREFIXES = ("__", "headgate.")  # Kafka's own topics, and the gateway's
 _HOUR_MS, _DAY_MS = 3_600_000, 86_400_000
