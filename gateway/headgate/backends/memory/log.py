@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from headgate.backends.base import Deliveries
 from headgate.backends.kafka.options import LaneLimits
 from headgate.core.outcome import Failure, Reason
+from headgate.core.oversize.limits import refused_by_kafka
 from headgate.core.publish import Publish, Stage, advance_all
 from headgate.core.record import BATCH_OVERHEAD, Record
 from headgate.core.topics.topic import TopicState
@@ -161,10 +162,7 @@ class MemoryLanes:
         failure, self.next_failure = self.next_failure, None
         limit = state.max_message_bytes
         if failure is None and len(batch) == 1 and batch[0].size + BATCH_OVERHEAD > limit:
-            figures = {"size_bytes": batch[0].size, "limit_bytes": limit}
-            failure = Failure(
-                Reason.TOO_LARGE, "too large", figures | {"limit": "max.message.bytes"}
-            )
+            failure = refused_by_kafka(batch[0].size, limit)
         if failure is not None:
             self._fail(batch, failure)
             return

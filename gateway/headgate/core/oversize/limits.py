@@ -17,6 +17,12 @@ def unread(detail: str, limit: int | None = None, name: str = "") -> Failure:
     return Failure(Reason.TOO_LARGE, detail, figures)
 
 
+def refused_by_kafka(size: int, limit: int) -> Failure:
+    """What fitted by the limit as it was known, until Kafka knew another."""
+    detail = "Kafka refused the record: it is larger than the topic's max.message.bytes"
+    return too_large(size, limit, "max.message.bytes")._replace(detail=detail)
+
+
 def fits(route: Route, value_bytes: int, record_bytes: int) -> bool:
     """Whether an event of these sizes is within both limits of its topic.
 

@@ -8,6 +8,7 @@ from aiokafka import errors
 
 from headgate.backends.kafka.in_words import kafka_name
 from headgate.core.outcome import Failure, Reason
+from headgate.core.oversize.limits import refused_by_kafka
 
 INVALID_RECORD = 87
 UNSUPPORTED_COMPRESSION_TYPE = 76
@@ -105,7 +106,6 @@ def classify(error: BaseException, attempts: int) -> Refusal:
 
 
 _DETAILS = {
-    Reason.TOO_LARGE: "Kafka refused the record: it is larger than the topic's max.message.bytes",
     Reason.TIMESTAMP_OUT_OF_RANGE: "Kafka refused the record's timestamp",
     Reason.UNKNOWN_TOPIC: "the topic does not exist in Kafka",
 }
@@ -113,12 +113,7 @@ _DETAILS = {
 
 def refusal(verdict: Refusal, size_bytes: int, limit_bytes: int) -> Failure:
     """Return what the client of a refused record is told."""
-    detail = _DETAILS.get(verdict.reason, f"Kafka refused the record: {verdict.name}")
     if verdict.reason is Reason.TOO_LARGE:
-        figures = {
-            "size_bytes": size_bytes,
-            "limit_bytes": limit_bytes,
-            "limit": "max.message.bytes",
-        }
-        return Failure(verdict.reason, detail, figures)
+        return refused_by_kafka(size_bytes, limit_bytes)
+    detail = _DETAILS.get(verdict.reason, f"Kafka refused the record: {verdict.name}")
     return Failure(verdict.reason, detail)
