@@ -1,7 +1,7 @@
 """Chooses between C and its Python twins, the only place that does: all of the C, or none of it.
 
-The scanner has no twin of its own: where it is None, `core.formats.decode` and the topic's route
-read every body, as they do with what the scanner does not accept.
+The scanner's twin is not here: where it is None, `core.formats.decode` and the topic's route read
+every body, as they do with what the scanner does not accept.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,7 +12,7 @@ __all__ = ["CODE", "Records", "Scanner", "packed", "seal", "shown", "with_body"]
 Shown = Callable[[str, int, int, bytes | None, str | None, int], str | None]
 
 packed: Callable[[bytes, Iterable[bytes | int]], bytes]
-shown: Shown | None  # None: `core.http.reply` writes every answer
+shown: Shown  # it returns None for what `plain_answers.shown` has to write
 Scanner: Any
 try:
     from headgate.native._answers import shown
@@ -20,10 +20,11 @@ try:
     from headgate.native._resp import packed
     from headgate.native._scanner import Scanner
 except ModuleNotFoundError:
+    from headgate.native.plain_answers import shown
     from headgate.native.plain_records import Records, with_body  # type: ignore[assignment]
     from headgate.native.plain_resp import packed
 
-    shown = Scanner = None
+    Scanner = None
 try:
     from headgate.native._records import seal  # where the processor has an instruction for it
 except ImportError:

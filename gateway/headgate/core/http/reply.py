@@ -8,7 +8,9 @@ import orjson
 
 from headgate.core.outcome import TRAITS, Failure, Name, Outcome, Reason
 from headgate.core.publish import Ticket
-from headgate.native.chosen import shown as _in_c
+from headgate.native import plain_answers
+from headgate.native.chosen import shown
+from headgate.native.plain_answers import key_text, quoted
 
 JSON: Final = "application/json"
 PROBLEM: Final = "application/problem+json"
@@ -52,7 +54,7 @@ def reply(
     outcome = outcomes[0]
     if outcome.failure is not None:
         return problem(outcome.failure, request_id, _event(outcome))
-    body = _shown(_head(outcome.name, _quoted(topic)), outcome).encode()
+    body = _shown(_head(outcome.name, quoted(topic)), outcome).encode()
     return Reply(_ENDED_WELL[outcome.name], JSON, (), body)
 
 
@@ -112,19 +114,19 @@ def retry_after(failures: Sequence[Failure]) -> tuple[tuple[str, str], ...]:
 
 def _event(outcome: Outcome) -> dict[str, object]:
     """What identifies a failed event to its producer."""
-    shown: dict[str, object] = {}
+    about: dict[str, object] = {}
     if outcome.key is not None:
-        _put_key(shown, outcome.key)
+        _put_key(about, outcome.key)
     if outcome.event_id is not None:
-        shown["event_id"] = outcome.event_id
-    return shown
+        about["event_id"] = outcome.event_id
+    return about
 
 
-def _put_key(shown: dict[str, object], key: bytes) -> None:
+def _put_key(about: dict[str, object], key: bytes) -> None:
     try:
-        shown["key"] = key.decode()
+        about["key"] = key.decode()
     except UnicodeDecodeError:
-        shown["key_base64"] = base64.b64encode(key).decode()
+        about["key_base64"] = base64.b64encode(key).decode()
 
 
 def _head(name: Name, topic: str) -> str:
@@ -135,38 +137,19 @@ def _head(name: Name, topic: str) -> str:
 def _shown(head: str, outcome: Outcome) -> str:
     """The JSON text of an event that ended well.
 
-    Put together by hand, as there is one for each event of a batch: a dict of it for orjson costs
-    more. So does looking at an Enum's value, which is why `head` comes ready.
+    `head` comes ready, because looking at an Enum's value for each event costs too much.
     """
-    place, key, event_id = outcome.partition, outcome.key, outcome.event_id
-    if place >= 0 and outcome.oversize is None and _in_c is not None:
-        text = _in_c(head, place, outcome.offset, key, event_id, outcome.records)
-        if text is not None:
-            return text
-    shown_key = "" if key is None else _key_text(key)
+    place, offset, records = outcome.partition, outcome.offset, outcome.records
+    key, event_id = outcome.key, outcome.event_id
     if place < 0:  # held, or once more what was: it has no place in the topic yet
-        own_id = "" if event_id is None else f',"event_id":{_quoted(event_id)}'
-        return f"{head}{shown_key}{own_id}}}"
-    own_id = "null" if event_id is None else _quoted(event_id)
-    more = "" if outcome.oversize is None else f',"oversize":{_quoted(outcome.oversize)}'
-    return (
-        f'{head},"partition":{place},"offset":{outcome.offset}{shown_key},"event_id":{own_id},'
-        f'"records":{outcome.records}{more}}}'
-    )
-
-
-def _key_text(key: bytes) -> str:
-    try:
-        return f',"key":{_quoted(key.decode())}'
-    except UnicodeDecodeError:
-        return f',"key_base64":"{base64.b64encode(key).decode()}"'
-
-
-def _quoted(text: str) -> str:
-    """As JSON. What is printable needs no escape but for the two signs."""
-    if text.isalnum() or (text.isprintable() and '"' not in text and "\\" not in text):
-        return f'"{text}"'
-    return orjson.dumps(text).decode()
+        own_id = "" if event_id is None else f',"event_id":{quoted(event_id)}'
+        return f"{head}{key_text(key)}{own_id}}}"
+    text = shown(head, place, offset, key, event_id, records)
+    if text is None:
+        text = plain_answers.shown(head, place, offset, key, event_id, records)
+    if outcome.oversize is None:
+        return text
+    return f'{text[:-1]},"oversize":{quoted(outcome.oversize)}}}'
 
 
 def _failed(outcome: Outcome, failure: Failure) -> dict[str, object]:
@@ -185,23 +168,23 @@ def _failed(outcome: Outcome, failure: Failure) -> dict[str, object]:
 def _batch(topic: str, outcomes: Sequence[Outcome], minimal: bool) -> Reply:
     summary: dict[str, int] = {}
     failures: list[Failure] = []
-    shown: list[str] = []
+    texts: list[str] = []
     name, head, since = None, "", 0  # most events of a batch end as the one before
     for index, outcome in enumerate(outcomes):
         if outcome.name is not name:
             if name is not None:
                 summary[name.value] = summary.get(name.value, 0) + index - since
             name, since = outcome.name, index
-            head = _head(name, _quoted(topic))
+            head = _head(name, quoted(topic))
         if outcome.failure is not None:
             failures.append(outcome.failure)
             one = _failed(outcome, outcome.failure)
-            shown.append(orjson.dumps({"index": index, **one} if minimal else one).decode())
+            texts.append(orjson.dumps({"index": index, **one} if minimal else one).decode())
         elif not minimal:
-            shown.append(_shown(head, outcome))
+            texts.append(_shown(head, outcome))
     if name is not None:
         summary[name.value] = summary.get(name.value, 0) + len(outcomes) - since
-    body = f'{{"summary":{orjson.dumps(summary).decode()},"outcomes":[{",".join(shown)}]}}'
+    body = f'{{"summary":{orjson.dumps(summary).decode()},"outcomes":[{",".join(texts)}]}}'
     return Reply(_batch_status(len(outcomes), failures), JSON, retry_after(failures), body.encode())
 
 

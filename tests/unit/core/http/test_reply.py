@@ -1,16 +1,20 @@
 """Answers on the wire, against the files in tests/golden."""
 
 import base64
-import importlib.util
 import json
 import os
+import re
+from importlib import import_module
 
+import orjson
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headgate.core.http.reply import Reply, problem, reply
 from headgate.core.outcome import TRAITS, Failure, Name, Outcome, Reason
+from headgate.native import chosen, plain_answers
+from headgate.native.chosen import Shown
 from support.root import ROOT
 
 GOLDEN = ROOT / "tests" / "golden"
@@ -119,12 +123,51 @@ def test_a_batch_answers_in_order_and_the_longest_wait_counts() -> None:
     assert [entry["event_id"] for entry in outcomes] == ["0190-7", "0190-1", "0190-8"]
 
 
-def test_the_compiled_build_writes_them_in_c() -> None:
-    found = importlib.util.find_spec("headgate.native._answers") is not None
-    assert found is (os.environ.get("EXPECT_COMPILED") == "1")
-
-
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
+WAYS: dict[str, Shown] = {"python": plain_answers.shown}
+if os.environ.get("EXPECT_COMPILED") == "1":
+    WAYS["c"] = import_module("headgate.native._answers").shown
+UNPLAIN = re.compile(rb'[^ -~]|["\\]')
+INTEGERS = st.integers(-(2**63), 2**63 - 1)
+PLAIN = st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), max_size=600)
+
+
+def test_the_build_has_the_way_that_it_is_for() -> None:
+    assert chosen.shown is list(WAYS.values())[-1]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@given(
+    topic=PLAIN | TEXTS,
+    key=st.none() | st.binary() | PLAIN.map(str.encode) | TEXTS.map(str.encode),
+    event_id=st.none() | PLAIN | TEXTS,
+    numbers=st.tuples(INTEGERS, INTEGERS, INTEGERS),
+)
+@example("deals", b"", "", (-(2**63), 2**63 - 1, 0))
+@example("deals", b" ~", " ~", (0, 0, 0))
+@example("deals", b"\x1f", "id", (0, 0, 0))
+@example("deals", b"\x7f", "id", (0, 0, 0))
+@example("deals", b"key", 'quote "', (0, 0, 0))
+@example("deals", b"back\\slash", None, (0, 0, 0))
+@example("deals", b"\xff\x00", "\u2028", (0, 0, 0))
+@example("Zoë", None, "\U0001f600", (0, 0, 0))
+def test_an_event_is_the_json_of_its_members(
+    way: str, topic: str, key: bytes | None, event_id: str | None, numbers: tuple[int, int, int]
+) -> None:
+    partition, offset, records = numbers
+    members: dict[str, object] = {"topic": topic, "partition": partition, "offset": offset}
+    if key is not None:
+        try:
+            members["key"] = key.decode()
+        except UnicodeDecodeError:
+            members["key_base64"] = base64.b64encode(key).decode()
+    members |= {"event_id": event_id, "records": records}
+    head = orjson.dumps({"topic": topic})[:-1].decode()
+    shown = WAYS[way](head, partition, offset, key, event_id, records)
+    # The one in C leaves to the other what is not plain; the head is taken as it is.
+    rest = (key or b"") + (event_id or "").encode()
+    is_left = way == "c" and (not head.isascii() or UNPLAIN.search(rest) is not None)
+    assert shown == (None if is_left else orjson.dumps(members).decode())
 
 
 @given(topic=TEXTS, key=st.binary() | TEXTS.map(str.encode), event_id=TEXTS, minimal=st.booleans())

@@ -1,0 +1,42 @@
+"""The JSON text of an event that ended well: what `_answers.c` writes where it is all plain ASCII.
+
+Put together by hand, as there is one for each event of a batch: a dict of it for orjson costs more.
+"""
+
+import base64
+
+import orjson
+
+
+def shown(
+    head: str,
+    partition: int,
+    offset: int,
+    key: bytes | None,
+    event_id: str | None,
+    records: int,
+    /,
+) -> str:
+    """head: how the object begins."""
+    own_id = "null" if event_id is None else quoted(event_id)
+    return (
+        f'{head},"partition":{partition},"offset":{offset}{key_text(key)},"event_id":{own_id},'
+        f'"records":{records}}}'
+    )
+
+
+def key_text(key: bytes | None) -> str:
+    """The member that has the key, if there is one."""
+    if key is None:
+        return ""
+    try:
+        return f',"key":{quoted(key.decode())}'
+    except UnicodeDecodeError:
+        return f',"key_base64":"{base64.b64encode(key).decode()}"'
+
+
+def quoted(text: str) -> str:
+    """As JSON. What is printable needs no escape but for the two signs."""
+    if text.isalnum() or (text.isprintable() and '"' not in text and "\\" not in text):
+        return f'"{text}"'
+    return orjson.dumps(text).decode()
