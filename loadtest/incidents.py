@@ -36,7 +36,7 @@ from support.kafka.rd_member import RdMember  # noqa: E402
 
 B, C, PLAIN = "incident-b", "incident-c", "incident-c-plain"
 PARTITIONS = 2
-_LOOKS = 3  # of the monitor, so that it has surely seen who owned a partition before it moves
+_POLLS = 3  # of the monitor, so that it has surely seen who owned a partition before it moves
 _DRAIN_S = 12.0  # the monitor forgives commits of the first ten seconds of a pause
 
 
@@ -65,7 +65,7 @@ async def write(bootstrap: str, topic: str, count: int) -> int:
 # ---- incident B
 
 
-async def incident_b(bootstrap: str, look_s: float, seconds: float) -> None:
+async def incident_b(bootstrap: str, poll_s: float, seconds: float) -> None:
     """c1 commits late what c2 has passed already."""
     create_topic(bootstrap, B)
     end = await write(bootstrap, B, 7)
@@ -77,7 +77,7 @@ async def incident_b(bootstrap: str, look_s: float, seconds: float) -> None:
         say(
             f"c1 owns both partitions of {B}, has committed {end - 2}, and works on the next record"
         )
-        await asyncio.sleep(_LOOKS * look_s)
+        await asyncio.sleep(_POLLS * poll_s)
         second = _member(bootstrap, "c2", ending)
         await _until_owns(second, 1)
         await _until_owns(first, 1)
@@ -85,7 +85,7 @@ async def incident_b(bootstrap: str, look_s: float, seconds: float) -> None:
         await asyncio.to_thread(second.commit, moved, end)
         await asyncio.to_thread(first.commit, 1 - moved, end)
         say(f"partition {moved} has moved to c2, which does all that is left and commits {end}")
-        await asyncio.sleep(_LOOKS * look_s)
+        await asyncio.sleep(_POLLS * poll_s)
         await asyncio.to_thread(first.commit, moved, end - 2)
         say(f"c1 is done with its record and commits {end - 2}: the broker takes it")
         say(f"GET /v1/groups/{B}: state REWIND, stuck_commit, lag 2, who owned it before and after")
@@ -191,8 +191,8 @@ def main() -> None:
     bootstrap = ",".join(cluster.bootstrap_servers)
     with suppress(KeyboardInterrupt):
         if chosen.incident == "b":
-            look_s = settings.monitor.interval_ms / 1000
-            asyncio.run(incident_b(bootstrap, look_s, chosen.seconds))
+            poll_s = settings.monitor.interval_ms / 1000
+            asyncio.run(incident_b(bootstrap, poll_s, chosen.seconds))
         else:
             asyncio.run(incident_c(bootstrap, settings, chosen.seconds))
 

@@ -1,6 +1,6 @@
 """Processor time and memory of one poll of the monitor, against a real broker.
 
-    python loadtest/micro/monitor.py [--groups 500] [--topics 100] [--looks 20]
+    python loadtest/micro/monitor.py [--groups 500] [--topics 100] [--polls 20]
 
 Topics of 12 partitions, and groups that have committed in each partition of one of them. Processor
 seconds are of this process alone, from the first request to the judged state. Memory is what Python
@@ -86,18 +86,18 @@ async def measure(bootstrap: str, polls: int) -> Sequence[str]:
     wall: list[float] = []
     for _ in range(polls):
         begun = (time.process_time(), time.perf_counter())
-        await monitor._look()
+        await monitor._poll()
         cpu.append(time.process_time() - begun[0])
         wall.append(time.perf_counter() - begun[1])
     tracks = sum(len(one.tracks) for one in monitor.watch.groups.values())
     held = await _memory(monitor, polls)
     await monitor._reader.close()
-    trail_us = _trail_us(monitor.watch)
+    stream_us = _stream_us(monitor.watch)
     found = (
         f"| {len(monitor.watch.groups)} | {tracks} | {len(monitor.watch.logs)} | {cpu[0]:.3f} "
         f"| {sorted(cpu)[len(cpu) // 2]:.3f} | {max(cpu[1:]):.3f} | {max(wall[1:]):.2f} "
         f"| {held[0] / MEBIBYTE:.1f} | {held[1] / MEBIBYTE:.1f} | {held[1] / tracks:.0f} "
-        f"| {trail_us:.1f} |"
+        f"| {stream_us:.1f} |"
     )
     return (
         "| groups | group-partitions | logs | CPU s, first poll | median | worst | wall s, worst "
@@ -108,7 +108,7 @@ async def measure(bootstrap: str, polls: int) -> Sequence[str]:
     )
 
 
-def _trail_us(watch: ClusterWatch) -> float:
+def _stream_us(watch: ClusterWatch) -> float:
     """Microseconds to decode and judge one commit of the stream, without reading it."""
     group, place = "group-0", Partition("topic-0", 0)
     names = b"".join(struct.pack(">h", len(one)) + one.encode() for one in (group, place.topic))
@@ -134,7 +134,7 @@ async def _memory(monitor: ClusterMonitor, polls: int) -> tuple[int, int]:
     gc.collect()
     empty = tracemalloc.get_traced_memory()[0]
     for _ in range(5):
-        await fresh._look()
+        await fresh._poll()
     fresh._has_commit_stream = True  # commits are told here, not by what a poll finds
     gc.collect()
     first = tracemalloc.get_traced_memory()[0] - empty
@@ -144,7 +144,7 @@ async def _memory(monitor: ClusterMonitor, polls: int) -> tuple[int, int]:
         for name, place in places:
             stored = CommittedOffset(number, signed)
             fresh.watch.committed(name, Partition(*place), stored, now_ms(), now_ms())
-        await fresh._look()
+        await fresh._poll()
     gc.collect()
     last = tracemalloc.get_traced_memory()[0] - empty
     tracemalloc.stop()
@@ -156,7 +156,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--groups", type=int, default=500)
     parser.add_argument("--topics", type=int, default=100)
-    parser.add_argument("--looks", type=int, default=20)
+    parser.add_argument("--polls", type=int, default=20)
     chosen = parser.parse_args()
     installation = prepare_kafka(os.environ, say=lambda line: None)
     with tempfile.TemporaryDirectory() as folder:
@@ -164,7 +164,7 @@ def main() -> None:
         try:
             broker.wait()
             create(broker.bootstrap, chosen.groups, chosen.topics)
-            lines = uvloop.run(measure(broker.bootstrap, chosen.looks))
+            lines = uvloop.run(measure(broker.bootstrap, chosen.polls))
         finally:
             broker.kill()
     sys.stdout.write("\n".join(lines) + "\n")

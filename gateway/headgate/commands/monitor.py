@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from headgate.config import Settings
 
 _EXAMPLES = """  headgate monitor --config headgate.toml            watch, and answer /v1/groups
-  headgate monitor --config headgate.toml --once     one look, as a table
+  headgate monitor --config headgate.toml --once     one poll, as a table
   headgate monitor --config headgate.toml --once --json
   curl -s 127.0.0.1:9096/v1/groups?pretty            or /v1/groups of any gateway
 
-Looks at all groups of all clusters every monitor.interval_ms and, where it may read
+Polls all groups of all clusters every monitor.interval_ms and, where it may read
 __consumer_offsets, follows every commit. One for an installation is enough. On a terminal it
-prints a table after every look; the log, on standard error, names every commit that went back.
+prints a table after every poll; the log, on standard error, names every commit that went back.
 
 signals: TERM and INT end it
-exit codes: 0 ended by a signal (or looked once), 1 failed, 2 the configuration cannot be used"""
+exit codes: 0 ended by a signal (or polled once), 1 failed, 2 the configuration cannot be used"""
 
 _ONCE_S = 60.0
 
@@ -34,7 +34,7 @@ def register(subparsers: Subparsers) -> None:
     purpose = "watch all consumer groups: lag, states, commits that went back"
     parser = add_command(subparsers, "monitor", purpose, _EXAMPLES)
     parser.add_argument("--config", required=True, type=Path, metavar="F", help="the TOML file")
-    parser.add_argument("--once", action="store_true", help="look once, print, and end")
+    parser.add_argument("--once", action="store_true", help="poll once, print, and end")
     parser.add_argument("--json", action="store_true", help="with --once: print JSON")
     parser.add_argument(
         "--table", action="store_true", help="print the table also where that is no terminal"
@@ -65,10 +65,10 @@ def _once(settings: Settings, as_json: bool) -> int:
     import orjson
     import uvloop
 
-    from headgate.supervisor.monitor_process import look_once, table
+    from headgate.supervisor.monitor_process import poll_once, table
 
     try:
-        found = uvloop.run(look_once(settings, _ONCE_S))
+        found = uvloop.run(poll_once(settings, _ONCE_S))
     except TimeoutError as error:
         raise CommandError("a cluster does not answer: see the log", FAILED) from error
     _say(orjson.dumps(found.groups()).decode() + "\n" if as_json else table(found))

@@ -35,7 +35,7 @@ class MonitorSettings:
     window_looks: Annotated[
         int,
         about(
-            "Looks that found a new commit and no less lag, in a row, until a group is in WARN.",
+            "Polls that found a new commit and no less lag, in a row, until a group is in WARN.",
             minimum=3,
             maximum=1_000,
         ),

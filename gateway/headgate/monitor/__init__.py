@@ -1,1 +1,1 @@
-"""All consumer groups of all clusters: looked at, followed, judged and shown."""
+"""All consumer groups of all clusters: polled, followed, judged and shown."""

@@ -1,4 +1,4 @@
-"""Looks at one cluster again and again, and follows every commit where it may.
+"""Polls one cluster again and again, and follows every commit where it may.
 
 A poll reads the committed offsets first and the logs' ends after them, so that no lag is below the
 true one. Once the commit stream stands where it begins there is one poll more: what lies before is
@@ -38,13 +38,13 @@ _UNREADABLE = f"{TOPIC} is not there yet or may not be read: commits between pol
 
 
 class Status(NamedTuple):
-    """looked_ms: when the last poll ended; None: none has.  look_s: how long it took.
+    """polled_ms: when the last poll ended; None: none has.  poll_s: how long it took.
     commits: empty while every commit is seen, else why not."""
 
     ok: bool
     detail: str
-    looked_ms: int | None
-    look_s: float
+    polled_ms: int | None
+    poll_s: float
     commits: str
 
 
@@ -77,7 +77,7 @@ class ClusterMonitor:
         self.readers = RogueReaders(exporters.limit_per_s, is_mirrored=exporters.is_mirrored)
         self.rogue_detail = "" if exporters.urls else _NO_EXPORTERS
         self.watch = ClusterWatch(watch_options, known)
-        self.status = Status(False, "not looked at yet", None, 0.0, "not begun yet")
+        self.status = Status(False, "not polled yet", None, 0.0, "not begun yet")
         self.judged: dict[str, GroupReport] = {}
         self._options = options
         self._interval_s = interval_s
@@ -87,13 +87,13 @@ class ClusterMonitor:
         self._has_commit_stream = False
         self._sees_commits = False
         self._has_polled = asyncio.Event()
-        self._first_look = asyncio.Event()
+        self._first_poll = asyncio.Event()
         self._one_at_a_time = asyncio.Lock()
         self._tasks = OwnedTasks()
 
     def start(self, *, follows: bool = True) -> None:
-        """Begin to look, and to follow every commit."""
-        self._tasks.keep(self._look_on, f"looking at cluster {self.name}")
+        """Begin to poll, and to follow every commit."""
+        self._tasks.keep(self._poll_on, f"polling cluster {self.name}")
         if follows:
             self._tasks.keep(self._follow_on, f"following commits of cluster {self.name}")
         else:
@@ -103,65 +103,65 @@ class ClusterMonitor:
         """End both; bounded."""
         await self._tasks.end(_END_S)
 
-    async def looked(self) -> None:
-        """Wait until it was looked at once."""
-        await self._first_look.wait()
+    async def polled(self) -> None:
+        """Wait until it was polled once."""
+        await self._first_poll.wait()
 
-    # ---- looks
+    # ---- polls
 
-    async def _look_on(self) -> None:
+    async def _poll_on(self) -> None:
         clock = asyncio.get_running_loop().time
         try:
             while True:
                 began = clock()
                 try:
                     async with self._one_at_a_time, asyncio.timeout(_POLL_S):
-                        await self._look()
+                        await self._poll()
                 except READ_ERRORS as error:
-                    log.warning("cluster %s cannot be looked at: %r", self.name, error)
+                    log.warning("cluster %s cannot be polled: %r", self.name, error)
                     self.status = self.status._replace(ok=False, detail=kafka_in_words(error))
                     await self._reader.close()
                 else:
                     commits = self.status.commits
                     self.status = Status(True, "", self._now_ms(), clock() - began, commits)
                     self._has_polled.set()
-                    self._first_look.set()
+                    self._first_poll.set()
                 await asyncio.sleep(max(0.0, self._interval_s - (clock() - began)))
         finally:
             await self._reader.close()
 
-    async def _look(self, commits: CommitStream | None = None) -> None:
+    async def _poll(self, commits: CommitStream | None = None) -> None:
         """commits: one that has just begun; what it has read so far is told in its place."""
         tells = (
             not self._has_commit_stream
         )  # as it begins: one that breaks meanwhile has told newer ones
-        look = await self._reader.look()
+        poll = await self._reader.poll()
         so_far = () if commits is None else await commits.so_far()
-        before, after = before_and_after(so_far, look.stored)
+        before, after = before_and_after(so_far, poll.stored)
         self._logged = 0
-        new = look.logs.keys() - self.watch.logs.keys()
-        past = await self._past(look, new) if new else ()
-        spans = self.watch.doubtful(look.stored, look.logs)
+        new = poll.logs.keys() - self.watch.logs.keys()
+        past = await self._past(poll, new) if new else ()
+        spans = self.watch.doubtful(poll.stored, poll.logs)
         readable = await first_readable(self._options, spans)
-        self._sees_commits = TOPIC in look.topics
+        self._sees_commits = TOPIC in poll.topics
         now_ms = self._now_ms()
-        self.watch.topics_seen(look.topics, now_ms)
+        self.watch.topics_seen(poll.topics, now_ms)
         for place, at_ms, end in past:
             self.watch.seeded(place, at_ms, end)
-        self.watch.logs_seen(look.logs, now_ms)
+        self.watch.logs_seen(poll.logs, now_ms)
         self.watch.is_read(spans, readable)
-        self.watch.groups_seen(look.groups, now_ms, is_whole=look.is_whole)
+        self.watch.groups_seen(poll.groups, now_ms, is_whole=poll.is_whole)
         for record in before:
             self._take(record)
-        for fall in self.watch.sampled(look.stored, now_ms, infer_commits=tells):
+        for fall in self.watch.sampled(poll.stored, now_ms, infer_commits=tells):
             self._report(fall)
         for record in after:
             self._take(record)
         self.judged = self.watch.judged(now_ms, has_commit_stream=self._has_commit_stream)
         if self.exporters.urls:
-            await self._scrape(look)
+            await self._scrape(poll)
 
-    async def _scrape(self, look: GroupPoll) -> None:
+    async def _scrape(self, poll: GroupPoll) -> None:
         try:
             brokers = await scrape(self.exporters.urls)
         except ScrapeError as error:
@@ -170,10 +170,10 @@ class ClusterMonitor:
             self.rogue_detail = "brokers' metrics cannot be read; the monitor's log says why"
             return
         self.rogue_detail = ""
-        self.readers.looked(self._now_ms(), brokers, look.stored, look.groups)
+        self.readers.polled(self._now_ms(), brokers, poll.stored, poll.groups)
 
     async def _past(
-        self, look: GroupPoll, new: Collection[Partition]
+        self, poll: GroupPoll, new: Collection[Partition]
     ) -> list[tuple[Partition, int, int]]:
         """When logs ended where: as of one page-cache horizon ago, and half of one."""
         now_ms, horizon_ms = self._now_ms(), self.watch.options.horizon_ms
@@ -181,7 +181,7 @@ class ClusterMonitor:
         for at_ms in (now_ms - horizon_ms, now_ms - horizon_ms // 2):
             for place, found in (await self._reader.offsets(new, at_ms)).items():
                 if found.offset < 0:  # no record is younger
-                    past.append((place, at_ms, look.logs[place][1]))
+                    past.append((place, at_ms, poll.logs[place][1]))
                 else:  # from then on nothing was written until this record
                     past.append((place, at_ms, found.offset))
                     past.append((place, min(found.at_ms, now_ms), found.offset))
@@ -212,11 +212,11 @@ class ClusterMonitor:
             await asyncio.sleep(_STREAM_RETRY_S)
 
     async def _begin(self, commits: CommitStream) -> bool:
-        """Not during a poll of `_look_on`, which would report what the stream will report."""
+        """Not during a poll of `_poll_on`, which would report what the stream will report."""
         async with self._one_at_a_time, asyncio.timeout(_BEGIN_S):
             if not await commits.begin():
                 return False
-            await self._look(commits)
+            await self._poll(commits)
             self._is_followed("")
             return True
 

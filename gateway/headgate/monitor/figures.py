@@ -36,10 +36,10 @@ def _of_cluster(cluster: ClusterMonitor, now_ms: int, gauges: dict[str, Table]) 
     name, status = cluster.name, cluster.status
     for state, count in cluster.watch.health._asdict().items():
         gauges["headgate_cluster_partitions"][name, state] = count
-    if status.looked_ms is not None:
-        age_s = (now_ms - status.looked_ms) / 1000
+    if status.polled_ms is not None:
+        age_s = (now_ms - status.polled_ms) / 1000
         gauges["headgate_monitor_look_age_seconds"][name,] = age_s
-        gauges["headgate_monitor_look_seconds"][name,] = status.look_s
+        gauges["headgate_monitor_look_seconds"][name,] = status.poll_s
     for topic, rate in cluster.readers.unexplained.items():
         gauges["headgate_unexplained_bytes_per_second"][name, topic] = rate
     gauges["headgate_monitor_follows_commits"][name,] = not status.commits

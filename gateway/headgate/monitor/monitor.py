@@ -63,7 +63,7 @@ class Monitor:
         self._tasks = OwnedTasks()
 
     def start(self, *, follows: bool = True) -> None:
-        """Begin to look at all clusters. follows: every commit, too."""
+        """Begin to poll all clusters. follows: every commit, too."""
         for cluster in self.clusters:
             cluster.start(follows=follows)
         self._tasks.keep(self._keep_probation, "probation of groups")
@@ -81,14 +81,14 @@ class Monitor:
             self._write()
 
     def _write(self) -> None:
-        looked = [cluster for cluster in self.clusters if cluster.status.looked_ms is not None]
-        if len(looked) == len(self.clusters):  # else what is not known yet would be forgotten
-            write_probation(self._options.state_file, [(one.name, one.watch) for one in looked])
+        polled = [cluster for cluster in self.clusters if cluster.status.polled_ms is not None]
+        if len(polled) == len(self.clusters):  # else what is not known yet would be forgotten
+            write_probation(self._options.state_file, [(one.name, one.watch) for one in polled])
 
-    async def looked(self) -> None:
-        """Wait until every cluster was looked at once."""
+    async def polled(self) -> None:
+        """Wait until every cluster was polled once."""
         for cluster in self.clusters:
-            await cluster.looked()
+            await cluster.polled()
 
     def figures(self) -> Snapshot:
         """What /metrics says."""

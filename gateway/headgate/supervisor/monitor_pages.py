@@ -58,7 +58,7 @@ class MonitorPages:
         return web.json_response({"status": "live"})
 
     async def _ready(self, _request: web.Request) -> web.Response:
-        """200 when every cluster was looked at."""
+        """200 when every cluster was polled."""
         rows = [(f"kafka {cluster.name}", cluster.status) for cluster in self._monitor.clusters]
         is_ready = all(status.ok for _, status in rows)
         page = {

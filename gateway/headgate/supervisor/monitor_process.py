@@ -43,7 +43,7 @@ def monitor_options(settings: Settings) -> MonitorOptions:
 
 
 async def monitor(settings: Settings, say: Say | None) -> None:
-    """Look until SIGTERM or SIGINT. say: takes the table after every poll.
+    """Poll until SIGTERM or SIGINT. say: takes the table after every poll.
 
     Raises OSError when monitor.port cannot be opened.
     """
@@ -69,14 +69,14 @@ async def monitor(settings: Settings, say: Say | None) -> None:
     log.info("monitor ended")
 
 
-async def look_once(settings: Settings, within_s: float) -> Monitor:
-    """Look at every cluster once. Raises TimeoutError."""
+async def poll_once(settings: Settings, within_s: float) -> Monitor:
+    """Poll every cluster once. Raises TimeoutError."""
     async with AsyncExitStack() as exit_stack:
         found = _monitor(settings, exit_stack)
         exit_stack.push_async_callback(found.close)
         found.start(follows=False)  # a stream of commits needs more than one poll
         async with asyncio.timeout(within_s):
-            await found.looked()
+            await found.polled()
         return found
 
 
@@ -97,7 +97,7 @@ def _monitor(settings: Settings, exit_stack: AsyncExitStack) -> Monitor:
 
 
 async def _show(found: Monitor, say: Say, interval_s: float) -> None:
-    await found.looked()
+    await found.polled()
     while True:
         say(table(found))
         await asyncio.sleep(interval_s)

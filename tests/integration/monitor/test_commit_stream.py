@@ -42,7 +42,7 @@ async def commit(member: AIOKafkaConsumer, *offsets: int) -> None:
 
 
 @asynccontextmanager
-async def looking(kafka: RunningBroker) -> AsyncIterator[ClusterMonitor]:
+async def polling(kafka: RunningBroker) -> AsyncIterator[ClusterMonitor]:
     """A monitor whose own polls are too far apart to see anything."""
 
     def now_ms() -> int:
@@ -74,7 +74,7 @@ def falls(monitor: ClusterMonitor, topic: str) -> list[tuple[int, int]]:
         ((), (), (2,), [(3, 2)]),
     ],
 )
-async def test_no_commit_falls_between_a_look_and_the_trail(
+async def test_no_commit_falls_between_a_poll_and_the_commit_stream(
     kafka: RunningBroker,
     topic_name: str,
     member: AIOKafkaConsumer,
@@ -96,7 +96,7 @@ async def test_no_commit_falls_between_a_look_and_the_trail(
         return begun
 
     monkeypatch.setattr(CommitStream, "begin", slowly)
-    async with looking(kafka) as monitor:
+    async with polling(kafka) as monitor:
         await commit(member, *later)
         await eventually(lambda: len(falls(monitor, topic_name)) >= len(expected), 20)
         assert falls(monitor, topic_name) == expected

@@ -30,7 +30,7 @@ def config(kafka: RunningBroker, redis_server: RunningRedis, tmp_path: Path) -> 
     file.write_text(
         f'[clusters.main]\nbootstrap_servers = ["{kafka.bootstrap}"]\n'
         f'[redis]\nurl = "{redis_server.url}"\n[topics."*"]\nkeyless = "spread"\n'
-        "[monitor]\ninterval_ms = 1000\n"  # how long the script waits; three of its looks
+        "[monitor]\ninterval_ms = 1000\n"  # how long the script waits; three of its polls
     )
     return file
 
@@ -88,9 +88,9 @@ async def test_incident_c(kafka: RunningBroker, redis_server: RunningRedis, conf
                 return any(one["read_while_paused"] for one in found)
 
             await eventually(leaks, 90)
-            looked = monitor.clusters[0].status.looked_ms or 0
+            polled = monitor.clusters[0].status.polled_ms or 0
             await eventually(
-                lambda: (monitor.clusters[0].status.looked_ms or 0) > looked + 2_000, 20
+                lambda: (monitor.clusters[0].status.polled_ms or 0) > polled + 2_000, 20
             )
             ours = await partitions(monitor, "incident-c")
             assert ours

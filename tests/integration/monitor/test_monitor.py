@@ -33,9 +33,9 @@ Json = dict[str, Any]
 
 
 @asynccontextmanager
-async def watching(bootstrap: str, look_s: float = 0.2) -> AsyncIterator[Monitor]:
-    """A monitor that has looked, and follows every commit."""
-    options = MonitorOptions(WATCH, look_s, None)
+async def watching(bootstrap: str, poll_s: float = 0.2) -> AsyncIterator[Monitor]:
+    """A monitor that has polled, and follows every commit."""
+    options = MonitorOptions(WATCH, poll_s, None)
     clusters = {"main": ClusterOptions(bootstrap)}
     monitor = Monitor(clusters, options, None, lambda: time.time_ns() // 1_000_000)
     monitor.start()
@@ -49,8 +49,8 @@ async def watching(bootstrap: str, look_s: float = 0.2) -> AsyncIterator[Monitor
 async def looked_anew(monitor: Monitor) -> None:
     """Wait for a poll that began after now: an earlier one may know less than the commit stream."""
     for _ in range(2):
-        before = monitor.clusters[0].status.looked_ms
-        await eventually(lambda before=before: monitor.clusters[0].status.looked_ms != before, 20)  # type: ignore[misc]
+        before = monitor.clusters[0].status.polled_ms
+        await eventually(lambda before=before: monitor.clusters[0].status.polled_ms != before, 20)  # type: ignore[misc]
 
 
 def row(monitor: Monitor, group: str) -> Json | None:
@@ -130,7 +130,7 @@ async def committed(monitor: Monitor, group: str) -> dict[int, int | None]:
 
 
 async def has_committed(monitor: Monitor, group: str, *offsets: int) -> None:
-    """Wait until looks find these offsets, of partitions 0, 1 ..., and who owns what now.
+    """Wait until polls find these offsets, of partitions 0, 1 ..., and who owns what now.
 
     Without a commit a partition has no lag either, so that no lag says nothing.
     """
@@ -191,10 +191,10 @@ async def test_incident_b_is_named_with_time_and_owners(
         assert fall["recovered_at"] is not None
 
 
-async def test_a_step_back_between_two_looks_is_seen(
+async def test_a_step_back_between_two_polls_is_seen(
     kafka: RunningBroker, group: str, join: Callable[..., RdMember]
 ) -> None:
-    async with watching(kafka.bootstrap, look_s=3_600) as monitor:
+    async with watching(kafka.bootstrap, poll_s=3_600) as monitor:
         member = join("c1")
         await owns(member, 0, 1)
         signed = json.dumps({"member": "c1-x", "client": "till", "term": 4})
@@ -346,8 +346,8 @@ async def test_who_only_assigns_and_never_commits_is_named_as_what_cannot_be_see
         try:
             consumer.assign([TopicPartition(topic_name, 0)])
             assert (await consumer.getone()).offset == 0
-            looked = monitor.clusters[0].status.looked_ms
-            await eventually(lambda: monitor.clusters[0].status.looked_ms != looked, 20)
+            polled = monitor.clusters[0].status.polled_ms
+            await eventually(lambda: monitor.clusters[0].status.polled_ms != polled, 20)
             assert row(monitor, group) is None
             assert "never commit" in monitor.groups()["cannot_be_seen"][0]
         finally:

@@ -1,4 +1,4 @@
-"""A monitor that may not read `__consumer_offsets`: it goes by its looks, and says so."""
+"""A monitor that may not read `__consumer_offsets`: it goes by its polls, and says so."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def has_seen(cluster: ClusterMonitor, group: str, offset: int) -> bool:
     return found is not None and [one.committed for one in found.partitions] == [offset]
 
 
-async def test_without_read_on_the_commits_looks_have_to_do(
+async def test_without_read_on_the_commits_polls_have_to_do(
     guarded: tuple[str, str], topic_name: str
 ) -> None:
     bootstrap, secured = guarded

@@ -146,7 +146,7 @@ def _shows_figures(port: int, group: str, topic: str) -> None:
     assert samples["headgate_monitor_look_age_seconds", "main"] < 30
 
 
-def test_one_look_as_a_table_and_as_json(
+def test_one_poll_as_a_table_and_as_json(
     kafka: RunningBroker, topic_name: str, tmp_path: Path
 ) -> None:
     kafka.create_topic(topic_name, 1)

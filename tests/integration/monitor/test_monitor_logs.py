@@ -33,7 +33,7 @@ async def watching(bootstrap: str, options: WatchOptions) -> AsyncIterator[Monit
     monitor = Monitor(clusters, settings, None, lambda: time.time_ns() // 1_000_000)
     monitor.start()
     try:
-        await asyncio.wait_for(monitor.looked(), 60)
+        await asyncio.wait_for(monitor.polled(), 60)
         yield monitor
     finally:
         await monitor.close()

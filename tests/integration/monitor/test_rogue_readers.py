@@ -119,8 +119,8 @@ async def test_a_reader_without_a_group_is_named(measured: Measured, topic_name:
             task(read(bootstrap, topic_name, f"g-{topic_name}")),
         ):
             await eventually(lambda: topic_name in cluster.readers.unexplained, 60)
-            looked = cluster.status.looked_ms or 0
-            await eventually(lambda: (cluster.status.looked_ms or 0) > looked + 5_000, 30)
+            polled = cluster.status.polled_ms or 0
+            await eventually(lambda: (cluster.status.polled_ms or 0) > polled + 5_000, 30)
             # a group that commits explains what it reads, but for a while in which it was late
             await eventually(lambda: rogue() == [], 20)
             async with task(read_in_secret(bootstrap, topic_name)):
@@ -142,6 +142,6 @@ async def test_an_exporter_that_does_not_answer_is_said(kafka: RunningBroker) ->
     monitor.start()
     try:
         await eventually(lambda: "cannot be read" in monitor.clusters[0].rogue_detail, 30)
-        assert monitor.clusters[0].status.ok, "the groups are looked at all the same"
+        assert monitor.clusters[0].status.ok, "the groups are polled all the same"
     finally:
         await monitor.close()

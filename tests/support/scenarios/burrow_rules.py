@@ -3,7 +3,7 @@
 After `core/internal/evaluator/caching.go` (calculatePartitionStatus) and
 `core/internal/storage/inmemory.go` (mergeFrequentCommitIntoPrevious) of github.com/linkedin/Burrow,
 commit ced55ba (Apache License 2.0), with what its config/burrow.toml sets: 10 intervals,
-min-distance 1 s, allowed-lag 0; end offsets are refreshed every 10 s, at each look.
+min-distance 1 s, allowed-lag 0; end offsets are refreshed every 10 s, at each poll.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from support.scenarios.burrow_rules import Burrow
 
 GROUP, TOPIC = "billing", "orders"
 START_MS = 1_700_000_000_000
-LOOK_MS = 10_000
+POLL_MS = 10_000
 SOUND = PartitionSeen(1, 3, 3)
 
 
@@ -44,7 +44,7 @@ class World:
         self.unreadable: set[int] = set()  # offsets of partition 0 that hold no record
         self.asked: list[tuple[int, int]] = []  # spans in which a record was looked for
         self.topic = TopicSeen(b"1" * 16, (SOUND,) * partitions, 2, 86_400_000)
-        self._looked = False
+        self._polled = False
         self.burrow = Burrow()  # of partition 0
         self.burrow_says: list[str] = []  # after each poll
 
@@ -63,7 +63,7 @@ class World:
         self.stored[partition] = stored = CommittedOffset(offset, said)
         if partition == 0:
             self.burrow.committed(offset, self.now_ms)
-        if not self.has_commit_stream or not self._looked:
+        if not self.has_commit_stream or not self._polled:
             return None
         place = Partition(TOPIC, partition)
         return self.watch.committed(GROUP, place, stored, self.now_ms, self.now_ms)
@@ -71,7 +71,7 @@ class World:
     def keep_up(self, partition: int = 0, by: str | None = None) -> None:
         self.commit(self.ends[partition], partition, by)
 
-    def look(self) -> list[Regression]:
+    def poll(self) -> list[Regression]:
         """One poll of the monitor; then the time until the next."""
         offsets = {
             Partition(TOPIC, number): (self.starts[number], end)
@@ -93,13 +93,13 @@ class World:
         )
         status = "Stable" if members else "Empty"
         self.watch.groups_seen({GROUP: Described("classic", status, members)}, self.now_ms)
-        tells = not self.has_commit_stream or not self._looked
+        tells = not self.has_commit_stream or not self._polled
         falls = self.watch.sampled(stored, self.now_ms, infer_commits=tells)
-        self._looked = True
+        self._polled = True
         self.burrow.refreshed(self.ends[0])
         self.burrow_says.append(self.burrow.state(self.now_ms))
         self.judged = self.watch.judged(self.now_ms, has_commit_stream=self.has_commit_stream)
-        self.now_ms += LOOK_MS
+        self.now_ms += POLL_MS
         return falls
 
     def _first(self, place: Partition, start: int, end: int) -> int:
@@ -113,12 +113,12 @@ class World:
         self.unreadable.add(self.ends[0])
         self.ends[0] += 1
 
-    def looks(self, count: int, each: Callable[[], object] = lambda: None) -> list[LagState]:
+    def polls(self, count: int, each: Callable[[], object] = lambda: None) -> list[LagState]:
         """Do something before each poll; return the group's state after every one."""
         states = []
         for _ in range(count):
             each()
-            self.look()
+            self.poll()
             states.append(self.group.state)
         return states
 

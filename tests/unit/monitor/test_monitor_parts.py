@@ -32,7 +32,7 @@ PLACE = Partition(TOPIC, 0)
 
 
 def monitor_of(world: World) -> Monitor:
-    """A monitor that never looks, over a scripted cluster."""
+    """A monitor that never polls, over a scripted cluster."""
     options = MonitorOptions(WatchOptions(), 10.0, None)
     monitor = Monitor({"main": ClusterOptions("127.0.0.1:1")}, options, None, lambda: world.now_ms)
     (cluster,) = monitor.clusters
@@ -71,7 +71,7 @@ def committing(world: World, count: int) -> None:
         world.produce(10)
         world.keep_up()
 
-    world.looks(count, step)
+    world.polls(count, step)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_who_goes_on_reading_while_paused_is_named(
     committing(world, 3)
     kept = [Kept(Intent(scope, "deploy"), "till", world.now_ms)]
     world.commit(world.ends[0] + 1)  # what was handed out before is still committed
-    world.look()
+    world.poll()
     assert partition(world.partition(), kept)["read_while_paused"] is False
     committing(world, 5)
     found = partition(world.partition(), kept)
@@ -104,13 +104,13 @@ async def test_the_table_says_what_is_wrong_first() -> None:
     world.member("c1", 0)
     world.produce(7)
     world.commit(4)
-    world.look()
+    world.poll()
     world.member("c2", 0)
-    world.look()
+    world.poll()
     world.commit(7)
-    world.look()
+    world.poll()
     world.commit(5, by="c1")
-    world.look()
+    world.poll()
     text = "\n".join(lines(monitor_of(world).groups(), "12:00:00"))
     assert "REWIND" in text
     assert "stuck commit" in text
@@ -119,7 +119,7 @@ async def test_the_table_says_what_is_wrong_first() -> None:
 
 async def test_the_table_says_why_commits_are_not_seen() -> None:
     world = World()
-    world.look()
+    world.poll()
     monitor = monitor_of(world)
     for cluster in monitor.clusters:
         cluster._is_followed("one poll does not see commits")
@@ -134,7 +134,7 @@ async def test_figures_have_a_bounded_number_of_labels() -> None:
     for number in range(6):
         world.produce(5, number)
         world.commit(0, number)
-    world.look()
+    world.poll()
     found = snapshot(monitor_of(world).clusters, world.now_ms, max_partitions=4)
     lags = found.gauges["headgate_group_lag"]
     assert len(lags) == 5
@@ -144,7 +144,7 @@ async def test_figures_have_a_bounded_number_of_labels() -> None:
 
 async def test_a_group_on_no_cluster_is_none() -> None:
     world = World()
-    world.look()
+    world.poll()
     assert await monitor_of(world).group("nobody") is None
     page: Any = await monitor_of(world).group(GROUP)
     assert page["on"][0]["pauses"] is None, "where there is no Redis nothing is known of pauses"
@@ -165,7 +165,7 @@ def test_the_end_over_time_is_bounded_and_keeps_its_course() -> None:
     assert ends.written_ms(3) is None, "another log"
 
 
-def test_a_group_is_forgotten_after_three_whole_looks_without_it() -> None:
+def test_a_group_is_forgotten_after_three_whole_polls_without_it() -> None:
     watch = ClusterWatch(WatchOptions(), {})
     watch.groups_seen({"a": EMPTY, "b": EMPTY}, 1)
     for _ in range(10):
@@ -185,7 +185,7 @@ def test_members_that_are_not_told_are_not_gone() -> None:
     world.member("a", 0)
     world.produce(1)
     world.keep_up()
-    world.look()
+    world.poll()
     world.watch.groups_seen({GROUP: None}, world.now_ms)
     assert world.watch.groups[GROUP].owners
 
@@ -195,7 +195,7 @@ def test_regressions_are_kept_in_bounded_number() -> None:
     world.member("a", 0)
     world.produce(10_000)
     world.commit(5)
-    world.look()
+    world.poll()
     for _ in range(3_000):
         world.commit(9)
         world.commit(8)
@@ -213,7 +213,7 @@ async def test_a_reset_of_everything_does_not_fill_the_log(
     world.member("a", 0)
     world.produce(500)
     world.commit(400)
-    world.look()
+    world.poll()
     (cluster,) = monitor_of(world).clusters
     key = struct.pack(">h", 1) + _text(GROUP) + _text(TOPIC) + struct.pack(">i", 0)
     for offset in range(399, 0, -1):
@@ -239,7 +239,7 @@ class Scripted(GroupReader):
         self.meanwhile: Callable[[], None] = lambda: None
         cluster._reader = self
 
-    async def look(self) -> GroupPoll:
+    async def poll(self) -> GroupPoll:
         stored = {GROUP: {PLACE: CommittedOffset(self.stored)}}
         self.meanwhile()
         topics = {TOPIC: TopicSeen(b"1" * 16, (SOUND,)), commit_stream.TOPIC: TopicSeen(b"2", ())}
@@ -249,12 +249,12 @@ class Scripted(GroupReader):
         return {}
 
 
-async def test_a_trail_that_breaks_during_a_look_makes_no_step_back() -> None:
+async def test_a_commit_stream_that_breaks_during_a_poll_makes_no_step_back() -> None:
     """What the poll has read is older than the last that the commit stream told."""
     options = ClusterOptions("127.0.0.1:1")
     cluster = ClusterMonitor("main", options, WatchOptions(), 10.0, {}, lambda: START_MS)
     reader = Scripted(cluster)
-    await cluster._look()
+    await cluster._poll()
     cluster._is_followed("")
 
     def commit_and_break() -> None:
@@ -262,11 +262,11 @@ async def test_a_trail_that_breaks_during_a_look_makes_no_step_back() -> None:
         cluster._is_followed("the broker is away")
 
     reader.meanwhile = commit_and_break
-    await cluster._look()
+    await cluster._poll()
     reader.stored, reader.meanwhile = 9, lambda: None
-    await cluster._look()
+    await cluster._poll()
     assert not cluster.watch.regressions
     reader.stored = 7
-    await cluster._look()
+    await cluster._poll()
     (fall,) = cluster.watch.regressions
     assert (fall.from_offset, fall.to_offset) == (9, 7), "without the commit stream the polls tell"

@@ -64,11 +64,11 @@ class GroupReader:
         self._options = options
         self._client: AIOKafkaClient | None = None
         self._settings: dict[str, dict[str, str]] = {}
-        self._looks = 0
+        self._polls = 0
         self._coordinators: dict[str, int] = {}
         self._leaders: dict[Partition, int] = {}
 
-    async def look(self) -> GroupPoll:
+    async def poll(self) -> GroupPoll:
         """Read everything once. Raises KafkaError, OSError, TimeoutError."""
         client = await self._connected()
         await client.force_metadata_update()  # nodes come and go; it asks for no topic
@@ -79,9 +79,9 @@ class GroupReader:
         groups, stored = await asyncio.gather(
             self._described(client, listed), self._stored(client, listed)
         )
-        if self._looks % _SETTINGS_EVERY == 0 or facts.keys() - self._settings.keys():
+        if self._polls % _SETTINGS_EVERY == 0 or facts.keys() - self._settings.keys():
             self._settings = await self._read_settings(client, node, facts)
-        self._looks += 1
+        self._polls += 1
         places = set(chain.from_iterable(stored.values()))
         for group in groups.values():
             members = () if group is None else group.members
@@ -137,7 +137,7 @@ class GroupReader:
         self, client: AIOKafkaClient, nodes: Sequence[int]
     ) -> tuple[int, Mapping[str, TopicMetadata]]:
         """All topics as one node sees them, and which one: another each time, or that after it."""
-        first = self._looks % len(nodes)
+        first = self._polls % len(nodes)
         error: Exception | None = None
         for node in (*nodes[first:], *nodes[:first]):
             try:

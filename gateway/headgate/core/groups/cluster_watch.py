@@ -22,7 +22,7 @@ from headgate.core.groups.report import GroupReport, Heat, Judging, report
 _REGRESSIONS_KEPT = 1_000
 _DRIFTS_KEPT = 100
 _AWAY_KEPT = 10_000
-_GONE_LOOKS = 3
+_GONE_POLLS = 3
 _MAX_DOUBTFUL, _DOUBTS_AT_ONCE = 1_000, 100
 _MAX_COUNTS = 10_000  # names of groups may be made up for each start of a consumer
 
@@ -81,7 +81,7 @@ class ClusterWatch:
         self._topics: dict[str, TopicSeen] = {}
         self._away: dict[str, TopicSeen] = {}  # topics that are not there now, as they were last
         self._known = dict(known)
-        self._has_looked = False
+        self._has_polled = False
         self._doubted: Partition | None = None  # the last one of the last turn
         self._missed: dict[str, int] = {}  # polls in a row that did not find a known group
 
@@ -126,7 +126,7 @@ class ClusterWatch:
             log.ends.note(now_ms, end)
 
     def seeded(self, place: Partition, at_ms: int, end: int) -> None:
-        """Take where a log's end was before anybody looked; before its first `logs_seen`, and the
+        """Take where a log's end was before anybody polled; before its first `logs_seen`, and the
         older before the newer. Timestamps of records need not grow: what does not fit is left out.
         """
         log = self.logs.setdefault(place, PartitionLog(0, end, LogEnds()))
@@ -145,13 +145,13 @@ class ClusterWatch:
         missing = self.groups.keys() - described.keys()
         if is_whole:
             self._missed = {name: self._missed.get(name, 0) + 1 for name in missing}
-            for name in [each for each, looks in self._missed.items() if looks >= _GONE_LOOKS]:
+            for name in [each for each, polls in self._missed.items() if polls >= _GONE_POLLS]:
                 del self.groups[name], self._missed[name]
         for name, one in described.items():
             watch = self._group(name, now_ms)
             if one is not None:
                 watch.is_described(one, now_ms)
-        self._has_looked = True
+        self._has_polled = True
 
     def members_seen(self, group: str, members: tuple[GroupMember, ...], now_ms: int) -> None:
         """Take who is in a classic group after a rebalance, as the commit stream tells it."""
@@ -185,7 +185,7 @@ class ClusterWatch:
     def _group(self, name: str, now_ms: int) -> GroupWatch:
         watch = self.groups.get(name)
         if watch is None:
-            admitted_ms = None if self._has_looked or self._known else now_ms
+            admitted_ms = None if self._has_polled or self._known else now_ms
             fresh = Probation(now_ms, None, admitted_ms)
             probation = self._known.get(name, fresh)
             watch = self.groups[name] = GroupWatch(name, self.options.rules, probation)
@@ -275,7 +275,7 @@ class ClusterWatch:
             one = found[name] = report(watch, self.logs, now_ms, judging)
             keeps_up = one.lag <= self.options.probation_lag and one.heat is not Heat.COLD
             keeps_up = keeps_up and one.state in (LagState.OK, LagState.WARN)
-            watch.probation = watch.probation.looked(
+            watch.probation = watch.probation.polled(
                 now_ms, keeps_up=keeps_up, long_ms=self.options.probation_ms
             )
         return found

@@ -133,17 +133,17 @@ class GroupWatch:
                 fall = self.committed(place, one, now_ms, now_ms)
                 if fall is not None:
                     falls.append(fall)
-            self._look(place, one.offset, logs, now_ms)
+            self._sample(place, one.offset, logs, now_ms)
         for place in self.owners:
             if place not in stored:
-                self._look_at_silent(place, logs, now_ms)
+                self._sample_silent(place, logs, now_ms)
         return falls
 
     def _is_news(self, place: Partition, offset: int) -> bool:
         track = self.tracks.get(place)
         return track is None or not track.commits or track.commits[-1].offset != offset
 
-    def _look(self, place: Partition, offset: int, logs: Logs, now_ms: int) -> None:
+    def _sample(self, place: Partition, offset: int, logs: Logs, now_ms: int) -> None:
         log = logs.get(place)
         if log is None:
             return
@@ -152,7 +152,7 @@ class GroupWatch:
         begin = log.next_record(max(offset, log.start))
         track.window.sampled(Sample(now_ms, begin, log.end, offset), self.rules)
 
-    def _look_at_silent(self, place: Partition, logs: Logs, now_ms: int) -> None:
+    def _sample_silent(self, place: Partition, logs: Logs, now_ms: int) -> None:
         """A member owns it and never committed: what has come since that was seen is its work."""
         log = logs.get(place)
         if log is None:

@@ -11,8 +11,8 @@ class Probation(NamedTuple):
     kept_ms: int | None = None
     admitted_ms: int | None = None
 
-    def looked(self, now_ms: int, *, keeps_up: bool, long_ms: int) -> "Probation":
-        """After one more look. long_ms: how long it must have kept up without a break."""
+    def polled(self, now_ms: int, *, keeps_up: bool, long_ms: int) -> "Probation":
+        """After one more poll. long_ms: how long it must have kept up without a break."""
         if self.admitted_ms is not None:
             return self
         if not keeps_up:

@@ -22,7 +22,7 @@ _LINE = re.compile(
     re.MULTILINE,
 )
 _SLACK = 1.5  # of what groups explain: fetched again after a rebalance, read before it is committed
-_LOOKS = 6  # a window; shorter ones would take what is not committed yet for somebody else's
+_POLLS = 6  # a window; shorter ones would take what is not committed yet for somebody else's
 
 
 class TopicTotals(NamedTuple):
@@ -78,7 +78,7 @@ class RogueReaders:
         self._since_ms: dict[str, int] = {}
         self.unexplained: dict[str, float] = {}  # bytes a second by topic, over whole windows
 
-    def looked(
+    def polled(
         self,
         now_ms: int,
         brokers: Mapping[str, Totals],
@@ -102,7 +102,7 @@ class RogueReaders:
                 explained = self._explained(grown, totals[topic], moved.get(topic, 0), topic)
                 out = grown.get(topic, TopicTotals()).bytes_out
                 span = _Span(seconds, out, max(out, explained) if topic in silent else explained)
-                self._spans.setdefault(topic, deque(maxlen=_LOOKS)).append(span)
+                self._spans.setdefault(topic, deque(maxlen=_POLLS)).append(span)
         self._judge(now_ms)
 
     def _explained(self, grown: Totals, total: TopicTotals, moved: int, topic: str) -> float:
@@ -115,7 +115,7 @@ class RogueReaders:
     def _judge(self, now_ms: int) -> None:
         self.unexplained = {}
         for topic, spans in self._spans.items():
-            if len(spans) == _LOOKS:
+            if len(spans) == _POLLS:
                 rest = sum(span.out for span in spans) - _SLACK * sum(
                     span.explained for span in spans
                 )

@@ -1,4 +1,4 @@
-"""One look at a real cluster: groups of both protocols, their members, offsets and logs."""
+"""One poll of a real cluster: groups of both protocols, their members, offsets and logs."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ async def test_groups_of_both_protocols(kafka: RunningBroker, topic_name: str) -
 
                 async def both() -> GroupPoll | None:
                     """All is committed, and the group has settled."""
-                    look = await reader.look()
-                    described, stored = look.groups.get(new), look.stored.get(new, {})
+                    poll = await reader.poll()
+                    described, stored = poll.groups.get(new), poll.stored.get(new, {})
                     is_stable = described is not None and described.status.lower() == "stable"
                     wanted = dict.fromkeys(places, CommittedOffset(5, ""))
-                    return look if is_stable and stored == wanted else None
+                    return poll if is_stable and stored == wanted else None
 
                 found = await eventually_some(both)
             assert found.stored[classic] == {Partition(topic_name, 1): CommittedOffset(4, "who")}

@@ -1,4 +1,4 @@
-"""What a look at a cluster makes of nodes that do not answer, and of what its topics are."""
+"""What a poll of a cluster makes of nodes that do not answer, and of what its topics are."""
 
 from __future__ import annotations
 
@@ -66,11 +66,11 @@ def reader_of(nodes: Nodes) -> GroupReader:
 @pytest.mark.parametrize("silent", [1, 3])
 async def test_one_node_that_cannot_be_reached_hides_no_other(silent: int) -> None:
     reader = reader_of(Nodes(silent))
-    for _ in range(4):  # each look begins with another node
-        look = await reader.look()
-        assert not look.is_whole
-        assert look.stored == {GROUP: {PLACE: CommittedOffset(3)}}
-        assert look.logs == {PLACE: (5, 5)}
+    for _ in range(4):  # each poll begins with another node
+        poll = await reader.poll()
+        assert not poll.is_whole
+        assert poll.stored == {GROUP: {PLACE: CommittedOffset(3)}}
+        assert poll.logs == {PLACE: (5, 5)}
 
 
 @pytest.mark.parametrize(
@@ -78,12 +78,12 @@ async def test_one_node_that_cannot_be_reached_hides_no_other(silent: int) -> No
 )
 async def test_what_is_only_compacted_is_kept_for_ever(policy: str, kept_ms: int) -> None:
     settings = {"retention.ms": "600", "cleanup.policy": policy}
-    look = await reader_of(Nodes(settings=settings)).look()
-    assert look.topics[TOPIC].retention_ms == kept_ms
+    poll = await reader_of(Nodes(settings=settings)).poll()
+    assert poll.topics[TOPIC].retention_ms == kept_ms
 
 
 def test_a_member_whose_assignment_nobody_can_read_owns_nothing() -> None:
-    """It may be any client's own bytes: they cost no other group its look."""
+    """It may be any client's own bytes: they cost no other group its poll."""
     who = text("m-1") + NULL + text("app") + text("/10.0.0.1")
     member = who + b"\1" + b"\4\0\0\7" + NO_TAGS  # no subscription, three bytes of assignment
     group = struct.pack(">h", 0) + text(GROUP) + text("Stable") + text("consumer") + text("range")

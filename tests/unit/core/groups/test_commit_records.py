@@ -105,7 +105,7 @@ def commits_of(place: Partition, records: list[OffsetsRecord]) -> list[Committed
 
 
 @given(COMMITS, some.data())
-def test_a_trail_and_a_look_that_is_made_when_it_has_begun(
+def test_a_commit_stream_and_a_poll_that_is_made_when_it_has_begun(
     commits: list[tuple[int, int]], data: some.DataObject
 ) -> None:
     """The commit stream begins at `first`, and the poll reads the offsets when `read` are there."""

@@ -17,7 +17,7 @@ END = 50
 STEPS = some.lists(
     some.one_of(
         some.tuples(some.just("commit"), some.integers(0, END)),
-        some.tuples(some.just("look"), some.just(0)),
+        some.tuples(some.just("poll"), some.just(0)),
         some.tuples(some.just("arrive"), some.integers(1, 4)),
     ),
     max_size=60,
@@ -25,14 +25,14 @@ STEPS = some.lists(
 
 
 class LateTrail:
-    """A group whose commits are known to looks at once and to the commit stream some time later."""
+    """A group whose commits are known to polls at once and to the commit stream some time later."""
 
     def __init__(self) -> None:
         self.world = World(has_commit_stream=True)
         self.world.member("a", 0)
         self.world.produce(END)
         self.world.commit(10)
-        self.world.look()  # what the commit stream begins after
+        self.world.poll()  # what the commit stream begins after
         self.told: deque[tuple[int, int]] = deque()
         self.falls: list[tuple[int, int]] = []  # what the monitor says
         self.truth: list[tuple[int, int]] = []
@@ -67,11 +67,11 @@ def test_exactly_what_went_back_is_told(steps: list[tuple[str, int]]) -> None:
         elif what == "arrive":
             late.arrive(number)
         else:
-            assert late.world.look() == [], (
+            assert late.world.poll() == [], (
                 "a poll tells of no commit that the commit stream will tell"
             )
     late.arrive(len(late.told))
-    late.world.look()
+    late.world.poll()
     assert late.falls == late.truth
     assert late.world.watch.counts.get((GROUP, TOPIC), 0) == len(late.truth)
     rewound = late.highest_lost is not None and late.last < END
@@ -82,20 +82,20 @@ def test_exactly_what_went_back_is_told(steps: list[tuple[str, int]]) -> None:
 
 
 @given(STEPS)
-def test_looks_alone_tell_what_they_can_see(steps: list[tuple[str, int]]) -> None:
+def test_polls_alone_tell_what_they_can_see(steps: list[tuple[str, int]]) -> None:
     world = World(has_commit_stream=False)
     world.produce(END)
     world.commit(10)
-    world.look()
+    world.poll()
     seen, truth = 10, []
     for what, number in steps:
         if what == "commit":
             world.commit(number)
-        elif what == "look":
+        elif what == "poll":
             now = world.stored[0].offset
             if now < seen:
                 truth.append((seen, now))
             seen = now
-            world.look()
+            world.poll()
     found = [(one.from_offset, one.to_offset) for one in world.watch.regressions]
     assert found == truth

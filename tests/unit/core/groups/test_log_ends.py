@@ -9,11 +9,11 @@ from hypothesis import strategies as some
 
 from headgate.core.groups.log_ends import LogEnds
 
-LOOK_MS = 10_000
+POLL_MS = 10_000
 
 
 class Traffic:
-    """A log that is looked at every ten seconds, and when it had which end."""
+    """A log that is polled every ten seconds, and when it had which end."""
 
     def __init__(self) -> None:
         self.ends = LogEnds()
@@ -21,8 +21,8 @@ class Traffic:
         self._seen = [(0, 0)]
         self.ends.note(0, 0)
 
-    def look(self, records: int) -> None:
-        self.now_ms += LOOK_MS
+    def poll(self, records: int) -> None:
+        self.now_ms += POLL_MS
         end = self._seen[-1][1] + records
         self._seen.append((self.now_ms, end))
         self.ends.note(self.now_ms, end)
@@ -38,7 +38,7 @@ class Traffic:
             assert told_ms is not None
             seen_ms = self._seen[bisect_right(ends, offset)][0]
             age_ms = self.now_ms - seen_ms
-            assert abs(told_ms - seen_ms) <= max(LOOK_MS, age_ms / 3)
+            assert abs(told_ms - seen_ms) <= max(POLL_MS, age_ms / 3)
 
 
 phases = some.lists(
@@ -50,9 +50,9 @@ phases = some.lists(
 @given(phases)
 def test_the_error_of_an_age_is_at_most_a_third_of_it(traffic: list[tuple[int, int]]) -> None:
     log = Traffic()
-    for looks, records in traffic:
-        for _ in range(looks):
-            log.look(records)
+    for polls, records in traffic:
+        for _ in range(polls):
+            log.poll(records)
         log.check()
 
 
@@ -62,19 +62,19 @@ def test_also_of_many_short_times_of_traffic(bursts: list[tuple[int, int]]) -> N
     log = Traffic()
     for quiet, busy in bursts:
         for _ in range(quiet):
-            log.look(0)
+            log.poll(0)
         for _ in range(busy):
-            log.look(100)
+            log.poll(100)
     log.check()
 
 
 def test_a_quiet_hour_is_not_spread_over_what_came_after_it() -> None:
     log = Traffic()
-    log.look(100)
+    log.poll(100)
     for _ in range(360):
-        log.look(0)
+        log.poll(0)
     for _ in range(120):
-        log.look(10)
+        log.poll(10)
     log.check()
 
 
@@ -83,6 +83,6 @@ def test_half_a_year_is_known_and_memory_is_bounded() -> None:
     log = Traffic()
     for number in range(180 * 24 * 6):  # a poll every ten minutes
         log.now_ms += 590_000
-        log.look(number // 6 % 2)
+        log.poll(number // 6 % 2)
     assert log.ends.first_ms() == 0
     assert len(log.ends._points) <= 96

@@ -24,7 +24,7 @@ class Brokers:
         ] = {}  # what a group that has just come has committed
         self.new_group: Described | None = None
 
-    def look(self, *, written: int, by_group: int, by_others: int, times: int = 1) -> bool:
+    def poll(self, *, written: int, by_group: int, by_others: int, times: int = 1) -> bool:
         """Ten seconds each, so many records in each of them; whether somebody is rogue then."""
         for _ in range(times):
             self.now_ms += 10_000
@@ -35,59 +35,59 @@ class Brokers:
             internal = {"__consumer_offsets": TopicTotals(0, self.now_ms * 1e6, 0)}
             brokers = {"b1": {"orders": half} | internal, "b2": {"orders": half}}
             stored = {"billing": {PLACE: CommittedOffset(self.offset)}, "new": self.new}
-            self.readers.looked(self.now_ms, brokers, stored, {"new": self.new_group})
+            self.readers.polled(self.now_ms, brokers, stored, {"new": self.new_group})
         return bool(self.readers.rogues())
 
 
 def test_a_group_that_commits_explains_what_it_reads() -> None:
     brokers = Brokers()
-    assert not brokers.look(written=10_000, by_group=10_000, by_others=0, times=50)
+    assert not brokers.poll(written=10_000, by_group=10_000, by_others=0, times=50)
     assert brokers.readers.unexplained == {"orders": 0}
 
 
 def test_a_reader_without_a_group_is_found_and_is_gone_again() -> None:
     brokers = Brokers()
-    brokers.look(written=10_000, by_group=10_000, by_others=0, times=10)
+    brokers.poll(written=10_000, by_group=10_000, by_others=0, times=10)
     for _ in range(3):
-        brokers.look(written=10_000, by_group=10_000, by_others=0)
-    assert brokers.look(written=10_000, by_group=10_000, by_others=20_000, times=6)
+        brokers.poll(written=10_000, by_group=10_000, by_others=0)
+    assert brokers.poll(written=10_000, by_group=10_000, by_others=20_000, times=6)
     (rogue,) = brokers.readers.rogues()
     assert rogue.topic == "orders"
     assert rogue.bytes_per_s == pytest.approx(1_500_000)
     assert rogue.unexplained_per_s == pytest.approx(750_000)
     assert 140_000 <= rogue.since_ms <= 190_000
-    assert not brokers.look(written=10_000, by_group=10_000, by_others=0, times=6)
+    assert not brokers.poll(written=10_000, by_group=10_000, by_others=0, times=6)
 
 
 def test_commits_that_come_in_lumps_are_no_rogue() -> None:
     brokers = Brokers()
-    brokers.look(written=10_000, by_group=10_000, by_others=0, times=10)
+    brokers.poll(written=10_000, by_group=10_000, by_others=0, times=10)
     found = []
     for number in range(30):  # a commit every half minute, for what was read before it
         late = 20_000 if number % 3 == 2 else -10_000
         brokers.offset += late
-        found.append(brokers.look(written=10_000, by_group=10_000, by_others=0))
+        found.append(brokers.poll(written=10_000, by_group=10_000, by_others=0))
     assert not any(found)
 
 
 def test_a_mirror_reads_every_record_once() -> None:
-    assert Brokers().look(written=10_000, by_group=0, by_others=10_000, times=8)
+    assert Brokers().poll(written=10_000, by_group=0, by_others=10_000, times=8)
     mirrored = Brokers(is_mirrored=True)
-    assert not mirrored.look(written=10_000, by_group=0, by_others=10_000, times=8)
-    assert mirrored.look(written=10_000, by_group=0, by_others=30_000, times=8)
+    assert not mirrored.poll(written=10_000, by_group=0, by_others=10_000, times=8)
+    assert mirrored.poll(written=10_000, by_group=0, by_others=30_000, times=8)
 
 
 def test_a_broker_that_begins_anew_is_no_rogue() -> None:
     brokers = Brokers()
-    brokers.look(written=10_000, by_group=10_000, by_others=0, times=10)
+    brokers.poll(written=10_000, by_group=10_000, by_others=0, times=10)
     brokers.written = brokers.read = 0
-    assert not brokers.look(written=10_000, by_group=10_000, by_others=0, times=10)
+    assert not brokers.poll(written=10_000, by_group=10_000, by_others=0, times=10)
 
 
 def test_without_new_records_a_group_explains_what_cannot_be_measured() -> None:
     brokers = Brokers()
-    assert not brokers.look(written=0, by_group=10_000, by_others=0, times=10)
-    assert brokers.look(written=0, by_group=0, by_others=10_000, times=7)
+    assert not brokers.poll(written=0, by_group=10_000, by_others=0, times=10)
+    assert brokers.poll(written=0, by_group=0, by_others=10_000, times=7)
 
 
 PAGE = """# HELP kafka_server_brokertopicmetrics_bytesin_total x
@@ -109,13 +109,13 @@ def test_an_exporters_page() -> None:
 def test_a_new_group_that_catches_up_is_none_before_its_first_commits() -> None:
     """It reads for minutes what lies there, and commits later; then it explains what it reads."""
     brokers = Brokers()
-    brokers.look(written=10_000, by_group=10_000, by_others=0, times=10)
+    brokers.poll(written=10_000, by_group=10_000, by_others=0, times=10)
     member = GroupMember("m", "new-app", "/10.0.0.1", frozenset([PLACE]))
     brokers.new_group = Described("classic", "Stable", (member,))
-    found = [brokers.look(written=10_000, by_group=10_000, by_others=90_000) for _ in range(12)]
+    found = [brokers.poll(written=10_000, by_group=10_000, by_others=90_000) for _ in range(12)]
     for number in range(20):
         brokers.new = {PLACE: CommittedOffset(1_000_000 + 90_000 * number)}
-        found.append(brokers.look(written=10_000, by_group=10_000, by_others=90_000))
+        found.append(brokers.poll(written=10_000, by_group=10_000, by_others=90_000))
     assert not any(found)
     brokers.new_group = None
-    assert brokers.look(written=10_000, by_group=10_000, by_others=90_000, times=8), "now it is one"
+    assert brokers.poll(written=10_000, by_group=10_000, by_others=90_000, times=8), "now it is one"
