@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable
 
 _LATE_S = 0.01  # a timer later than this was held up by something on the loop
-_LOOKS = 8  # within the time that anybody may wait
+_CHECKS = 8  # within the time that anybody may wait
 
 
 class Patience:
@@ -37,9 +37,9 @@ class Patience:
 
     def _run_at(self, loop: asyncio.AbstractEventLoop, due_s: float) -> None:
         self._runs_s = due_s
-        self._timer = loop.call_at(due_s, self._look)
+        self._timer = loop.call_at(due_s, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._timer = None
         if self._scope is None:
             return
@@ -56,18 +56,18 @@ class Patience:
             self._scope.reschedule(0)
 
 
-class Lookout:
-    """Looks again and again for those who have waited for too long, as long as anybody waits.
+class OverdueCheck:
+    """Ends the waits that last too long: calls `check` again and again while anybody waits.
 
-    seconds: how long anybody may wait; looks come several times within it.  look: tells whether
-    somebody still waits.
+    seconds: how long anybody may wait; checks come several times within it.  check: returns
+    whether somebody still waits.
     """
 
-    __slots__ = ("_due_s", "_has_waited", "_is_on", "_look", "_pause_s")
+    __slots__ = ("_check", "_due_s", "_has_waited", "_is_on", "_pause_s")
 
-    def __init__(self, seconds: float, look: Callable[[], bool]) -> None:
-        self._pause_s = seconds / _LOOKS
-        self._look = look
+    def __init__(self, seconds: float, check: Callable[[], bool]) -> None:
+        self._pause_s = seconds / _CHECKS
+        self._check = check
         self._due_s = 0.0
         self._is_on = self._has_waited = False
 
@@ -89,9 +89,12 @@ class Lookout:
             self._run_in(_LATE_S)
             return
         self._has_waited = self._is_on = False
-        still_waited_for = True  # also when looking fails: the others must not wait for ever
+        still_waited_for = True  # also when the check fails: the others must not wait for ever
         try:
-            still_waited_for = self._look()
+            still_waited_for = self._check()
         finally:
             if still_waited_for:
                 self.begin()
+
+
+Lookout = OverdueCheck  # the name that `suppression` still imports

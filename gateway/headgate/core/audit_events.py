@@ -103,7 +103,7 @@ class Facts:
     """What was told and not taken yet.
 
     draw: random numbers in [0, 1).  on_full: called when there is enough for a record.
-    dropped: facts that were not taken in since somebody looked, by topic.
+    dropped: facts that were not taken in since `take_dropped`, by topic.
     """
 
     def __init__(self, clock_ms: Callable[[], int], draw: Callable[[], float]) -> None:

@@ -36,7 +36,7 @@ KEEP_ALIVE_S = 75.0
 _TOO_MANY = "Too many headers received"  # aiohttp has no class of its own for it
 _PLAIN = re.compile(r"[A-Z](?:[A-Za-z0-9 ,/`-]|(?<=[a-z])'(?=[a-z])){0,100}")
 _LINGER_S = 2.0  # reads on after an early refusal, so that the client sees the answer
-_LOOK_AGAIN_S = 0.02
+_POLL_S = 0.02
 
 _LEFT = ConnectionError | RequestPayloadError  # what reading a body says when its client has left
 
@@ -228,10 +228,10 @@ class HttpServer(web.Server):
     async def answered(self, within_s: float) -> None:
         """Wait until everything that has arrived is answered, but not longer than this.
 
-        What has arrived may still lie in its socket, so the event loop looks there first.
+        What has arrived may still lie in its socket, so the event loop reads it first.
         """
         end = self._loop.time() + within_s
-        await asyncio.sleep(_LOOK_AGAIN_S)
+        await asyncio.sleep(_POLL_S)
         while self._loop.time() < end:
             if all(
                 connection.is_answered
@@ -239,7 +239,7 @@ class HttpServer(web.Server):
                 if isinstance(connection, HttpConnection)
             ):
                 return
-            await asyncio.sleep(_LOOK_AGAIN_S)
+            await asyncio.sleep(_POLL_S)
 
     def _make_request(
         self,

@@ -45,9 +45,9 @@ class Upload(Protocol):
 
 
 class UploadStore(Protocol):
-    """Where they go (`backends.blobs.blobs.Blobs`). look: sees each piece, in a thread."""
+    """Where they go (`backends.blobs.blobs.Blobs`). inspect: gets each piece, in a thread."""
 
-    async def begin(self, look: Callable[[bytes], None]) -> Upload: ...
+    async def begin(self, inspect: Callable[[bytes], None]) -> Upload: ...
 
 
 class StreamLimits(NamedTuple):
@@ -110,12 +110,12 @@ class Streams:
         route: Route,
         chunks: deque[bytes],
     ) -> Streamed:
-        look = BodyInspector(found, route, self._limits.json_max_depth)
-        stream = await blobs.begin(look.take)
+        inspector = BodyInspector(found, route, self._limits.json_max_depth)
+        stream = await blobs.begin(inspector.take)
         try:
             async for piece in self._pieces(request, chunks):
                 await stream.write(piece)
-            digest = look.end()
+            digest = inspector.end()
             stored = await stream.commit(topic)
         except BaseException:
             await stream.abort()

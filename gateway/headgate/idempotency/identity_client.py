@@ -10,7 +10,7 @@ import logging
 import math
 from collections.abc import Callable, Iterator
 
-from headgate.backends.patience import Lookout
+from headgate.backends.patience import OverdueCheck
 from headgate.backends.redis.errors import StoreError
 from headgate.backends.redis.identity_store import IdentityStore
 from headgate.backends.redis.session import ScriptSession, SessionTimes, SessionWork
@@ -48,7 +48,7 @@ class IdentityClient:
         times = SessionTimes(_START_S, self._renew_s)
         self._session = ScriptSession("request identity", _log, store, work, times, clock)
         self._timeout_s = options.timeout_ms / 1000
-        self._lookout = Lookout(self._timeout_s, self._look)
+        self._overdue = OverdueCheck(self._timeout_s, self._go_on_overdue)
         self._slow_s = -math.inf
 
     async def start(self) -> None:
@@ -77,7 +77,7 @@ class IdentityClient:
             return
         self._waiting.asks.append(ask)
         self._news.set()
-        self._lookout.begin()
+        self._overdue.begin()
 
     def follow(self, claim: Claim) -> None:
         """This attempt goes on without a verdict: its claim is kept alive all the same."""
@@ -104,7 +104,7 @@ class IdentityClient:
             return False, f"slow: requests did not wait longer than {self._timeout_s:g} s"
         return True, "connected"
 
-    def _look(self) -> bool:
+    def _go_on_overdue(self) -> bool:
         """Nobody waits for Redis any longer than redis.timeout_ms, whatever the queue is."""
         now_s = self._clock()
         if self._waiting.go_on_overdue(now_s - self._timeout_s):

@@ -27,7 +27,7 @@ _IDLE_S = 60.0
 
 Given = ParamSpec("Given")
 Answer = TypeVar("Answer")
-Heard = Callable[["_Process", int, Any], None]
+OnResult = Callable[["_Process", int, Any], None]
 
 
 class HelperProcess:
@@ -41,8 +41,8 @@ class HelperProcess:
         self._process: _Process | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._open: dict[int, asyncio.Future[Any]] = {}
-        self._asked = 0
-        self._answered = 0  # since the last look
+        self._last_job = 0
+        self._answered = 0  # since the last check
         self._idle_s = 0.0
 
     def ask(
@@ -59,9 +59,9 @@ class HelperProcess:
             log.error("no helper process: %s", error)  # noqa: TRY400 - a traceback tells no more
             answer.set_result(None)
             return answer
-        self._asked += 1
-        self._open[self._asked] = answer
-        process.jobs.put((self._asked, partial(work, *args, **kwargs)))
+        self._last_job += 1
+        self._open[self._last_job] = answer
+        process.jobs.put((self._last_job, partial(work, *args, **kwargs)))
         return answer
 
     def close(self) -> None:
@@ -85,7 +85,7 @@ class HelperProcess:
     def _start(self) -> "_Process":
         self._process = _Process(asyncio.get_running_loop(), self._received)
         self._idle_s = 0.0
-        self._look_later()
+        self._check_later()
         return self._process
 
     def _received(self, process: "_Process", number: int, found: Any) -> None:
@@ -104,11 +104,11 @@ class HelperProcess:
         if not answer.done():  # who asked may have given up
             answer.set_result(value)
 
-    def _look_later(self) -> None:
+    def _check_later(self) -> None:
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(self._patience_s, self._look)
+        self._timer = loop.call_later(self._patience_s, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         """Now and then: does it still answer, is it still needed?"""
         self._timer = None
         is_silent, self._answered = not self._answered, 0
@@ -119,13 +119,13 @@ class HelperProcess:
         elif self._idle_s >= _IDLE_S:
             self.close()
         else:
-            self._look_later()
+            self._check_later()
 
 
 class _Process:
     """One process, and the thread that talks to it: a pickle of megabytes fits in no buffer."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, received: Heard) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, received: OnResult) -> None:
         self._loop = loop
         self._received = received
         self.jobs: SimpleQueue[tuple[int, Callable[[], Any]] | None] = SimpleQueue()

@@ -17,7 +17,7 @@ from headgate.core.replays.plan import PartitionPlan, missing, plan_partition, t
 from headgate.core.replays.replay import Registry
 from headgate.core.replays.spec import Bound, ReplayMode, Spec
 from headgate.replays.maps import OffsetMaps
-from headgate.replays.replayed_topic import ReplayedTopic, look, partitions_of
+from headgate.replays.replayed_topic import ReplayedTopic, partitions_of, read_tiers
 from headgate.replays.tiers import Tiers
 
 _MAX_LISTED = 100  # partitions in a refusal
@@ -40,7 +40,7 @@ async def plan(spec: Spec, tiers: Tiers, maps: OffsetMaps, registry: Registry) -
     async with view_of(tiers.ingest_options) as ingest, view_of(tiers.backfill_options) as backfill:
         count = await partitions_of(spec.topic, ingest, backfill)
         chosen = _chosen(spec, count)
-        seen = await look(spec.topic, chosen, ingest, backfill, maps)
+        seen = await read_tiers(spec.topic, chosen, ingest, backfill, maps)
         seen.check()
         resolver = _Resolver(spec, maps, seen, ingest, backfill, registry)
         starts = await resolver.resolve("from", spec.start, chosen)

@@ -129,7 +129,7 @@ class ReplayedTopic:
         return {tier: one for tier, one in now.items() if one is not None}
 
 
-async def look(
+async def read_tiers(
     topic: str, chosen: Sequence[int], ingest: TierView, backfill: TierView, maps: OffsetMaps
 ) -> ReplayedTopic:
     """Both tiers and the maps."""
@@ -137,7 +137,7 @@ async def look(
     return ReplayedTopic(topic, there, here, await maps.of(topic, chosen))
 
 
-async def look_without(
+async def read_tiers_ingest_optional(
     topic: str, chosen: Sequence[int], tiers: Tiers, backfill: TierView, maps: OffsetMaps
 ) -> ReplayedTopic:
     """The same where the ingest tier may be away: that is when places are translated."""

@@ -13,7 +13,12 @@ from headgate.replays.maps import OffsetMaps
 from headgate.replays.refusing import asking, reading
 from headgate.replays.registries import Registries, hear
 from headgate.replays.registry_log import RegistryLog
-from headgate.replays.replayed_topic import ReplayedTopic, look, look_without, partitions_of
+from headgate.replays.replayed_topic import (
+    ReplayedTopic,
+    partitions_of,
+    read_tiers,
+    read_tiers_ingest_optional,
+)
 from headgate.replays.tiers import Tiers, TierTable
 
 _MAX_OFFSETS = 10_000  # 5 us each: the event loop is held up for less than 50 ms
@@ -62,7 +67,7 @@ class Offsets:
         tiers = self._tiers.table.of(topic)
         async with asking(tiers.backfill), view_of(tiers.backfill_options) as backfill:
             maps = self._tiers.maps(tiers.backfill)
-            seen = await look_without(topic, list(wanted), tiers, backfill, maps)
+            seen = await read_tiers_ingest_optional(topic, list(wanted), tiers, backfill, maps)
             unknown = [one for one in wanted if seen.maps[one].table.position is None]
             if unknown and max(unknown) >= seen.backfill.partitions:
                 await self._must_have(topic, unknown, tiers, backfill)
@@ -101,7 +106,7 @@ class Offsets:
         ):
             count = await partitions_of(topic, ingest, backfill)
             maps = self._tiers.maps(tiers.backfill)
-            seen = await look(topic, range(count), ingest, backfill, maps)
+            seen = await read_tiers(topic, range(count), ingest, backfill, maps)
         pages = {
             str(one): coverage_page(seen.table(one), seen.maps[one], seen.logs(one))
             for one in range(count)

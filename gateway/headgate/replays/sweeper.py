@@ -36,16 +36,16 @@ class Sweeper:
         """Again and again, until cancelled."""
         while True:
             try:
-                await self._look()
+                await self._sweep_all()
             except Exception:
                 log.exception("looking after replays failed")
             await asyncio.sleep(_EVERY_S)
 
-    async def _look(self) -> None:
+    async def _sweep_all(self) -> None:
         """Each cluster by itself: one that does not answer leaves the others alone. Its replays
         are counted as they were last seen."""
         backfills = self._tiers.table.backfills()
-        await asyncio.gather(*map(self._look_at, backfills))
+        await asyncio.gather(*map(self._sweep_backfill, backfills))
         counts = dict.fromkeys(map(str, ReplayState), 0)
         for backfill in backfills:
             for replay in self._tiers.log(backfill).last:
@@ -53,7 +53,7 @@ class Sweeper:
         for state, count in counts.items():
             self._gauge("headgate_replays", (state,), count)
 
-    async def _look_at(self, backfill: str) -> None:
+    async def _sweep_backfill(self, backfill: str) -> None:
         try:
             async with asking(backfill):
                 registry, gone = self._tiers.log(backfill), await self._gone(backfill)
@@ -67,7 +67,7 @@ class Sweeper:
             self._said.pop(backfill, None)
 
     async def _gone(self, backfill: str) -> dict[str, str]:
-        """The topics of replays that can be read, by replay, that are not there in two looks
+        """The topics of replays that can be read, by replay, that are not there in two polls
         running: one node alone may not have heard of a topic that is new."""
         waiting = _read_from(await self._tiers.log(backfill).read())
         now: dict[str, str] = {}

@@ -20,7 +20,7 @@ _Address = tuple[int, int, int, str, tuple[Any, ...]]
 
 # Workers whose parent was killed need a moment to drain and leave the port.
 _PATIENCE_S = 3.0
-_LOOK_AGAIN_S = 0.1
+_RETRY_PAUSE_S = 0.1
 _LINGER_S = 1.0  # for requests that are under way at the end
 
 
@@ -40,7 +40,7 @@ async def reserved(host: str, port: int) -> AsyncIterator[None]:
             while (error := _taken(family, address)) is not None:
                 if asyncio.get_running_loop().time() > deadline:
                     raise PortTakenError(f"http.port: {host}:{port}: {error.strerror}") from error
-                await asyncio.sleep(_LOOK_AGAIN_S)
+                await asyncio.sleep(_RETRY_PAUSE_S)
             held = holding.enter_context(socket.socket(family, kind, protocol))
             held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)

@@ -189,7 +189,7 @@ class HeldTopics:
         self._tasks = OwnedTasks()
 
     async def start(self) -> None:
-        """Begin to look, and to coalesce."""
+        """Begin to poll, and to coalesce."""
         for name, watch in self._watches.items():
             self._tasks.keep(watch.run, f"lag of held topics of cluster {name}")
         self._topics.on_change(self._topic_changed)
@@ -198,7 +198,7 @@ class HeldTopics:
             await self._coalescing.start()
 
     async def close(self) -> None:
-        """Look no more, and leave the groups; bounded."""
+        """Stop polling, and leave the groups; bounded."""
         if self._coalescing is not None:
             await self._coalescing.close()
         await self._tasks.end(_END_S)

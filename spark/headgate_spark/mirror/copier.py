@@ -36,7 +36,7 @@ from headgate_spark.mirror.writer import (
 log = logging.getLogger("headgate_spark.copier")
 
 _PAUSE_S = 1.0  # between two attempts
-_LOOKS = 5
+_TRIES = 5
 _REPLACED_S = 3.0  # a copier that took over has committed something by then, if there is anything
 
 
@@ -181,7 +181,7 @@ class Copier:
 
     async def _bounds(self, reader: SourceReader, known: Known) -> tuple[int, int]:
         """The source's log as it is; a leader that is new may take a while to know its end."""
-        for _ in range(_LOOKS):
+        for _ in range(_TRIES):
             begin, end = await reader.bounds()
             if end >= (known.position or 0):
                 break
@@ -242,7 +242,7 @@ class Copier:
         self._seen(len(chunk.records))
 
     def _check_alone(self, written: Sequence[Written]) -> None:
-        """Only the mirror makes its topic longer; else the next attempt looks what that was."""
+        """Only the mirror makes its topic longer; else the next attempt finds out what that was."""
         if self._end is not None and not follows(written, self._end):
             raise WriteError(f"the target was written by something else at offset {self._end}")
 

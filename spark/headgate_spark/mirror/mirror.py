@@ -125,19 +125,24 @@ class Mirror:
             must_exist(request.topics, self._source, metadata.topics)
         await prepare_map(here)
         await self._refresh()
-        planned = await self._planned(there, here, topics, looks=not self._rounds)
+        planned = await self._planned(there, here, topics, checks_tail=not self._rounds)
         self._skips.tell(planned.skipped, topics, time.monotonic())
         await trim(here, self._view, planned.fit)
         return planned
 
     async def _planned(
-        self, there: ClusterAdmin, here: ClusterAdmin, topics: Sequence[str], *, looks: bool = False
+        self,
+        there: ClusterAdmin,
+        here: ClusterAdmin,
+        topics: Sequence[str],
+        *,
+        checks_tail: bool = False,
     ) -> Plan:
         request = self._request
         skipped = await prepare_topics(there, here, topics, request.retention_ms)
         return await plan(
             there, here, self._view, topics, now_ms(),
-            is_bounded=not request.is_following, looks=looks, skipped=skipped,
+            is_bounded=not request.is_following, checks_tail=checks_tail, skipped=skipped,
         )  # fmt: skip
 
     def _topics(self, there: set[str]) -> list[str]:

@@ -53,7 +53,7 @@ class LagWatch:
         return self._told
 
     def unseen(self, now_s: float) -> dict[TopicPartition, Lag]:
-        """The lag of each partition while nothing can be seen: what is new since the last look is
+        """The lag of each partition while nothing can be seen: what is new since the last poll is
         not known, but how old it may be."""
         blind_s = now_s - self._told_s
         return {tp: one._replace(seconds=one.seconds + blind_s) for tp, one in self._told.items()}

@@ -158,11 +158,13 @@ async def _refusal(name: str, attempt: Awaitable[None]) -> dict[str, Skip]:
 
 async def plan(
     source: ClusterAdmin, target: ClusterAdmin, view: MapView, topics: Sequence[str], now_ms: int,
-    *, is_bounded: bool, looks: bool = False, skipped: Mapping[str, Skip] = MappingProxyType({}),
+    *, is_bounded: bool, checks_tail: bool = False,
+    skipped: Mapping[str, Skip] = MappingProxyType({}),
 ) -> Plan:  # fmt: skip
     """What is to be copied now, or followed. The topics must be prepared.
 
-    looks: also where there is nothing to copy and the target is longer than the mirror made it.
+    checks_tail: also units that have nothing to copy, if the target is longer than the mirror
+    made it.
     skipped: those that cannot be mirrored. They have no units, but their ends are known where that
     can be.
     """
@@ -180,7 +182,9 @@ async def plan(
     fit = [name for name in known if name not in skips and name in here.topics]
     limits = await target.configs(fit)
     fit_tps = [tp for tp in tps if tp.topic in fit]
-    tails = {tp: end for tp, (_, end) in (await target.bounds(fit_tps)).items()} if looks else {}
+    tails = (
+        {tp: end for tp, (_, end) in (await target.bounds(fit_tps)).items()} if checks_tail else {}
+    )
     for name in fit:
         try:
             layout = layout_of(view, name, there.topics[name], here.topics[name], now_ms)

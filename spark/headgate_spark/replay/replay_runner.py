@@ -1,7 +1,7 @@
 """Carries out the replays of one backfill cluster: the runner, while it has the lease.
 
 Each step is one transaction that ends with the replay's status, so that a runner that is killed
-anywhere leaves what the next one's first look finds. Replays take turns, a chunk each.
+anywhere leaves what the next one's first read finds. Replays take turns, a chunk each.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Runner:
     """name: in the registry.  clusters: how to reach those that specs name.
 
     Calls raise LeaseError, ReadError, JobError, KafkaError, OSError or TimeoutError: then nothing
-    is known for certain, and the next runner looks again.
+    is known for certain, and the next runner reads it again.
     """
 
     def __init__(

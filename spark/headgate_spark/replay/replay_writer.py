@@ -28,7 +28,7 @@ from headgate_spark.kafka.topic_ids import id_of
 
 LEASE_ID = "headgate.replay.runner"
 _MOST_BATCH_BYTES = 950_000
-_LOOKS, _PAUSE_S = 3, 1.0
+_TRIES, _PAUSE_S = 3, 1.0
 
 Pair = tuple[bytes, bytes | None]
 
@@ -77,8 +77,8 @@ class ReplayWriter:
     async def lacks(self, topic: str, wanted: str | None) -> bool:
         """Whether a topic was deleted, or is not the one with this id; None: any will do."""
         async with self._translated(STEP_TIMEOUT_S):
-            for look in range(_LOOKS):  # a node may not have heard of a topic that is new
-                await asyncio.sleep(_PAUSE_S if look else 0.0)
+            for number in range(_TRIES):  # a node may not have heard of a topic that is new
+                await asyncio.sleep(_PAUSE_S if number else 0.0)
                 found = await id_of(self._inner.client, topic)
                 if found is not None and wanted in (None, found):
                     return False

@@ -50,14 +50,20 @@ async def skip(two: Two, topic: str, retention_ms: int = -1) -> Skip | None:
 
 
 async def planned(
-    two: Two, topic: str, *, is_bounded: bool = True, looks: bool = False
+    two: Two, topic: str, *, is_bounded: bool = True, checks_tail: bool = False
 ) -> tuple[Plan, MapView]:
     view = MapView(two.options().target)
     await view.refresh()
     async with admins(two) as (there, here):
         assert not await prepare_topics(there, here, [topic], -1)
         found = await plan(
-            there, here, view, [topic], 1_700_000_000_000, is_bounded=is_bounded, looks=looks
+            there,
+            here,
+            view,
+            [topic],
+            1_700_000_000_000,
+            is_bounded=is_bounded,
+            checks_tail=checks_tail,
         )
     return found, view
 
@@ -192,12 +198,12 @@ async def test_a_topic_that_grew_without_the_mirror_is_looked_at_though_nothing_
     two.source.create_topic(topic_name, 1)
     OddSource(two.source, topic_name, seed=1).write(0, 30)
     await mirror(two, topic_name)
-    assert not (await planned(two, topic_name, looks=True))[0].units
+    assert not (await planned(two, topic_name, checks_tail=True))[0].units
     foreign = Producer({"bootstrap.servers": two.target.bootstrap})
     foreign.produce(topic_name, b"?", partition=0)
     assert foreign.flush(30) == 0
     assert not (await planned(two, topic_name))[0].units
-    (unit,) = (await planned(two, topic_name, looks=True))[0].units
+    (unit,) = (await planned(two, topic_name, checks_tail=True))[0].units
     assert (await copy(unit, two.options())).foreign == 1
 
 

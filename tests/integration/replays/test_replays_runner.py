@@ -200,16 +200,16 @@ def test_reading_from_the_ingest_tier_keeps_to_its_rate(
     made = [api.create(topic_name, to=to, allow_cold=True, **one).page["id"] for one in rates]
     points = []
 
-    def look() -> Any:
+    def read() -> Any:
         before_s = time.monotonic()
         pages = [api.get(f"/v1/replays/{one}") for one in made]
         points.append((before_s, time.monotonic(), sum(one["done"]["bytes"] for one in pages)))
         return pages
 
-    until(look, lambda _: points[-1][2] > 16_000_000, 90)
+    until(read, lambda _: points[-1][2] > 16_000_000, 90)
     first = next(one for one in points if one[2] > 1_000_000)
     last = next(one for one in points if one[2] > 16_000_000)
-    # From before the first look to behind the last: a busy machine only makes that longer.
+    # From before the first read to behind the last: a busy machine only makes that longer.
     assert last[2] - first[2] <= 1.1 * rate * (last[1] - first[0])
 
 

@@ -13,7 +13,7 @@ from headgate.devstack.ports import LOOPBACK
 from support.clients.http_client import JSON, events_path, exchange, request_bytes
 from support.process.stack import Gateway
 
-_LOOK_EVERY_S = 0.1
+_POLL_EVERY_S = 0.1
 _FRESH_S = 0.5  # what was seen of a gateway that long ago is not relied on
 _PAUSES_S = (0.0, 0.0, 0.02, 0.2)  # between a client's requests
 _WAIT_S = 60.0
@@ -38,18 +38,18 @@ class RollingClients:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[RollingClients]:
         """Send within the block. At its end every request has its answer."""
-        looking = [asyncio.create_task(self._look(port)) for port in self._gateways]
+        polling = [asyncio.create_task(self._poll(port)) for port in self._gateways]
         clients = [asyncio.create_task(self._send()) for _ in range(self._clients)]
         try:
             yield self
         finally:
             self._is_stopping = True
             await asyncio.gather(*clients)
-            for task in looking:
+            for task in polling:
                 task.cancel()
-            await asyncio.wait(looking)
+            await asyncio.wait(polling)
 
-    async def _look(self, port: int) -> None:
+    async def _poll(self, port: int) -> None:
         """As a load balancer does."""
         management = self._gateways[port].management_port
         while True:
@@ -63,13 +63,13 @@ class RollingClients:
                 self._seen_ready[port] = asked
             else:
                 self._seen_ready.pop(port, None)
-            await asyncio.sleep(_LOOK_EVERY_S)
+            await asyncio.sleep(_POLL_EVERY_S)
 
     async def _send(self) -> None:
         while not self._is_stopping:
             fresh = [port for port, at in self._seen_ready.items() if _now() - at < _FRESH_S]
             if not fresh:
-                await asyncio.sleep(_LOOK_EVERY_S)
+                await asyncio.sleep(_POLL_EVERY_S)
                 continue
             port = random.choice(fresh)
             try:

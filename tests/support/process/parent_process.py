@@ -83,12 +83,12 @@ class Running:
     def json(self, path: str) -> Any:
         return json.loads(self.get(path)[1])
 
-    def until(self, look: Callable[[], Any], deadline_s: float = 20.0) -> Any:
+    def until(self, is_done: Callable[[], Any], deadline_s: float = 20.0) -> Any:
         """Ask until the answer is true. `deadline_s` is for an idle machine."""
         end = time.monotonic() + deadline_s * PATIENCE
         while True:
             try:
-                found = look()
+                found = is_done()
             except OSError:
                 found = None
             if found:

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from headgate.backends.patience import Lookout, Patience
+from headgate.backends.patience import OverdueCheck, Patience
 from support.process.stack import eventually
 from support.virtual_time import run_in_virtual_time
 
@@ -80,39 +80,39 @@ async def test_a_call_on_a_loop_that_is_always_late_ends_all_the_same() -> None:
     turns = 400
 
 
-async def test_a_lookout_looks_while_somebody_waits_and_then_no_more() -> None:
-    looks: list[float] = []
-    lookout = Lookout(0.04, lambda: len(looks.append(0.0) or looks) < 3)
-    lookout.begin()
-    lookout.begin()  # once is enough
-    await eventually(lambda: len(looks) == 3)
-    assert not lookout._is_on
-    lookout.begin()
-    await eventually(lambda: len(looks) == 4)
+async def test_an_overdue_check_runs_while_somebody_waits_and_then_no_more() -> None:
+    checks: list[float] = []
+    overdue = OverdueCheck(0.04, lambda: len(checks.append(0.0) or checks) < 3)
+    overdue.begin()
+    overdue.begin()  # once is enough
+    await eventually(lambda: len(checks) == 3)
+    assert not overdue._is_on
+    overdue.begin()
+    await eventually(lambda: len(checks) == 4)
 
 
-async def test_a_lookout_that_was_held_up_lets_the_loop_read_first() -> None:
+async def test_an_overdue_check_that_was_held_up_lets_the_loop_read_first() -> None:
     order: list[str] = []
-    lookout = Lookout(0.04, lambda: bool(order.append("look")))
-    lookout.begin()
+    overdue = OverdueCheck(0.04, lambda: bool(order.append("check")))
+    overdue.begin()
     await asyncio.sleep(0)
     time.sleep(0.06)  # noqa: ASYNC251 - the loop is held up, an answer is there meanwhile
     asyncio.get_running_loop().call_soon(lambda: order.append("read"))
     await eventually(lambda: len(order) == 2)
-    assert order == ["read", "look"]
+    assert order == ["read", "check"]
 
 
-async def test_a_lookout_goes_on_although_a_look_failed() -> None:
-    looks: list[None] = []
+async def test_an_overdue_check_goes_on_although_one_failed() -> None:
+    checks: list[None] = []
 
-    def look() -> bool:
-        looks.append(None)
-        if len(looks) == 1:
+    def check() -> bool:
+        checks.append(None)
+        if len(checks) == 1:
             raise RuntimeError("a fault of one who waited")
-        return len(looks) < 3
+        return len(checks) < 3
 
-    told: list[object] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
-    Lookout(0.08, look).begin()
-    await eventually(lambda: len(looks) == 3)
-    assert len(told) == 1
+    reported: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+    OverdueCheck(0.08, check).begin()
+    await eventually(lambda: len(checks) == 3)
+    assert len(reported) == 1

@@ -132,8 +132,8 @@ class Room:
         async with asyncio.timeout(WAIT_S):
             return await self.reader.read(1) == b""
 
-    async def until(self, look: Callable[[], bool]) -> None:
-        await eventually(look, WAIT_S, 0.005)
+    async def until(self, is_done: Callable[[], bool]) -> None:
+        await eventually(is_done, WAIT_S, 0.005)
 
 
 def request(head: str, body: str = "") -> bytes:

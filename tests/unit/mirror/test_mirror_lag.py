@@ -39,7 +39,7 @@ def test_the_lag_is_as_old_as_the_oldest_offset_that_is_missing() -> None:
     assert watch.lags({TP: 20}, {TP: found}, 200.0)[TP] == (0, 0.0, 0)
 
 
-def test_what_cannot_be_seen_is_as_old_as_the_last_look() -> None:
+def test_what_cannot_be_seen_is_as_old_as_the_last_poll() -> None:
     watch, found = LagWatch(), mapped(Segment(0, 0, 10, 10, 0, 0))
     assert watch.unseen(50.0) == {}
     watch.lags({TP: 10}, {TP: found}, 100.0)

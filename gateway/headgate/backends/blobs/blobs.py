@@ -72,10 +72,10 @@ class Blobs:
         finally:
             values.clear()
 
-    async def begin(self, look: Callable[[bytes], None] = lambda piece: None) -> "BlobStream":
+    async def begin(self, inspect: Callable[[bytes], None] = lambda piece: None) -> "BlobStream":
         """A blob whose content comes in pieces. Raises Refused (overloaded, blobs_unavailable).
 
-        look: is shown each piece before it is written, in the same thread; may raise Refused.
+        inspect: gets each piece before it is written, in the same thread; may raise Refused.
         """
         if self._streams >= self._uploads:
             detail = f"blobs.uploads = {self._uploads} bodies are being stored already"
@@ -89,7 +89,7 @@ class Blobs:
         except BaseException:
             self.ended(thread)
             raise
-        return BlobStream(self, self._url, pending, thread, look)
+        return BlobStream(self, self._url, pending, thread, inspect)
 
     def close(self) -> None:
         """Uploads under way end by themselves; nothing waits for them."""
@@ -152,9 +152,9 @@ class BlobStream:
         url: str,
         pending: Pending,
         thread: ThreadPoolExecutor,
-        look: Callable[[bytes], None],
+        inspect: Callable[[bytes], None],
     ) -> None:
-        self._look = look
+        self._inspect = inspect
         self._blobs = blobs
         self._url = url
         self._pending = pending
@@ -164,7 +164,7 @@ class BlobStream:
         self._kept = 0
 
     async def write(self, data: bytes) -> None:
-        """Raises Refused (blobs_unavailable, or what the look at it says)."""
+        """Raises Refused (blobs_unavailable, or what `inspect` raises)."""
         self.size += len(data)
         await self._blobs.run(self._write, data, thread=self._thread)
 
@@ -185,7 +185,7 @@ class BlobStream:
             self._blobs.ended(self._thread)
 
     def _write(self, data: bytes) -> None:
-        self._look(data)
+        self._inspect(data)
         self._sha256.update(data)
         self._pending.write(data)
         self._kept += len(data)

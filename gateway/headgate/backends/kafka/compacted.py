@@ -16,7 +16,7 @@ from headgate.kafka.closing import drop_consumer
 See = Callable[[int, bytes | None, bytes | None], None]
 SILENCE_S = 15.0  # longer than an ordinary leader loss
 _POLL_MS = 200
-_AT_ONCE = 200  # records between two looks of the event loop, some 10 us each
+_AT_ONCE = 200  # records between two turns of the event loop, some 10 us each
 
 
 class NoTopicError(OSError):

@@ -22,7 +22,7 @@ log = logging.getLogger("headgate.backends.topic_reader")
 ANSWER_TIMEOUT_MS = 3_000
 # A broker that has just started may not know the newest topics yet, so a topic counts as deleted
 # only when a second answer, a moment later and from another node where there is one, lacks it too.
-SECOND_LOOK_S = 0.2
+_SECOND_READ_PAUSE_S = 0.2
 _TOPIC_RESOURCE = 2  # org.apache.kafka ConfigResource.Type.TOPIC
 _NO_ERROR = 0
 _AT_ONCE = 50  # topics in a request for settings, and in a turn: decoding takes 0.1 ms each
@@ -110,7 +110,7 @@ class TopicReader:
         _, self.cluster_id, topics = await read_metadata(client, first)
         if known.keys() <= topics.keys():
             return topics
-        await asyncio.sleep(SECOND_LOOK_S)
+        await asyncio.sleep(_SECOND_READ_PAUSE_S)
         again = await read_metadata(client, others[0] if others else first)
         return {**topics, **again.topics}
 

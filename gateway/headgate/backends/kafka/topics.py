@@ -26,7 +26,7 @@ Change = Callable[[TopicState | None, TopicState | None], None]
 
 
 class KafkaTopics:
-    """Implements `base.Topics`. Between refreshes `get` costs one look into a dict."""
+    """Implements `base.Topics`. Between refreshes `get` costs one dict lookup."""
 
     def __init__(self, clusters: Mapping[str, ClusterOptions], refresh_ms: int = REFRESH_MS):
         self._readings = {

@@ -47,7 +47,7 @@ class Pauses:
     """The union of all intents of one group, as this process knows them.
 
     Local ones are its own; stored ones come from a store that operators write to, and are replaced
-    as a whole at each look.
+    as a whole at each poll.
     """
 
     __slots__ = ("_local", "_stored")

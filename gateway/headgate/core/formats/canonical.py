@@ -74,7 +74,7 @@ def _quotes(text: bytes) -> int:
 
 
 def _has_suspects(outside: bytes) -> bool:
-    """Whether any number needs a closer look: most texts have none that does."""
+    """Whether any number needs a closer check: most texts have none that does."""
     shapes = outside.translate(_SHAPES)
     if _LONG in shapes or _POWER in shapes:
         return True

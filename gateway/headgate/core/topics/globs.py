@@ -61,7 +61,7 @@ def ties(patterns: Iterable[str]) -> Iterator[tuple[str, str]]:
 class Globs:
     """Several globs; a name matches when one of them does.
 
-    Compiled at the first look, and then for good: a configuration may have thousands, most of
+    Compiled at the first match, and then for good: a configuration may have thousands, most of
     which are not needed soon, and re's own cache forgets all but the last 512.
     """
 

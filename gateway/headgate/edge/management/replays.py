@@ -15,8 +15,8 @@ from headgate.edge.management.json_bodies import JsonBodies
 from headgate.edge.management.json_page import json_page
 
 _MAX_KEY = 256
-_LOOK_S = 1.0
-_SILENCE_LOOKS = 15  # a comment line is sent then, so that proxies keep the connection
+_POLL_S = 1.0
+_SILENT_POLLS = 15  # a comment line is sent then, so that proxies keep the connection
 _MAX_STREAMS = 100
 _ENDS = frozenset(map(str, FINISHED))
 
@@ -131,9 +131,9 @@ class ReplayPages:
                 sent, silent = page, 0
             if page["state"] in _ENDS:
                 return
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_S)
             silent += 1
-            if silent % _SILENCE_LOOKS == 0:
+            if silent % _SILENT_POLLS == 0:
                 await answer.write(b": still there\n\n")
             try:
                 page = await self._service.show(page["id"])

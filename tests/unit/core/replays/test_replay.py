@@ -70,12 +70,12 @@ def test_only_allowed_states_follow(spec: Record, records: list[Record]) -> None
 
 
 class Writers:
-    """An API and a runner as they are built: each looks, then writes; others may write between."""
+    """An API and a runner as they are built: each reads, then writes; others may write between."""
 
     def __init__(self) -> None:
         self.log: list[Record] = [record(ID, "spec", {"name": "again"})]
 
-    def look(self) -> tuple[ReplayState, Control]:
+    def read(self) -> tuple[ReplayState, Control]:
         replay = folded(self.log).get(ID)
         assert replay is not None
         return replay.state, replay.control
@@ -109,21 +109,21 @@ steps = st.lists(
 @given(steps, st.lists(st.booleans(), max_size=70))
 def test_any_interleaving_ends_in_an_allowed_state(steps: Any, keep: list[bool]) -> None:
     writers = Writers()
-    api_saw = runner_saw = writers.look()
-    for is_api, control, state, looks in steps:
-        if looks:  # else it acts on what it saw before others wrote
-            api_saw, runner_saw = (writers.look(), runner_saw) if is_api else (
-                api_saw, writers.look(),
+    api_saw = runner_saw = writers.read()
+    for is_api, control, state, reads in steps:
+        if reads:  # else it acts on what it saw before others wrote
+            api_saw, runner_saw = (writers.read(), runner_saw) if is_api else (
+                api_saw, writers.read(),
             )  # fmt: skip
         if is_api:
-            writers.api(writers.look(), control)  # its transaction reads the log's end
+            writers.api(writers.read(), control)  # its transaction reads the log's end
         else:
             writers.runner(runner_saw, state)
-    for _ in range(2):  # the runner goes on: it looks, acts, looks again
-        state, control = writers.look()
+    for _ in range(2):  # the runner goes on: it reads, acts, reads again
+        state, control = writers.read()
         if control is Control.CANCEL:
             writers.runner((state, control), ReplayState.CANCELLED)
-    state, control = writers.look()
+    state, control = writers.read()
     assert control is not Control.CANCEL or state in FINISHED
     again = folded(compacted(writers.log, keep)).get(ID)
     assert again is not None

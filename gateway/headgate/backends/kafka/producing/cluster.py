@@ -134,9 +134,9 @@ class ProducingCluster:
         while True:
             await asyncio.sleep(_TICK_S)
             now = time.monotonic()
-            self._look_at_cluster(now)
+            self._check_cluster(now)
             for lane in list(self.lanes):
-                self._look_at(lane, now)
+                self._check_lane(lane, now)
             if self.producer is not None and any(self._is_overdue(one) for one in self.lanes):
                 self.fail(self.producer, "delivery_timeout")
 
@@ -205,7 +205,7 @@ class ProducingCluster:
     def _is_overdue(self, lane: Lane) -> bool:
         return lane.is_in_flight and time.monotonic() - lane.handed_at > self._delivery_s
 
-    def _look_at_cluster(self, now: float) -> None:
+    def _check_cluster(self, now: float) -> None:
         if self._topics.healthy(self.name):
             self._silent_since = None
         elif self._silent_since is None:
@@ -222,7 +222,7 @@ class ProducingCluster:
     def _is_silent(self, now: float, seconds: float) -> bool:
         return self._silent_since is not None and now - self._silent_since > seconds
 
-    def _look_at(self, lane: Lane, now: float) -> None:
+    def _check_lane(self, lane: Lane, now: float) -> None:
         lane.prune()
         # Whatever it waits for, producer, metadata or its turn: not for ever. When that was another
         # lane's batch, which was given up in its time, the next producer has its chance first.
