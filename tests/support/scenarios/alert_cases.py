@@ -1,7 +1,7 @@
 """For each alert: series at which it fires, and series at which it must keep silent.
 
 The values are promtool's: `0+10x30` is 0, 10, ... for 31 minutes, `_` is no value, `1x90` the same
-value 91 times. What is looked at is the minute `at`.
+value 91 times. What counts is the minute `at`.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ _REGRESSIONS = 'headgate_commit_regressions_total{group="g",topic="t"}'
 _UNKNOWN = 'headgate_unknown_outcome_total{topic="t",instance="a"}'
 _LOST = 'headgate_mirror_lost_offsets_total{topic="t",partition="0"}'
 _GAPS = 'headgate_mirror_gaps_total{topic="t",partition="0"}'
+_FOREIGN = 'headgate_mirror_foreign_total{topic="t",partition="0"}'
 _PROBATION, _LAG = 'headgate_group_probation{group="g"}', 'headgate_group_lag{group="g",topic="t"}'
 _RUNNER = 'headgate_replay_runner{cluster="c",instance="%s"}'
 _RUNNER_WROTE = 'headgate_replay_timestamp_seconds{cluster="c",instance="%s"}'
@@ -82,6 +83,11 @@ CASES = (
         *_over('headgate_cluster_partitions{cluster="c",state="under_replicated"}', 3, 0),
     ),
     Case("HeadgateMonitorDown", *_over('up{job="headgate-monitor",instance="m"}', 0, 1)),
+    Case(
+        "HeadgateMonitorDown",
+        {'up{job="headgate",instance="a"}': "1x60"},
+        {'up{job="headgate-monitor",instance="m"}': "1x60"},
+    ),
     Case(
         "HeadgateMonitorIsBlind", *_over('headgate_monitor_look_age_seconds{cluster="c"}', 200, 10)
     ),
@@ -156,6 +162,9 @@ CASES = (
     ),
     Case("HeadgateMirrorLost", *_counts(_LOST), at=90),
     Case("HeadgateMirrorGap", *_counts(_GAPS), at=90),
+    Case("HeadgateMirrorForeign", *_counts(_FOREIGN), at=90),
+    # Found when the topic was mirrored for the first time: the series is born with it.
+    Case("HeadgateMirrorForeign", {_FOREIGN: "_x80 1x40"}, {_FOREIGN: "0x120"}, at=90),
     Case("HeadgateMirrorSilent", {_MIRROR_WROTE: "0+60x20 1200x60"}, {_MIRROR_WROTE: _CLOCK}),
     Case("HeadgateMirrorSilent", {_MIRROR_WROTE: "0+60x15 _x60"}, {_MIRROR_WROTE: _CLOCK}),
     Case(
