@@ -1,11 +1,10 @@
 """The JSON text of an event that ended well: what `_answers.c` writes where it is all plain ASCII.
 
-Put together by hand, as there is one for each event of a batch: a dict of it for orjson costs more.
+Put together by hand, as there is one for each event of a batch: a dict of it costs more.
 """
 
 import base64
-
-import orjson
+import json
 
 
 def shown(
@@ -39,4 +38,4 @@ def quoted(text: str) -> str:
     """As JSON. What is printable needs no escape but for the two signs."""
     if text.isalnum() or (text.isprintable() and '"' not in text and "\\" not in text):
         return f'"{text}"'
-    return orjson.dumps(text).decode()
+    return json.dumps(text, ensure_ascii=False)
