@@ -20,7 +20,7 @@ HOT = """
     core/admission core/formats/decode core/suppression/digest core/event core/audit_events core/ids
     core/formats/jsontext core/keys core/outcome core/publish core/reasons core/record
     core/refusal core/http/reply core/http/request core/topics/route core/scanning
-    core/suppression/protocol
+    core/suppression/protocol core/suppression/reservation
     pipeline/admit pipeline/complete pipeline/gate pipeline/inbound pipeline/pipeline
     pipeline/produce pipeline/quotas pipeline/records pipeline/reports pipeline/reserve
     pipeline/turn suppression/arrivals suppression/bypass suppression/claims

@@ -23,6 +23,7 @@ from headgate.core.suppression.protocol import (
     pack_state,
     read_reply,
 )
+from headgate.core.suppression.reservation import Reservation
 from headgate.suppression import SuppressOptions, Suppressor
 
 ROUNDS = 9
@@ -93,8 +94,8 @@ def events() -> list[Publish]:
     for number in range(EVENTS):
         key = b"%d" % (number % KEYS)
         publish = Publish(Record("deals", 0, key, b"{}", [], 0), 100, None, 0, "id")
-        publish.digest, publish.scope = number.to_bytes(16, "big"), SCOPE
-        publish.partitions = SCOPE.partitions
+        publish.digest = number.to_bytes(16, "big")
+        publish.reservation = Reservation(SCOPE, SCOPE.partitions)
         found.append(publish)
     return found
 

@@ -14,6 +14,7 @@ from headgate.core.outcome import Failure
 from headgate.core.publish import Publish, Stage
 from headgate.core.record import Record
 from headgate.core.suppression.protocol import Scope
+from headgate.core.suppression.reservation import Reservation
 from headgate.core.topics.route import Route
 
 _TURN_WINDOWS = 100  # reserved in one turn of the event loop
@@ -92,12 +93,12 @@ class SuppressedDecisions:
         ]
 
     def _ask(self, publish: Publish) -> None:
-        scope = publish.scope
-        if publish.digest is None and (scope is None or self._suppression.passes(scope, 1)):
-            self.publish(publish)
-            return
+        reservation = publish.reservation
         if publish.digest is None:
-            publish.digest, publish.force, publish.refuse = b"", True, False
+            if reservation is None or self._suppression.passes(reservation.scope, 1):
+                self.publish(publish)
+                return
+            publish.digest, reservation.force, reservation.refuse = b"", True, False
         self._suppression.reserve(publish)
 
     def _break_off(self, publishes: Sequence[Publish]) -> None:
@@ -148,9 +149,10 @@ def _publish(route: Route, window: Window, digest: bytes | None, index: int) -> 
     partition = partition_for(held.key, route.state.partitions)
     record = Record(route.topic, partition, held.key, held.value, held.headers, held.timestamp_ms)
     publish = Publish(record, held.size, None, index, None)
-    publish.scope, publish.partitions = route.scope, route.state.partitions
-    if digest is not None:
-        publish.digest = digest
-        publish.force = window.is_forced
-        publish.refuse = route.policy.redis_loss == "refuse"
+    publish.digest = digest
+    if route.scope is not None:
+        refuse = route.policy.redis_loss == "refuse"
+        publish.reservation = Reservation(
+            route.scope, route.state.partitions, window.is_forced, refuse
+        )
     return publish

@@ -13,7 +13,7 @@ from headgate.core.outcome import Outcome
 from headgate.core.oversize.strategies import Large
 from headgate.core.owner import RecordOwner
 from headgate.core.record import Record
-from headgate.core.suppression.protocol import Scope
+from headgate.core.suppression.reservation import Reservation
 from headgate.core.topics.route import Common
 
 
@@ -54,14 +54,10 @@ class Publish:
     event_id, source: the event's own id; a CloudEvent's is unique within its source.
     dropped: its deadline passed before it was handed over, so no lane may hand it over any more.
     large: what the oversize policy must know of it, or of one of its records.
-    For suppression:
-    digest: 16 bytes when the topic suppresses, else None.  scope: the suppression namespace.
-    force: publish even if unchanged.  placed: its client chose the partition, so its offset says
-    nothing about its key; its digest is empty.  refuse: the topic's redis_loss = "refuse".
-    entry: the name of its key's entry in Redis.  token: this publish's token in it.
-    floor: the key's highest offset when it was reserved.  partitions: the count by which its
-    record was placed.
-    unreserved: it goes to Kafka without a reservation.
+    digest: of its content, 16 bytes when the topic suppresses, else None.
+    placed: its client chose the partition, so its offset says nothing about its key; its digest is
+    empty.
+    reservation: what suppression knows of it, once it was asked.
     followers: equal events of the same key that take this one's outcome.  leader: whose outcome
     this one takes.
     """
@@ -70,15 +66,8 @@ class Publish:
     # every event would cost more than the rest of its construction.
     stage: Stage = Stage.NEW
     digest: bytes | None = None
-    scope: Scope | None = None
-    force: bool = False
     placed: bool = False
-    refuse: bool = False
-    entry: bytes = b""
-    token: bytes = b""
-    floor: int = -1
-    partitions: int = 0
-    unreserved: bool = False
+    reservation: Reservation | None = None
     dropped: bool = False
     followers: "list[Publish] | None" = None
     leader: "Publish | None" = None
@@ -102,10 +91,10 @@ class Publish:
         self.event_id = event_id
 
     @property
-    def namespace(self) -> Scope:
-        """The scope of one that is reserved: then there is one."""
-        assert self.scope is not None
-        return self.scope
+    def reserved(self) -> Reservation:
+        """The reservation of one that suppression was asked about: then there is one."""
+        assert self.reservation is not None
+        return self.reservation
 
     def advance(self, stage: Stage) -> None:
         """Go to a stage. Raises ValueError where `NEXT` forbids.

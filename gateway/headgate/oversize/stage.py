@@ -193,7 +193,8 @@ class OversizeStage:
         return next((each for each in refusals if each is not None), None)
 
     def _put_element(self, publish: Publish, part: Publish) -> None:
-        if not self._reserve.element(part, refuse=publish.refuse):
+        asked = publish.reservation
+        if not self._reserve.element(part, refuse=asked is not None and asked.refuse):
             self._produce.hand_over((part,))
 
     def _elements_written(self, whole: MultiRecordPublish) -> None:

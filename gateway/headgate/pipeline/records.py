@@ -165,8 +165,6 @@ class BuildRecords:
     def _start(self, request: _Request, route: Route, publish: Publish, length: int) -> None:
         """Note an event that may go on. length: of its value, in bytes."""
         publish.common = request.common
-        if request.common.force:
-            publish.force = True
         if length > route.max_value_bytes or publish.size > route.max_record_bytes:
             if not route.strategies:
                 failure = exceeded(route, length, publish.size)
@@ -197,7 +195,7 @@ def _take_own_id(publish: Publish, event: bytes | RawEvent) -> None:
     if not isinstance(event, RawEvent):
         return
     if event.partition is not None and event.partition != SPREAD:
-        publish.placed = publish.force = True
+        publish.placed = True
     if event.event_id is not None:
         if publish.event_id is None:
             publish.event_id, publish.source = event.event_id, event.source
@@ -212,4 +210,4 @@ def _refer_to(streamed: Streamed, publish: Publish, route: Route) -> None:
     if route.digest is not None:
         publish.digest = streamed.digest or b""
         if streamed.digest is None:
-            publish.force = publish.placed = True
+            publish.placed = True

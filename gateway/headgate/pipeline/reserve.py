@@ -11,7 +11,8 @@ from headgate.core.outcome import Failure
 from headgate.core.publish import Publish
 from headgate.core.record import content_type_of
 from headgate.core.suppression.protocol import Scope
-from headgate.core.topics.route import Route
+from headgate.core.suppression.reservation import Reservation
+from headgate.core.topics.route import Common, Route
 from headgate.pipeline.complete import Complete
 from headgate.pipeline.produce import Produce
 
@@ -29,15 +30,18 @@ class Reserve:
     def take(self, started: list[Publish]) -> None:
         """Events of one topic, in order. They may have waited, and the topic may have been
         recreated meanwhile."""
-        route = _route(started[0])
+        route = _common(started[0]).route
         scope = self._scope_of(route.state.name) or route.scope
         if self._passes(route, scope, len(started)):
-            for publish in started:
-                publish.scope = scope
+            if scope is not None:
+                passed = Reservation(scope, route.state.partitions)
+                for publish in started:
+                    publish.reservation = passed
             self._produce.take(started)
             return
+        refuse = route.refuses and route.digest is not None
         for publish in started:
-            self._ask(publish, route, scope)
+            self._ask(publish, route, scope, force=_common(publish).force, refuse=refuse)
 
     def one(self, publish: Publish) -> None:
         """One whose turn has come."""
@@ -49,12 +53,14 @@ class Reserve:
 
         False: nobody needs to; it may be handed over at once.
         """
-        route = _route(part)
-        if self._passes(route, route.scope, 1):
-            part.scope = route.scope
+        route = _common(part).route
+        scope = route.scope
+        if self._passes(route, scope, 1):
+            if scope is not None:
+                part.reservation = Reservation(scope, route.state.partitions)
             return False
-        part.force, part.refuse = True, refuse
-        self._ask(part, route, route.scope)
+        refuse = refuse or (route.refuses and route.digest is not None)
+        self._ask(part, route, scope, force=True, refuse=refuse)
         return True
 
     def _passes(self, route: Route, scope: Scope | None, count: int) -> bool:
@@ -62,26 +68,27 @@ class Reserve:
             return False
         return scope is None or self._suppression.passes(scope, count)
 
-    def _ask(self, publish: Publish, route: Route, scope: Scope | None) -> None:
+    def _ask(
+        self, publish: Publish, route: Route, scope: Scope | None, *, force: bool, refuse: bool
+    ) -> None:
         record = publish.record
         if record.key is None:  # nothing of it can be compared
             publish.digest = None
             self._produce.one(publish)
             return
         if publish.placed or route.digest is None:
-            publish.digest, publish.force = b"", True
+            publish.digest, force = b"", True
         elif publish.digest is None:
             publish.digest = route.digest(record.value, content_type_of(record))
-        if route.refuses and route.digest is not None:
-            publish.refuse = True
-        publish.scope = scope
-        publish.partitions = route.state.partitions
+        assert scope is not None  # or nobody would be asked
+        partitions = route.state.partitions
+        publish.reservation = Reservation(scope, partitions, force, refuse)
         self._suppression.reserve(publish)
 
 
-def _route(publish: Publish) -> Route:
+def _common(publish: Publish) -> Common:
     assert publish.common is not None  # it came with a request
-    return publish.common.route
+    return publish.common
 
 
 class ReserveVerdicts:

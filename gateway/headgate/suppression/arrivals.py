@@ -42,10 +42,10 @@ class Arrivals:
             if may_follow(publish, latest):
                 _follow(publish, latest)
                 return True
-            if latest.stage is _RESERVING and not publish.force:
+            if latest.stage is _RESERVING and not publish.reserved.force:
                 self.behind[publish] = latest
         self._earlier.add(latest)
-        self.latest[publish.entry] = publish
+        self.latest[publish.reserved.entry] = publish
         return False
 
     def join_in_lane(self, publish: Publish) -> bool:
@@ -60,8 +60,8 @@ class Arrivals:
         leader = latest.leader or latest
         if leader.stage is not _LANE or not may_follow(publish, leader):
             return False
-        if self.latest.get(publish.entry) is publish:
-            self.latest[publish.entry] = leader
+        if self.latest.get(publish.reserved.entry) is publish:
+            self.latest[publish.reserved.entry] = leader
             self._earlier.discard(leader)
         else:
             self._earlier.discard(publish)
@@ -70,20 +70,20 @@ class Arrivals:
 
     def leave(self, publish: Publish) -> None:
         """It has ended: nothing can follow it any more."""
-        self.left(publish, self.latest.pop(publish.entry, None))
+        self.left(publish, self.latest.pop(publish.reserved.entry, None))
 
     def left(self, publish: Publish, latest: Publish | None) -> None:
         """`latest` was taken out for an event that ends; put it back if it is another one."""
         if latest is not publish:
             if latest is not None:
-                self.latest[publish.entry] = latest
+                self.latest[publish.reserved.entry] = latest
             self._earlier.discard(publish)
         if self.behind:
             self.behind.pop(publish, None)
 
     def rename(self) -> None:
         """Some events have other entries now."""
-        self.latest = {publish.entry: publish for publish in self.latest.values()}
+        self.latest = {publish.reserved.entry: publish for publish in self.latest.values()}
 
 
 def may_follow(publish: Publish, latest: Publish) -> bool:
@@ -97,9 +97,9 @@ def may_follow(publish: Publish, latest: Publish) -> bool:
     return (
         (latest.stage is _QUEUED or latest.stage is _LANE)
         and not latest.dropped
-        and not publish.force
+        and not publish.reserved.force
         and latest.digest == publish.digest
-        and latest.partitions == publish.partitions
+        and latest.reserved.partitions == publish.reserved.partitions
     )
 
 

@@ -78,7 +78,7 @@ class Bypass:
 
     def _enter_lane(self, publish: Publish) -> None:
         if self._arrivals.join_in_lane(publish):
-            self._in_flight.remove(publish.token)
+            self._in_flight.remove(publish.reserved.token)
             self._ends.refuse(publish)
         else:
             self._verdicts.publish(publish)
@@ -145,15 +145,16 @@ class Bypass:
         the next settlements, behind the registration or settlement of a new one: else it would
         keep the key from being suppressed for a life.
         """
-        if publish.refuse:
+        reservation = publish.reserved
+        if reservation.refuse:
             self._drop_reserved(publish)
             publish.advance(Stage.ENDED)
             self._verdicts.refused(publish, _REFUSED)
             return False
         if publish.stage is _RESERVING:
             self._ends.refuse(publish)
-        publish.token = self._new_stem() + bytes(2)
-        publish.unreserved = self._owes = True
-        self._in_flight.unregistered[publish.token] = publish
+        reservation.token = self._new_stem() + bytes(2)
+        reservation.unreserved = self._owes = True
+        self._in_flight.unregistered[reservation.token] = publish
         self._enter_lane(publish)
         return True

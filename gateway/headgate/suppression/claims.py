@@ -55,12 +55,13 @@ class Claims(Bypass):
 
     def reserve(self, publish: Publish) -> None:
         """See `base.Suppression`. The verdict may come before this returns."""
-        scope = publish.namespace
-        if publish.partitions != scope.partitions:
+        reservation = publish.reserved
+        scope = reservation.scope
+        if reservation.partitions != scope.partitions:
             place_again(publish, scope)
         key = publish.record.key
         assert key is not None  # what has none is published without being asked for
-        publish.entry = entry = scope.entry(key)
+        reservation.entry = entry = scope.entry(key)
         latest = self._arrivals.latest.setdefault(entry, publish)
         if latest is not publish and self._arrivals.arrive(publish, latest):
             return
@@ -117,14 +118,14 @@ class Claims(Bypass):
         """
         self.drop(scope)
         for publish in {*self._arrivals, *self._in_flight}:
-            if publish.scope is scope:
+            if publish.reserved.scope is scope:
                 self._outdated.add(publish)
         self._namespaces.announce(scope)
 
     def grew(self, scope: Scope) -> None:
         """The topic has more partitions: place anew what waits, for nothing of it is reserved."""
         for publish in self._queue:
-            if publish.scope is scope:
+            if publish.reserved.scope is scope:
                 place_again(publish, scope)
 
     def scope_changed(self, old: Scope, new: Scope) -> None:
@@ -135,9 +136,10 @@ class Claims(Bypass):
         if old in self._namespaces.opened:
             self._namespaces.open(new)
         for publish in {*self._arrivals, *self._in_flight}:
-            if publish.scope is old:
-                publish.scope, publish.floor = new, -1
-                publish.entry = new.entry(publish.record.key)
+            reservation = publish.reserved
+            if reservation.scope is old:
+                reservation.scope, reservation.floor = new, -1
+                reservation.entry = new.entry(publish.record.key)
         self._arrivals.rename()
         self._in_flight.register_again({new})
         self._namespaces.forget(old)
@@ -152,7 +154,8 @@ class Claims(Bypass):
         unregistered = self._in_flight.unregistered
         while unregistered and outgoing.room > 0:
             _, publish = unregistered.popitem()
-            outgoing.add(publish.namespace, publish.entry, protocol.register(publish.token))
+            known_by = publish.reserved
+            outgoing.add(known_by.scope, known_by.entry, protocol.register(known_by.token))
         while self._forgets and outgoing.room > 0:
             outgoing.forget(self._forgets.pop(0))
         # What is left to drop comes before any claim.
@@ -188,29 +191,30 @@ class Claims(Bypass):
         for publish, verdict in zip(outgoing.reserved, reply.verdicts, strict=True):
             if publish.stage is not _RESERVING:  # it waited for too long and went on without
                 continue
+            reservation = publish.reserved
             if publish.dropped:  # it ended for its client while Redis was asked
                 self._drop_reserved(publish)
-            elif publish.scope in is_behind:
+            elif reservation.scope in is_behind:
                 late.append(publish)
-            elif publish.scope not in valid:
+            elif reservation.scope not in valid:
                 # Told under another incarnation than the one that knows what is in flight here,
                 # or for a topic that is another now: good for nothing.
                 self._bypass(publish)
             elif verdict >= 0:
                 publish.advance(_ENDED)
-                latest = arrivals.latest.pop(publish.entry, None)
+                latest = arrivals.latest.pop(reservation.entry, None)
                 if latest is not publish or arrivals.behind:
                     arrivals.left(publish, latest)
                 unchanged(publish, verdict)
             else:
-                publish.floor = -2 - verdict  # protocol.floor_of, without the call
+                reservation.floor = -2 - verdict  # protocol.floor_of, without the call
                 if arrivals.behind:
                     self._enter_lane(publish)
                 else:
                     publish_it(publish)
         for publish in late:
             publish.advance(_QUEUED)
-            place_again(publish, publish.namespace)
+            place_again(publish, publish.reserved.scope)
         self._put_back(late)
         self._outgoing = None  # not before: what a failure leaves here, `lost` puts back
 
@@ -274,7 +278,7 @@ class Claims(Bypass):
         lease_s = self._spans.lease / 1000
         if self._outdated:
             self._outdated &= {*self._arrivals, *self._in_flight}
-        self._namespaces.renew(now_s, lease_s, {one.namespace for one in self._outdated})
+        self._namespaces.renew(now_s, lease_s, {one.reserved.scope for one in self._outdated})
         overdue_s = now_s - self._options.quarantine_ms / 6000
         self._namespaces.talk_to(self._in_flight.scopes(), overdue_s)
         self._namespaces.stay_in_touch(now_s)

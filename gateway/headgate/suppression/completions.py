@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from headgate.core.publish import Publish
 from headgate.core.suppression import protocol
 from headgate.core.suppression.protocol import SETTLE, pack_settlement
+from headgate.core.suppression.reservation import Reservation
 from headgate.suppression.arrivals import Arrivals
 from headgate.suppression.in_flight import PublishesInFlight
 from headgate.suppression.namespaces import Namespaces
@@ -57,27 +58,28 @@ class Completions:
             if not digest:
                 if digest is not None:
                     self._settle_placed(publish)
-                elif publish.scope is not None:
-                    publish.scope.unreserved.count -= 1
-                    publish.scope = None  # it has ended, and ends once
+                elif publish.reservation is not None:
+                    publish.reservation.scope.unreserved.count -= 1
+                    publish.reservation = None  # it has ended, and ends once
                 continue
-            token, entry = publish.token, publish.entry
+            reservation = publish.reserved
+            token, entry = reservation.token, reservation.entry
             latest = arrivals.latest.pop(entry, None)
             if latest is not publish:
                 arrivals.left(publish, latest)
             if in_flight.unregistered or in_flight.unknown:
                 in_flight.remove(token)
-            if offset <= publish.floor:
-                self._namespaces.to_drop.add(publish.namespace)
-            if is_away and publish.unreserved:
+            if offset <= reservation.floor:
+                self._namespaces.to_drop.add(reservation.scope)
+            if is_away and reservation.unreserved:
                 settlements.add_unreserved(publish, offset)
                 continue
-            if publish.scope is not scope:
-                scope = publish.namespace
+            if reservation.scope is not scope:
+                scope = reservation.scope
                 pending = settlements.of(scope)
-            operation = pack_settlement(SETTLE, token, digest, offset, publish.partitions)
+            operation = pack_settlement(SETTLE, token, digest, offset, reservation.partitions)
             if entry in pending:
-                settlements.add(publish.namespace, entry, operation)
+                settlements.add(scope, entry, operation)
             else:
                 pending[entry] = operation
 
@@ -92,13 +94,16 @@ class Completions:
         if not certain:
             self._in_flight.leave_unknown(publish, now_s + self._life_s)
             return
-        self._in_flight.remove(publish.token)
-        if not (publish.unreserved and is_away):
+        reservation = publish.reserved
+        self._in_flight.remove(reservation.token)
+        if not (reservation.unreserved and is_away):
             self.refuse(publish)
 
     def refuse(self, publish: Publish) -> None:
         """No record of it is in the log, or another token stands for it."""
-        self._settlements.add(publish.namespace, publish.entry, protocol.refused(publish.token))
+        reservation = publish.reserved
+        refused = protocol.refused(reservation.token)
+        self._settlements.add(reservation.scope, reservation.entry, refused)
 
     def drop_reserved(self, publish: Publish, may_have_token: bool) -> None:
         """It ended for its client before it was handed over."""
@@ -108,15 +113,15 @@ class Completions:
 
     def _end_unreserved(self, publish: Publish, certain: bool, now_s: float) -> None:
         """It passed by an announcement, which ends some time; it may land later than that."""
-        scope, key = publish.scope, publish.record.key
-        if scope is None:
+        passed, key = publish.reservation, publish.record.key
+        if passed is None:
             return
-        scope.unreserved.count -= 1
-        if certain or key is None:
-            publish.scope = None  # it has ended, and ends once
-        else:
+        passed.scope.unreserved.count -= 1
+        publish.reservation = None  # it has ended, and ends once
+        if not certain and key is not None:
             publish.digest = b""  # from now on it is one with a token
-            publish.token, publish.entry = self._new_stem() + bytes(2), scope.entry(key)
+            publish.reservation = own = Reservation(passed.scope, passed.partitions)
+            own.token, own.entry = self._new_stem() + bytes(2), passed.scope.entry(key)
             self._in_flight.leave_unknown(publish, now_s + self._life_s)
 
     def _settle_placed(self, publish: Publish) -> None:
@@ -127,6 +132,7 @@ class Completions:
         the digest, and the trust in whatever was reserved before this record was in the log.
         """
         self._arrivals.leave(publish)
-        self._in_flight.remove(publish.token)
-        operation = protocol.CLEAR + protocol.refused(publish.token)
-        self._settlements.add(publish.namespace, publish.entry, operation)
+        reservation = publish.reserved
+        self._in_flight.remove(reservation.token)
+        operation = protocol.CLEAR + protocol.refused(reservation.token)
+        self._settlements.add(reservation.scope, reservation.entry, operation)

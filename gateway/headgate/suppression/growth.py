@@ -18,7 +18,7 @@ def place_again(publish: Publish, scope: Scope) -> None:
     record = publish.record
     if not publish.placed and record.key is not None:
         record.partition = partition_for(record.key, scope.partitions)
-    publish.partitions = scope.partitions
+    publish.reserved.partitions = scope.partitions
 
 
 def behind(call: SuppressionCall, reply: SuppressionReply, grow: Grow) -> set[Scope]:

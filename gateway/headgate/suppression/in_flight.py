@@ -62,13 +62,13 @@ class PublishesInFlight:
         Beyond the bound the oldest is no longer registered again when Redis loses its state: as
         with what a dead process left on the wire, the quarantine has to outlast it.
         """
-        self.remove(publish.token)
+        self.remove(publish.reserved.token)
         if len(self.unknown) >= self._unknown_max:
             self.remove(next(iter(self.unknown)))
-        self.unknown[publish.token] = (publish, until_s)
-        self.unregistered[publish.token] = publish
+        self.unknown[publish.reserved.token] = (publish, until_s)
+        self.unregistered[publish.reserved.token] = publish
         if self._fences:
-            self.unfenced.setdefault(_place(publish), set()).add(publish.token)
+            self.unfenced.setdefault(_place(publish), set()).add(publish.reserved.token)
 
     def fence(self, publish: Publish) -> None:
         """A record was acknowledged: what is unknown in its partition lands no more.
@@ -80,7 +80,7 @@ class PublishesInFlight:
 
     def rotate(self, now_s: float, life_s: float) -> None:
         """Renew what was here at the last rotation already; forget unknown ones that expired."""
-        here = {publish.token: publish for publish in self._on_their_way()}
+        here = {publish.reserved.token: publish for publish in self._on_their_way()}
         for token in self._seen & here.keys():
             self.unregistered[token] = here[token]
         self._seen = set(here)
@@ -97,7 +97,7 @@ class PublishesInFlight:
         place = _place(publish)
         tokens = self.unfenced.get(place)
         if tokens is not None:
-            tokens.discard(publish.token)
+            tokens.discard(publish.reserved.token)
             if not tokens:
                 del self.unfenced[place]
 
@@ -105,12 +105,12 @@ class PublishesInFlight:
         """Redis may have lost them: all, or those of some namespaces."""
         wanted = None if scopes is None else set(scopes)
         for publish in self:
-            if wanted is None or publish.scope in wanted:
-                self.unregistered[publish.token] = publish
+            if wanted is None or publish.reserved.scope in wanted:
+                self.unregistered[publish.reserved.token] = publish
 
     def scopes(self) -> set[Scope]:
         """Namespaces with anything in flight."""
-        return {publish.namespace for publish in self}
+        return {publish.reserved.scope for publish in self}
 
 
 def _place(publish: Publish) -> tuple[str, int]:

@@ -159,18 +159,19 @@ class OutgoingCall:
         operations, scope, place, head = self._operations, None, b"", RESERVE + stem
         first = len(self.reserved)
         for publish, number in zip(some, _NUMBERS[first : first + len(some)], strict=True):
-            entry = publish.entry
+            reservation = publish.reserved
+            entry = reservation.entry
             known = operations.get(entry)
             if known is None:
-                if publish.scope is not scope:
-                    scope = publish.namespace
+                if reservation.scope is not scope:
+                    scope = reservation.scope
                     place = self.talk_to(scope)
                 known = place
                 if settlements and self._left > len(some):
-                    known = self._behind_settlement(settlements, publish.namespace, entry)
-            publish.token = stem + number
-            if publish.force:
-                operations[entry] = known + FORCE + publish.token + number
+                    known = self._behind_settlement(settlements, scope, entry)
+            reservation.token = stem + number
+            if reservation.force:
+                operations[entry] = known + FORCE + reservation.token + number
             else:  # as `protocol.reserve`
                 operations[entry] = known + head + number + publish.digest + number  # type: ignore[operator]
         advance_all(some, _RESERVING)

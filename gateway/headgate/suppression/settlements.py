@@ -66,11 +66,13 @@ class Settlements:
 
     def add_unreserved(self, publish: Publish, offset: int) -> None:
         """An acknowledgement while Redis is away, of a publish it need not know."""
-        known = self._unreserved.setdefault(publish.namespace, {})
-        entry = publish.entry
+        reservation = publish.reserved
+        known = self._unreserved.setdefault(reservation.scope, {})
+        entry = reservation.entry
         if entry not in known or known[entry][0] < offset:
             digest = publish.digest or b""
-            known[entry] = (offset, settle(publish.token, digest, offset, publish.partitions))
+            operation = settle(reservation.token, digest, offset, reservation.partitions)
+            known[entry] = (offset, operation)
 
     def overflowed(self) -> set[Scope]:
         """Forget the namespaces that hold too much; each must then be dropped in Redis."""

@@ -19,6 +19,7 @@ from headgate.core.publish import Publish, Stage
 from headgate.core.record import Record
 from headgate.core.suppression.digest import Digester
 from headgate.core.suppression.protocol import Scope
+from headgate.core.suppression.reservation import Reservation
 from headgate.devstack.ports import LOOPBACK
 from headgate.suppression import SuppressOptions, Suppressor
 from support.process.stack import RunningRedis, eventually
@@ -55,7 +56,7 @@ class Gateway:
     def land(self, publish: Publish) -> None:
         self.log.append(publish.record.value or b"")
         publish.advance(Stage.ENDED)
-        self.answers[publish].set_result("blind" if publish.unreserved else "published")
+        self.answers[publish].set_result("blind" if publish.reserved.unreserved else "published")
         self.suppressor.acknowledged([publish], len(self.log) - 1)
 
     def unchanged(self, publish: Publish, offset: int) -> None:
@@ -75,7 +76,7 @@ class Gateway:
         value = content.encode()
         publish = Publish(Record("deals", 0, key, value, [], 0), 100, None, 0, "id")
         self.answers[publish] = asyncio.get_running_loop().create_future()
-        publish.scope, publish.refuse = self.scope, refuse
+        publish.reservation = Reservation(self.scope, refuse=refuse)
         publish.digest = Digester(self.scope.rule).digest(value)
         self.suppressor.reserve(publish)
         return publish

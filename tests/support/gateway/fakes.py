@@ -155,7 +155,7 @@ class FakeSuppression:
     def reserve(self, publish: Publish) -> None:
         key = publish.record.key or b""
         leader = self.latest.get(key)
-        if leader is not None and not publish.force and self._may_follow(publish, leader):
+        if leader is not None and not publish.reserved.force and self._may_follow(publish, leader):
             publish.leader = leader
             leader.followers = [*(leader.followers or []), publish]
             return
@@ -182,7 +182,9 @@ class FakeSuppression:
         if refusal is not None:
             publish.advance(Stage.ENDED)
             self._verdicts.refused(publish, refusal)
-        elif digest == publish.digest and not publish.force and not self.in_flight.get(key):
+        elif (
+            digest == publish.digest and not publish.reserved.force and not self.in_flight.get(key)
+        ):
             publish.advance(Stage.ENDED)
             self._verdicts.unchanged(publish, offset)
         else:

@@ -15,6 +15,7 @@ from headgate.core.publish import Publish, Stage
 from headgate.core.record import Record
 from headgate.core.suppression.digest import Digester
 from headgate.core.suppression.protocol import Scope, SuppressionCall, SuppressionReply
+from headgate.core.suppression.reservation import Reservation
 from headgate.core.suppression.rules import StoredKey, run
 from headgate.suppression import SuppressOptions
 from headgate.suppression.bypass import BypassMode
@@ -32,7 +33,7 @@ def make_scope(topic_id: int = 1) -> Scope:
 def make_publish(content: str, scope: Scope, key: str = "k") -> Publish:
     value = content.encode()
     publish = Publish(Record("deals", 0, key.encode(), value, [], 0), 100, None, 0, "id")
-    publish.scope = scope
+    publish.reservation = Reservation(scope)
     publish.digest = Digester(scope.rule).digest(value)
     return publish
 
@@ -123,7 +124,7 @@ class Process:
 
     def arrive(self, content: str, *, key: str = "k", force: bool = False) -> Publish:
         publish = make_publish(content, self.world.scope, key)
-        publish.force, publish.refuse = force, self.world.refuse
+        publish.reserved.force, publish.reserved.refuse = force, self.world.refuse
         self.claims.reserve(publish)
         return publish
 

@@ -299,7 +299,7 @@ def test_what_waited_for_its_id_is_reserved_where_its_topic_is_now() -> None:
     room.topics.states["deals"] = states[1]  # it is recreated while Redis is asked
     routes.prepare(["deals"])
     waiting[0]()
-    assert [publish.scope for publish in room.suppression.queue] == [scopes[1]]
+    assert [publish.reserved.scope for publish in room.suppression.queue] == [scopes[1]]
 
 
 def test_a_follower_of_what_waits_for_kafka_does_not_blame_redis() -> None:

@@ -164,7 +164,7 @@ def test_nobody_waits_for_a_slow_redis_and_no_event_overtakes_its_key() -> None:
     world.later(40)
     assert process.claims.give_up(process.seconds) == 2
     assert process.lane == first
-    assert all(publish.unreserved for publish in first)
+    assert all(publish.reserved.unreserved for publish in first)
     world.later(60)
     assert process.claims.give_up(process.seconds) == 2
     assert process.lane == [*first, *second]

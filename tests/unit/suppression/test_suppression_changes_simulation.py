@@ -52,13 +52,14 @@ class Changing(Member):
 
     def arriving(self, content: str) -> Publish:
         publish = make_publish(content, self.scope, key=f"k{self.rule}")
-        publish.partitions = self.scope.partitions
-        publish.refuse = self.world.refuse
+        reservation = publish.reserved
+        reservation.partitions = self.scope.partitions
+        reservation.refuse = self.world.refuse
         publish.digest = Digester(self.policy.encode()).digest(content.encode())
         if self.policy == "off":
-            publish.refuse = False
+            reservation.refuse = False
             passes = self.claims.passes(self.scope, 1, self.seconds)
-            publish.digest, publish.force = (None, False) if passes else (b"", True)
+            publish.digest, reservation.force = (None, False) if passes else (b"", True)
         return publish
 
 
@@ -150,8 +151,8 @@ class Changes(Simulation):
             return False
         publish = member.handed
         assert publish is not None
-        if publish.digest is not None and not publish.unreserved:
-            assert publish.partitions >= self.since[id(publish)], "a key moved back"
+        if publish.digest is not None and not publish.reserved.unreserved:
+            assert publish.reserved.partitions >= self.since[id(publish)], "a key moved back"
         return True
 
     def append(self, member: Changing) -> bool:
@@ -170,9 +171,9 @@ class Changes(Simulation):
         if not super().acknowledge(member):
             return False
         assert publish is not None
-        if publish.digest is not None and not publish.unreserved:
+        if publish.digest is not None and not publish.reserved.unreserved:
             key = (publish.record.key or b"").decode()
-            self.moved[key] = max(self.moved[key], publish.partitions)
+            self.moved[key] = max(self.moved[key], publish.reserved.partitions)
         return True
 
     def die(self, member: Changing) -> bool:
@@ -195,7 +196,7 @@ class Changes(Simulation):
 
 def _place(publish: Publish) -> tuple[str, int]:
     """Of one key each count has its own partition."""
-    return (publish.record.key or b"").decode(), publish.partitions
+    return (publish.record.key or b"").decode(), publish.reserved.partitions
 
 
 KINDS = {

@@ -42,7 +42,7 @@ def test_order_of_a_key_survives_calls_and_the_loss_of_redis(world: World) -> No
     world.g0.arrive("4")
     world.g0.exchange()
     assert contents(world.g0.lane) == "1234"
-    assert [publish.unreserved for publish in world.g0.lane] == [True, True, True, False]
+    assert [publish.reserved.unreserved for publish in world.g0.lane] == [True, True, True, False]
 
 
 def test_keys_of_a_call_are_bounded(world: World) -> None:
@@ -172,7 +172,9 @@ def test_tokens_are_renewed_before_half_their_life_is_over(world: World) -> None
         if world.g0.claims.tick(world.g0.seconds):
             world.g0.exchange()
         nonce = world.values[world.scope.incarnation].value[:16]
-        (deadline, trusted) = KeyEntry(world.values[entry].value, nonce).tokens[publish.token]
+        (deadline, trusted) = KeyEntry(world.values[entry].value, nonce).tokens[
+            publish.reserved.token
+        ]
         assert deadline - world.now >= LIFE_MS / 2
         assert trusted
 
@@ -201,7 +203,7 @@ def test_an_unknown_end_blocks_for_a_life_once_nothing_of_it_can_land(world: Wor
     world.later(LIFE_MS * 0.9)
     nonce = world.values[world.scope.incarnation].value[:16]
     tokens = KeyEntry(world.values[world.scope.entry(b"k")].value, nonce).tokens
-    assert tokens[publish.token][0] > world.now  # renewed when it ended
+    assert tokens[publish.reserved.token][0] > world.now  # renewed when it ended
     for _ in range(20):  # it may land however late: its token is renewed
         world.later(LIFE_MS / 5)
         world.g0.claims.tick(world.g0.seconds)

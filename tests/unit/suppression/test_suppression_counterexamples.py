@@ -95,7 +95,7 @@ def test_04_redis_restarts_empty_and_a_late_settlement_finds_no_token() -> None:
     world.restart_redis()
     world.g1.reconnect()
     c = world.g0.arrive("C")
-    assert c.unreserved
+    assert c.reserved.unreserved
     world.g0.acknowledge(c, world.g0.append(c))
     world.later(QUARANTINE_MS + 1)
     world.g0.reconnect()  # settles B and C, in no order that matters
@@ -151,7 +151,7 @@ def test_06_a_claim_without_a_reply_deletes_nothing_of_others() -> None:
     c = world.g1.arrive("C")
     world.g1.execute()
     world.g1.cut()  # the reply is lost: C goes out blind
-    assert c.unreserved
+    assert c.reserved.unreserved
     world.g1.acknowledge(c, world.g1.append(c))
     world.g1.reconnect()
     world.g0.acknowledge(b, offset_of_b)
@@ -272,7 +272,7 @@ def test_recreated_topic_is_noticed_by_an_offset_at_the_floor() -> None:
         world.g0.publish_all(content)
     world.log.clear()
     b = world.g0.claim("B")
-    assert b.floor == 3
+    assert b.reserved.floor == 3
     before = _nonce(world, world.scope)
     world.g0.acknowledge(b, world.g0.append(b))
     world.g0.exchange()

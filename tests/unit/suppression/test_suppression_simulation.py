@@ -275,7 +275,7 @@ class Simulation:
 
 def _prepare(world: World, content: str) -> Publish:
     publish = make_publish(content, world.scope)
-    publish.refuse = world.refuse
+    publish.reserved.refuse = world.refuse
     return publish
 
 
