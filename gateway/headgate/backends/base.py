@@ -62,7 +62,7 @@ class Verdicts(Protocol):
     """
 
     def publish(self, publish: Publish) -> None:
-        """Reserved (or blind): hand it to its lane."""
+        """Reserved, or it goes unreserved: hand it to its lane."""
         ...
 
     def unchanged(self, publish: Publish, offset: int) -> None:

@@ -62,12 +62,12 @@ class Bypass:
         self._namespaces = Namespaces()
         self._ends = Completions(
             self._arrivals, self._in_flight, self._settlements, self._namespaces,
-            options.life_ms / 1000, new_stem,
+            options.token_ttl_ms / 1000, new_stem,
         )  # fmt: skip
         self._outgoing: OutgoingCall | None = None
         self._waits = Waits(options.timeout_ms / 1000)
         self._draining = False
-        self._owes = False  # published blind since Redis was last told everything
+        self._owes = False  # published unreserved since Redis last knew everything
         self.mode = BypassMode.AWAY
 
     def _count(self, reply: SuppressionReply) -> None:
@@ -90,14 +90,15 @@ class Bypass:
         The oldest first, so no event overtakes another of its key.
         """
         outgoing = self._outgoing
-        asked = [one for one in outgoing.reserved if one.stage is _RESERVING] if outgoing else []
-        self._waits.left -= len(asked)
-        overdue = self._waits.overdue(now_s, len(asked) + len(self._queue))
-        self._waits.left += len(asked)
-        late = [one for one in asked[:overdue] if not one.dropped]
+        sent = outgoing.reserved if outgoing else []
+        reserving = [one for one in sent if one.stage is _RESERVING]
+        self._waits.left -= len(reserving)
+        overdue = self._waits.overdue(now_s, len(reserving) + len(self._queue))
+        self._waits.left += len(reserving)
+        late = [one for one in reserving[:overdue] if not one.dropped]
         count = sum(self._bypass(one) for one in late)
         given_up = len(late)
-        for _ in range(min(overdue - len(asked), len(self._queue))):
+        for _ in range(min(overdue - len(reserving), len(self._queue))):
             self._waits.left += 1
             publish = self._queue.popleft()
             given_up += not publish.dropped
@@ -143,7 +144,7 @@ class Bypass:
 
         The claim may have been executed without our hearing of it. So its token is refused with
         the next settlements, behind the registration or settlement of a new one: else it would
-        keep the key from being suppressed for a life.
+        keep the key from being suppressed until it expires.
         """
         reservation = publish.reserved
         if reservation.refuse:

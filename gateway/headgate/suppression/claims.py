@@ -15,7 +15,7 @@ from headgate.core.suppression.states import TopicSuppression
 from headgate.suppression.bypass import Bypass, BypassMode
 from headgate.suppression.growth import Grow, behind, grow_alone, place_again
 from headgate.suppression.options import SuppressionMeter, SuppressOptions
-from headgate.suppression.outgoing import Forget, OutgoingCall
+from headgate.suppression.outgoing import Forget, OutgoingCall, finish
 from headgate.suppression.states import states_of
 
 # Looking a member up in an Enum class costs 0.1 us in Python 3.11.
@@ -44,7 +44,7 @@ class Claims(Bypass):
         super().__init__(verdicts, options, meter, new_stem)
         self._options = options
         self._spans = options.spans
-        self._life_s = options.life_ms / 1000
+        self._token_ttl_s = options.token_ttl_ms / 1000
         self._new_nonce = new_nonce
         self._forgets: list[Forget] = []
         self._outdated: set[Publish] = set()
@@ -88,7 +88,7 @@ class Claims(Bypass):
         self._owes = True
 
     def is_settled(self) -> bool:
-        """Whether Redis knows of every blind publish, so that others may rely on what it says."""
+        """Whether Redis knows of every unreserved publish, so that others may rely on it."""
         if self._owes and self.mode is _READY and self._outgoing is None:
             left = (self._settlements, self._in_flight.unregistered, self._namespaces.to_drop)
             self._owes = any(left)
@@ -117,13 +117,12 @@ class Claims(Bypass):
         former one. No token of the present key stands for it, so it is announced until it ends.
         """
         self.drop(scope)
-        for publish in {*self._arrivals, *self._in_flight}:
-            if publish.reserved.scope is scope:
-                self._outdated.add(publish)
+        in_flight = {*self._arrivals, *self._in_flight}
+        self._outdated |= {one for one in in_flight if one.reserved.scope is scope}
         self._namespaces.announce(scope)
 
     def grew(self, scope: Scope) -> None:
-        """The topic has more partitions: place anew what waits, for nothing of it is reserved."""
+        """The topic has more partitions: place again what waits, for nothing of it is reserved."""
         for publish in self._queue:
             if publish.reserved.scope is scope:
                 place_again(publish, scope)
@@ -154,8 +153,8 @@ class Claims(Bypass):
         unregistered = self._in_flight.unregistered
         while unregistered and outgoing.room > 0:
             _, publish = unregistered.popitem()
-            known_by = publish.reserved
-            outgoing.add(known_by.scope, known_by.entry, protocol.register(known_by.token))
+            found = publish.reserved
+            outgoing.add(found.scope, found.entry, protocol.register(found.token))
         while self._forgets and outgoing.room > 0:
             outgoing.forget(self._forgets.pop(0))
         # What is left to drop comes before any claim.
@@ -180,7 +179,7 @@ class Claims(Bypass):
         if outgoing.announced:
             lease_s = self._spans.lease / 1000
             self._namespaces.announced(outgoing.announced, outgoing.sent_s + lease_s)
-        if changed:  # Redis lost its state, or somebody began the namespace anew
+        if changed:  # Redis lost its state, or somebody began a new incarnation
             self._in_flight.register_again(changed)
             self._namespaces.open_again()
         self._count(reply)
@@ -237,9 +236,7 @@ class Claims(Bypass):
             self._namespaces.to_drop |= outgoing.dropped
             self._namespaces.to_announce |= outgoing.announced
             self._put_back([one for one in outgoing.reserved if one.stage is _RESERVING])
-        for _, _, done in self._forgets:
-            if not done.done():
-                done.set_exception(error)
+        finish((done for _, _, done in self._forgets), error)
         self._forgets.clear()
         self._bypass_all(error.reason)
         self._shed()
@@ -265,16 +262,14 @@ class Claims(Bypass):
     @property
     def is_behind(self) -> bool:
         """Whether Redis misses more than one call can carry beside reservations."""
-        if self._namespaces.to_announce:
-            return True
         missing = len(self._in_flight.unregistered) + len(self._settlements)
-        return missing > self._options.max_keys_per_call // 2
+        return bool(self._namespaces.to_announce) or missing > self._options.max_keys_per_call // 2
 
     def tick(self, now_s: float) -> bool:
         """Renew tokens, talk to namespaces in use; returns whether there is something to send."""
-        if now_s - self._rotated_s >= self._life_s / 6:
+        if now_s - self._rotated_s >= self._token_ttl_s / 6:
             self._rotated_s = now_s
-            self._in_flight.rotate(now_s, self._life_s)
+            self._in_flight.rotate(now_s, self._token_ttl_s)
         lease_s = self._spans.lease / 1000
         if self._outdated:
             self._outdated &= {*self._arrivals, *self._in_flight}

@@ -15,7 +15,7 @@ from headgate.suppression.settlements import Settlements
 class Completions:
     """Takes publishes out of what is in flight, and queues their settlements.
 
-    life_s: how long a publish of unknown end may land, if nothing else is known of it.
+    token_ttl_s: how long a publish of unknown end may land, if nothing else is known of it.
     new_stem: see `bypass.Bypass`.
     """
 
@@ -25,7 +25,7 @@ class Completions:
         in_flight: PublishesInFlight,
         settlements: Settlements,
         namespaces: Namespaces,
-        life_s: float,
+        token_ttl_s: float,
         new_stem: Callable[[], bytes],
     ) -> None:
         self._new_stem = new_stem
@@ -33,7 +33,7 @@ class Completions:
         self._in_flight = in_flight
         self._settlements = settlements
         self._namespaces = namespaces
-        self._life_s = life_s
+        self._token_ttl_s = token_ttl_s
 
     def acknowledged(
         self, batch: Sequence[Publish], base_offset: int, now_s: float, is_away: bool
@@ -92,7 +92,7 @@ class Completions:
             return
         self._arrivals.leave(publish)
         if not certain:
-            self._in_flight.leave_unknown(publish, now_s + self._life_s)
+            self._in_flight.leave_unknown(publish, now_s + self._token_ttl_s)
             return
         reservation = publish.reserved
         self._in_flight.remove(reservation.token)
@@ -122,7 +122,7 @@ class Completions:
             publish.digest = b""  # from now on it is one with a token
             publish.reservation = own = Reservation(passed.scope, passed.partitions)
             own.token, own.entry = self._new_stem() + bytes(2), passed.scope.entry(key)
-            self._in_flight.leave_unknown(publish, now_s + self._life_s)
+            self._in_flight.leave_unknown(publish, now_s + self._token_ttl_s)
 
     def _settle_placed(self, publish: Publish) -> None:
         """A record that was not compared: its client chose the partition, or its topic suppresses

@@ -78,7 +78,7 @@ class PublishesInFlight:
         """
         self.unfenced.pop(_place(publish), None)
 
-    def rotate(self, now_s: float, life_s: float) -> None:
+    def rotate(self, now_s: float, token_ttl_s: float) -> None:
         """Renew what was here at the last rotation already; forget unknown ones that expired."""
         here = {publish.reserved.token: publish for publish in self._on_their_way()}
         for token in self._seen & here.keys():
@@ -87,7 +87,7 @@ class PublishesInFlight:
         for tokens in self.unfenced.values():
             for token in tokens:
                 publish, _ = self.unknown[token]
-                self.unknown[token] = (publish, now_s + life_s)
+                self.unknown[token] = (publish, now_s + token_ttl_s)
                 self.unregistered[token] = publish
         gone = [token for token, (_, until_s) in self.unknown.items() if until_s <= now_s]
         for token in gone:

@@ -8,7 +8,7 @@ _SILENCE_S = 1.0
 
 
 class Namespaces:
-    """Remembered nonces, when each namespace was last talked to, and which must be begun anew.
+    """Remembered nonces, when each namespace was last talked to, and which need a new incarnation.
 
     to_talk: ask for their state with the next call.  to_drop: forget what is known of their keys.
     to_announce: tell that records are written there without a reservation.

@@ -10,7 +10,7 @@ from headgate.core.suppression.protocol import SuppressionSpans
 class SuppressOptions:
     """Spans in ms.
 
-    life_ms: how long a token stands for a publish of unknown end: 2 x delivery_timeout_ms, so
+    token_ttl_ms: how long a token stands for a publish of unknown end: 2 x delivery_timeout_ms, so
     that a record in its lane always has the time left that its delivery may take.
     quarantine_ms, max_suppress_age_ms: see `core.suppression.protocol.SuppressionSpans`.
     timeout_ms: how long an event waits for Redis, the queue included, before it is published
@@ -22,10 +22,11 @@ class SuppressOptions:
     unreserved_max: settlements kept while Redis is away; beyond it the namespace is dropped whole.
     unknown_max: publishes of unknown end that are registered again when Redis lost its state.
     fences_by_writing: a record of unknown end may land until a later one of its partition is
-    acknowledged (an idempotent producer's successor); else only for a life (a transaction's end).
+    acknowledged (an idempotent producer's successor); else only for token_ttl_ms (the end of a
+    transaction).
     """
 
-    life_ms: float = 240_000.0
+    token_ttl_ms: float = 240_000.0
     quarantine_ms: float = 240_000.0
     max_suppress_age_ms: float = 3_600_000.0
     timeout_ms: float = 100.0
@@ -39,12 +40,12 @@ class SuppressOptions:
     @property
     def spans(self) -> SuppressionSpans:
         """What the script is told."""
-        return SuppressionSpans(self.life_ms, self.quarantine_ms, self.max_suppress_age_ms)
+        return SuppressionSpans(self.token_ttl_ms, self.quarantine_ms, self.max_suppress_age_ms)
 
     @property
     def tick_s(self) -> float:
         """How often the suppressor looks for tokens to renew and namespaces to talk to."""
-        return max(0.01, min(self.quarantine_ms / 6, self.life_ms / 16, 1000.0) / 1000)
+        return max(0.01, min(self.quarantine_ms / 6, self.token_ttl_ms / 16, 1000.0) / 1000)
 
 
 class SuppressionMeter(Protocol):

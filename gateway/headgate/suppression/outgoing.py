@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from headgate.core.publish import Publish, Stage, advance_all
@@ -30,8 +30,8 @@ class OutgoingCall:
 
     max_keys, max_operations: how much one call may do.
     settled: what must be sent again if no reply comes.  reserved: in order of arrival.
-    dropped: the namespaces that it begins anew.  announced: those to which this process writes
-    without reservations.  sent_s: when it was sent.
+    dropped: the namespaces that get a new incarnation.  announced: those to which this process
+    writes without reservations.  sent_s: when it was sent.
     """
 
     __slots__ = (
@@ -129,13 +129,7 @@ class OutgoingCall:
 
     def finish_forgets(self, error: Exception | None) -> None:
         """Tell those who asked to forget that it is done, or why not."""
-        for done in self._forgets:
-            if done.done():
-                continue  # whoever asked waits no longer
-            if error is None:
-                done.set_result(None)
-            else:
-                done.set_exception(error)
+        finish(self._forgets, error)
 
     def reserve(self, queue: deque[Publish], settlements: Settlements, stem: bytes) -> None:
         """Take reservations in order of arrival, each behind the settlements of its key.
@@ -201,3 +195,14 @@ class OutgoingCall:
             list(self._operations.values()),
             len(self.reserved),
         )
+
+
+def finish(forgets: "Iterable[asyncio.Future[None]]", error: Exception | None) -> None:
+    """Each that is still waited for has its result, or the error."""
+    for done in forgets:
+        if done.done():
+            continue  # whoever asked waits no longer
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)

@@ -25,8 +25,8 @@ class Settlements:
     """Operations by namespace and entry. They may be sent late, twice and in any order.
 
     line: those of keys that have many at once, so that a busy key costs no more than many keys.
-    While Redis is away, blind publishes pile up: of each entry only the highest offset is kept.
-    The tokens of the others, if a claim without a reply left any, go by expiry.
+    While Redis is away, unreserved publishes pile up: of each entry only the highest offset is
+    kept. The tokens of the others, if a claim without a reply left any, go by expiry.
     """
 
     __slots__ = ("_limit", "_more", "_pending", "_unreserved", "line")
@@ -89,7 +89,7 @@ class Settlements:
         return scopes
 
     def reconnected(self) -> None:
-        """Queue what was kept of the blind ones."""
+        """Queue what was kept of the unreserved ones."""
         for scope, known in self._unreserved.items():
             for entry, (_, operation) in known.items():
                 self.add(scope, entry, operation)

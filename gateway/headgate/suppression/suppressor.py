@@ -130,7 +130,7 @@ class Suppressor:
         self._news()
 
     def drop(self, scope: Scope) -> None:
-        """Trust nothing that is known of the topic: before anything is reserved, start anew."""
+        """Trust nothing that is known of the topic: it begins a new incarnation first."""
         self._claims.drop(scope)
         self._news()
 

@@ -145,7 +145,7 @@ def suppressor_of(
         return None
     longest = max(cluster.delivery_timeout_ms for cluster in settings.clusters.values())
     options = SuppressOptions(
-        life_ms=2 * longest,
+        token_ttl_ms=2 * longest,
         quarantine_ms=redis.quarantine_ms,
         max_suppress_age_ms=redis.max_suppress_age_ms,
         timeout_ms=redis.timeout_ms,

@@ -39,7 +39,7 @@ class Gateway:
         self.answers: dict[Publish, asyncio.Future[str]] = {}
         self.holding: list[Publish] | None = None  # a list: publishes wait in it
         options = SuppressOptions(
-            life_ms=20_000, quarantine_ms=QUARANTINE_MS, timeout_ms=TIMEOUT_MS
+            token_ttl_ms=20_000, quarantine_ms=QUARANTINE_MS, timeout_ms=TIMEOUT_MS
         )
         self.store = RedisStore(url, options.timeout_ms)
         self.suppressor = Suppressor(self.store, self, options, time.monotonic, os.urandom, self)

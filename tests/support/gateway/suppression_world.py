@@ -82,7 +82,7 @@ class Process:
         self._on_its_way: tuple[OutgoingCall, SuppressionCall, SuppressionReply] | None = None
         self._born = next(world.numbers)
         options = options or SuppressOptions(
-            life_ms=LIFE_MS, quarantine_ms=QUARANTINE_MS, max_suppress_age_ms=AGE_MS
+            token_ttl_ms=LIFE_MS, quarantine_ms=QUARANTINE_MS, max_suppress_age_ms=AGE_MS
         )
         self.claims = Claims(self, options, self, self._unique(10), self._unique(16))
         self.reconnect()

@@ -20,7 +20,7 @@ def world() -> World:
 
 def small(world: World, **options: float) -> Process:
     """A process with other bounds."""
-    spans = {"life_ms": LIFE_MS, "quarantine_ms": QUARANTINE_MS}
+    spans = {"token_ttl_ms": LIFE_MS, "quarantine_ms": QUARANTINE_MS}
     return Process(world, SuppressOptions(**{**spans, **options}))  # type: ignore[arg-type]
 
 
@@ -166,7 +166,7 @@ def test_too_many_blind_publishes_drop_the_namespace(world: World) -> None:
 def test_tokens_are_renewed_before_half_their_life_is_over(world: World) -> None:
     publish = world.g0.claim("B")
     entry = world.scope.entry(b"k")
-    tick_ms = SuppressOptions(life_ms=LIFE_MS, quarantine_ms=QUARANTINE_MS).tick_s * 1000
+    tick_ms = SuppressOptions(token_ttl_ms=LIFE_MS, quarantine_ms=QUARANTINE_MS).tick_s * 1000
     for _ in range(int(3 * LIFE_MS / tick_ms)):
         world.later(tick_ms)
         if world.g0.claims.tick(world.g0.seconds):
@@ -180,7 +180,7 @@ def test_tokens_are_renewed_before_half_their_life_is_over(world: World) -> None
 
 
 def test_namespaces_in_use_are_talked_to_within_a_third_of_the_quarantine(world: World) -> None:
-    options = {"life_ms": 100 * LIFE_MS, "quarantine_ms": QUARANTINE_MS}
+    options = {"token_ttl_ms": 100 * LIFE_MS, "quarantine_ms": QUARANTINE_MS}
     process, tick_ms = small(world, **options), SuppressOptions(**options).tick_s * 1000  # type: ignore[arg-type]
     process.claim("B")
     last = world.now
