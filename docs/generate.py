@@ -93,7 +93,7 @@ def commands() -> str:
 
 
 def _command(parser: ArgumentParser) -> Iterator[str]:
-    """A command, and those below it. Tables, for argparse lays out its help anew now and then."""
+    """A command, and those below it. As tables: argparse changes the layout of its help."""
     level = "#" * (1 + len(parser.prog.split()))
     yield f"{level} {parser.prog}\n"
     if parser.description:

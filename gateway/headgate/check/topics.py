@@ -152,7 +152,7 @@ def _oversize(state: TopicState, policy: TopicPolicy) -> Iterator[Finding]:
     if "compress" in policy.oversize and state.compression_type not in ("producer", "zstd"):
         text = (
             f"compression.type={state.compression_type} and compress in oversize: the broker "
-            "compresses anew and measures that, so the strategy is left out"
+            "recompresses and measures that, so the strategy is left out"
         )
         yield warn(subject, text, "Set compression.type=producer.")
 

@@ -1,6 +1,6 @@
 """Whether topics are still those whose offsets are kept elsewhere: by their ids, not their names.
 
-A topic that was deleted and made again begins anew at offset 0. The group's own offsets go with a
+A topic that was deleted and recreated starts again at offset 0. The group's own offsets go with a
 deleted topic; those in a database stay, and its next events would pass for done.
 """
 

@@ -141,7 +141,7 @@ class Streams:
             yield b"".join(piece)
 
     async def _arriving(self, request: web.BaseRequest) -> AsyncIterator[bytes]:
-        """What the client still sends; its time is for each window anew."""
+        """What the client still sends; each window has the whole of its time."""
         loop, (_, window, seconds, _) = asyncio.get_running_loop(), self._limits
         await continue_body(request)
         left_s, arrived = seconds, 0

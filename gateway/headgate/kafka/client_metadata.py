@@ -1,4 +1,4 @@
-"""aiokafka's own metadata requests, made again so that they create no topic and find brokers anew.
+"""aiokafka's own metadata requests, made again so that they create no topic and rediscover brokers.
 
 aiokafka's ask the broker to create unknown topics, so a client that still remembers a deleted topic
 would bring it back, empty.
@@ -27,7 +27,7 @@ _BOOTSTRAP = ("bootstrap", ConnectionGroup.DEFAULT)
 class _Metadata:
     """Replaces `AIOKafkaClient._metadata_update` of aiokafka 0.14: same result, other request.
 
-    And when no broker that it knows answers, it begins anew with the bootstrap servers, as Java's
+    And when no broker that it knows answers, it starts again with the bootstrap servers, as Java's
     clients do (KIP-899): a broker that the controller has fenced, for it stood still, may have
     named no broker at all, and brokers may come back under other addresses.
     """

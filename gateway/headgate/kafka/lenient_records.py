@@ -52,7 +52,7 @@ class LenientRecords:
 
 
 class _Batch:
-    """Decodes anew from its begin where a name is strange: aiokafka leaves out what it has had."""
+    """Decodes from the start again where a name is strange: aiokafka leaves out what it has had."""
 
     def __init__(self, batch: Any, data: bytes, slow: type[Any]) -> None:
         self._batch, self._data, self._slow = batch, data, slow

@@ -24,7 +24,7 @@ def read_probation(path: Path | None) -> Known:
             for cluster, groups in said.items()
         }
     except (ValueError, TypeError, AttributeError) as error:
-        log.warning("monitor.state_file %s cannot be used and is begun anew: %s", path, error)
+        log.warning("monitor.state_file %s cannot be used and is replaced: %s", path, error)
         path.replace(path.with_suffix(path.suffix + ".broken"))
         return {}
 

@@ -139,7 +139,7 @@ class Meter:
         self._add("headgate_acknowledged_records_total", (topic,), records)
 
     def rebuilt(self, cluster: str, reason: str) -> None:
-        """Count a Kafka producer built anew."""
+        """Count a Kafka producer that was rebuilt."""
         self._add("headgate_producer_rebuilds_total", (cluster, reason), 1)
 
     def bypassed(self, reason: str, count: int = 1) -> None:

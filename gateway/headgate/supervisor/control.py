@@ -31,7 +31,7 @@ _READ_TIMEOUT = aiohttp.ClientTimeout(total=3)  # a loop that is held up longer 
 _CHANGE_TIMEOUT = aiohttp.ClientTimeout(total=10)
 _STREAM_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_read=300)
 _HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "te", "upgrade"})
-_OURS = frozenset({"content-length", "date", "server"})  # aiohttp sets them anew
+_OURS = frozenset({"content-length", "date", "server"})  # aiohttp sets them itself
 
 
 class WorkerState(msgspec.Struct, frozen=True):

@@ -147,7 +147,7 @@ _DECLARED = (
         "headgate_producer_rebuilds_total",
         MetricKind.COUNTER,
         ("cluster", "reason"),
-        "Kafka producers dropped and built anew after an error that poisons them.",
+        "Kafka producers dropped and rebuilt after an error that poisons them.",
     ),
     Metric(
         "headgate_unknown_outcome_total",

@@ -1,4 +1,4 @@
-"""Reads the configuration anew beside a running event loop, so that no request waits for it."""
+"""Rereads the configuration beside a running event loop, so that no request waits for it."""
 
 import asyncio
 import logging

@@ -155,7 +155,7 @@ class Copier:
         elif position > end:
             raise TruncatedError(
                 f"its last stable offset is {end}, but {position} offsets are mirrored: it lost "
-                "records (unclean leader election?). Delete the mirror's topic to begin anew"
+                "records (unclean leader election?). Delete the mirror's topic to start again"
             )
         facts += await self._strangers(known, position)
         if facts:

@@ -42,8 +42,8 @@ class MapView:
             raise SkipError(
                 Reason.MAP,
                 f"the offset map of {topic} partition {partition} in {MAP_TOPIC} contradicts "
-                f"itself: {self._broken[topic, partition]}. Delete the mirror's topic to begin "
-                "anew",
+                f"itself: {self._broken[topic, partition]}. Delete the mirror's topic to start "
+                "again",
             )
         return self._maps.get((topic, partition), PartitionMap())
 

@@ -131,13 +131,9 @@ class Mirror:
         return planned
 
     async def _planned(
-        self,
-        there: ClusterAdmin,
-        here: ClusterAdmin,
-        topics: Sequence[str],
-        *,
-        checks_tail: bool = False,
-    ) -> Plan:
+        self, there: ClusterAdmin, here: ClusterAdmin, topics: Sequence[str],
+        *, checks_tail: bool = False,
+    ) -> Plan:  # fmt: skip
         request = self._request
         skipped = await prepare_topics(there, here, topics, request.retention_ms)
         return await plan(
@@ -191,7 +187,7 @@ class Mirror:
         """Return when the job has ended, or must: it is stopped, the source's topics changed, or
         one that was skipped can be mirrored again."""
         stopped: asyncio.Future[Any] = asyncio.ensure_future(self._stopped.wait())
-        looked_s = time.monotonic()
+        polled_s = time.monotonic()
         try:
             while True:
                 await asyncio.wait(
@@ -200,12 +196,12 @@ class Mirror:
                 if job.done() or stopped.done():
                     return
                 if await self._has_changed(planned, there):
-                    self._say("topics have changed: planning anew")
+                    self._say("topics have changed: planning again")
                     return
-                if planned.skipped and time.monotonic() - looked_s >= self._request.again_s:
+                if planned.skipped and time.monotonic() - polled_s >= self._request.again_s:
                     if await self._is_fit_again(planned, there, here):
                         return
-                    looked_s = time.monotonic()
+                    polled_s = time.monotonic()
         finally:
             stopped.cancel()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-FOLLOW_LEASE_S = 300.0  # then what is followed is planned anew
+FOLLOW_LEASE_S = 300.0  # then what is followed is planned again
 _AGAIN_S = 30.0
 
 

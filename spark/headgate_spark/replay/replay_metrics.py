@@ -45,7 +45,7 @@ class ReplayMetrics:
             self._totals[place] = self._totals.get(place, 0) + value
 
     def tell(self, cluster: str, replays: Iterable[Replay] | None, now_ms: int) -> None:
-        """Write the file anew. replays: the registry's; None: another process has the lease."""
+        """Rewrite the file. replays: the registry's; None: another process has the lease."""
         self.copied(cluster, 0, 0)
         self._now[cluster] = {("replay_runner", (("cluster", cluster),)): 0}
         if replays is not None:

@@ -178,7 +178,7 @@ async def test_I8_a_source_that_lost_what_is_mirrored_ends_the_copy(two: Two, to
     assert copied.transactions == 0
 
 
-async def test_a_topic_made_anew_is_never_taken_for_the_old_one(two: Two, topic: str) -> None:
+async def test_a_recreated_topic_is_never_taken_for_the_old_one(two: Two, topic: str) -> None:
     produce(two.source, topic, [b"old-%d" % n for n in range(10)])
     old = mirror_world.unit(two, topic)
     await copy(old, two.options())

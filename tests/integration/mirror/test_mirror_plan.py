@@ -243,7 +243,7 @@ async def test_a_new_partition_count_opens_a_layout_for_all_partitions(
 
 
 @pytest.mark.parametrize("side", [0, 1], ids=["source", "target"])
-async def test_a_topic_that_is_made_anew_on_either_side_opens_a_layout(
+async def test_a_topic_that_is_recreated_on_either_side_opens_a_layout(
     two: Two, topic_name: str, side: int
 ) -> None:
     two.source.create_topic(topic_name, 1, mirror_world.SOURCE_CONFIGS)

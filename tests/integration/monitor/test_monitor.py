@@ -46,7 +46,7 @@ async def watching(bootstrap: str, poll_s: float = 0.2) -> AsyncIterator[Monitor
         await monitor.close()
 
 
-async def looked_anew(monitor: Monitor) -> None:
+async def polled_again(monitor: Monitor) -> None:
     """Wait for a poll that began after now: an earlier one may know less than the commit stream."""
     for _ in range(2):
         before = monitor.clusters[0].status.polled_ms
@@ -140,7 +140,7 @@ async def has_committed(monitor: Monitor, group: str, *offsets: int) -> None:
         return await committed(monitor, group) == wanted
 
     await eventually(does, 20)
-    await looked_anew(monitor)
+    await polled_again(monitor)
 
 
 async def takes(member: RdMember, partition: int, offset: int) -> bool:

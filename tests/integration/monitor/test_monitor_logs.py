@@ -214,11 +214,11 @@ async def test_a_topic_that_is_recreated_or_grows_is_named(
         fill(kafka.bootstrap, topic_name, 1, 4)
         await commit(kafka.bootstrap, group, topic_name, 4)
 
-        async def read_anew() -> bool:
+        async def read_again() -> bool:
             found = await one_partition(monitor, group)
             return found.get("committed") == 4
 
-        await eventually(read_anew, 30)
+        await eventually(read_again, 30)
         assert row(monitor, group)["state"] == "OK"
         assert row(monitor, group)["regressions"] == 0
 

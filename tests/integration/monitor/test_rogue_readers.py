@@ -81,7 +81,7 @@ async def read(bootstrap: str, topic: str, group: str) -> None:
 
 
 async def read_in_secret(bootstrap: str, topic: str) -> None:
-    """Begins anew whenever it is at the end."""
+    """Starts again whenever it is at the end."""
     place = TopicPartition(topic, 0)
     consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False)
     await consumer.start()

@@ -89,7 +89,7 @@ class Growth:
     def __init__(self, gateway: Gateway) -> None:
         self._before = {pid: memory_kb(pid, "VmRSS") for pid in gateway.pids}
         for pid in self._before:
-            Path(f"/proc/{pid}/clear_refs").write_text("5")  # the peak starts anew
+            Path(f"/proc/{pid}/clear_refs").write_text("5")  # the peak is reset
 
     def kb(self) -> int:
         return sum(memory_kb(pid, "VmHWM") - before for pid, before in self._before.items())

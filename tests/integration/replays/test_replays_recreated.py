@@ -50,7 +50,7 @@ def test_a_map_of_a_deleted_topic_plans_nothing(
     assert set(committed.values()) == {-1}
 
 
-def test_a_topic_made_anew_while_it_is_copied(
+def test_a_topic_that_is_recreated_while_it_is_copied(
     two: Two, topic: str, topic_name: str, api: Api, start_runner: Callable[..., ReplayRunner]
 ) -> None:
     again = f"{topic_name}-again"
@@ -75,7 +75,7 @@ def test_a_topic_made_anew_while_it_is_copied(
 
 
 @pytest.mark.full
-def test_a_topic_made_anew_before_it_is_begun_and_one_that_is_deleted(
+def test_a_topic_that_is_recreated_before_it_is_begun_and_one_that_is_deleted(
     two: Two, topic_name: str, api: Api, start_runner: Callable[..., ReplayRunner]
 ) -> None:
     early, gone = f"{topic_name}-early", f"{topic_name}-gone"
@@ -91,7 +91,7 @@ def test_a_topic_made_anew_before_it_is_begun_and_one_that_is_deleted(
 
 
 @pytest.mark.full
-def test_what_is_read_from_the_ingest_tier_made_anew(
+def test_what_is_read_from_a_recreated_topic_of_the_ingest_tier(
     two: Two, topic_name: str, api: Api, start_runner: Callable[..., ReplayRunner]
 ) -> None:
     mirrored(two, topic_name)

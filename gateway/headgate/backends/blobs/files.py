@@ -51,7 +51,7 @@ class FileBlobs:
 
     def delete(self, name: BlobName, unless_after_s: float) -> bool:
         """Moved aside first: whoever refreshes the blob at this moment either is seen here, or
-        does not find it and writes it anew."""
+        does not find it and writes it again."""
         path = self._root / name.path
         removed = self._pending / f"gone-{secrets.token_hex(16)}"
         removed.parent.mkdir(parents=True, exist_ok=True)

@@ -161,7 +161,7 @@ def _moved(before: Mapping[str, Offsets], now: Mapping[str, Offsets]) -> dict[st
 
 
 def _grown(before: Mapping[str, Totals], now: Mapping[str, Totals]) -> dict[str, TopicTotals]:
-    """By how much the brokers' counters grew; one that began anew counts from its start."""
+    """By how much the brokers' counters grew; one that was reset counts from its start."""
     grown: dict[str, TopicTotals] = {}
     for broker, totals in now.items():
         if broker not in before:

@@ -1,6 +1,6 @@
 """A document cut along one of its arrays: an element is a record, the rest is the manifest.
 
-Slices of the text, never serialised anew: `rebuild` gives back the document byte for byte. The
+Slices of the text, never reserialised: `rebuild` gives back the document byte for byte. The
 manifest is a JSON object:
 
     {"manifest": 1, "pointer": "/options", "element_key": "/id", "count": 600, "bytes": 812345,

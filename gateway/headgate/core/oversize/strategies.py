@@ -65,7 +65,7 @@ def usable(
     """The strategies that a topic with these settings in Kafka can have, without `reject`.
 
     Compaction keeps the last record of a key: of a set of chunks, one chunk. A broker that
-    compresses anew measures the outcome of that, which nobody knows here.
+    recompresses measures the outcome of that, which nobody knows here.
     """
     unfit = {"reject"}
     if "compact" in cleanup_policy:

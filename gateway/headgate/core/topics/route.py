@@ -1,7 +1,7 @@
 """A topic as events meet it: its policy and its state in Kafka, compiled once.
 
 A route decides everything about one event that needs neither Redis nor the lanes: key, partition,
-timestamp, size. It is built anew when the policy or the topic's state changes.
+timestamp, size. It is rebuilt when the policy or the topic's state changes.
 """
 
 import sys

@@ -132,7 +132,7 @@ def test_the_second_tier_counts_and_what_cannot_be_read_stops_it(
 async def test_a_publish_that_races_with_it_keeps_its_blob(
     kafka, start_gateway, topic_name, tmp_path
 ):
-    """Old blobs that nobody refers to are published anew once the topic has been read, while they
+    """Old blobs that nobody refers to are published again once the topic has been read, while they
     are being removed: some when a third is gone, the others beside the rest of the removal."""
     kafka.create_topic(topic_name, 3)
     root = tmp_path / "blobs"

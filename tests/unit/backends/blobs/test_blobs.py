@@ -97,7 +97,7 @@ def test_a_blob_that_is_there_becomes_young_again(tmp_path):
     assert not store.delete(name, unless_after_s=time.time())
 
 
-def test_a_torn_file_under_the_name_is_written_anew(tmp_path):
+def test_a_torn_file_under_the_name_is_written_again(tmp_path):
     store, name = FileBlobs(tmp_path), blob_name("documents", DIGEST)
     store.put(name, VALUE)
     (tmp_path / name.path).write_bytes(VALUE[:10])

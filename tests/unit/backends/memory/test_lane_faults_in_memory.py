@@ -72,7 +72,7 @@ async def test_silent_log_ends_unknown_at_the_drain_deadline() -> None:
     assert history.failures[queued].reason is Reason.KAFKA_UNAVAILABLE
 
 
-async def test_deleted_topic_ends_its_records_and_starts_anew() -> None:
+async def test_deleted_topic_ends_its_records_and_starts_over() -> None:
     topics, lanes, history = make()
     changes = []
     topics.on_change(lambda old, new: changes.append((old, new)))

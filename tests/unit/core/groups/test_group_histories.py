@@ -579,7 +579,7 @@ def test_a_new_group_is_on_probation_until_it_has_kept_up() -> None:
 
     world.polls(20, step)
     assert world.watch.groups[GROUP].probation.admitted_ms is None
-    world.produce(2_000)  # over the bound: it begins anew
+    world.produce(2_000)  # over the bound: it starts over
     world.poll()
     world.polls(29, step)
     assert world.watch.groups[GROUP].probation.admitted_ms is None

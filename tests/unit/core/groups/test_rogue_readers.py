@@ -77,7 +77,7 @@ def test_a_mirror_reads_every_record_once() -> None:
     assert mirrored.poll(written=10_000, by_group=0, by_others=30_000, times=8)
 
 
-def test_a_broker_that_begins_anew_is_no_rogue() -> None:
+def test_a_broker_that_restarts_is_no_rogue() -> None:
     brokers = Brokers()
     brokers.poll(written=10_000, by_group=10_000, by_others=0, times=10)
     brokers.written = brokers.read = 0

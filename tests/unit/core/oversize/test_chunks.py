@@ -180,7 +180,7 @@ def test_a_set_that_stays_incomplete_holds_the_mark_until_it_is_too_old():
     assert reader.sets.low_water(PLACE) == 7
     assert reader.sets.dropped == {Dropped.EXPIRED: 1}
     assert reader.read(chunks_of(b"x" * 20, b"dead")[1]) is None
-    assert reader.sets.low_water(PLACE) == 8  # a late chunk begins no set anew
+    assert reader.sets.low_water(PLACE) == 8  # a late chunk begins no set again
 
 
 def test_or_until_it_lies_too_far_behind():
@@ -202,7 +202,7 @@ def test_the_second_attempt_comes_out_while_the_first_never_ends():
     assert reader.sets.low_water(PLACE) == 0
 
 
-def test_a_partition_that_is_read_again_begins_anew():
+def test_a_partition_that_is_read_again_starts_over():
     reader = Reader()
     chunks = chunks_of(b"x" * 30, b"s")
     for chunk in chunks:

@@ -114,7 +114,7 @@ def test_another_partition_count_goes_on_where_the_layout_before_it_ended() -> N
     assert found.table.to_source(20) == (20, 20, Result.EXACT)
 
 
-def test_a_topic_that_was_made_anew_begins_a_table_of_its_own() -> None:
+def test_a_topic_that_was_recreated_begins_a_table_of_its_own() -> None:
     again = ORDERS._replace(layout=2)
     found = folded(
         FIRST,
