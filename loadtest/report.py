@@ -18,7 +18,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def spread(values: Sequence[float], digits: int = 2) -> str:
-    """`median (least..limit)`."""
+    """`median (lowest..highest)`."""
     low, high = min(values), max(values)
     return f"{median(values):.{digits}f} ({low:.{digits}f}..{high:.{digits}f})"
 

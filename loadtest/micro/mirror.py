@@ -30,7 +30,7 @@ from headgate.devstack.broker import start_node, wait_for_node
 from headgate.devstack.installation import prepare_kafka, single_node
 from headgate.devstack.ports import free_port
 from headgate_spark.copying.copy_plan import CHUNK_RECORDS, CopyOptions, Unit
-from headgate_spark.copying.throttle import MOST_FETCH_BYTES, BrokerBuckets
+from headgate_spark.copying.throttle import MAX_FETCH_BYTES, BrokerBuckets
 from headgate_spark.job.connections import Connection
 from headgate_spark.kafka.cluster_admin import cluster_admin
 from headgate_spark.mirror.copier import Copier
@@ -72,7 +72,7 @@ async def bare(options: CopyOptions, records: int, name: str) -> None:
     consumer = AIOKafkaConsumer(
         bootstrap_servers=options.source.bootstrap_servers,
         isolation_level="read_committed",
-        max_partition_fetch_bytes=MOST_FETCH_BYTES,
+        max_partition_fetch_bytes=MAX_FETCH_BYTES,
     )
     producer = AIOKafkaProducer(
         bootstrap_servers=options.target.bootstrap_servers,
@@ -158,10 +158,10 @@ async def run(source: str, target: str, records: int) -> None:
             name = f"bare-{number}"
             plain.append(await measured(partial(bare, options, records, name), records))
             ours.append(await measured(partial(copied, options, records, name), records))
-        least, limit = min(one[0] for one in plain), min(one[0] for one in ours)
+        plain_s, ours_s = min(one[0] for one in plain), min(one[0] for one in ours)
         rate = max(one[1] for one in ours)
         sys.stdout.write(
-            f"| {codec} | {least:.1f} | {limit:.1f} | {limit / least:.2f} | {rate:,.0f} |\n"
+            f"| {codec} | {plain_s:.1f} | {ours_s:.1f} | {ours_s / plain_s:.2f} | {rate:,.0f} |\n"
         )
         sys.stdout.flush()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -27,7 +27,7 @@ from headgate.core.topics.policy import PolicyTable
 from headgate.core.topics.topic import TopicState
 
 _ANSWER_S = 10.0  # aiokafka tries its bootstrap servers one after the other
-_REDIS_LEAST_S = 2.0  # a check may wait longer than a request does
+_MIN_REDIS_S = 2.0  # a check may wait longer than a request does
 
 
 class _Cluster(NamedTuple):
@@ -93,7 +93,7 @@ async def _read_cluster(name: str, cluster: ClusterSettings) -> _Cluster:
 async def _check_redis(redis: RedisSettings) -> list[Finding]:
     if redis.address is None:
         return [ok("redis", "not configured, and no topic suppresses")]
-    timeout_s = max(redis.timeout_ms / 1000, _REDIS_LEAST_S)
+    timeout_s = max(redis.timeout_ms / 1000, _MIN_REDIS_S)
     client = Redis.from_url(
         redis.address,
         socket_timeout=timeout_s,

@@ -43,6 +43,6 @@ class Admission:
         self.events -= events
 
 
-def _overloaded(limit: str, most: int) -> Failure:
-    detail = f"more than admission.{limit} = {most} are in flight; nothing was written"
+def _overloaded(limit: str, maximum: int) -> Failure:
+    detail = f"more than admission.{limit} = {maximum} are in flight; nothing was written"
     return Failure(Reason.OVERLOADED, detail, {"limit": limit}, RETRY_AFTER_S)

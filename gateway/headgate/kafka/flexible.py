@@ -62,8 +62,10 @@ class _Answers(NamedTuple):
 
 
 class FlexibleRequest(Generic[_Answer]):
-    """One request, by what AIOKafkaConnection calls on it. versions: of the API, least and most;
-    `body` and `read` are told which of them the broker takes."""
+    """One request, by what AIOKafkaConnection calls on it.
+
+    versions: of the API, lowest and highest; `body` and `read` get the one that is chosen.
+    """
 
     def __init__(
         self,
@@ -81,10 +83,10 @@ class FlexibleRequest(Generic[_Answer]):
     def prepare(self, versions: dict[int, tuple[int, int]]) -> Self:
         """Choose the version. Raises IncompatibleBrokerVersion."""
         low, high = versions.get(self.API_KEY, (0, -1))
-        least, limit = max(low, self._versions[0]), min(high, self._versions[1])
-        if least > limit:
+        lowest, highest = max(low, self._versions[0]), min(high, self._versions[1])
+        if lowest > highest:
             raise IncompatibleBrokerVersion(f"the broker does not take request {self.API_KEY}")
-        self.API_VERSION = limit
+        self.API_VERSION = highest
         return self
 
     @property

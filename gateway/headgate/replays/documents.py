@@ -38,8 +38,8 @@ def document_of(
     size = planned.bytes_a_record
     rate = {
         "records_per_s": spec.rate.records_per_s,
-        "bytes_per_s": _least(spec.rate.bytes_per_s, settings.bytes_per_s),
-        "cold_bytes_per_s": _least(spec.rate.bytes_per_s, settings.cold_bytes_per_s),
+        "bytes_per_s": _smallest(spec.rate.bytes_per_s, settings.bytes_per_s),
+        "cold_bytes_per_s": _smallest(spec.rate.bytes_per_s, settings.cold_bytes_per_s),
         "cold_in_all_bytes_per_s": settings.cold_bytes_per_s,
     }
     if len(planned.plans) * 400 > _MAX_PLAN_BYTES:
@@ -66,7 +66,7 @@ def document_of(
         "covered": not sums.cold and not sums.lost,
         "seconds": _seconds(spec, rate, sums.records + sums.cold, total_bytes),
         "rate": rate,
-        "ttl_s": _least(spec.deliver.ttl_s, settings.ttl_s),
+        "ttl_s": _smallest(spec.deliver.ttl_s, settings.ttl_s),
         "keep_s": settings.keep_s,
     }
 
@@ -85,7 +85,7 @@ def dry_page(
     }
 
 
-def _least(*bounds: int | None) -> int | None:
+def _smallest(*bounds: int | None) -> int | None:
     return min((bound for bound in bounds if bound is not None), default=None)
 
 

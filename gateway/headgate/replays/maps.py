@@ -83,9 +83,9 @@ class OffsetMaps:
             if map_partition(*owner) == partition:
                 self._maps[owner] = PartitionMap()
 
-    def _evict(self, least: int) -> None:
+    def _evict(self, minimum: int) -> None:
         kept = sum(_size(one) for one in self._maps.values())
-        while kept > self._max_segments and len(self._maps) > least:
+        while kept > self._max_segments and len(self._maps) > minimum:
             _, gone = self._maps.popitem(last=False)
             kept -= _size(gone)
 

@@ -145,4 +145,4 @@ def _wanted(asked: Any) -> tuple[str, str, dict[int, list[int]]]:
 def _numbers(field: str, asked: object) -> list[int]:
     if not isinstance(asked, list):
         raise FieldError(field, "a list of offsets")
-    return [number(field, one, least=0, limit=2**62) for one in asked]
+    return [number(field, one, minimum=0, maximum=2**62) for one in asked]

@@ -174,7 +174,7 @@ def read_facts(
 
 
 def _coalesce_ms(config: JobConfig, topics: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """Quiet and most, of the topics whose configuration has them."""
+    """Quiet and maximum, of the topics whose configuration has them."""
     found = {}
     for topic in topics:
         policy = config.policies.match(topic)

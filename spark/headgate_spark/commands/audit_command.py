@@ -29,7 +29,7 @@ exit codes: 0 ok, 1 failed or ended by a signal, 2 usage or configuration
 """
 
 _PATTERNS = set("*?[]{}\\")  # Spark would read what they match, not what it wrote
-_LEAST_PATIENCE_S, _MOST_PATIENCE_S = 5, 86_400  # Kafka's client takes 24 days of ms at most
+_MIN_PATIENCE_S, _MAX_PATIENCE_S = 5, 86_400  # Kafka's client takes 24 days of ms at most
 
 
 def add_audit(parser: argparse.ArgumentParser) -> None:
@@ -143,8 +143,8 @@ def _check(chosen: argparse.Namespace) -> None:
     if signs := _PATTERNS & set(str(chosen.out.absolute())):
         text = f"--out {chosen.out}: Spark takes {' '.join(sorted(signs))} for a pattern"
         raise JobError(f"{text}: choose another name", USAGE)
-    if not _LEAST_PATIENCE_S <= chosen.patience <= _MOST_PATIENCE_S:  # also nan
-        limits = f"from {_LEAST_PATIENCE_S} to {_MOST_PATIENCE_S}"
+    if not _MIN_PATIENCE_S <= chosen.patience <= _MAX_PATIENCE_S:  # also nan
+        limits = f"from {_MIN_PATIENCE_S} to {_MAX_PATIENCE_S}"
         text = f"--patience {chosen.patience:g}: seconds, {limits}"
         raise JobError(text, USAGE)
 

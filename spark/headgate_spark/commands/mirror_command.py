@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headgate_spark.job.options import JobConfig
 
 _FAILURES = 8  # how often a task may die before the job gives up
-_LEAST_INTERVAL_S = 5.0
+_MIN_INTERVAL_S = 5.0
 _MIRROR = """examples:
   headgate-spark mirror --config headgate.toml                     what there is now, then exit
   headgate-spark mirror --config F --topics 'orders,deals.*' --bytes-per-s 20000000
@@ -79,8 +79,8 @@ def run_mirror(chosen: argparse.Namespace, say: Callable[[str], None]) -> int:
     from headgate_spark.mirror.mirror import mirror  # slow to import
     from headgate_spark.mirror.mirror_request import MirrorRequest
 
-    if not chosen.interval >= _LEAST_INTERVAL_S:  # also nan
-        raise JobError(f"--interval {chosen.interval:g}: at least {_LEAST_INTERVAL_S:g}", USAGE)
+    if not chosen.interval >= _MIN_INTERVAL_S:  # also nan
+        raise JobError(f"--interval {chosen.interval:g}: at least {_MIN_INTERVAL_S:g}", USAGE)
     request = MirrorRequest(
         cluster=chosen.cluster,
         topics=chosen.topics,

@@ -30,11 +30,11 @@ _Row = tuple[int, bytes | None, bytes | None, list[Header]]
 
 
 class Batch:
-    """codec: its number in the protocol.  most_bytes: of several records, uncompressed; the first
+    """codec: its number in the protocol.  max_bytes: of several records, uncompressed; the first
     one fits, whatever its size."""
 
-    def __init__(self, codec: int, most_bytes: int) -> None:
-        self._codec, self._most_bytes = codec, most_bytes
+    def __init__(self, codec: int, max_bytes: int) -> None:
+        self._codec, self._max_bytes = codec, max_bytes
         self._rows: list[_Row] = []
         self._encoder: Any = None
         self._producer = (-1, -1, 0)
@@ -116,7 +116,7 @@ class Batch:
         return added is not None
 
     def _compiled_encoder(self, codec: int) -> Any:
-        return DefaultRecordBatchBuilder(_MAGIC, codec, 1, -1, -1, 0, self._most_bytes)
+        return DefaultRecordBatchBuilder(_MAGIC, codec, 1, -1, -1, 0, self._max_bytes)
 
     def _encoder_in_python(self, codec: int) -> Any:
-        return _DefaultRecordBatchBuilderPy(_MAGIC, codec, True, -1, -1, 0, self._most_bytes)
+        return _DefaultRecordBatchBuilderPy(_MAGIC, codec, True, -1, -1, 0, self._max_bytes)

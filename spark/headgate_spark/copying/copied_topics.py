@@ -8,7 +8,7 @@ from headgate_spark.kafka.cluster_admin import TopicConfig
 
 _UNLIMITED = str(2**63 - 1)
 _FOREVER = "-1"
-_MOST_BYTES = 2**31 - 1
+_MAX_BYTES = 2**31 - 1
 _AS_THEY_ARE = MappingProxyType(
     {
         "cleanup.policy": "delete",
@@ -23,7 +23,7 @@ _AS_THEY_ARE = MappingProxyType(
 def roomy(limit: int) -> int:
     """The limit of a mirror's topic whose source has this one: the same record is larger where its
     producer compressed it better than the mirror does."""
-    return min(2 * limit, _MOST_BYTES)
+    return min(2 * limit, _MAX_BYTES)
 
 
 def copied_configs(retention_ms: int, max_message_bytes: int) -> dict[str, str]:
@@ -38,8 +38,8 @@ def copied_configs(retention_ms: int, max_message_bytes: int) -> dict[str, str]:
 
 def wanted_configs(source: TopicConfig, retention_ms: int) -> dict[str, str]:
     """The settings of a mirror's topic that is made now."""
-    most = roomy(source.number("max.message.bytes"))
-    return {**copied_configs(retention_ms, most), "unclean.leader.election.enable": "false"}
+    maximum = roomy(source.number("max.message.bytes"))
+    return {**copied_configs(retention_ms, maximum), "unclean.leader.election.enable": "false"}
 
 
 def faults(source: TopicConfig, target: TopicConfig) -> list[str]:
@@ -57,6 +57,6 @@ def faults(source: TopicConfig, target: TopicConfig) -> list[str]:
         if found[name] != _FOREVER and name not in target.own
     ]
     if target.number("max.message.bytes") < source.number("max.message.bytes"):
-        least = source.values["max.message.bytes"]
-        wrong.append(f"max.message.bytes is {found['max.message.bytes']}: set it to {least}")
+        minimum = source.values["max.message.bytes"]
+        wrong.append(f"max.message.bytes is {found['max.message.bytes']}: set it to {minimum}")
     return wrong

@@ -115,10 +115,10 @@ class SourceReader:
         self.bytes += size
         self._answers += 1
 
-    async def _more(self, most: int, wait_s: float) -> list[SourceRecord]:
+    async def _more(self, limit: int, wait_s: float) -> list[SourceRecord]:
         try:
             found = await self._inner.getmany(
-                self._tp, timeout_ms=int(wait_s * 1000), max_records=most
+                self._tp, timeout_ms=int(wait_s * 1000), max_records=limit
             )
         except OffsetOutOfRangeError as error:
             raise GoneError(str(error)) from error

@@ -13,7 +13,7 @@ from typing import Any
 from aiokafka.client import AIOKafkaClient
 from aiokafka.protocol.fetch import FetchRequest
 
-_LEAST_FETCH_BYTES, MOST_FETCH_BYTES = 65_536, 4_194_304
+_MIN_FETCH_BYTES, MAX_FETCH_BYTES = 65_536, 4_194_304
 _SAVED_S = 0.5
 _FETCHES_A_SECOND = 4  # an answer is at most so much of a second's bytes
 
@@ -55,9 +55,9 @@ class BrokerBuckets:
             alone = BrokerBuckets(self._rate)
             return min(alone.fetch_bytes(), self._within.fetch_bytes())
         if self._rate is None:
-            return MOST_FETCH_BYTES
+            return MAX_FETCH_BYTES
         wanted = int(self._rate / _FETCHES_A_SECOND)
-        return min(MOST_FETCH_BYTES, max(_LEAST_FETCH_BYTES, wanted))
+        return min(MAX_FETCH_BYTES, max(_MIN_FETCH_BYTES, wanted))
 
     def throttle(self, client: AIOKafkaClient, count: Callable[[int], None]) -> None:
         """Make this client's fetches wait. count: told the bytes they bring, as they came."""

@@ -19,7 +19,7 @@ from headgate_spark.job.connections import Connection, connection
 from headgate_spark.job.errors import USAGE, JobError
 
 _PREFIX = "HEADGATE_CLUSTERS__"
-_MOST_REQUEST_MS = 30_000  # Kafka's default
+_MAX_REQUEST_MS = 30_000  # Kafka's default
 # Options of a cluster, and what Kafka's Java client calls them.
 _CLIENT_OPTIONS = {
     "security_protocol": "security.protocol",
@@ -52,7 +52,7 @@ class Cluster:
     @property
     def waiting(self) -> Mapping[str, str]:
         """The times of the Java client that end a wait after about `patience_ms`."""
-        whole, one = str(self.patience_ms), str(min(self.patience_ms, _MOST_REQUEST_MS))
+        whole, one = str(self.patience_ms), str(min(self.patience_ms, _MAX_REQUEST_MS))
         return {
             "default.api.timeout.ms": whole,
             "request.timeout.ms": one,

@@ -20,7 +20,7 @@ from headgate_spark.job.connections import Connection
 from headgate_spark.mirror.map_reader import read_map
 from headgate_spark.mirror.skips import Reason, SkipError
 
-_MOST_EXPIRED = 20_000  # of a table in one round, so that it stays short; the next takes more
+_MAX_EXPIRED = 20_000  # of a table in one round, so that it stays short; the next takes more
 
 
 class MapView:
@@ -73,7 +73,7 @@ class MapView:
             layouts = [number for number, one in found.layouts.items() if one[1:3] == ids]
             keys += [
                 segment_key(MapAddress(topic, partition, layout), source)
-                for source in islice(sources, _MOST_EXPIRED)
+                for source in islice(sources, _MAX_EXPIRED)
                 for layout in layouts
             ]
         return keys

@@ -14,7 +14,7 @@ from headgate_spark.copying.copy_plan import Copied
 from headgate_spark.job.exposition import Metric, exposed, written
 from headgate_spark.mirror.skips import Skip
 
-_MOST_SAMPLES = 1000  # of one partition; beyond them the lag in seconds is a lower bound
+_MAX_SAMPLES = 1000  # of one partition; beyond them the lag in seconds is a lower bound
 
 
 class Lag(NamedTuple):
@@ -60,7 +60,7 @@ class LagWatch:
 
     def _lag(self, tp: TopicPartition, end: int, found: PartitionMap, now_s: float) -> Lag:
         position = found.table.source_end
-        seen = self._seen.setdefault(tp, deque(maxlen=_MOST_SAMPLES))
+        seen = self._seen.setdefault(tp, deque(maxlen=_MAX_SAMPLES))
         if not seen or seen[-1][0] != end:
             seen.append((end, now_s))
         while seen and seen[0][0] <= position:

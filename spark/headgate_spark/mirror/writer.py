@@ -35,7 +35,7 @@ from headgate_spark.copying.transactions import (
 from headgate_spark.job.connections import Connection
 from headgate_spark.kafka.kafka_clients import CLIENT_ERRORS
 
-MOST_BATCH_BYTES = 1_048_576  # of one batch with several records
+MAX_BATCH_BYTES = 1_048_576  # of one batch with several records
 
 _REFUSALS = (
     InvalidTimestampError,
@@ -63,7 +63,7 @@ class Target(NamedTuple):
     topic: str
     partition: int
     map_partition: int
-    max_batch_bytes: int = MOST_BATCH_BYTES
+    max_batch_bytes: int = MAX_BATCH_BYTES
 
 
 class Writer:
@@ -71,7 +71,7 @@ class Writer:
 
     def __init__(self, connection: Connection, transactional_id: str, target: Target) -> None:
         self._target = target
-        batch_bytes = min(MOST_BATCH_BYTES, target.max_batch_bytes)
+        batch_bytes = min(MAX_BATCH_BYTES, target.max_batch_bytes)
         self._inner = open_producer(connection, transactional_id, batch_bytes)
 
     async def start(self) -> None:

@@ -37,8 +37,8 @@ async def create(target: Connection, source: Connection, replay: Replay, order: 
         if other is not None:
             return Made(None, other)
         replicas = min(3, len(metadata.nodes))
-        most = limit + _HEADER_BYTES
-        await admin.create([_topic(replay, target.name, order.partitions, replicas, most)])
+        maximum = limit + _HEADER_BYTES
+        await admin.create([_topic(replay, target.name, order.partitions, replicas, maximum)])
         await admin.settled({replay.topic: order.partitions})
         return Made((await admin.metadata()).topics[replay.topic].uuid)
 

@@ -27,7 +27,7 @@ from headgate_spark.kafka.kafka_clients import CLIENT_ERRORS
 from headgate_spark.kafka.topic_ids import id_of
 
 LEASE_ID = "headgate.replay.runner"
-_MOST_BATCH_BYTES = 950_000
+_MAX_BATCH_BYTES = 950_000
 _TRIES, _PAUSE_S = 3, 1.0
 
 Pair = tuple[bytes, bytes | None]
@@ -45,7 +45,7 @@ class ReplayWriter:
     """Every call but `drop` raises LeaseError."""
 
     def __init__(self, connection: Connection) -> None:
-        self._inner = open_producer(connection, LEASE_ID, _MOST_BATCH_BYTES)
+        self._inner = open_producer(connection, LEASE_ID, _MAX_BATCH_BYTES)
 
     async def start(self) -> None:
         """Take the lease: returns when no older runner can commit any more."""

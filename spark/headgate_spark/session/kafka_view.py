@@ -14,10 +14,10 @@ from headgate.core.groups.facts import Partition
 from headgate_spark.job.errors import JobError
 from headgate_spark.job.options import Cluster
 
-_MOST_ANSWER_MS = 20_000  # a wrong address is told sooner than a broker that goes is given up
+_MAX_ANSWER_MS = 20_000  # a wrong address is told sooner than a broker that goes is given up
 # py4j makes a Java Integer of a lesser number, which the client does not take for a time; no record
 # is from before 25 January 1970.
-_LEAST_LONG = 2**31
+_MIN_LONG = 2**31
 _BYTES = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
 
 
@@ -36,7 +36,7 @@ class KafkaView:
         own = {
             "key.deserializer": _BYTES,
             "value.deserializer": _BYTES,
-            "default.api.timeout.ms": str(min(_MOST_ANSWER_MS, cluster.patience_ms)),
+            "default.api.timeout.ms": str(min(_MAX_ANSWER_MS, cluster.patience_ms)),
             "isolation.level": "read_committed",
         }
         self._consumer = self._asked(lambda: kind(self._properties(own)))
@@ -63,7 +63,7 @@ class KafkaView:
 
     def at(self, places: Iterable[Partition], time_ms: int) -> dict[Partition, int | None]:
         """The first offset whose record is not older; None where all are."""
-        if time_ms < _LEAST_LONG:
+        if time_ms < _MIN_LONG:
             return {**self.starts(places)}
         wanted = self._jvm.java.util.HashMap()
         named = {place: self._java(place) for place in places}

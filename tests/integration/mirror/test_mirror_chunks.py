@@ -38,7 +38,7 @@ def topic(two: Two, topic_name: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("size", "limits", "least", "limit"),
+    ("size", "limits", "minimum", "maximum"),
     [
         pytest.param(10, {"chunk_records": 100}, 3, 3, id="records"),
         # bytes are counted fetch by fetch: a chunk has at most one (4 MB) more than it should
@@ -48,7 +48,7 @@ def topic(two: Two, topic_name: str) -> str:
     ],
 )
 async def test_a_chunk_ends_with_its_records_its_bytes_or_its_time(
-    two: Two, topic: str, size: int, limits: dict[str, float], least: int, limit: int
+    two: Two, topic: str, size: int, limits: dict[str, float], minimum: int, maximum: int
 ) -> None:
     assert (CHUNK_RECORDS, CHUNK_BYTES, CHUNK_S) == (5_000, 4_194_304, 0.2)
     chance = random.Random(5)
@@ -56,7 +56,7 @@ async def test_a_chunk_ends_with_its_records_its_bytes_or_its_time(
     produce(two.source, topic, values, **{"batch.size": 20_000})  # a fetch brings whole batches
     copied = await copy(mirror_world.unit(two, topic), two.options(**limits))
     assert copied.records == mirror_world.judge(two, topic) == 300
-    assert least <= copied.transactions - 1 <= limit, copied  # one opens the layout
+    assert minimum <= copied.transactions - 1 <= maximum, copied  # one opens the layout
 
 
 async def test_what_is_followed_is_committed_once_an_interval_also_while_more_comes(

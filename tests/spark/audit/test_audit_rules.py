@@ -195,7 +195,7 @@ def test_one_partition_has_nothing_to_balance() -> None:
     assert diagnose(skew_world.figures_of(skew_world.uniform(3000, partitions=1))) == []
 
 
-def test_keyless_topics_have_no_useful_most() -> None:
+def test_keyless_topics_have_no_useful_maximum() -> None:
     figures = replace(
         skew_world.figures_of(skew_world.uniform(3000)), top_keys=(), keyless_records=3000
     )

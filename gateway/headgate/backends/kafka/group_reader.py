@@ -259,10 +259,10 @@ class GroupReader:
         for name, (_error, topic_id, partitions) in facts.items():
             settings = self._settings.get(name, {})
             seen = tuple(PartitionSeen(*partition) for partition in partitions)
-            least = int(settings.get("min.insync.replicas", 1))
+            min_insync = int(settings.get("min.insync.replicas", 1))
             deletes = "delete" in settings.get("cleanup.policy", "delete")
             kept_ms = int(settings.get("retention.ms", -1)) if deletes else -1
-            topics[name] = TopicSeen(topic_id, seen, least, kept_ms)
+            topics[name] = TopicSeen(topic_id, seen, min_insync, kept_ms)
         return topics
 
 

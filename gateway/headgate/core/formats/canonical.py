@@ -18,8 +18,8 @@ Pointer = tuple[str, ...]  # reference tokens, unescaped
 # length in the double nearest to it (DBL_DIG), as long as that is a normal one.
 _INTEGER_DIGITS = 18
 _CERTAIN_DIGITS = 15
-_EXPONENT_MOST = 200
-_TOKEN_MOST = 40  # characters before the exponent: so much can neither overflow nor vanish
+_MAX_EXPONENT = 200
+_MAX_TOKEN = 40  # characters before the exponent: so much can neither overflow nor vanish
 _SHAPES = bytes.maketrans(b"123456789.E", b"0000000000e")  # 15 times as fast as one pattern
 _LONG, _POWER = b"0" * (_CERTAIN_DIGITS + 1), b"0e"
 _MINUS_NOUGHT = re.compile(rb"-0(?!\.)")
@@ -87,10 +87,10 @@ def _is_kept(number: bytes) -> bool:
     if not exponent and b"." not in mantissa:
         return len(mantissa) <= _INTEGER_DIGITS and number != b"-0"
     digits = len(mantissa.replace(b".", b"").lstrip(b"0"))
-    if len(mantissa) > _TOKEN_MOST or len(exponent) > 4:
+    if len(mantissa) > _MAX_TOKEN or len(exponent) > 4:
         return False
     if digits <= _CERTAIN_DIGITS:
-        return not exponent or abs(int(exponent)) <= _EXPONENT_MOST
+        return not exponent or abs(int(exponent)) <= _MAX_EXPONENT
     # Of the decimals with 16 digits a double has one shortest: that one, written so.
     return digits == _CERTAIN_DIGITS + 1 and orjson.dumps(float(number)) == number
 

@@ -58,12 +58,12 @@ def elements(document: bytes) -> list[bytes]:
         raise Refused(malformed(str(error))) from None
 
 
-def is_crowd(document: bytes, most: int) -> bool:
+def is_crowd(document: bytes, maximum: int) -> bool:
     """Whether an array has more than `most` elements, asked only where cutting would cost much."""
-    if document.count(b",") <= max(most, _CROWD) or document.lstrip()[:1] != b"[":
+    if document.count(b",") <= max(maximum, _CROWD) or document.lstrip()[:1] != b"[":
         return False
     text, at = decoded(document), document.index(b"[")
-    for _ in range(most):
+    for _ in range(maximum):
         at = skip_blanks(text, scan(text, skip_blanks(text, at + 1))[1])
         if text[at : at + 1] != ",":
             return False

@@ -3,7 +3,7 @@
 from itertools import pairwise
 from typing import NamedTuple
 
-_MOST = 96
+_MAX_POINTS = 96
 _FRACTION = 3  # the error of an age is at most a third of it
 
 
@@ -37,7 +37,7 @@ class LogEnds:
         if len(points) > 1 and points[-2].end == end:
             points.pop()  # of a time without records the first and the last point will do
         points.append(Point(at_ms, end))
-        if len(points) > _MOST:
+        if len(points) > _MAX_POINTS:
             self._thin(at_ms)
 
     def _thin(self, now_ms: int) -> None:
@@ -47,7 +47,7 @@ class LogEnds:
             if _FRACTION * (after.at_ms - kept[-1].at_ms) > now_ms - after.at_ms:
                 kept.append(point)
         kept.append(points[-1])
-        self._points = kept[-_MOST:]
+        self._points = kept[-_MAX_POINTS:]
 
     def first_ms(self) -> int | None:
         """Since when the end is known."""

@@ -11,30 +11,30 @@ class FieldError(ValueError):
         self.field = field
 
 
-def known(field: str, asked: object, names: Collection[str], *needed: str) -> Mapping[str, object]:
+def known(field: str, value: object, names: Collection[str], *needed: str) -> Mapping[str, object]:
     """An object with these fields alone, the needed ones among them. Raises FieldError."""
-    if not isinstance(asked, Mapping):
+    if not isinstance(value, Mapping):
         raise FieldError(field, "a JSON object is asked for")
     prefix = f"{field}." if field else ""
-    for name in asked:
+    for name in value:
         if name not in names:
             raise FieldError(prefix + str(name), f"not known; there are {', '.join(sorted(names))}")
     for name in needed:
-        if name not in asked:
+        if name not in value:
             raise FieldError(prefix + name, "missing")
-    return asked
+    return value
 
 
-def text(field: str, asked: object, limit: int) -> str:
+def text(field: str, value: object, limit: int) -> str:
     """A name of 1 to `limit` printable characters. Raises FieldError."""
-    if not isinstance(asked, str) or not 0 < len(asked) <= limit or not asked.isprintable():
+    if not isinstance(value, str) or not 0 < len(value) <= limit or not value.isprintable():
         raise FieldError(field, f"a text of 1 to {limit} printable characters")
-    return asked
+    return value
 
 
-def number(field: str, asked: object, least: int, limit: int) -> int:
+def number(field: str, value: object, minimum: int, maximum: int) -> int:
     """A whole number. Raises FieldError."""
-    is_whole = isinstance(asked, int) and not isinstance(asked, bool)
-    if not is_whole or not least <= asked <= limit:  # type: ignore[operator]
-        raise FieldError(field, f"a whole number from {least} to {limit}")
-    return asked  # type: ignore[return-value]
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    if not is_whole or not minimum <= value <= maximum:  # type: ignore[operator]
+        raise FieldError(field, f"a whole number from {minimum} to {maximum}")
+    return value  # type: ignore[return-value]

@@ -170,7 +170,7 @@ def _partitions(asked: object) -> tuple[int, ...] | None:
         return None
     if not isinstance(asked, Sequence) or isinstance(asked, str | bytes) or not asked:
         raise FieldError("partitions", "a list of partition numbers, or leave it out for all")
-    found = {number("partitions", one, least=0, limit=MAX_PARTITIONS) for one in asked}
+    found = {number("partitions", one, minimum=0, maximum=MAX_PARTITIONS) for one in asked}
     return tuple(sorted(found))
 
 
@@ -199,7 +199,7 @@ def read_offsets(field: str, asked: object) -> dict[int, int]:
         raise FieldError(field, 'an offset for each partition, such as {"0": 5, "1": 0}')
     return {
         partition_number(field, partition): number(
-            f"{field}.{partition}", offset, least=0, limit=2**62
+            f"{field}.{partition}", offset, minimum=0, maximum=2**62
         )
         for partition, offset in asked.items()
     }
@@ -215,7 +215,7 @@ def partition_number(field: str, asked: object) -> int:
 def read_time(field: str, asked: object) -> int:
     """ms since 1970, or ISO 8601 with a zone. Raises FieldError."""
     if not isinstance(asked, str):
-        return number(field, asked, least=0, limit=10**15)
+        return number(field, asked, minimum=0, maximum=10**15)
     try:
         moment = datetime.fromisoformat(asked)
         ms = int(moment.timestamp() * 1000) if moment.tzinfo is not None else -1
@@ -239,7 +239,7 @@ def _deliver(asked: object) -> Deliver:
         raise FieldError("deliver.mode", "seek, topic or group")
     mode, ttl_s = ReplayMode(str(given["mode"])), given.get("ttl_s")
     if ttl_s is not None:
-        ttl_s = number("deliver.ttl_s", ttl_s, least=1, limit=_MAX_TTL_S)
+        ttl_s = number("deliver.ttl_s", ttl_s, minimum=1, maximum=_MAX_TTL_S)
     if mode is not ReplayMode.GROUP:
         if "group" in given:
             raise FieldError("deliver.group", f"mode {mode} commits nothing: leave it out")
@@ -254,7 +254,8 @@ def _rate(asked: object) -> Rate:
         return Rate()
     given = known("rate", asked, {"records_per_s", "bytes_per_s"})
     found = {
-        name: number(f"rate.{name}", value, least=1, limit=2**53) for name, value in given.items()
+        name: number(f"rate.{name}", value, minimum=1, maximum=2**53)
+        for name, value in given.items()
     }
     return Rate(found.get("records_per_s"), found.get("bytes_per_s"))
 

@@ -14,7 +14,7 @@ from headgate.core.topics.topic import TopicState
 _RETENTION_MS = 604_800_000
 _HEADERS_BYTES = 16_384  # what a held record carries beyond the one that it becomes
 _FACTS_PARTITIONS = 6  # more topics than that share them: a topic's facts are on one
-_FACTS_LEAST_BYTES = 65_536  # two records of a few hundred facts
+_MIN_FACTS_BYTES = 65_536  # two records of a few hundred facts
 _REPLICAS = 3  # where there are so many nodes
 _LONGEST_NAME = 249  # org.apache.kafka.common.internals.Topic
 
@@ -65,9 +65,9 @@ def facts_faults(found: TopicState) -> list[str]:
         wrong.append(f"cleanup.policy is {found.cleanup_policy}: set it to delete")
     if found.timestamp_type != "CreateTime":
         wrong.append("message.timestamp.type is LogAppendTime: set it to CreateTime")
-    if found.max_message_bytes < _FACTS_LEAST_BYTES:
-        least = _FACTS_LEAST_BYTES
-        wrong.append(f"max.message.bytes is {found.max_message_bytes}: set it to {least} or more")
+    if found.max_message_bytes < _MIN_FACTS_BYTES:
+        minimum = _MIN_FACTS_BYTES
+        wrong.append(f"max.message.bytes is {found.max_message_bytes}: set it to {minimum} or more")
     return wrong
 
 
@@ -132,12 +132,12 @@ def faults(wanted: InternalTopic, found: TopicState, topic_limit_bytes: int) -> 
         wrong.append(f"cleanup.policy is {found.cleanup_policy}: set it to delete")
     if found.timestamp_type != "CreateTime":
         wrong.append("message.timestamp.type is LogAppendTime: set it to CreateTime")
-    least_ms = int(wanted.configs["retention.ms"]) // 2
-    if 0 <= found.retention_ms < least_ms:
-        wrong.append(f"retention.ms is {found.retention_ms}: set it to {least_ms} or more")
+    min_ms = int(wanted.configs["retention.ms"]) // 2
+    if 0 <= found.retention_ms < min_ms:
+        wrong.append(f"retention.ms is {found.retention_ms}: set it to {min_ms} or more")
     if found.max_message_bytes < topic_limit_bytes:
-        least = wanted.configs["max.message.bytes"]
-        wrong.append(f"max.message.bytes is {found.max_message_bytes}: set it to {least}")
+        minimum = wanted.configs["max.message.bytes"]
+        wrong.append(f"max.message.bytes is {found.max_message_bytes}: set it to {minimum}")
     if found.unclean_leader_election:
         wrong.append("unclean.leader.election.enable is true: set it to false")
     return wrong

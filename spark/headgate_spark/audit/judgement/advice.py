@@ -202,12 +202,12 @@ def _other_count(figures: TopicFigures, count: int, before: float, after: float)
 def _no_count(
     figures: TopicFigures, useful: int | None, scores: Mapping[int, float], *, by_bytes: bool
 ) -> Recommendation:
-    most = max(scores, default=figures.partitions)
+    highest = max(scores, default=figures.partitions)
     what = "bytes" if by_bytes else "records"
     expected = {
-        "partitions": float(most),
-        "max_over_mean": scores.get(most, 1.0),
-        "floor": floor_of(most, _p_max(figures, by_bytes=by_bytes)),
+        "partitions": float(highest),
+        "max_over_mean": scores.get(highest, 1.0),
+        "floor": floor_of(highest, _p_max(figures, by_bytes=by_bytes)),
     }
     if useful is not None:
         expected["max_useful_partitions"] = float(useful)

@@ -75,13 +75,13 @@ def is_hot(figures: TopicFigures) -> bool:
 
 def hot_keys(figures: TopicFigures) -> list[KeyFigures]:
     """Keys that fill half a partition's fair share or more, the heaviest first."""
-    least = 0.25 if figures.partitions == 1 else 0.5 / figures.partitions
+    minimum = 0.25 if figures.partitions == 1 else 0.5 / figures.partitions
     if not is_hot(figures) and figures.partitions > 1:
         return []
     heat = {
         key: max(figures.record_share(key), figures.byte_share(key)) for key in figures.top_keys
     }
-    return sorted((key for key in heat if heat[key] >= least), key=lambda key: -heat[key])
+    return sorted((key for key in heat if heat[key] >= minimum), key=lambda key: -heat[key])
 
 
 def is_chatty(figures: TopicFigures, key: KeyFigures) -> bool:

@@ -168,14 +168,14 @@ class TopicFigures:
     @property
     def top_record_share(self) -> float:
         """The share of all records that the most frequent key has."""
-        most = max((key.records for key in self.top_keys), default=0)
-        return most / self.records if self.records else 0.0
+        heaviest = max((key.records for key in self.top_keys), default=0)
+        return heaviest / self.records if self.records else 0.0
 
     @property
     def top_byte_share(self) -> float:
         """The share of all bytes that the heaviest key has."""
-        most = max((key.bytes for key in self.top_keys), default=0)
-        return most / self.bytes if self.bytes else 0.0
+        heaviest = max((key.bytes for key in self.top_keys), default=0)
+        return heaviest / self.bytes if self.bytes else 0.0
 
     @property
     def p_max(self) -> float:

@@ -6,7 +6,7 @@ from headgate_spark.audit.judgement.diagnosis import BURST_WINDOWS, ENOUGH_RECOR
 from headgate_spark.audit.judgement.figures import TopicFigures
 from headgate_spark.audit.judgement.measures import max_over_mean
 
-_MOST = 0.5  # of the records: below it keys decide how even a topic is
+_MIN_SHARE = 0.5  # of the records: below it keys decide how even a topic is
 # A partition that is the fullest by chance is not so in window after window.
 _LASTING = 0.75
 
@@ -14,7 +14,7 @@ _LASTING = 0.75
 def notes(figures: TopicFigures) -> list[str]:
     """Sentences beside the diagnoses, whose names are fixed."""
     found = figures.keyless
-    if found is None or figures.keyless_records < max(ENOUGH_RECORDS, _MOST * figures.records):
+    if found is None or figures.keyless_records < max(ENOUGH_RECORDS, _MIN_SHARE * figures.records):
         return []
     uneven = max_over_mean(found.records)
     if uneven < HOT:

@@ -82,9 +82,9 @@ def usefulness(p_max: float, what: str) -> str:
     Whoever tells of useful partitions says it in these words, and of what: a topic whose values
     differ in size has two such numbers, which would contradict each other without it.
     """
-    most = max_useful_partitions(p_max)
-    if most is None:
+    highest = max_useful_partitions(p_max)
+    if highest is None:
         return "no record has a key, so that any number of partitions is useful"
-    if most == 1:
+    if highest == 1:
         return f"by {what} a second partition is of no use"
-    return f"by {what} at most {most} partitions are useful"
+    return f"by {what} at most {highest} partitions are useful"

@@ -11,7 +11,7 @@ from headgate_spark.audit.judgement.measures import Load, effective_partitions, 
 
 _USUAL = (1, 3, 6, 12, 20, 24, 48, 96)  # what topics are usually given
 _MULTIPLES = (1.5, 2, 3, 4, 8)
-_MOST = 1000
+_MAX_COUNT = 1000
 
 
 class WhatIf(NamedTuple):
@@ -36,7 +36,7 @@ def candidates(partitions: int, more: Iterable[int] = ()) -> tuple[int, ...]:
     near = range(partitions - 1, partitions + 4)
     multiples = (int(partitions * factor) for factor in _MULTIPLES)
     wanted = {*near, *multiples, *_USUAL, *more, partitions}
-    return tuple(sorted(count for count in wanted if 1 <= count <= max(_MOST, partitions)))
+    return tuple(sorted(count for count in wanted if 1 <= count <= max(_MAX_COUNT, partitions)))
 
 
 def with_keyless(prediction: Prediction, records: int, sizes: int) -> Prediction:

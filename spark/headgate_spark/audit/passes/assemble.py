@@ -26,7 +26,7 @@ from headgate_spark.audit.judgement.what_if import with_keyless
 from headgate_spark.audit.passes import counting
 from headgate_spark.audit.passes.runs import Lengths, OuterRun, merged, quantile
 
-MOST_WINDOWS = 8640  # 30 days of 5 minutes: older ones are left out of the heat map
+MAX_WINDOWS = 8640  # 30 days of 5 minutes: older ones are left out of the heat map
 ENOUGH_A_WINDOW = 20  # records without a key, to say on which partition most of them are
 Rows = list[Row]
 
@@ -134,7 +134,7 @@ def _load(cells: Rows, partitions: int, name: str) -> Load:
 
 def _heat(cells: Rows, partitions: int) -> tuple[int, Load, Load]:
     last = max((row["window"] for row in cells), default=0)
-    first = max(min((row["window"] for row in cells), default=0), last - MOST_WINDOWS + 1)
+    first = max(min((row["window"] for row in cells), default=0), last - MAX_WINDOWS + 1)
     shape = (partitions, last - first + 1)
     found = np.zeros(shape), np.zeros(shape)
     for row in cells:

@@ -28,7 +28,7 @@ def count_all(
     """Count the facts of all topics at once. facts: `schema.FACTS`, cheap to read again (Parquet).
 
     present: the partitions of each topic.  counts: the ones to predict.  coalesce_ms: quiet and
-    most, of the topics that say so.  Writes load.parquet (each partition in each window) and
+    maximum, of the topics that say so.  Writes load.parquet (each partition in each window) and
     keys.parquet (each key on each partition) below `out`.
     """
     context, found = spark.sparkContext, Counted()

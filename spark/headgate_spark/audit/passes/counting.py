@@ -24,7 +24,7 @@ from headgate_spark.session.schema import KEPT, SUMS
 
 TOP_KEYS = 50  # by records, and as many by bytes
 BLOCK = 16_384  # offsets whose order one task looks at, at a time
-COALESCE_MS = (2000, 10_000)  # quiet, most: where the topic does not say
+COALESCE_MS = (2000, 10_000)  # quiet, maximum: where the topic does not say
 PREDICTED, MOVED, WRONG, CRC32, EARLIER = "predicted", "moved", "wrong", "crc32", "earlier"
 
 
@@ -73,16 +73,16 @@ def sizes(facts: DataFrame) -> DataFrame:
     return facts.groupBy("topic").agg(quantiles.alias("quantiles"), F.max("bytes").alias("largest"))
 
 
-def heaviest(keys: DataFrame, most: int = TOP_KEYS) -> DataFrame:
+def heaviest(keys: DataFrame, limit: int = TOP_KEYS) -> DataFrame:
     """The keys with most records and those with most bytes (Spark limits before it shuffles)."""
-    found = [_first(keys, weight, most) for weight in ("records", "bytes")]
+    found = [_first(keys, weight, limit) for weight in ("records", "bytes")]
     return found[0].union(found[1]).distinct()
 
 
-def _first(keys: DataFrame, weight: str, most: int) -> DataFrame:
+def _first(keys: DataFrame, weight: str, limit: int) -> DataFrame:
     order = Window.partitionBy("topic").orderBy(F.desc(weight), F.col("key"))
     ranked = keys.withColumn("rank", F.row_number().over(order))
-    return ranked.where(F.col("rank") <= most).select("topic", "key", "records", "bytes")
+    return ranked.where(F.col("rank") <= limit).select("topic", "key", "records", "bytes")
 
 
 def distribution(keys: DataFrame) -> DataFrame:
@@ -138,15 +138,15 @@ def coalesced(
 ) -> DataFrame:
     """How many records coalescing would have left of the heaviest keys.
 
-    coalesce_ms: quiet and most, by topic.  A busy key came in nearly every second of weeks: its
+    coalesce_ms: quiet and maximum, by topic.  A busy key came in nearly every second of weeks: its
     seconds are walked through where they are sorted, and one number a key comes out.
     """
 
     def left(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = (row for batch in batches for row in zip(*_columns(batch), strict=True))
         for (topic, key), mine in groupby(rows, key=itemgetter(0, 1)):
-            quiet_s, most_s = (one / 1000 for one in coalesce_ms.get(topic, COALESCE_MS))
-            count = kept((second for _, _, second in mine), quiet_s, most_s)
+            quiet_s, max_s = (one / 1000 for one in coalesce_ms.get(topic, COALESCE_MS))
+            count = kept((second for _, _, second in mine), quiet_s, max_s)
             arrays = [pa.array([topic]), pa.array([key], pa.binary()), pa.array([count])]
             yield pa.RecordBatch.from_arrays(arrays, names=KEPT.names)
 

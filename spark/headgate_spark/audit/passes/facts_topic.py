@@ -22,7 +22,7 @@ from headgate_spark.session.ranges import Range, since
 from headgate_spark.session.source import read
 
 TOP_KEYS = 20
-ROWS_A_TASK, MOST_TASKS = 500, 1000
+ROWS_A_TASK, MAX_TASKS = 500, 1000
 _ALWAYS_MS = (0, 2**62)
 
 # [from, to) in ms since 1970; None = without bound.
@@ -94,7 +94,7 @@ def _ranges(view: KafkaView, partitions: int, windows: Mapping[str, Bounds]) -> 
 
 def _rows_a_task(ranges: list[Range]) -> int:
     """A record has from one fact to some thousands: many tasks of few records, but not too many."""
-    return max(ROWS_A_TASK, sum(one.end - one.start for one in ranges) // MOST_TASKS)
+    return max(ROWS_A_TASK, sum(one.end - one.start for one in ranges) // MAX_TASKS)
 
 
 def told(records: DataFrame, windows: Mapping[str, Bounds]) -> DataFrame:

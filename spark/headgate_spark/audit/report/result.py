@@ -60,7 +60,7 @@ def topic_result(figures: TopicFigures) -> Document:
         "tombstones": figures.tombstones,
         "by_records": figures.by_records()._asdict(),
         "by_bytes": figures.by_bytes()._asdict(),
-        "max_useful_partitions": _most_useful(figures),
+        "max_useful_partitions": _max_useful(figures),
         "sizes": figures.sizes._asdict(),
         "top_keys": [_key(figures, top_key) for top_key in figures.top_keys],
         "what_if": [_what_if(figures, one._asdict()) for one in what_if(figures)],
@@ -75,7 +75,7 @@ def topic_result(figures: TopicFigures) -> Document:
     }
 
 
-def _most_useful(figures: TopicFigures) -> int | None:
+def _max_useful(figures: TopicFigures) -> int | None:
     return None if figures.is_part else max_useful_partitions(figures.p_max)
 
 
