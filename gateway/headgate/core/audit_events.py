@@ -23,8 +23,8 @@ _DIGEST_BYTES: Final = 8
 
 _PUBLISHED: Final = Name.PUBLISHED
 _UNCHANGED: Final = Name.UNCHANGED.value
-# What is told, as texts: orjson takes twice as long for the member of an enum.
-_TOLD: Final[dict[Name, str]] = {
+# What is reported, as texts: orjson takes twice as long for the member of an enum.
+_REPORTED: Final[dict[Name, str]] = {
     one: one.value for one in (Name.UNCHANGED, Name.DUPLICATE, Name.SUPERSEDED, Name.REJECTED)
 }
 _REASONS: Final[dict[Reason, str]] = {one: one.value for one in Reason}
@@ -132,17 +132,17 @@ class Facts:
         place = (topic, one_in)
         now_ms = self._clock_ms()
         for outcome, size in zip(outcomes, sizes, strict=True):
-            told = _TOLD.get(outcome.name)
-            if told is None:
+            name = _REPORTED.get(outcome.name)
+            if name is None:
                 if outcome.name is not _PUBLISHED or outcome.records:
                     continue
-                told = _UNCHANGED
+                name = _UNCHANGED
             if one_in > 1 and self._is_skipped(place):
                 continue
             failure = outcome.failure
             reason = None if failure is None else _REASONS[failure.reason]
             self._put(
-                place, now_ms, producer, told, reason, outcome.partition, outcome.offset,
+                place, now_ms, producer, name, reason, outcome.partition, outcome.offset,
                 outcome.key, size, 1,
             )  # fmt: skip
 
@@ -151,7 +151,7 @@ class Facts:
     ) -> None:
         """Tell what became of held events of a key: one fact for all of a producer in a window.
 
-        size: bytes of their values together. They are so few that all are told, of any topic.
+        size: bytes of their values together. They are so few that all are reported, of any topic.
         """
         now_ms = self._clock_ms()
         self._put((topic, 1), now_ms, producer, outcome.value, None, -1, -1, key, size, events)
@@ -161,7 +161,7 @@ class Facts:
         place: tuple[str, int],
         at_ms: int,
         producer: str,
-        told: str,
+        name: str,
         reason: str | None,
         partition: int,
         offset: int,
@@ -177,7 +177,7 @@ class Facts:
             columns = self._filling[place] = Columns(place[0], place[1])
         columns.at_ms.append(at_ms)
         columns.producers.append(producer)
-        columns.outcomes.append(told)
+        columns.outcomes.append(name)
         columns.reasons.append(reason)
         columns.partitions.append(partition if partition >= 0 else None)
         columns.offsets.append(offset if offset >= 0 else None)

@@ -34,12 +34,12 @@ class _Metadata:
 
     def __init__(self, client: AIOKafkaClient) -> None:
         self._client = client
-        self._asked_at = self._began_at = 0.0
+        self._requested_at = self._began_at = 0.0
 
     async def update(self, cluster: ClusterMetadata, topics: set[str]) -> bool:
         loop = asyncio.get_running_loop()
-        await asyncio.sleep(max(0.0, self._asked_at + _PAUSE_S - loop.time()))
-        self._asked_at = loop.time()
+        await asyncio.sleep(max(0.0, self._requested_at + _PAUSE_S - loop.time()))
+        self._requested_at = loop.time()
         if await self._ask_all(cluster, topics):
             return True
         if loop.time() - self._began_at < _BEGIN_PAUSE_S:

@@ -28,8 +28,8 @@ def moment(ms: Any) -> str | None:
 def replay_page(replay: Replay, servers: str, runner: Mapping[str, Any]) -> dict[str, Any]:
     """One replay. servers: of the backfill tier."""
     spec: Mapping[str, Any] = replay.spec or {}
-    status, asked = replay.status, spec.get("asked", {})
-    page = {name: value for name, value in asked.items() if name != "dry_run"}
+    status, request_body = replay.status, spec.get("asked", {})
+    page = {name: value for name, value in request_body.items() if name != "dry_run"}
     return {
         "id": replay.id,
         "state": state_of(replay),

@@ -26,7 +26,7 @@ class Asker(NamedTuple):
 
 
 def document_of(
-    asked: Mapping[str, Any],
+    request_body: Mapping[str, Any],
     spec: Spec,
     tiers: Tiers,
     planned: PlannedReplay,
@@ -47,7 +47,7 @@ def document_of(
         raise Refused(malformed(detail))
     total_bytes = None if size is None else int(size * (sums.records + sums.cold))
     return {
-        "asked": asked,
+        "asked": request_body,
         "mode": str(spec.deliver.mode),
         "group": spec.deliver.group,
         "topic": spec.topic,
@@ -75,10 +75,10 @@ def dry_page(
     document: Mapping[str, Any], planned: Mapping[str, Any], tiers: Tiers
 ) -> dict[str, Any]:
     """What a dry run answers: nothing was registered."""
-    asked = {name: value for name, value in document["asked"].items() if name != "dry_run"}
+    request_body = {name: value for name, value in document["asked"].items() if name != "dry_run"}
     return {
         "dry_run": True,
-        **asked,
+        **request_body,
         "planned": planned,
         "bootstrap_servers": tiers.servers,
         "required": REQUIRED,

@@ -19,7 +19,7 @@ class NoSecondTier:
     """Implements the services of replays, offsets and snapshots."""
 
     async def create(
-        self, _asked: Any, _caller: str, _idempotency_key: str | None
+        self, _request_body: Any, _caller: str, _idempotency_key: str | None
     ) -> tuple[dict[str, Any], bool]:
         _refuse()
 
@@ -32,7 +32,7 @@ class NoSecondTier:
     async def control(self, replay_id: str, _wanted: Control) -> dict[str, Any]:
         return await self.show(replay_id)
 
-    async def translate(self, _asked: Any) -> dict[str, Any]:
+    async def translate(self, _request_body: Any) -> dict[str, Any]:
         _refuse()
 
     async def coverage(self, _topic: str) -> dict[str, Any]:
@@ -41,7 +41,7 @@ class NoSecondTier:
     async def all(self) -> Rows:
         return [], []
 
-    async def take(self, _asked: Any, _caller: str) -> tuple[dict[str, Any], bool]:
+    async def take(self, _request_body: Any, _caller: str) -> tuple[dict[str, Any], bool]:
         _refuse()
 
     async def follow(self) -> None:

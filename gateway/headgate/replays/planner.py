@@ -200,8 +200,8 @@ class _Resolver:
             if place is not None:
                 starts[one] = place
         kept = await self._backfill.first_since(self._topic, starts, time_ms) if starts else {}
-        asked = [one for one in chosen if self._is_asked(one, kept)]
-        hot = await self._ingest.at(self._topic, asked, time_ms) if asked else {}
+        unread = [one for one in chosen if self._is_unread(one, kept)]
+        hot = await self._ingest.at(self._topic, unread, time_ms) if unread else {}
         return {one: self._first(one, hot.get(one), kept.get(one)) for one in chosen}
 
     def _segments(self, time_ms: int, chosen: Sequence[int]) -> dict[int, int]:
@@ -209,7 +209,7 @@ class _Resolver:
         found = {one: self._seen.table(one).since(time_ms) for one in chosen}
         return {one: source for one, source in found.items() if source is not None}
 
-    def _is_asked(self, partition: int, kept: Mapping[int, int]) -> bool:
+    def _is_unread(self, partition: int, kept: Mapping[int, int]) -> bool:
         """Whether the ingest tier may have an earlier one, or the only one."""
         if self._seen.ingest is None or partition not in self._seen.ingest.logs:
             return False

@@ -55,30 +55,34 @@ class ReplayService:
         self._tiers = tiers
         self._settings = settings
 
-    async def create(self, asked: Any, caller: str, idempotency_key: str | None) -> RequestedReplay:
+    async def create(
+        self, request_body: Any, caller: str, idempotency_key: str | None
+    ) -> RequestedReplay:
         """Plan a replay and register it, or only say what it would be."""
         now_ms = int(time.time() * 1000)
         with reading():
-            spec = read_spec(asked, now_ms)
+            spec = read_spec(request_body, now_ms)
         tiers = self._tiers.table.of(spec.topic)
         asker = Asker(caller, now_ms, _id(caller, idempotency_key, now_ms))
         async with asking(tiers.backfill):
             registry = await self._tiers.log(tiers.backfill).read()
             known = registry.get(asker.replay_id)
             if known is not None:
-                return self._repeated(known, asked, tiers, registry)
+                return self._repeated(known, request_body, tiers, registry)
             planned = await plan(spec, tiers, self._tiers.maps(tiers.backfill), registry)
-            document = document_of(asked, spec, tiers, planned, asker, self._settings().replays)
+            document = document_of(
+                request_body, spec, tiers, planned, asker, self._settings().replays
+            )
             self._check_size(spec, planned)
             record(asker.replay_id, "spec", document)  # a dry run says, too, that it is too large
             if spec.dry_run:
                 return RequestedReplay(
                     dry_page(document, planned_page(document), tiers), is_new=False
                 )
-            return await self._register(asked, spec, tiers, document, asker)
+            return await self._register(request_body, spec, tiers, document, asker)
 
     async def _register(
-        self, asked: Any, spec: Spec, tiers: Tiers, document: dict[str, Any], asker: Asker
+        self, request_body: Any, spec: Spec, tiers: Tiers, document: dict[str, Any], asker: Asker
     ) -> RequestedReplay:
         repeated: list[Replay] = []
 
@@ -93,7 +97,7 @@ class ReplayService:
 
         registry = await self._tiers.log(tiers.backfill).change(decide)
         for known in repeated:
-            answer = self._repeated(known, asked, tiers, registry)
+            answer = self._repeated(known, request_body, tiers, registry)
             is_own = (known.spec or {}).get("made_by") == document["made_by"]
             return answer._replace(is_new=is_own)
         replay = registry.get(asker.replay_id)
@@ -127,9 +131,9 @@ class ReplayService:
             await change.commit_offsets(spec.deliver.group, spec.topic, places, text)
 
     def _repeated(
-        self, known: Replay, asked: Any, tiers: Tiers, registry: Registry
+        self, known: Replay, request_body: Any, tiers: Tiers, registry: Registry
     ) -> RequestedReplay:
-        if (known.spec or {}).get("asked") != asked:
+        if (known.spec or {}).get("asked") != request_body:
             detail = f"this Idempotency-Key made replay {known.id}, which was asked for otherwise"
             raise Refused(Failure(Reason.IDEMPOTENCY_MISMATCH, detail))
         return RequestedReplay(replay_page(known, tiers.servers, registry.runner), is_new=False)

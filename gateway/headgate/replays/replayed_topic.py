@@ -14,7 +14,7 @@ from headgate.replays.maps import OffsetMaps
 from headgate.replays.refusing import asking
 from headgate.replays.tiers import Tiers
 
-_UNASKED_S = 5.0  # for what can be answered without the ingest tier
+_OPTIONAL_S = 5.0  # for what can be answered without the ingest tier
 
 
 class TierNow(NamedTuple):
@@ -144,7 +144,7 @@ async def read_tiers_ingest_optional(
     there: TierNow | None = None
     try:
         async with (
-            asyncio.timeout(_UNASKED_S),
+            asyncio.timeout(_OPTIONAL_S),
             asking(tiers.ingest),
             view_of(tiers.ingest_options) as ingest,
         ):

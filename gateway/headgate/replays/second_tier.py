@@ -61,9 +61,9 @@ class Offsets:
     def __init__(self, tiers: SecondTiers) -> None:
         self._tiers = tiers
 
-    async def translate(self, asked: Any) -> dict[str, Any]:
+    async def translate(self, request_body: Any) -> dict[str, Any]:
         """Offsets of one tier to those of the other, in the order asked."""
-        topic, to, wanted = _wanted(asked)
+        topic, to, wanted = _wanted(request_body)
         tiers = self._tiers.table.of(topic)
         async with asking(tiers.backfill), view_of(tiers.backfill_options) as backfill:
             maps = self._tiers.maps(tiers.backfill)
@@ -126,9 +126,9 @@ def _logs(seen: ReplayedTopic, partition: int) -> Logs:
     return logs._replace(ingest_start=0) if seen.ingest is None else logs
 
 
-def _wanted(asked: Any) -> tuple[str, str, dict[int, list[int]]]:
+def _wanted(request_body: Any) -> tuple[str, str, dict[int, list[int]]]:
     with reading():
-        given = known("", asked, {"topic", "to", "offsets"}, "topic", "to", "offsets")
+        given = known("", request_body, {"topic", "to", "offsets"}, "topic", "to", "offsets")
         if given["to"] not in ("backfill", "ingest"):
             raise FieldError("to", "backfill or ingest")
         if not isinstance(given["offsets"], Mapping):
@@ -142,7 +142,7 @@ def _wanted(asked: Any) -> tuple[str, str, dict[int, list[int]]]:
         return read_topic(given["topic"]), given["to"], wanted
 
 
-def _numbers(field: str, asked: object) -> list[int]:
-    if not isinstance(asked, list):
+def _numbers(field: str, request_body: object) -> list[int]:
+    if not isinstance(request_body, list):
         raise FieldError(field, "a list of offsets")
-    return [number(field, one, minimum=0, maximum=2**62) for one in asked]
+    return [number(field, one, minimum=0, maximum=2**62) for one in request_body]

@@ -43,9 +43,9 @@ class Snapshots:
         ]
         return rows, registries.unavailable()
 
-    async def take(self, asked: Any, caller: str) -> tuple[dict[str, Any], bool]:
+    async def take(self, request_body: Any, caller: str) -> tuple[dict[str, Any], bool]:
         """The page, and whether it is new: a name that is taken for the same is not moved."""
-        wanted = _read(asked)
+        wanted = _read(request_body)
         ingest, vector, ids = await self._vector(wanted)
         document = {
             "topic": wanted.topic,
@@ -109,9 +109,9 @@ async def _offsets(view: TierView, wanted: _Wanted) -> Vector:
     return vector
 
 
-def _read(asked: Any) -> _Wanted:
+def _read(request_body: Any) -> _Wanted:
     with reading():
-        given = known("", asked, {"name", "topic", "group"}, "name")
+        given = known("", request_body, {"name", "topic", "group"}, "name")
         name, topic, group = text("name", given["name"], LONGEST_NAME), None, None
         if "/" in name:
             raise FieldError("name", "a name without slashes")

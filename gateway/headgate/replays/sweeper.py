@@ -1,4 +1,4 @@
-"""What must be done about replays without being asked: count them, and forget old ones."""
+"""What must be done about replays without a request: count them, and forget old ones."""
 
 import asyncio
 import logging

@@ -135,7 +135,7 @@ class Series:
     def fold(self) -> None:
         """Count everything that was added since the last time."""
         self._count_all()
-        self._tell_keys()
+        self._fold_keys()
 
     def _count_all(self) -> None:
         pending = self._pending
@@ -147,7 +147,7 @@ class Series:
         self._detail = None
         hour = self._hour(self.last_seen)
         if hour is not self._keys_hour:
-            self._tell_keys()
+            self._fold_keys()
             self._keys_hour = hour
         ended: dict[tuple[str, str], int] = {}
         for now, outcomes, sizes in pending:
@@ -157,17 +157,17 @@ class Series:
             hour.ends[end] = hour.ends.get(end, 0) + count
         self._measure([size for _, _, sizes in pending for size in sizes], hour)
         if len(self._keys) >= _MAX_KEYS:
-            self._tell_keys()
+            self._fold_keys()
 
-    def _tell_keys(self) -> None:
+    def _fold_keys(self) -> None:
         if self._keys:
             keys, self._keys = self._keys, {}
-            told: dict[str, tuple[int, int]] = {}
+            totals: dict[str, tuple[int, int]] = {}
             for key, one in keys.items():
-                shown = _shown(key)
-                events, size = told.get(shown, (0, 0))  # what is no UTF-8 may look like what is
-                told[shown] = (events + one.events, size + one.bytes)
-            self._keys_hour.sketches.add_keys(told)
+                text = _shown(key)
+                events, size = totals.get(text, (0, 0))  # what is no UTF-8 may look like what is
+                totals[text] = (events + one.events, size + one.bytes)
+            self._keys_hour.sketches.add_keys(totals)
 
     def detail(self) -> Detail:
         """What goes beyond counters, as plain data."""

@@ -53,15 +53,15 @@ class LatestAudits:
         return self._known
 
 
-Told = tuple[int, bytes]  # when it was written, ms since 1970; the result
+Audit = tuple[int, bytes]  # when it was written, ms since 1970; the result
 
 
-def merged(clusters: Iterable[Mapping[str, Told]]) -> dict[str, bytes]:
+def merged(clusters: Iterable[Mapping[str, Audit]]) -> dict[str, bytes]:
     """The newest result of each topic: one that has moved to another cluster is on both."""
-    newest: dict[str, Told] = {}
+    newest: dict[str, Audit] = {}
     for cluster in clusters:
-        for topic, told in cluster.items():
-            newest[topic] = max(told, newest.get(topic, told))
+        for topic, audit in cluster.items():
+            newest[topic] = max(audit, newest.get(topic, audit))
     return {topic: value for topic, (_, value) in newest.items()}
 
 
@@ -73,7 +73,7 @@ def is_result(value: bytes) -> bool:
         return False
 
 
-async def _read(cluster: ClusterSettings) -> dict[str, Told]:
+async def _read(cluster: ClusterSettings) -> dict[str, Audit]:
     from aiokafka import AIOKafkaConsumer  # the parent needs it for this page only
 
     from headgate.backends.kafka.configured import cluster_options
@@ -92,7 +92,7 @@ async def _read(cluster: ClusterSettings) -> dict[str, Told]:
         await consumer.stop()
 
 
-async def _newest(consumer: "AIOKafkaConsumer") -> dict[str, Told]:
+async def _newest(consumer: "AIOKafkaConsumer") -> dict[str, Audit]:
     from aiokafka import TopicPartition
 
     if SKEW_TOPIC not in await consumer.topics():
@@ -101,7 +101,7 @@ async def _newest(consumer: "AIOKafkaConsumer") -> dict[str, Told]:
     places = [TopicPartition(SKEW_TOPIC, 0)]
     consumer.assign(places)
     ends = await consumer.end_offsets(places)
-    found: dict[str, Told] = {}
+    found: dict[str, Audit] = {}
     while any([await consumer.position(place) < ends[place] for place in places]):
         for records in (await consumer.getmany(timeout_ms=200)).values():
             for record in records:
@@ -109,10 +109,10 @@ async def _newest(consumer: "AIOKafkaConsumer") -> dict[str, Told]:
                     name = bytes(record.key).decode("utf-8", "replace")
                     found[name] = record.timestamp, bytes(record.value or b"")
     sound = {}
-    for topic, told in found.items():
-        if is_result(told[1]):
-            sound[topic] = told
-        elif told[1]:
+    for topic, audit in found.items():
+        if is_result(audit[1]):
+            sound[topic] = audit
+        elif audit[1]:
             log.warning("%s: the record of %s is no result of an audit", SKEW_TOPIC, topic)
         await asyncio.sleep(0)  # each takes some 0.2 ms of the event loop
     return sound

@@ -78,9 +78,9 @@ class MonitorPages:
 
     async def _groups(self, request: web.Request) -> web.Response:
         self._may_view(request)
-        asked = paging(request)
+        wanted = paging(request)
         page = self._monitor.groups()
-        rows, following = page_of(page["groups"], asked, row_place, RowPlace.read, RowPlace.text)
+        rows, following = page_of(page["groups"], wanted, row_place, RowPlace.read, RowPlace.text)
         return json_page(request, page | listed("groups", rows, following))
 
     async def _group(self, request: web.Request) -> web.Response:

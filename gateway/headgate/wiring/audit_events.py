@@ -27,12 +27,12 @@ class AuditEvents:
     ) -> None:
         self.facts = Facts(now_ms, random.random)
         self._cluster = cluster_of_facts(settings) or ""
-        self._is_asked = _is_asked(settings)
+        self._is_enabled = _is_enabled(settings)
         self._log = FactsLog(self.facts, self._cluster, clusters[self._cluster], topics, meter)
 
     def start(self) -> None:
         """Begin to write, if any topic asks for it."""
-        if self._is_asked:
+        if self._is_enabled:
             self._log.start()
 
     async def close(self) -> None:
@@ -41,12 +41,12 @@ class AuditEvents:
 
     def replace(self, settings: Settings) -> None:
         """Put a reloaded configuration in force. What has begun goes on until the end."""
-        self._is_asked = _is_asked(settings)
+        self._is_enabled = _is_enabled(settings)
         self.start()
 
     def cluster_of(self, topic: str) -> str | None:
         """The cluster of the topic of facts, if this is it and it is needed."""
-        return self._cluster if self._is_asked and topic == FACTS_TOPIC else None
+        return self._cluster if self._is_enabled and topic == FACTS_TOPIC else None
 
     def depths(self) -> Iterator[tuple[str, int, int, int]]:
         """See `KafkaLanes.depths`."""
@@ -58,5 +58,5 @@ def cluster_of_facts(settings: Settings) -> str | None:
     return facts_cluster({name: one.tier for name, one in settings.clusters.items()})
 
 
-def _is_asked(settings: Settings) -> bool:
+def _is_enabled(settings: Settings) -> bool:
     return any(policy.facts for policy in settings.topics)

@@ -177,7 +177,8 @@ class HeldTopics:
     ) -> None:
         self._policies = PolicyTable(settings.topics)
         self._topics = topics
-        self._told: dict[str, Oddity] = {}  # what was said of held topics nobody asks for
+        # what was logged of held topics that no policy names
+        self._reported: dict[str, Oddity] = {}
         self._now_ms = now_ms
         self._watches = {
             name: HeldWatch(options, GROUP, partial(self._states, name), now_ms)
@@ -247,7 +248,8 @@ class HeldTopics:
     def _tell_leftovers(self) -> None:
         """Once for each held topic that the configuration does not ask for, as it begins."""
         found = [leftover(state, self._policies) for state in self._topics.states()]
-        known, self._told = self._told, {one.topic: one.oddity for one in found if one is not None}
+        known = self._reported
+        self._reported = {one.topic: one.oddity for one in found if one is not None}
         for one in found:
             if one is not None and known.get(one.topic) is not one.oddity:
                 log.warning("%s. %s", one.text, one.fix)

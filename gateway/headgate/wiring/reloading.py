@@ -92,11 +92,11 @@ class Reloading:
         self._reload = reload
         self._tasks = OwnedTasks()
         self._is_running = False
-        self._is_asked = False
+        self._is_requested = False
 
     def ask(self) -> None:
         """Reload soon; the handler of SIGHUP."""
-        self._is_asked = True
+        self._is_requested = True
         if not self._is_running:
             self._is_running = True
             self._tasks.spawn(self._run(), "reload")
@@ -107,8 +107,8 @@ class Reloading:
 
     async def _run(self) -> None:
         try:
-            while self._is_asked:
-                self._is_asked = False
+            while self._is_requested:
+                self._is_requested = False
                 try:
                     await self._reload()
                 except Exception:

@@ -81,8 +81,10 @@ def audit(spark: SparkSession, config: JobConfig, request: AuditRequest) -> Docu
         ]
         if not any(figure.records for figure in figures):
             raise JobError(_NOTHING)
-        told = read_unpublished(spark, config, _windows(figures, request), progress)
-        figures = worst_first(with_unpublished(figure, told[figure.topic]) for figure in figures)
+        unpublished = read_unpublished(spark, config, _windows(figures, request), progress)
+        figures = worst_first(
+            with_unpublished(figure, unpublished[figure.topic]) for figure in figures
+        )
         with progress.step(f"writing {request.out}"):
             at_ms = now_ms()
             result = document(figures, at_ms)
@@ -130,11 +132,11 @@ def _must_have(places: Iterable[Partition], sizes: dict[str, int]) -> None:
 
 def _parts(ranges: Sequence[Range], present: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
     """The partitions that were asked for, of topics that have others."""
-    asked: dict[str, set[int]] = defaultdict(set)
+    chosen: dict[str, set[int]] = defaultdict(set)
     for one in ranges:
-        asked[one.place.topic].add(one.place.partition)
+        chosen[one.place.topic].add(one.place.partition)
     return {
-        topic: tuple(sorted(some)) for topic, some in asked.items() if len(some) < present[topic]
+        topic: tuple(sorted(some)) for topic, some in chosen.items() if len(some) < present[topic]
     }
 
 

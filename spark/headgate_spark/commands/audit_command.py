@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headgate_spark.job.ending import EndedError, children, end_spark, hushed, signals_heard
+from headgate_spark.job.ending import EndedError, children, end_spark, hushed, signals_caught
 from headgate_spark.job.errors import OK, USAGE, JobError, reason_of
 
 if TYPE_CHECKING:
@@ -115,10 +115,10 @@ def _ended_well(
     from headgate_spark.session.session import open_session
 
     before = children()
-    with signals_heard() as signals:
+    with signals_caught() as signals:
         try:
             spark = hushed(open_session("headgate audit", master, settings, say))
-            signals.hear()
+            signals.catch()
             return audit(spark, config, request)
         except EndedError as ended:
             raise JobError(f"{ended} ended it before the audit was done") from ended
@@ -133,7 +133,7 @@ def _ended_well(
             ) from error
         finally:
             signals.is_ending = True
-            end_spark(before, is_told=signals.are_told)
+            end_spark(before, by_signal=signals.have_arrived)
             remove_dead(request.out)
 
 

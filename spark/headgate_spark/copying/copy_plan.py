@@ -19,7 +19,7 @@ class Known:
     map_offset: what is behind it the task reads itself.  position: None = nothing is mapped.
     layout: the newest one that is recorded, 0 = none; ids: its topics.
     target_end: where the mirror's own records end on the target; None = nobody knows.
-    told_at: the position before which foreign records were found and told last; -1 = never.
+    reported_at: the position before which foreign records were found and reported last; -1 = never.
     """
 
     map_offset: int = 0
@@ -27,7 +27,7 @@ class Known:
     layout: int = 0
     ids: tuple[str, str] = ("", "")
     target_end: int | None = 0
-    told_at: int = -1
+    reported_at: int = -1
 
     def is_longer(self, end: int) -> bool:
         """Whether the target's log has more than the mirror's records and their last marker."""
@@ -36,10 +36,10 @@ class Known:
     @classmethod
     def of(cls, found: PartitionMap, map_offset: int) -> Known:
         """What a map says."""
-        told = [gap.source for gap in found.table.gaps if gap.reason == FOREIGN]
+        foreign = [gap.source for gap in found.table.gaps if gap.reason == FOREIGN]
         return cls(
             map_offset, found.table.position, found.newest, found.ids, found.target_end,
-            max(told, default=-1),
+            max(foreign, default=-1),
         )  # fmt: skip
 
 

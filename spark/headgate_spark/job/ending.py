@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_TOLD = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _ONE_END_S = 2.0
 _JAVA_ENDS_S = 15.0
 
@@ -41,20 +41,20 @@ class Signals:
     def __init__(self, tell_java: Callable[[], None]) -> None:
         self._tell_java = tell_java
         # what is ignored (nohup, a shell's background job) stays so
-        self._told = [one for one in _TOLD if signal.getsignal(one) is not signal.SIG_IGN]
-        self._before = {one: signal.getsignal(one) for one in _TOLD}
-        self._told_s = -math.inf
+        self._caught = [one for one in _SIGNALS if signal.getsignal(one) is not signal.SIG_IGN]
+        self._before = {one: signal.getsignal(one) for one in _SIGNALS}
+        self._arrived_s = -math.inf
         self.is_ending = False
 
     @property
-    def are_told(self) -> bool:
+    def have_arrived(self) -> bool:
         """Whether one has come."""
-        return self._told_s > -math.inf
+        return self._arrived_s > -math.inf
 
-    def hear(self) -> None:
+    def catch(self) -> None:
         """Begin, or begin again: a Spark context takes SIGINT for itself when it starts."""
-        for one in _TOLD:
-            signal.signal(one, self._end if one in self._told else signal.SIG_IGN)
+        for one in _SIGNALS:
+            signal.signal(one, self._end if one in self._caught else signal.SIG_IGN)
 
     def restore(self) -> None:
         """Leave the signals as they were."""
@@ -64,10 +64,10 @@ class Signals:
     def _end(self, number: int, _: FrameType | None) -> None:
         # to a process and then to its group is one end; but where Python swallows an exception
         # (in a finalizer), a later signal must not be the last one
-        is_same = time.monotonic() - self._told_s < _ONE_END_S
+        is_same = time.monotonic() - self._arrived_s < _ONE_END_S
         if self.is_ending or is_same:
             return
-        self._told_s = time.monotonic()
+        self._arrived_s = time.monotonic()
         self._tell_java()
         raise EndedError(signal.Signals(number).name)
 
@@ -80,14 +80,14 @@ def _tell_java() -> None:
 
 
 @contextmanager
-def signals_heard(tell_java: Callable[[], None] = _tell_java) -> Iterator[Signals]:
+def signals_caught(tell_java: Callable[[], None] = _tell_java) -> Iterator[Signals]:
     """Signals end the job of this block by EndedError. tell_java: ends what it waits for.
 
     Nothing is logged meanwhile: py4j writes a stack trace to the root logger for each call that
     Java's end has cut off, beside the error that it raises.
     """
     signals, before = Signals(tell_java), logging.root.manager.disable
-    signals.hear()
+    signals.catch()
     logging.disable()
     try:
         yield signals
@@ -96,17 +96,17 @@ def signals_heard(tell_java: Callable[[], None] = _tell_java) -> Iterator[Signal
         signals.restore()
 
 
-def end_spark(before: Collection[int], *, is_told: bool) -> None:
+def end_spark(before: Collection[int], *, by_signal: bool) -> None:
     """End Spark, and the Java that this process started for it. spark-submit's ends after us.
 
     before: the children that this process had before it began to start Spark.
-    is_told: by a signal: Spark is not asked, as its answer comes behind that of what it does now.
+    by_signal: Spark is not asked, as its answer comes behind that of what it does now.
     """
     from py4j.protocol import Py4JError  # these are slow to import
     from pyspark import SparkContext
 
     context: Any = SparkContext._active_spark_context
-    if context is not None and not is_told:
+    if context is not None and not by_signal:
         with suppress(Py4JError), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that Java has ended already
             context.stop()

@@ -119,10 +119,10 @@ class ClusterAdmin:
 
     async def bounds(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
         """The first offset of each, and the one behind its last stable one."""
-        asked = list(tps)
-        begins = await self._consumer.beginning_offsets(asked)
-        ends = await self._consumer.end_offsets(asked)
-        return {tp: (begins[tp], ends[tp]) for tp in asked}
+        partitions = list(tps)
+        begins = await self._consumer.beginning_offsets(partitions)
+        ends = await self._consumer.end_offsets(partitions)
+        return {tp: (begins[tp], ends[tp]) for tp in partitions}
 
     async def remove(self, topic: str, keys: Mapping[int, Iterable[bytes]]) -> None:
         """Write records without value: partition -> keys."""

@@ -175,7 +175,7 @@ class Copier:
         if not tail.records:
             return []
         self._foreign, self._foreign_at = self._foreign + tail.records, tail.first
-        if known.told_at == position:
+        if known.reported_at == position:
             return []
         return [gap_record(place, Gap(position, position, FOREIGN, now_ms()))]
 

@@ -34,8 +34,8 @@ class LagWatch:
 
     def __init__(self) -> None:
         self._seen: dict[TopicPartition, deque[tuple[int, float]]] = {}
-        self._told: dict[TopicPartition, Lag] = {}
-        self._told_s = 0.0
+        self._measured: dict[TopicPartition, Lag] = {}
+        self._measured_s = 0.0
 
     def lags(
         self,
@@ -46,17 +46,19 @@ class LagWatch:
         """The lag of each partition that has a map now. now_s: of any steady clock."""
         for gone in self._seen.keys() - ends.keys():
             del self._seen[gone]
-        self._told_s = now_s
-        self._told = {
+        self._measured_s = now_s
+        self._measured = {
             tp: self._lag(tp, end, maps[tp], now_s) for tp, end in ends.items() if tp in maps
         }
-        return self._told
+        return self._measured
 
     def unseen(self, now_s: float) -> dict[TopicPartition, Lag]:
         """The lag of each partition while nothing can be seen: what is new since the last poll is
         not known, but how old it may be."""
-        blind_s = now_s - self._told_s
-        return {tp: one._replace(seconds=one.seconds + blind_s) for tp, one in self._told.items()}
+        blind_s = now_s - self._measured_s
+        return {
+            tp: one._replace(seconds=one.seconds + blind_s) for tp, one in self._measured.items()
+        }
 
     def _lag(self, tp: TopicPartition, end: int, found: PartitionMap, now_s: float) -> Lag:
         position = found.table.source_end

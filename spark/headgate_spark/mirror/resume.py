@@ -48,7 +48,7 @@ def _after(known: Known, entry: MapEntry) -> Known:
     if isinstance(fact, Segment):
         end = fact.target + fact.records
         return replace(known, target_end=max(known.target_end or 0, end))
-    return replace(known, told_at=fact.source) if fact.reason == FOREIGN else known
+    return replace(known, reported_at=fact.source) if fact.reason == FOREIGN else known
 
 
 def _opened(known: Known, fact: Layout, layout: int) -> Known:

@@ -102,8 +102,8 @@ def sentence(one: Verified) -> str:
         "only in the mirror (expired or compacted in the source)": one.target_only,
         "offsets lost to gaps": one.lost,
     }
-    told = [f"{count} {text}" for text, count in counts.items() if count]
-    return "; ".join([f"{head}, all identical" if one.is_good else head, *told, *one.first])
+    counted = [f"{count} {text}" for text, count in counts.items() if count]
+    return "; ".join([f"{head}, all identical" if one.is_good else head, *counted, *one.first])
 
 
 def as_json(one: Verified) -> dict[str, Any]:

@@ -182,11 +182,13 @@ class Runner:
         copied = Chunk([one for one in chunk.records if _taken(order, one)], chunk.end)
         written: list[Mapping[str, Any]] = []
 
-        def told(behind: int | None) -> list[Pair]:
+        def status_records(behind: int | None) -> list[Pair]:
             written.append(after_chunk(replay.status, place, chunk, copied, behind, now_ms()))
             return [record(replay.id, "status", written[-1])]
 
-        await self._writer.write(replay.topic, place.partition, copied.records, replay.id, told)
+        await self._writer.write(
+            replay.topic, place.partition, copied.records, replay.id, status_records
+        )
         size = written[-1]["bytes"] - replay.status.get("bytes", 0)
         self._metrics.copied(self._target.name, len(copied.records), size)
         self._statuses[replay.id] = replay.status = written[-1]

@@ -58,15 +58,15 @@ class ReplayWriter:
         partition: int,
         records: Sequence[SourceRecord],
         replay_id: str,
-        told: Callable[[int | None], Sequence[Pair]],
+        status_records: Callable[[int | None], Sequence[Pair]],
     ) -> None:
-        """One transaction: records to one partition, then the registry records that `told` makes of
-        the offset behind the last of them, None when there are none."""
+        """One transaction: records to one partition, then what `status_records` makes of the
+        offset behind the last of them, None when there are none."""
         marks = [(REPLAY_ID, replay_id.encode())]
         async with self._translated(STEP_TIMEOUT_S):
             await self._inner.begin_transaction()
             written = await send_records(self._inner, topic, partition, records, marks)
-            await self._put(told(written[-1].end if written else None))
+            await self._put(status_records(written[-1].end if written else None))
         async with self._translated(STEP_TIMEOUT_S):
             await self._inner.commit_transaction()
 

@@ -39,7 +39,7 @@ class KafkaView:
             "default.api.timeout.ms": str(min(_MAX_ANSWER_MS, cluster.patience_ms)),
             "isolation.level": "read_committed",
         }
-        self._consumer = self._asked(lambda: kind(self._properties(own)))
+        self._consumer = self._answer_of(lambda: kind(self._properties(own)))
 
     def __enter__(self) -> KafkaView:
         return self
@@ -50,7 +50,7 @@ class KafkaView:
 
     def topics(self) -> dict[str, int]:
         """Every topic with its number of partitions."""
-        listed = self._asked(self._consumer.listTopics)
+        listed = self._answer_of(self._consumer.listTopics)
         return {name: len(listed[name]) for name in listed}
 
     def starts(self, places: Iterable[Partition]) -> dict[Partition, int]:
@@ -69,7 +69,7 @@ class KafkaView:
         named = {place: self._java(place) for place in places}
         for theirs in named.values():
             wanted.put(theirs, self._jvm.java.lang.Long(time_ms))
-        found = self._asked(lambda: self._consumer.offsetsForTimes(wanted))
+        found = self._answer_of(lambda: self._consumer.offsetsForTimes(wanted))
         return {
             place: None if found[theirs] is None else int(found[theirs].offset())
             for place, theirs in named.items()
@@ -81,18 +81,18 @@ class KafkaView:
             return
         admin = self._jvm.org.apache.kafka.clients.admin.AdminClient.create(self._properties({}))
         try:
-            nodes = self._asked(lambda: admin.describeCluster().nodes().get().size())
+            nodes = self._answer_of(lambda: admin.describeCluster().nodes().get().size())
             new = self._jvm.org.apache.kafka.clients.admin.NewTopic(topic, 1, min(3, nodes))
             configs = self._jvm.java.util.HashMap()
             configs.put("cleanup.policy", "compact")
             wanted = self._list([new.configs(configs)])
-            self._asked(lambda: admin.createTopics(wanted).all().get())
+            self._answer_of(lambda: admin.createTopics(wanted).all().get())
         finally:
             admin.close()
 
     def _offsets(self, ask: Any, places: Iterable[Partition]) -> dict[Partition, int]:
         named = {place: self._java(place) for place in places}
-        found = self._asked(lambda: ask(self._list(named.values())))
+        found = self._answer_of(lambda: ask(self._list(named.values())))
         return {place: int(found[theirs]) for place, theirs in named.items()}
 
     def _java(self, place: Partition) -> Any:
@@ -111,7 +111,7 @@ class KafkaView:
             made.put(name, value)
         return made
 
-    def _asked(self, ask: Any) -> Any:
+    def _answer_of(self, ask: Any) -> Any:
         try:
             return ask()
         except Py4JJavaError as error:

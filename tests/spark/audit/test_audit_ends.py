@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from headgate_spark.audit.scratch import PREFIX, remove_dead, scratch
-from headgate_spark.job.ending import EndedError, signals_heard
+from headgate_spark.job.ending import EndedError, signals_caught
 from headgate_spark.job.errors import JobError
 from support.process.mirror_job import Job
 from support.process.stack import RunningBroker
@@ -273,7 +273,7 @@ def test_a_file_system_without_locks_takes_an_audit(
 def test_one_end_is_told_once() -> None:
     before, told = signal.getsignal(signal.SIGTERM), list[str]()
     # not to the Java of this process: it is that of the other tests
-    with signals_heard(lambda: told.append("Java")) as signals:
+    with signals_caught(lambda: told.append("Java")) as signals:
         with pytest.raises(EndedError, match="SIGTERM"):
             signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGHUP)  # the same end, told to the whole group
@@ -286,7 +286,7 @@ def test_one_end_is_told_once() -> None:
 def test_what_is_ignored_stays_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # nohup
     try:
-        with signals_heard():
+        with signals_caught():
             signal.raise_signal(signal.SIGHUP)
     finally:
         signal.signal(signal.SIGHUP, before)

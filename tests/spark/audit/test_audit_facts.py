@@ -19,8 +19,8 @@ from headgate.core.outcome import Failure, Name, Outcome, Reason
 from headgate_spark.audit.job import AuditRequest, audit
 from headgate_spark.audit.judgement.figures import ProducerFigures
 from headgate_spark.audit.judgement.senders import sent, wasteful, with_unpublished
-from headgate_spark.audit.judgement.unpublished import Told, ToldKey, Unpublished
-from headgate_spark.audit.passes.facts_topic import summed, told
+from headgate_spark.audit.judgement.unpublished import Unpublished, UnpublishedKey, UnpublishedRow
+from headgate_spark.audit.passes.facts_topic import fact_rows, summed
 from headgate_spark.audit.report.result import topic_result
 from headgate_spark.audit.report.senders_table import senders_table
 from headgate_spark.job.options import read_config
@@ -47,11 +47,11 @@ def judged(unpublished: Unpublished) -> Any:
 REPORTED = Unpublished(
     None,
     rows=(
-        Told("cron", "rejected", 40, 400),
-        Told("shop", "superseded", 212, 200_000),
-        Told("shop", "unchanged", 1000, 800_000),
+        UnpublishedRow("cron", "rejected", 40, 400),
+        UnpublishedRow("shop", "superseded", 212, 200_000),
+        UnpublishedRow("shop", "unchanged", 1000, 800_000),
     ),
-    keys=(ToldKey(b"2342565", "shop", "unchanged", 900, 700_000),),
+    keys=(UnpublishedKey(b"2342565", "shop", "unchanged", 900, 700_000),),
     since_ms=AT_MS,
 )
 
@@ -84,7 +84,10 @@ def test_what_is_not_known_is_null_and_says_why() -> None:
 
 
 def test_the_page_shows_senders_and_escapes_them() -> None:
-    keys = (ToldKey(b"<b>", "<i>", "unchanged", 5, 5), ToldKey(None, "p", "rejected", 5, 5))
+    keys = (
+        UnpublishedKey(b"<b>", "<i>", "unchanged", 5, 5),
+        UnpublishedKey(None, "p", "rejected", 5, 5),
+    )
     shown = senders_table(topic_result(judged(replace(REPORTED, keys=keys, is_sampled=True))))
     assert '<td>shop</td><td class="n">1,512</td><td class="n">300</td>' in shown
     assert "&lt;b&gt;" in shown
@@ -118,7 +121,7 @@ def test_facts_are_weighed_and_foreign_records_counted(spark: SparkSession) -> N
     junk = [b"", b"{", b"[1]", b'{"topic": "b", "one_in": 1, "outcome": ["unchanged"]}', b"\xff"]
     values += [(b"a", one) for one in junk]
     windows = {"a": (AT_MS, AT_MS + 60_000), "b": (None, None)}
-    found = summed(told(records_of(spark, values), windows)).collect()
+    found = summed(fact_rows(records_of(spark, values), windows)).collect()
     rows = {
         (row.topic, row.producer, row.outcome, None if row.key is None else bytes(row.key)): row
         for row in found

@@ -35,13 +35,13 @@ class FaultyWriter(ReplayWriter):
         partition: int,
         records: Sequence[SourceRecord],
         replay_id: str,
-        told: Callable[[int | None], Sequence[Pair]],
+        status_records: Callable[[int | None], Sequence[Pair]],
     ) -> None:
         is_it = False
 
         def seen(behind: int | None) -> Sequence[Pair]:
             nonlocal is_it
-            pairs = told(behind)
+            pairs = status_records(behind)
             is_it = any(self._tells(pair) for pair in pairs)
             if is_it and self._when == "before":  # its records are written, and not committed
                 os.kill(os.getpid(), self._number)

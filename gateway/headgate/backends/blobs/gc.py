@@ -23,7 +23,7 @@ from headgate.core.record import DATAREF
 from headgate.core.topics.policy import PolicyTable
 
 _ANSWER_S = 30.0
-_TELL_S = 10.0
+_REPORT_S = 10.0
 
 Say = Callable[[str], None]
 
@@ -130,7 +130,7 @@ async def _topics(
         raise CutShortError(f"cluster {cluster} does not answer: {error!r}") from error
     finally:
         await reader.close()
-    for name in sorted(wanted - states.keys()):  # it is there, but its partitions are not told
+    for name in sorted(wanted - states.keys()):  # it is there, but its partitions are not known
         raise CutShortError(f"topic {name} on {cluster} cannot be read")
     return [TopicLog(cluster, name, state.partitions) for name, state in sorted(states.items())]
 
@@ -154,7 +154,7 @@ def _old(store: ObjectStore, topics: list[str], before_s: float) -> tuple[dict[B
 
 async def _leave_out(settings: Settings, log: TopicLog, old: dict[BlobName, int], say: Say) -> None:
     """Take what this topic's records refer to out of `old`."""
-    told_s = time.monotonic()
+    reported_s = time.monotonic()
 
     def see(headers: object) -> None:
         assert isinstance(headers, tuple)
@@ -165,9 +165,9 @@ async def _leave_out(settings: Settings, log: TopicLog, old: dict[BlobName, int]
                     old.pop(referred, None)
 
     def report(count: int) -> None:
-        nonlocal told_s
-        if time.monotonic() - told_s > _TELL_S:
-            told_s = time.monotonic()
+        nonlocal reported_s
+        if time.monotonic() - reported_s > _REPORT_S:
+            reported_s = time.monotonic()
             say(f"reading {log.topic} on {log.cluster}: {count} records so far")
 
     options = _options(settings, log.cluster)

@@ -29,7 +29,7 @@ FLUSH_S: Final = 1.0
 _RECORD_BYTES: Final = 262_144
 _LANE_BYTES: Final = 4_194_304  # 50,000 facts or more wait for a broker that does not answer
 _DRAIN_S: Final = 3.0
-_TELL_AGAIN_S: Final = 60.0
+_LOG_AGAIN_S: Final = 60.0
 _HEADERS: Final = [(CONTENT_TYPE, b"application/json")]
 
 
@@ -67,8 +67,8 @@ class FactsLog:
         self._lanes: KafkaLanes | None = None
         self._in_flight: dict[Publish, WrittenEvents] = {}
         self._tasks = OwnedTasks()
-        self._asked = asyncio.Event()
-        self._told_at = -_TELL_AGAIN_S
+        self._flush_requested = asyncio.Event()
+        self._logged_at = -_LOG_AGAIN_S
 
     def start(self) -> None:
         """Begin to write; waits for nobody. Does nothing when it has begun."""
@@ -77,7 +77,7 @@ class FactsLog:
         clusters = {self._cluster: self._options}
         limits = {self._cluster: LaneLimits(max_bytes=_LANE_BYTES)}
         self._lanes = KafkaLanes(clusters, self._topics, self, limits, self._meter)
-        self._facts.on_full = self._asked.set
+        self._facts.on_full = self._flush_requested.set
         self._tasks.spawn(self._lanes.start(), "lanes of facts")
         self._tasks.keep(self._run, "facts")
 
@@ -104,8 +104,8 @@ class FactsLog:
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, due - time.monotonic())):
-                    await self._asked.wait()
-            self._asked.clear()
+                    await self._flush_requested.wait()
+            self._flush_requested.clear()
             is_due = time.monotonic() >= due
             if is_due:
                 due = time.monotonic() + FLUSH_S
@@ -138,8 +138,8 @@ class FactsLog:
     def _drop(self, topic: str, result: str, count: int, why: str | None) -> None:
         self._meter.facts(topic, result, count)
         now = time.monotonic()
-        if now - self._told_at >= _TELL_AGAIN_S:
-            self._told_at = now
+        if now - self._logged_at >= _LOG_AGAIN_S:
+            self._logged_at = now
             log.warning("facts of %s are dropped: %s", topic, why or self._missing_reason())
 
     def _missing_reason(self) -> str:

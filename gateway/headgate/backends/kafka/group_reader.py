@@ -109,9 +109,11 @@ class GroupReader:
             leader = self._leaders.get(place)
             if leader is not None:
                 by_leader[leader][place.topic].append(place.partition)
-        asked = [(leader, list_offsets(topics, timestamp)) for leader, topics in by_leader.items()]
+        requests = [
+            (leader, list_offsets(topics, timestamp)) for leader, topics in by_leader.items()
+        ]
         found: dict[Partition, Found] = {}
-        for answer in await self._ask_each(client, asked):
+        for answer in await self._ask_each(client, requests):
             found |= answer
         return found
 
@@ -168,7 +170,7 @@ class GroupReader:
     async def _find_coordinators(
         self,
         client: AIOKafkaClient,
-        asked_node: int,
+        any_node: int,
         nodes: Sequence[int],
         listed: Iterable[ListedGroup],
     ) -> None:
@@ -180,8 +182,8 @@ class GroupReader:
         }
         unknown = names - self._coordinators.keys()
         some = _batches(unknown, _GROUPS_AT_ONCE)
-        asked = [(asked_node, find_coordinators(each)) for each in some]
-        for answer in await self._ask_each(client, asked):
+        requests = [(any_node, find_coordinators(each)) for each in some]
+        for answer in await self._ask_each(client, requests):
             self._coordinators |= answer
 
     def _by_coordinator(self, groups: Iterable[str]) -> list[tuple[int, tuple[str, ...]]]:
@@ -202,21 +204,21 @@ class GroupReader:
         found: dict[str, Described | None] = {one.group: None for one in listed}
         new = [one.group for one in listed if one.kind == "consumer"]
         old = [one.group for one in listed if one.kind != "consumer"]
-        asked = [(node, describe_consumer(some)) for node, some in self._by_coordinator(new)]
-        asked += [(node, describe_classic(some)) for node, some in self._by_coordinator(old)]
-        for answer in await self._ask_each(client, asked):
+        requests = [(node, describe_consumer(some)) for node, some in self._by_coordinator(new)]
+        requests += [(node, describe_classic(some)) for node, some in self._by_coordinator(old)]
+        for answer in await self._ask_each(client, requests):
             found |= answer
         return found
 
     async def _stored(
         self, client: AIOKafkaClient, listed: Iterable[ListedGroup]
     ) -> dict[str, Offsets]:
-        asked = [
+        requests = [
             (node, fetch_offsets(some))
             for node, some in self._by_coordinator(one.group for one in listed)
         ]
         found: dict[str, Offsets] = {}
-        for answer in await self._ask_each(client, asked):
+        for answer in await self._ask_each(client, requests):
             found |= answer
         for group in {one.group for one in listed} - found.keys():
             self._coordinators.pop(group, None)  # it has moved, or is not there any more
@@ -224,11 +226,11 @@ class GroupReader:
 
     @staticmethod
     async def _ask_each(
-        client: AIOKafkaClient, asked: Iterable[tuple[int, FlexibleRequest[_T]]]
+        client: AIOKafkaClient, requests: Iterable[tuple[int, FlexibleRequest[_T]]]
     ) -> list[_T]:
         """Ask all nodes at once; one that does not answer costs only what it would have said."""
         answers = await asyncio.gather(
-            *(client.send(node, request) for node, request in asked), return_exceptions=True
+            *(client.send(node, request) for node, request in requests), return_exceptions=True
         )
         found: list[_T] = []
         for answer in answers:
@@ -247,8 +249,8 @@ class GroupReader:
     ) -> dict[str, dict[str, str]]:
         found: dict[str, dict[str, str]] = {}
         for some in _batches(names, _TOPICS_AT_ONCE):
-            asked = [(_TOPIC_RESOURCE, name, _SETTINGS) for name in some]
-            answer: Any = await client.send(node, DescribeConfigsRequest(asked))
+            requests = [(_TOPIC_RESOURCE, name, _SETTINGS) for name in some]
+            answer: Any = await client.send(node, DescribeConfigsRequest(requests))
             for error, _text, _kind, name, entries in answer.resources:
                 settings = {option: value for option, value, *_ in entries}
                 found[name] = settings if error == 0 else {}  # not ours to see

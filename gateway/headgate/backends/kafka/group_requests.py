@@ -86,9 +86,9 @@ def fetch_offsets(groups: Iterable[str]) -> FlexibleRequest[dict[str, Offsets]]:
 
     Offsets of transactions that are not committed yet do not count (require_stable = false).
     """
-    asked = array(text(group) + NULL + NO_TAGS for group in groups)
+    body = array(text(group) + NULL + NO_TAGS for group in groups)
     return FlexibleRequest(
-        _OFFSET_FETCH, (8, 8), lambda _: asked + b"\0", lambda reader, _: _fetched(reader)
+        _OFFSET_FETCH, (8, 8), lambda _: body + b"\0", lambda reader, _: _fetched(reader)
     )
 
 
@@ -119,9 +119,9 @@ def _fetched_topic(reader: Reader, into: Offsets) -> None:
 
 def describe_classic(groups: Iterable[str]) -> FlexibleRequest[dict[str, Described]]:
     """Members of classic groups and what they own; groups with an error are left out."""
-    asked = array(map(text, groups)) + b"\0"
+    body = array(map(text, groups)) + b"\0"
     return FlexibleRequest(
-        _DESCRIBE_GROUPS, (5, 5), lambda _: asked, lambda reader, _: _classic_groups(reader)
+        _DESCRIBE_GROUPS, (5, 5), lambda _: body, lambda reader, _: _classic_groups(reader)
     )
 
 
@@ -160,8 +160,8 @@ def _assigned(assignment: bytes) -> frozenset[Partition]:
 
 def describe_consumer(groups: Iterable[str]) -> FlexibleRequest[dict[str, Described]]:
     """The same of KIP-848 groups, of which DescribeGroups says that they are dead."""
-    asked = array(map(text, groups)) + b"\0"
-    return FlexibleRequest(_CONSUMER_GROUP_DESCRIBE, (0, 1), lambda _: asked, _consumer_groups)
+    body = array(map(text, groups)) + b"\0"
+    return FlexibleRequest(_CONSUMER_GROUP_DESCRIBE, (0, 1), lambda _: body, _consumer_groups)
 
 
 def _consumer_groups(reader: Reader, version: int) -> dict[str, Described]:

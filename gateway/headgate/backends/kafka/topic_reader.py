@@ -117,10 +117,10 @@ class TopicReader:
     async def _settings(
         self, client: AIOKafkaClient, names: Iterable[str]
     ) -> dict[str, dict[str, str]]:
-        asked = [(_TOPIC_RESOURCE, name, list(_SETTINGS)) for name in names]
+        resources = [(_TOPIC_RESOURCE, name, list(_SETTINGS)) for name in names]
         found = {}
-        for start in range(0, len(asked), _AT_ONCE):
-            request = DescribeConfigsRequest(asked[start : start + _AT_ONCE])
+        for start in range(0, len(resources), _AT_ONCE):
+            request = DescribeConfigsRequest(resources[start : start + _AT_ONCE])
             answer = await client.send(_nodes(client)[0], request)
             for error, _text, _kind, name, entries in answer.resources:
                 if error == _NO_ERROR:

@@ -110,7 +110,7 @@ class KafkaTopics:
         """Read again now (at most every 0.5 s), from one cluster or all."""
         for name, reading in self._readings.items():
             if cluster in (None, name):
-                reading.asked.set()
+                reading.requested.set()
 
     def on_change(self, listener: Change) -> None:
         """Call `listener(old, new)` at every change: None for old = appeared, for new = gone."""
@@ -163,7 +163,7 @@ class _Reading:
     ) -> None:
         self.cluster = cluster
         self.reader = TopicReader(cluster, options)
-        self.asked = asyncio.Event()
+        self.requested = asyncio.Event()
         self.tried = asyncio.Event()
         self.answering = False
         self.was_read = False
@@ -175,7 +175,7 @@ class _Reading:
     async def run(self, wanted: Callable[[str], str | None]) -> None:
         """Read, wait, read."""
         while True:
-            self.asked.clear()
+            self.requested.clear()
             await self._read_once(wanted)
             self.tried.set()
             await asyncio.sleep(_PAUSE_S)
@@ -184,7 +184,7 @@ class _Reading:
     async def _next_time(self) -> None:
         try:
             async with asyncio.timeout(self._refresh_s if self.answering else _RETRY_S):
-                await self.asked.wait()
+                await self.requested.wait()
         except TimeoutError:
             pass
 

@@ -56,12 +56,12 @@ class RecordFilter:
         return all(_canonical(_at(document, path)) == wanted for path, wanted in self.equals)
 
 
-def read_filter(asked: object) -> RecordFilter:
+def read_filter(raw: object) -> RecordFilter:
     """The filter that a request's JSON means. Raises FieldError."""
-    if asked is None:
+    if raw is None:
         return RecordFilter()
     names = {"keys", "keys_base64", "producers", "headers", "equals"}
-    given = known("filter", asked, names)
+    given = known("filter", raw, names)
     keys = {one.encode() for one in _texts("filter.keys", given.get("keys", ()))}
     keys |= {_decoded(one) for one in _texts("filter.keys_base64", given.get("keys_base64", ()))}
     headers = _headers(given.get("headers", {}))
@@ -71,11 +71,11 @@ def read_filter(asked: object) -> RecordFilter:
     return RecordFilter(frozenset(keys), tuple(headers), _equals(given.get("equals", {})))
 
 
-def _texts(field: str, asked: object) -> Sequence[str]:
-    is_list = isinstance(asked, Sequence) and not isinstance(asked, str | bytes)
-    if not is_list or len(asked) > _MAX_VALUES:  # type: ignore[arg-type]
+def _texts(field: str, raw: object) -> Sequence[str]:
+    is_list = isinstance(raw, Sequence) and not isinstance(raw, str | bytes)
+    if not is_list or len(raw) > _MAX_VALUES:  # type: ignore[arg-type]
         raise FieldError(field, f"a list of at most {_MAX_VALUES} texts")
-    return [text(field, one, limit=_LONGEST) for one in asked]  # type: ignore[attr-defined]
+    return [text(field, one, limit=_LONGEST) for one in raw]  # type: ignore[attr-defined]
 
 
 def _decoded(one: str) -> bytes:
@@ -85,21 +85,21 @@ def _decoded(one: str) -> bytes:
         raise FieldError("filter.keys_base64", f"{one!r} is not base64") from error
 
 
-def _headers(asked: object) -> list[tuple[str, frozenset[bytes]]]:
-    if not isinstance(asked, Mapping):
+def _headers(raw: object) -> list[tuple[str, frozenset[bytes]]]:
+    if not isinstance(raw, Mapping):
         raise FieldError("filter.headers", 'values by name, such as {"content-type": "text/plain"}')
     found = []
-    for name, given in asked.items():
+    for name, given in raw.items():
         values = _texts(f"filter.headers.{name}", [given] if isinstance(given, str) else given)
         found.append((str(name), frozenset(value.encode() for value in values)))
     return found
 
 
-def _equals(asked: object) -> tuple[tuple[tuple[str, ...], str | None], ...]:
-    if not isinstance(asked, Mapping) or len(asked) > _MAX_VALUES:
+def _equals(raw: object) -> tuple[tuple[tuple[str, ...], str | None], ...]:
+    if not isinstance(raw, Mapping) or len(raw) > _MAX_VALUES:
         raise FieldError("filter.equals", 'values by JSON Pointer, such as {"/status": "paid"}')
     found = []
-    for pointer, value in asked.items():
+    for pointer, value in raw.items():
         try:
             found.append((parse_pointer(str(pointer)), _canonical(value)))
         except BadPointer as error:

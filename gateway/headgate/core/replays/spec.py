@@ -104,9 +104,9 @@ class Spec:
     dry_run: bool
 
 
-def read_spec(asked: object, now_ms: int) -> Spec:
+def read_spec(raw: object, now_ms: int) -> Spec:
     """The spec that a request's JSON means. Raises FieldError."""
-    given = known("", asked, _FIELDS, "name", "topic", "from", "deliver")
+    given = known("", raw, _FIELDS, "name", "topic", "from", "deliver")
     deliver, end = _deliver(given["deliver"]), given.get("to")
     if end is None and deliver.mode is not ReplayMode.GROUP:
         end = {"relative": "now"}
@@ -158,26 +158,26 @@ def _check_offsets(spec: Spec) -> None:
                 raise FieldError(f"{field}.offsets", f"partition {min(missing)} has no offset")
 
 
-def read_topic(asked: object) -> str:
+def read_topic(raw: object) -> str:
     """A topic's name. Raises FieldError."""
-    if not isinstance(asked, str) or not re.fullmatch(_TOPIC, asked, re.ASCII):
+    if not isinstance(raw, str) or not re.fullmatch(_TOPIC, raw, re.ASCII):
         raise FieldError("topic", "the name of a topic")
-    return asked
+    return raw
 
 
-def _partitions(asked: object) -> tuple[int, ...] | None:
-    if asked is None:
+def _partitions(raw: object) -> tuple[int, ...] | None:
+    if raw is None:
         return None
-    if not isinstance(asked, Sequence) or isinstance(asked, str | bytes) or not asked:
+    if not isinstance(raw, Sequence) or isinstance(raw, str | bytes) or not raw:
         raise FieldError("partitions", "a list of partition numbers, or leave it out for all")
-    found = {number("partitions", one, minimum=0, maximum=MAX_PARTITIONS) for one in asked}
+    found = {number("partitions", one, minimum=0, maximum=MAX_PARTITIONS) for one in raw}
     return tuple(sorted(found))
 
 
-def _bound(field: str, asked: object, now_ms: int) -> Bound:
-    if not isinstance(asked, Mapping) or len(asked) != 1:
+def _bound(field: str, raw: object, now_ms: int) -> Bound:
+    if not isinstance(raw, Mapping) or len(raw) != 1:
         raise FieldError(field, _BOUND)
-    ((kind, value),) = asked.items()
+    ((kind, value),) = raw.items()
     if kind == "offsets":
         return Bound(kind, read_offsets(f"{field}.offsets", value))
     if kind == "timestamp":
@@ -193,31 +193,31 @@ def _bound(field: str, asked: object, now_ms: int) -> Bound:
     raise FieldError(field, _BOUND)
 
 
-def read_offsets(field: str, asked: object) -> dict[int, int]:
+def read_offsets(field: str, raw: object) -> dict[int, int]:
     """`{"0": 5}`: an offset for each partition. Raises FieldError."""
-    if not isinstance(asked, Mapping) or not asked or len(asked) > MAX_PARTITIONS:
+    if not isinstance(raw, Mapping) or not raw or len(raw) > MAX_PARTITIONS:
         raise FieldError(field, 'an offset for each partition, such as {"0": 5, "1": 0}')
     return {
         partition_number(field, partition): number(
             f"{field}.{partition}", offset, minimum=0, maximum=2**62
         )
-        for partition, offset in asked.items()
+        for partition, offset in raw.items()
     }
 
 
-def partition_number(field: str, asked: object) -> int:
+def partition_number(field: str, raw: object) -> int:
     """A partition as JSON has it for a name: digits. Raises FieldError."""
-    if not re.fullmatch(r"0|[1-9]\d{0,4}", str(asked), re.ASCII):
-        raise FieldError(field, f"{asked!r} is no partition number")
-    return int(str(asked))
+    if not re.fullmatch(r"0|[1-9]\d{0,4}", str(raw), re.ASCII):
+        raise FieldError(field, f"{raw!r} is no partition number")
+    return int(str(raw))
 
 
-def read_time(field: str, asked: object) -> int:
+def read_time(field: str, raw: object) -> int:
     """ms since 1970, or ISO 8601 with a zone. Raises FieldError."""
-    if not isinstance(asked, str):
-        return number(field, asked, minimum=0, maximum=10**15)
+    if not isinstance(raw, str):
+        return number(field, raw, minimum=0, maximum=10**15)
     try:
-        moment = datetime.fromisoformat(asked)
+        moment = datetime.fromisoformat(raw)
         ms = int(moment.timestamp() * 1000) if moment.tzinfo is not None else -1
     except (ValueError, OverflowError):
         ms = -1
@@ -226,15 +226,15 @@ def read_time(field: str, asked: object) -> int:
     return ms
 
 
-def _relative(field: str, asked: object) -> int:
-    found = _RELATIVE.fullmatch(asked) if isinstance(asked, str) else None
+def _relative(field: str, raw: object) -> int:
+    found = _RELATIVE.fullmatch(raw) if isinstance(raw, str) else None
     if found is None:
         raise FieldError(field, "a time before now: -90s, -30m, -2h or -7d; or now")
     return int(found[1]) * _UNIT_MS[found[2]]
 
 
-def _deliver(asked: object) -> Deliver:
-    given = known("deliver", asked, {"mode", "group", "ttl_s"}, "mode")
+def _deliver(raw: object) -> Deliver:
+    given = known("deliver", raw, {"mode", "group", "ttl_s"}, "mode")
     if given["mode"] not in [*ReplayMode]:
         raise FieldError("deliver.mode", "seek, topic or group")
     mode, ttl_s = ReplayMode(str(given["mode"])), given.get("ttl_s")
@@ -249,10 +249,10 @@ def _deliver(asked: object) -> Deliver:
     return Deliver(mode, text("deliver.group", given["group"], limit=_GROUP_BYTES), ttl_s)
 
 
-def _rate(asked: object) -> Rate:
-    if asked is None:
+def _rate(raw: object) -> Rate:
+    if raw is None:
         return Rate()
-    given = known("rate", asked, {"records_per_s", "bytes_per_s"})
+    given = known("rate", raw, {"records_per_s", "bytes_per_s"})
     found = {
         name: number(f"rate.{name}", value, minimum=1, maximum=2**53)
         for name, value in given.items()

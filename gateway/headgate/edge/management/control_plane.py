@@ -98,11 +98,11 @@ class Admin:
     async def producers(self, request: web.Request) -> web.Response:
         """All producers, page by page."""
         self._identify(request, "view")
-        asked = paging(request)
+        wanted = paging(request)
         await self._instance.refresh()
         seen = self._seen()
         every = views.producer_names(seen, self._instance.settings.producers)
-        names, following = names_of(every, asked)
+        names, following = names_of(every, wanted)
         return json_page(request, listed("producers", views.producers(names, seen), following))
 
     async def producer(self, request: web.Request) -> web.Response:
@@ -124,10 +124,10 @@ class Admin:
     async def topics(self, request: web.Request) -> web.Response:
         """All topics that exist and that a policy matches, page by page."""
         self._identify(request, "view")
-        asked = paging(request)
+        wanted = paging(request)
         await self._instance.refresh()
         seen = self._seen()
-        names, following = names_of(sorted(seen.policies), asked)
+        names, following = names_of(sorted(seen.policies), wanted)
         rows = views.topics(names, self._instance.topics(), seen)
         return json_page(request, listed("topics", rows, following))
 

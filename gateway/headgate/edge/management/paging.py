@@ -32,7 +32,7 @@ def paging(request: web.Request) -> Paging:
 
 def page_of(
     rows: Sequence[Row],
-    asked: Paging,
+    wanted: Paging,
     place: Callable[[Row], Any],
     read: Callable[[str], Any],
     text: Callable[[Any], str],
@@ -43,18 +43,18 @@ def page_of(
     not one of ours). It is no count, so rows that come and go shift no others to another page.
     """
     left = rows
-    if asked.after is not None:
-        after = read(asked.after)
+    if wanted.after is not None:
+        after = read(wanted.after)
         if after is None:
             raise Refused(malformed("after is `next` of the page before"))
         left = rows[bisect_right(rows, after, key=place) :]
-    page = list(left[: asked.limit])
+    page = list(left[: wanted.limit])
     return page, text(place(page[-1])) if len(left) > len(page) else None
 
 
-def names_of(names: Sequence[str], asked: Paging) -> tuple[list[str], str | None]:
+def names_of(names: Sequence[str], wanted: Paging) -> tuple[list[str], str | None]:
     """The same of a list by name, where `next` is the last name of the page."""
-    return page_of(names, asked, str, str, str)
+    return page_of(names, wanted, str, str, str)
 
 
 def listed(section: str, rows: Sequence[Any], following: str | None) -> dict[str, Any]:

@@ -41,7 +41,7 @@ class PauseEndpoints:
     async def shown(self, group: str) -> dict[str, Any]:
         """The page of one group."""
         store = self._usable(group)
-        kept = await _asked(lambda: store.kept(group))
+        kept = await _from_store(lambda: store.kept(group))
         rows = [
             {
                 "scope": _shown_scope(one.intent.scope),
@@ -56,18 +56,18 @@ class PauseEndpoints:
     async def pause(self, group: str, intent: Intent, by: str) -> None:
         """Add a reason; one that is there already keeps its place."""
         store = self._usable(group)
-        kept = list(await _asked(lambda: store.kept(group)))
+        kept = list(await _from_store(lambda: store.kept(group)))
         if any(one.intent == intent for one in kept):
             return
         if len(kept) >= _MAX_INTENTS:
             detail = f"group {group!r} has {len(kept)} reasons already: resume some first"
             raise Refused(malformed(detail))
-        await _asked(lambda: store.pause(group, intent, by, int(time.time() * 1000)))
+        await _from_store(lambda: store.pause(group, intent, by, int(time.time() * 1000)))
 
     async def resume(self, group: str, intent: Intent) -> None:
         """Take one reason away."""
         store = self._usable(group)
-        if not await _asked(lambda: store.resume(group, intent)):
+        if not await _from_store(lambda: store.resume(group, intent)):
             detail = f"group {group!r} is not paused for {intent.scope} with this reason"
             raise Refused(Failure(Reason.NOT_FOUND, detail))
 
@@ -81,7 +81,7 @@ class PauseEndpoints:
         return self._store
 
 
-async def _asked(call: Callable[[], Awaitable[_T]]) -> _T:
+async def _from_store(call: Callable[[], Awaitable[_T]]) -> _T:
     try:
         return await call()
     except OSError as error:
@@ -90,27 +90,31 @@ async def _asked(call: Callable[[], Awaitable[_T]]) -> _T:
         raise Refused(Failure(Reason.REDIS_UNAVAILABLE, detail)) from error
 
 
-def read_intent(asked: object) -> Intent:
+def read_intent(document: object) -> Intent:
     """What the body asks for. Raises Refused."""
     example = '{"scope": "all", "reason": "deploy"}'
-    if not isinstance(asked, dict) or set(asked) != {"scope", "reason"}:
+    if not isinstance(document, dict) or set(document) != {"scope", "reason"}:
         raise Refused(malformed(f"scope and reason are asked for, such as {example}"))
-    if not isinstance(asked["reason"], str):
+    if not isinstance(document["reason"], str):
         raise Refused(malformed(f"reason is a text, such as {example}"))
     try:
-        return Intent(checked(_read_scope(asked["scope"])), checked_reason(asked["reason"]))
+        return Intent(checked(_read_scope(document["scope"])), checked_reason(document["reason"]))
     except ValueError as error:
         raise Refused(malformed(str(error))) from error
 
 
-def _read_scope(asked: object) -> PauseScope:
+def _read_scope(document: object) -> PauseScope:
     """Raises ValueError."""
-    if asked == "all":
+    if document == "all":
         return ALL
-    if isinstance(asked, dict) and "topic" in asked and set(asked) <= {"topic", "partition"}:
-        topic, partition = asked["topic"], asked.get("partition")
+    if (
+        isinstance(document, dict)
+        and "topic" in document
+        and set(document) <= {"topic", "partition"}
+    ):
+        topic, partition = document["topic"], document.get("partition")
         is_number = isinstance(partition, int) and not isinstance(partition, bool)
-        if isinstance(topic, str) and (is_number or "partition" not in asked):
+        if isinstance(topic, str) and (is_number or "partition" not in document):
             return PauseScope(topic, partition)
     shapes = '"all", {"topic": "orders"} or {"topic": "orders", "partition": 3}'
     raise ValueError(f"scope is one of {shapes}")

@@ -36,7 +36,7 @@ class ReplayRequests(Protocol):
     """Carries out what the pages are asked. Every call raises Refused."""
 
     async def create(
-        self, asked: Any, caller: str, idempotency_key: str | None
+        self, request_body: Any, caller: str, idempotency_key: str | None
     ) -> tuple[dict[str, Any], bool]: ...
 
     async def list(self, topic: str | None, state: str | None) -> Rows: ...
@@ -66,10 +66,10 @@ class ReplayPages:
         """Register a replay, or say what it would be (dry_run). A dry run needs no more than a
         look at offsets, so that whoever may view may ask."""
         self._identify(request, "view", "operate")  # the body says which of them it takes
-        asked = await self._bodies.read(request)
-        is_dry = isinstance(asked, dict) and asked.get("dry_run") is True
+        request_body = await self._bodies.read(request)
+        is_dry = isinstance(request_body, dict) and request_body.get("dry_run") is True
         caller = self._identify(request, "view" if is_dry else "operate")
-        page, is_new = await self._service.create(asked, caller.name, _key(request))
+        page, is_new = await self._service.create(request_body, caller.name, _key(request))
         if not is_new:
             return json_page(request, page)
         fields = {"replay": page["id"], "called": page["name"], "topic": page["topic"]}

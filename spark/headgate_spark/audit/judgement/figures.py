@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from headgate_spark.audit.judgement.measures import Balance, Load, balance
-from headgate_spark.audit.judgement.unpublished import NOT_ASKED, Unpublished
+from headgate_spark.audit.judgement.unpublished import NOT_READ, Unpublished
 
 BUCKET_MS = 300_000  # the 5-minute windows in which bursts are looked for
 
@@ -146,7 +146,7 @@ class TopicFigures:
     misplaced: Misplaced
     producers: tuple[ProducerFigures, ...]
     key_buckets: tuple[KeyBucket, ...] = ()
-    unpublished: Unpublished = NOT_ASKED
+    unpublished: Unpublished = NOT_READ
     numbers: tuple[int, ...] = ()
     whole: int = 0
     keyless: Keyless | None = None

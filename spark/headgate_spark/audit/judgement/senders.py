@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from headgate_spark.audit.judgement.figures import ProducerFigures, TopicFigures
-from headgate_spark.audit.judgement.unpublished import ToldKey, Unpublished
+from headgate_spark.audit.judgement.unpublished import Unpublished, UnpublishedKey
 
 WASTEFUL = 0.5  # of its events: more were sent in vain than not
 FEW_EVENTS = 100  # below it nothing is judged, as with records
@@ -15,13 +15,13 @@ FEW_EVENTS = 100  # below it nothing is judged, as with records
 def with_unpublished(figures: TopicFigures, unpublished: Unpublished) -> TopicFigures:
     """The figures with what gateways told of the same window."""
     known = {producer.producer: producer for producer in figures.producers}
-    producers = [_told(producer, unpublished) for producer in figures.producers]
+    producers = [_with_sent(producer, unpublished) for producer in figures.producers]
     silent = [name for name in unpublished.producers if name not in known]  # not in Kafka
-    producers += [_told(ProducerFigures(name, 0, 0), unpublished) for name in silent]
+    producers += [_with_sent(ProducerFigures(name, 0, 0), unpublished) for name in silent]
     return replace(figures, producers=tuple(producers), unpublished=unpublished)
 
 
-def _told(one: ProducerFigures, unpublished: Unpublished) -> ProducerFigures:
+def _with_sent(one: ProducerFigures, unpublished: Unpublished) -> ProducerFigures:
     found = unpublished.of(one.producer)
     if found is None:
         return one
@@ -29,7 +29,7 @@ def _told(one: ProducerFigures, unpublished: Unpublished) -> ProducerFigures:
 
 
 def sent(one: ProducerFigures) -> int | None:
-    """Events that a producer sent, as far as gateways know; None where nothing is told."""
+    """Events that a producer sent, as far as gateways know; None where nothing is row."""
     if one.unchanged is None:
         return None
     return one.records + one.in_vain
@@ -38,7 +38,7 @@ def sent(one: ProducerFigures) -> int | None:
 class Waste:
     """A producer most of whose events were not published, and the key it sent most in vain."""
 
-    def __init__(self, producer: ProducerFigures, key: ToldKey | None, size: int) -> None:
+    def __init__(self, producer: ProducerFigures, key: UnpublishedKey | None, size: int) -> None:
         self.producer, self.key, self.bytes = producer, key, size
 
     @property
@@ -73,8 +73,8 @@ class Waste:
 def wasteful(figures: TopicFigures) -> Iterator[Waste]:
     """Producers that should send less, those with most bytes in vain first."""
     sizes: dict[str, int] = {}
-    for told in figures.unpublished.rows:
-        sizes[told.producer] = sizes.get(told.producer, 0) + told.bytes
+    for row in figures.unpublished.rows:
+        sizes[row.producer] = sizes.get(row.producer, 0) + row.bytes
     for one in sorted(figures.producers, key=lambda producer: -sizes.get(producer.producer, 0)):
         if one.in_vain >= FEW_EVENTS and one.in_vain >= WASTEFUL * (sent(one) or 0):
             keys = (key for key in figures.unpublished.keys if key.producer == one.producer)

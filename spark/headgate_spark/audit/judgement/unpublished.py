@@ -11,7 +11,7 @@ from headgate_spark.job.times import shown_time
 OUTCOMES = ("unchanged", "superseded", "rejected", "duplicate")
 
 
-class Told(NamedTuple):
+class UnpublishedRow(NamedTuple):
     """Events of one producer that ended alike, and the bytes of their values. Sampled facts are
     scaled up."""
 
@@ -21,7 +21,7 @@ class Told(NamedTuple):
     bytes: int
 
 
-class ToldKey(NamedTuple):
+class UnpublishedKey(NamedTuple):
     """One of the keys with most of these events. key: None = they had none."""
 
     key: bytes | None
@@ -40,8 +40,8 @@ class Unpublished:
     """
 
     why_unknown: str | None
-    rows: tuple[Told, ...] = ()
-    keys: tuple[ToldKey, ...] = ()
+    rows: tuple[UnpublishedRow, ...] = ()
+    keys: tuple[UnpublishedKey, ...] = ()
     since_ms: int | None = None
     is_sampled: bool = False
     unreadable: int = 0
@@ -71,10 +71,10 @@ class Unpublished:
         }
 
 
-NOT_ASKED = Unpublished("nobody looked for facts")
+NOT_READ = Unpublished("nobody looked for facts")
 
 
-def _shown(one: ToldKey) -> dict[str, Any]:
+def _shown(one: UnpublishedKey) -> dict[str, Any]:
     return {**one._asdict(), "key": _text(one.key), "producer": one.producer or None}
 
 

@@ -117,8 +117,8 @@ def figures_of(
     )
 
 
-def _or(asked: int | None, found: int) -> int:
-    return found if asked is None else asked
+def _or(wanted: int | None, found: int) -> int:
+    return found if wanted is None else wanted
 
 
 def _total(rows: Rows, name: str) -> int:

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from headgate.core import audit_columns as names
 from headgate.core.groups.facts import Partition
-from headgate_spark.audit.judgement.unpublished import Told, ToldKey, Unpublished
+from headgate_spark.audit.judgement.unpublished import Unpublished, UnpublishedKey, UnpublishedRow
 from headgate_spark.audit.passes.assemble import collected
 from headgate_spark.job.errors import JobError, reason_of
 from headgate_spark.job.options import Cluster, JobConfig
@@ -75,7 +75,7 @@ def _read(
         if not any(one.end > one.start for one in ranges):
             return {topic: _none_found() for topic in windows}
         records = read(spark, cluster, ranges, headers=False, rows_a_task=_rows_a_task(ranges))
-        sums = summed(told(records, windows)).persist()
+        sums = summed(fact_rows(records, windows)).persist()
         ending.callback(sums.unpersist)
         return _results(sums, windows)
 
@@ -97,7 +97,7 @@ def _rows_a_task(ranges: list[Range]) -> int:
     return max(ROWS_A_TASK, sum(one.end - one.start for one in ranges) // MAX_TASKS)
 
 
-def told(records: DataFrame, windows: Mapping[str, Bounds]) -> DataFrame:
+def fact_rows(records: DataFrame, windows: Mapping[str, Bounds]) -> DataFrame:
     """One row a fact of these topics and windows.
 
     records: of the topic of facts, as the connector gives them.  A record that cannot be read as
@@ -177,18 +177,18 @@ def _result(totals: list[Row], keys: list[Row]) -> Unpublished:
         return _none_found()
     return Unpublished(
         why_unknown=None,
-        rows=tuple(sorted(_told(row) for row in sound)),
-        keys=tuple(_told_key(row) for row in sorted(keys, key=lambda row: row["rank"])),
+        rows=tuple(sorted(_unpublished_row(row) for row in sound)),
+        keys=tuple(_unpublished_key(row) for row in sorted(keys, key=lambda row: row["rank"])),
         since_ms=min(row["first_ms"] for row in sound),
         is_sampled=any(row["one_in"] > 1 for row in sound),
         unreadable=sum(row["rows"] for row in totals if row["outcome"] is None),
     )
 
 
-def _told(row: Row) -> Told:
-    return Told(row["producer"] or "", row["outcome"], row["events"], row["bytes"])
+def _unpublished_row(row: Row) -> UnpublishedRow:
+    return UnpublishedRow(row["producer"] or "", row["outcome"], row["events"], row["bytes"])
 
 
-def _told_key(row: Row) -> ToldKey:
+def _unpublished_key(row: Row) -> UnpublishedKey:
     key = None if row["key"] is None else bytes(row["key"])
-    return ToldKey(key, row["producer"] or "", row["outcome"], row["events"], row["bytes"])
+    return UnpublishedKey(key, row["producer"] or "", row["outcome"], row["events"], row["bytes"])
