@@ -34,7 +34,7 @@ _POLL_MS, _BUSY_POLL_MS, _MAX_RECORDS = 500, 50, 500
 _FINAL_COMMIT_S, _END_S = 5.0, 5.0
 
 
-class Hands(Protocol):
+class EventReceiver(Protocol):
     """Whoever gets the events."""
 
     def wake(self) -> None:
@@ -57,7 +57,7 @@ class Assignment:
         options: ConsumerOptions,
         pauses: Pauses,
         counts: Counts,
-        hands: Hands,
+        receiver: EventReceiver,
         failures: Failures,
         offsets: OffsetStore | None,
     ) -> None:
@@ -66,7 +66,7 @@ class Assignment:
         self._options = options
         self._pauses = pauses
         self._counts = counts
-        self._hands = hands
+        self._receiver = receiver
         self._failures = failures
         self._offsets = offsets
         self._step = min(_MAX_RECORDS, (options.prefetch + 1) // 2)  # records of one read
@@ -93,7 +93,7 @@ class Assignment:
             counts,
             offsets,
             self._topic_ids,
-            hands.give_up,
+            receiver.give_up,
         )
         self.commit = self._commits.commit
 
@@ -112,7 +112,7 @@ class Assignment:
             await self._open_all()
             await self._read_on()
         except Exception as error:  # the outermost frame of this task: who iterates must hear it
-            self._hands.give_up(error)
+            self._receiver.give_up(error)
 
     async def _read_on(self) -> None:
         while True:
@@ -183,7 +183,7 @@ class Assignment:
         if not partition.in_turn:
             partition.in_turn = True
             self._turn.append(partition)
-        self._hands.wake()
+        self._receiver.wake()
 
     def done(self, received: Received) -> None:
         """See `Work`."""
@@ -199,7 +199,7 @@ class Assignment:
         if not self._outstanding:
             self._idle.set()
         if was_full:
-            self._hands.wake()
+            self._receiver.wake()
 
     def failed(
         self, partition: OwnedPartition, received: Received, error: BaseException | str
@@ -225,7 +225,7 @@ class Assignment:
         else:
             self._returned()
             if retries.then == "stop":
-                self._hands.give_up(self._failures.gave_up(received, error))
+                self._receiver.give_up(self._failures.gave_up(received, error))
 
     def _again_in(self, wait_s: float, partition: OwnedPartition, received: Received) -> None:
         def due() -> None:
@@ -242,7 +242,7 @@ class Assignment:
             await self._failures.bury(received, error)
         except Exception as trouble:  # as `stop`: it stays uncommitted, and somebody must know
             self._returned()
-            self._hands.give_up(self._failures.gave_up(received, trouble))
+            self._receiver.give_up(self._failures.gave_up(received, trouble))
             return
         self._counts.dead_letters += 1
         partition.finish(received)

@@ -231,13 +231,13 @@ class Consumer:
     async def revoked(self) -> None:
         """Nothing is left to do: `ending` came first."""
 
-    # ---- assignment.Hands
+    # ---- assignment.EventReceiver
 
     def wake(self) -> None:
-        """See `Hands`."""
+        """See `EventReceiver`."""
         self._wake.set()
 
     def give_up(self, error: BaseException) -> None:
-        """See `Hands`."""
+        """See `EventReceiver`."""
         self._error = error
         self.stop()

@@ -74,6 +74,6 @@ async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
     for task in left:
         task.cancel()
     if left:
-        _, deaf = await asyncio.wait(left, timeout=_CANCEL_S)
-        for task in deaf:
+        _, unfinished = await asyncio.wait(left, timeout=_CANCEL_S)
+        for task in unfinished:
             log.error("%s goes on although it was cancelled; it is left behind", task.get_name())

@@ -37,7 +37,7 @@ class BlobStore(Protocol):
     async def put(self, topic: str, value: bytes) -> StoredBlob: ...
 
 
-class Workshop(Protocol):
+class Helper(Protocol):
     """For work that holds the interpreter's lock (`offload.helper_process.HelperProcess`)."""
 
     def ask(self, work: Callable[..., Any], *args: Any) -> "Awaitable[Any]": ...
@@ -50,7 +50,7 @@ class Tools(NamedTuple):
 
     ids: EventIds
     blobs: BlobStore | None
-    workshop: Workshop
+    helper: Helper
     compress: Callable[[Record], Prepared]
     lone_bytes: int
 
@@ -113,7 +113,7 @@ class ChooseStrategy:
             parts = try_split(value, rule, key)
         else:
             async with self._room:
-                parts = await self._tools.workshop.ask(try_split, value, rule, key)
+                parts = await self._tools.helper.ask(try_split, value, rule, key)
         if parts is None:
             raise Refused(_LOST)
         if isinstance(parts, str):

@@ -10,9 +10,9 @@ from headgate.replays.refusing import asking
 
 
 class Registries(NamedTuple):
-    """registries: of the clusters that answered.  refused: why the others could not be asked."""
+    """answered: registries, by cluster.  refused: why the others could not be asked."""
 
-    registries: Sequence[tuple[str, Registry]]
+    answered: Sequence[tuple[str, Registry]]
     refused: Sequence[tuple[str, Refused]]
 
     def unavailable(self) -> list[dict[str, Any]]:
@@ -20,7 +20,9 @@ class Registries(NamedTuple):
         return [{"cluster": name, "why": why.failure.detail} for name, why in self.refused]
 
 
-async def hear(clusters: Iterable[str], read: Callable[[str], Awaitable[Registry]]) -> Registries:
+async def read_all(
+    clusters: Iterable[str], read: Callable[[str], Awaitable[Registry]]
+) -> Registries:
     """Ask all at once, since one that hangs takes its time. Raises Refused when there are
     some and none answers."""
 

@@ -169,9 +169,9 @@ class ReplayService:
         """All replays, oldest first, and the clusters that could not be asked."""
         if state is not None and state not in [*ReplayState]:
             raise Refused(malformed(f"state is one of {', '.join(ReplayState)}"))
-        registries = await self._tiers.hear()
+        registries = await self._tiers.registries()
         rows: list[dict[str, Any]] = []
-        for backfill, registry in registries.registries:
+        for backfill, registry in registries.answered:
             servers = self._tiers.table.options(backfill).bootstrap_servers
             rows += [replay_page(one, servers, registry.runner) for one in registry]
         rows.sort(key=lambda one: (one["created_at"] or "", one["id"]))  # of all registries

@@ -11,7 +11,7 @@ from headgate.core.replays.spec import partition_number, read_topic
 from headgate.replays.answers import coverage_page, translated
 from headgate.replays.maps import OffsetMaps
 from headgate.replays.refusing import asking, reading
-from headgate.replays.registries import Registries, hear
+from headgate.replays.registries import Registries, read_all
 from headgate.replays.registry_log import RegistryLog
 from headgate.replays.replayed_topic import (
     ReplayedTopic,
@@ -38,9 +38,9 @@ class SecondTiers:
             self._logs[backfill] = RegistryLog(self.table.options(backfill))
         return self._logs[backfill]
 
-    async def hear(self) -> Registries:
+    async def registries(self) -> Registries:
         """All registries. Raises Refused when no cluster answers."""
-        return await hear(self.table.backfills(), lambda backfill: self.log(backfill).read())
+        return await read_all(self.table.backfills(), lambda backfill: self.log(backfill).read())
 
     def likely(self, replay_id: str) -> list[str]:
         """Backfill clusters, first the one whose registry had this replay when it was last read:

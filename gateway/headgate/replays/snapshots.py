@@ -35,10 +35,10 @@ class Snapshots:
 
     async def all(self) -> tuple[Sequence[dict[str, Any]], Sequence[dict[str, Any]]]:
         """By name, and the clusters that could not be asked."""
-        registries = await self._tiers.hear()
+        registries = await self._tiers.registries()
         rows = [
             snapshot_page(*one)
-            for _, registry in registries.registries
+            for _, registry in registries.answered
             for one in sorted(registry.snapshots.items())
         ]
         return rows, registries.unavailable()

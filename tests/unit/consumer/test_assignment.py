@@ -27,7 +27,7 @@ from support.process.stack import eventually
 from unit.consumer.test_owned_partition import Read
 
 
-class Hands:
+class EventReceiver:
     def __init__(self) -> None:
         self.error: BaseException | None = None
 
@@ -84,25 +84,25 @@ class NoTable:
 
 
 async def test_whatever_ends_the_reading_ends_the_consumer() -> None:
-    ownership, hands, options = Ownership(), Hands(), ConsumerOptions(drain_s=0.01)
+    ownership, receiver, options = Ownership(), EventReceiver(), ConsumerOptions(drain_s=0.01)
     failures = NoDeadLetters(options.retries)
     assignment = Assignment(
         cast(AIOKafkaConsumer, Reader()), ownership, ownership.assign([("orders", 0)]), options,
-        Pauses(), Counts(), hands, failures, NoTable(),
+        Pauses(), Counts(), receiver, failures, NoTable(),
     )  # fmt: skip
     assignment.begin()
-    await eventually(lambda: hands.error is not None)
-    assert isinstance(hands.error, ValueError)
+    await eventually(lambda: receiver.error is not None)
+    assert isinstance(receiver.error, ValueError)
     await assignment.end()
 
 
 async def test_an_event_that_no_dead_letter_topic_takes_stops_the_consumer() -> None:
     retries = Retries(attempts=1, then="dead-letter", dead_letter="dead")
-    ownership, hands, counts = Ownership(), Hands(), Counts()
+    ownership, receiver, counts = Ownership(), EventReceiver(), Counts()
     options = ConsumerOptions(retries=retries, drain_s=0.01)
     assignment = Assignment(
         cast(AIOKafkaConsumer, None), ownership, ownership.assign([("orders", 0)]), options,
-        Pauses(), counts, hands, NoDeadLetters(retries), None,
+        Pauses(), counts, receiver, NoDeadLetters(retries), None,
     )  # fmt: skip
     (partition,) = assignment.partitions.values()
     partition.take(cast(Any, [Read(0, b"a"), Read(1, b"a")]))
@@ -111,8 +111,8 @@ async def test_an_event_that_no_dead_letter_topic_takes_stops_the_consumer() -> 
     received.failed("no such customer")
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert isinstance(hands.error, GaveUpError)
-    assert isinstance(hands.error.__cause__, MessageSizeTooLargeError)
+    assert isinstance(receiver.error, GaveUpError)
+    assert isinstance(receiver.error.__cause__, MessageSizeTooLargeError)
     assert (partition.low_water, counts.processed, counts.dead_letters) == (0, 0, 0)
     assert assignment._idle.is_set()
 
@@ -124,30 +124,30 @@ class Broken(Failures):
         raise AssertionError("Need at least one: key or value")
 
 
-def shift_of(
+def assignment_of(
     options: ConsumerOptions, failures: Failures | None = None
-) -> tuple[Assignment, Hands, Counts]:
+) -> tuple[Assignment, EventReceiver, Counts]:
     """A shift that owns a partition and has read two events of it."""
-    ownership, hands, counts = Ownership(), Hands(), Counts()
+    ownership, receiver, counts = Ownership(), EventReceiver(), Counts()
     cluster = ClusterOptions("127.0.0.1:1")
     assignment = Assignment(
         cast(AIOKafkaConsumer, Reader()), ownership, ownership.assign([("orders", 0)]), options,
-        Pauses(), counts, hands, failures or Failures(cluster, options.retries, "test"), None,
+        Pauses(), counts, receiver, failures or Failures(cluster, options.retries, "test"), None,
     )  # fmt: skip
     (partition,) = assignment.partitions.values()
     partition.take(cast(Any, [Read(0, b"a"), Read(1, b"b")]))
-    return assignment, hands, counts
+    return assignment, receiver, counts
 
 
 async def test_whatever_keeps_an_event_from_the_dead_letters_stops_the_consumer() -> None:
     retries = Retries(attempts=1, then="dead-letter", dead_letter="dead")
     broken = Broken(ClusterOptions("127.0.0.1:1"), retries, "test")
-    assignment, hands, _ = shift_of(ConsumerOptions(retries=retries), broken)
+    assignment, receiver, _ = assignment_of(ConsumerOptions(retries=retries), broken)
     received = assignment.next()
     assert received is not None
     received.failed("no such customer")
-    await eventually(lambda: hands.error is not None)
-    assert isinstance(hands.error, GaveUpError)
+    await eventually(lambda: receiver.error is not None)
+    assert isinstance(receiver.error, GaveUpError)
     assert assignment._idle.is_set()
 
 
@@ -155,7 +155,7 @@ async def test_whatever_keeps_an_event_from_the_dead_letters_stops_the_consumer(
 async def test_what_ends_after_its_term_is_somebody_else_s(then: Any) -> None:
     dead = "dead" if then == "dead-letter" else None
     retries = Retries(attempts=1, then=then, dead_letter=dead)
-    assignment, hands, counts = shift_of(ConsumerOptions(drain_s=0.01, retries=retries))
+    assignment, receiver, counts = assignment_of(ConsumerOptions(drain_s=0.01, retries=retries))
     one, other = assignment.next(), assignment.next()
     assert one is not None
     assert other is not None
@@ -164,7 +164,7 @@ async def test_what_ends_after_its_term_is_somebody_else_s(then: Any) -> None:
     await assignment.end()
     one.done()
     other.failed("too late")
-    assert hands.error is None
+    assert receiver.error is None
     assert not assignment._tasks._tasks, "nobody would end them any more"
     assert (counts.processed, counts.skipped, counts.stale_done) == (0, 0, 2)
 
@@ -187,7 +187,7 @@ class Coordinator:
 
 async def test_a_commit_does_not_wait_for_a_deleted_topic_to_come_back() -> None:
     """The one that comes is another, and commits of other topics would wait with it."""
-    assignment, _, counts = shift_of(ConsumerOptions())
+    assignment, _, counts = assignment_of(ConsumerOptions())
     coordinator = Coordinator()
     cast(Any, assignment._consumer)._coordinator = coordinator
     assignment._commits.begin()
