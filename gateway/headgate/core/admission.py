@@ -3,7 +3,7 @@
 from headgate.core.outcome import Failure, Reason
 
 DRAINING = Failure(Reason.DRAINING, "this instance takes no more events", None, 1)
-RETRY_AFTER_S = 1  # the budget turns over within a batch's acknowledgement
+OVERLOADED_RETRY_S = 1  # the budget turns over within a batch's acknowledgement
 
 
 class Admission:
@@ -45,4 +45,4 @@ class Admission:
 
 def _overloaded(limit: str, maximum: int) -> Failure:
     detail = f"more than admission.{limit} = {maximum} are in flight; nothing was written"
-    return Failure(Reason.OVERLOADED, detail, {"limit": limit}, RETRY_AFTER_S)
+    return Failure(Reason.OVERLOADED, detail, {"limit": limit}, OVERLOADED_RETRY_S)

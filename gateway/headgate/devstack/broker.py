@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from headgate.core.topics.internal_topics import replicas_on
 from headgate.devstack.child import Child
 from headgate.devstack.ports import LOOPBACK
 from headgate.devstack.probe import brokers_in_metadata
@@ -111,7 +112,7 @@ def _format_storage(plan: BrokerPlan, checkpoint: Path) -> None:
 
 
 def _settings(plan: BrokerPlan) -> dict[str, str]:
-    replicas = str(min(3, plan.cluster_size))
+    replicas = str(replicas_on(plan.cluster_size))
     in_sync = str(min(2, plan.cluster_size))
     listeners = f"PLAINTEXT://{LOOPBACK}:{plan.port},CONTROLLER://{LOOPBACK}:{plan.controller_port}"
     return {

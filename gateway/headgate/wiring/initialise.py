@@ -21,6 +21,7 @@ from headgate.core.topics.internal_topics import (
     on_cluster,
     registry_faults,
     registry_topic,
+    replicas_on,
 )
 from headgate.core.topics.policy import PolicyTable
 from headgate.core.topics.topic import TopicState
@@ -102,7 +103,7 @@ async def _backfill(settings: Settings, cluster: str, may_create: bool) -> list[
     reader = TopicReader(cluster, options)
     try:
         states = await reader.read(lambda _: True, {})
-        replicas = min(3, reader.brokers())
+        replicas = replicas_on(reader.brokers())
         wanted = [registry_topic(cluster, replicas), map_topic(cluster, replicas)]
         missing = [one for one in wanted if one.name not in states]
         if may_create and missing:

@@ -1,4 +1,7 @@
-"""A chunk of a partition: records as they were read, and the segments that they become."""
+"""A chunk of a partition: records as they were read, and the segments that they become.
+
+A chunk is what one transaction copies. It is written as one or more of Kafka's record batches.
+"""
 
 from __future__ import annotations
 

@@ -17,7 +17,12 @@ from headgate.core.replays.offset_map import (
     PartitionMap,
     map_partition,
 )
-from headgate.core.topics.internal_topics import InternalTopic, map_topic, map_topic_faults
+from headgate.core.topics.internal_topics import (
+    InternalTopic,
+    map_topic,
+    map_topic_faults,
+    replicas_on,
+)
 from headgate.kafka.metadata import Metadata, TopicMetadata
 from headgate_spark.copying.copied_topics import faults, wanted_configs
 from headgate_spark.copying.copy_plan import Unit
@@ -88,7 +93,7 @@ async def prepare_topics(
         if skip is not None:
             skipped[name] = skip
     wanted = {name: len(there.topics[name].leaders) for name in topics if name not in skipped}
-    replicas = min(3, len(here.nodes))
+    replicas = replicas_on(len(here.nodes))
     new = [
         InternalTopic(
             name, target.connection.name, partitions, replicas,

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from headgate.core.replays.plan import BACKFILL, INGEST
 from headgate.core.replays.replay import Replay
-from headgate.core.topics.internal_topics import InternalTopic
+from headgate.core.topics.internal_topics import InternalTopic, replicas_on
 from headgate.kafka.metadata import Metadata
 from headgate_spark.copying.copied_topics import copied_configs, roomy
 from headgate_spark.job.connections import Connection
@@ -36,7 +36,7 @@ async def create(target: Connection, source: Connection, replay: Replay, order: 
             other, limit = await _cold_limit(source, order)
         if other is not None:
             return Made(None, other)
-        replicas = min(3, len(metadata.nodes))
+        replicas = replicas_on(len(metadata.nodes))
         maximum = limit + _HEADER_BYTES
         await admin.create([_topic(replay, target.name, order.partitions, replicas, maximum)])
         await admin.settled({replay.topic: order.partitions})

@@ -11,6 +11,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
 from headgate.core.groups.facts import Partition
+from headgate.core.topics.internal_topics import replicas_on
 from headgate_spark.job.errors import JobError
 from headgate_spark.job.options import Cluster
 
@@ -82,7 +83,7 @@ class KafkaView:
         admin = self._jvm.org.apache.kafka.clients.admin.AdminClient.create(self._properties({}))
         try:
             nodes = self._answer_of(lambda: admin.describeCluster().nodes().get().size())
-            new = self._jvm.org.apache.kafka.clients.admin.NewTopic(topic, 1, min(3, nodes))
+            new = self._jvm.org.apache.kafka.clients.admin.NewTopic(topic, 1, replicas_on(nodes))
             configs = self._jvm.java.util.HashMap()
             configs.put("cleanup.policy", "compact")
             wanted = self._list([new.configs(configs)])

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from headgate.backends.base import Deliveries
 from headgate.backends.kafka.options import LaneLimits
+from headgate.core.admission import OVERLOADED_RETRY_S
 from headgate.core.outcome import Failure, Reason
 from headgate.core.oversize.limits import refused_by_kafka
 from headgate.core.publish import Publish, Stage, advance_all
@@ -86,7 +87,7 @@ class MemoryLanes:
         """Return why this lane takes nothing now."""
         lane = self._lanes.get((state.name, partition))
         if self.refusing is None and lane is not None and lane.is_full(self._limits):
-            return Failure(Reason.OVERLOADED, "the lane is full", retry_after_s=1)
+            return Failure(Reason.OVERLOADED, "the lane is full", retry_after_s=OVERLOADED_RETRY_S)
         return self.refusing
 
     def put(self, publish: Publish) -> None:

@@ -143,6 +143,11 @@ def faults(wanted: InternalTopic, found: TopicState, topic_limit_bytes: int) -> 
     return wrong
 
 
+def replicas_on(nodes: int) -> int:
+    """The replication factor of a topic that is created on so many nodes."""
+    return min(_REPLICAS, nodes)
+
+
 def registry_topic(cluster: str, replication_factor: int) -> InternalTopic:
     """The registry of replays on a backfill cluster (`core.replays.replay`)."""
     configs = {"cleanup.policy": "compact", "unclean.leader.election.enable": "false"}
@@ -166,7 +171,7 @@ def on_cluster(topics: Iterable[InternalTopic], cluster: str) -> list[InternalTo
 
 def map_topic(cluster: str, nodes: int) -> InternalTopic:
     """The offset map, on a backfill cluster of so many nodes."""
-    replicas = min(_REPLICAS, nodes)
+    replicas = replicas_on(nodes)
     configs = {
         "cleanup.policy": "compact",
         "message.timestamp.type": "CreateTime",

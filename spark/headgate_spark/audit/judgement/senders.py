@@ -29,7 +29,7 @@ def _with_sent(one: ProducerFigures, unpublished: Unpublished) -> ProducerFigure
 
 
 def sent(one: ProducerFigures) -> int | None:
-    """Events that a producer sent, as far as gateways know; None where nothing is row."""
+    """Events that a producer sent, as far as gateways know; None where nothing is known."""
     if one.unchanged is None:
         return None
     return one.records + one.in_vain

@@ -12,6 +12,7 @@ from headgate.backends.kafka.producing.cluster import LaneMeter, ProducingCluste
 from headgate.backends.kafka.producing.lane import Lane
 from headgate.backends.kafka.topics import KafkaTopics
 from headgate.backends.owned import OwnedTasks
+from headgate.core.admission import OVERLOADED_RETRY_S
 from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Publish, Stage
 from headgate.core.topics.topic import TopicState
@@ -155,7 +156,7 @@ class KafkaLanes:
 
 def _full(lane: Lane) -> Failure:
     detail = f"{lane.events} events wait for {lane.topic}-{lane.partition}"
-    return Failure(Reason.OVERLOADED, detail, retry_after_s=1)
+    return Failure(Reason.OVERLOADED, detail, retry_after_s=OVERLOADED_RETRY_S)
 
 
 def _gone(topic: str) -> Failure:
