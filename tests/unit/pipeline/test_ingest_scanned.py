@@ -1,7 +1,7 @@
 """Reading a body at once changes nothing: the same room with a scanner and without.
 
 The scanner here is put together from the ordinary way's own pieces, so that this runs without the
-compiled one too; `test_scanner.py` holds that one against them.
+compiled one too; `test_scanner.py` runs the same cases over both.
 """
 
 from __future__ import annotations
@@ -12,63 +12,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.formats.decode import decode
-from headgate.core.formats.jsontext import KeyReader
-from headgate.core.keys import KeyRule, Partitioner
 from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Ticket
-from headgate.core.refusal import Refused
-from headgate.core.scanning import Scanned, Scanner
+from headgate.core.scanning import Scanner
 from headgate.core.topics.policy import TopicPolicy
 from headgate.core.topics.topic import TopicState
+from support.gateway.plain_scanner import JSON, NDJSON, PlainScanner
 from support.gateway.room import AWAY, Room, digest, shown
 
-NDJSON, JSON = b"application/x-ndjson", b"application/json"
 QUOTA = Failure(
     Reason.QUOTA_EXCEEDED, "used up", {"quota": "events", "limit_per_s": 1.0, "remaining": 0}, 1
 )
 
 
-class Slow:
-    """What `_scanner.Scanner` does, by the ordinary way. accepted: how many bodies it read."""
-
-    accepted = 0
-
-    def __init__(self, policy: TopicPolicy, state: TopicState) -> None:
-        self._read_key = KeyReader(KeyRule.parse(policy.key))
-        self._partition = Partitioner(state.partitions)
-        self._has_key, self._digests = bool(policy.key), policy.suppress != "off"
-
-    def lines(self, body: bytes, limit: int) -> Scanned | None:
-        return self._read(body, NDJSON, limit)
-
-    def elements(self, body: bytes, limit: int) -> Scanned | None:
-        return self._read(body, JSON, limit) if body.strip()[:1] == b"[" else None
-
-    def one(self, body: bytes) -> Scanned | None:
-        return self._read(body, JSON, 1) if body.strip()[:1] == b"{" else None
-
-    def _read(self, body: bytes, content_type: bytes, limit: int) -> Scanned | None:
-        try:
-            events = decode(body, {b"content-type": content_type}, False, limit).events
-            values = [event for event in events if type(event) is bytes]
-            keys = [self._read_key(value) for value in values]
-        except Refused:
-            return None
-        if not values or len(values) != len(events) or len(values) > limit:
-            return None
-        if any(value.strip()[:1] != b"{" for value in values):
-            return None
-        type(self).accepted += 1
-        known = [key for key in keys if key is not None]
-        if not self._has_key:
-            return values, None, None, None
-        digests = [digest(value, JSON) for value in values] if self._digests else None
-        return values, known, [self._partition(key) for key in known], digests
-
-
 def slow(policy: TopicPolicy, state: TopicState) -> Scanner | None:
-    return Slow(policy, state) if policy.key or policy.keyless == "spread" else None
+    if not policy.key and policy.keyless != "spread":
+        return None
+    return PlainScanner(policy, state, 128, None if policy.suppress == "off" else digest)
 
 
 DOCUMENTS = st.one_of(
@@ -133,13 +93,13 @@ def done(room: Room, requests: list[tuple[str, tuple[bytes, bytes], dict[str, by
 
 
 def test_the_scanner_is_asked_at_all() -> None:
-    before = Slow.accepted
+    before = PlainScanner.accepted
     room = Room(scanner_for=slow)
     for topic in ("orders", "deals", "clicks"):
         room.post(topic, b'{"id":1}\n{"id":2}\n', content_type=NDJSON)
         room.post(topic, b'[{"id":1}]')
         room.post(topic, b'{"id":1}')
-    assert Slow.accepted == before + 9
+    assert PlainScanner.accepted == before + 9
 
 
 @pytest.mark.parametrize(("max_events", "status"), [(1, 503), (100, 429)])

@@ -1,0 +1,54 @@
+"""What reads a body where there is no scanner, behind the scanner's interface."""
+
+from __future__ import annotations
+
+from headgate.core.formats.decode import decode
+from headgate.core.refusal import Refused
+from headgate.core.scanning import Scanned
+from headgate.core.topics.policy import TopicPolicy
+from headgate.core.topics.route import Digest, Route
+from headgate.core.topics.topic import TopicState
+
+JSON, NDJSON = b"application/json", b"application/x-ndjson"
+
+
+class PlainScanner:
+    """Made as by `core.scanning.scanner_for`, and reads what is unusual, too.
+
+    accepted: how many bodies all of them have read.
+    """
+
+    accepted = 0
+
+    def __init__(
+        self, policy: TopicPolicy, lane: TopicState, json_max_depth: int, digest: Digest | None
+    ) -> None:
+        self._route = Route(policy, lane, json_max_depth)
+        self._has_key = bool(policy.key)
+        self._digest = digest
+
+    def lines(self, body: bytes, limit: int, /) -> Scanned | None:
+        return self._read(body, NDJSON, limit, is_batch=True)
+
+    def elements(self, body: bytes, limit: int, /) -> Scanned | None:
+        return self._read(body, JSON, limit, is_batch=True)
+
+    def one(self, body: bytes, /) -> Scanned | None:
+        return self._read(body, JSON, 1, is_batch=False)
+
+    def _read(self, body: bytes, content_type: bytes, limit: int, is_batch: bool) -> Scanned | None:
+        route = self._route
+        try:
+            found = decode(body, {b"content-type": content_type}, False, limit)
+            values = [event for event in found.events if type(event) is bytes]
+            keys = [key for key in (route._key(one, None) for one in values) if key is not None]
+        except Refused:
+            return None
+        if found.is_batch != is_batch or not 0 < len(values) == len(found.events) <= limit:
+            return None
+        type(self).accepted += 1
+        if not self._has_key:
+            return values, None, None, None
+        digest = self._digest
+        digests = None if digest is None else [digest(value, JSON) for value in values]
+        return values, keys, [route.partition(key) for key in keys], digests
