@@ -36,6 +36,8 @@ CASES = (
         "single-512", "single, 512 connections, published", "single", 512, "published",
         None, 0.25, 3.0,
     ),
+    Case("single-1", "single, 1 connection, published", "single", 1, "published", None),
+    Case("single-8", "single, 8 connections, published", "single", 8, "published", None),
 )  # fmt: skip
 
 

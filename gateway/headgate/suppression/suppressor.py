@@ -1,8 +1,9 @@
 """Carries claims and settlements to Redis, and keeps the connection.
 
 One call is on its way at a time; what arrives meanwhile goes with the next. An event that finds
-the connection idle is sent in the next turn of the event loop, but calls that carry events begin
-`linger_ms` apart, and settlements wait that long for an event to ride with.
+the connection idle is sent in the next turn of the event loop, but behind a call with more
+than a few events the next begins `linger_ms` later. Settlements wait that long for an event to ride
+with.
 """
 
 import asyncio
@@ -32,6 +33,7 @@ from headgate.suppression.states import StateLog
 
 _log = logging.getLogger("headgate.suppression.suppressor")
 _START_S = 1.5  # how long `start` waits for a connection
+_FEW = 4  # so many events in a call are no load: the next call does not wait for more
 _SLOW_S = 10.0  # how long health speaks of events that did not wait any longer
 
 
@@ -58,7 +60,7 @@ class Suppressor:
         new_nonce = _unique(random_bytes(10), 6)
         self._claims = Claims(verdicts, options, meter, new_stem, new_nonce, grow)
         self._linger_s = options.linger_ms / 1000
-        self._asked_s = clock() - self._linger_s  # when the last call that carried events began
+        self._asked_s = -math.inf  # when the last call that carried more than a few events began
         # Every process has to be back well within the quarantine.
         longest_s = max(FIRST_DELAY_S, min(LONGEST_DELAY_S, options.quarantine_ms / 4000))
         times = SessionTimes(_START_S, options.tick_s, longest_s)
@@ -216,7 +218,7 @@ class Suppressor:
         if outgoing is None:
             return False
         if outgoing.reserved:
-            self._asked_s = outgoing.sent_s
+            self._asked_s = outgoing.sent_s if len(outgoing.reserved) > _FEW else -math.inf
         self._lookout.begin()
         call = self._claims.call(outgoing)
         reply = await self._store.run(call)
