@@ -95,6 +95,3 @@ class OverdueCheck:
         finally:
             if still_waited_for:
                 self.begin()
-
-
-Lookout = OverdueCheck  # the name that `suppression` still imports

@@ -138,7 +138,7 @@ class CoalescingRules(NamedTuple):
     max_bytes: int = 4_194_304
 
 
-class Surroundings(Protocol):
+class AssignmentHost(Protocol):
     """The process around an assignment."""
 
     def now_ms(self) -> int: ...

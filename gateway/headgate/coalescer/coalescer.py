@@ -13,7 +13,7 @@ from headgate.coalescer.base import CoalescingRules, Decisions, LogError
 from headgate.coalescer.dropped_events import report
 from headgate.coalescer.held_partition import CoalescedTopic
 from headgate.coalescer.member import FINISH_S, CoalescerMember
-from headgate.coalescer.owner import Count, PartitionOwner, Surface
+from headgate.coalescer.owner import Count, OwnerContext, PartitionOwner
 from headgate.coalescer.turns import Turns
 from headgate.consumer.membership import MemberOptions
 from headgate.core.audit_events import Facts
@@ -118,7 +118,7 @@ class Coalescer:
     ) -> PartitionOwner:
         topic = topic_of(owned.topic) or ""
         place = CoalescedTopic(topic, owned.topic, owned.partition, GROUP)
-        surface = Surface(
+        context = OwnerContext(
             cluster=self._clusters[cluster],
             # Rule 1: of the partition, never of the process, so that a zombie is fenced.
             transactional_id=f"headgate.held.{cluster}.{topic}.{owned.partition}",
@@ -133,7 +133,7 @@ class Coalescer:
             turns=self._turns,
             report=partial(self._report, topic),
         )
-        return PartitionOwner(consumer, place, surface)
+        return PartitionOwner(consumer, place, context)
 
     def _report(self, topic: str, outcome: str, windows: Sequence[Window]) -> None:
         report(self._facts, self._policies.match(topic), topic, outcome, windows)

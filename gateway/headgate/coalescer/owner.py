@@ -41,14 +41,14 @@ class Count(Protocol):
     def owner_restarted(self, topic: str, reason: str) -> None: ...
 
 
-class Surface(NamedTuple):
+class OwnerContext(NamedTuple):
     """What an owner needs of its process.
 
     route: the topic's in force, raising LogError.  topic_id: of H, hex; raising LogError.
     rules: the topic's now, None = it is not held here any more.  is_mine: whether the term lasts.
     fenced_pause_s: long enough for the group to say that the partition is another member's
     (rule 10).  turns: of the process.  report: of windows that ended for good, as
-    `base.Surroundings.ended`.
+    `base.AssignmentHost.ended`.
     """
 
     cluster: ClusterOptions
@@ -68,14 +68,16 @@ class Surface(NamedTuple):
 class PartitionOwner:
     """See the module. figures: what it holds now."""
 
-    def __init__(self, consumer: AIOKafkaConsumer, place: CoalescedTopic, surface: Surface) -> None:
+    def __init__(
+        self, consumer: AIOKafkaConsumer, place: CoalescedTopic, context: OwnerContext
+    ) -> None:
         self.place = place
         self.figures = Figures(0, 0, None)
         self._consumer = consumer
-        self._surface = surface
+        self._context = context
         self._stop = asyncio.Event()
         self._partition: KafkaHeldPartition | None = None
-        self._rules = surface.rules()
+        self._rules = context.rules()
 
     def stop(self) -> None:
         """End after the transaction that is under way."""
@@ -86,33 +88,33 @@ class PartitionOwner:
     async def run(self) -> None:
         """Live until the term ends or `stop`."""
         pause_s = _FIRST_PAUSE_S
-        while not self._stop.is_set() and self._surface.is_mine():
+        while not self._stop.is_set() and self._context.is_mine():
             began = asyncio.get_running_loop().time()
             failure = await self._live()
             self.figures = Figures(0, 0, None)
-            if failure is None or self._stop.is_set() or not self._surface.is_mine():
+            if failure is None or self._stop.is_set() or not self._context.is_mine():
                 continue
             self._report(failure)
             lived = asyncio.get_running_loop().time() - began > _LIVED_S
             pause_s = _FIRST_PAUSE_S if lived else min(2 * pause_s, _LONGEST_PAUSE_S)
             fenced = failure.label == FENCED
-            await self._pause_s(max(pause_s, self._surface.fenced_pause_s if fenced else 0.0))
+            await self._pause_s(max(pause_s, self._context.fenced_pause_s if fenced else 0.0))
 
     async def _live(self) -> LogError | None:
-        surface = self._surface
-        rules = self._rules = surface.rules()
+        context = self._context
+        rules = self._rules = context.rules()
         if rules is None:
             return LogError("not_coalescing", "nothing of the topic is held here any more")
         producer: TransactionalProducer | None = None
         try:
-            state = surface.route().state
+            state = context.route().state
             producer = TransactionalProducer(
-                surface.cluster, surface.transactional_id, state.batch_limit_bytes
+                context.cluster, context.transactional_id, state.batch_limit_bytes
             )
             self._partition = KafkaHeldPartition(
-                self._consumer, producer, self.place, surface.is_mine, surface.now_ms
+                self._consumer, producer, self.place, context.is_mine, context.now_ms
             )
-            await PartitionSession(self._partition, surface.decisions, rules, self).run()
+            await PartitionSession(self._partition, context.decisions, rules, self).run()
         except LogError as error:
             return error
         finally:
@@ -122,22 +124,22 @@ class PartitionOwner:
         return None
 
     def _report(self, failure: LogError) -> None:
-        self._surface.counts.owner_restarted(self.place.topic, failure.label)
+        self._context.counts.owner_restarted(self.place.topic, failure.label)
         log.warning(
             "coalescing %s-%d begins again: %s", self.place.held, self.place.partition, failure
         )
 
-    # ---- base.Surroundings
+    # ---- base.AssignmentHost
 
     def now_ms(self) -> int:
-        return self._surface.now_ms()
+        return self._context.now_ms()
 
     def is_stopping(self) -> bool:
         """Also when the topic's rules are others now: another session takes them."""
-        return self._stop.is_set() or self._surface.rules() != self._rules
+        return self._stop.is_set() or self._context.rules() != self._rules
 
     async def turn(self) -> None:
-        await self._surface.turns.take()
+        await self._context.turns.take()
 
     async def pause(self, milliseconds: int) -> None:
         await self._pause_s(milliseconds / 1000)
@@ -150,10 +152,10 @@ class PartitionOwner:
             return
 
     def route(self) -> Route:
-        return self._surface.route()
+        return self._context.route()
 
     def topic_id(self) -> str:
-        return self._surface.topic_id()
+        return self._context.topic_id()
 
     def ended(self, outcome: str, windows: Sequence[Window]) -> None:
         sums: dict[tuple[str, str], Sum] = {}
@@ -164,8 +166,8 @@ class PartitionOwner:
                 other = (producer, str(Name.SUPERSEDED))
                 sums[other] = sums.get(other, _NOTHING).plus(more)
         for (producer, name), total in sums.items():
-            self._surface.counts.coalesced(producer, self.place.topic, name, *total)
-        self._surface.report(outcome, windows)
+            self._context.counts.coalesced(producer, self.place.topic, name, *total)
+        self._context.report(outcome, windows)
 
     def show(self, figures: Figures) -> None:
         self.figures = figures

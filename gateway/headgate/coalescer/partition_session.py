@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from headgate.coalescer.base import (
+    AssignmentHost,
     CoalescingRules,
     Decisions,
     Emission,
     HeldPartition,
     LogError,
     Read,
-    Surroundings,
     WindowDecision,
     WindowVerdict,
 )
@@ -38,7 +38,7 @@ class PartitionSession:
         partition: HeldPartition,
         decisions: Decisions,
         rules: CoalescingRules,
-        around: Surroundings,
+        around: AssignmentHost,
     ) -> None:
         self._log = partition
         self._decisions = decisions
@@ -92,7 +92,7 @@ class PartitionSession:
         marks = DoneMarks(_MARKS_A_KEY * self._rules.bounds.keys)
         position = await self._log.seek(self._committed)
         while position < target and not self._around.is_stopping():
-            read = await self._look(_WAIT_MS)
+            read = await self._poll(_WAIT_MS)
             marks.read(read.records)
             position = read.position
             if marks.are_too_many:
@@ -111,13 +111,13 @@ class PartitionSession:
             wait_ms = min(wait_ms, _IDLE_MS)
         if windows.must_close:
             return
-        read = await self._look(wait_ms)
+        read = await self._poll(wait_ms)
         await self._around.turn()
         windows.read(read.records, read.position, self._around.now_ms())
         if not read.records and not windows.is_catching_up and self._has_to_tell(windows):
             await self._commit(windows.low_water(), Unsettled(self._decisions, ()))
 
-    async def _look(self, wait_ms: int) -> Read:
+    async def _poll(self, wait_ms: int) -> Read:
         """What lies in H, but for marks of an H that is no more."""
         await self._around.turn()  # what is buffered already is given without any wait
         records, position = await self._log.read(wait_ms)

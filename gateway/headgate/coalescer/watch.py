@@ -22,7 +22,7 @@ from headgate.kafka.closing import drop_consumer
 
 log = logging.getLogger("headgate.coalescer.watch")
 
-_LOOK_S = 5.0
+_POLL_S = 5.0
 _ANSWER_S = 10.0
 _RETRY_AFTER_S = 30
 
@@ -63,12 +63,12 @@ class HeldWatch:
                     try:
                         async with asyncio.timeout(_ANSWER_S):
                             consumer = consumer or await self._connect()
-                            self.lags = await self._look(consumer, states)
+                            self.lags = await self._poll(consumer, states)
                     except READ_ERRORS as error:
                         log.warning("the lag of %s is not known: %r", self._group, error)
                         await _drop(consumer)
                         consumer = None
-                await asyncio.sleep(_LOOK_S)
+                await asyncio.sleep(_POLL_S)
         finally:
             await _drop(consumer)
 
@@ -99,7 +99,7 @@ class HeldWatch:
             raise
         return consumer
 
-    async def _look(
+    async def _poll(
         self, consumer: AIOKafkaConsumer, states: Iterable[TopicState]
     ) -> dict[str, HeldLag]:
         lags = {}

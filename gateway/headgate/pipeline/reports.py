@@ -11,7 +11,7 @@ from headgate.pipeline.complete import Complete
 
 class Reports:
     """Implements `base.Deliveries`. Lanes are built with it, and before the stages that need
-    lanes: those are named with `report`, before the first event.
+    lanes: those are connected with `pass_on_to`, before the first event.
 
     clock: hears how Kafka takes this gateway's times.
     """
@@ -22,7 +22,7 @@ class Reports:
         self._suppression: Suppression | None = None
         self._oversize: Deliveries | None = None
 
-    def report(self, suppression: Suppression, oversize: Deliveries) -> None:
+    def pass_on_to(self, suppression: Suppression, oversize: Deliveries) -> None:
         """Suppression settles what was reserved; the oversize policy must know when the first of
         an event's records is handed over."""
         self._suppression = suppression

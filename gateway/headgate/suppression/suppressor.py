@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from headgate.backends.base import Verdicts
-from headgate.backends.patience import Lookout
+from headgate.backends.patience import OverdueCheck
 from headgate.backends.redis.errors import StoreError
 from headgate.backends.redis.session import (
     FIRST_DELAY_S,
@@ -68,7 +68,7 @@ class Suppressor:
         self._session = ScriptSession("suppression", _log, store, work, times, clock)
         self._sleeper: asyncio.Future[None] | None = None
         self._sleeps_for_events = False
-        self._lookout = Lookout(options.timeout_ms / 1000, self._look)
+        self._overdue_check = OverdueCheck(options.timeout_ms / 1000, self._give_up_overdue)
         self._slow_s, self._slow_count = -math.inf, 0
         self._log = StateLog()
 
@@ -219,13 +219,13 @@ class Suppressor:
             return False
         if outgoing.reserved:
             self._asked_s = outgoing.sent_s if len(outgoing.reserved) > _FEW else -math.inf
-        self._lookout.begin()
+        self._overdue_check.begin()
         call = self._claims.call(outgoing)
         reply = await self._store.run(call)
         self._claims.answered(outgoing, call, reply, self._clock())
         return True
 
-    def _look(self) -> bool:
+    def _give_up_overdue(self) -> bool:
         """Nobody waits for Redis any longer than redis.timeout_ms, whatever the queue is."""
         now_s = self._clock()
         count = self._claims.give_up(now_s)

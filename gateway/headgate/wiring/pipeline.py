@@ -117,7 +117,7 @@ def build_pipeline(parts: PipelineParts) -> Built:
         lanes, reserve, produce, suppression, complete, reports, parts.tools, meter.oversized
     )
     produce.use(oversize)
-    reports.report(suppression, oversize)
+    reports.pass_on_to(suppression, oversize)
 
     stages = (
         parts.admission,

@@ -1,8 +1,9 @@
 """How many files an event passes: what one reads who follows it from the socket to its answer.
 
 A move: two calls in a row, as the interpreter sees them, in different files of the package. The
-doubles for Kafka and Redis do not count. The figures are a ratchet: they may fall. Whether an
-event's settlement goes with the next call makes some moves more or less.
+doubles for Kafka and Redis do not count, nor the Python twins of what is C where it is compiled.
+The figures are a ratchet: they may fall. Whether an event's settlement goes with the next call
+makes some moves more or less.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Seen:
     def __call__(self, frame: FrameType, event: str, _argument: object) -> None:
         if event == "call" and not is_ticking():
             path = Path(frame.f_code.co_filename)
-            if path.is_relative_to(PACKAGE) and "memory" not in path.parts:
+            if path.is_relative_to(PACKAGE) and not {"memory", "native"} & set(path.parts):
                 self.files.append(path.relative_to(PACKAGE).as_posix())
 
     @property

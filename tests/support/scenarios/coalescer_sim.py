@@ -224,7 +224,7 @@ class World:
 class Process:
     """One owner: a `PartitionSession` that is resumed step by step (`base.HeldPartition`,
     `Decisions`,
-    `Surroundings`, all three)."""
+    `AssignmentHost`, all three)."""
 
     life_type: type[PartitionSession] = PartitionSession
     forgets_blind = False  # rule 12 switched off
@@ -415,7 +415,7 @@ class Process:
     def distrust(self, route: Route) -> None:
         self.world.cells.clear()
 
-    # ---- Surroundings
+    # ---- AssignmentHost
 
     def now_ms(self) -> int:
         return self.world.now

@@ -404,7 +404,7 @@ class CommitsUnderTheIdOfTheMoment(PartitionSession):
 
 
 class TakesMarksOfAnotherH(PartitionSession):
-    async def _look(self, wait_ms: int) -> Read:
+    async def _poll(self, wait_ms: int) -> Read:
         return await self._log.read(wait_ms)
 
 
