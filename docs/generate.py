@@ -20,7 +20,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 if __name__ == "__main__":
-    sys.path += [str(ROOT / folder) for folder in ("gateway", "spark", "tests")]
+    sys.path[:0] = [str(ROOT / folder) for folder in ("gateway", "spark", "tests")]
 
 import headgate.cli  # noqa: E402
 import headgate_spark.cli  # noqa: E402

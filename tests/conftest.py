@@ -26,6 +26,14 @@ from support.process.stack import (
     single_node,
 )
 
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Programs that tests start import from where the tests do."""
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    roots = [*map(str, config.getini("pythonpath")), *filter(None, given)]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(roots))
+
+
 pytest_plugins = [
     "support.ci_rules",
     "support.scenarios.mirror_fixtures",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,9 +20,10 @@ def cache_directory(environment: Mapping[str, str], name: str = f"kafka-{KAFKA_V
     .cache, else (installed without a checkout) the user's cache."""
     if chosen := environment.get("HEADGATE_CACHE"):
         return Path(chosen).absolute() / name
-    checkout = Path(__file__).resolve().parents[3]
-    if (checkout / "pyproject.toml").exists():
-        return checkout / ".cache" / name
+    # Sources are in the checkout, and so is the environment that `make` installs into.
+    for checkout in (Path(__file__).resolve().parents[3], Path(sys.prefix).parent):
+        if (checkout / "gateway" / "headgate").is_dir():
+            return checkout / ".cache" / name
     return Path.home() / ".cache" / "headgate" / name
 
 
