@@ -108,6 +108,11 @@ class Bypass:
         return given_up
 
     @property
+    def in_flight(self) -> int:
+        """How many events have come and not ended."""
+        return len(self._arrivals)
+
+    @property
     def is_waited_for(self) -> bool:
         """Whether any event waits for Redis."""
         return bool(self._queue or (self._outgoing is not None and self._outgoing.reserved))

@@ -1,9 +1,9 @@
 """Carries claims and settlements to Redis, and keeps the connection.
 
 One call is on its way at a time; what arrives meanwhile goes with the next. An event that finds
-the connection idle is sent in the next turn of the event loop, but behind a call with more
-than a few events the next begins `linger_ms` later. Settlements wait that long for an event to ride
-with.
+the connection idle is sent in the next turn of the event loop. Where more than a few events are in
+flight, calls that carry some begin `linger_ms` apart; settlements wait that long for an event to
+ride with.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from headgate.suppression.states import StateLog
 
 _log = logging.getLogger("headgate.suppression.suppressor")
 _START_S = 1.5  # how long `start` waits for a connection
-_FEW = 4  # so many events in a call are no load: the next call does not wait for more
+_FEW = 4  # with so few events in flight nobody is likely to come while a call waits
 _SLOW_S = 10.0  # how long health speaks of events that did not wait any longer
 
 
@@ -60,7 +60,7 @@ class Suppressor:
         new_nonce = _unique(random_bytes(10), 6)
         self._claims = Claims(verdicts, options, meter, new_stem, new_nonce, grow)
         self._linger_s = options.linger_ms / 1000
-        self._asked_s = -math.inf  # when the last call that carried more than a few events began
+        self._asked_s = -math.inf  # when the last call that carried events began
         # Every process has to be back well within the quarantine.
         longest_s = max(FIRST_DELAY_S, min(LONGEST_DELAY_S, options.quarantine_ms / 4000))
         times = SessionTimes(_START_S, options.tick_s, longest_s)
@@ -186,7 +186,9 @@ class Suppressor:
         if not claims.waiting:
             await self._sleep(self._linger_s, for_events=True)
         pause_s = self._asked_s + self._linger_s - self._clock()
-        if pause_s > 0 and claims.waiting and not self._session.is_closing:
+        if pause_s <= 0 or self._session.is_closing:
+            return
+        if claims.waiting and claims.in_flight > _FEW:
             await asyncio.sleep(pause_s)
 
     async def _sleep(self, seconds: float | None = None, *, for_events: bool = False) -> None:
@@ -218,7 +220,7 @@ class Suppressor:
         if outgoing is None:
             return False
         if outgoing.reserved:
-            self._asked_s = outgoing.sent_s if len(outgoing.reserved) > _FEW else -math.inf
+            self._asked_s = outgoing.sent_s
         self._overdue_check.begin()
         call = self._claims.call(outgoing)
         reply = await self._store.run(call)
