@@ -29,7 +29,7 @@ HOT = """
     suppression/waits backends/kafka/producing/builder backends/kafka/producing/cluster
     backends/kafka/producing/lane backends/kafka/producing/lanes backends/kafka/producing/producer
     backends/redis/suppression backends/kafka/producing/rounds edge/answer edge/events
-    edge/plain_post native/plain_resp stats/meter stats/series
+    edge/plain_post native/plain_answers native/plain_resp stats/meter stats/series
 """
 NATIVE = [
     Extension(
