@@ -46,7 +46,8 @@ def pairs_table(cases: Iterable[Case], found: dict[str, list[Pair]]) -> str:
     """One row a case: medians of the sides, and the median of the pairs' ratios."""
     header = (
         "case", "yardstick us/event", "gateway us/event", "CPU ratio", "goal",
-        "p99 ratio", "goal", "events/s", "p50 / p99 ms", "timeouts", "redis us", "foreign cores",
+        "p50 ratio", "goal", "p99 ratio", "goal", "events/s", "p50 / p99 ms", "timeouts",
+        "redis us", "foreign cores",
     )  # fmt: skip
     rows = [pairs_row(case, found[case.name]) for case in cases if found.get(case.name)]
     return table(header, rows)
@@ -61,7 +62,7 @@ def pairs_row(case: Case, pairs: Sequence[Pair]) -> list[str]:
     def p50(report: Report) -> float:
         return float(report["latency_ms"]["p50"])
 
-    cpu_ratios, p99_ratios = ratios(pairs, cpu), ratios(pairs, p99)
+    cpu_ratios, p50_ratios, p99_ratios = (ratios(pairs, figure) for figure in (cpu, p50, p99))
     runs = [run for pair in pairs for run in pair]
     return [
         case.title,
@@ -69,6 +70,8 @@ def pairs_row(case: Case, pairs: Sequence[Pair]) -> list[str]:
         f"{median(cpu(pair.gateway) for pair in pairs):.1f}",
         spread(cpu_ratios),
         judged(cpu_ratios, case.cpu_goal),
+        spread(p50_ratios),
+        judged(p50_ratios, case.p50_goal),
         spread(p99_ratios),
         judged(p99_ratios, case.p99_goal),
         both(lambda run: run["events_per_s"]),

@@ -55,7 +55,7 @@ def run_pairs(options: Namespace, running: Stand) -> tuple[str, object]:
     names = options.case or [case.name for case in pairs.CASES]
     cases = [case for case in pairs.CASES if case.name in names]
     if options.null:
-        cases = [case._replace(cpu_goal=None, p99_goal=None) for case in cases]
+        cases = [case._replace(cpu_goal=None, p50_goal=None, p99_goal=None) for case in cases]
     number = options.pairs or (3 if options.quick else 7)
     seconds = options.seconds or (2.0 if options.quick else 5.0)
     found = pairs.measure(cases, running, number, seconds, say)
