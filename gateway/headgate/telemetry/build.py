@@ -1,6 +1,5 @@
 """Which build runs, for `--version`, the metrics and the log."""
 
-import logging
 import platform
 from importlib.util import find_spec
 from typing import Final
@@ -24,12 +23,3 @@ BUILD_GAUGES: Final[dict[str, dict[tuple[str, ...], float]]] = {
     "headgate_build_info": {(__version__, platform.python_version()): 1.0},
     "headgate_native_info": {(CODE, HOT_PATH): 1.0},
 }
-
-
-def warn_unless_native(log: logging.Logger, native: str = CODE, hot_path: str = HOT_PATH) -> None:
-    """Where a gateway starts: say that it could take about twice as many events."""
-    if (native, hot_path) != ("c", "mypyc"):
-        text = (
-            "runs without its native code: install it with a C compiler, or it takes half as much"
-        )
-        log.warning(text, extra={"native": native, "hot_path": hot_path})
