@@ -12,8 +12,8 @@ RUN_STAMP := $(call stamp,run,requirements.lock)
 DEV_STAMP := $(call stamp,dev,requirements-dev.lock)
 DOCS_STAMP := $(call stamp,docs,requirements-docs.lock)
 PIP := $(BIN)/python -m pip install --disable-pip-version-check
-# How many tests at a time: one with brokers of its own keeps a core busy.
-JOBS ?= 2
+# How many tests at a time, on two cores: one may wait while the others keep them busy.
+JOBS ?= 3
 # The many processes that tests start read bytecode, where a shell would have them compile.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(JOBS) --dist worksteal
 
@@ -68,7 +68,11 @@ setup: setup-run $(DEV_STAMP) $(DOCS_STAMP) ## install what tests and documents 
 run: setup-run ## start Kafka, Redis and the gateway with sample traffic
 	@$(BIN)/headgate dev --demo
 
-test: setup lint ## every kind of test, scenarios scaled down
+test: setup ## every kind of test, scenarios scaled down
+	@# side by side: each of the two reads all of the types, on a core of its own
+	@trap 'kill $$(jobs -p) 2>/dev/null || :' EXIT; \
+	  if command -v $(CC) >/dev/null; then $(MAKE) --no-print-directory compiled & fi; \
+	  $(MAKE) --no-print-directory lint; wait
 	$(PYTEST) -m "not full" $(ARGS)
 	@if command -v $(CC) >/dev/null; then $(MAKE) --no-print-directory test-compiled; \
 	  else echo 'test: no C compiler (Debian: apt-get install gcc libc6-dev): the compiled modules were not tested'; fi

@@ -34,6 +34,21 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(roots))
 
 
+# The longest tests begin: at the end no worker waits for another one's. One of them gets those of
+# Spark, so that they share a session, and another one begins with the units, at the other end.
+KINDS = ("spark", "chaos", "integration", "contract", "app", "unit")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Order the tests by their kind."""
+
+    def place(item: pytest.Item) -> int:
+        kind = item.path.relative_to(Path(__file__).parent).parts[0]
+        return KINDS.index(kind) if kind in KINDS else len(KINDS)
+
+    items.sort(key=place)
+
+
 pytest_plugins = [
     "support.ci_rules",
     "support.scenarios.mirror_fixtures",
@@ -56,6 +71,14 @@ def kafka(
     """The broker that all tests of one xdist worker share: use your own topics, never stop it."""
     with running_broker(kafka_installation, tmp_path_factory.mktemp("kafka")) as broker:
         yield broker
+
+
+@pytest.fixture
+def pausable(kafka: RunningBroker) -> Iterator[RunningBroker]:
+    """`kafka` for a test that pauses it; the next one finds it answering."""
+    yield kafka
+    kafka.resume()
+    kafka.wait()  # one that stood still for seconds was fenced
 
 
 @pytest.fixture(scope="session")

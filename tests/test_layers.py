@@ -178,6 +178,17 @@ def test_the_core_is_pure() -> None:
             assert name not in ALONE or not ours(names), name
 
 
+def test_what_is_said_of_what_is_too_large_is_in_one_file() -> None:
+    saying = {
+        str(path.relative_to(GATEWAY))
+        for path in GATEWAY.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and any(ast.unparse(one) == "Reason.TOO_LARGE" for one in node.args)
+    }
+    assert saying == {"core/oversize/limits.py"}
+
+
 def test_no_two_rooms_import_each_other() -> None:
     graph: dict[str, set[str]] = {}
     for name, names in MODULES:

@@ -1,7 +1,5 @@
 """The command `headgate`: finds the sub-command and turns its end into an exit code."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

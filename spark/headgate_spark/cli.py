@@ -1,7 +1,5 @@
 """The command `headgate-spark`; also `python -m headgate_spark` and spark-submit's script."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

@@ -531,7 +531,7 @@ class World:
         self.disconnect(g)
 
     def disconnect(self, g: int) -> None:
-        """Redis is away for g: what waits for a claim is written blind."""
+        """Redis is away for g: what waits for a claim is written unreserved."""
         self.gateway(g, connected=False)
         for i, event in enumerate(self.events):
             if event.gateway == g and event.place == NEW:

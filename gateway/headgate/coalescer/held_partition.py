@@ -95,7 +95,7 @@ class KafkaHeldPartition:
                 found = await self._consumer.getmany(
                     tp, timeout_ms=wait_ms, max_records=MAX_RECORDS
                 )
-        except TimeoutError:  # hurried, or the group is joining anew
+        except TimeoutError:  # hurried, or the group is joining again
             found = {}
         except KafkaError as error:
             raise LogError(type(error).__name__, repr(error)) from error

@@ -4,8 +4,6 @@ A module imports what it needs inside `run`, so that `headgate --help` and the o
 stay quick.
 """
 
-from __future__ import annotations
-
 import argparse
 from typing import TypeAlias
 

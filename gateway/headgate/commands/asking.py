@@ -1,7 +1,5 @@
 """What the commands that ask a gateway's control plane share: options, and the HTTP request."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """`headgate blobs gc`: removes blobs that no record refers to any more."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import logging
@@ -29,7 +27,7 @@ not all), 2 usage or configuration"""
 MIN_HOURS = 12  # twice the age at which an object in S3 is written again (backends.blobs.objects)
 
 
-def register(subparsers: Subparsers) -> None:
+def register(subparsers: "Subparsers") -> None:
     """Add `blobs` to the commands."""
     purpose = "look after the blob store (claim checks)"
     parser = add_command(subparsers, "blobs", purpose, _EXAMPLES)

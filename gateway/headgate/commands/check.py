@@ -1,7 +1,5 @@
 """`headgate check`: is the configuration right, and what will bite in Kafka and Redis."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json
@@ -28,7 +26,7 @@ exit codes: 0 nothing wrong (warnings are allowed, unless --strict), 1 an error 
 a warning, 2 the configuration cannot be used"""
 
 
-def register(subparsers: Subparsers) -> None:
+def register(subparsers: "Subparsers") -> None:
     """Add `check` to the commands."""
     purpose = "validate the configuration, and with --connect the topics and Redis it relies on"
     parser = add_command(subparsers, "check", purpose, _EXAMPLES)

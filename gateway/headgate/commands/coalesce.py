@@ -1,7 +1,5 @@
 """`headgate coalesce`: the coalescer alone, for where gateways do not coalesce themselves."""
 
-from __future__ import annotations
-
 import argparse
 import os
 from pathlib import Path
@@ -22,7 +20,7 @@ signals: TERM and INT finish the transactions under way, leave the group and end
 exit codes: 0 ended by a signal, 1 failed, 2 the configuration cannot be used"""
 
 
-def register(subparsers: Subparsers) -> None:
+def register(subparsers: "Subparsers") -> None:
     """Add `coalesce` to the commands."""
     purpose = "publish what coalescing topics hold, without a gateway"
     parser = add_command(subparsers, "coalesce", purpose, _EXAMPLES)

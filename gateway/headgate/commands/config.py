@@ -1,7 +1,5 @@
 """`headgate config`: every option's effective value, and where it is from."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import json
@@ -37,7 +35,7 @@ class Effective(NamedTuple):
     origin: str
 
 
-def register(subparsers: Subparsers) -> None:
+def register(subparsers: "Subparsers") -> None:
     """Add `config` to the commands."""
     purpose = "show every option in force and where its value is from; secrets are masked"
     parser = add_command(subparsers, "config", purpose, _EXAMPLES)

@@ -1,7 +1,5 @@
 """`headgate dev`: the whole stack on this machine, for trying things out and for tests."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -1,7 +1,5 @@
 """`headgate init`: creates or checks the internal topics."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import logging
@@ -26,7 +24,7 @@ exit codes: 0 all there and right, 1 something is wrong or missing, 2 the config
 be used"""
 
 
-def register(subparsers: Subparsers) -> None:
+def register(subparsers: "Subparsers") -> None:
     """Add `init` to the commands."""
     purpose = "create or check the internal topics (headgate.*) of the configuration"
     parser = add_command(subparsers, "init", purpose, _EXAMPLES)

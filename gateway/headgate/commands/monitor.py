@@ -1,7 +1,5 @@
 """`headgate monitor`: what all consumer groups do, and who set one back."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys
@@ -29,7 +27,7 @@ exit codes: 0 ended by a signal (or polled once), 1 failed, 2 the configuration 
 _ONCE_S = 60.0
 
 
-def register(subparsers: Subparsers) -> None:
+def register(subparsers: "Subparsers") -> None:
     """Add `monitor` to the commands."""
     purpose = "watch all consumer groups: lag, states, commits that went back"
     parser = add_command(subparsers, "monitor", purpose, _EXAMPLES)
@@ -61,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     return OK
 
 
-def _once(settings: Settings, as_json: bool) -> int:
+def _once(settings: "Settings", as_json: bool) -> int:
     import orjson
     import uvloop
 

@@ -1,7 +1,5 @@
 """`headgate offsets`: asks a gateway where a record is on the other tier."""
 
-from __future__ import annotations
-
 import argparse
 from typing import TYPE_CHECKING
 
@@ -25,7 +23,7 @@ exit codes: 0 done, 1 refused or failed, 2 usage"""
 _OPTIONS = {"topic": "--topic", "to": "--to", "offsets": "PARTITION:OFFSETS"}
 
 
-def register(subparsers: Subparsers) -> None:
+def register(subparsers: "Subparsers") -> None:
     """Add `offsets` to the commands."""
     from headgate.commands.asking import add_gateway
 

@@ -1,7 +1,5 @@
 """`headgate replay`: asks a gateway for replays, and shows, pauses and cancels them."""
 
-from __future__ import annotations
-
 import argparse
 import re
 import sys
@@ -41,7 +39,7 @@ _POLL_S = 1.0
 _UNFINISHED = ("pending", "planned", "copying")
 
 
-def register(subparsers: Subparsers) -> None:
+def register(subparsers: "Subparsers") -> None:
     """Add `replay` to the commands."""
     from headgate.commands.asking import add_gateway
 

@@ -1,7 +1,5 @@
 """`headgate serve`: the gateway."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import os
@@ -20,7 +18,7 @@ signals: TERM and INT drain and end it (twice: at once), HUP reloads topics and 
 exit codes: 0 drained, 1 failed, 2 the configuration cannot be used"""
 
 
-def register(subparsers: Subparsers) -> None:
+def register(subparsers: "Subparsers") -> None:
     """Add `serve` to the commands."""
     purpose = "take events over HTTP and publish them to Kafka"
     parser = add_command(subparsers, "serve", purpose, _EXAMPLES)

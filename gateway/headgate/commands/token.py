@@ -1,7 +1,5 @@
 """`headgate token`: a new random token for a producer, and the line that makes it known."""
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import re
@@ -20,7 +18,7 @@ _PREFIX = "hg_"  # lets secret scanners and people recognise one
 _NAME = r"[A-Za-z0-9][\w.\-]{0,99}"
 
 
-def register(subparsers: Subparsers) -> None:
+def register(subparsers: "Subparsers") -> None:
     """Add `token` to the commands."""
     purpose = "make a token for a producer; only its hash is kept, so note the token down"
     parser = add_command(subparsers, "token", purpose, "  headgate token checkout")

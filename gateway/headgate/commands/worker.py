@@ -1,7 +1,5 @@
 """`headgate worker`: one process of `headgate serve`, which starts it; not for people."""
 
-from __future__ import annotations
-
 import argparse
 import os
 from pathlib import Path
@@ -11,7 +9,7 @@ if TYPE_CHECKING:
     from headgate.commands import Subparsers
 
 
-def register(subparsers: Subparsers) -> None:
+def register(subparsers: "Subparsers") -> None:
     """Add `worker` to the commands, without a line in the help."""
     parser = subparsers.add_parser("worker", description="Started by `headgate serve`.")
     parser.add_argument("--config", required=True, type=Path)

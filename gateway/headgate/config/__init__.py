@@ -3,33 +3,19 @@
 `load(file, environ)` is the way in; see settings.py for what comes out of it.
 """
 
-from headgate.config.backend_settings import ClusterSettings, RedisSettings
+from headgate.config.backend_settings import RedisSettings
 from headgate.config.errors import ConfigError, Problem
 from headgate.config.load import Loaded, load, load_with_origins
 from headgate.config.reload import reloadable
 from headgate.config.schemas import keep_schemas
-from headgate.config.settings import (
-    AdmissionSettings,
-    AuthSettings,
-    CoalescerSettings,
-    HttpSettings,
-    LogSettings,
-    ProducerSettings,
-    Settings,
-)
+from headgate.config.settings import HttpSettings, Settings
 from headgate.config.sources import read_file
 
 __all__ = [
-    "AdmissionSettings",
-    "AuthSettings",
-    "ClusterSettings",
-    "CoalescerSettings",
     "ConfigError",
     "HttpSettings",
     "Loaded",
-    "LogSettings",
     "Problem",
-    "ProducerSettings",
     "RedisSettings",
     "Settings",
     "keep_schemas",

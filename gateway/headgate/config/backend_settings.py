@@ -41,7 +41,7 @@ class ClusterSettings:
         int,
         about(
             "How long records gather for the next request to a broker; four times as long behind "
-            "one that carried 100 records or more.",
+            "one that carried 100 records or more, and not at all while there is little traffic.",
             minimum=0,
             maximum=1000,
         ),

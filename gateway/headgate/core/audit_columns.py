@@ -23,7 +23,8 @@ PARTITION: Final = "partition"  # the place of the record that has the content, 
 OFFSET: Final = "offset"
 KEY: Final = "key"  # null where the event had none, or was refused before it was known
 KEY_BASE64: Final = "key_base64"  # stands instead of `key` where one of the keys is not UTF-8
-BYTES: Final = "bytes"  # of the event's value as it was sent; the sum, where `events` is not 1
+# Of the event's value as it was sent, 0 of a tombstone; the sum, where `events` is not 1.
+BYTES: Final = "bytes"
 EVENTS: Final = "events"  # how many events it tells of: superseded ones are summed by window
 
 # The columns with their types in SQL; `key` and `key_base64` exclude each other.

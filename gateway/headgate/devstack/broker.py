@@ -1,7 +1,5 @@
 """A Kafka node (broker and controller in one JVM) from jars, without Kafka's shell scripts."""
 
-from __future__ import annotations
-
 import base64
 import shutil
 import signal
@@ -15,7 +13,7 @@ from headgate.devstack.child import Child
 from headgate.devstack.ports import LOOPBACK
 from headgate.devstack.probe import brokers_in_metadata
 
-START_DEADLINE_S = 90.0
+_START_S = 90.0
 STOP_GRACE_S = 15.0
 # C1 only and the serial collector: half the start time and a third of the memory of the defaults
 # (measured: 2.3-3.5 s and 150 MB against 7 s).
@@ -89,10 +87,10 @@ def start_node(installation: KafkaInstallation, plan: BrokerPlan, *jvm_flags: st
     )
 
 
-def wait_for_node(child: Child, plan: BrokerPlan, deadline_s: float = START_DEADLINE_S) -> None:
+def wait_for_node(child: Child, plan: BrokerPlan) -> None:
     """Wait until this node answers with all brokers of its cluster. Raises StartError."""
     child.wait_until(
-        lambda: brokers_in_metadata(LOOPBACK, plan.port) >= plan.cluster_size, deadline_s
+        lambda: brokers_in_metadata(LOOPBACK, plan.port) >= plan.cluster_size, _START_S
     )
 
 

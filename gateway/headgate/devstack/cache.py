@@ -1,7 +1,5 @@
 """Where downloaded and derived files are kept, and one-at-a-time access to them."""
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import shutil

@@ -1,7 +1,5 @@
 """One child process in its own session, with its output in a file."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The sample traffic of `headgate dev --demo`: four producers that behave as producers do."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Iterator

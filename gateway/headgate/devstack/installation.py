@@ -1,7 +1,5 @@
 """Prepares what brokers need once: jars, the class archive and the bootstrap checkpoint."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import replace

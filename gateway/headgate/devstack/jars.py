@@ -1,10 +1,9 @@
 """Jars that are downloaded by the Ivy inside PySpark, verified, and put in place in one rename."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -123,6 +122,31 @@ def _ivy_module(wanted: JarSet) -> str:
         '<ivy-module version="2.0"><info organisation="headgate" module="jars"/>'
         f'<dependencies defaultconf="default->default">{listed}</dependencies></ivy-module>'
     )
+
+
+def setup_step(
+    prepare: Callable[[Callable[[str], None]], str], missing: tuple[type[Exception], ...]
+) -> int:
+    """A step of `make setup` as a command: the exit code.
+
+    prepare: given where to show progress, returns what is ready.  missing: what it raises, in
+    words for people, where that cannot be had.
+    """
+    try:
+        ready = prepare(_show)
+    except missing as error:
+        _show(f"error: {error}")
+        return 1
+    except KeyboardInterrupt:
+        _show("interrupted: the next `make setup` goes on")
+        return 1
+    _show(f"ready: {ready}")
+    return 0
+
+
+def _show(line: str) -> None:
+    sys.stderr.write(f"setup: {line}\n")
+    sys.stderr.flush()
 
 
 def pyspark_folder() -> Path:

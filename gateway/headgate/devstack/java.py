@@ -4,8 +4,6 @@ Standard library only and no import of the rest of the package: `make setup` run
 the system's Python before anything is downloaded.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

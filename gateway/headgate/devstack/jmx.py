@@ -1,7 +1,5 @@
 """The JMX exporter of Prometheus as a Java agent of the local brokers: their bytes by topic."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """What a state folder has running, on disk, so that the next start can end what a kill -9 left."""
 
-from __future__ import annotations
-
 import json
 import signal
 from pathlib import Path

@@ -3,8 +3,6 @@
 Blocking and self-contained, so that a start can be awaited before any event loop runs.
 """
 
-from __future__ import annotations
-
 import socket
 import struct
 

@@ -1,7 +1,5 @@
 """Reads /proc: who is alive, since when, and in whose session (Linux)."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """A Redis server as a child: no persistence unless asked for, and no eviction."""
 
-from __future__ import annotations
-
 import importlib.util
 import shutil
 import signal
@@ -12,7 +10,7 @@ from pathlib import Path
 from headgate.devstack.child import Child
 from headgate.devstack.ports import LOOPBACK
 
-START_DEADLINE_S = 20.0
+_START_S = 20.0
 
 
 class RedisMissingError(Exception):
@@ -70,9 +68,9 @@ def start_redis(plan: RedisPlan) -> Child:
     )
 
 
-def wait_for_redis(child: Child, plan: RedisPlan, deadline_s: float = START_DEADLINE_S) -> None:
+def wait_for_redis(child: Child, plan: RedisPlan) -> None:
     """Wait until it answers PING (it refuses while it loads a snapshot). Raises StartError."""
-    child.wait_until(lambda: answers_ping(plan.port), deadline_s)
+    child.wait_until(lambda: answers_ping(plan.port), _START_S)
 
 
 def answers_ping(port: int) -> bool:

@@ -1,7 +1,5 @@
 """The effective configuration of `headgate dev`: sample, the user's sections, then addresses."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One run of `headgate dev`, from the first line on the screen to the last child's end."""
 
-from __future__ import annotations
-
 import asyncio
 import fcntl
 import random

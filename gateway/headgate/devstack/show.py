@@ -1,7 +1,5 @@
 """What `headgate dev` tells about a running stack, to people and to programs."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from pathlib import Path

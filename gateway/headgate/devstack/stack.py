@@ -1,7 +1,5 @@
 """The whole local stack of `headgate dev`: two Kafka tiers, Redis and the gateway."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal

@@ -1,7 +1,5 @@
 """Creates the topics of the sample configuration, and has `headgate init` create internal ones."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable, Sequence

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import unquote
 
+from headgate.edge.known_heads import KnownHeads
+
 # Larger ones are few, and their JSON would be weighed or digested on the event loop here.
 MAX_BYTES: Final = 262_144
 _EVENTS: Final = re.compile(r"/v1/topics/([^/?#]+)/events")
@@ -22,12 +24,13 @@ _PATHS_REMEMBERED: Final = 1000  # clients choose them freely
 
 
 class PlainPosts:
-    """max_bytes: of a body."""
+    """max_bytes: of a body.  heads: those of such requests that are known."""
 
-    __slots__ = ("_max_bytes", "_topics")
+    __slots__ = ("_topics", "heads", "max_bytes")
 
     def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
+        self.max_bytes: Final = max_bytes
+        self.heads: Final = KnownHeads()
         self._topics: dict[str, str] = {}
 
     def read(
@@ -45,7 +48,7 @@ class PlainPosts:
             if lower in _UNUSUAL:
                 return None
             headers[lower] = value
-        if int(headers.get(b"content-length", b"0")) > self._max_bytes:
+        if int(headers.get(b"content-length", b"0")) > self.max_bytes:
             return None
         return topic, headers
 

@@ -7,6 +7,9 @@ its answer to the transport when its ticket is done. Whatever is unusual (anothe
 still on its way or compressed, `Expect`, `Idempotency-Key`, HTTP/1.0, a request behind one that is
 not answered yet and was not taken here) takes aiohttp's own way, with the same limits.
 
+A request whose head is known is not even parsed (`edge.known_heads`). That needs to know where the
+parser is between two requests: it is as long as each request came alone, with its length.
+
 It builds on how aiohttp 3.14 keeps its messages (`RequestHandler.data_received` and `start`);
 tests/integration/edge/test_bad_input_http.py shows a change (pipelining, lengths, chunks, slow
 readers).
@@ -24,9 +27,12 @@ from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Ticket
 from headgate.edge.answer import closing, on_the_wire
 from headgate.edge.events import EventsFront
+from headgate.edge.known_heads import Framed, frame
 from headgate.edge.server import KEEP_ALIVE_S, HttpConnection, HttpServer
 
 _UNREAD_BYTES = 65_536  # a client that does not read its answers waits in aiohttp's writer
+_LOST = -1  # it is not known where the next request begins
+_STRANGE_HEADS = 16  # in a row: a client whose heads are all different is not looked at any more
 
 log = logging.getLogger("headgate.edge.shortcut")
 
@@ -38,7 +44,8 @@ class ShortConnection(HttpConnection):
     so that answers leave in the order of their requests.
     """
 
-    __slots__ = ("_front", "_is_starting", "_open", "_plain", "_remote")
+    # _owed: bytes of the last request that have not come yet, or _LOST for good.
+    __slots__ = ("_front", "_is_starting", "_open", "_owed", "_plain", "_remote", "_strange")
 
     def __init__(self, front: EventsFront, server: HttpServer, **options: object) -> None:
         super().__init__(server, **options)
@@ -47,14 +54,67 @@ class ShortConnection(HttpConnection):
         self._open: Ticket | None = None
         self._is_starting = False
         self._remote: str | None = None
+        self._owed = self._strange = 0
 
     def data_received(self, data: bytes) -> None:
+        framed = None
+        while self._owed == 0 and data:
+            framed = frame(data)
+            if framed is None or len(data) < framed.end or not self._is_free():
+                break
+            known = self._plain.heads.find(framed)
+            if known is None or framed.end - framed.start > self._plain.max_bytes:
+                break
+            self._strange = 0
+            self._begin(known[0], data[framed.start : framed.end], known[1])
+            data = data[framed.end :]
+            if not data:
+                return
+        self._parse(data, framed)
+
+    def _is_free(self) -> bool:
+        """Whether a request may start without having been parsed: nothing else is under way."""
+        return (
+            self._open is None
+            and self._is_idle()
+            and not self._close
+            and not self._force_close
+            and self.transport is not None
+            and self.transport.get_write_buffer_size() <= _UNREAD_BYTES
+        )
+
+    def _parse(self, data: bytes, framed: Framed | None) -> None:
+        """Have aiohttp read it. framed: of data that begins a request."""
+        waiting = len(self._messages)
         waiter, self._waiter = self._waiter, None  # what arrives must not wake aiohttp's loop yet
         try:
             super().data_received(data)
         finally:
             self._waiter = waiter
+        if self._owed > 0:
+            self._owed = max(self._owed - len(data), _LOST)
+        elif self._owed == 0 and data:
+            is_alone = len(self._messages) == waiting + 1
+            self._owed = self._left_of(framed, len(data)) if framed and is_alone else _LOST
         self._go_on()
+
+    def _left_of(self, framed: Framed, came: int) -> int:
+        """How much has yet to come of the request that was parsed last, or _LOST."""
+        message, payload = self._messages[-1]
+        if (
+            not isinstance(message, RawRequestMessage)
+            or message.upgrade
+            or message.chunked
+            or payload.is_eof() != (came == framed.end)
+        ):
+            return _LOST
+        if self._strange < _STRANGE_HEADS:
+            self._strange += 1
+            found = self._shortcut(message, payload)
+            if found is not None:
+                self._plain.heads.learn(framed, *found)
+            return framed.end - came
+        return _LOST
 
     @property
     def is_answered(self) -> bool:
@@ -87,9 +147,7 @@ class ShortConnection(HttpConnection):
             topic, headers = found
             self._messages.popleft()
             self._consumed()
-            body = self._take(payload)
-            self._next_keepalive_close_time = self._loop.time() + KEEP_ALIVE_S
-            self._begin(topic, body, headers)
+            self._begin(topic, self._take(payload), headers)
 
     def _is_idle(self) -> bool:
         """Whether aiohttp's loop waits for a message, and has not been woken for one."""
@@ -126,6 +184,7 @@ class ShortConnection(HttpConnection):
         return self._plain.read(message.path, message.raw_headers)
 
     def _begin(self, topic: str, body: bytes, headers: Mapping[bytes, bytes]) -> None:
+        self._next_keepalive_close_time = self._loop.time() + KEEP_ALIVE_S
         try:
             ticket = self._front.begin(topic, body, headers, self._peer(), self._respond)
         except Exception:  # the outermost frame of this request

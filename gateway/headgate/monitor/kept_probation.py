@@ -3,6 +3,7 @@
 import json
 import logging
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from headgate.core.groups.cluster_watch import ClusterWatch
@@ -23,9 +24,10 @@ def read_probation(path: Path | None) -> Known:
             cluster: {group: Probation(*times) for group, times in groups.items()}
             for cluster, groups in said.items()
         }
-    except (ValueError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, AttributeError) as error:
         log.warning("monitor.state_file %s cannot be used and is replaced: %s", path, error)
-        path.replace(path.with_suffix(path.suffix + ".broken"))
+        with suppress(OSError):
+            path.replace(path.with_suffix(path.suffix + ".broken"))
         return {}
 
 

@@ -61,9 +61,7 @@ class OversizeStage:
         self._fitting: dict[Publish, asyncio.Task[None]] = {}
         self._plans: dict[Publish, OversizePlan | MultiRecordPublish | Failure] = {}
         self._manifests: dict[Publish, Publish] = {}  # the place of each event's manifest
-        self._wholes: dict[
-            Publish, MultiRecordPublish
-        ] = {}  # events whose records are on their way
+        self._multi: dict[Publish, MultiRecordPublish] = {}  # whose records are on their way
 
     def take(self, publish: Publish) -> None:
         """Take an event of a topic with an oversize policy, of any size, in order of arrival."""
@@ -87,21 +85,21 @@ class OversizeStage:
         if fitting is not None:  # the budget has its bytes back, so nothing may hold its value
             fitting.cancel()
         self._plans.pop(publish, None)
-        whole = self._wholes.pop(publish, None)
-        for part in whole.drop() if whole is not None else ():
+        multi = self._multi.pop(publish, None)
+        for part in multi.drop() if multi is not None else ():
             self._suppression.ended(part, True)
         self._release(publish)
         self._order.drop(publish)
 
     def handed_over(self, batch: Sequence[Publish]) -> None:
         """A lane's batch is with the producer."""
-        if self._wholes:
+        if self._multi:
             for publish in batch:
                 if isinstance(publish.owner, MultiRecordPublish):
                     publish.owner.handed_over()
 
     def acknowledged(self, batch: Sequence[Publish], base_offset: int) -> None:
-        """Each record's whole is told by `complete`."""
+        """`complete` ends the event that a record is of."""
 
     def failed(self, batch: Sequence[Publish], failure: Failure) -> None:
         """As above."""
@@ -172,16 +170,16 @@ class OversizeStage:
             self._release(publish)
             self._ends.failed([publish], failure)
         elif plan.strategy == "split":
-            whole = MultiRecordPublish(
+            multi = MultiRecordPublish(
                 publish, plan.strategy, plan.records, self._end, self._elements_written
             )
-            self._wholes[publish] = whole
-            for part in [whole.next_part() for _ in plan.records[:-1]]:
+            self._multi[publish] = multi
+            for part in [multi.next_part() for _ in plan.records[:-1]]:
                 self._put_element(publish, part)
         else:
-            whole = MultiRecordPublish(publish, plan.strategy, plan.records, self._end)
-            self._wholes[publish] = whole
-            for part in [whole.next_part() for _ in plan.records]:
+            multi = MultiRecordPublish(publish, plan.strategy, plan.records, self._end)
+            self._multi[publish] = multi
+            for part in [multi.next_part() for _ in plan.records]:
                 self._lanes.put(part)
 
     def _refusal(self, publish: Publish, plan: OversizePlan) -> Failure | None:
@@ -197,21 +195,21 @@ class OversizeStage:
         if not self._reserve.element(part, refuse=asked is not None and asked.refuse):
             self._produce.hand_over((part,))
 
-    def _elements_written(self, whole: MultiRecordPublish) -> None:
+    def _elements_written(self, multi: MultiRecordPublish) -> None:
         """Now the manifest, in its turn: who reads it finds all its elements."""
-        last = self._manifests.pop(whole.parent)
-        self._plans[last] = whole
+        last = self._manifests.pop(multi.parent)
+        self._plans[last] = multi
         self._order.ready(last)
 
-    def _end(self, whole: MultiRecordPublish) -> None:
-        publish = whole.parent
-        self._wholes.pop(publish, None)
-        if not whole.is_written:
+    def _end(self, multi: MultiRecordPublish) -> None:
+        publish = multi.parent
+        self._multi.pop(publish, None)
+        if not multi.is_written:
             self._release(publish)
-            self._ends.failed([publish], whole.failure)
+            self._ends.failed([publish], multi.failure)
             return
         assert publish.ticket is not None
-        self._count(publish.ticket.producer, publish.record.topic, whole.strategy)
-        place = (whole.partition, whole.offset)
-        self._complete.written(publish, whole.strategy, *place, whole.count)
-        self._suppression.acknowledged([publish], whole.offset)
+        self._count(publish.ticket.producer, publish.record.topic, multi.strategy)
+        place = (multi.partition, multi.offset)
+        self._complete.written(publish, multi.strategy, *place, multi.count)
+        self._suppression.acknowledged([publish], multi.offset)

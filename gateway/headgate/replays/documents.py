@@ -17,7 +17,7 @@ RECORDS_PER_S = 20_000
 _MAX_PLAN_BYTES = 800_000
 
 
-class Asker(NamedTuple):
+class Author(NamedTuple):
     """Who asks, when, and under which id."""
 
     name: str
@@ -30,7 +30,7 @@ def document_of(
     spec: Spec,
     tiers: Tiers,
     planned: PlannedReplay,
-    asker: Asker,
+    author: Author,
     settings: ReplaySettings,
 ) -> dict[str, Any]:
     """The spec record: all that a runner must know, with the quotas as they were when asked."""
@@ -53,8 +53,8 @@ def document_of(
         "topic": spec.topic,
         "cluster": tiers.ingest,
         "backfill": tiers.backfill,
-        "by": asker.name,
-        "created_ms": asker.now_ms,
+        "by": author.name,
+        "created_ms": author.now_ms,
         "made_by": os.urandom(8).hex(),  # tells a repeat from an attempt whose end was not known
         "partitions": planned.partitions,
         "plan": shown(planned.plans),

@@ -9,6 +9,7 @@ from headgate.backends.kafka.in_words import kafka_in_words
 from headgate.backends.kafka.producing.transactions import TransactionError
 from headgate.backends.kafka.topic_reader import READ_ERRORS
 from headgate.core.outcome import Failure, Reason
+from headgate.core.oversize.limits import replay_request
 from headgate.core.refusal import Refused
 from headgate.core.replays.fields import FieldError
 from headgate.core.replays.replay import TooLargeError
@@ -30,8 +31,7 @@ async def asking(cluster: str) -> AsyncIterator[None]:
         detail = f"cluster {cluster} does not answer: {kafka_in_words(cause)}"
         raise Refused(Failure(Reason.KAFKA_UNAVAILABLE, detail, retry_after_s=5)) from error
     except TooLargeError as error:
-        detail = f"{error}: ask for less, with fewer values in its filter or fewer partitions"
-        raise Refused(Failure(Reason.TOO_LARGE, detail)) from error
+        raise Refused(replay_request(str(error))) from error
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from headgate.core.replays.replay import (
 )
 from headgate.core.replays.spec import ReplayMode, Spec, read_spec
 from headgate.replays.answers import planned_page, replay_page
-from headgate.replays.documents import Asker, document_of, dry_page
+from headgate.replays.documents import Author, document_of, dry_page
 from headgate.replays.planner import PlannedReplay, plan
 from headgate.replays.refusing import asking, reading
 from headgate.replays.registry_log import RegistryChange
@@ -63,44 +63,44 @@ class ReplayService:
         with reading():
             spec = read_spec(request_body, now_ms)
         tiers = self._tiers.table.of(spec.topic)
-        asker = Asker(caller, now_ms, _id(caller, idempotency_key, now_ms))
+        author = Author(caller, now_ms, _id(caller, idempotency_key, now_ms))
         async with asking(tiers.backfill):
             registry = await self._tiers.log(tiers.backfill).read()
-            known = registry.get(asker.replay_id)
+            known = registry.get(author.replay_id)
             if known is not None:
                 return self._repeated(known, request_body, tiers, registry)
             planned = await plan(spec, tiers, self._tiers.maps(tiers.backfill), registry)
             document = document_of(
-                request_body, spec, tiers, planned, asker, self._settings().replays
+                request_body, spec, tiers, planned, author, self._settings().replays
             )
             self._check_size(spec, planned)
-            record(asker.replay_id, "spec", document)  # a dry run says, too, that it is too large
+            record(author.replay_id, "spec", document)  # a dry run says, too, that it is too large
             if spec.dry_run:
                 return RequestedReplay(
                     dry_page(document, planned_page(document), tiers), is_new=False
                 )
-            return await self._register(request_body, spec, tiers, document, asker)
+            return await self._register(request_body, spec, tiers, document, author)
 
     async def _register(
-        self, request_body: Any, spec: Spec, tiers: Tiers, document: dict[str, Any], asker: Asker
+        self, request_body: Any, spec: Spec, tiers: Tiers, document: dict[str, Any], author: Author
     ) -> RequestedReplay:
         repeated: list[Replay] = []
 
         async def decide(change: RegistryChange) -> None:
             repeated.clear()
-            known = change.registry.get(asker.replay_id)
+            known = change.registry.get(author.replay_id)
             if known is not None:  # another gateway was faster, or our own first attempt did it
                 repeated.append(known)
                 return
-            self._check_quota(spec, change.registry, asker.name)
-            await self._write(change, spec, tiers, document, asker)
+            self._check_quota(spec, change.registry, author.name)
+            await self._write(change, spec, tiers, document, author)
 
         registry = await self._tiers.log(tiers.backfill).change(decide)
         for known in repeated:
             answer = self._repeated(known, request_body, tiers, registry)
             is_own = (known.spec or {}).get("made_by") == document["made_by"]
             return answer._replace(is_new=is_own)
-        replay = registry.get(asker.replay_id)
+        replay = registry.get(author.replay_id)
         assert replay is not None
         return RequestedReplay(replay_page(replay, tiers.servers, registry.runner), is_new=True)
 
@@ -110,24 +110,24 @@ class ReplayService:
         spec: Spec,
         tiers: Tiers,
         document: Mapping[str, Any],
-        asker: Asker,
+        author: Author,
     ) -> None:
-        mode, pairs = spec.deliver.mode, [record(asker.replay_id, "spec", document)]
+        mode, pairs = spec.deliver.mode, [record(author.replay_id, "spec", document)]
         if mode is ReplayMode.SEEK:
-            ends = {"expires_ms": asker.now_ms + document["ttl_s"] * 1000}
-            pairs.append(_status(asker, ReplayState.READY, ends))
+            ends = {"expires_ms": author.now_ms + document["ttl_s"] * 1000}
+            pairs.append(_status(author, ReplayState.READY, ends))
         if mode is ReplayMode.GROUP:
             why = await busy(tiers.backfill_options, spec.deliver.group)
             if why is not None:
                 raise Refused(Failure(Reason.GROUP_ACTIVE, why))
-            pairs.append(_status(asker, ReplayState.COMPLETED, {"group": spec.deliver.group}))
+            pairs.append(_status(author, ReplayState.COMPLETED, {"group": spec.deliver.group}))
         await change.put(pairs)
         if mode is ReplayMode.GROUP:
             places = {
                 int(partition): int(part["target"]["start"])
                 for partition, part in document["plan"].items()
             }
-            text = f"headgate replay {asker.replay_id}"
+            text = f"headgate replay {author.replay_id}"
             await change.commit_offsets(spec.deliver.group, spec.topic, places, text)
 
     def _repeated(
@@ -231,9 +231,9 @@ def _controlled(replay: Replay, wanted: Control) -> list[tuple[bytes, bytes | No
 
 
 def _status(
-    asker: Asker, state: ReplayState, more: Mapping[str, Any]
+    author: Author, state: ReplayState, more: Mapping[str, Any]
 ) -> tuple[bytes, bytes | None]:
-    return record(asker.replay_id, "status", {"state": state, "at_ms": asker.now_ms, **more})
+    return record(author.replay_id, "status", {"state": state, "at_ms": author.now_ms, **more})
 
 
 def _id(caller: str, idempotency_key: str | None, now_ms: int) -> str:

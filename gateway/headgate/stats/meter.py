@@ -142,7 +142,7 @@ class Meter:
         """Count a Kafka producer that was rebuilt."""
         self._add("headgate_producer_rebuilds_total", (cluster, reason), 1)
 
-    def bypassed(self, reason: str, count: int = 1) -> None:
+    def bypassed(self, reason: str, count: int) -> None:
         """Count events of suppressing topics that were published without asking Redis."""
         self._add("headgate_suppression_bypassed_total", (reason,), count)
 
@@ -151,7 +151,7 @@ class Meter:
         labels = (self._labels.topic(topic), reason)
         self._add("headgate_canonical_fallbacks_total", labels, 1)
 
-    def identity_bypassed(self, reason: str, count: int = 1) -> None:
+    def identity_bypassed(self, reason: str, count: int) -> None:
         """Count requests and events that were not recognised because Redis was not asked."""
         self._add("headgate_identity_bypassed_total", (reason,), count)
 

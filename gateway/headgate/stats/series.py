@@ -215,7 +215,7 @@ class Series:
             ended[end] = ended.get(end, 0) + run
 
     def _measure(self, sizes: list[int], hour: _Hour) -> None:
-        array = np.array(sizes, dtype=np.int32)
+        array = np.array(sizes, dtype=np.int64)
         placed = np.bincount(_BOUNDS.searchsorted(array), minlength=len(self.bucket_counts))
         for bucket, count in enumerate(placed.tolist()):
             self.bucket_counts[bucket] += count

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 _HLL_LG_K = 12  # 4 KiB when full; starts as a short list
 _TOP_LG_K = 9  # at most 384 keys kept; starts with 8
 _KLL_K = 200
+_LARGEST = 2**31 - 1  # what its sketch of integers takes
 _QUANTILES = (0.5, 0.9, 0.99, 1.0)
 
 
@@ -73,9 +74,9 @@ class Sketches:
             if size:
                 self._top_bytes.update(key, size)
 
-    def add_sizes(self, sizes: NDArray[np.int32]) -> None:
-        """Fold event sizes in bytes."""
-        self._sizes.update(sizes)
+    def add_sizes(self, sizes: NDArray[np.int64]) -> None:
+        """Fold event sizes in bytes; what goes straight to a blob store may be over 2 GiB."""
+        self._sizes.update(np.minimum(sizes, _LARGEST).astype(np.int32))
 
     def serialise(self) -> Sketched:
         """The sketches as bytes."""

@@ -187,6 +187,9 @@ class Parent:
         except RestartNeededError as error:
             self._refuse(str(error), error.options)
             return
+        except OSError as error:  # a full disk: workers read their own copy
+            self._refuse(f"no copy of it can be kept: {error}", [])
+            return
         self._overview.settings = reload.settings
         self._overview.reloaded = time.monotonic()
         self._admin.callers = reload.callers

@@ -1,7 +1,5 @@
 """`headgate-spark audit`: from a running cluster to a diagnosis of its topics."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The folder in which an audit keeps what it has read: beside the result, gone with its run."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """The job `audit` on the command line."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys
@@ -100,12 +98,12 @@ def run_audit(chosen: argparse.Namespace, say: Callable[[str], None]) -> int:
 
 
 def _ended_well(
-    config: JobConfig,
-    request: AuditRequest,
+    config: "JobConfig",
+    request: "AuditRequest",
     master: str | None,
     settings: dict[str, str],
     say: Callable[[str], None],
-) -> Document:
+) -> "Document":
     """The result, or a JobError; Spark has ended either way, and no run's folder is left."""
     from py4j.protocol import Py4JError, Py4JNetworkError
     from pyspark.errors import PySparkException

@@ -1,7 +1,5 @@
 """The jobs `mirror` and `verify` on the command line."""
 
-from __future__ import annotations
-
 import argparse
 import os
 from collections.abc import Callable
@@ -115,7 +113,7 @@ def _with_spark(
     chosen: argparse.Namespace,
     name: str,
     say: Callable[[str], None],
-    job: Callable[[SparkSession, JobConfig], int],
+    job: "Callable[[SparkSession, JobConfig], int]",
 ) -> int:
     from headgate_spark.copying.tiers import pairs
     from headgate_spark.job.options import read_config

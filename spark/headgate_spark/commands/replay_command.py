@@ -1,7 +1,5 @@
 """The job `replay` on the command line."""
 
-from __future__ import annotations
-
 import argparse
 import os
 from collections.abc import Callable

@@ -4,11 +4,10 @@ aiokafka's compiled encoder takes the timestamp -1, which means that a record ha
 that was not given, and so gives such records the next one's; it refuses header names that are not
 UTF-8; and it compresses what only grows by that, so that a record that the source has taken may
 be larger than the target takes. Its encoder in Python does none of this. It takes those batches
-in which that matters, and the compiled one, which is five times as fast, takes all others.
+in which that matters, and the compiled one, which is five times as fast, takes all others. How
+large a batch may be is up to who opens the producer (`mirror.writer`, `replay.replay_writer`).
 Private parts of aiokafka 0.14: both encoders, and what the producer's accumulator knows.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
@@ -42,7 +41,7 @@ class Batch:
         self._buffer: bytearray | None = None
 
     @classmethod
-    def of(cls, producer: AIOKafkaProducer) -> Batch:
+    def of(cls, producer: AIOKafkaProducer) -> "Batch":
         """An empty one as this producer would make it."""
         accumulator = producer._message_accumulator
         return cls(accumulator._compression_type, accumulator._batch_size)

@@ -3,8 +3,6 @@
 A chunk is what one transaction copies. It is written as one or more of Kafka's record batches.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 

@@ -1,7 +1,5 @@
 """What topics must be like that records are copied to: they keep them as they are, however old."""
 
-from __future__ import annotations
-
 from types import MappingProxyType
 
 from headgate_spark.kafka.cluster_admin import TopicConfig

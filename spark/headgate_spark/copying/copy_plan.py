@@ -1,7 +1,5 @@
 """What a task copies, how fast, and what it says when it is done: plain values for Spark."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -9,6 +7,7 @@ from headgate.core.replays.offset_map import Layout, MapAddress, PartitionMap, m
 from headgate.core.replays.segments import FOREIGN
 from headgate_spark.job.connections import Connection
 
+# At most, of one transaction; of one batch in it: MAX_BATCH_BYTES of mirror/writer.py.
 CHUNK_RECORDS, CHUNK_BYTES, CHUNK_S = 5_000, 4_194_304, 0.2
 
 
@@ -34,7 +33,7 @@ class Known:
         return self.target_end is not None and end > self.target_end + (self.target_end > 0)
 
     @classmethod
-    def of(cls, found: PartitionMap, map_offset: int) -> Known:
+    def of(cls, found: PartitionMap, map_offset: int) -> "Known":
         """What a map says."""
         foreign = [gap.source for gap in found.table.gaps if gap.reason == FOREIGN]
         return cls(

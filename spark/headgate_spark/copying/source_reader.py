@@ -1,7 +1,5 @@
 """Reads one partition of the source in chunks, from an offset on, and skips nothing silently."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

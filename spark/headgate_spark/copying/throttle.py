@@ -4,8 +4,6 @@ A fetch's size is known when its answer is there, so the answer is paid for by w
 next request: over any time longer than an answer's the rate is kept.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Any
@@ -44,7 +42,7 @@ class BrokerBuckets:
     within: what is read counts there, too, and waits for it.
     """
 
-    def __init__(self, rate: float | None, within: BrokerBuckets | None = None) -> None:
+    def __init__(self, rate: float | None, within: "BrokerBuckets | None" = None) -> None:
         self._rate = rate
         self._within = within
         self._buckets: dict[int, Bucket] = {}

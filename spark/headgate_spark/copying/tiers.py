@@ -1,7 +1,5 @@
 """Which ingest clusters have a backfill tier, and which cluster is that."""
 
-from __future__ import annotations
-
 from headgate_spark.job.errors import USAGE, JobError
 from headgate_spark.job.options import Cluster, JobConfig
 

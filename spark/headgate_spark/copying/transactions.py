@@ -4,8 +4,6 @@ Private parts of aiokafka 0.14: a sender that was fenced ends, and whoever calls
 assertion of aiokafka's, so the sender is asked what ended it.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """How to reach a cluster with aiokafka: plain values, since tasks get them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """How a job that is told to end ends: with one sentence, and Spark's Java gone."""
 
-from __future__ import annotations
-
 import logging
 import math
 import os
@@ -118,7 +116,7 @@ def end_spark(before: Collection[int], *, by_signal: bool) -> None:
         _kill(children() - set(before))
 
 
-def hushed(session: SparkSession) -> SparkSession:
+def hushed(session: "SparkSession") -> "SparkSession":
     """The same, silent when Java ends before it: PySpark would write a stack trace for that."""
     server: Any = session.sparkContext._accumulatorServer
     server.handle_error = lambda request, address: None

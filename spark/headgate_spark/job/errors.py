@@ -1,7 +1,5 @@
 """How a job ends early: with a sentence for the person who started it."""
 
-from __future__ import annotations
-
 OK, FAILED, USAGE = 0, 1, 2
 
 

@@ -1,9 +1,8 @@
 """Metrics in Prometheus' text format, in files for its textfile collector."""
 
-from __future__ import annotations
-
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,11 +36,31 @@ def written(job: str, clusters: Iterable[str], now_s: float) -> Metric:
     return Metric(f"headgate_{job}_timestamp_seconds", "gauge", about, samples)
 
 
-def write_textfile(file: Path, text: str) -> None:
-    """Replace the file at once: Prometheus' collector never sees half of it."""
-    partial = file.with_name(f".{file.name}.{os.getpid()}")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(file)
+class Textfile:
+    """The file of `--metrics`. A disk that cannot take it ends no job: say reports that once, and
+    once more when it is written again."""
+
+    def __init__(self, file: Path, say: Callable[[str], None]) -> None:
+        self._file = file
+        self._say = say
+        self._is_written = True
+
+    def write(self, text: str) -> None:
+        """Replace the file at once: Prometheus' collector never sees half of it."""
+        partial = self._file.with_name(f".{self._file.name}.{os.getpid()}")
+        try:
+            partial.write_text(text, encoding="utf-8")
+            partial.replace(self._file)
+        except OSError as error:
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
+            if self._is_written:
+                self._say(f"--metrics {self._file} cannot be written: {error}")
+            self._is_written = False
+            return
+        if not self._is_written:
+            self._say(f"--metrics {self._file} is written again")
+        self._is_written = True
 
 
 def _shown(labels: Mapping[str, str]) -> str:

@@ -5,8 +5,6 @@ read the same TOML file and environment themselves, and only the options that co
 `headgate check --config F` says whether the file is right as a whole.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -75,7 +73,7 @@ class JobConfig:
             return None
         return self.clusters.get(policy.cluster) if policy.cluster else self._only_ingest()
 
-    def patient(self, patience_s: float) -> JobConfig:
+    def patient(self, patience_s: float) -> "JobConfig":
         """The same with clusters that are waited for so long."""
         patience_ms = round(patience_s * 1000)
         clusters = {

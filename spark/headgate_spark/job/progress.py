@@ -1,13 +1,10 @@
 """Progress on the terminal: one line a step, with its tasks while it runs."""
 
-from __future__ import annotations
-
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TextIO
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
@@ -18,14 +15,13 @@ _EVERY_S = 2.0
 class Progress:
     """Says what is going on. steps: how many `step` calls there will be, for `[2/9]`."""
 
-    def __init__(self, steps: int, out: TextIO | None = None) -> None:
+    def __init__(self, steps: int) -> None:
         self._steps, self._number = steps, 0
-        self._out = out if out is not None else sys.stderr
 
     def say(self, line: str) -> None:
         """Write one line at once."""
-        self._out.write(f"headgate-spark: {line}\n")
-        self._out.flush()
+        sys.stderr.write(f"headgate-spark: {line}\n")
+        sys.stderr.flush()
 
     @contextmanager
     def step(self, what: str, context: SparkContext | None = None) -> Iterator[None]:

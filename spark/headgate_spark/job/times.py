@@ -4,8 +4,6 @@ As in replays (`headgate.core.replays.spec`), a time without a zone is refused: 
 their own, and the hours between would be left out without a word.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from datetime import UTC, datetime, timedelta

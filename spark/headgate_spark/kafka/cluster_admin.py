@@ -1,7 +1,5 @@
 """What the mirror asks of a cluster and does to it: topics, settings, offsets."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """aiokafka's clients as the jobs make them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer

@@ -1,7 +1,5 @@
 """Kafka's ids of topics: one that was deleted and recreated has another one."""
 
-from __future__ import annotations
-
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import NodeNotReadyError, UnknownTopicOrPartitionError, for_code
 from aiokafka.structs import TopicPartition

@@ -4,8 +4,6 @@ Both sides are read once, in order and beside each other; nothing is kept of wha
 compared.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,7 +13,7 @@ from typing import NamedTuple
 from aiokafka.structs import TopicPartition
 
 from headgate.core.replays.offset_map import MapEntry, PartitionMap, map_partition
-from headgate.core.replays.segments import Result, SegmentTable
+from headgate.core.replays.segments import Result
 from headgate_spark.copying.chunks import SourceRecord
 from headgate_spark.copying.copy_plan import CopyOptions
 from headgate_spark.copying.source_reader import RecreatedError, SourceReader
@@ -137,12 +135,10 @@ class _Comparison:
             one = await anext(theirs, None)
 
     def result(self) -> Verified:
-        tables: list[SegmentTable] = [table for _, table in self._map.tables()]
-        lost = sum(gap.end - gap.source for table in tables for gap in table.gaps if gap.is_lost)
         return Verified(
             self._tp.topic, self._tp.partition, self._source, self._target, self._compared,
-            self._differing, self._source_only, self._target_only, self._unmapped, lost,
-            tuple(self._first),
+            self._differing, self._source_only, self._target_only, self._unmapped,
+            self._map.lost_offsets, tuple(self._first),
         )  # fmt: skip
 
     def _lacks(self, one: SourceRecord) -> None:

@@ -5,8 +5,6 @@ says where to go on; then chunk after chunk, each one transaction with its segme
 error the attempt ends, and the next one begins in the same way: nothing is remembered.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence

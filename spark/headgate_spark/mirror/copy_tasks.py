@@ -1,7 +1,5 @@
 """Runs units on Spark: what a task does, and how units are dealt out to tasks."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Records that something else has written to the mirror's topic, behind those of the mirror."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Reads the map topic: what is committed there is the only authority on what has been mirrored."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 
@@ -24,10 +22,7 @@ class HiddenError(Exception):
 
 
 async def read_map(
-    target: Connection,
-    starts: Mapping[int, int],
-    see: Callable[[MapEntry], None],
-    within_s: float = HIDDEN_S,
+    target: Connection, starts: Mapping[int, int], see: Callable[[MapEntry], None]
 ) -> dict[int, int]:
     """Show every entry from these offsets on, up to what each partition had when it was asked.
 
@@ -40,12 +35,12 @@ async def read_map(
     """
     consumer = open_consumer(target, fetch_max_wait_ms=_POLL_MS)
     try:
-        async with asyncio.timeout(within_s):
+        async with asyncio.timeout(HIDDEN_S):
             await consumer.start()
             return await _read(consumer, starts, see)
     except TimeoutError as error:
         raise HiddenError(
-            f"{MAP_TOPIC} on cluster {target.name} could not be read to its end in {within_s} s"
+            f"{MAP_TOPIC} on cluster {target.name} could not be read to its end in {HIDDEN_S} s"
         ) from error
     finally:
         await drop_consumer(consumer)

@@ -1,7 +1,5 @@
 """The whole map of a backfill cluster as the driver knows it, read again and again to its end."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import islice
 

@@ -4,8 +4,6 @@ The driver plans and watches; what is mirrored is only ever read from the map. T
 run again by Spark, and a driver that dies leaves nothing but what the next one reads.
 """
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import time
@@ -22,7 +20,7 @@ from headgate.kafka.metadata import Metadata
 from headgate_spark.copying.copy_plan import Copied, CopyOptions
 from headgate_spark.copying.tiers import pairs
 from headgate_spark.job.errors import FAILED, OK, USAGE, JobError
-from headgate_spark.job.exposition import write_textfile
+from headgate_spark.job.exposition import Textfile
 from headgate_spark.job.options import Cluster, JobConfig, chosen_topics, must_exist
 from headgate_spark.job.times import now_ms
 from headgate_spark.kafka.cluster_admin import ClusterAdmin, cluster_admin
@@ -61,6 +59,7 @@ class Mirror:
         self._source, self._target = pair
         self._say, self._totals, self._lags = say, Totals(), LagWatch()
         self._skips = Skips(say)
+        self._file = None if request.metrics is None else Textfile(request.metrics, say)
         self._view = MapView(self._target.connection)
         self._stopped = asyncio.Event()
         self._rounds = 0
@@ -249,13 +248,9 @@ class Mirror:
         )
 
     def _publish(self, lags: Mapping[TopicPartition, Lag]) -> None:
-        if self._request.metrics is None:
-            return
-        text = textfile(
-            lags, maps(self._view, list(lags)), self._totals, self._skips.now,
-            self._source.name, time.time(),
-        )  # fmt: skip
-        write_textfile(self._request.metrics, text)
+        if self._file is not None:
+            more = (self._totals, self._skips.now, self._source.name, time.time())
+            self._file.write(textfile(lags, maps(self._view, list(lags)), *more))
 
     def _publish_unseen(self) -> None:
         """An old lag would say that all is well."""

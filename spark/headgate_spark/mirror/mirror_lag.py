@@ -1,7 +1,5 @@
 """How far a mirror is behind, what it has lost, and both as a Prometheus textfile."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -55,9 +53,9 @@ class LagWatch:
     def unseen(self, now_s: float) -> dict[TopicPartition, Lag]:
         """The lag of each partition while nothing can be seen: what is new since the last poll is
         not known, but how old it may be."""
-        blind_s = now_s - self._measured_s
+        unseen_s = now_s - self._measured_s
         return {
-            tp: one._replace(seconds=one.seconds + blind_s) for tp, one in self._measured.items()
+            tp: one._replace(seconds=one.seconds + unseen_s) for tp, one in self._measured.items()
         }
 
     def _lag(self, tp: TopicPartition, end: int, found: PartitionMap, now_s: float) -> Lag:
@@ -68,17 +66,7 @@ class LagWatch:
         while seen and seen[0][0] <= position:
             seen.popleft()
         seconds = now_s - seen[0][1] if seen else 0.0
-        return Lag(max(0, end - position), seconds, _lost(found))
-
-
-def _lost(found: PartitionMap) -> int:
-    tables = [table for _, table in found.tables()]
-    return sum(gap.end - gap.source for table in tables for gap in table.gaps if gap.is_lost)
-
-
-def gaps(found: PartitionMap) -> int:
-    """How many gaps a partition's map has in which something is missing."""
-    return sum(gap.is_lost for _, table in found.tables() for gap in table.gaps)
+        return Lag(max(0, end - position), seconds, found.lost_offsets)
 
 
 def foreign(found: PartitionMap) -> int:
@@ -113,7 +101,7 @@ def textfile(
 
     skipped: topics that cannot be mirrored.  cluster: the ingest cluster.  now_s: since 1970.
     """
-    gap_counts = {tp: gaps(maps[tp]) for tp in lags if tp in maps}
+    gap_counts = {tp: len(maps[tp].lost_gaps) for tp in lags if tp in maps}
     columns = (
         ("mirror_lag_records", "gauge", {tp: one.records for tp, one in lags.items()}),
         ("mirror_lag_seconds", "gauge", {tp: round(one.seconds, 3) for tp, one in lags.items()}),

@@ -1,7 +1,5 @@
 """Plans a mirror's next round: topics made and checked, layouts opened, ranges fixed."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Where a partition's copy goes on, and what opens a layout of it: both from the map alone."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from aiokafka.errors import OffsetOutOfRangeError

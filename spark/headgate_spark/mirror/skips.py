@@ -1,7 +1,5 @@
 """Topics that cannot be mirrored now: each is skipped, said and counted, and the others go on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from enum import StrEnum
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """`headgate-spark verify`: are the records of the backfill tier those of the ingest tier?"""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence

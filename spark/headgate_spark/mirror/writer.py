@@ -5,8 +5,6 @@ open, then transactions, then `drop`, and never again. After any error it is dro
 commit was done says the map, read after the next start.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """`headgate-spark replay`: waits for the lease, is the runner, and gives way to another one."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal
@@ -15,6 +13,7 @@ from headgate_spark.copying.source_reader import ReadError
 from headgate_spark.copying.tiers import pairs
 from headgate_spark.job.connections import Connection
 from headgate_spark.job.errors import OK, USAGE, JobError
+from headgate_spark.job.exposition import Textfile
 from headgate_spark.job.options import JobConfig
 from headgate_spark.kafka.kafka_clients import CLIENT_ERRORS
 from headgate_spark.replay.replay_metrics import ReplayMetrics
@@ -58,7 +57,8 @@ async def _run(
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    metrics = ReplayMetrics(request.metrics)
+    file = None if request.metrics is None else Textfile(request.metrics, say)
+    metrics = ReplayMetrics(file)
     connections = {name: one.connection for name, one in config.clusters.items()}
     async with asyncio.TaskGroup() as group:
         for name in targets:

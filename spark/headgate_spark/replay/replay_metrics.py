@@ -4,15 +4,12 @@ A replay's id is no label: few are under way at once, but each leaves its series
 `GET /v1/replays/ID` shows each of them.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
-from pathlib import Path
 
 from headgate.core.replays.replay import FINISHED, Control, Replay, ReplayState, created_ms
 from headgate.core.replays.spec import ReplayMode
-from headgate_spark.job.exposition import Metric, exposed, write_textfile, written
+from headgate_spark.job.exposition import Metric, Textfile, exposed, written
 from headgate_spark.replay.replay_progress import remaining
 
 _PAUSED = "paused"
@@ -33,7 +30,7 @@ Series = dict[tuple[str, Labels], float]
 class ReplayMetrics:
     """Of all backfill clusters of this process. file: None = nothing is written."""
 
-    def __init__(self, file: Path | None) -> None:
+    def __init__(self, file: Textfile | None) -> None:
         self._file = file
         self._totals: Series = {}
         self._now: dict[str, Series] = {}
@@ -54,7 +51,7 @@ class ReplayMetrics:
             series = dict(self._totals)
             for some in self._now.values():
                 series |= some
-            write_textfile(self._file, _text(series, self._now, now_ms / 1000))
+            self._file.write(_text(series, self._now, now_ms / 1000))
 
 
 def readings(cluster: str, replays: Iterable[Replay], now_ms: int) -> Series:

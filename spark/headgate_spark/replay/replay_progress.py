@@ -1,7 +1,5 @@
 """How far a replay has come: what its status record says, and what the next one says. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
@@ -37,7 +35,7 @@ class Order(NamedTuple):
     topic_ids: Mapping[str, str]
 
     @classmethod
-    def of(cls, spec: Mapping[str, Any]) -> Order:
+    def of(cls, spec: Mapping[str, Any]) -> "Order":
         """From the spec record."""
         return cls(
             topic=str(spec["topic"]),

@@ -1,7 +1,5 @@
 """The registry of replays as the runner reads it: one consumer, kept, of what is committed."""
 
-from __future__ import annotations
-
 import asyncio
 
 from aiokafka.structs import TopicPartition

@@ -4,8 +4,6 @@ Each step is one transaction that ends with the replay's status, so that a runne
 anywhere leaves what the next one's first read finds. Replays take turns, a chunk each.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from typing import Any

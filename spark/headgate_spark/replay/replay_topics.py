@@ -1,7 +1,5 @@
 """The topics that replays are copied to: how they are made."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from headgate.core.replays.plan import BACKFILL, INGEST

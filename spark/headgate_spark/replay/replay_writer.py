@@ -4,8 +4,6 @@ Its transactional id is the runner's lease: whoever starts it last is the runner
 one had open is undone. After any error it is dropped: what was committed says the registry.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager

@@ -5,15 +5,13 @@ connector (`spark-submit --packages org.apache.spark:spark-sql-kafka-0-10_2.13:4
 this is needed.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from headgate.devstack.cache import cache_directory
-from headgate.devstack.jars import Dependency, JarsError, JarSet, ensure_jars
+from headgate.devstack.jars import Dependency, JarsError, JarSet, ensure_jars, setup_step
 from headgate.devstack.java import JavaMissingError, find_java
 
 SPARK_VERSION = "4.0.0"
@@ -44,24 +42,9 @@ def ensure_connector(environment: Mapping[str, str], say: Callable[[str], None])
     return ensure_jars(_CONNECTOR, folder, java, say)
 
 
-def main() -> int:
-    """Fetch what is missing: the step of `make setup`."""
-    try:
-        jars = ensure_connector(os.environ, _say)
-    except (JarsError, JavaMissingError) as error:
-        _say(f"error: {error}")
-        return 1
-    except KeyboardInterrupt:
-        _say("interrupted: the next `make setup` goes on")
-        return 1
-    _say(f"ready: {len(jars)} jars of Spark's Kafka connector")
-    return 0
-
-
-def _say(line: str) -> None:
-    sys.stderr.write(f"setup: {line}\n")
-    sys.stderr.flush()
+def _prepare(say: Callable[[str], None]) -> str:
+    return f"{len(ensure_connector(os.environ, say))} jars of Spark's Kafka connector"
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(setup_step(_prepare, (JarsError, JavaMissingError)))

@@ -1,7 +1,5 @@
 """What a cluster has: topics, partitions and offsets, asked with the connector's own client."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -42,7 +40,7 @@ class KafkaView:
         }
         self._consumer = self._answer_of(lambda: kind(self._properties(own)))
 
-    def __enter__(self) -> KafkaView:
+    def __enter__(self) -> "KafkaView":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,7 +1,5 @@
 """Which offsets a job reads: bounded before anything is read, by time or by offsets."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol

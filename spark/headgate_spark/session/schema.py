@@ -1,7 +1,5 @@
 """Columns of what the jobs write and read as Parquet."""
 
-from __future__ import annotations
-
 from pyspark.sql.types import (
     BinaryType,
     BooleanType,

@@ -1,7 +1,5 @@
 """The Spark session: a local one with the Kafka connector, or the one that spark-submit gives."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Mapping

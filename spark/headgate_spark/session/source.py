@@ -1,7 +1,5 @@
 """From Kafka to facts: one compact row a record, without its value, read once."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

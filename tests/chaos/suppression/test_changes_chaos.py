@@ -67,7 +67,7 @@ async def test_no_change_is_dropped(
     await it.wait_until_ready()
     writers = Writers(
         [one.url for one in it.gateways], topic_name, run.seed, hot_keys=3, sequential_keys=20,
-        each_anew=True,
+        reconnects=True,
     )  # fmt: skip
     await write_while(writers, lambda: happenings(it, writers, run))
     log = await it.log()

@@ -19,7 +19,7 @@ _GIVE_UP_S = 60.0
 class Writers:
     """Posts until told to stop. urls: of the gateways; each post goes to any of them.
 
-    each_anew: each post has a connection of its own, so that it goes to any worker.
+    reconnects: each post has a connection of its own, so that it goes to any worker.
     """
 
     def __init__(
@@ -31,14 +31,14 @@ class Writers:
         hot_keys: int = HOT_KEYS,
         sequential_keys: int = SEQUENTIAL_KEYS,
         contents: str = CONTENTS,
-        each_anew: bool = False,
+        reconnects: bool = False,
         pause_s: float = 0.03,
     ) -> None:
         self._urls = [f"{url}/v1/topics/{topic}/events" for url in urls]
         self._random = random.Random(seed)
         self._numbers = count()
         self._hot_keys, self._sequential_keys = hot_keys, sequential_keys
-        self._contents, self._each_anew, self._pause_s = contents, each_anew, pause_s
+        self._contents, self._reconnects, self._pause_s = contents, reconnects, pause_s
         self._stopping = False
         self.hot: list[Attempt] = []
         self.sequential: list[Attempt] = []
@@ -53,7 +53,7 @@ class Writers:
     async def run(self, until: asyncio.Event) -> None:
         """Write until the event is set; every event has its answer when this returns."""
         self._stopping = False
-        connector = aiohttp.TCPConnector(limit=0, force_close=self._each_anew)
+        connector = aiohttp.TCPConnector(limit=0, force_close=self._reconnects)
         timeout = aiohttp.ClientTimeout(total=_GIVE_UP_S)
         async with (
             aiohttp.ClientSession(connector=connector, timeout=timeout) as session,

@@ -162,6 +162,24 @@ async def test_a_topic_that_becomes_unfit_or_goes_leaves_no_old_lag(
         assert not one.lines("mirror_topic_skipped", gone)
 
 
+async def test_metrics_that_cannot_be_written_do_not_end_a_mirror(
+    two: Two, topic_name: str, follower: Callable[..., Follower], tmp_path: Path
+) -> None:
+    two.source.create_topic(topic_name, 1)
+    produce(two.source, topic_name, [b"a"])
+    file = tmp_path / "away" / "mirror.prom"
+    one = follower(is_following=True, topics=topic_name, lease_s=600.0, metrics=file)
+    async with running(one):
+        await eventually(lambda: mapped_end(two, topic_name) == 1, 30)
+        await eventually(lambda: one.count("cannot be written"), 30)
+        produce(two.source, topic_name, [b"b"])
+        await eventually(lambda: mapped_end(two, topic_name) == 2, 30)
+        file.parent.mkdir()
+        await eventually(file.exists, 30)
+    assert one.count(f"--metrics {file} cannot be written") == 1
+    assert one.count(f"--metrics {file} is written again") == 1
+
+
 async def test_all_but_the_unfit_are_mirrored_once_and_the_exit_code_says_it(
     two: Two, topic_name: str, follower: Callable[..., Follower]
 ) -> None:

@@ -68,13 +68,12 @@ async def test_sigterm_under_load(
 
 async def test_draining_refuses_what_comes_then_and_ends_what_was_there(
     start_gateway: Callable[..., Gateway],
-    start_broker: Callable[..., RunningBroker],
+    pausable: RunningBroker,
     topic_name: str,
 ) -> None:
     """With Kafka stopped the drain waits for the event under way; connections stay open."""
-    broker = start_broker()
-    broker.create_topic(topic_name)
-    gateway = start_gateway(CONFIG.format(bootstrap=broker.bootstrap, topic=topic_name))
+    pausable.create_topic(topic_name)
+    gateway = start_gateway(CONFIG.format(bootstrap=pausable.bootstrap, topic=topic_name))
 
     def event(number: int) -> bytes:
         body = b'{"id":%d}' % number
@@ -84,7 +83,7 @@ async def test_draining_refuses_what_comes_then_and_ends_what_was_there(
         for connection in (in_flight, idle):
             connection.send(event(1))
             assert connection.answer().status == 201
-        broker.pause()
+        pausable.pause()
         in_flight.send(event(2))
         await eventually(lambda: figure(gateway.management_port, "headgate_in_flight_events") == 1)
         gateway.terminate()
@@ -97,12 +96,12 @@ async def test_draining_refuses_what_comes_then_and_ends_what_was_there(
         assert idle.is_closed()
         assert int(answer.headers["retry-after"]) >= 1
         await eventually(lambda: exchange(gateway.management_port, "GET", "/ready").status == 503)
-        broker.resume()
+        pausable.resume()
         answer = in_flight.answer()
         assert (answer.status, answer.document["outcome"]) == (201, "published")
     await eventually(lambda: gateway.exit_code is not None, 20)
     assert gateway.exit_code == 0
-    values = [one.value for one in read_log(broker.bootstrap, topic_name)]
+    values = [one.value for one in read_log(pausable.bootstrap, topic_name)]
     assert values == [b'{"id":1}', b'{"id":1}', b'{"id":2}']
 
 

@@ -48,3 +48,13 @@ def test_the_file_follows_a_replay_to_its_end(
     api.ask("DELETE", f"/v1/replays/{made['id']}")
     runner.stop()
     assert runner.exit_code == 0
+
+
+def test_a_file_that_cannot_be_written_stops_no_replay(
+    topic: str, api: Api, start_runner: Callable[..., ReplayRunner], tmp_path: Path
+) -> None:
+    made = api.create(topic).page
+    runner = start_runner("--metrics", str(tmp_path / "away" / "replay.prom"))
+    until(lambda: api.get(f"/v1/replays/{made['id']}"), lambda now: now["state"] == "ready")
+    runner.stop()
+    assert runner.exit_code == 0

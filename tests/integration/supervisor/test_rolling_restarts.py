@@ -63,13 +63,12 @@ async def test_rolling_restarts_break_no_connection(
 
 async def test_a_leaving_gateway_serves_and_is_not_ready(
     start_gateway: Callable[..., Gateway],
-    start_broker: Callable[..., RunningBroker],
+    pausable: RunningBroker,
     topic_name: str,
 ) -> None:
     """A kept connection that was idle all the time is answered, too, up to the very end."""
-    broker = start_broker()
-    broker.create_topic(topic_name)
-    config = CONFIG.format(bootstrap=broker.bootstrap, topic=topic_name)
+    pausable.create_topic(topic_name)
+    config = CONFIG.format(bootstrap=pausable.bootstrap, topic=topic_name)
     gateway = start_gateway(config, environment=delayed(600_000))
     event = request_bytes("POST", events_path(topic_name), JSON, b"{}")
     late_body = request_bytes("POST", events_path(topic_name), JSON, b"{", length="2")
@@ -99,7 +98,7 @@ async def test_a_leaving_gateway_serves_and_is_not_ready(
             assert (answer.status, answer.headers["connection"]) == (status, "close")
             assert connection.is_closed()
         assert exchange(gateway.port, "POST", events_path(topic_name), JSON, b"{}").status == 201
-        broker.pause()
+        pausable.pause()
         in_flight.send(event)
         slow.send(late_body)
         assert slow.silence(0.5)
@@ -110,7 +109,7 @@ async def test_a_leaving_gateway_serves_and_is_not_ready(
         answer = idle.answer()
         assert (*reason(answer), answer.headers["connection"]) == (503, "draining", "close")
         assert idle.is_closed()
-        broker.resume()
+        pausable.resume()
         answer = in_flight.answer()
         assert (answer.status, answer.headers["connection"]) == (201, "close")
         assert in_flight.is_closed()

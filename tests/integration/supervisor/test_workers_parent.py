@@ -145,6 +145,18 @@ def test_reload_refuses_a_bad_file_and_names_what_is_wrong(start: Callable[..., 
     assert _producers(running) == "shop"
 
 
+def test_a_reload_of_which_no_copy_can_be_kept_is_refused(start: Callable[..., Running]) -> None:
+    running = start(workers=1)
+    running.until(running.ready)
+    (private,) = running.folder.glob("headgate-*")
+    (private / "headgate.toml.new").mkdir()
+    running.config.write_text(running.text + "[producers.till]\n")
+    running.process.send_signal(signal.SIGHUP)
+    running.until(lambda: "reload refused" in running.log)
+    assert 'headgate_config_reloads_total{result="refused"} 1.0' in running.get("/metrics")[1]
+    assert _producers(running) == "shop"
+
+
 def _producers(running: Running) -> str:
     return str(running.json("/ready")["dependencies"]["producers"]["detail"])
 

@@ -173,7 +173,7 @@ async def test_events_survive_the_end_of_the_process_aside(
 
 
 def new_processes(gateway: Gateway, before: set[int]) -> list[psutil.Process]:
-    """The processes aside that were started since."""
+    """The helper processes that were started since."""
     found = []
     for pid in set(gateway.pids) - before:
         try:

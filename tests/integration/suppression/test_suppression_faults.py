@@ -56,7 +56,8 @@ class Gateway:
     def land(self, publish: Publish) -> None:
         self.log.append(publish.record.value or b"")
         publish.advance(Stage.ENDED)
-        self.answers[publish].set_result("blind" if publish.reserved.unreserved else "published")
+        is_unreserved = publish.reserved.unreserved
+        self.answers[publish].set_result("unreserved" if is_unreserved else "published")
         self.suppressor.acknowledged([publish], len(self.log) - 1)
 
     def unchanged(self, publish: Publish, offset: int) -> None:
@@ -140,12 +141,12 @@ def ask(redis: RunningRedis, command: str) -> None:
 async def test_redis_dies_and_restarts_empty(gateway: Gateway, redis: RunningRedis) -> None:
     redis.kill()
     answers = [await gateway.post(content) for content in "AAB"]
-    assert answers == ["blind"] * 3
+    assert answers == ["unreserved"] * 3
     assert not gateway.is_connected
     redis.restart()
     await gateway.connected()
-    # In quarantine; blind if it rode with the call that learned of the new incarnation.
-    assert await gateway.post("B") in ("published", "blind")
+    # In quarantine; unreserved if it rode with the call that learned of the new incarnation.
+    assert await gateway.post("B") in ("published", "unreserved")
     await gateway.suppresses("B")
     assert sum(gateway.bypassed_counts.values()) >= 3
 
@@ -186,10 +187,10 @@ async def test_a_stopped_redis_holds_nobody_up_for_longer_than_its_timeout(
     try:
         first = gateway.start("B")
         second = gateway.start("C")
-        assert [await gateway.answers[one] for one in (first, second)] == ["blind", "blind"]
+        assert [await gateway.answers[one] for one in (first, second)] == ["unreserved"] * 2
         assert gateway.log[-2:] == [b"B", b"C"]
         assert gateway.bypassed_counts["redis_timeout"] == 2
-        assert await gateway.post("D") == "blind"  # at once: the breaker is open
+        assert await gateway.post("D") == "unreserved"  # at once: the breaker is open
         assert gateway.bypassed_counts["breaker_open"] == 1
     finally:
         redis.resume()
@@ -246,7 +247,7 @@ async def test_a_redis_that_takes_no_writes_is_gone_past(
     gateway: Gateway, redis: RunningRedis
 ) -> None:
     ask(redis, "CONFIG SET min-replicas-to-write 1")
-    assert await gateway.post("B") == "blind"
+    assert await gateway.post("B") == "unreserved"
     assert gateway.bypassed_counts["redis_error"] >= 1
     ask(redis, "CONFIG SET min-replicas-to-write 0")
     await gateway.suppresses("B")
@@ -285,7 +286,7 @@ def test_a_busy_event_loop_is_not_taken_for_a_slow_redis(
         await gateway.suppressor.start()
         await gateway.connected()
         for _ in range(4):
-            assert await gateway.post("A") != "blind"
+            assert await gateway.post("A") != "unreserved"
             publish = gateway.start("B")
             while publish.stage is not Stage.RESERVING:  # noqa: ASYNC110 nothing tells of it
                 await asyncio.sleep(0)

@@ -51,7 +51,7 @@ class World:
     def __init__(self, kafka: RunningBroker, topic: str, urls: list[str]) -> None:
         self.kafka, self.topic = kafka, topic
         self.writers = Writers(
-            urls, topic, 5, hot_keys=0, sequential_keys=24, contents="AB", each_anew=True
+            urls, topic, 5, hot_keys=0, sequential_keys=24, contents="AB", reconnects=True
         )
 
     async def grow(self, learnt_s: float) -> None:

@@ -135,7 +135,7 @@ class World:
     def topic_id(self) -> str:
         return f"{self.made:02x}"
 
-    def make_anew(self) -> None:
+    def recreate_held(self) -> None:
         """H is deleted, with what nobody has emitted yet, and another one is created."""
         self.made += 1
         self.h = []
@@ -227,7 +227,7 @@ class Process:
     `AssignmentHost`, all three)."""
 
     life_type: type[PartitionSession] = PartitionSession
-    forgets_blind = False  # rule 12 switched off
+    forgets_unreserved = False  # rule 12 switched off
     rules = RULES
 
     def __init__(self, world: World, number: int) -> None:
@@ -394,7 +394,7 @@ class Process:
             self.tell_redis()
 
     def tell_redis(self) -> None:
-        """Settlements wait for Redis; until they are told, blind publishes stay blind."""
+        """Settlements wait for Redis; until they are told, unreserved publishes stay so."""
         while self.owed and self.world.redis_up:
             decided, offset = self.owed.pop(0)
             window, token = decided.token  # type: ignore[misc]
@@ -410,7 +410,7 @@ class Process:
             self.world.cells[window.last.key].tokens.pop(token, None)
 
     def has_unreserved(self, route: Route) -> bool:
-        return bool(self.unreserved) and not self.forgets_blind
+        return bool(self.unreserved) and not self.forgets_unreserved
 
     def distrust(self, route: Route) -> None:
         self.world.cells.clear()

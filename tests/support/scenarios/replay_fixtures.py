@@ -9,27 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from headgate.devstack.broker import KafkaInstallation
-from support.process.stack import Gateway, RunningBroker, single_node
+from support.process.stack import Gateway, RunningBroker
 from support.scenarios.replay_world import Api, ReplayRunner, Two, mirror, post
 
 
 @pytest.fixture(scope="module")
-def two(
-    kafka: RunningBroker,
-    kafka_installation: KafkaInstallation,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Two]:
-    """Both tiers; the backfill one is the module's own."""
-    plan = single_node(tmp_path_factory.mktemp("backfill"))
-    broker = RunningBroker(kafka_installation, plan)
-    try:
-        broker.wait()
-        found = Two(kafka, broker)
-        found.create_internal()
-        yield found
-    finally:
-        broker.kill()
+def two(kafka: RunningBroker, backfill: RunningBroker) -> Two:
+    """Both tiers, shared by all; the registry and the map are the module's own."""
+    found = Two(kafka, backfill)
+    found.delete_internal()
+    found.create_internal()
+    return found
 
 
 @pytest.fixture

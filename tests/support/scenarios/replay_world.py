@@ -55,6 +55,11 @@ class Two(NamedTuple):
         self.backfill.create_topic(REGISTRY_TOPIC, 1, compact)
         self.backfill.create_topic(MAP_TOPIC, MAP_PARTITIONS, compact)
 
+    def delete_internal(self) -> None:
+        """What others have left there, who read it no more: replays would be carried out."""
+        for name in {REGISTRY_TOPIC, MAP_TOPIC} & kafka_log.topic_names(self.backfill.bootstrap):
+            self.backfill.delete_topic(name)
+
     def create_topic(self, name: str, partitions: int = 2) -> None:
         self.ingest.create_topic(name, partitions)
         self.backfill.create_topic(name, partitions)

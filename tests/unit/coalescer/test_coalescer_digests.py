@@ -24,7 +24,7 @@ JSON = [("content-type", b"application/json")]
 LONG = "x" * INLINE_BYTES
 
 
-class Heard:
+class StubHelper:
     """Stands for the process helper: answers here, or (lost) not at all."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Heard:
 
 class World:
     def __init__(self, **options: object) -> None:
-        self.helper = Heard()
+        self.helper = StubHelper()
         self.fallbacks: list[tuple[str, Fallback]] = []
         self.digests = Digests(
             cast(HelperProcess, self.helper),

@@ -26,7 +26,7 @@ SIZES = scaled(20, HISTORIES)
 SEARCHED = 20 * HISTORIES  # for one that shows what a rule is for
 BACKLOG_SEED, BLIND_SEED = 187, 101  # the first that do, see RULES_OUT
 FAULTS = ("crash", "zombie", "timeout", "lose_request", "lose_answer", "lose_by_fence", "flush",
-          "expire", "cut", "make_anew")  # fmt: skip
+          "expire", "cut", "recreate_held")  # fmt: skip
 
 
 class History:
@@ -38,7 +38,7 @@ class History:
         faults: Sequence[str],
         session: type[PartitionSession] = PartitionSession,
         *,
-        forgets_blind: bool = False,
+        forgets_unreserved: bool = False,
         rules: Sequence[CoalescingRules] = (RULES,),
         **world: bool,
     ) -> None:
@@ -46,7 +46,7 @@ class History:
         self.world = World(**world)
         self.session, self.rules = session, rules
         self.faults = faults
-        self.forgets_blind = forgets_blind
+        self.forgets_unreserved = forgets_unreserved
         self.processes: list[Process] = []
         self.trace: list[str] = []
         self.left = self.random.randint(2, 5)
@@ -83,7 +83,7 @@ class History:
             "Sim", (Process,), {"life_type": self.session, "rules": self.random.choice(self.rules)}
         )
         process: Process = kind(self.world, len(self.processes))
-        process.forgets_blind = self.forgets_blind
+        process.forgets_unreserved = self.forgets_unreserved
         return process
 
     def _assign(self) -> None:
@@ -171,8 +171,8 @@ class History:
         for cell in self.world.cells.values():
             cell.tokens = dict.fromkeys(cell.tokens, True)
 
-    def _make_anew(self, owner: Process) -> None:
-        self.world.make_anew()
+    def _recreate_held(self, owner: Process) -> None:
+        self.world.recreate_held()
         self.left += self.random.randint(2, 6)  # else there is little to be lost
 
     def _cut(self, owner: Process) -> None:
@@ -457,8 +457,8 @@ RULES_OUT = [
     ("9: unknown is committed", TakesUnknownAsCommitted, {}, ("lose_request",), "15", 2),
     ("9: unknown is refused", TakesUnknownAsRefused, {}, ("lose_answer", "lose_by_fence"), "5", 0),
     ("11: forced is not sticky", ForcedIsNotSticky, {}, (), "6", 17),
-    ("14: an old offset of a new H", CommitsUnderTheIdOfTheMoment, {}, ("make_anew",), "1", 79),
-    ("14: marks of another H", TakesMarksOfAnotherH, {}, ("make_anew", "crash"), "1", 1821),
+    ("14: an old offset of a new H", CommitsUnderTheIdOfTheMoment, {}, ("recreate_held",), "1", 79),
+    ("14: marks of another H", TakesMarksOfAnotherH, {}, ("recreate_held", "crash"), "1", 1821),
     ("7: no offset alone", NeverCommitsAlone, {}, ("crash",), "3", 64),
 ]  # fmt: skip
 
@@ -492,7 +492,7 @@ def test_without_the_marks_of_a_long_backlog_something_breaks() -> None:
 def test_without_the_blind_flag_something_breaks() -> None:
     """Rule 12: published past Redis, and the owner dies before it could tell."""
     for seed in range(BLIND_SEED, BLIND_SEED + SEARCHED):
-        history = History(seed, ("cut", "crash"), forgets_blind=True)
+        history = History(seed, ("cut", "crash"), forgets_unreserved=True)
         if any(text[0] == "5" for text in history.run()):
             return
     pytest.fail("no history showed what the rule is for")

@@ -60,7 +60,7 @@ class NoTopics:
 
 
 class Reader:
-    """As much of an aiokafka consumer as a shift needs before it reads."""
+    """As much of an aiokafka consumer as an assignment needs before it reads."""
 
     _client = NoTopics()
 
@@ -127,7 +127,7 @@ class Broken(Failures):
 def assignment_of(
     options: ConsumerOptions, failures: Failures | None = None
 ) -> tuple[Assignment, EventReceiver, Counts]:
-    """A shift that owns a partition and has read two events of it."""
+    """An assignment that owns a partition and has read two events of it."""
     ownership, receiver, counts = Ownership(), EventReceiver(), Counts()
     cluster = ClusterOptions("127.0.0.1:1")
     assignment = Assignment(

@@ -13,7 +13,7 @@ from headgate.consumer.owned_partition import OwnedPartition
 from headgate.consumer.received import Received
 from headgate.core.consuming.ownership import Owned
 from headgate.core.oversize.chunks import Head, headers_of
-from unit.consumer.test_owned_partition import Read, Shift
+from unit.consumer.test_owned_partition import Read, StubAssignment
 
 PREFETCH, STEP = 10, 5
 BOUNDS = Bounds(max_gap=100)  # an owner reads as much in its term, or nobody ever got further
@@ -50,11 +50,11 @@ def written(chance: random.Random, events: int) -> list[Read]:
 
 
 class Owner:
-    """One term of ownership over the log, as `Shift` goes about it."""
+    """One term of ownership over the log, as `StubAssignment` goes about it."""
 
     def __init__(self, log: list[Read], committed: int, done_below: int) -> None:
         self.assembler = Assembler(BOUNDS, lambda: 0.0)
-        self.work = Shift()
+        self.work = StubAssignment()
         self.partition = OwnedPartition(Owned("orders", 0, 1), self.work, self.assembler)
         self.partition.begin(done_below)
         self.unread = [one for one in log if one.offset >= committed]

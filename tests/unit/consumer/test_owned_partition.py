@@ -25,7 +25,7 @@ class Read(NamedTuple):
     timestamp: int = 0
 
 
-class Shift:
+class StubAssignment:
     def __init__(self) -> None:
         self.again: list[Received] = []
         self.ended = 0
@@ -41,8 +41,8 @@ class Shift:
         self.again.append(received)
 
 
-def owned_partition() -> tuple[OwnedPartition, Shift]:
-    assignment = Shift()
+def owned_partition() -> tuple[OwnedPartition, StubAssignment]:
+    assignment = StubAssignment()
     return OwnedPartition(Owned("orders", 0, 1), assignment, None), assignment
 
 
@@ -86,7 +86,7 @@ def test_what_is_forbidden_is_not_handed_out() -> None:
 @pytest.mark.parametrize("start", [0, 1, 7])
 def test_nothing_of_a_chunked_event_is_committed_before_it_is_done(start: int) -> None:
     """Also of one whose first chunk is the very first record of its log."""
-    partition = OwnedPartition(Owned("orders", 0, 1), Shift(), Assembler())
+    partition = OwnedPartition(Owned("orders", 0, 1), StubAssignment(), Assembler())
     digest = sha256(b"whole").digest()
     first, second = (tuple(headers_of(Head(b"set", at, 2, 5, digest))) for at in range(2))
     partition.take([

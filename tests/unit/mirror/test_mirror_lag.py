@@ -12,7 +12,7 @@ from headgate.core.replays.segments import NO_RECORDS, RETENTION, Gap, Segment
 from headgate_spark.copying.copy_plan import Copied
 from headgate_spark.copying.tiers import pairs
 from headgate_spark.job.errors import JobError
-from headgate_spark.job.exposition import write_textfile
+from headgate_spark.job.exposition import Textfile
 from headgate_spark.job.options import read_config
 from headgate_spark.mirror.mirror_lag import Lag, LagWatch, Totals, textfile
 from headgate_spark.mirror.skips import Reason, Skip, Skips
@@ -96,11 +96,30 @@ def test_a_name_with_a_quote_in_it_is_one_label() -> None:
 
 
 def test_the_textfile_is_replaced_at_once(tmp_path: Path) -> None:
-    file = tmp_path / "mirror.prom"
+    path = tmp_path / "mirror.prom"
+    file = Textfile(path, pytest.fail)
     for text in ("one\n", "two\n"):
-        write_textfile(file, text)
-        assert file.read_text() == text
-    assert list(tmp_path.iterdir()) == [file]
+        file.write(text)
+        assert path.read_text() == text
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_textfile_that_cannot_be_written_is_reported_once_and_when_it_is_again(
+    tmp_path: Path,
+) -> None:
+    path, said = tmp_path / "mirror.prom", list[str]()
+    path.mkdir()
+    file = Textfile(path, said.append)
+    for _ in range(3):
+        file.write("one\n")
+    assert len(said) == 1
+    assert f"--metrics {path} cannot be written" in said[0]
+    assert list(tmp_path.iterdir()) == [path]  # nothing that a disk is full of is left
+    path.rmdir()
+    for _ in range(3):
+        file.write("two\n")
+    assert said[1:] == [f"--metrics {path} is written again"]
+    assert path.read_text() == "two\n"
 
 
 SEVERAL = """

@@ -62,6 +62,13 @@ def test_a_broken_file_is_set_aside(tmp_path: Path, text: str) -> None:
     assert (tmp_path / "monitor.json.broken").read_text() == text
 
 
+def test_what_is_no_file_is_set_aside_as_far_as_the_disk_lets(tmp_path: Path) -> None:
+    place = tmp_path / "monitor.json"
+    place.mkdir()
+    (tmp_path / "monitor.json.broken").write_text("an earlier one")
+    assert read_probation(place) == {}
+
+
 def test_a_file_that_cannot_be_written_is_no_end(tmp_path: Path) -> None:
     write_probation(tmp_path / "nowhere" / "monitor.json", [])
 

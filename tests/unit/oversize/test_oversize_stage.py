@@ -61,7 +61,7 @@ class SlowBlobs:
 
 
 class Here:
-    """Work that is asked for aside is done here."""
+    """Work for the helper process is done here."""
 
     async def ask(self, work: Callable[..., Any], *args: Any) -> Any:
         return work(*args)
@@ -72,7 +72,7 @@ class FakeLone:
         self.size = len(record.value or b"") // 4
 
 
-class LadderRoom(Room):
+class OversizeRoom(Room):
     """Topics `claims`, `chunks`, `deals` (suppresses, split) and `packed`, each with a policy."""
 
     def __init__(self) -> None:
@@ -137,7 +137,7 @@ def outcome(ticket: Ticket) -> Any:
 
 
 async def test_what_is_small_waits_behind_a_large_event_of_its_key_only() -> None:
-    room = LadderRoom()
+    room = OversizeRoom()
     first = room.post("claims", big("a"))
     second = room.post("claims", b'{"id":"a"}')
     other = room.post("claims", b'{"id":"b"}')
@@ -157,7 +157,7 @@ async def test_what_is_small_waits_behind_a_large_event_of_its_key_only() -> Non
 
 
 async def test_uploads_of_one_key_may_end_in_any_order() -> None:
-    room = LadderRoom()
+    room = OversizeRoom()
     tickets = [room.post("claims", big("a", fill=fill)) for fill in "xyz"]
     await idle()
     for at in (2, 1, 0):
@@ -169,7 +169,7 @@ async def test_uploads_of_one_key_may_end_in_any_order() -> None:
 
 
 async def test_a_blob_store_that_fails_publishes_nothing_and_holds_nobody_up() -> None:
-    room = LadderRoom()
+    room = OversizeRoom()
     failing = room.post("claims", big("a"))
     behind = room.post("claims", b'{"id":"a"}')
     await idle()
@@ -182,7 +182,7 @@ async def test_a_blob_store_that_fails_publishes_nothing_and_holds_nobody_up() -
 
 
 async def test_chunks_share_one_outcome_and_are_settled_once() -> None:
-    room = LadderRoom()
+    room = OversizeRoom()
     ticket = room.post("chunks", big("a"))
     room.decide()
     await idle()
@@ -204,7 +204,7 @@ async def test_chunks_share_one_outcome_and_are_settled_once() -> None:
 
 @pytest.mark.parametrize("end", [NO, UNKNOWN])
 async def test_one_part_that_fails_makes_the_whole_unknown(end: Failure) -> None:
-    room = LadderRoom()
+    room = OversizeRoom()
     ticket = room.post("chunks", big("a"))
     room.decide()
     await idle()
@@ -219,7 +219,7 @@ async def test_one_part_that_fails_makes_the_whole_unknown(end: Failure) -> None
 
 
 async def test_a_certain_refusal_of_all_parts_is_one_of_the_whole() -> None:
-    room = LadderRoom()
+    room = OversizeRoom()
     ticket = room.post("chunks", big("a"))
     room.decide()
     await idle()
@@ -232,7 +232,7 @@ async def test_a_certain_refusal_of_all_parts_is_one_of_the_whole() -> None:
 
 
 async def test_a_lane_that_takes_nothing_refuses_the_whole_before_any_part() -> None:
-    room = LadderRoom()
+    room = OversizeRoom()
     ticket = room.post("deals", deal("d"))
     room.decide()
     room.lanes.refusing = dict.fromkeys(range(3), NO)
@@ -242,7 +242,7 @@ async def test_a_lane_that_takes_nothing_refuses_the_whole_before_any_part() -> 
 
 
 async def test_an_event_given_up_while_it_climbs_is_not_written_and_lets_others_go_on() -> None:
-    room = LadderRoom()
+    room = OversizeRoom()
     ticket = room.post("claims", big("a"))
     behind = room.post("claims", b'{"id":"a"}')
     await idle()
@@ -257,7 +257,7 @@ async def test_an_event_given_up_while_it_climbs_is_not_written_and_lets_others_
 
 
 async def test_given_up_in_the_lane_no_part_is_handed_over() -> None:
-    room = LadderRoom()
+    room = OversizeRoom()
     ticket = room.post("chunks", big("a"))
     room.decide()
     await idle()
@@ -269,7 +269,7 @@ async def test_given_up_in_the_lane_no_part_is_handed_over() -> None:
 
 
 async def test_given_up_in_the_lane_the_elements_keys_can_be_unchanged_again() -> None:
-    room = LadderRoom()
+    room = OversizeRoom()
     ticket = room.post("deals", deal("d"))
     room.decide()
     await idle()
@@ -281,7 +281,7 @@ async def test_given_up_in_the_lane_the_elements_keys_can_be_unchanged_again() -
 
 
 async def test_what_was_given_up_while_it_climbed_is_held_no_longer() -> None:
-    room = LadderRoom()
+    room = OversizeRoom()
     tickets = [room.post("claims", big(key)) for key in "ab"]
     await idle()
     for ticket in tickets:
@@ -295,7 +295,7 @@ async def test_what_was_given_up_while_it_climbed_is_held_no_longer() -> None:
 async def test_a_topic_that_begins_or_ends_to_suppress_while_a_body_streams(
     topic: str, digest_at_the_start: bytes | None
 ) -> None:
-    room = LadderRoom()
+    room = OversizeRoom()
     value = Streamed(RawEvent(b""), StoredBlob("file:///b/1", 9000, "1" * 64), digest_at_the_start)
     headers = {b"content-type": b"text/plain", b"headgate-key": b"k"}
     inbound = Inbound(topic, "p", headers, b"", "req-1", 0.0, value)
@@ -309,7 +309,7 @@ async def test_a_topic_that_begins_or_ends_to_suppress_while_a_body_streams(
 
 
 async def test_after_the_first_hand_over_the_deadline_says_unknown_and_all_goes_on() -> None:
-    room = LadderRoom()
+    room = OversizeRoom()
     ticket = room.post("chunks", big("a"))
     room.decide()
     await idle()
@@ -324,7 +324,7 @@ async def test_after_the_first_hand_over_the_deadline_says_unknown_and_all_goes_
 
 
 async def test_an_equal_event_follows_one_that_climbs() -> None:
-    room = LadderRoom()
+    room = OversizeRoom()
     first, second = room.post("chunks", big("a")), room.post("chunks", big("a"))
     room.decide()
     third = room.post("chunks", big("a"))
@@ -335,7 +335,7 @@ async def test_an_equal_event_follows_one_that_climbs() -> None:
 
 
 async def test_the_manifest_comes_when_all_elements_are_written() -> None:
-    room = LadderRoom()
+    room = OversizeRoom()
     ticket = room.post("deals", deal("d"))
     behind = room.post("deals", b'{"id":"d"}')
     room.decide()
@@ -360,7 +360,7 @@ async def test_the_manifest_comes_when_all_elements_are_written() -> None:
 
 
 async def test_without_all_elements_there_is_no_manifest() -> None:
-    room = LadderRoom()
+    room = OversizeRoom()
     ticket = room.post("deals", deal("d"))
     behind = room.post("deals", b'{"id":"d"}')
     room.decide()
@@ -379,7 +379,7 @@ async def test_without_all_elements_there_is_no_manifest() -> None:
 
 
 async def test_no_rung_that_fits_is_413_and_names_them() -> None:
-    room = LadderRoom()
+    room = OversizeRoom()
     ticket = room.post("deals", big("a"))
     behind = room.post("deals", b'{"id":"a"}')
     await room.settle()
@@ -390,14 +390,14 @@ async def test_no_rung_that_fits_is_413_and_names_them() -> None:
 
 
 async def test_rungs_are_tried_in_their_order() -> None:
-    room = LadderRoom()
+    room = OversizeRoom()
     fits, does_not = room.post("packed", big("a")), room.post("packed", big("b", 20_000))
     await room.settle()
     assert (outcome(fits).oversize, outcome(does_not).oversize) == ("compress", "notify")
 
 
 async def test_closing_ends_what_climbs() -> None:
-    room = LadderRoom()
+    room = OversizeRoom()
     ticket = room.post("claims", big("a"))
     await idle()
     await room.oversize.close()
@@ -407,7 +407,7 @@ async def test_closing_ends_what_climbs() -> None:
 
 @pytest.mark.parametrize("seed", range(25))
 async def test_in_a_storm_each_event_ends_once_and_each_key_keeps_its_order(seed: int) -> None:
-    random_, room = random.Random(seed), LadderRoom()
+    random_, room = random.Random(seed), OversizeRoom()
     posted: list[tuple[str, str, int, Ticket]] = []
     for number in range(60):
         topic = random_.choice(["claims", "chunks", "deals", "packed"])
@@ -428,7 +428,7 @@ async def test_in_a_storm_each_event_ends_once_and_each_key_keeps_its_order(seed
     assert (room.admission.bytes, room.admission.events) == (0, 0)
     assert len(room.oversize._order) == 0
     assert not room.oversize._plans
-    assert not room.oversize._wholes
+    assert not room.oversize._multi
     assert not room.oversize._manifests
     places: dict[tuple[str, str], list[int]] = {}
     for topic, key, _, ticket in posted:
@@ -438,7 +438,7 @@ async def test_in_a_storm_each_event_ends_once_and_each_key_keeps_its_order(seed
     assert all(offsets == sorted(offsets) for offsets in places.values())
 
 
-async def step(random_: random.Random, room: LadderRoom) -> None:
+async def step(random_: random.Random, room: OversizeRoom) -> None:
     """Something moves, or not."""
     for _ in range(random_.randrange(4)):
         what = random_.random()

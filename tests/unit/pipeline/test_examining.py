@@ -33,7 +33,7 @@ CANONICAL = Orders(None, Comparison(b"rules", ("/at",), 4_000_000))
 BOTH = CANONICAL._replace(schema=schema_of(SCHEMA))
 
 
-class HeldAside(HelperProcess):
+class HeldHelper(HelperProcess):
     """Answers when the test says so: with the work's own result, or not at all."""
 
     def __init__(self) -> None:
@@ -93,12 +93,12 @@ def ends() -> Ends:
 
 
 @pytest.fixture
-def helper() -> HeldAside:
-    return HeldAside()
+def helper() -> HeldHelper:
+    return HeldHelper()
 
 
 @pytest.fixture
-def examining(ends: Ends, helper: HeldAside) -> Validate:
+def examining(ends: Ends, helper: HeldHelper) -> Validate:
     return Validate(ends, ends.refused, helper, ends.count)
 
 
@@ -113,7 +113,7 @@ async def test_a_small_event_goes_on_at_once(examining: Validate, ends: Ends) ->
 
 
 async def test_a_small_event_waits_behind_a_large_one_of_its_key(
-    examining: Validate, ends: Ends, helper: HeldAside
+    examining: Validate, ends: Ends, helper: HeldHelper
 ) -> None:
     large, small, other = publish_of(b""), publish_of(b""), publish_of(b"", b"other")
     examining.content(large, CANONICAL, content(document(1, large=True)))
@@ -126,7 +126,7 @@ async def test_a_small_event_waits_behind_a_large_one_of_its_key(
 
 
 async def test_without_the_process_bytes_are_compared_and_that_is_counted(
-    examining: Validate, ends: Ends, helper: HeldAside
+    examining: Validate, ends: Ends, helper: HeldHelper
 ) -> None:
     lost, again = publish_of(b""), publish_of(b"")
     for each in (lost, again):
@@ -139,7 +139,7 @@ async def test_without_the_process_bytes_are_compared_and_that_is_counted(
 
 
 async def test_without_the_process_the_schema_holds_all_the_same(
-    examining: Validate, ends: Ends, helper: HeldAside
+    examining: Validate, ends: Ends, helper: HeldHelper
 ) -> None:
     right, wrong = publish_of(b""), publish_of(b"")
     examining.content(right, BOTH, content(document(1, large=True)))
@@ -172,7 +172,7 @@ def test_bytes_that_are_no_json_do_not_fit_a_schema() -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 async def test_order_and_ends_in_any_course(
-    seed: int, examining: Validate, ends: Ends, helper: HeldAside
+    seed: int, examining: Validate, ends: Ends, helper: HeldHelper
 ) -> None:
     chance = random.Random(seed)
     entered: list[Publish] = []

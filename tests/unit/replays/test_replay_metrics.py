@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from headgate.core.replays.plan import BACKFILL, INGEST
 from headgate.core.replays.replay import Control, Replay, ReplayState
+from headgate_spark.job.exposition import Textfile
 from headgate_spark.replay.replay_metrics import ReplayMetrics
 from headgate_spark.replay.replay_progress import remaining
 
@@ -36,7 +39,7 @@ def test_what_remains_is_counted_over_pieces_and_partitions() -> None:
 
 def test_only_those_under_way_count_as_progress(tmp_path: Path) -> None:
     file = tmp_path / "replay.prom"
-    metrics = ReplayMetrics(file)
+    metrics = ReplayMetrics(Textfile(file, pytest.fail))
     copying = replay(ReplayState.COPYING, 4_000, progress={"1": {"piece": 0, "next": 7, "end": 7}})
     others = [
         replay(ReplayState.PENDING, 3_000),

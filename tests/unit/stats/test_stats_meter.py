@@ -70,6 +70,12 @@ def test_a_size_on_a_bucket_bound_belongs_to_that_bucket(meter: Meter) -> None:
     assert (counts[0], counts[1], counts[-1]) == (1, 1, 1)
 
 
+def test_a_body_of_gigabytes_is_counted_with_all_that_came_with_it(meter: Meter) -> None:
+    meter.account("shop", "orders", [published()] * 2, [100, 5 * 2**30])
+    found = meter.collect().histograms["headgate_event_bytes"][("shop", "orders")]
+    assert (found.counts[-1], found.sum) == (1, 100 + 5 * 2**30)
+
+
 def test_unknown_ends_are_counted_by_topic(meter: Meter) -> None:
     unknown = Outcome(Name.UNKNOWN, key=b"k", failure=Failure(Reason.UNKNOWN, "late"))
     meter.account("shop", "orders", [unknown], [1])

@@ -150,7 +150,7 @@ def test_06_a_claim_without_a_reply_deletes_nothing_of_others() -> None:
     offset_of_b = world.g0.append(b)
     c = world.g1.arrive("C")
     world.g1.execute()
-    world.g1.cut()  # the reply is lost: C goes out blind
+    world.g1.cut()  # the reply is lost: C goes out unreserved
     assert c.reserved.unreserved
     world.g1.acknowledge(c, world.g1.append(c))
     world.g1.reconnect()

@@ -15,7 +15,6 @@ from headgate.core.topics.topic import PartitionState, TopicState
 
 log = logging.getLogger("headgate.backends.topics")
 
-REFRESH_MS = 10_000
 _RETRY_S = 1.0  # while a cluster does not answer
 _PAUSE_S = 0.5  # between two refreshes that were asked for
 _START_S = 5.0
@@ -28,7 +27,7 @@ Change = Callable[[TopicState | None, TopicState | None], None]
 class KafkaTopics:
     """Implements `base.Topics`. Between refreshes `get` costs one dict lookup."""
 
-    def __init__(self, clusters: Mapping[str, ClusterOptions], refresh_ms: int = REFRESH_MS):
+    def __init__(self, clusters: Mapping[str, ClusterOptions], refresh_ms: int):
         self._readings = {
             name: _Reading(name, options, refresh_ms / 1000, self._publish)
             for name, options in clusters.items()

@@ -24,11 +24,11 @@ class MemoryRedis:
         """R: which process this is."""
         return self.process.to_bytes(16, "big")
 
-    def restart(self, values: dict[bytes, StoredKey] | None = None) -> None:
-        """Start again, empty or with the values of a snapshot."""
+    def restart(self) -> None:
+        """Start again, empty."""
         self.process += 1
         self.up = True
-        self.values = dict(values or {})
+        self.values = {}
 
 
 class MemoryStore:

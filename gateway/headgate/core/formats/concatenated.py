@@ -6,8 +6,7 @@ valid JSON is its reader's business. Linear in the bytes, however they are split
 
 import re
 
-from headgate.core.outcome import Failure
-from headgate.core.oversize.limits import unread
+from headgate.core.oversize.limits import streamed_record
 from headgate.core.refusal import Refused, malformed
 
 PIECE_BYTES = 32_768  # cut in 2-4 ms where records are small; nothing but braces takes 10
@@ -60,7 +59,7 @@ class Documents:
             start = end
         self._forget(start)
         if not found and len(self._data) > self._limit:
-            raise Refused(self._too_large())
+            raise Refused(streamed_record(self._limit))
         return found
 
     def check(self) -> None:
@@ -103,11 +102,6 @@ class Documents:
     def _forget(self, count: int) -> None:
         del self._data[:count]
         self._at -= count
-
-    def _too_large(self) -> Failure:
-        limit = self._limit
-        detail = f"a record has more than the limit of {limit} bytes (http.body_max_bytes)"
-        return unread(detail, limit, "http.body_max_bytes")
 
 
 def _end(pattern: re.Pattern[bytes], data: bytearray, at: int) -> int:

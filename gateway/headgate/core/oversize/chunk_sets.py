@@ -64,7 +64,6 @@ class CompleteValue(NamedTuple):
     """A value whose chunks all arrived and agree."""
 
     value: bytes
-    first_offset: int
     last_offset: int
 
 
@@ -113,7 +112,7 @@ class ChunkSets:
     dropped: how many sets were given up, by `Dropped`.  bytes: held by incomplete sets.
     """
 
-    def __init__(self, bounds: Bounds = DEFAULT_BOUNDS) -> None:
+    def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
         self._partitions: dict[Place, _Partition] = {}
         self._ages: OrderedDict[tuple[Place, bytes], _Set] = OrderedDict()  # oldest first
@@ -239,7 +238,7 @@ class ChunkSets:
             self._drop(place, head.set_id, Dropped.CORRUPT)
             return None
         self._remove(partition, place, head.set_id)
-        return CompleteValue(value, one.first.offset, one.last_offset)
+        return CompleteValue(value, one.last_offset)
 
     def _drop(self, place: Place, set_id: bytes, why: Dropped) -> None:
         self._dropped[why] += 1

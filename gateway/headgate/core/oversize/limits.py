@@ -1,4 +1,8 @@
-"""What is too large, and by which limit: every 413 of an event says it in these words."""
+"""What is too large, and by which limit: the detail of every 413 is put together here.
+
+Its title and advice are with those of all reasons (`core.reasons`). Header fields that are too
+large are another reason, with status 431 (`edge.server`).
+"""
 
 from headgate.core.outcome import Failure, Reason
 from headgate.core.topics.route import Route
@@ -11,10 +15,31 @@ def too_large(size: int, limit: int, name: str) -> Failure:
     return Failure(Reason.TOO_LARGE, detail, figures)
 
 
-def unread(detail: str, limit: int | None = None, name: str = "") -> Failure:
-    """The same where reading ended at the limit, so that the size is not known."""
-    figures = None if limit is None else {"limit_bytes": limit, "limit": name}
-    return Failure(Reason.TOO_LARGE, detail, figures)
+def streamed_record(limit: int) -> Failure:
+    """A record of a stream of records; its size is not known, as reading ended at the limit."""
+    name = "http.body_max_bytes"
+    detail = f"a record has more than the limit of {limit} bytes ({name})"
+    return Failure(Reason.TOO_LARGE, detail, {"limit_bytes": limit, "limit": name})
+
+
+def streamed_batch() -> Failure:
+    """A batch over the limit of a body: only single events go straight to the blob store."""
+    return Failure(
+        Reason.TOO_LARGE,
+        "a batch over http.body_max_bytes: send fewer events in one request, or "
+        "Headgate-Batch: false where the array is one event",
+    )
+
+
+def management_body(limit: int) -> Failure:
+    """A body for the control plane; no option sets its limit."""
+    return Failure(Reason.TOO_LARGE, f"the body is over {limit} bytes")
+
+
+def replay_request(why: str) -> Failure:
+    """A replay that does not fit into a record of the registry; why: its size and the limit."""
+    advice = "ask for less, with fewer values in its filter or fewer partitions"
+    return Failure(Reason.TOO_LARGE, f"{why}: {advice}")
 
 
 def refused_by_kafka(size: int, limit: int) -> Failure:

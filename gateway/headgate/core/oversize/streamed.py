@@ -12,7 +12,7 @@ from headgate.core.formats.decode import JSON, BodyKind, Headers, kind_of
 from headgate.core.formats.json_stream import JsonStream
 from headgate.core.http.request import is_array_one_event, is_tombstone, read_options
 from headgate.core.outcome import Failure, Reason
-from headgate.core.oversize.limits import unread
+from headgate.core.oversize.limits import streamed_batch
 from headgate.core.oversize.strategies import StoredBlob
 from headgate.core.refusal import Refused, malformed
 from headgate.core.suppression.digest import Digester
@@ -138,10 +138,6 @@ class BodyInspector:
             return
         opening = piece.lstrip(b" \t\r\n")[:1]
         if opening == b"[":
-            detail = (
-                "a batch over http.body_max_bytes: send fewer events in one request, or "
-                "Headgate-Batch: false where the array is one event"
-            )
-            raise Refused(unread(detail))
+            raise Refused(streamed_batch())
         if not opening:
             raise Refused(malformed("the body begins with too much white space"))

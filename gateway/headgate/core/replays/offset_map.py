@@ -234,6 +234,16 @@ class PartitionMap:
         """The segments between both topics as they are in the newest layout."""
         return self._tables.get(self.ids, self._none)
 
+    @property
+    def lost_gaps(self) -> list[Gap]:
+        """Where records are missing for good, also of deleted topics."""
+        return [gap for _, table in self.tables() for gap in table.gaps if gap.is_lost]
+
+    @property
+    def lost_offsets(self) -> int:
+        """How many offsets those are."""
+        return sum(gap.end - gap.source for gap in self.lost_gaps)
+
     def tables(self) -> list[tuple[Layout, SegmentTable]]:
         """Those of deleted topics, too, oldest first, each with the newest layout it is of."""
         newest = {_ids(self.layouts[number]): number for number in sorted(self.layouts)}

@@ -139,15 +139,17 @@ def _around(foreign: Iterable[tuple[int, int]], start: int, end: int) -> list[Pi
 
 def _holes(table: SegmentTable, start: int, end: int) -> int:
     """Source offsets inside the mirrored range that the mirror could not copy."""
-    lost = [gap for gap in table.gaps if gap.is_lost]
-    return sum(max(0, min(end, gap.end) - max(start, gap.source)) for gap in lost)
+    return sum(max(0, min(end, last) - max(start, first)) for first, last in _lost(table))
+
+
+def _lost(table: SegmentTable) -> list[tuple[int, int]]:
+    return [(gap.source, gap.end) for gap in table.gaps if gap.is_lost]
 
 
 def missing(plan: PartitionPlan, table: SegmentTable) -> list[dict[str, int]]:
     """The source offsets of a plan that the backfill tier does not have, in order."""
     first, last = table.source_start, table.source_end
-    gaps = [(gap.source, gap.end) for gap in table.gaps if gap.is_lost]
-    inner = [(max(start, first), min(end, last)) for start, end in gaps]
+    inner = [(max(start, first), min(end, last)) for start, end in _lost(table)]
     found = [(plan.start, first), *inner, (last, plan.end)]
     ranges = [(max(start, plan.start), min(end, plan.end)) for start, end in found]
     return [{"start": start, "end": end} for start, end in ranges if start < end][:_MAX_RANGES]

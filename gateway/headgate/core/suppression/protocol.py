@@ -35,7 +35,7 @@ CLEAR: Final = b"c"
 DROP: Final = 1  # forget what is known of all keys
 ANNOUNCE: Final = 2  # say that records are, or were, written to the topic without a reservation
 
-MAX_TOKENS: Final = 64  # of one key; more of its publishes at once share CROWD
+MAX_TOKENS: Final = 64  # of one key, also in suppression.lua; more publishes at once share CROWD
 CROWD: Final = b"\xff" * TOKEN_BYTES
 
 _HEADER: Final = struct.Struct(">16s16sdddd")

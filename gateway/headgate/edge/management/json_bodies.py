@@ -8,7 +8,7 @@ from aiohttp import web
 
 from headgate.core.admission import Admission
 from headgate.core.http.media_type import is_json
-from headgate.core.oversize.limits import unread
+from headgate.core.oversize.limits import management_body
 from headgate.core.refusal import Refused, TooMuch, malformed
 from headgate.edge.body import read_body
 
@@ -36,8 +36,7 @@ class JsonBodies:
             encoding = request.headers.get("Content-Encoding", "").encode("latin-1", "replace")
             raw = await read_body(request, encoding, _MAX_BYTES, self._timeout_s, self._budget)
         except TooMuch as much:
-            failure = unread(f"the body is over {_MAX_BYTES} bytes")
-            raise Refused(failure) from much
+            raise Refused(management_body(_MAX_BYTES)) from much
         try:
             return _document(raw)
         finally:

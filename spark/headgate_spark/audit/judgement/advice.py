@@ -1,7 +1,5 @@
 """What would help: each option scored beside its floor and its cost, or the word that none does."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Why a topic's partitions are unequal: rules over its figures. None of them reads a clock."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """What the job has counted of one topic: the input of every judgement, free of Spark."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple

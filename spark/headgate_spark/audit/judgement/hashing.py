@@ -4,8 +4,6 @@ The scalar rule is `headgate.core.keys`; this is the same arithmetic on whole co
 4 million keys a second on one core), since a topic may have tens of millions of keys.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Sequence
 from typing import TypeAlias

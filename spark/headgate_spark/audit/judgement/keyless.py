@@ -1,7 +1,5 @@
 """What is said of records without a key that are uneven: no key is to blame, so no diagnosis is."""
 
-from __future__ import annotations
-
 from headgate_spark.audit.judgement.diagnosis import BURST_WINDOWS, ENOUGH_RECORDS, HOT
 from headgate_spark.audit.judgement.figures import TopicFigures
 from headgate_spark.audit.judgement.measures import max_over_mean

@@ -1,7 +1,5 @@
 """Measures of how unequal loads are. A load is a vector: records or bytes of each partition."""
 
-from __future__ import annotations
-
 from typing import NamedTuple, TypeAlias
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Who sent how much: what Kafka has of each producer beside what it never saw."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Events that Kafka never saw, as gateways have told of them; free of Spark."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple

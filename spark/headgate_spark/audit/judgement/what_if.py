@@ -1,7 +1,5 @@
 """What another partition count, pins or salts would make of the same keys."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 

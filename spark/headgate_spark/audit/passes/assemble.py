@@ -1,7 +1,5 @@
 """From counted DataFrames to `TopicFigures`: what is left is small, and comes to the driver."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The passes over the facts, in order, each a step on the terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from types import MappingProxyType

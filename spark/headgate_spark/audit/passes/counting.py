@@ -5,8 +5,6 @@ before it is shuffled (Spark's partial aggregation: one row a key and task), and
 partition is looked at in blocks of offsets, never by key and never a partition as a whole.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter

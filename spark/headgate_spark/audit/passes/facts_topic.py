@@ -1,7 +1,5 @@
 """Reads the gateways' facts of a window: parsed, weighed and summed in the JVM."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import ExitStack
 

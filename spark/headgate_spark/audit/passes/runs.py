@@ -1,7 +1,5 @@
 """Runs over the ends of blocks, quantiles of run lengths, and what coalescing would have left."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple

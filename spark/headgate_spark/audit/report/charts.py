@@ -1,7 +1,5 @@
 """Charts as inline SVG: a page that needs no network and no script."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple

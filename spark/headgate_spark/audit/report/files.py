@@ -1,7 +1,5 @@
 """The result as files: tables, JSON, the page and metrics, all of them or none."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The result for people: one HTML page that needs nothing else."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any

@@ -1,7 +1,5 @@
 """The result for machines: audit.json, whose names other tools read."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The page's table of producers: what each sent, and what Kafka never saw of it."""
 
-from __future__ import annotations
-
 from html import escape
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tables of the page: wide ones scroll by themselves, so that a narrow screen shows the rest."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from html import escape
 

@@ -1,7 +1,5 @@
 """The result for Prometheus' textfile collector; a key is never a label."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -14,7 +14,7 @@ from headgate.edge.events import EventsFront
 
 
 class Events:
-    """As much of the front as the desk asks for where nothing is published."""
+    """As much of the front as the service asks for where nothing is published."""
 
     def __init__(self) -> None:
         self.told_failures: list[Failure] = []

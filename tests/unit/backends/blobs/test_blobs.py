@@ -134,7 +134,7 @@ def test_refreshing_while_it_is_swept_never_loses_the_blob(tmp_path):
                 os.utime(tmp_path / name.path, (1000, 1000))  # fit to be swept, until it is put
             store.put(name, VALUE)
             end = time.monotonic() + 5
-            while not (tmp_path / name.path).exists():  # a sweep may look at it aside
+            while not (tmp_path / name.path).exists():  # a sweep may look at it meanwhile
                 assert time.monotonic() < end
     finally:
         stop.set()

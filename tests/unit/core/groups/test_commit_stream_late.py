@@ -24,7 +24,7 @@ STEPS = some.lists(
 )
 
 
-class LateTrail:
+class LateCommits:
     """A group whose commits are known to polls at once and to the commit stream some time later."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class LateTrail:
 
 @given(STEPS)
 def test_exactly_what_went_back_is_told(steps: list[tuple[str, int]]) -> None:
-    late = LateTrail()
+    late = LateCommits()
     for what, number in steps:
         if what == "commit":
             late.commit(number)

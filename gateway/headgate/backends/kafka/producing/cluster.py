@@ -71,6 +71,8 @@ class ProducingCluster:
     async def ready(self) -> Producer:
         """Wait until a batch may be handed over."""
         while True:
+            if self.producer is not None and self.producer.broken.done():
+                self._hold()  # `keep` hears of it later in this turn of the event loop
             if self.producer is None:
                 await self._gate.wait()
             elif self.handed_bytes >= self.limits.max_handed_bytes:

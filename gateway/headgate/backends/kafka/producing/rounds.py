@@ -12,6 +12,8 @@ from typing import Final
 # Gathering longer makes fewer and larger batches: a tenth off the processor time of an event.
 MANY_RECORDS: Final = 100
 LONGER: Final = 4
+# So few records, and so few lanes behind them, are one client's: gathering only makes it wait.
+FEW: Final = 1
 
 
 class Round:
@@ -20,9 +22,10 @@ class Round:
     Whoever joins has a future of its own: ending one lane must leave the others alone.
     """
 
-    __slots__ = ("_sleepers", "_timer", "hurry")
+    __slots__ = ("_sleepers", "_timer", "hurry", "is_quiet")
 
     def __init__(self) -> None:
+        self.is_quiet = True  # there is little traffic: who comes first goes at once
         self.hurry = False  # somebody in it has a full batch: it gathers no longer than it must
         self._sleepers: list[asyncio.Future[None]] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -32,10 +35,19 @@ class Round:
         """Tell whether a time is set at which it goes."""
         return self._timer is not None
 
+    @property
+    def waiting(self) -> int:
+        """How many have joined."""
+        return len(self._sleepers)
+
     def gather(self, seconds: float) -> None:
         """Go after so many seconds."""
         self.stop()
-        self._timer = asyncio.get_running_loop().call_later(seconds, self.go)
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._gathered)
+
+    def _gathered(self) -> None:
+        self.is_quiet = not self._sleepers
+        self.go()
 
     def stop(self) -> None:
         """Forget when to go."""
@@ -62,9 +74,10 @@ class Round:
 class Rounds:
     """The rounds of all brokers of one producer.
 
-    linger_s: for how long a round gathers, from the end of the request before it, or from its first
-    record when there was none for so long. 0: not at all. LONGER times as long where that request
-    carried MANY_RECORDS.
+    linger_s: for how long a round gathers, from the end of the request before it. 0: not at all.
+    LONGER times as long where that request carried MANY_RECORDS; not at all while there is little
+    traffic: then the first goes at once, and what comes during its request goes together (Nagle's
+    rule, RFC 896).
     busy: ids of the brokers with a request under way; aiokafka's sender keeps it.
     """
 
@@ -89,7 +102,7 @@ class Rounds:
             if one.is_gathering:
                 one.go()  # the others come along
             return None
-        if is_first and self._linger_s > 0 and not one.is_gathering:
+        if is_first and self._linger_s > 0 and not (one.is_quiet or one.is_gathering):
             one.gather(self._linger_s)
         return one.join() if one.is_gathering else None
 
@@ -98,7 +111,8 @@ class Rounds:
         one = self._rounds.get(node)
         if one is None:
             return
-        if self._linger_s > 0 and not one.hurry:
+        one.is_quiet = records <= FEW and one.waiting <= FEW
+        if self._linger_s > 0 and not (one.hurry or one.is_quiet):
             one.gather(self._linger_s * (LONGER if records >= MANY_RECORDS else 1))
         else:
             one.go()

@@ -17,7 +17,9 @@ local nonces, opened, counts, behind = {}, {}, {}, {}
 local namespaces = (#header - first + 1) / 13
 local reply, crowded = {now, 0, 0}, 0
 local is_full, forgotten = false, 0
-local NONE, CROWD, FULL = string.rep('\0', 16), string.rep('\255', 12), 64 * 21
+local NONE, CROWD = string.rep('\0', 16), string.rep('\255', 12)
+local MAX_TOKENS = 64 -- as in headgate/core/suppression/protocol.py
+local FULL = MAX_TOKENS * 21
 
 -- Memory may be full (noeviction): then a script's first write is refused, unless it needs none.
 -- Behind one that needs none, such as DEL, Redis lets the script go on: so it is documented.

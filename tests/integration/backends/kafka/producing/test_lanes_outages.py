@@ -76,35 +76,33 @@ async def test_killed_kafka_loses_nothing_and_is_refused_early(
 
 
 async def test_batch_of_a_stopped_broker_ends_unknown_and_nothing_lands_out_of_turn(
-    start_broker: StartBroker, topic_name: str
+    pausable: RunningBroker, topic_name: str
 ) -> None:
-    broker = start_broker()
-    broker.create_topic(topic_name, 2)
-    async with running_lanes(broker.bootstrap, topic_name, delivery_timeout_ms=3_000) as world:
+    pausable.create_topic(topic_name, 2)
+    async with running_lanes(pausable.bootstrap, topic_name, delivery_timeout_ms=3_000) as world:
         for _ in range(20):
             world.put(topic_name, 0)
         await world.all_ended()
-        broker.pause()
+        pausable.pause()
         handed = [world.put(topic_name, 0) for _ in range(5)]
         await eventually(lambda: all(one in world.history.handed for one in handed))
         queued = [world.put(topic_name, 0) for _ in range(5)]
         await eventually(lambda: world.history.all_ended(handed), 10)
         assert world.history.reasons() == {Reason.UNKNOWN: 5}
-        await asyncio.to_thread(broker.resume)
+        await asyncio.to_thread(pausable.resume)
         await eventually(lambda: world.history.rebuilds == ["delivery_timeout"])
         last = [world.put(topic_name, 0) for _ in range(5)]
         await world.all_ended()
         assert all(one in world.history.offsets for one in queued + last)
-        await world.check_log(broker.bootstrap, topic_name)
+        await world.check_log(pausable.bootstrap, topic_name)
 
 
 async def test_fenced_batch_is_refused_after_its_successor(
-    start_broker: StartBroker, topic_name: str
+    kafka: RunningBroker, topic_name: str
 ) -> None:
     """A batch that is still on its way when the lane gives up cannot land behind later ones."""
-    broker = start_broker()
-    broker.create_topic(topic_name)
-    async with running_lanes(broker.bootstrap, topic_name) as world:
+    kafka.create_topic(topic_name)
+    async with running_lanes(kafka.bootstrap, topic_name) as world:
         world.put(topic_name, 0)
         await world.all_ended()
         producer = world.lanes._clusters["main"].producer
@@ -126,7 +124,7 @@ async def test_fenced_batch_is_refused_after_its_successor(
         await world.all_ended()
         assert world.history.rebuilds[1] in ("InvalidProducerEpoch", "ProducerFenced")
         assert late in world.history.offsets, "it was certainly not written, so it is sent again"
-        await world.check_log(broker.bootstrap, topic_name)
+        await world.check_log(kafka.bootstrap, topic_name)
 
 
 async def test_gateway_starts_without_kafka_and_recovers(
@@ -183,15 +181,14 @@ async def test_drain_waits_for_the_acknowledgements(kafka: RunningBroker, topic_
 
 
 async def test_drain_is_bounded_while_kafka_is_stopped(
-    start_broker: StartBroker, topic_name: str
+    pausable: RunningBroker, topic_name: str
 ) -> None:
-    broker = start_broker()
-    broker.create_topic(topic_name, 1)
+    pausable.create_topic(topic_name, 1)
     limits = LaneLimits(max_batch_bytes=1_000)
-    async with running_lanes(broker.bootstrap, topic_name, limits=limits) as world:
+    async with running_lanes(pausable.bootstrap, topic_name, limits=limits) as world:
         world.put(topic_name, 0)
         await world.all_ended()
-        broker.pause()
+        pausable.pause()
         for _ in range(10):
             world.put(topic_name, 0, size=300)
         await eventually(lambda: len(world.history.handed) > 1)
@@ -205,17 +202,16 @@ async def test_drain_is_bounded_while_kafka_is_stopped(
         assert set(reasons) == {Reason.UNKNOWN, Reason.KAFKA_UNAVAILABLE}
         assert reasons[Reason.UNKNOWN] == len(world.history.handed) - 1
         assert dropped not in world.history.failures
-        broker.resume()
-        await world.check_log(broker.bootstrap, topic_name)
+        pausable.resume()
+        await world.check_log(pausable.bootstrap, topic_name)
 
 
-async def test_full_lane_is_overloaded(start_broker: StartBroker, topic_name: str) -> None:
-    broker = start_broker()
-    broker.create_topic(topic_name, 2)
+async def test_full_lane_is_overloaded(pausable: RunningBroker, topic_name: str) -> None:
+    pausable.create_topic(topic_name, 2)
     limits = LaneLimits(max_bytes=10_000)
-    async with running_lanes(broker.bootstrap, topic_name, limits=limits) as world:
+    async with running_lanes(pausable.bootstrap, topic_name, limits=limits) as world:
         state = world.state(topic_name)
-        broker.pause()
+        pausable.pause()
         while world.lanes.refusal(state, 0) is None:
             world.put(topic_name, 0, size=1_000)
         refusal = world.lanes.refusal(state, 0)
@@ -223,33 +219,32 @@ async def test_full_lane_is_overloaded(start_broker: StartBroker, topic_name: st
         assert refusal.reason is Reason.OVERLOADED
         assert len(world.history.made) == 10
         assert world.lanes.refusal(state, 1) is None, "other lanes have room"
-        broker.resume()
+        pausable.resume()
         await world.all_ended()
         assert world.lanes.refusal(state, 0) is None
 
 
 async def test_stopped_kafka_is_refused_early_and_then_goes_on(
-    start_broker: StartBroker, topic_name: str
+    pausable: RunningBroker, topic_name: str
 ) -> None:
     """SIGSTOP: connections stay open and nothing answers."""
-    broker = start_broker()
-    broker.create_topic(topic_name, 2)
+    pausable.create_topic(topic_name, 2)
     limits = LaneLimits(stall_ms=1_000)
-    async with running_lanes(broker.bootstrap, topic_name, limits=limits) as world:
+    async with running_lanes(pausable.bootstrap, topic_name, limits=limits) as world:
         world.put(topic_name, 0)
         await world.all_ended()
         state = world.state(topic_name)
-        broker.pause()
+        pausable.pause()
         for _ in range(3):
             world.put(topic_name, 0)
         refusal = await eventually(lambda: world.lanes.refusal(state, 0), 10)
         assert refusal.reason is Reason.KAFKA_UNAVAILABLE
-        broker.resume()
+        pausable.resume()
         await eventually(lambda: world.lanes.refusal(state, 0) is None, 10)
         await world.all_ended()
         assert not world.history.failures
         assert world.history.rebuilds == []
-        await world.check_log(broker.bootstrap, topic_name)
+        await world.check_log(pausable.bootstrap, topic_name)
 
 
 async def test_unreachable_bootstrap_ends_quickly(topic_name: str) -> None:

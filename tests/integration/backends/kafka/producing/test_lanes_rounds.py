@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -41,58 +40,55 @@ async def put_one_by_one(world: RunningLanes, topic: str, count: int) -> None:
 
 @pytest.mark.parametrize("linger_ms", [0, 5])
 async def test_what_comes_during_a_request_is_the_next_request(
-    start_broker: Callable[..., RunningBroker], topic_name: str, linger_ms: float
+    pausable: RunningBroker, topic_name: str, linger_ms: float
 ) -> None:
-    broker = start_broker()
-    broker.create_topic(topic_name, PARTITIONS)
-    async with running_lanes(broker.bootstrap, topic_name, linger_ms=linger_ms) as world:
+    pausable.create_topic(topic_name, PARTITIONS)
+    async with running_lanes(pausable.bootstrap, topic_name, linger_ms=linger_ms) as world:
         await put_one_by_one(world, topic_name, PARTITIONS)  # every lane has its metadata
         await world.all_ended()
         requests, before = requests_of(world), len(world.history.batches)
-        broker.pause()
+        pausable.pause()
         one = world.put(topic_name, 0)
         await eventually(lambda: one.stage is Stage.HANDED)
         await put_one_by_one(world, topic_name, 10 * PARTITIONS)
-        broker.resume()
+        pausable.resume()
         await world.all_ended()
         assert requests == [1, PARTITIONS]
         assert world.history.batches[before:] == [1] + [10] * PARTITIONS
-        world.history.check(await asyncio.to_thread(read_log, broker.bootstrap, topic_name))
+        world.history.check(await asyncio.to_thread(read_log, pausable.bootstrap, topic_name))
 
 
 async def test_waiting_lanes_go_on_with_the_next_producer(
-    start_broker: Callable[..., RunningBroker], topic_name: str
+    pausable: RunningBroker, topic_name: str
 ) -> None:
-    broker = start_broker()
-    broker.create_topic(topic_name, PARTITIONS)
-    async with running_lanes(broker.bootstrap, topic_name, delivery_timeout_ms=1_000) as world:
+    pausable.create_topic(topic_name, PARTITIONS)
+    async with running_lanes(pausable.bootstrap, topic_name, delivery_timeout_ms=1_000) as world:
         await put_one_by_one(world, topic_name, PARTITIONS)
         await world.all_ended()
-        broker.pause()
+        pausable.pause()
         one = world.put(topic_name, 0)
         await eventually(lambda: one.stage is Stage.HANDED)
         waiting = [world.put(topic_name, partition) for partition in range(PARTITIONS)]
         await eventually(lambda: world.history.failures)
         assert list(world.history.failures) == [one], "the others were not handed over"
-        broker.resume()
+        pausable.resume()
         await world.all_ended()
         assert all(record in world.history.offsets for record in waiting)
-        world.history.check(await asyncio.to_thread(read_log, broker.bootstrap, topic_name))
+        world.history.check(await asyncio.to_thread(read_log, pausable.bootstrap, topic_name))
 
 
 async def test_waiting_lanes_look_again_when_leaders_have_moved(
-    start_broker: Callable[..., RunningBroker], topic_name: str
+    pausable: RunningBroker, topic_name: str
 ) -> None:
-    broker = start_broker()
-    broker.create_topic(topic_name, PARTITIONS)
-    async with running_lanes(broker.bootstrap, topic_name) as world:
+    pausable.create_topic(topic_name, PARTITIONS)
+    async with running_lanes(pausable.bootstrap, topic_name) as world:
         await put_one_by_one(world, topic_name, PARTITIONS)
         await world.all_ended()
         producer = world.lanes._clusters["main"].producer
         assert producer is not None
         cluster = producer._inner.client.cluster
         partitions = cluster._partitions[topic_name]
-        broker.pause()
+        pausable.pause()
         world.put(topic_name, 0)
         await eventually(lambda: producer._inner._sender._in_flight)
         other = world.put(topic_name, 1)
@@ -101,7 +97,7 @@ async def test_waiting_lanes_look_again_when_leaders_have_moved(
         for listener in cluster._listeners:
             listener(cluster)
         await eventually(lambda: other.stage is Stage.HANDED)
-        broker.resume()
+        pausable.resume()
         await world.all_ended()
         assert not world.history.failures
 

@@ -1,4 +1,7 @@
-"""When lanes go: not during a request, together after it, and never later than the linger."""
+"""When lanes go: not during a request, together after it, and never later than the linger.
+
+While there is little traffic nobody lingers.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import asyncio
 
 import pytest
 
-from headgate.backends.kafka.producing.rounds import LONGER, MANY_RECORDS, Rounds
+from headgate.backends.kafka.producing.rounds import FEW, LONGER, MANY_RECORDS, Rounds
 from support.process.stack import eventually
 
 NODE, OTHER = 1, 2
@@ -22,6 +25,43 @@ def first(rounds: Rounds, node: int = NODE) -> asyncio.Future[None]:
 
 def is_free(rounds: Rounds, node: int = NODE, *, is_first: bool = False) -> bool:
     return rounds.turn(node, is_first=is_first, is_full=False) is None
+
+
+def loaded(linger_s: float, *nodes: int) -> Rounds:
+    """Rounds of brokers whose last request has just ended and was no small one."""
+    rounds = Rounds(linger_s, set())
+    for node in nodes:
+        assert is_free(rounds, node)
+        rounds.ended(node, FEW + 1)
+    return rounds
+
+
+async def test_while_there_is_little_traffic_the_first_goes_at_once() -> None:
+    busy = set[int]()
+    rounds = Rounds(LONG_S, busy)
+    for _ in range(3):
+        assert is_free(rounds, is_first=True)
+        busy.add(NODE)
+        waiting = [first(rounds) for _ in range(FEW)]
+        busy.clear()
+        rounds.ended(NODE, FEW)
+        assert all(turn.done() for turn in waiting), "what came meanwhile goes together"
+
+
+@pytest.mark.parametrize(("records", "lanes"), [(FEW + 1, 1), (1, FEW + 1)])
+async def test_behind_traffic_lanes_gather_until_nobody_comes(records: int, lanes: int) -> None:
+    busy = {NODE}
+    rounds = Rounds(0.01, busy)
+    waiting = [first(rounds) for _ in range(lanes)]
+    busy.clear()
+    rounds.ended(NODE, records)
+    assert not any(turn.done() for turn in waiting)
+    await asyncio.gather(*waiting)
+    assert not is_free(rounds, is_first=True), "the next gathers as well"
+    rounds.go()
+    rounds.ended(NODE, records)
+    await eventually(lambda: not rounds._rounds[NODE].is_gathering, interval_s=0.01)
+    assert is_free(rounds, is_first=True)
 
 
 async def test_lanes_of_a_busy_broker_go_together_when_its_request_has_ended() -> None:
@@ -50,7 +90,7 @@ async def test_the_woken_run_before_whatever_is_scheduled_after_the_end() -> Non
 
 
 async def test_lanes_that_wake_within_one_window_go_at_its_end() -> None:
-    rounds = Rounds(0.02, set())
+    rounds = loaded(0.02, NODE)
     one, other = first(rounds), first(rounds)
     order = list[str]()
     one.add_done_callback(lambda _: order.append("one"))
@@ -65,7 +105,7 @@ async def test_a_window_opens_at_the_end_of_a_request() -> None:
     rounds = Rounds(0.02, busy)
     during = first(rounds)
     busy.clear()
-    rounds.ended(NODE, 1)
+    rounds.ended(NODE, FEW + 1)
     after = rounds.turn(NODE, is_first=False, is_full=False)
     assert after is not None
     assert not during.done()
@@ -104,7 +144,7 @@ async def test_without_linger_nobody_waits_for_an_idle_broker() -> None:
 
 
 async def test_a_full_lane_goes_at_once_and_takes_the_others_along() -> None:
-    rounds = Rounds(LONG_S, set())
+    rounds = loaded(LONG_S, NODE)
     waiting = first(rounds)
     assert rounds.turn(NODE, is_first=True, is_full=True) is None
     assert waiting.done()
@@ -119,14 +159,14 @@ async def test_a_lane_that_is_full_during_a_request_goes_at_its_end() -> None:
     assert full is not None
     assert full.done()
     assert other.done()
-    rounds.ended(NODE, 1)  # the next round gathers again
+    rounds.ended(NODE, FEW + 1)  # the next round gathers again
     assert not is_free(rounds)
     rounds.go()
 
 
 @pytest.mark.parametrize("is_busy", [True, False])
 async def test_all_look_again_when_leaders_move_or_the_producer_goes(is_busy: bool) -> None:
-    rounds = Rounds(LONG_S, {NODE} if is_busy else set())
+    rounds = Rounds(LONG_S, {NODE, OTHER}) if is_busy else loaded(LONG_S, NODE, OTHER)
     waiting = [first(rounds), first(rounds, OTHER)]
     rounds.go()
     assert all(turn.done() for turn in waiting)
