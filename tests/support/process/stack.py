@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import TypeVar
@@ -145,13 +146,18 @@ class _Restartable:
         return self.child.log.read_text(errors="replace")
 
 
+# Some tests date their records in the past. Every five minutes a broker looks for records that
+# retention has passed, and one that is shared by tests lives for longer.
+OF_ALL_TESTS = {"log.retention.check.interval.ms": str(24 * 3_600_000)}
+
+
 class RunningBroker(_Restartable):
     """One Kafka node, reachable at `bootstrap`."""
 
     def __init__(self, installation: KafkaInstallation, plan: BrokerPlan) -> None:
         self._installation = installation
-        self.plan = plan
-        self.child = start_node(installation, plan)
+        self.plan = replace(plan, options={**OF_ALL_TESTS, **plan.options})
+        self.child = start_node(installation, self.plan)
 
     @property
     def bootstrap(self) -> str:
