@@ -15,8 +15,8 @@ class SuppressOptions:
     quarantine_ms, max_suppress_age_ms: see `core.suppression.protocol.SuppressionSpans`.
     timeout_ms: how long an event waits for Redis, the queue included, before it is published
     without it; also of a call.
-    linger_ms: calls begin so far apart, so that more events share one, unless only a few are in
-    flight; an event that finds the connection idle for longer does not wait.
+    linger_ms: how long a call waits at most while events keep arriving, and settlements for an
+    event to ride with.
     max_keys_per_call, max_operations_per_call: what bounds the work of a call, whatever the mix of
     keys; Redis does nothing else meanwhile (tests/RESULTS.md has the worst case, measured).
     unreserved_max: settlements kept while Redis is away; beyond it the namespace is dropped whole.
@@ -30,7 +30,7 @@ class SuppressOptions:
     quarantine_ms: float = 240_000.0
     max_suppress_age_ms: float = 3_600_000.0
     timeout_ms: float = 100.0
-    linger_ms: float = 1.0
+    linger_ms: float = 2.0
     max_keys_per_call: int = 200
     max_operations_per_call: int = 400
     unreserved_max: int = 100_000

@@ -1,9 +1,10 @@
 """Carries claims and settlements to Redis, and keeps the connection.
 
-One call is on its way at a time; what arrives meanwhile goes with the next. An event that finds
-the connection idle is sent in the next turn of the event loop. Where more than a few events are in
-flight, calls that carry some begin `linger_ms` apart; settlements wait that long for an event to
-ride with.
+One call is on its way at a time; what arrives meanwhile goes with the next. Where only a few events
+are in flight, one that finds the connection idle is sent at once. Else a call waits while events
+keep arriving: those that were answered together have clients that post the next together, and a
+call costs the same for all of them. Settlements wait for an event to ride with. Neither waits for
+longer than `linger_ms`.
 """
 
 import asyncio
@@ -34,6 +35,8 @@ from headgate.suppression.states import StateLog
 _log = logging.getLogger("headgate.suppression.suppressor")
 _START_S = 1.5  # how long `start` waits for a connection
 _FEW = 4  # with so few events in flight nobody is likely to come while a call waits
+# Of the event loop, without an event: then no more are on their way. One is often between two.
+_QUIET_TURNS = 2
 _SLOW_S = 10.0  # how long health speaks of events that did not wait any longer
 
 
@@ -60,7 +63,6 @@ class Suppressor:
         new_nonce = _unique(random_bytes(10), 6)
         self._claims = Claims(verdicts, options, meter, new_stem, new_nonce, grow)
         self._linger_s = options.linger_ms / 1000
-        self._asked_s = -math.inf  # when the last call that carried events began
         # Every process has to be back well within the quarantine.
         longest_s = max(FIRST_DELAY_S, min(LONGEST_DELAY_S, options.quarantine_ms / 4000))
         times = SessionTimes(_START_S, options.tick_s, longest_s)
@@ -185,11 +187,19 @@ class Suppressor:
             await self._sleep()
         if not claims.waiting:
             await self._sleep(self._linger_s, for_events=True)
-        pause_s = self._asked_s + self._linger_s - self._clock()
-        if pause_s <= 0 or self._session.is_closing:
-            return
-        if claims.waiting and claims.in_flight > _FEW:
-            await asyncio.sleep(pause_s)
+        if claims.in_flight > _FEW:
+            await self._gather()
+
+    async def _gather(self) -> None:
+        """Let those events come that are on their way, as many as a call takes."""
+        claims, until_s = self._claims, self._clock() + self._linger_s
+        seen, quiet = claims.waiting, 0
+        while 0 < seen < self._options.max_keys_per_call and quiet < _QUIET_TURNS:
+            await asyncio.sleep(0)
+            if self._clock() >= until_s:
+                return
+            quiet = 0 if claims.waiting > seen else quiet + 1
+            seen = claims.waiting
 
     async def _sleep(self, seconds: float | None = None, *, for_events: bool = False) -> None:
         """Until there are news (an event, if only that counts), or so long."""
@@ -219,8 +229,6 @@ class Suppressor:
         outgoing = self._claims.next_call(self._clock())
         if outgoing is None:
             return False
-        if outgoing.reserved:
-            self._asked_s = outgoing.sent_s
         self._overdue_check.begin()
         call = self._claims.call(outgoing)
         reply = await self._store.run(call)

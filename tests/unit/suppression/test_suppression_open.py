@@ -162,14 +162,36 @@ async def test_an_event_that_finds_the_connection_idle_does_not_wait() -> None:
     await suppressor.close()
 
 
-async def test_events_that_follow_soon_share_a_call() -> None:
-    clock = Clock()
-    suppressor, store, listener = await start(clock, 50)
-    for key in range(9):
+async def test_events_that_keep_arriving_share_a_call() -> None:
+    suppressor, store, listener = await start(Clock(), 3_600_000)
+    for key in range(50):
         arrive(suppressor, key)
-        await eventually(lambda: listener.lane, interval_s=0)  # the first is sent at once
-    await eventually(lambda: len(listener.lane) == 9)
-    assert [size for size in store.sizes if size] == [1, 8]
+        await asyncio.sleep(0)
+    await eventually(lambda: len(listener.lane) == 50, interval_s=0)
+    assert max(store.sizes) > 40  # the first few went at once
+    await suppressor.close()
+
+
+async def test_a_call_waits_no_longer_than_it_may() -> None:
+    clock = Clock()
+    suppressor, store, listener = await start(clock, 5)
+    for key in range(200):
+        arrive(suppressor, key)
+        await asyncio.sleep(0)
+        clock.now += 0.001
+    await eventually(lambda: len(listener.lane) == 200, interval_s=0)
+    assert 4 <= max(store.sizes) <= 8
+    await suppressor.close()
+
+
+async def test_a_full_call_does_not_wait() -> None:
+    suppressor, store, listener = await start(Clock(), 3_600_000)
+    for key in range(1000):
+        arrive(suppressor, key)
+        if not key % 10:
+            await asyncio.sleep(0)
+    await eventually(lambda: len(listener.lane) == 1000, interval_s=0)
+    assert max(store.sizes) == 200
     await suppressor.close()
 
 
