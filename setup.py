@@ -32,7 +32,9 @@ HOT = """
     suppression/waits backends/kafka/producing/builder backends/kafka/producing/cluster
     backends/kafka/producing/lane backends/kafka/producing/lanes backends/kafka/producing/producer
     backends/redis/suppression backends/kafka/producing/rounds edge/answer edge/events
-    edge/plain_post edge/known_heads native/plain_answers native/plain_resp stats/meter stats/series
+    edge/plain_post edge/known_heads edge/short_way edge/auth edge/origins
+    pipeline/routes pipeline/deadlines pipeline/clock_watch native/plain_answers
+    native/plain_resp stats/meter stats/series
 """
 NATIVE = [
     Extension(

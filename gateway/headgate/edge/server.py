@@ -30,6 +30,7 @@ from headgate.edge.events import RequestReports
 from headgate.edge.parsed import parsed_before
 from headgate.edge.problems import problem_response
 from headgate.edge.request_log import REPORTED, RequestLog, received_bytes
+from headgate.edge.short_way import Answers
 
 # A client may hold an idle connection so long; it also bounds how long request headers may take.
 KEEP_ALIVE_S = 75.0
@@ -136,7 +137,7 @@ class HttpConnection(RequestHandler):
         else:
             log.error("request failed", exc_info=exc, extra={"path": request.path})
             failure = Failure(Reason.INTERNAL, "an internal error")
-        request_id = self._request_id()
+        request_id = self._server.request_ids()
         answer = problem_response(failure, request_id)
         self._server.request_log.refused(failure, request_id, path=request.path)
         answer.force_close()  # where the next request begins cannot be told any more
@@ -158,9 +159,6 @@ class HttpConnection(RequestHandler):
         """As aiohttp, but nonsense in a body that nobody reads any more is no error of ours."""
         if not isinstance(known.get("exc_info"), HttpProcessingError | _LEFT):
             super().log_exception(*args, **known)
-
-    def _request_id(self) -> str:
-        return self._server.request_ids()
 
 
 def _refused(error: HttpProcessingError, header_max_bytes: int) -> Failure:
@@ -216,6 +214,7 @@ class HttpServer(web.Server):
         self._header_max_bytes = header_max_bytes
         self._connection = connection
         self.is_leaving = False
+        self.answers = Answers()
         super().__init__(handle, request_factory=make_request)
 
     def refuse_bodies(self) -> None:

@@ -15,76 +15,64 @@ tests/integration/edge/test_bad_input_http.py shows a change (pipelining, length
 readers).
 """
 
-import logging
 from collections.abc import Mapping
 
 from aiohttp import StreamReader
 from aiohttp.http import HttpVersion11, RawRequestMessage
 from aiohttp.streams import EMPTY_PAYLOAD
 
-from headgate.core.http.reply import problem
-from headgate.core.outcome import Failure, Reason
-from headgate.core.publish import Ticket
-from headgate.edge.answer import closing, on_the_wire
 from headgate.edge.events import EventsFront
 from headgate.edge.known_heads import Framed, frame
 from headgate.edge.server import KEEP_ALIVE_S, HttpConnection, HttpServer
+from headgate.edge.short_way import UNREAD_BYTES, ShortWay
 
-_UNREAD_BYTES = 65_536  # a client that does not read its answers waits in aiohttp's writer
 _LOST = -1  # it is not known where the next request begins
 _STRANGE_HEADS = 16  # in a row: a client whose heads are all different is not looked at any more
 
-log = logging.getLogger("headgate.edge.shortcut")
-
 
 class ShortConnection(HttpConnection):
-    """A connection whose events take the short way.
-
-    At most one request of the short way is open; what arrives meanwhile waits in aiohttp's queue,
-    so that answers leave in the order of their requests.
-    """
+    """A connection whose events take the short way (`short_way.ShortWay`)."""
 
     # _owed: bytes of the last request that have not come yet, or _LOST for good.
-    __slots__ = ("_front", "_is_starting", "_open", "_owed", "_plain", "_remote", "_strange")
+    __slots__ = ("_is_starting", "_owed", "_plain", "_strange", "_way")
 
     def __init__(self, front: EventsFront, server: HttpServer, **options: object) -> None:
         super().__init__(server, **options)
-        self._front = front
         self._plain = front.plain_posts
-        self._open: Ticket | None = None
+        self._way = ShortWay(front, self, server)
         self._is_starting = False
-        self._remote: str | None = None
         self._owed = self._strange = 0
 
     def data_received(self, data: bytes) -> None:
-        framed = None
-        while self._owed == 0 and data:
-            framed = frame(data)
-            if framed is None or len(data) < framed.end or not self._is_free():
-                break
-            known = self._plain.heads.find(framed)
-            if known is None or framed.end - framed.start > self._plain.max_bytes:
-                break
-            self._strange = 0
-            self._begin(known[0], data[framed.start : framed.end], known[1])
-            data = data[framed.end :]
-            if not data:
-                return
-        self._parse(data, framed)
+        if self._owed == 0:
+            rest = self._way.receive(data)
+            if len(rest) < len(data):
+                self._strange = 0
+                if not rest:
+                    return
+                data = rest
+        self._parse(data)
 
-    def _is_free(self) -> bool:
-        """Whether a request may start without having been parsed: nothing else is under way."""
+    def is_idle(self) -> bool:
+        """Whether nothing is under way that aiohttp has read, and the connection stays."""
+        waiter = self._waiter
         return (
-            self._open is None
-            and self._is_idle()
-            and not self._close
-            and not self._force_close
-            and self.transport is not None
-            and self.transport.get_write_buffer_size() <= _UNREAD_BYTES
+            waiter is not None and not waiter.done() and not self._close and not self._force_close
         )
 
-    def _parse(self, data: bytes, framed: Framed | None) -> None:
-        """Have aiohttp read it. framed: of data that begins a request."""
+    def go_on(self) -> None:
+        """Start what has arrived, as long as it takes the short way."""
+        if self._is_starting:  # taking a body may read on, and so come back here
+            return
+        self._is_starting = True
+        try:
+            self._start_in_turn()
+        finally:
+            self._is_starting = False
+
+    def _parse(self, data: bytes) -> None:
+        """Have aiohttp read it."""
+        framed = frame(data) if self._owed == 0 else None
         waiting = len(self._messages)
         waiter, self._waiter = self._waiter, None  # what arrives must not wake aiohttp's loop yet
         try:
@@ -93,10 +81,10 @@ class ShortConnection(HttpConnection):
             self._waiter = waiter
         if self._owed > 0:
             self._owed = max(self._owed - len(data), _LOST)
-        elif self._owed == 0 and data:
+        elif self._owed == 0 and data:  # aiohttp calls without, to go on with what it has
             is_alone = len(self._messages) == waiting + 1
             self._owed = self._left_of(framed, len(data)) if framed and is_alone else _LOST
-        self._go_on()
+        self.go_on()
 
     def _left_of(self, framed: Framed, came: int) -> int:
         """How much has yet to come of the request that was parsed last, or _LOST."""
@@ -118,26 +106,19 @@ class ShortConnection(HttpConnection):
 
     @property
     def is_answered(self) -> bool:
-        return self._open is None and super().is_answered
+        return self._way.ticket is None and super().is_answered
 
     def _process_keepalive(self) -> None:
-        """As aiohttp, which does not know that a request of the short way is open."""
-        if self._open is not None:
-            self._next_keepalive_close_time = self._loop.time() + KEEP_ALIVE_S
+        """As aiohttp, which knows nothing of requests that take the short way."""
+        way = self._way
+        since_s = way.answered_s if way.ticket is None else self._loop.time()
+        self._next_keepalive_close_time = max(
+            self._next_keepalive_close_time, since_s + KEEP_ALIVE_S
+        )
         super()._process_keepalive()
 
-    def _go_on(self) -> None:
-        """Start what has arrived, as long as it takes the short way."""
-        if self._is_starting:  # taking a body may read on, and so come back here
-            return
-        self._is_starting = True
-        try:
-            self._start_in_turn()
-        finally:
-            self._is_starting = False
-
     def _start_in_turn(self) -> None:
-        while self._messages and self._open is None and self._is_idle():
+        while self._messages and self._way.ticket is None and self._waits():
             message, payload = self._messages[0]
             found = self._shortcut(message, payload)
             if found is None:
@@ -147,9 +128,9 @@ class ShortConnection(HttpConnection):
             topic, headers = found
             self._messages.popleft()
             self._consumed()
-            self._begin(topic, self._take(payload), headers)
+            self._way.begin(topic, self._take(payload), headers)
 
-    def _is_idle(self) -> bool:
+    def _waits(self) -> bool:
         """Whether aiohttp's loop waits for a message, and has not been woken for one."""
         return self._waiter is not None and not self._waiter.done()
 
@@ -178,62 +159,7 @@ class ShortConnection(HttpConnection):
             or message.version != HttpVersion11
             or message.should_close
             or not payload.is_eof()
-            or transport.get_write_buffer_size() > _UNREAD_BYTES
+            or transport.get_write_buffer_size() > UNREAD_BYTES
         ):
             return None
         return self._plain.read(message.path, message.raw_headers)
-
-    def _begin(self, topic: str, body: bytes, headers: Mapping[bytes, bytes]) -> None:
-        self._next_keepalive_close_time = self._loop.time() + KEEP_ALIVE_S
-        try:
-            ticket = self._front.begin(topic, body, headers, self._peer(), self._respond)
-        except Exception:  # the outermost frame of this request
-            self._fail()
-            return
-        if ticket is None:
-            return
-        if ticket.done:
-            self._answer(ticket)
-        else:
-            self._open = ticket
-            # Not at once: the lane that reports this has others to report.
-            ticket.waiter = self._soon
-
-    def _soon(self, ticket: Ticket) -> None:
-        self._loop.call_soon(self._answer, ticket)
-
-    def _answer(self, ticket: Ticket) -> None:
-        self._open = None
-        try:
-            self._respond(self._front.finish(ticket))
-        except Exception:  # the outermost frame of this request
-            self._fail()
-            return
-        if self._messages:
-            self._go_on()
-
-    def _respond(self, response: bytes) -> None:
-        transport = self.transport
-        if transport is None or transport.is_closing():
-            return
-        if self._server.is_leaving and self._is_last():
-            transport.write(closing(response))
-            self.force_close()
-            return
-        transport.write(response)
-        self._next_keepalive_close_time = self._loop.time() + KEEP_ALIVE_S
-
-    def _fail(self) -> None:
-        """Answer 500, the last of this connection. Called with the exception at hand."""
-        log.exception("request failed")
-        request_id = self._request_id()
-        reply = problem(Failure(Reason.INTERNAL, "an internal error"), request_id)
-        if self.transport is not None:
-            self.transport.write(closing(on_the_wire(reply, request_id)))
-        self.force_close()
-
-    def _peer(self) -> str | None:
-        if self._remote is None:
-            peer = self.peername
-            self._remote = str(peer[0]) if isinstance(peer, tuple) else ""
-        return self._remote

@@ -45,7 +45,7 @@ NAMES = {
     "headgate.edge.management",
     "headgate.edge.pauses",
     "headgate.edge.server",
-    "headgate.edge.shortcut",
+    "headgate.edge.short_way",
     "headgate.identity.desk",
     "headgate.ladder.climb",
     "headgate.ladder.ladder",

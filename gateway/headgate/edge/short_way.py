@@ -1,0 +1,205 @@
+"""One connection's events on the short way: requests that are there as a whole, and their answers.
+
+`edge.shortcut` finds them: it inherits from aiohttp, so it cannot be compiled as this is.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sized
+from typing import Final, Protocol
+
+from headgate.core.http.reply import problem
+from headgate.core.outcome import Failure, Reason
+from headgate.core.publish import Ticket
+from headgate.edge.answer import closing, on_the_wire
+from headgate.edge.known_heads import Framed, frame
+
+UNREAD_BYTES: Final = 65_536  # a client that does not read its answers waits in aiohttp's writer
+
+log = logging.getLogger("headgate.edge.short_way")
+
+
+class Heads(Protocol):
+    """See `known_heads.KnownHeads`."""
+
+    def find(self, framed: Framed) -> tuple[str, Mapping[bytes, bytes]] | None: ...
+
+
+class Posts(Protocol):
+    """See `plain_post.PlainPosts`."""
+
+    @property
+    def heads(self) -> Heads: ...
+
+    @property
+    def max_bytes(self) -> int: ...
+
+
+class Front(Protocol):
+    """See `events.EventsFront`."""
+
+    @property
+    def plain_posts(self) -> Posts: ...
+
+    def begin(
+        self,
+        topic: str,
+        body: bytes,
+        headers: Mapping[bytes, bytes],
+        remote: str | None,
+        respond: Callable[[bytes], None],
+    ) -> Ticket | None: ...
+
+    def finish(self, ticket: Ticket) -> bytes: ...
+
+
+class Connection(Protocol):
+    """aiohttp's, as far as it is asked here."""
+
+    @property
+    def transport(self) -> asyncio.Transport | None: ...
+
+    @property
+    def peername(self) -> object: ...
+
+    @property
+    def _messages(self) -> Sized: ...
+
+    def is_idle(self) -> bool:
+        """Whether nothing else is under way on it."""
+        ...
+
+    def go_on(self) -> None:
+        """Start what has arrived meanwhile."""
+        ...
+
+    def force_close(self) -> None: ...
+
+
+class ServerState(Protocol):
+    """is_leaving: each client is told with its next answer to go elsewhere."""
+
+    is_leaving: bool
+    answers: "Answers"
+    request_ids: Callable[[], str]
+
+
+class Answers:
+    """Gathers what ended in one turn of the event loop, of all connections: the lanes that report
+    it have more to report, and go first."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._ended: list[ShortWay] = []
+
+    def add(self, way: "ShortWay") -> None:
+        """Its ticket is done."""
+        if not self._ended:
+            self._loop.call_soon(self._flush)
+        self._ended.append(way)
+
+    def _flush(self) -> None:
+        ended, self._ended = self._ended, []
+        for way in ended:
+            way.answer()
+
+
+class ShortWay:
+    """At most one request is open: `ticket`. What comes meanwhile waits in aiohttp's queue, so that
+    answers leave in the order of their requests.  answered_s: when the last answer left, by the
+    event loop's clock.
+    """
+
+    def __init__(self, front: Front, connection: Connection, server: ServerState) -> None:
+        self.ticket: Ticket | None = None
+        self.answered_s = 0.0
+        self._front = front
+        self._heads = front.plain_posts.heads
+        self._max_bytes = front.plain_posts.max_bytes
+        self._connection = connection
+        self._server = server
+        self._answers = server.answers
+        self._time = asyncio.get_running_loop().time
+        self._remote: str | None = None
+
+    def receive(self, data: bytes) -> bytes:
+        """Start the requests that the data begins with, as long as their heads are known.
+
+        Returns the rest, for aiohttp's parser.
+        """
+        while data and self.ticket is None:
+            framed = frame(data)
+            if framed is None or len(data) < framed.end:
+                break
+            known = self._heads.find(framed)
+            if known is None or framed.end - framed.start > self._max_bytes:
+                break
+            transport = self._connection.transport
+            if transport is None or transport.get_write_buffer_size() > UNREAD_BYTES:
+                break
+            if not self._connection.is_idle():
+                break
+            self.begin(known[0], data[framed.start : framed.end], known[1])
+            data = data[framed.end :]
+        return data
+
+    def begin(self, topic: str, body: bytes, headers: Mapping[bytes, bytes]) -> None:
+        """Start a request, and answer it at once or when its ticket is done."""
+        try:
+            ticket = self._front.begin(topic, body, headers, self._peer(), self._respond)
+        except Exception:  # the outermost frame of this request
+            self._fail()
+            return
+        if ticket is None:
+            return
+        self.ticket = ticket
+        if ticket.done:
+            self._answer()
+        else:
+            ticket.waiter = self._ended
+
+    def answer(self) -> None:
+        """Answer the request that has ended, and go on with what has come behind it."""
+        self._answer()
+        connection = self._connection
+        if connection._messages:
+            connection.go_on()
+
+    def _ended(self, _: Ticket) -> None:
+        self._answers.add(self)
+
+    def _answer(self) -> None:
+        ticket, self.ticket = self.ticket, None
+        assert ticket is not None
+        try:
+            self._respond(self._front.finish(ticket))
+        except Exception:  # the outermost frame of this request
+            self._fail()
+
+    def _respond(self, response: bytes) -> None:
+        connection = self._connection
+        transport = connection.transport
+        if transport is None or transport.is_closing():
+            return
+        if self._server.is_leaving and not connection._messages:
+            transport.write(closing(response))
+            connection.force_close()
+            return
+        transport.write(response)
+        self.answered_s = self._time()
+
+    def _fail(self) -> None:
+        """Answer 500, the last of this connection. Called with the exception at hand."""
+        log.exception("request failed")
+        connection = self._connection
+        request_id = self._server.request_ids()
+        reply = problem(Failure(Reason.INTERNAL, "an internal error"), request_id)
+        if connection.transport is not None:
+            connection.transport.write(closing(on_the_wire(reply, request_id)))
+        connection.force_close()
+
+    def _peer(self) -> str | None:
+        if self._remote is None:
+            peer = self._connection.peername
+            self._remote = str(peer[0]) if isinstance(peer, tuple) else ""
+        return self._remote
