@@ -1,19 +1,26 @@
 """One run of the driver: what is posted, how fast, from how many connections, whom it watches."""
 
 from argparse import ArgumentDefaultsHelpFormatter, ArgumentParser
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from itertools import islice
-from typing import Any, Self
+from types import ModuleType
+from typing import Any, Literal, Self, get_args
 from urllib.parse import SplitResult, urlsplit
 
+import orders
+import workload
 from wire import ENCODINGS, Encoding, Request, requests
-from workload import KEYS, MODES, Keys, Mode, Shape, events, every_key
+from workload import KEY_COUNT, KEYS, MODES, Keys, Mode, Shape
 
-CHOICES = {"keys": KEYS, "mode": MODES, "encoding": ENCODINGS}
+Document = Literal["deal", "order"]
+WORKLOADS: dict[Document, ModuleType] = {"deal": workload, "order": orders}
+CHOICES = {"keys": KEYS, "mode": MODES, "encoding": ENCODINGS, "document": get_args(Document)}
 HELP = {
-    "url": "where events are posted (http only)",
+    "url": "where events are posted (http only); {key} in it: the key of the event (orders alone)",
     "keys": "how keys are picked; bomb is incident A: one key, 800 kB, 1,013 saves a burst",
+    "key_count": "how many keys there are, for uniform and zipf",
+    "document": "deal: 648 bytes, the key first; order: 200 to 2,400 bytes, the key in the middle",
     "mode": "published: every event has new content; unchanged: the same again per key",
     "encoding": "one event a request, or batches of --batch",
     "rate": "requests a second on a fixed schedule (open loop); 0: closed loop",
@@ -49,6 +56,8 @@ class Plan:
     watch: tuple[str, ...] = ()
     bootstrap: str = ""
     topic: str = ""
+    document: Document = "deal"
+    key_count: int = KEY_COUNT
 
     @classmethod
     def parse(cls, arguments: list[str]) -> Self:
@@ -86,7 +95,7 @@ class Plan:
 
     @property
     def shape(self) -> Shape:
-        return Shape(self.keys, self.mode, self.seed, self.first)
+        return Shape(self.keys, self.mode, self.seed, self.first, self.key_count)
 
     @property
     def watched(self) -> dict[str, list[int]]:
@@ -95,10 +104,12 @@ class Plan:
 
     def requests(self) -> Iterator[Request]:
         """What the run posts, in order."""
-        values = events(self.shape)
-        if self.events:
-            values = islice(values, self.events)
-        return requests(values, self.encoding, self.batch, self.address.netloc, self.address.path)
+        values = WORKLOADS[self.document].events(self.shape)
+        return self._requests(islice(values, self.events) if self.events else values)
+
+    def _requests(self, values: Iterable[bytes]) -> Iterator[Request]:
+        path = self.address._replace(scheme="", netloc="").geturl()
+        return requests(values, self.encoding, self.batch, self.address.netloc, path)
 
     def with_(self, **changes: Any) -> Self:
         """The same plan but for these options."""
@@ -110,5 +121,5 @@ class Plan:
 
     def priming(self) -> Iterator[Request]:
         """Every key once, before an unchanged run: posted, checked, not measured."""
-        values = every_key(self.shape) if self.mode == "unchanged" else ()
-        return requests(values, self.encoding, self.batch, self.address.netloc, self.address.path)
+        every_key = WORKLOADS[self.document].every_key
+        return self._requests(every_key(self.shape) if self.mode == "unchanged" else ())

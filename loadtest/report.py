@@ -33,7 +33,13 @@ def p99(report: Report) -> float:
 
 def ratios(pairs: Sequence[Pair], figure: Callable[[Report], float]) -> list[float]:
     """Of each pair: neighbours in time share the machine's mood, medians of sides do not."""
-    return [figure(pair.gateway) / max(figure(pair.yardstick), 1e-9) for pair in pairs]
+    return ratios_of([pair.gateway for pair in pairs], [pair.yardstick for pair in pairs], figure)
+
+
+def ratios_of(
+    these: Sequence[Report], those: Sequence[Report], figure: Callable[[Report], float]
+) -> list[float]:
+    return [figure(a) / max(figure(b), 1e-9) for a, b in zip(these, those, strict=True)]
 
 
 def judged(values: Sequence[float], goal: float | None) -> str:

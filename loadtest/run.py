@@ -5,6 +5,8 @@ python loadtest/run.py pairs --quick    the same in about two minutes, good for 
 python loadtest/run.py pairs --null     a second yardstick as the gateway: what noise looks like
 python loadtest/run.py memory           2 million events, memory over time
 python loadtest/run.py large            ten 800 kB events a second beside small ones
+python loadtest/run.py peers            beside handlers in Rust and Python and kafka-pixy: 5 rounds
+python loadtest/run.py peers --quick    3 rounds of 2 s, about fifteen minutes
 """
 
 import os
@@ -13,12 +15,17 @@ import sys
 import tempfile
 import time
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import orjson
 
 from cases import large, memory, pairs
+from cases import peers as peer_cases
 from headgate.pipeline import pipeline
+from peers import tables
+from peers.stand import PEERS, peer_stand
 from report import ends_table, large_table, memory_table, pairs_table
 from targets import HERE, Stand, stand
 
@@ -27,12 +34,15 @@ QUICK_EVENTS = 200_000
 
 def parse(arguments: list[str]) -> Namespace:
     parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("pairs", "memory", "large"))
-    parser.add_argument("--quick", action="store_true", help="3 pairs of 2 s; 200,000 events")
+    parser.add_argument("what", choices=RUNS)
+    parser.add_argument(
+        "--quick", action="store_true", help="3 pairs or rounds of 2 s; 200,000 events"
+    )
     parser.add_argument("--null", action="store_true", help="a second yardstick as the gateway")
-    parser.add_argument("--pairs", type=int, help="pairs of each case (7)")
+    parser.add_argument("--pairs", type=int, help="pairs (7) or rounds (5) of each case")
     parser.add_argument("--seconds", type=float, help="of each measured window (5; large: 15)")
-    parser.add_argument("--case", action="append", help="only this case of pairs; repeatable")
+    parser.add_argument("--case", action="append", help="only this case; repeatable")
+    parser.add_argument("--peer", action="append", choices=PEERS, help="only these; repeatable")
     parser.add_argument("--config", type=Path, default=HERE / "bench.toml")
     parser.add_argument("--workers", help="passed on to headgate serve")
     parser.add_argument("--out", type=Path, default=HERE.parent / "build" / "loadtest")
@@ -51,27 +61,52 @@ def machine() -> str:
     )
 
 
-def run_pairs(options: Namespace, running: Stand) -> tuple[str, object]:
+@contextmanager
+def one_gateway(options: Namespace, directory: Path) -> Iterator[Stand]:
+    say("starting Kafka, Redis, the yardstick and the gateway")
+    with stand(directory, options.config, passed_on(options), options.null) as running:
+        yield running
+
+
+def passed_on(options: Namespace) -> tuple[str, ...]:
+    return ("--workers", options.workers) if options.workers else ()
+
+
+def run_pairs(options: Namespace, directory: Path) -> tuple[str, object]:
     names = options.case or [case.name for case in pairs.CASES]
     cases = [case for case in pairs.CASES if case.name in names]
     if options.null:
         cases = [case._replace(cpu_goal=None, p50_goal=None, p99_goal=None) for case in cases]
     number = options.pairs or (3 if options.quick else 7)
     seconds = options.seconds or (2.0 if options.quick else 5.0)
-    found = pairs.measure(cases, running, number, seconds, say)
+    with one_gateway(options, directory) as running:
+        found = pairs.measure(cases, running, number, seconds, say)
     text = f"{number} interleaved pairs, {seconds:g} s each (`single-512`: three times that).\n\n"
     text = "Both sides are yardsticks.\n" + text if options.null else text
     return text + pairs_table(cases, found) + "\n" + ends_table(cases, found), found
 
 
-def run_memory(options: Namespace, running: Stand) -> tuple[str, object]:
-    report = memory.measure(running, QUICK_EVENTS if options.quick else memory.EVENTS)
+def run_memory(options: Namespace, directory: Path) -> tuple[str, object]:
+    with one_gateway(options, directory) as running:
+        report = memory.measure(running, QUICK_EVENTS if options.quick else memory.EVENTS)
     return memory_table(report), report
 
 
-def run_large(options: Namespace, running: Stand) -> tuple[str, object]:
-    result = large.measure(running, options.seconds or (4.0 if options.quick else 15.0))
+def run_large(options: Namespace, directory: Path) -> tuple[str, object]:
+    with one_gateway(options, directory) as running:
+        result = large.measure(running, options.seconds or (4.0 if options.quick else 15.0))
     return large_table(result), result._asdict()
+
+
+def run_peers(options: Namespace, directory: Path) -> tuple[str, object]:
+    names = options.case or [case.name for case in peer_cases.CASES]
+    cases = [case for case in peer_cases.CASES if case.name in names]
+    number = options.pairs or (3 if options.quick else 5)
+    seconds = options.seconds or (2.0 if options.quick else 5.0)
+    with peer_stand(directory, options.peer or PEERS, passed_on(options), say) as running:
+        found = peer_cases.measure(cases, running, number, seconds, say)
+    text = f"{number} rounds of all targets in turn, {seconds:g} s each.\n\n"
+    return text + tables.text(cases, found), found
 
 
 def as_json(raw: object) -> bytes:
@@ -79,17 +114,14 @@ def as_json(raw: object) -> bytes:
     return orjson.dumps(raw, default=lambda one: one._asdict(), option=orjson.OPT_NON_STR_KEYS)
 
 
-RUNS = {"pairs": run_pairs, "memory": run_memory, "large": run_large}
+RUNS = {"pairs": run_pairs, "memory": run_memory, "large": run_large, "peers": run_peers}
 
 
 def main() -> int:
     options = parse(sys.argv[1:])
     head = machine()
-    arguments = ("--workers", options.workers) if options.workers else ()
     with tempfile.TemporaryDirectory(prefix="headgate-loadtest-") as directory:
-        say("starting Kafka, Redis, the yardstick and the gateway")
-        with stand(Path(directory), options.config, arguments, options.null) as running:
-            text, raw = RUNS[options.what](options, running)
+        text, raw = RUNS[options.what](options, Path(directory))
     options.out.mkdir(parents=True, exist_ok=True)
     target = options.out / options.what
     target.with_suffix(".json").write_bytes(as_json(raw))

@@ -65,16 +65,19 @@ def stand(directory: Path, config: Path, arguments: tuple[str, ...], null: bool)
             )
             metrics_port = 0
         else:
-            text = config.read_text().replace("BOOTSTRAP", broker.bootstrap)
-            text = text.replace("REDIS", redis.url)
-            served = Gateway(directory / "gateway", text, arguments, {})
-            ending.callback(served.stop)
-            served.wait()
+            text = filled(config, broker, redis)
+            served = start_gateway(directory, text, arguments, ending)
             until_suppressing(served.port, GATEWAY_TOPIC)
             gateway, large = (gateway_target(served, one) for one in (GATEWAY_TOPIC, LARGE_TOPIC))
             metrics_port = served.management_port
         watch = (f"redis={redis.pid}", f"kafka={broker.pid}")
         yield Stand(broker.bootstrap, watch, yardstick, gateway, large, metrics_port)
+
+
+def filled(config: Path, broker: RunningBroker, redis: RunningRedis) -> str:
+    """The gateway's configuration with this run's addresses in it."""
+    text = config.read_text().replace("BOOTSTRAP", broker.bootstrap)
+    return text.replace("REDIS", redis.url)
 
 
 def new_broker(directory: Path, ending: ExitStack) -> RunningBroker:
@@ -99,34 +102,61 @@ def started_broker(directory: Path, ending: ExitStack) -> RunningBroker:
     return broker
 
 
-def start_yardstick(directory: Path, bootstrap: str, topic: str, ending: ExitStack) -> Target:
+def start_yardstick(
+    directory: Path,
+    bootstrap: str,
+    topic: str,
+    ending: ExitStack,
+    client: str = "aiokafka",
+    key: str = "/id",
+) -> Target:
     port = free_port()
     command = [sys.executable, str(HERE / "yardstick.py"), "--bootstrap", bootstrap]
-    command += ["--topic", topic, "--port", str(port)]
-    child = Child("yardstick", command, directory / f"{topic}.log")
+    command += ["--topic", topic, "--port", str(port), "--client", client, "--key", key]
+    return start_handler("yardstick", command, topic, port, directory, ending)
+
+
+def start_handler(
+    name: str, command: list[str], topic: str, port: int, directory: Path, ending: ExitStack
+) -> Target:
+    """Starts a handler with the yardstick's two paths and waits until it listens."""
+    child = Child(name, command, directory / f"{topic}.log")
     ending.callback(child.kill)
     child.wait_until(lambda: accepts(port), START_S)
     url = f"http://{LOOPBACK}:{port}"
-    return Target("yardstick", topic, f"{url}/events", f"{url}/batches", child.pid)
+    return Target(name, topic, f"{url}/events", f"{url}/batches", child.pid)
 
 
-def gateway_target(gateway: Gateway, topic: str) -> Target:
+def start_gateway(
+    directory: Path, config: str, arguments: tuple[str, ...], ending: ExitStack
+) -> Gateway:
+    served = Gateway(directory / "gateway", config, arguments, {})
+    ending.callback(served.stop)
+    served.wait()
+    return served
+
+
+def gateway_target(gateway: Gateway, topic: str, name: str = "gateway") -> Target:
     url = f"{gateway.url}/v1/topics/{topic}/events"
-    return Target("gateway", topic, url, url, gateway.pid)
+    return Target(name, topic, url, url, gateway.pid)
 
 
-def until_suppressing(port: int, topic: str) -> None:
+def until_suppressing(port: int, topic: str, probe: bytes = b'{"id":"probe"}') -> None:
     """Waits until a repeated event is answered `unchanged`. Raises TimeoutError.
 
     Otherwise a gateway that never suppresses would be measured as one that does.
     """
-    poll(lambda: posted_outcome(port, topic) == "unchanged", START_S, "no event ended unchanged")
+
+    def unchanged() -> bool:
+        return posted_outcome(port, topic, probe) == "unchanged"
+
+    poll(unchanged, START_S, "no event ended unchanged")
 
 
-def posted_outcome(port: int, topic: str) -> object:
+def posted_outcome(port: int, topic: str, body: bytes) -> object:
     connection = HTTPConnection(LOOPBACK, port, timeout=5.0)
     try:
-        body, head = b'{"id":"probe"}', {"Content-Type": "application/json"}
+        head = {"Content-Type": "application/json"}
         connection.request("POST", f"/v1/topics/{topic}/events", body, head)
         document: dict[str, object] = orjson.loads(connection.getresponse().read())
         return document.get("outcome")

@@ -6,7 +6,7 @@
 
 import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple, get_args
 
 import orjson
@@ -42,6 +42,7 @@ class Shape(NamedTuple):
     mode: Mode = "published"
     seed: int = 1
     first: int = 0
+    key_count: int = KEY_COUNT
 
 
 class Template(NamedTuple):
@@ -79,9 +80,9 @@ def template(number: int, rng: random.Random) -> Template:
     return Template(head, tail + prose(rng, room).encode() + b'"}')
 
 
-def templates(seed: int) -> list[Template]:
-    rng = random.Random(seed)
-    return [template(number, rng) for number in range(KEY_COUNT)]
+def templates(shape: Shape) -> list[Template]:
+    rng = random.Random(shape.seed)
+    return [template(number, rng) for number in range(shape.key_count)]
 
 
 def picks(shape: Shape) -> list[int]:
@@ -89,10 +90,11 @@ def picks(shape: Shape) -> list[int]:
     rng = random.Random(shape.seed + 1)
     if shape.keys == "hot":
         return [0]
+    numbers, drawn = range(shape.key_count), max(PICKS, 4 * shape.key_count)
     if shape.keys == "zipf":
-        weights = [1 / rank**ZIPF_EXPONENT for rank in range(1, KEY_COUNT + 1)]
-        return rng.choices(range(KEY_COUNT), weights, k=PICKS)
-    return rng.choices(range(KEY_COUNT), k=PICKS)
+        weights = [1 / rank**ZIPF_EXPONENT for rank in range(1, shape.key_count + 1)]
+        return rng.choices(numbers, weights, k=drawn)
+    return rng.choices(numbers, k=drawn)
 
 
 def events(shape: Shape) -> Iterator[bytes]:
@@ -100,11 +102,16 @@ def events(shape: Shape) -> Iterator[bytes]:
     if shape.keys == "bomb":
         yield from bomb_stream(shape)
         return
-    per_key = templates(shape.seed)
+    per_key = templates(shape)
+    yield from stream(shape, lambda number, counter: per_key[number].render(counter))
+
+
+def stream(shape: Shape, render: Callable[[int, int], bytes]) -> Iterator[bytes]:
+    """An endless stream of what `render` makes of key numbers and counters."""
     step = 1 if shape.mode == "published" else 0
     counters = itertools.count(shape.first if step else 0, step)
-    for index, counter in zip(itertools.cycle(picks(shape)), counters, strict=False):
-        yield per_key[index].render(counter)
+    for number, counter in zip(itertools.cycle(picks(shape)), counters, strict=False):
+        yield render(number, counter)
 
 
 def every_key(shape: Shape) -> Iterator[bytes]:
@@ -112,7 +119,7 @@ def every_key(shape: Shape) -> Iterator[bytes]:
     if shape.keys == "bomb":
         yield bomb_deal(shape.seed, [True] * BOMB_OPTIONS, 0)
         return
-    per_key = templates(shape.seed)
+    per_key = templates(shape)
     for index in sorted(set(picks(shape))):
         yield per_key[index].render(0)
 
