@@ -57,10 +57,10 @@ def stand(directory: Path, config: Path, arguments: tuple[str, ...], null: bool)
     with ExitStack() as ending:
         broker = started_broker(directory, ending)
         redis = new_redis(directory, ending)
-        yardstick = start_yardstick(directory, broker.bootstrap, YARDSTICK_TOPIC, ending)
+        yardstick = start_yardstick(broker.bootstrap, YARDSTICK_TOPIC, directory, ending)
         if null:
             gateway, large = (
-                start_yardstick(directory, broker.bootstrap, topic, ending)
+                start_yardstick(broker.bootstrap, topic, directory, ending)
                 for topic in (GATEWAY_TOPIC, LARGE_TOPIC)
             )
             metrics_port = 0
@@ -103,9 +103,9 @@ def started_broker(directory: Path, ending: ExitStack) -> RunningBroker:
 
 
 def start_yardstick(
-    directory: Path,
     bootstrap: str,
     topic: str,
+    directory: Path,
     ending: ExitStack,
     client: str = "aiokafka",
     key: str = "/id",

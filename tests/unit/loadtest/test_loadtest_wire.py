@@ -48,6 +48,7 @@ def test_requests_carry_the_events_as_they_are() -> None:
     ("status", "body", "ends"),
     [
         (201, b'{"outcome":"published","offset":1}', {"published": 1}),
+        (200, b'{\n  "partition": 3,\n  "offset": 7\n}', {"published": 3}),
         (200, b'{"summary":{"published":2,"unchanged":1},"outcomes":[{}]}',
          {"published": 2, "unchanged": 1}),
         (200, b'{"outcomes":[],"summary":{"published":3}}', {"published": 3}),
@@ -77,7 +78,7 @@ def test_the_log_is_compared_with_the_answers() -> None:
 def test_a_plan_survives_the_command_line() -> None:
     plan = Plan(
         "http://h:1/p", "zipf", "unchanged", "array", 7, 9, 2.5, 0.5, 3.0, 11, 4.0, 5, 6, 0.25,
-        ("gateway=1,2", "redis=3"), "h:2", "t",
+        ("gateway=1,2", "redis=3"), "h:2", "t", "order", 20,
     )  # fmt: skip
     defaults = Plan("")
     assert all(getattr(plan, one.name) != getattr(defaults, one.name) for one in fields(Plan))
