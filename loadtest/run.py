@@ -6,7 +6,7 @@ python loadtest/run.py pairs --null     a second yardstick as the gateway: what 
 python loadtest/run.py memory           2 million events, memory over time
 python loadtest/run.py large            ten 800 kB events a second beside small ones
 python loadtest/run.py peers            beside handlers in Rust and Python and kafka-pixy: 5 rounds
-python loadtest/run.py peers --quick    3 rounds of 2 s, about fifteen minutes
+python loadtest/run.py peers --quick    3 rounds of 2 s, about ten minutes
 """
 
 import os

@@ -22,7 +22,9 @@ CONTENT_TYPES = {
     "array": b"application/json",
 }
 # Good ends of an event (docs/publish/answers.md): what counts as acknowledged.
-GOOD = frozenset({"published", "unchanged", "superseded", "duplicate", "held", "spooled"})
+# `shared`: published by the record of an equal event that was under way, so the log has no other.
+# Summaries of batches count those as published.
+GOOD = frozenset({"published", "shared", "unchanged", "superseded", "duplicate", "held", "spooled"})
 # Ends after which the event may or may not be in the log. A 5xx without a reason is one of them.
 UNCERTAIN = frozenset({"unknown", "timeout", "reset"})
 HEAD_END = b"\r\n\r\n"
@@ -115,7 +117,8 @@ def outcomes(answer: Answer, events: int) -> Counter[str]:
     if "summary" in document:
         return Counter(document["summary"])
     if answer.status < 300 and "outcome" in document:
-        return Counter({document["outcome"]: events})
+        is_shared = document["outcome"] == "published" and document.get("records") == 0
+        return Counter({"shared" if is_shared else document["outcome"]: events})
     if answer.status < 300 and "offset" in document:  # kafka-pixy tells where, in no other words
         return Counter({"published": events})
     return Counter({document.get("reason", f"status {answer.status}"): events})

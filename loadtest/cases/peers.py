@@ -33,7 +33,6 @@ CASES = (
     PeerCase("single-64-few", "single, 64 connections, 20 keys", "single", 64, FEW),
     PeerCase("single-512", "single, 512 connections", "single", 512, MANY),
     PeerCase("ndjson", "NDJSON of 50, 16 connections", "ndjson", 16, MANY),
-    PeerCase("array-few", "array of 50, 16 connections, 20 keys", "array", 16, FEW),
     PeerCase(
         "single-unchanged", "single, 64 connections, unchanged, 20 keys", "single", 64, FEW,
         "unchanged",
@@ -42,6 +41,9 @@ CASES = (
         "ndjson-unchanged", "NDJSON of 50, 16 connections, unchanged", "ndjson", 16, MANY,
         "unchanged",
     ),
+    # The last one: at times more than 64 events of a key are under way, and then the gateway
+    # suppresses nothing of that key for minutes (docs/publish/suppression.md).
+    PeerCase("array-few", "array of 50, 16 connections, 20 keys", "array", 16, FEW),
 )  # fmt: skip
 # By the name of the case and of the target: one report of the driver a round.
 Found = dict[str, dict[str, list[dict[str, Any]]]]

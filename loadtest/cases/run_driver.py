@@ -32,7 +32,8 @@ def finish(process: subprocess.Popen[bytes], plan: Plan) -> dict[str, Any]:
         raise DriverFailed(f"the driver hung: {plan}") from None
     report: dict[str, Any] = orjson.loads(output) if output else {}
     if process.returncode != 0:
-        raise DriverFailed(f"exit code {process.returncode}, log {report.get('log')}: {plan}")
+        said = f"log {report.get('log')}, ends {report.get('outcomes')}"
+        raise DriverFailed(f"exit code {process.returncode}, {said}: {plan}")
     return report
 
 

@@ -24,7 +24,7 @@ BUILDS = {
         HERE / "rust",
         ("cargo", "build", "--release", "--locked", "--target-dir", str(OUT / "cargo")),
         OUT / "cargo" / "release" / "peer-rust",
-        "Rust 1.80 or newer, gcc, g++ and make: https://rustup.rs",
+        "Rust 1.85 or newer, gcc, g++ and make: https://rustup.rs",
     ),
     "pixy": Build(
         HERE / "pixy",

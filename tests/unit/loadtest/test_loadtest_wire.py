@@ -48,6 +48,8 @@ def test_requests_carry_the_events_as_they_are() -> None:
     ("status", "body", "ends"),
     [
         (201, b'{"outcome":"published","offset":1}', {"published": 1}),
+        (201, b'{"outcome":"published","offset":1,"records":1}', {"published": 1}),
+        (201, b'{"outcome":"published","offset":1,"records":0}', {"shared": 1}),
         (200, b'{\n  "partition": 3,\n  "offset": 7\n}', {"published": 3}),
         (200, b'{"summary":{"published":2,"unchanged":1},"outcomes":[{}]}',
          {"published": 2, "unchanged": 1}),
