@@ -7,7 +7,9 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#include "_cpu.h"
+
+#if defined(__x86_64__) && defined(__GNUC__)
 #define BLAKE2_WIDE 1
 #endif
 
@@ -121,6 +123,15 @@ typedef void Blake2Compress(uint64_t state[8][BLAKE2_LANES],
                             const uint64_t hashed[BLAKE2_LANES],
                             const uint64_t last[BLAKE2_LANES]);
 
+/* Elements of one vector, or of two in a row, by their numbers. */
+#ifdef __clang__
+#define BLAKE2_PICK(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#define BLAKE2_PICK_BYTES(a, ...) __builtin_shufflevector(a, a, __VA_ARGS__)
+#else
+#define BLAKE2_PICK(a, b, ...) __builtin_shuffle(a, b, (Blake2Wide){__VA_ARGS__})
+#define BLAKE2_PICK_BYTES(a, ...) __builtin_shuffle(a, (Blake2Bytes){__VA_ARGS__})
+#endif
+
 /* Four words of each block, turned so that a vector holds the same word of all. */
 static inline __attribute__((always_inline)) void
 blake2_load_wide(Blake2Wide m[4], const uint8_t *const blocks[BLAKE2_LANES], size_t offset)
@@ -130,20 +141,20 @@ blake2_load_wide(Blake2Wide m[4], const uint8_t *const blocks[BLAKE2_LANES], siz
     memcpy(&b, blocks[1] + offset, sizeof b);
     memcpy(&c, blocks[2] + offset, sizeof c);
     memcpy(&d, blocks[3] + offset, sizeof d);
-    Blake2Wide ab_even = __builtin_shuffle(a, b, (Blake2Wide){0, 4, 2, 6});
-    Blake2Wide ab_odd = __builtin_shuffle(a, b, (Blake2Wide){1, 5, 3, 7});
-    Blake2Wide cd_even = __builtin_shuffle(c, d, (Blake2Wide){0, 4, 2, 6});
-    Blake2Wide cd_odd = __builtin_shuffle(c, d, (Blake2Wide){1, 5, 3, 7});
-    m[0] = __builtin_shuffle(ab_even, cd_even, (Blake2Wide){0, 1, 4, 5});
-    m[1] = __builtin_shuffle(ab_odd, cd_odd, (Blake2Wide){0, 1, 4, 5});
-    m[2] = __builtin_shuffle(ab_even, cd_even, (Blake2Wide){2, 3, 6, 7});
-    m[3] = __builtin_shuffle(ab_odd, cd_odd, (Blake2Wide){2, 3, 6, 7});
+    Blake2Wide ab_even = BLAKE2_PICK(a, b, 0, 4, 2, 6);
+    Blake2Wide ab_odd = BLAKE2_PICK(a, b, 1, 5, 3, 7);
+    Blake2Wide cd_even = BLAKE2_PICK(c, d, 0, 4, 2, 6);
+    Blake2Wide cd_odd = BLAKE2_PICK(c, d, 1, 5, 3, 7);
+    m[0] = BLAKE2_PICK(ab_even, cd_even, 0, 1, 4, 5);
+    m[1] = BLAKE2_PICK(ab_odd, cd_odd, 0, 1, 4, 5);
+    m[2] = BLAKE2_PICK(ab_even, cd_even, 2, 3, 6, 7);
+    m[3] = BLAKE2_PICK(ab_odd, cd_odd, 2, 3, 6, 7);
 }
 
 /* AVX2 turns a word by whole bytes with one shuffle; AVX-512 has an instruction for any turn,
  * which the compiler finds in the shifts. */
 #define BLAKE2_SHUFFLED(x, ...)                                                                   \
-    ((Blake2Wide)__builtin_shuffle((Blake2Bytes)(x), (Blake2Bytes){__VA_ARGS__}))
+    ((Blake2Wide)BLAKE2_PICK_BYTES((Blake2Bytes)(x), __VA_ARGS__))
 #define BLAKE2_TURN_32(x)                                                                         \
     (by_bytes ? BLAKE2_SHUFFLED(x, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11, 20, 21,  \
                                 22, 23, 16, 17, 18, 19, 28, 29, 30, 31, 24, 25, 26, 27)           \
@@ -200,10 +211,7 @@ blake2_compress_avx512(uint64_t state[8][BLAKE2_LANES], const uint8_t *const blo
 /* NULL: this processor has neither. */
 static Blake2Compress *blake2_widest(void)
 {
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl")) {
-        return blake2_compress_avx512;
-    }
-    return __builtin_cpu_supports("avx2") ? blake2_compress_avx2 : NULL;
+    return cpu_has_avx512vl() ? blake2_compress_avx512 : cpu_has_avx2() ? blake2_compress_avx2 : NULL;
 }
 
 #endif

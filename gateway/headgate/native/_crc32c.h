@@ -7,14 +7,20 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "_cpu.h"
+
 #if defined(__x86_64__) && defined(__GNUC__)
 
 /* Cores of x86-64 have it since 2008. */
 static int crc32c_is_there(void) {
-    return __builtin_cpu_supports("sse4.2");
+    return cpu_has_sse42();
 }
 
+#ifdef __clang__ /* has a name of its own for these instructions */
+__attribute__((target("crc32")))
+#else
 __attribute__((target("sse4.2")))
+#endif
 static uint32_t crc32c(const char *bytes, size_t count) {
     uint64_t crc = UINT32_MAX;
     for (; count >= 8; bytes += 8, count -= 8) {

@@ -8,9 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "_cpu.h"
 #include "_text.h"
 
-#ifdef __SSE2__
+#if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
 #endif
 
@@ -91,7 +92,7 @@ static const uint8_t *skip_plain_bytes(Scan *scan, const uint8_t *at)
     return at;
 }
 
-#ifdef __SSE2__
+#if defined(__x86_64__) && defined(__GNUC__)
 
 /* One bit for each of 16 signs that is not plain. A sign is a control sign if 0x1f is no less. */
 static inline unsigned stops_of_16(__m128i signs)
@@ -139,7 +140,7 @@ __attribute__((target("avx2"))) static const uint8_t *skip_plain_32(Scan *scan, 
 
 static SkipPlain *fastest_skip(void)
 {
-    return __builtin_cpu_supports("avx2") ? skip_plain_32 : skip_plain_16;
+    return cpu_has_avx2() ? skip_plain_32 : skip_plain_16;
 }
 
 #else
@@ -194,7 +195,7 @@ static const uint8_t *skip_string_slowly(Scan *scan, const uint8_t *at)
 /* After the string whose opening quote stands before `at`, or NULL. Most strings are short. */
 static inline const uint8_t *skip_string(Scan *scan, const uint8_t *at)
 {
-#ifdef __SSE2__
+#if defined(__x86_64__) && defined(__GNUC__)
     if (scan->end - at >= 16) {
         __m128i signs = _mm_loadu_si128((const __m128i *)at);
         unsigned stops = stops_of_16(signs);
