@@ -1,4 +1,5 @@
-# `make run` and `make test` are all that a fresh clone needs: Python 3.11+ and Java 17+.
+# `make run` and `make test` are all that a fresh clone needs: Python 3.11+ and Java 17+. They compile what
+# is slow in Python; HEADGATE_NATIVE=0 leaves that out (setup.py).
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -11,13 +12,19 @@ stamp = .venv/.$(1)-$(shell cat $(2) pyproject.toml | sha256sum | cut -c1-16)
 RUN_STAMP := $(call stamp,run,requirements.lock)
 DEV_STAMP := $(call stamp,dev,requirements-dev.lock)
 DOCS_STAMP := $(call stamp,docs,requirements-docs.lock)
-PIP := $(BIN)/python -m pip install --disable-pip-version-check
+BUILD_STAMP := $(call stamp,build,requirements-build.lock)
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+# What the package is built from. README.md is in it, too, but nothing reads it there.
+SOURCES := $(shell find gateway spark setup.py pyproject.toml -type f ! -name '*.pyc' ! -path '*.egg-info/*' \
+  | sort | xargs sha256sum | sha256sum | cut -c1-16)-$(or $(HEADGATE_NATIVE),any)
+WHEEL := build/wheel/.$(SOURCES)
+INSTALLED := .venv/.installed-$(SOURCES)
 # How many tests at a time, on two cores: one may wait while the others keep them busy.
 JOBS ?= 3
 # The many processes that tests start read bytecode, where a shell would have them compile.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(JOBS) --dist worksteal
 
-# What tests import besides the gateway (pyproject.toml has the same list).
+# What tests import besides the compiled gateway (pyproject.toml has the list with its sources).
 BESIDE := spark tests loadtest docs
 # What the compiled modules are checked with: what reaches them in memory, and some real brokers.
 COMPILED_TESTS := tests/unit tests/app tests/contract tests/integration/edge/test_bad_input_json.py tests/integration/suppression/test_suppression_faults.py \
@@ -29,7 +36,7 @@ SANITIZED = EXPECT_COMPILED=1 PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0 LD
   PYTHONPATH=build/sanitize:spark:tests:loadtest:docs
 
 .NOTPARALLEL:  # one installation at a time
-.PHONY: help machine setup setup-run run test test-full test-compiled native-sanitize check lint bench compiled incident-a docs
+.PHONY: help machine setup setup-run run test test-full test-compiled native-sanitize check lint bench wheel incident-a docs
 
 help: ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -46,20 +53,42 @@ $(RUN_STAMP): | machine
 	# The build backend comes first and from the lock too: a source package (pyspark) would
 	# otherwise be built with whatever version is newest.
 	awk '/^[a-zA-Z0-9]/ { wanted = /^setuptools==/ } wanted' requirements.lock > .venv/build.lock
-	$(PIP) --require-hashes -r .venv/build.lock
-	$(PIP) --require-hashes --no-build-isolation -r requirements.lock
-	$(PIP) --no-deps --no-build-isolation --editable .
-	@rm -f .venv/.run-* .venv/.installed-* && touch $@
+	$(PIP) install --require-hashes -r .venv/build.lock
+	$(PIP) install --require-hashes --no-build-isolation -r requirements.lock
+	@rm -f .venv/.run-* && touch $@
+
+# What compiles the hot path is in a folder of its own: nothing that runs needs it.
+$(BUILD_STAMP): | $(RUN_STAMP)
+	@rm -rf .venv/build build/mypyc build/temp*
+	$(PIP) install --quiet --require-hashes --target .venv/build -r requirements-build.lock
+	@rm -f .venv/.build-* && touch $@
+
+# A machine without a C compiler gets one for as long as it takes: it unpacks to 400 MB.
+$(WHEEL): $(RUN_STAMP) $(if $(filter 0 c,$(HEADGATE_NATIVE)),,$(BUILD_STAMP))
+	@rm -rf build/lib* build/bdist* build/wheel
+	@zig=$$(mktemp -d) && trap 'rm -rf "$$zig"' EXIT; \
+	  wanted=$$($(BIN)/python -c 'from setuptools import build_meta; print(build_meta.get_requires_for_build_wheel())' | tail -n 1); \
+	  if [[ $$wanted = *ziglang* ]]; then \
+	    echo 'setup: no C compiler (Debian: apt-get install gcc libc6-dev): takes one from a package, 90 MB'; \
+	    $(PIP) install --quiet --require-hashes --target "$$zig" -r requirements-zig.lock; \
+	  fi; \
+	  echo 'setup: builds the package: under a minute where it is compiled'; \
+	  PYTHONPATH="$(CURDIR)/.venv/build:$$zig" $(PIP) wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel .
+	@touch $@
+
+$(INSTALLED): $(WHEEL)
+	$(PIP) install --quiet --no-deps --force-reinstall build/wheel/*.whl
+	@rm -f .venv/.installed-* && touch $@
 
 $(DEV_STAMP): | $(RUN_STAMP)
-	$(PIP) --require-hashes --no-build-isolation -r requirements-dev.lock
+	$(PIP) install --require-hashes --no-build-isolation -r requirements-dev.lock
 	@rm -f .venv/.dev-* && touch $@
 
 $(DOCS_STAMP): | $(RUN_STAMP)
-	$(PIP) --require-hashes -r requirements-docs.lock
+	$(PIP) install --require-hashes -r requirements-docs.lock
 	@rm -f .venv/.docs-* && touch $@
 
-setup-run: machine $(RUN_STAMP) ## install what running needs into .venv and .cache
+setup-run: machine $(INSTALLED) ## install what running needs into .venv and .cache
 	@$(BIN)/python -m headgate.devstack
 
 setup: setup-run $(DEV_STAMP) $(DOCS_STAMP) ## install what tests and documents need, too
@@ -68,37 +97,33 @@ setup: setup-run $(DEV_STAMP) $(DOCS_STAMP) ## install what tests and documents 
 run: setup-run ## start Kafka, Redis and the gateway with sample traffic
 	@$(BIN)/headgate dev --demo
 
-test: setup ## every kind of test, scenarios scaled down
+test: machine $(DEV_STAMP) ## every kind of test, scenarios scaled down
 	@# side by side: each of the two reads all of the types, on a core of its own
 	@trap 'kill $$(jobs -p) 2>/dev/null || :' EXIT; \
-	  if command -v $(CC) >/dev/null; then $(MAKE) --no-print-directory compiled & fi; \
-	  $(MAKE) --no-print-directory lint; wait
+	  $(MAKE) --no-print-directory setup & setup=$$!; \
+	  $(MAKE) --no-print-directory lint; wait $$setup
 	$(PYTEST) -m "not full" $(ARGS)
-	@if command -v $(CC) >/dev/null; then $(MAKE) --no-print-directory test-compiled; \
-	  else echo 'test: no C compiler (Debian: apt-get install gcc libc6-dev): the compiled modules were not tested'; fi
+	@if $(BIN)/headgate --version | grep -q 'native code: c, hot path: mypyc'; then $(MAKE) --no-print-directory test-compiled; \
+	  else echo 'test: the compiled modules were not tested, there are none'; fi
 
 test-full: setup lint ## scenarios at full size; their figures
 	$(PYTEST) --timeout 3600 --hypothesis-profile full $(ARGS)
 
-compiled: build/compiled/.done ## the hot path as C extensions in build/compiled (needs a C compiler)
+test-compiled: setup ## the tests in memory, on the compiled modules
+	EXPECT_COMPILED=1 PYTHONPATH= $(PYTEST) -o "pythonpath=$(BESIDE)" -m "not full" $(COMPILED_TESTS)
 
-build/compiled/.done: setup.py pyproject.toml $(shell find gateway -name '*.py' -o -name '*.lua' -o -name '*.[ch]' -o -name '*.pyi') | setup
-	rm -rf build/compiled build/mypyc build/lib* build/temp* build/bdist*
-	HEADGATE_COMPILE=1 $(PIP) --quiet --no-deps --no-build-isolation --target build/compiled .
-	@touch $@
+wheel: $(WHEEL) ## what setup-run installs, in dist
+	@mkdir -p dist && cp build/wheel/*.whl dist/ && ls dist/*.whl
 
-test-compiled: compiled ## the tests in memory, on the compiled modules
-	EXPECT_COMPILED=1 PYTHONPATH=build/compiled $(PYTEST) -o "pythonpath=build/compiled $(BESIDE)" -m "not full" $(COMPILED_TESTS)
-
-native-sanitize: setup ## the C code with sanitizers: its tests, then random bodies for FUZZ_S seconds
+native-sanitize: $(DEV_STAMP) ## the C code with sanitizers: its tests, then random bodies for FUZZ_S seconds
 	rm -rf build/sanitize
-	HEADGATE_COMPILE=c CFLAGS="-g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all" \
+	HEADGATE_NATIVE=c CFLAGS="-g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all" \
 	  $(BIN)/python setup.py --quiet build_ext --force --build-lib build/sanitize --build-temp build/sanitize/objects
 	cp -a gateway/headgate/. build/sanitize/headgate/
 	$(SANITIZED) $(BIN)/python -m pytest -q -p no:xdist --timeout 600 -o "pythonpath=build/sanitize $(BESIDE)" $(NATIVE_TESTS)
 	$(SANITIZED) $(BIN)/python tests/unit/native/test_scanner.py $(or $(FUZZ_S),30)
 
-check: setup lint ## format, lint, types and unit tests: under a minute
+check: machine $(DEV_STAMP) lint ## format, lint, types and unit tests: under a minute
 	$(PYTEST) -m "not full" tests/unit $(ARGS)
 
 lint:
@@ -107,11 +132,11 @@ lint:
 	$(BIN)/mypy
 
 docs: $(DOCS_STAMP) ## write what the documents take from the code, then the site to build/docs
-	$(BIN)/python docs/generate.py
+	PYTHONPATH=gateway:spark $(BIN)/python docs/generate.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
-bench: compiled ## speed and memory against the yardstick
-	PYTHONPATH=build/compiled $(BIN)/python loadtest/run.py $(or $(ARGS),pairs)
+bench: setup ## speed and memory against the yardstick
+	$(BIN)/python loadtest/run.py $(or $(ARGS),pairs)
 
 incident-a: setup ## a thousand saves of one deal with every setting: a table of what is published
 	$(BIN)/python loadtest/incident.py $(ARGS)

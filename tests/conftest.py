@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from itertools import count
@@ -189,9 +190,10 @@ def start_gateway(tmp_path: Path) -> Iterator[Callable[..., Gateway]]:
             *args: str,
             environment: Mapping[str, str] | None = None,
             wait: bool = True,
+            python: str = sys.executable,
         ) -> Gateway:
             directory = tmp_path / f"gateway-{next(numbers)}"
-            gateway = Gateway(directory, config_text, args, environment or {})
+            gateway = Gateway(directory, config_text, args, environment or {}, python)
             ending.callback(gateway.kill)
             if wait:
                 gateway.wait()

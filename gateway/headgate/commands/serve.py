@@ -31,15 +31,17 @@ def register(subparsers: "Subparsers") -> None:
 def run(args: argparse.Namespace) -> int:
     """Serve until a signal ends it; return the exit code. Raises ConfigError."""
     from headgate.config import load
-    from headgate.supervisor.parent import Start, serve
+    from headgate.supervisor import parent
     from headgate.supervisor.ports import PortTakenError
     from headgate.telemetry import logs  # slow to import
+    from headgate.telemetry.build import warn_unless_native
 
     environ = dict(os.environ)
     if args.workers is not None:
         environ["HEADGATE_HTTP__WORKERS"] = args.workers
     logs.configure(load(args.config, environ).logs)
+    warn_unless_native(parent.log)
     try:
-        return asyncio.run(serve(Start(args.config, environ)))
+        return asyncio.run(parent.serve(parent.Start(args.config, environ)))
     except PortTakenError as error:
         raise CommandError(str(error), FAILED) from error

