@@ -74,7 +74,8 @@ $(WHEEL): $(RUN_STAMP) $(if $(filter 0 c,$(HEADGATE_NATIVE)),,$(BUILD_STAMP))
 	  fi; \
 	  echo 'setup: builds the package: under a minute where it is compiled'; \
 	  PYTHONPATH="$(CURDIR)/.venv/build:$$zig" $(PIP) wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel .
-	@touch $@
+	@# without native code that was wanted the next make tries again: what was missing may be there
+	@[[ -z "$(HEADGATE_NATIVE)" && build/wheel/$$(ls build/wheel) = *-any.whl ]] || touch $@
 
 $(INSTALLED): $(WHEEL)
 	$(PIP) install --quiet --no-deps --force-reinstall build/wheel/*.whl
