@@ -76,6 +76,7 @@ ALLOWED = {
         "edge",
         "core",
         "config",
+        "native.chosen",
         "pipeline",
         "stats",
         "telemetry",

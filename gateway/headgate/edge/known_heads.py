@@ -6,21 +6,14 @@ bytes. Reading a request so takes a fifth of the parser's time (loadtest/README.
 parsed here: a head is known only if aiohttp took one like it.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
+from headgate.native.chosen import framed
+
 Headers = Mapping[bytes, bytes]
 
-# `http.header_max_bytes` is at least 1024, which no value here comes near.
-_OWN_VALUES: Final = re.compile(
-    rb"\r\n([Cc]ontent-[Ll]ength|[Xx]-[Rr]equest-[Ii][Dd]|[Tt]raceparent"
-    rb"|[Hh]eadgate-(?:[Kk]ey|[Ee]vent-[Ii]d|[Tt]imestamp)): ?([!-~]{1,128})(?=\r\n)"
-)
 _LENGTH: Final = b"content-length"
-_LENGTH_DIGITS: Final = 9
-_END: Final = b"\r\n\r\n"
-_HEAD_MAX_BYTES: Final = 4096
 _HEADS_REMEMBERED: Final = 1000  # clients choose them freely
 
 
@@ -42,29 +35,12 @@ class Framed:
 
 def frame(data: bytes) -> Framed | None:
     """The request that the data begins with. None: its head is not whole, is long, or names no
-    length."""
-    stop = data.find(_END, 0, _HEAD_MAX_BYTES)
-    if stop < 0:
+    length, or one of its own values twice."""
+    found = framed(data)
+    if found is None:
         return None
-    parts: list[bytes] = []
-    own: dict[bytes, bytes] = {}
-    length, at = b"", 0
-    for found in _OWN_VALUES.finditer(data, 0, stop + 2):
-        name, value = found[1].lower(), found[2]
-        begin = found.start(2)
-        parts.append(data[at:begin])
-        at = begin + len(value)
-        if name == _LENGTH and not length:
-            length = value
-        elif name in own or name == _LENGTH:
-            return None
-        else:
-            own[name] = value
-    if not length.isdigit() or len(length) > _LENGTH_DIGITS:
-        return None
-    parts.append(data[at:stop])
-    start = stop + len(_END)
-    return Framed(b"".join(parts), own, start, start + int(length))
+    same, own, start, end = found
+    return Framed(same, own, start, end)
 
 
 class KnownHeads:
