@@ -19,8 +19,8 @@ SOURCES := $(shell find gateway spark setup.py pyproject.toml -type f ! -name '*
   | sort | xargs sha256sum | sha256sum | cut -c1-16)-$(or $(HEADGATE_NATIVE),any)
 WHEEL := build/wheel/.$(SOURCES)
 INSTALLED := .venv/.installed-$(SOURCES)
-# How many tests at a time, on two cores: one may wait while the others keep them busy.
-JOBS ?= 3
+# How many tests at a time, on two cores: they wait half of their time.
+JOBS ?= 5
 # The many processes that tests start read bytecode, where a shell would have them compile.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(JOBS) --dist worksteal
 

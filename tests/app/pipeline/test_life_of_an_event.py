@@ -41,6 +41,10 @@ def is_ticking() -> bool:
     return task is not None and task.get_name().startswith("ticks")
 
 
+# They look for what waits too long whenever the clock says so, also while this one is under way.
+POLLS = ("give_up", "overdue")
+
+
 class Seen:
     """The files of the package whose functions are called, in order."""
 
@@ -48,7 +52,7 @@ class Seen:
         self.files: list[str] = []
 
     def __call__(self, frame: FrameType, event: str, _argument: object) -> None:
-        if event == "call" and not is_ticking():
+        if event == "call" and frame.f_code.co_name not in POLLS and not is_ticking():
             path = Path(frame.f_code.co_filename)
             if path.is_relative_to(PACKAGE) and not {"memory", "native"} & set(path.parts):
                 self.files.append(path.relative_to(PACKAGE).as_posix())
