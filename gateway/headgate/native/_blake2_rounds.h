@@ -211,7 +211,9 @@ blake2_compress_avx512(uint64_t state[8][BLAKE2_LANES], const uint8_t *const blo
 /* NULL: this processor has neither. */
 static Blake2Compress *blake2_widest(void)
 {
-    return cpu_has_avx512vl() ? blake2_compress_avx512 : cpu_has_avx2() ? blake2_compress_avx2 : NULL;
+    return cpu_has(CPU_AVX512VL) ? blake2_compress_avx512
+        : cpu_has(CPU_AVX2)      ? blake2_compress_avx2
+                                 : NULL;
 }
 
 #endif

@@ -9,40 +9,39 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum { CPU_SSE42 = 1, CPU_AVX2 = 2, CPU_AVX512VL = 4, CPU_ASKED = 8 };
+
 /* What the system saves of a thread's registers (XCR0): wide ones are of no use without. */
 enum { CPU_SAVES_AVX = 0x06, CPU_SAVES_AVX512 = 0xe6 };
 
-static inline bool cpu_saves(uint32_t wanted)
+static inline unsigned cpu_ask(void)
 {
-    uint32_t a, b, c, d, low, high;
-    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & 1u << 27)) {
-        return false;
+    uint32_t a, b, c, d, saved = 0, high, wide = 0;
+    if (!__get_cpuid(1, &a, &b, &c, &d)) {
+        return CPU_ASKED;
     }
-    __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-    return (low & wanted) == wanted;
+    const uint32_t basic = c;
+    if (basic & 1u << 27) {
+        __asm__("xgetbv" : "=a"(saved), "=d"(high) : "c"(0));
+    }
+    if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) {
+        wide = b;
+    }
+    const bool avx2 = wide & 1u << 5;
+    const bool avx512vl = wide & 1u << 16 && wide & 1u << 31;
+    return CPU_ASKED | (basic & 1u << 20 ? CPU_SSE42 : 0)
+        | (avx2 && (saved & CPU_SAVES_AVX) == CPU_SAVES_AVX ? CPU_AVX2 : 0)
+        | (avx512vl && (saved & CPU_SAVES_AVX512) == CPU_SAVES_AVX512 ? CPU_AVX512VL : 0);
 }
 
-/* wanted: bits of the second register of leaf 7, where the wide instructions are. */
-static inline bool cpu_has_wide(uint32_t wanted)
+/* Asked once: in a virtual machine each question goes to the host and takes microseconds. */
+static inline bool cpu_has(unsigned feature)
 {
-    uint32_t a, b, c, d;
-    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & wanted) == wanted;
-}
-
-static inline bool cpu_has_sse42(void)
-{
-    uint32_t a, b, c, d;
-    return __get_cpuid(1, &a, &b, &c, &d) && c & 1u << 20;
-}
-
-static inline bool cpu_has_avx2(void)
-{
-    return cpu_saves(CPU_SAVES_AVX) && cpu_has_wide(1u << 5);
-}
-
-static inline bool cpu_has_avx512vl(void)
-{
-    return cpu_saves(CPU_SAVES_AVX512) && cpu_has_wide(1u << 16 | 1u << 31);
+    static unsigned found; /* threads that come at once find the same */
+    if (found == 0) {
+        found = cpu_ask();
+    }
+    return found & feature;
 }
 
 #endif

@@ -13,7 +13,7 @@
 
 /* Cores of x86-64 have it since 2008. */
 static int crc32c_is_there(void) {
-    return cpu_has_sse42();
+    return cpu_has(CPU_SSE42);
 }
 
 #ifdef __clang__ /* has a name of its own for these instructions */

@@ -140,7 +140,7 @@ __attribute__((target("avx2"))) static const uint8_t *skip_plain_32(Scan *scan, 
 
 static SkipPlain *fastest_skip(void)
 {
-    return cpu_has_avx2() ? skip_plain_32 : skip_plain_16;
+    return cpu_has(CPU_AVX2) ? skip_plain_32 : skip_plain_16;
 }
 
 #else
