@@ -110,7 +110,7 @@ class Run:
 
 def checked(plan: Plan) -> dict[str, Any]:
     """Runs the plan and, where a broker is named, compares its answers with the log."""
-    before = end_offsets(plan.bootstrap, plan.topic) if plan.bootstrap else {}
+    before = end_offsets(plan.bootstrap, plan.topic_names) if plan.bootstrap else {}
     run = Run(plan)
     uvloop.run(run.measure())
     report = run.report()
@@ -118,7 +118,7 @@ def checked(plan: Plan) -> dict[str, Any]:
         ends = run.tally.outcomes + run.primed.outcomes
         doubtful = uncertain(ends)
         read = settled_end_offsets if doubtful else end_offsets
-        written = growth(before, read(plan.bootstrap, plan.topic))
+        written = growth(before, read(plan.bootstrap, plan.topic_names))
         report["written"] = written
         report["published"] = ends["published"]
         report["log"] = verdict(written, ends["published"], doubtful)

@@ -10,14 +10,16 @@ from urllib.parse import SplitResult, urlsplit
 
 import orders
 import workload
-from wire import ENCODINGS, Encoding, Request, requests
+from wire import ENCODINGS, NUMBER_PLACE, Encoding, Request, requests
 from workload import KEY_COUNT, KEYS, MODES, Keys, Mode, Shape
 
 Document = Literal["deal", "order"]
 WORKLOADS: dict[Document, ModuleType] = {"deal": workload, "order": orders}
 CHOICES = {"keys": KEYS, "mode": MODES, "encoding": ENCODINGS, "document": get_args(Document)}
 HELP = {
-    "url": "where events are posted (http only); {key} in it: the key of the event (orders alone)",
+    "url": "where events are posted (http only); {key} in it: the key of the event (orders alone); "
+    "{number} in it and in --topic: each number below --topics in turn",
+    "topics": "to how many topics requests go in turn, where the address has {number}",
     "keys": "how keys are picked; bomb is incident A: one key, 800 kB, 1,013 saves a burst",
     "key_count": "how many keys there are, for uniform and zipf",
     "document": "deal: 648 bytes, the key first; order: 200 to 2,400 bytes, the key in the middle",
@@ -58,6 +60,7 @@ class Plan:
     topic: str = ""
     document: Document = "deal"
     key_count: int = KEY_COUNT
+    topics: int = 1
 
     @classmethod
     def parse(cls, arguments: list[str]) -> Self:
@@ -109,7 +112,16 @@ class Plan:
 
     def _requests(self, values: Iterable[bytes]) -> Iterator[Request]:
         path = self.address._replace(scheme="", netloc="").geturl()
-        return requests(values, self.encoding, self.batch, self.address.netloc, path)
+        paths = self._numbered(path)
+        return requests(values, self.encoding, self.batch, self.address.netloc, paths)
+
+    @property
+    def topic_names(self) -> list[str]:
+        """The topics whose log is read; none where --topic is not given."""
+        return self._numbered(self.topic) if self.topic else []
+
+    def _numbered(self, text: str) -> list[str]:
+        return [text.replace(NUMBER_PLACE, str(number)) for number in range(self.topics)]
 
     def with_(self, **changes: Any) -> Self:
         """The same plan but for these options."""

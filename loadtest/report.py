@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from typing import Any
 
+from cases import growth
 from cases.large import STALL_GOAL_S, LargeResult
 from cases.memory import LIMIT_BYTES, largest_process, summary
 from cases.pairs import Case, Pair
@@ -106,6 +107,12 @@ def counted(runs: Iterable[Report]) -> str:
         for end, number in run["outcomes"].items():
             totals[end] = totals.get(end, 0) + number
     return ", ".join(f"{end} {number:,}" for end, number in sorted(totals.items()))
+
+
+def growth_table(found: growth.Found) -> str:
+    """One row a series of sizes."""
+    header = ("case", "sizes", "gateway us/event", "redis us", "last / first", "goal", "log")
+    return table(header, growth.rows(found))
 
 
 def memory_table(report: Report) -> str:

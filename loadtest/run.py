@@ -7,6 +7,7 @@ python loadtest/run.py memory           2 million events, memory over time
 python loadtest/run.py large            ten 800 kB events a second beside small ones
 python loadtest/run.py peers            beside handlers in Rust and Python and kafka-pixy: 5 rounds
 python loadtest/run.py peers --quick    3 rounds of 2 s, about ten minutes
+python loadtest/run.py growth           10 to 1,000 topics, 6 to 1,000 partitions: 5 rounds
 """
 
 import os
@@ -21,12 +22,12 @@ from pathlib import Path
 
 import orjson
 
-from cases import large, memory, pairs
+from cases import growth, large, memory, pairs
 from cases import peers as peer_cases
 from headgate.pipeline import pipeline
 from peers import tables
 from peers.stand import PEERS, peer_stand
-from report import ends_table, large_table, memory_table, pairs_table
+from report import ends_table, growth_table, large_table, memory_table, pairs_table
 from targets import HERE, Stand, stand
 
 QUICK_EVENTS = 200_000
@@ -109,12 +110,29 @@ def run_peers(options: Namespace, directory: Path) -> tuple[str, object]:
     return text + tables.text(cases, found), found
 
 
+def run_growth(options: Namespace, directory: Path) -> tuple[str, object]:
+    number = options.pairs or (1 if options.quick else 5)
+    seconds = options.seconds or (2.0 if options.quick else 5.0)
+    say("starting Kafka, Redis and the gateway with 2,006 topics")
+    with growth.growth_stand(directory, passed_on(options)) as running:
+        found = growth.measure(running, number, seconds, say)
+    text = f"{number} rounds of all cases in turn, {seconds:g} s each.\n\n"
+    raw = {f"{case.title}: {case.size}": reports for case, reports in found.items()}
+    return text + growth_table(found), raw
+
+
 def as_json(raw: object) -> bytes:
     # orjson knows no named tuples; their names are worth keeping in the file.
     return orjson.dumps(raw, default=lambda one: one._asdict(), option=orjson.OPT_NON_STR_KEYS)
 
 
-RUNS = {"pairs": run_pairs, "memory": run_memory, "large": run_large, "peers": run_peers}
+RUNS = {
+    "pairs": run_pairs,
+    "memory": run_memory,
+    "large": run_large,
+    "peers": run_peers,
+    "growth": run_growth,
+}
 
 
 def main() -> int:

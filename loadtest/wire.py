@@ -6,7 +6,7 @@ times cheaper. Only answers with a Content-Length are understood (anything else 
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import cycle, islice
 from typing import Literal, NamedTuple, get_args
 
 import orjson
@@ -30,6 +30,7 @@ UNCERTAIN = frozenset({"unknown", "timeout", "reset"})
 HEAD_END = b"\r\n\r\n"
 SUMMARY = b'{"summary":'
 KEY_PLACE = b"{key}"
+NUMBER_PLACE = "{number}"  # in addresses and names of topics
 
 
 class Request(NamedTuple):
@@ -44,21 +45,23 @@ class Answer(NamedTuple):
 
 
 def requests(
-    values: Iterable[bytes], encoding: Encoding, batch: int, host: str, path: str
+    values: Iterable[bytes], encoding: Encoding, batch: int, host: str, paths: Iterable[str]
 ) -> Iterator[Request]:
-    """Requests of `batch` events each (one for `single`), until the values end.
+    """Requests of `batch` events each (one for `single`) to the paths in turn, until the values
+    end.
 
-    `KEY_PLACE` in the path stands for the key of the request's first event.
+    `KEY_PLACE` in a path stands for the key of the request's first event.
     """
-    template = b"POST %b HTTP/1.1\r\nHost: %b\r\nContent-Type: %b\r\nContent-Length: " % (
-        path.encode(),
-        host.encode(),
-        CONTENT_TYPES[encoding],
+    templates = cycle(
+        b"POST %b HTTP/1.1\r\nHost: %b\r\nContent-Type: %b\r\nContent-Length: "
+        % (path.encode(), host.encode(), CONTENT_TYPES[encoding])
+        for path in paths
     )
-    keyed = KEY_PLACE in template
     source = iter(values)
     while chunk := list(islice(source, 1 if encoding == "single" else batch)):
         body = encode(chunk, encoding)
+        template = next(templates)
+        keyed = KEY_PLACE in template
         head = template.replace(KEY_PLACE, key_of(chunk[0])) if keyed else template
         yield Request(b"%b%d\r\n\r\n%b" % (head, len(body), body), len(chunk))
 

@@ -25,6 +25,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+CREATED_AT_ONCE = 100  # Kafka refuses a call that needs 10,000 changes of its metadata
 DEADLINE_S = 90.0  # a green test does not wait for it
 ASK_S = 30.0  # one question
 _NO_COORDINATOR = {
@@ -53,13 +54,24 @@ def create_topic(
     bootstrap: str, name: str, partitions: int, configs: Mapping[str, str], replicas: int = 1
 ) -> None:
     """Create a topic and wait until every partition has a leader."""
+    create_topics(bootstrap, {name: partitions}, configs, replicas)
+
+
+def create_topics(
+    bootstrap: str, partitions: Mapping[str, int], configs: Mapping[str, str], replicas: int = 1
+) -> None:
+    """Create topics, by name, and wait until every partition has a leader."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    topic = NewTopic(name, partitions, replicas, config=dict(configs))
-    admin.create_topics([topic])[name].result(DEADLINE_S)
+    topics = [NewTopic(name, n, replicas, config=dict(configs)) for name, n in partitions.items()]
+    for first in range(0, len(topics), CREATED_AT_ONCE):
+        some = topics[first : first + CREATED_AT_ONCE]
+        for made in admin.create_topics(some, request_timeout=DEADLINE_S).values():
+            made.result(DEADLINE_S)
     end = time.monotonic() + DEADLINE_S
-    while not _has_leaders(admin, name, partitions):
-        assert time.monotonic() < end, f"{name} has no leaders"
-        time.sleep(0.02)
+    for name, count in partitions.items():
+        while not _has_leaders(admin, name, count):
+            assert time.monotonic() < end, f"{name} has no leaders"
+            time.sleep(0.02)
 
 
 def _has_leaders(admin: AdminClient, name: str, partitions: int) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cases import growth
 from cases.memory import summary
 from cases.pairs import CASES, Pair
 from headgate.config.load import load
@@ -124,3 +125,24 @@ def test_tables_are_markdown() -> None:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_every_case_has_a_goal(case: Any) -> None:
     assert case.cpu_goal or case.p50_goal or case.p99_goal
+
+
+def test_growth_is_the_last_size_over_the_first_of_a_round() -> None:
+    costs = {6: [10.0, 20.0, 10.0], 100: [11.0, 11.0, 11.0], 1000: [16.0, 30.0, 12.0]}
+    found: growth.Found = {
+        case: [
+            {"cpu_us_per_event": {"target": cost, "redis": 1.0}, "log": "exact"}
+            for cost in costs[case.partitions]
+        ]
+        for case in growth.CASES[3:6]
+    }
+    (row,) = growth.rows(found)
+    assert row == [
+        "NDJSON of 50, 16 conn., suppression on, partitions",
+        "6 / 100 / 1000",
+        "10.0 / 11.0 / 16.0",
+        "1.0 / 1.0 / 1.0",
+        "1.50",
+        "<= 1.5 met",
+        "exact",
+    ]

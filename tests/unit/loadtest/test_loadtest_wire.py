@@ -33,15 +33,23 @@ def test_an_answer_without_length_is_refused() -> None:
 
 def test_requests_carry_the_events_as_they_are() -> None:
     values = [b'{"id":"a"}', b'{"id":"b"}', b'{"id":"c"}']
-    ndjson = list(requests(values, "ndjson", 2, "h:1", "/p"))
+    ndjson = list(requests(values, "ndjson", 2, "h:1", ["/p"]))
     assert [request.events for request in ndjson] == [2, 1]
     head, _, body = ndjson[0].data.partition(b"\r\n\r\n")
     assert head.startswith(b"POST /p HTTP/1.1\r\nHost: h:1\r\n")
     assert b"Content-Type: application/x-ndjson\r\nContent-Length: 22" in head
     assert body == b'{"id":"a"}\n{"id":"b"}\n'
-    (array,) = requests(values, "array", 50, "h:1", "/p")
+    (array,) = requests(values, "array", 50, "h:1", ["/p"])
     assert array.data.endswith(b'\r\n\r\n[{"id":"a"},{"id":"b"},{"id":"c"}]')
-    assert [one.events for one in requests(values, "single", 50, "h:1", "/p")] == [1, 1, 1]
+    assert [one.events for one in requests(values, "single", 50, "h:1", ["/p"])] == [1, 1, 1]
+
+
+def test_requests_go_to_many_topics_in_turn() -> None:
+    plan = Plan("http://h:1/t-{number}/e", events=5, topics=2, topic="log-{number}")
+    paths = [one.data.split(b" ")[1] for one in plan.requests()]
+    assert paths == [b"/t-0/e", b"/t-1/e", b"/t-0/e", b"/t-1/e", b"/t-0/e"]
+    assert plan.topic_names == ["log-0", "log-1"]
+    assert Plan("http://h:1/e").topic_names == []
 
 
 @pytest.mark.parametrize(
@@ -80,7 +88,7 @@ def test_the_log_is_compared_with_the_answers() -> None:
 def test_a_plan_survives_the_command_line() -> None:
     plan = Plan(
         "http://h:1/p", "zipf", "unchanged", "array", 7, 9, 2.5, 0.5, 3.0, 11, 4.0, 5, 6, 0.25,
-        ("gateway=1,2", "redis=3"), "h:2", "t", "order", 20,
+        ("gateway=1,2", "redis=3"), "h:2", "t", "order", 20, 3,
     )  # fmt: skip
     defaults = Plan("")
     assert all(getattr(plan, one.name) != getattr(defaults, one.name) for one in fields(Plan))
