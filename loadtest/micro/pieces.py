@@ -73,7 +73,7 @@ def scanner_pieces(value: bytes, ndjson: bytes, array: bytes) -> list[Piece]:
 
     found: list[Piece] = []
     for name, key in (("", None), (" and digest", b"fingerprint")):
-        scanner = Scanner(b"id", 6, 128, sys.maxsize, key, b"value" + bytes(4))
+        scanner = Scanner(((b"id",),), 6, 128, sys.maxsize, key, b"value" + bytes(4))
         found += [
             (f"scan{name}, one JSON event", partial(scanner.one, value), 1),
             (f"scan{name}, NDJSON of 50", partial(scanner.lines, ndjson, EVENTS), EVENTS),

@@ -6,6 +6,7 @@ and judge.
 """
 
 from collections.abc import Mapping
+from itertools import permutations
 from typing import Final, Protocol
 
 from headgate.core.event import Decoded
@@ -19,7 +20,8 @@ from headgate.native import chosen
 # Looking a member up in an Enum class costs 0.1 us in Python 3.11.
 _JSON: Final = BodyKind.JSON
 _NDJSON: Final = BodyKind.NDJSON
-
+_MAX_PARTS: Final = 4  # of a key, and
+_MAX_NAMES: Final = 16  # on the way to them: as in native/_json_strings.h
 
 # Values, keys, partitions and digests.
 Scanned = tuple[list[bytes], list[bytes] | None, list[int] | None, list[bytes] | None]
@@ -44,16 +46,25 @@ def scanner_for(
     suppress, or where its events are digested later.
     """
     pointers = KeyRule.parse(policy.key).pointers
-    if chosen.Scanner is None or len(pointers) > 1 or (pointers and len(pointers[0]) != 1):
+    if chosen.Scanner is None or not _is_readable(pointers):
         return None
     if not pointers and policy.keyless != "spread":
         return None  # each event needs a key that its request brings
     limit = lane.batch_limit_bytes if policy.max_bytes is None else policy.max_bytes
-    member = pointers[0][0].encode() if pointers else None
+    names = tuple(tuple(name.encode() for name in pointer) for pointer in pointers)
     # What has no key is not compared; with a digest, suppression would settle it nevertheless.
-    key, prefix = (None, b"") if digester is None or member is None else digester.of_documents
-    scanner: Scanner = chosen.Scanner(member, lane.partitions, json_max_depth, limit, key, prefix)
+    key, prefix = (None, b"") if digester is None or not names else digester.of_documents
+    scanner: Scanner = chosen.Scanner(names, lane.partitions, json_max_depth, limit, key, prefix)
     return scanner
+
+
+def _is_readable(pointers: tuple[tuple[str, ...], ...]) -> bool:
+    """Whether the scanner knows such a key rule: few parts, none within another."""
+    names = {pointer[:depth] for pointer in pointers for depth in range(1, len(pointer) + 1)}
+    is_apart = all(one != other[: len(one)] for one, other in permutations(pointers, 2))
+    return (
+        is_apart and () not in pointers and len(pointers) <= _MAX_PARTS and len(names) <= _MAX_NAMES
+    )
 
 
 def scan(

@@ -28,13 +28,14 @@ static void scan_end(Scan *scan)
 static bool make_room(Scan *scan)
 {
     size_t room = 2 * scan->room; /* far from overflowing: a body has a byte or more for each */
-    Text *values = malloc(2 * room * sizeof(Text));
+    size_t parts = (size_t)scan->rule->parts;
+    Text *values = malloc(room * (1 + parts) * sizeof(Text));
     if (values == NULL) {
         scan->has_no_memory = true;
         return false;
     }
     memcpy(values, scan->values, scan->count * sizeof(Text));
-    memcpy(values + room, scan->keys, scan->count * sizeof(Text));
+    memcpy(values + room, scan->keys, scan->count * parts * sizeof(Text));
     scan_end(scan);
     scan->values = values;
     scan->keys = values + room;
@@ -46,31 +47,31 @@ static bool make_room(Scan *scan)
 static bool keep(Scan *scan, const uint8_t *begin, const uint8_t *end)
 {
     size_t bytes = (size_t)(end - begin);
+    const KeyRule *rule = scan->rule;
     if (scan->count == scan->most || bytes > scan->max_value_bytes ||
-        (scan->has_member && scan->key.at == NULL) || (scan->has_high && !is_utf8(begin, end)) ||
+        (scan->seen & rule->ends) != rule->ends || (scan->has_high && !is_utf8(begin, end)) ||
         (scan->count == scan->room && !make_room(scan))) {
         return false;
     }
-    scan->values[scan->count] = (Text){begin, bytes};
-    scan->keys[scan->count++] = scan->key;
+    size_t parts = (size_t)rule->parts;
+    memcpy(scan->keys + scan->count * parts, scan->key, parts * sizeof(Text));
+    scan->values[scan->count++] = (Text){begin, bytes};
     return true;
 }
 
-/* member: its name; at == NULL: there is no key rule. */
-static void scan_begin(Scan *scan, const uint8_t *end, Text member, int max_depth,
+static void scan_begin(Scan *scan, const uint8_t *end, const KeyRule *rule, int max_depth,
                        size_t max_value_bytes, size_t most)
 {
     scan->end = end;
     scan->skip_plain = fastest_skip();
     scan->has_escape = false;
     scan->max_depth = max_depth;
-    scan->has_member = member.at != NULL;
-    scan->member = member;
+    scan->rule = rule;
     scan->max_value_bytes = max_value_bytes;
+    scan->room = 2 * FEW / (1 + (size_t)rule->parts);
     scan->values = scan->few;
-    scan->keys = scan->few + FEW;
+    scan->keys = scan->few + scan->room;
     scan->count = 0;
-    scan->room = FEW;
     scan->most = most;
     scan->has_no_memory = false;
 }

@@ -73,48 +73,46 @@ static inline const uint8_t *skip_scalar(Scan *scan, const uint8_t *at)
 
 /* ---- Documents */
 
-/* After the key that stands at `at`, or NULL: what is no plain string and no integer is either
- * refused or needs more than its bytes. */
-static const uint8_t *take_key(Scan *scan, const uint8_t *at)
+/* Whether joining would have to encode something (core/keys.py). */
+static bool is_unjoined(Text part)
 {
+    return memchr(part.at, ':', part.bytes) != NULL || memchr(part.at, '%', part.bytes) != NULL;
+}
+
+/* After the part of the key that stands at `at`, or NULL: what is no plain string and no integer
+ * is either refused or needs more than its bytes. */
+static const uint8_t *take_part(Scan *scan, const uint8_t *at, int part)
+{
+    Text *taken = &scan->key[part];
     const uint8_t *begin = at;
-    if (scan->key.at != NULL) {
-        return NULL; /* twice: the last one counts */
-    }
     if (*at == '"') {
         scan->has_escape = false;
         at = skip_string(scan, at + 1);
         if (at == NULL || scan->has_escape || at - begin == 2) {
             return NULL;
         }
-        scan->key = (Text){begin + 1, (size_t)(at - begin) - 2};
-        return at;
+        *taken = (Text){begin + 1, (size_t)(at - begin) - 2};
+        return scan->rule->parts > 1 && is_unjoined(*taken) ? NULL : at;
     }
     at = skip_integer(at);
     if (at == NULL || *at == '.' || (*at | 0x20) == 'e') {
         return NULL;
     }
-    scan->key = (Text){begin, (size_t)(at - begin)};
+    *taken = (Text){begin, (size_t)(at - begin)};
     return at;
 }
 
-/* The value of the member whose name stands at `at`, or NULL. *is_key: whether that is the key. */
-static inline const uint8_t *skip_name(Scan *scan, const uint8_t *at, bool is_top, bool *is_key)
+/* The step of a name that stands in the value of `parent`, or NO_STEP. */
+static inline int step_of(const KeyRule *rule, int parent, const uint8_t *name, size_t bytes)
 {
-    const uint8_t *begin = at + 1;
-    if (*at != '"') {
-        return NULL;
+    for (int i = 0; i < rule->count; i++) {
+        const Step *step = &rule->steps[i];
+        if (step->parent == parent && step->name.bytes == bytes &&
+            memcmp(step->name.at, name, bytes) == 0) {
+            return i;
+        }
     }
-    scan->has_escape = false;
-    at = skip_string(scan, begin);
-    if (at == NULL || (is_top && scan->has_escape)) {
-        return NULL; /* a name may be written in many ways: only the plain one is compared */
-    }
-    size_t bytes = (size_t)(at - begin) - 1;
-    *is_key = is_top && scan->has_member && bytes == scan->member.bytes &&
-              memcmp(begin, scan->member.at, bytes) == 0;
-    at = skip_blanks(scan, at);
-    return *at == ':' ? skip_blanks(scan, at + 1) : NULL;
+    return NO_STEP;
 }
 
 /* The arrays and objects around a place. */
@@ -122,6 +120,7 @@ typedef struct {
     uint64_t objects[MOST_DEPTH / 64]; /* bit n: the one of depth n is an object */
     int depth;                         /* of the innermost; 1 is the document */
     bool in_object;                    /* whether the innermost is an object */
+    int way, way_depth;                /* the innermost on the way to a part of the key */
 } Levels;
 
 static inline void enter(Levels *levels, bool is_object)
@@ -142,6 +141,33 @@ static inline void leave(Levels *levels)
     levels->in_object = levels->objects[depth >> 6] >> (depth & 63) & 1;
 }
 
+/* The value of the member whose name stands at `at`, or NULL. *step: the one that this is. */
+static inline const uint8_t *skip_name(Scan *scan, const uint8_t *at, const Levels *levels,
+                                       int *step)
+{
+    const uint8_t *begin = at + 1;
+    bool is_on_the_way = levels->depth == levels->way_depth;
+    if (*at != '"') {
+        return NULL;
+    }
+    scan->has_escape = false;
+    at = skip_string(scan, begin);
+    if (at == NULL || (is_on_the_way && scan->has_escape)) {
+        return NULL; /* a name may be written in many ways: only the plain one is compared */
+    }
+    if (is_on_the_way) {
+        *step = step_of(scan->rule, levels->way, begin, (size_t)(at - begin) - 1);
+        if (*step != NO_STEP) {
+            if (scan->seen >> *step & 1) {
+                return NULL; /* twice: the last one counts */
+            }
+            scan->seen |= 1u << *step;
+        }
+    }
+    at = skip_blanks(scan, at);
+    return *at == ':' ? skip_blanks(scan, at + 1) : NULL;
+}
+
 /* After a value: its next sibling, or that of what ends with it. NULL: neither a comma nor the
  * right bracket follows. When the document ends, levels->depth is 0. */
 static inline const uint8_t *skip_ends(const Scan *scan, const uint8_t *at, Levels *levels)
@@ -155,6 +181,10 @@ static inline const uint8_t *skip_ends(const Scan *scan, const uint8_t *at, Leve
         if (levels->depth == 0) {
             return at;
         }
+        if (levels->depth < levels->way_depth) {
+            levels->way = scan->rule->steps[levels->way].parent;
+            levels->way_depth--;
+        }
         at = skip_blanks(scan, at);
     }
     return skip_blanks(scan, at + 1);
@@ -163,21 +193,29 @@ static inline const uint8_t *skip_ends(const Scan *scan, const uint8_t *at, Leve
 /* After the object that begins at `at`, or NULL. */
 static const uint8_t *skip_document(Scan *scan, const uint8_t *at)
 {
-    Levels levels = {{0}, 0, false};
-    bool is_key = false;
-    scan->key.at = NULL;
+    Levels levels = {{0}, 0, false, DOCUMENT, 1};
+    int step = NO_STEP;
+    scan->seen = 0;
     scan->has_high = 0;
     for (;;) { /* at: a value, the document first */
         bool has_child = false;
+        int part = step == NO_STEP ? ON_THE_WAY : scan->rule->steps[step].part;
         if (*at == '{' || *at == '[') {
-            if (is_key || levels.depth == scan->max_depth) {
+            if (part != ON_THE_WAY || levels.depth == scan->max_depth) {
                 return NULL;
             }
             enter(&levels, *at == '{');
+            if (step != NO_STEP) {
+                if (!levels.in_object) {
+                    return NULL; /* a pointer may go on with an element's number */
+                }
+                levels.way = step;
+                levels.way_depth = levels.depth;
+            }
             at = skip_blanks(scan, at + 1);
             has_child = *at != (levels.in_object ? '}' : ']');
         } else {
-            at = is_key ? take_key(scan, at) : skip_scalar(scan, at);
+            at = part == ON_THE_WAY ? skip_scalar(scan, at) : take_part(scan, at, part);
             if (at == NULL) {
                 return NULL;
             }
@@ -189,9 +227,9 @@ static const uint8_t *skip_document(Scan *scan, const uint8_t *at)
                 return at;
             }
         }
-        is_key = false;
+        step = NO_STEP;
         if (levels.in_object) {
-            at = skip_name(scan, at, levels.depth == 1, &is_key);
+            at = skip_name(scan, at, &levels, &step);
             if (at == NULL) {
                 return NULL;
             }

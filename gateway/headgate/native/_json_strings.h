@@ -17,7 +17,9 @@
 
 enum {
     MOST_DEPTH = 512, /* levels that the fixed array has room for */
-    FEW = 64,         /* documents that need no memory but the stack */
+    MOST_STEPS = 16,  /* names in a key rule, as in core/scanning.py */
+    MOST_PARTS = 4,   /* of a key, as there */
+    FEW = 64,         /* documents that need no memory but the stack, if a key has one part */
     BLANK = 1,
     LINE_END = 2,
     DIGIT = 4,
@@ -54,12 +56,28 @@ static const uint8_t SIGNS[256] = {
     ['F'] = HEXADECIMAL,
 };
 
+/* A name on the way to a part of the key: the rule's JSON Pointers are a tree of them. */
+typedef struct {
+    Text name;
+    int parent; /* the step in whose value the name stands; DOCUMENT: it is the document's own */
+    int part;   /* which part of the key the value is; ON_THE_WAY: an object with further steps */
+} Step;
+
+enum { NO_STEP = -2, DOCUMENT = -1, ON_THE_WAY = -1 };
+
+/* parts: 0 where there is no key rule.  ends: bit n says that steps[n] leads to a part. */
+typedef struct {
+    Step steps[MOST_STEPS];
+    int count, parts;
+    uint32_t ends;
+} KeyRule;
+
 typedef struct Scan Scan;
 
 /* Where a string's plain signs end: at a quote, a backslash or a control sign. */
 typedef const uint8_t *SkipPlain(Scan *scan, const uint8_t *at);
 
-/* One body on its way. Offsets in `values` and `keys` agree. */
+/* One body on its way. `keys` has the parts of each document's key one after the other. */
 struct Scan {
     const uint8_t *end;
     SkipPlain *skip_plain;
@@ -67,10 +85,10 @@ struct Scan {
     bool has_escape;   /* a backslash was seen since this was cleared */
     uint8_t blanks;    /* which SIGNS may stand between tokens */
     int max_depth;
-    bool has_member;
-    Text member;
+    const KeyRule *rule;
     size_t max_value_bytes;
-    Text key; /* of this document; at == NULL: not found so far */
+    Text key[MOST_PARTS]; /* of this document, as far as `seen` says */
+    uint32_t seen;        /* bit n: the name of rule->steps[n] has come */
     Text *values, *keys;
     size_t count, room, most;
     bool has_no_memory;

@@ -8,12 +8,15 @@
 #include <Python.h>
 
 #include "_blake2.h"
+#include "_key_rule.h"
+#include "_murmur2.h"
 #include "_json.h" /* wants a zero after the body: a bytes object has it (PyBytes_AsString) */
 
 /* A topic's rules. */
 typedef struct {
     PyObject_HEAD
-    PyObject *member; /* bytes, or NULL: no key rule */
+    PyObject *pointers; /* whose names are the rule's */
+    KeyRule rule;
     uint32_t partitions;
     int max_depth;
     size_t max_value_bytes;
@@ -22,37 +25,6 @@ typedef struct {
 } Scanner;
 
 /* ---- What Python gets */
-
-static uint32_t load_32(const uint8_t *at)
-{
-    return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
-}
-
-/* Kafka's murmur2, as in core/keys.py. */
-static uint32_t murmur2(Text key)
-{
-    const uint32_t multiplier = 0x5bd1e995;
-    uint32_t hash = 0x9747b28c ^ (uint32_t)key.bytes;
-    for (; key.bytes >= 4; key.at += 4, key.bytes -= 4) {
-        uint32_t word = load_32(key.at) * multiplier;
-        word ^= word >> 24;
-        hash = hash * multiplier ^ word * multiplier;
-    }
-    if (key.bytes > 0) {
-        for (size_t i = 0; i < key.bytes; i++) {
-            hash ^= (uint32_t)key.at[i] << 8 * i;
-        }
-        hash *= multiplier;
-    }
-    hash ^= hash >> 13;
-    hash *= multiplier;
-    return hash ^ hash >> 15;
-}
-
-static Text text_of(PyObject *bytes)
-{
-    return (Text){(const uint8_t *)PyBytes_AS_STRING(bytes), (size_t)PyBytes_GET_SIZE(bytes)};
-}
 
 /* The whole body is not copied. */
 static PyObject *bytes_of(Text text, PyObject *body)
@@ -81,10 +53,41 @@ static PyObject *list_of_bytes(const Text *texts, size_t count, PyObject *body)
     return list;
 }
 
-static PyObject *list_of_partitions(const Scanner *scanner, const Text *keys, size_t count)
+/* The key of these parts (core/keys.py, join_parts). */
+static PyObject *key_of(const Text *parts, size_t count, PyObject *body)
 {
-    LIST_OF(list, count,
-            PyLong_FromUnsignedLong((murmur2(keys[i]) & 0x7fffffff) % scanner->partitions))
+    if (count == 1) {
+        return bytes_of(parts[0], body);
+    }
+    size_t bytes = count - 1;
+    for (size_t i = 0; i < count; i++) {
+        bytes += parts[i].bytes;
+    }
+    PyObject *key = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)bytes);
+    char *at = key == NULL ? NULL : PyBytes_AS_STRING(key);
+    for (size_t i = 0; at != NULL && i < count; i++) {
+        if (i > 0) {
+            *at++ = ':';
+        }
+        memcpy(at, parts[i].at, parts[i].bytes);
+        at += parts[i].bytes;
+    }
+    return key;
+}
+
+static PyObject *list_of_keys(const Scan *scan, PyObject *body)
+{
+    size_t parts = (size_t)scan->rule->parts;
+    LIST_OF(list, scan->count, key_of(scan->keys + i * parts, parts, body))
+    return list;
+}
+
+static PyObject *list_of_partitions(const Scanner *scanner, PyObject *keys)
+{
+    LIST_OF(list, (size_t)PyList_GET_SIZE(keys),
+            PyLong_FromUnsignedLong(
+                (murmur2(text_of(PyList_GET_ITEM(keys, (Py_ssize_t)i))) & 0x7fffffff) %
+                scanner->partitions))
     return list;
 }
 
@@ -114,12 +117,12 @@ static bool put(PyObject *all, Py_ssize_t place, PyObject *part)
 static PyObject *scanned(const Scanner *scanner, const Scan *scan, PyObject *body)
 {
     size_t count = scan->count;
-    bool has_keys = scan->has_member;
+    bool has_keys = scan->rule->parts > 0;
     PyObject *all = PyTuple_New(4);
     if (all != NULL &&
         !(put(all, 0, list_of_bytes(scan->values, count, body)) &&
-          put(all, 1, has_keys ? list_of_bytes(scan->keys, count, body) : Py_NewRef(Py_None)) &&
-          put(all, 2, has_keys ? list_of_partitions(scanner, scan->keys, count)
+          put(all, 1, has_keys ? list_of_keys(scan, body) : Py_NewRef(Py_None)) &&
+          put(all, 2, has_keys ? list_of_partitions(scanner, PyTuple_GET_ITEM(all, 1))
                                : Py_NewRef(Py_None)) &&
           put(all, 3, scanner->has_digests ? list_of_digests(scanner, scan->values, count)
                                            : Py_NewRef(Py_None)))) {
@@ -134,13 +137,10 @@ static PyObject *scan_body(const Scanner *scanner, PyObject *body, size_t most, 
         return PyErr_Format(PyExc_TypeError, "a body is bytes, not %.100s",
                             Py_TYPE(body)->tp_name);
     }
-    Text member = {NULL, 0}, text = text_of(body);
-    if (scanner->member != NULL) {
-        member = text_of(scanner->member);
-    }
+    Text text = text_of(body);
     Scan scan; /* not cleared: it is large */
-    scan_begin(&scan, text.at + text.bytes, member, scanner->max_depth, scanner->max_value_bytes,
-               most);
+    scan_begin(&scan, text.at + text.bytes, &scanner->rule, scanner->max_depth,
+               scanner->max_value_bytes, most);
     PyObject *found = NULL;
     if (cut(&scan, text.at) && scan.count > 0) {
         found = scanned(scanner, &scan, body);
@@ -182,20 +182,15 @@ static PyObject *scanner_one(PyObject *self, PyObject *body)
     return scan_body((Scanner *)self, body, 1, scan_one);
 }
 
-static bool is_bytes_or_none(PyObject *given, const char *name)
-{
-    if (given != Py_None && !PyBytes_Check(given)) {
-        PyErr_Format(PyExc_TypeError, "%s is bytes or None", name);
-        return false;
-    }
-    return true;
-}
-
 static bool take_digest_key(Scanner *scanner, PyObject *key, PyObject *prefix)
 {
     scanner->has_digests = key != Py_None;
     if (!scanner->has_digests) {
         return true;
+    }
+    if (!PyBytes_Check(key)) {
+        PyErr_SetString(PyExc_TypeError, "digest_key is bytes or None");
+        return false;
     }
     if (PyBytes_GET_SIZE(key) > BLAKE2_MOST_KEY) {
         PyErr_SetString(PyExc_ValueError, "digest_key is longer than 64 bytes");
@@ -208,13 +203,13 @@ static bool take_digest_key(Scanner *scanner, PyObject *key, PyObject *prefix)
 
 static PyObject *scanner_new(PyTypeObject *type, PyObject *given, PyObject *named)
 {
-    static char *names[] = {"member", "partitions", "max_depth", "max_value_bytes",
+    static char *names[] = {"pointers", "partitions", "max_depth", "max_value_bytes",
                             "digest_key", "digest_prefix", NULL};
-    PyObject *member, *digest_key, *digest_prefix = NULL;
+    PyObject *pointers, *digest_key, *digest_prefix = NULL;
     Py_ssize_t partitions, max_depth, max_value_bytes;
-    if (!PyArg_ParseTupleAndKeywords(given, named, "OnnnO|S:Scanner", names, &member, &partitions,
-                                     &max_depth, &max_value_bytes, &digest_key, &digest_prefix) ||
-        !is_bytes_or_none(member, "member") || !is_bytes_or_none(digest_key, "digest_key")) {
+    if (!PyArg_ParseTupleAndKeywords(given, named, "O!nnnO|S:Scanner", names, &PyTuple_Type,
+                                     &pointers, &partitions, &max_depth, &max_value_bytes,
+                                     &digest_key, &digest_prefix)) {
         return NULL;
     }
     if (partitions < 1 || partitions > INT32_MAX) {
@@ -224,11 +219,12 @@ static PyObject *scanner_new(PyTypeObject *type, PyObject *given, PyObject *name
     if (scanner == NULL) {
         return NULL;
     }
-    scanner->member = member == Py_None ? NULL : Py_NewRef(member);
+    scanner->pointers = Py_NewRef(pointers);
     scanner->partitions = (uint32_t)partitions;
     scanner->max_depth = max_depth < 0 ? 0 : max_depth > MOST_DEPTH ? MOST_DEPTH : (int)max_depth;
     scanner->max_value_bytes = max_value_bytes < 0 ? 0 : (size_t)max_value_bytes;
-    if (!take_digest_key(scanner, digest_key, digest_prefix)) {
+    if (!take_key_rule(&scanner->rule, pointers) ||
+        !take_digest_key(scanner, digest_key, digest_prefix)) {
         Py_CLEAR(scanner);
     }
     return (PyObject *)scanner;
@@ -237,7 +233,7 @@ static PyObject *scanner_new(PyTypeObject *type, PyObject *given, PyObject *name
 static void scanner_dealloc(PyObject *self)
 {
     PyTypeObject *type = Py_TYPE(self);
-    Py_XDECREF(((Scanner *)self)->member);
+    Py_XDECREF(((Scanner *)self)->pointers);
     type->tp_free(self);
     Py_DECREF(type); /* each object of a type made at run time holds it */
 }

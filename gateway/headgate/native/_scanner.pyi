@@ -14,16 +14,18 @@ Scanned = tuple[list[bytes], list[bytes] | None, list[int] | None, list[bytes] |
 class Scanner:
     """The rules of one topic.
 
-    member: the name of the documents' member that is the key; None: no key rule.
+    pointers: the names that lead to each part of the key, from the document on; none: no key rule.
+    At most 4 parts and 16 different names on the way to them.
     max_depth: of arrays and objects in one another; beyond 512 nothing is accepted.
     digest_key: up to 64 bytes; None: no digests.  digest_prefix: what is digested before each
     value; both as `core.suppression.digest.Digester` uses them.
-    Raises ValueError: partitions below 1, or a digest_key that is too long.
+    Raises ValueError: partitions below 1, a digest_key that is too long, more pointers or names,
+    a pointer to the document, or one that is another's beginning.
     """
 
     def __init__(
         self,
-        member: bytes | None,
+        pointers: tuple[tuple[bytes, ...], ...],
         partitions: int,
         max_depth: int,
         max_value_bytes: int,

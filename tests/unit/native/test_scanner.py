@@ -24,7 +24,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.core.keys import partition_for
+from headgate.core.keys import parse_pointer, partition_for
 from headgate.core.scanning import Scanned, Scanner, scanner_for
 from headgate.core.suppression.digest import Digester
 from headgate.native import chosen
@@ -39,6 +39,7 @@ BOTH = pytest.mark.parametrize("way", WAYS)
 C_ALONE = pytest.mark.skipif(not IS_COMPILED, reason="about C, which is not compiled")
 
 ALL = 1_000_000
+ID_ALONE = ((b"id",),)
 KEY = b"fingerprint"
 PREFIX = b"value" + len(JSON).to_bytes(4, "big") + JSON
 DIGESTER = Digester(KEY)
@@ -47,7 +48,7 @@ DIGESTER = Digester(KEY)
 class Rules(NamedTuple):
     """What a scanner is made of, but for the digest."""
 
-    member: str | None = "id"
+    pointers: tuple[str, ...] = ("/id",)
     partitions: int = 6
     max_depth: int = 64
     max_value_bytes: int = 1_000_000
@@ -55,21 +56,24 @@ class Rules(NamedTuple):
 
 RULES = [
     Rules(),
-    Rules(None),
-    Rules("a", 1, 3),
-    Rules("", 100, 1),
-    Rules("ключ", 2**31 - 1, 512, 60),
-    Rules("a/b~c", 7, 5, 200),
+    Rules(()),
+    Rules(("/a",), 1, 3),
+    Rules(("/",), 100, 1),
+    Rules(("/ключ",), 2**31 - 1, 512, 60),
+    Rules(("/a~1b~0c",), 7, 5, 200),
+    Rules(("/customer/ref",)),
+    Rules(("/a/b/a/0",), 12, 9),
+    Rules(("/id", "/x/id", "/x/a")),
+    Rules(("/y/id", "/a/b", "/a/c/", "/x"), 5, 4),
 ]
 
 
 @cache
 def made(way: str, rules: Rules, digester: Digester | None = DIGESTER) -> Scanner:
-    member, partitions, max_depth, max_bytes = rules
+    pointers, partitions, max_depth, max_bytes = rules
     how = policy(keyless="spread", max_bytes=max_bytes)
-    if member is not None:
-        pointer = "/" + member.replace("~", "~0").replace("/", "~1")
-        how = policy(key=(pointer,), max_bytes=max_bytes)
+    if pointers:
+        how = policy(key=pointers, max_bytes=max_bytes)
     lane = topic_state(partitions=partitions)
     if way == "python":
         return PlainScanner(how, lane, max_depth, None if digester is None else digester.digest)
@@ -86,7 +90,7 @@ def scan(way: str, rules: Rules, cut: str, body: bytes, most: int = ALL) -> Scan
 
 
 def scanned(values: list[bytes], keys: list[bytes], rules: Rules = RULES[0]) -> Scanned:
-    if rules.member is None:
+    if not rules.pointers:
         return values, None, None, None
     places = [partition_for(key, rules.partitions) for key in keys]
     return values, keys, places, [digested(value, PREFIX, KEY) for value in values]
@@ -121,7 +125,7 @@ def test_the_build_has_the_way_that_it_is_for() -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("rules", [Rules(), Rules(None)])
+@pytest.mark.parametrize("rules", [Rules(), Rules(())])
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 63, 64, 65, 70])
 def test_ordinary_bodies(way: str, rules: Rules, count: int) -> None:
     values = ORDINARY[:count]
@@ -142,7 +146,7 @@ def test_what_an_answer_is_made_of(way: str) -> None:
     assert scan(way, Rules(), "lines", body) == scanned(values, keys)
     assert made(way, Rules(), None).lines(body, 2) == (values, keys, places, None)
     # Suppression settles whatever has a digest, and knows keys alone.
-    assert made(way, Rules(None)).lines(body, 2) == (values, None, None, None)
+    assert made(way, Rules(())).lines(body, 2) == (values, None, None, None)
 
 
 any_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
@@ -191,7 +195,7 @@ SURROGATE = re.compile(rb"(?<!\\)\\u[dD][89a-fA-F]")
 
 
 @BOTH
-@pytest.mark.parametrize("rules", [Rules(), Rules(None)])
+@pytest.mark.parametrize("rules", [Rules(), Rules(())])
 def test_a_members_value_is_what_json_says(way: str, rules: Rules) -> None:
     for text in YES + NO + BAD_UTF8:
         is_left = way == "c" and SURROGATE.search(text) is not None
@@ -225,6 +229,46 @@ def test_a_document_that_is_refused_or_left(way: str, document: bytes, key: byte
         assert scan(way, Rules(), cut, body) == (found if is_read else None)
 
 
+TWO = Rules(("/a/id", "/b"))
+# Document and key; None: it has none. Left: the one in C leaves it to the ordinary way.
+NESTED = [
+    (b'{"a":{"id":"x"},"b":2}', b"x:2"),
+    ('{"b":"\u00e9","c":{"a":{"id":9}},"a" : { "id" : -1 } }'.encode(), "-1:\u00e9".encode()),
+    (b'{"a":{"b":{"id":5},"id":"x","a":{"id":6}},"b":2}', b"x:2"),
+    (b'{"a":{"n":[{"id":1}],"id":"x"},"b":2}', b"x:2"), (b'{"a":[{"id":1}],"b":2}', None),
+    (b'{"a":{"id":"x"}}', None), (b'{"a":{},"b":2}', None), (b'{"a":"id","b":2}', None),
+    (b'{"a":null,"b":2}', None), (b'{"a":{"id":{}},"b":2}', None), (b'{"a":{"id":""},"b":2}', None),
+    (b'{"a":{"id":"x"},"b":{"id":1}}', None), (b'{"b":{"a":{"id":"x"}}}', None),
+]  # fmt: skip
+NESTED_LEFT = [
+    (b'{"a":{"id":"x:y"},"b":"%"}', b"x%3Ay:%25"), (b'{"a":{"id":"x","id":"y"},"b":2}', b"y:2"),
+    (b'{"a":{"id":"x"},"a":{"id":"y"},"b":2}', b"y:2"), (b'{"a":{"\\u0069d":"x"},"b":2}', b"x:2"),
+    (b'{"a":{"id":"x"},"b":2,"a":3}', None), (b'{"a":{"id":"\\u0078"},"b":true}', b"x:true"),
+]  # fmt: skip
+
+
+@BOTH
+@pytest.mark.parametrize(("document", "key", "is_left"), [
+    *((*one, False) for one in NESTED), *((*one, True) for one in NESTED_LEFT),
+])  # fmt: skip
+def test_keys_inside_of_documents(
+    way: str, document: bytes, key: bytes | None, is_left: bool
+) -> None:
+    is_read = key is not None and not (way == "c" and is_left)
+    found = scanned([document], [key or b""], TWO)
+    for cut, body in (("one", b"%b"), ("elements", b"[%b]"), ("lines", b"%b\n")):
+        assert scan(way, TWO, cut, body % document) == (found if is_read else None)
+
+
+@BOTH
+@pytest.mark.parametrize("count", [31, 32, 33, 64, 65, 300])
+def test_keys_of_many_parts_in_many_documents(way: str, count: int) -> None:
+    rules = Rules(("/a/b", "/a/c", "/d", "/id"))
+    values = [b'{"d":%d,"id":"i","a":{"c":"c","b":%d}}' % (n, -n) for n in range(count)]
+    keys = [b"%d:c:%d:i" % (-n, n) for n in range(count)]
+    assert scan(way, rules, "lines", b"\n".join(values)) == scanned(values, keys, rules)
+
+
 AROUND: list[tuple[str, bytes, list[bytes] | None]] = [
     # What the ordinary way finds where the one in C leaves the body; None: refused, or no batch.
     ("lines", b"{}\r\n{}", [b"{}", b"{}"]), ("lines", b'{"a":\n1}', None),
@@ -244,8 +288,8 @@ AROUND: list[tuple[str, bytes, list[bytes] | None]] = [
 def test_what_is_around_the_documents(
     way: str, cut: str, body: bytes, values: list[bytes] | None
 ) -> None:
-    found = None if values is None or way == "c" else scanned(values, [], Rules(None))
-    assert scan(way, Rules(None), cut, body) == found
+    found = None if values is None or way == "c" else scanned(values, [], Rules(()))
+    assert scan(way, Rules(()), cut, body) == found
 
 
 # ---- Limits
@@ -293,7 +337,7 @@ def test_utf8_as_python_reads_it(way: str) -> None:
     texts += [bytes(text) for text in product([0xE0, 0xE1, 0xEC, 0xED, 0xEE, 0xEF], edges, edges)]
     texts += [bytes(text) for text in product(range(0xEF, 0x100), edges, edges, edges)]
     texts += [b"\xf0\x9f\x98\x80\x80", b"\xe2\x82", b"\xf0\x9f\x98", b"\xc3\xa9" * 40]
-    scanner, accepted = made(way, Rules(None)), 0
+    scanner, accepted = made(way, Rules(())), 0
     for text in texts:
         is_valid = not any(sign < 0x20 or sign in b'"\\' for sign in text)
         try:
@@ -380,20 +424,33 @@ PIECES = [
 ]  # fmt: skip
 
 
-def document(rng: random.Random, member: str | None) -> bytes:
+def document(rng: random.Random, pointers: tuple[str, ...]) -> bytes:
     """A valid one with a key, most of the time."""
-    name = "other" if member is None or rng.random() < 0.05 else member
-    key: object = rng.choice(["7", "ключ é", 5, -12, 10**30, "x" * 20, 0, "a:b%"])
     inner = rng.choice([b"1", b'"t"', ORDINARY[0], rng.choice(YES), rng.choice(YES)])
     if rng.random() < 0.05:
         inner = rng.choice(NO)
     if rng.random() < 0.3:
         inner = b'{"n":[%b,{"m":%b}]}' % (inner, rng.choice(YES))
-    head = b'"%b":%b' % (name.encode(), json.dumps(key, ensure_ascii=False).encode())
-    others = [b'"x":%b' % inner, b'"y" : {"id":[ 1.5e-3, true,null ]}', b'"z":"%b"' % (b"z" * 40)]
-    members = [head, *rng.sample(others, rng.randrange(4))]
+    others = [b'"n":%b' % inner, b'"m" : {"id":[ 1.5e-3, true,null ]}', b'"z":"%b"' % (b"z" * 40)]
+    ways = [parse_pointer(pointer) for pointer in pointers if rng.random() > 0.03]
+    return an_object(rng, ways, rng.sample(others, rng.randrange(4)))
+
+
+def an_object(rng: random.Random, ways: list[tuple[str, ...]], members: list[bytes]) -> bytes:
+    """With what the ways lead to, and these members."""
+    for name in dict.fromkeys(way[0] for way in ways):
+        further = [way[1:] for way in ways if way[0] == name]
+        value = json.dumps(rng.choice(KEY_PARTS), ensure_ascii=False).encode()
+        if further[0]:
+            value = an_object(rng, further, [b'"id" : 3'] if rng.random() < 0.1 else [])
+        members.append(b'"%b":%b' % (name.encode(), value))
+        if rng.random() < 0.03:
+            members.append(b'"%b":7' % name.encode())
     rng.shuffle(members)
-    return b"{" + b",".join(members) + b"}"
+    return b"{" + rng.choice([b",", b" , "]).join(members) + b"}"
+
+
+KEY_PARTS: list[object] = ["7", "ключ é", 5, -12, 10**30, "x" * 20, 0, "a:b%", "c%", 1.5, True, [1]]
 
 
 def mutated(rng: random.Random, body: bytes) -> bytes:
@@ -415,7 +472,7 @@ def search(seed: int, rounds: int) -> tuple[int, int]:
     tried, accepted = 0, 0
     for _ in range(rounds):
         rules = rng.choice(RULES)
-        some = [document(rng, rules.member) for _ in range(rng.choice([1, 1, 2, 3, 6]))]
+        some = [document(rng, rules.pointers) for _ in range(rng.choice([1, 1, 2, 3, 6]))]
         most = rng.choice([ALL, ALL, ALL, len(some), len(some) - 1])
         for cut, body in (
             ("lines", b"\n".join(some) + rng.choice([b"", b"\n"])),
@@ -435,7 +492,7 @@ def test_nothing_is_accepted_that_the_ordinary_way_reads_otherwise(seed: int) ->
 
 
 @C_ALONE
-@pytest.mark.parametrize("rules", [Rules(), Rules(None), Rules("a", 3, 2)])
+@pytest.mark.parametrize("rules", [Rules(), Rules(()), Rules(("/a",), 3, 2)])
 def test_the_same_of_what_the_minefield_says(rules: Rules) -> None:
     for text in YES + NO + BAD_UTF8:
         for cut, body, _ in bodies_of(text, b""):
@@ -447,7 +504,7 @@ def test_the_same_of_what_the_minefield_says(rules: Rules) -> None:
 
 @C_ALONE
 def test_arguments() -> None:
-    scanner = chosen.Scanner(b"id", 6, 64, 99, None)
+    scanner = chosen.Scanner(ID_ALONE, 6, 64, 99, None)
     for wrong in ("{}", bytearray(b"{}"), memoryview(b"{}"), None):
         with pytest.raises(TypeError):
             scanner.one(wrong)
@@ -457,30 +514,58 @@ def test_arguments() -> None:
         with pytest.raises(TypeError):
             scanner.lines(*arguments)
     assert scanner.lines(b'{"id":1}', 10**40) is not None
-    for arguments in (("id", 6, 64, 99, None), (b"id", 6, 64, 99, "key"), (b"id", 6, 64)):
+    for arguments in ((b"id", 6, 64, 99, None), (ID_ALONE, 6, 64, 99, "key"), (ID_ALONE, 6, 64)):
         with pytest.raises(TypeError):
             chosen.Scanner(*arguments)
-    for arguments in ((b"id", 0, 64, 99, None), (b"id", 2**31, 64, 99, None),
-                      (b"id", 6, 64, 99, b"k" * 65)):  # fmt: skip
+    for arguments in ((ID_ALONE, 0, 64, 99, None), (ID_ALONE, 2**31, 64, 99, None),
+                      (ID_ALONE, 6, 64, 99, b"k" * 65)):  # fmt: skip
         with pytest.raises(ValueError, match=r"partitions|digest_key"):
             chosen.Scanner(*arguments)
 
 
 @C_ALONE
+@pytest.mark.parametrize(
+    "pointers",
+    [
+        ((),), (b"id",), (("id",),), ((b"a",), (b"a",)), ((b"a",), (b"a", b"b")),
+        ((b"a", b"b"), (b"a",)), ((b"a",), (b"b",), (b"c",), (b"d",), (b"e",)),
+        (tuple(b"%d" % number for number in range(17)),),
+    ],
+)  # fmt: skip
+def test_key_rules_that_are_not_read(pointers: object) -> None:
+    with pytest.raises(ValueError, match="no key rule"):
+        chosen.Scanner(pointers, 6, 64, 99, None)
+
+
+@C_ALONE
+@pytest.mark.parametrize(
+    ("key", "is_read"),
+    [
+        ((), True), (("/a/b", "/a/c", "/a/d", "/b"), True), (("/" + "/".join("a" * 16),), True),
+        (("",), False), (("/a", "/a"), False), (("/a/b", "/a"), False), (("/a", "/a/b"), False),
+        (("/a", "/b", "/c", "/d", "/e"), False), (("/" + "/".join("a" * 17),), False),
+    ],
+)  # fmt: skip
+def test_topics_that_have_a_scanner(key: tuple[str, ...], is_read: bool) -> None:
+    how = policy(key=key) if key else policy(keyless="spread")
+    assert (scanner_for(how, topic_state(), 64, DIGESTER) is not None) is is_read
+
+
+@C_ALONE
 def test_nothing_is_kept() -> None:
     """Neither references nor memory, whatever the end."""
-    member, body = b"i" + b"d", b"\n".join(ORDINARY)
+    pointers, body = ((b"i" + b"d",),), b"\n".join(ORDINARY)
     bodies = [body, body[:-1], body + b"\n{}", b'{"id":"', b"[" + b",".join(ORDINARY) + b"]"]
-    made = chosen.Scanner(member, 6, 64, EVENT_BYTES, KEY, PREFIX)
+    made = chosen.Scanner(pointers, 6, 64, EVENT_BYTES, KEY, PREFIX)
 
     def call() -> None:
         for one in bodies:
             made.lines(one, ALL), made.elements(one, ALL), made.one(one), made.lines(one, 3)
         with pytest.raises(ValueError, match="longer"):
-            chosen.Scanner(member, 6, 64, 99, KEY * 9)
-        chosen.Scanner(member, 6, 64, 99, None)
+            chosen.Scanner(pointers, 6, 64, 99, KEY * 9)
+        chosen.Scanner(pointers, 6, 64, 99, None)
 
-    counted = [*bodies, member, type(made), None]
+    counted = [*bodies, pointers, pointers[0][0], type(made), None]
     call()
     gc.collect()
     references, blocks = [*map(sys.getrefcount, counted)], sys.getallocatedblocks()
