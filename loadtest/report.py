@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from typing import Any
 
-from cases import growth
+from cases import growth, workers
 from cases.large import STALL_GOAL_S, LargeResult
 from cases.memory import LIMIT_BYTES, largest_process, summary
 from cases.pairs import Case, Pair
@@ -113,6 +113,12 @@ def growth_table(found: growth.Found) -> str:
     """One row a series of sizes."""
     header = ("case", "sizes", "gateway us/event", "redis us", "last / first", "goal", "log")
     return table(header, growth.rows(found))
+
+
+def workers_table(found: workers.Found) -> str:
+    """One row a case."""
+    header = ("case", "workers", "us/event", "events/s", "dearest / 1 worker", "goal", "log")
+    return table(header, workers.rows(found))
 
 
 def memory_table(report: Report) -> str:

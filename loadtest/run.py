@@ -8,6 +8,7 @@ python loadtest/run.py large            ten 800 kB events a second beside small 
 python loadtest/run.py peers            beside handlers in Rust and Python and kafka-pixy: 5 rounds
 python loadtest/run.py peers --quick    3 rounds of 2 s, about ten minutes
 python loadtest/run.py growth           10 to 1,000 topics, 6 to 1,000 partitions: 5 rounds
+python loadtest/run.py workers          1, 2 and 4 workers: 5 rounds
 """
 
 import os
@@ -22,12 +23,19 @@ from pathlib import Path
 
 import orjson
 
-from cases import growth, large, memory, pairs
+from cases import growth, large, memory, pairs, workers
 from cases import peers as peer_cases
 from headgate.pipeline import pipeline
 from peers import tables
 from peers.stand import PEERS, peer_stand
-from report import ends_table, growth_table, large_table, memory_table, pairs_table
+from report import (
+    ends_table,
+    growth_table,
+    large_table,
+    memory_table,
+    pairs_table,
+    workers_table,
+)
 from targets import HERE, Stand, stand
 
 QUICK_EVENTS = 200_000
@@ -121,6 +129,15 @@ def run_growth(options: Namespace, directory: Path) -> tuple[str, object]:
     return text + growth_table(found), raw
 
 
+def run_workers(options: Namespace, directory: Path) -> tuple[str, object]:
+    number = options.pairs or (3 if options.quick else 5)
+    seconds = options.seconds or (2.0 if options.quick else 5.0)
+    with workers.workers_stand(directory) as running:
+        found = workers.measure(running, number, seconds, say)
+    text = f"{number} rounds of all numbers of workers in turn, {seconds:g} s each.\n\n"
+    return text + workers_table(found), {case.title: reports for case, reports in found.items()}
+
+
 def as_json(raw: object) -> bytes:
     # orjson knows no named tuples; their names are worth keeping in the file.
     return orjson.dumps(raw, default=lambda one: one._asdict(), option=orjson.OPT_NON_STR_KEYS)
@@ -132,6 +149,7 @@ RUNS = {
     "large": run_large,
     "peers": run_peers,
     "growth": run_growth,
+    "workers": run_workers,
 }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cases import growth
+from cases import growth, workers
 from cases.memory import summary
 from cases.pairs import CASES, Pair
 from headgate.config.load import load
@@ -146,3 +146,19 @@ def test_growth_is_the_last_size_over_the_first_of_a_round() -> None:
         "<= 1.5 met",
         "exact",
     ]
+
+
+def test_workers_are_judged_by_the_dearest_number() -> None:
+    case = workers.CASES[0]
+    found = {case: {1: [run_of(10, 1)] * 3, 2: [run_of(10.5, 1)] * 3, 4: [run_of(12, 1)] * 3}}
+    (row,) = workers.rows(found)
+    assert row[1:] == [
+        "1 / 2 / 4",
+        "10.0 / 10.5 / 12.0",
+        "1,000 / 1,000 / 1,000",
+        "1.20",
+        "<= 1.1 MISSED",
+        "exact",
+    ]
+    found[case][4] = [run_of(11, 1)] * 3
+    assert next(workers.rows(found))[-2] == "<= 1.1 met"
