@@ -73,9 +73,15 @@ class Record:
 
 def size_of(key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes]]) -> int:
     """Upper bound of a record's bytes inside an uncompressed batch, without the batch header."""
-    size = RECORD_OVERHEAD + HEADER_OVERHEAD * len(headers)
-    size += (len(key) if key else 0) + (len(value) if value else 0)
-    return size + sum([len(name) + len(content) for name, content in headers])
+    size = RECORD_OVERHEAD + (len(key) if key else 0) + (len(value) if value else 0)
+    for header in headers:
+        size += bytes_of(header)
+    return size
+
+
+def bytes_of(header: tuple[str, bytes]) -> int:
+    """Upper bound of a header's bytes in a record. Its name is ASCII."""
+    return HEADER_OVERHEAD + len(header[0]) + len(header[1])
 
 
 def content_type_of(record: Record) -> bytes | None:

@@ -18,10 +18,11 @@ from headgate.core.record import (
     BURST,
     EVENT_ID,
     FORCED,
+    HEADER_OVERHEAD,
     PRODUCER,
     RECEIVED_AT,
-    RECORD_OVERHEAD,
     Record,
+    bytes_of,
     size_of,
 )
 from headgate.core.refusal import Refused
@@ -30,7 +31,8 @@ from headgate.core.topics.route import PLAIN_BYTES, PLAIN_HEADERS, Common, Route
 # Names come from clients: the memory for them must be bounded.
 _PRODUCERS_REMEMBERED: Final = 10_000
 _UNASKED: Final = Failure(Reason.INTERNAL, "")  # its lane was not asked yet
-_SOME_EVENT_ID: Final = "0" * 36  # as long as the one that a written record gets
+_SOME_EVENT_ID: Final = 36  # bytes of the one that a written record gets
+_EVENT_ID_BYTES: Final = HEADER_OVERHEAD + len(EVENT_ID) + _SOME_EVENT_ID
 _TOO_LARGE: Final = Large()
 
 
@@ -102,9 +104,12 @@ class BuildRecords:
             now_ms,
             options.force,
         )
-        id_header = (EVENT_ID, (options.event_id or _SOME_EVENT_ID).encode())
-        shared = [*headers, id_header, *route.schema_headers]
-        return _Request(ticket, common, size_of(None, None, shared) - RECORD_OVERHEAD)
+        shared_bytes = route.schema_bytes + _EVENT_ID_BYTES
+        if options.event_id is not None:
+            shared_bytes += len(options.event_id.encode()) - _SOME_EVENT_ID
+        for header in headers:
+            shared_bytes += bytes_of(header)
+        return _Request(ticket, common, shared_bytes)
 
     def _producer_header(self, producer: str) -> tuple[str, bytes]:
         known = self._producer_headers.get(producer)

@@ -19,6 +19,7 @@ from headgate.core.record import (
     SCHEMA,
     WANTED_TIMESTAMP,
     Record,
+    bytes_of,
     size_of,
 )
 from headgate.core.refusal import Refused, malformed
@@ -89,7 +90,8 @@ class Route:
     digest: (value, content type) -> 16 bytes; None where the topic suppresses nothing.  scope:
     its suppression namespace, whatever its policy; None where there is no Redis.
     orders: what must be found out of an event's content first, or None; its digest is then made
-    there where the orders have rules.  schema_headers: of records that fit the topic's schema.
+    there where the orders have rules.  schema_headers: of records that fit the topic's schema, and
+    schema_bytes of them.
     refuses: publish nothing that Redis was not asked about.
     held: the state of the topic that holds its events, where it coalesces; lane: the state of the
     topic that they are written to.  facts: see `Ticket`.
@@ -114,6 +116,7 @@ class Route:
         "policy",
         "refuses",
         "scanner",
+        "schema_bytes",
         "schema_headers",
         "scope",
         "state",
@@ -155,6 +158,7 @@ class Route:
         self.schema_headers: list[tuple[str, bytes]] = []
         if policy.schema is not None:
             self.schema_headers = [(SCHEMA, policy.schema.version)]
+        self.schema_bytes = sum([bytes_of(header) for header in self.schema_headers])
         self._read_key = KeyReader(KeyRule.parse(policy.key))
         self._partition = Partitioner(self.lane.partitions)
 
