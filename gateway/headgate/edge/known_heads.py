@@ -35,7 +35,7 @@ class Framed:
 
 def frame(data: bytes) -> Framed | None:
     """The request that the data begins with. None: its head is not whole, is long, or names no
-    length, or one of its own values twice."""
+    length, or one of its own values twice or not as a plain word."""
     found = framed(data)
     if found is None:
         return None

@@ -1,8 +1,9 @@
 // Where a request lies in the bytes that came, and which values of its head are its own
 // (see plain_heads.py), for the compiled build.
 //
-// It knows six names of headers and one shape of values. What it does not know stays in the text
-// that has to equal that of a head which aiohttp has taken.
+// It knows six names of headers, in any case, and one shape of values: a head that has one of them
+// in another shape is not its business. What it does not know stays in the text that has to equal
+// that of a head which aiohttp has taken.
 
 #define _GNU_SOURCE // memmem
 #define PY_SSIZE_T_CLEAN
@@ -20,13 +21,13 @@ static const char *const NAMES[] = {
 enum { NAME_COUNT = sizeof NAMES / sizeof *NAMES };
 static PyObject *names[NAME_COUNT];
 
-// Where the text behind "<name>: " begins, or NULL. The first letter of each word may be a capital.
+// Where the text behind "<name>: " begins, or NULL. Letters may be capitals.
 static const char *behind_name(const char *at, const char *end, const char *name)
 {
-    for (char before = '-'; *name; before = *name++, at++) {
+    for (; *name; name++, at++) {
         if (at == end)
             return NULL;
-        if (*at != *name && !(before == '-' && *at == *name - ('a' - 'A')))
+        if (*at != *name && !(*name >= 'a' && *at == *name - ('a' - 'A')))
             return NULL;
     }
     if (at == end || *at++ != ':')
@@ -70,7 +71,7 @@ static void keep(struct found *found, const char *end)
     found->filled += end - found->kept;
 }
 
-// 1: the value was taken.  0: the request has it twice, or it says no length.  -1: an error.
+// 1: the value was taken.  0: the head is not looked at.  -1: an error.
 static int take(struct found *found, int name, const char *value, const char *end)
 {
     keep(found, value);
@@ -90,7 +91,8 @@ static int take(struct found *found, int name, const char *value, const char *en
     return state < 0 ? -1 : 1;
 }
 
-// As `take`, for all lines that end before `end`.
+// As `take`, for all lines that end before `end`. A value that is left where it is would be taken
+// for one that was taken out, so there must be none.
 static int take_values(struct found *found, const char *begin, const char *end)
 {
     for (const char *at = begin; (at = memchr(at, '\r', (size_t)(end - at)));) {
@@ -99,9 +101,11 @@ static int take_values(struct found *found, const char *begin, const char *end)
         at++;
         for (int name = 0; name < NAME_COUNT; name++) {
             const char *value = behind_name(at, end, NAMES[name]);
-            const char *stop = value ? value_end(value, end) : NULL;
-            if (!stop)
+            if (!value)
                 continue;
+            const char *stop = value_end(value, end);
+            if (!stop)
+                return 0;
             int state = take(found, name, value, stop);
             if (state != 1)
                 return state;

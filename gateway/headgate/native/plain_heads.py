@@ -3,10 +3,11 @@
 import re
 from typing import Final
 
-# `http.header_max_bytes` is at least 1024, which no value here comes near.
+# `http.header_max_bytes` is at least 1024, which no value here comes near. Where a value is not of
+# this shape there is no second group: the head would look as one whose value was taken out.
 _OWN_VALUES: Final = re.compile(
-    rb"\r\n([Cc]ontent-[Ll]ength|[Xx]-[Rr]equest-[Ii]d|[Tt]raceparent"
-    rb"|[Hh]eadgate-(?:[Kk]ey|[Ee]vent-[Ii]d|[Tt]imestamp)): ?([!-~]{1,128})(?=\r\n)"
+    rb"\r\n((?i:content-length|x-request-id|traceparent|headgate-(?:key|event-id|timestamp))):"
+    rb"(?: ?([!-~]{1,128})(?=\r\n))?"
 )
 _LENGTH: Final = b"content-length"
 _LENGTH_DIGITS: Final = 9
@@ -15,8 +16,8 @@ _HEAD_MAX_BYTES: Final = 4096
 
 
 def framed(data: bytes, /) -> tuple[bytes, dict[bytes, bytes], int, int] | None:
-    """The request that the data begins with. None: its head is not whole, is long, or names no
-    length, or one of these values twice.
+    """The request that the data begins with. None: its head is not whole, is long, names no length,
+    or has one of these values twice or not as a plain word.
 
     Its head without the values that are its own; those, but for the length, names in lower case;
     where its body begins, and where it ends.
@@ -29,6 +30,8 @@ def framed(data: bytes, /) -> tuple[bytes, dict[bytes, bytes], int, int] | None:
     length, at = b"", 0
     for found in _OWN_VALUES.finditer(data, 0, stop + 2):
         name, value = found[1].lower(), found[2]
+        if value is None:
+            return None
         begin = found.start(2)
         parts.append(data[at:begin])
         at = begin + len(value)

@@ -46,6 +46,22 @@ def test_only_values_that_are_its_own_may_differ() -> None:
 
 
 @pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (b"Headgate-Key: a", b"Headgate-Key: "),
+        (b"Headgate-Key: \r\nHeadgate-Key: a", b"Headgate-Key: a\r\nHeadgate-Key: "),
+        (b"Headgate-Key: a\r\nHEADGATE-KEY: b", b"Headgate-Key: a\r\nHEADGATE-KEY: b"),
+        (b"Headgate-Key: a\r\nHeadgate-Key: b c", b"Headgate-Key: a\r\nHeadgate-Key: b c"),
+        (b"Headgate-Key: a", b"HEADGATE-KEY: b"),
+    ],
+)
+async def test_the_second_is_read_as_if_it_came_alone(first: bytes, second: bytes) -> None:
+    chunks = [HEAD + line + b"\r\n\r\nbody" for line in (first, second)]
+    expected = await answers(chunks, [False] * 2, [True] * 2, Forgetful())
+    assert await answers(chunks, [False] * 2, [True] * 2, KnownHeads()) == expected
+
+
+@pytest.mark.parametrize(
     "data",
     [
         b"",

@@ -42,8 +42,8 @@ def test_the_compiled_build_reads_in_c() -> None:
 
 @BOTH
 def test_values_of_its_own_are_told(frame: Frame) -> None:
-    head = START + b"Host: x\r\ncontent-Length:12\r\nX-Request-Id: a:b\r\nheadgate-event-Id: ~"
-    same = START + b"Host: x\r\ncontent-Length:\r\nX-Request-Id: \r\nheadgate-event-Id: "
+    head = START + b"Host: x\r\ncontent-Length:12\r\nX-REQUEST-ID: a:b\r\nheadgate-event-Id: ~"
+    same = START + b"Host: x\r\ncontent-Length:\r\nX-REQUEST-ID: \r\nheadgate-event-Id: "
     own = {b"x-request-id": b"a:b", b"headgate-event-id": b"~"}
     size = len(head) + 4
     assert frame(head + b"\r\n\r\nbody") == (same, own, size, size + 12)
@@ -53,7 +53,6 @@ def test_values_of_its_own_are_told(frame: Frame) -> None:
 @pytest.mark.parametrize(
     "lines",
     [
-        b"CONTENT-LENGTH: 4",
         b"Content-Length : 4",
         b"Content-Length:  4",
         b"Content-Length: 4 ",
@@ -61,6 +60,16 @@ def test_values_of_its_own_are_told(frame: Frame) -> None:
         b"Content-Length: +4",
         b"Content-Length: 4\r\nContent-Length: 4",
         b"Content-Length: 4\r\nTraceparent: a\r\ntraceparent: a",
+        # Without its value, any of these would be the text of one with a plain value.
+        b"Content-Length: 4\r\nHeadgate-Key: ",
+        b"Content-Length: 4\r\nHeadgate-Key:",
+        b"Content-Length: 4\r\nHeadgate-Key: a\r\nHeadgate-Key: ",
+        b"Content-Length: 4\r\nHeadgate-Key: \r\nHeadgate-Key: a",
+        # aiohttp takes the last of a name, and knows no case.
+        b"Content-Length: 4\r\nHeadgate-Key: a\r\nHEADGATE-KEY: b",
+        b"Content-Length: 4\r\nHeadgate-Key: a\r\nHeadgate-Key: b c",
+        b"Content-Length: 4\r\nHeadgate-Key: a\r\nHeadgate-Key:\tb",
+        b"Content-Length: 4\r\nX-Request-Id: " + b"x" * 129,
         b"Content-Length: 4\r\nA: " + bytes(4096),
         b"Host: x",
     ],
