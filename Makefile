@@ -30,13 +30,17 @@ BESIDE := spark tests loadtest docs
 COMPILED_TESTS := tests/unit tests/app tests/contract tests/integration/edge/test_bad_input_json.py tests/integration/suppression/test_suppression_faults.py \
   tests/integration/backends/kafka/producing/test_lanes_chaos.py tests/integration/backends/kafka/producing/test_lanes_refusals.py
 CC ?= cc
-NATIVE_TESTS := tests/unit/native/test_scanner.py tests/unit/native/test_heads.py tests/unit/native/test_records.py tests/unit/native/test_resp.py tests/unit/core/http/test_reply.py
+NATIVE_TESTS := tests/unit/native/test_scanner.py tests/unit/native/test_heads.py tests/unit/edge/test_requests_fuzz.py tests/unit/native/test_records.py tests/unit/native/test_resp.py tests/unit/core/http/test_reply.py
 # Python itself is not built with the sanitizers: their library comes first, and leaks are counted by the tests.
 SANITIZED = EXPECT_COMPILED=1 PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
-  PYTHONPATH=build/sanitize:spark:tests:loadtest:docs
+  PYTHONPATH=build/sanitize:$(FUZZ_PATH)
+SANITIZED_BUILD := build/sanitize/.$(SOURCES)
+FUZZ_PATH := spark:tests:loadtest:docs
+FUZZED = $(if $(filter 0,$(SANITIZE)),PYTHONPATH=$(FUZZ_PATH),$(SANITIZED))
+FUZZ_ARGS = --jobs $(JOBS) $(if $(FUZZ_N),--count $(FUZZ_N),--seconds $(or $(FUZZ_S),30)) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
 
 .NOTPARALLEL:  # one installation at a time
-.PHONY: help machine setup setup-run run test test-full test-compiled native-sanitize check lint bench wheel incident-a docs
+.PHONY: help machine setup setup-run run test test-full test-compiled native-sanitize fuzz check lint bench wheel incident-a docs
 
 help: ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -116,14 +120,21 @@ test-compiled: setup ## the tests in memory, on the compiled modules
 wheel: $(WHEEL) ## what setup-run installs, in dist
 	@mkdir -p dist && cp build/wheel/*.whl dist/ && ls dist/*.whl
 
-native-sanitize: $(DEV_STAMP) ## the C code with sanitizers: its tests, then random bodies and heads for FUZZ_S seconds each
+# The C with the sanitizers, beside what it is imported with.
+$(SANITIZED_BUILD): $(DEV_STAMP)
 	rm -rf build/sanitize
 	HEADGATE_NATIVE=c CFLAGS="-g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all" \
 	  $(BIN)/python setup.py --quiet build_ext --force --build-lib build/sanitize --build-temp build/sanitize/objects
 	cp -a gateway/headgate/. build/sanitize/headgate/
+	@touch $@
+
+native-sanitize: $(SANITIZED_BUILD) ## the C code with sanitizers: its tests
 	$(SANITIZED) $(BIN)/python -m pytest -q -p no:xdist --timeout 600 -o "pythonpath=build/sanitize $(BESIDE)" $(NATIVE_TESTS)
-	$(SANITIZED) $(BIN)/python tests/unit/native/test_scanner.py $(or $(FUZZ_S),30)
-	$(SANITIZED) $(BIN)/python tests/unit/native/test_heads.py $(or $(FUZZ_S),30)
+
+fuzz: JOBS = $(shell nproc)
+fuzz: $(if $(filter 0,$(SANITIZE)),setup,$(SANITIZED_BUILD)) ## random requests and bodies for FUZZ_S seconds each, or FUZZ_N of them; SANITIZE=0: without sanitizers, JOBS processes, FUZZ_SEED
+	$(FUZZED) $(BIN)/python tests/unit/edge/test_requests_fuzz.py $(FUZZ_ARGS)
+	$(FUZZED) $(BIN)/python tests/unit/native/test_scanner.py $(FUZZ_ARGS)
 
 check: machine $(DEV_STAMP) lint ## format, lint, types and unit tests: under a minute
 	$(PYTEST) -m "not full" tests/unit $(ARGS)

@@ -6,7 +6,6 @@ import gc
 import os
 import random
 import sys
-import time
 from collections.abc import Callable
 
 import pytest
@@ -138,11 +137,3 @@ def test_nothing_is_kept() -> None:
     gc.collect()
     assert [*map(sys.getrefcount, heads)] == references
     assert abs(sys.getallocatedblocks() - blocks) < 50
-
-
-if __name__ == "__main__":
-    until, total, taken = time.monotonic() + float(sys.argv[1]), 0, 0
-    seed = int.from_bytes(os.urandom(4), "big")
-    while time.monotonic() < until:
-        total, taken, seed = total + 1000, taken + compare(seed, 1000), seed + 1
-    sys.stdout.write(f"{total} heads, {taken} taken, last seed {seed}\n")

@@ -1,0 +1,221 @@
+"""The two ways to read a request: the native one as the server drives it, and aiohttp's parser."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple, cast
+
+from aiohttp import web
+from aiohttp.http import HttpVersion11, RawRequestMessage
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.streams import EMPTY_PAYLOAD
+
+from headgate.core.http.reply import JSON, Reply
+from headgate.core.publish import Ticket
+from headgate.edge.answer import answered
+from headgate.edge.parsed import parsed_before
+from headgate.edge.plain_post import PlainPosts
+from headgate.edge.request_log import RequestLog
+from headgate.edge.server import HttpServer
+from headgate.edge.short_way import ShortWay
+from headgate.edge.shortcut import ShortConnection
+
+MAX_BYTES = 1000  # of a body: few bytes reach it
+_TURNS = 8  # of the event loop, for a request on the ordinary way
+SENTINEL = b"GET /sentinel HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+class Read(NamedTuple):
+    """A request, as the pipeline sees it: header names in lower case, without the length."""
+
+    topic: str
+    headers: Mapping[bytes, bytes]
+    body: bytes
+
+
+class Front:
+    """Notes what comes the short way. Stands in for `EventsFront`."""
+
+    def __init__(self) -> None:
+        self.plain_posts = PlainPosts(MAX_BYTES)
+        self.taken: list[Read] = []
+
+    def begin(
+        self,
+        topic: str,
+        body: bytes,
+        headers: Mapping[bytes, bytes],
+        _remote: str | None,
+        _respond: Callable[[bytes], None],
+    ) -> Ticket | None:
+        self.taken.append(Read(topic, headers, body))
+        return None
+
+    def finish(self, ticket: Ticket) -> bytes:
+        raise AssertionError("there are no tickets")
+
+
+class Wire(asyncio.Transport):
+    """Its client reads everything."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_closed = False
+
+    def write(self, data: Any) -> None: ...
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    abort = close
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+
+class Idle:
+    """A connection on which nothing is under way. Stands in for `ShortConnection`."""
+
+    def __init__(self) -> None:
+        self.transport, self.peername = Wire(), None
+        self._messages = ()
+
+    def is_idle(self) -> bool:
+        return True
+
+    def go_on(self) -> None: ...
+
+    def force_close(self) -> None:
+        raise AssertionError("a request failed")
+
+
+class Server:
+    """The real one, without a socket."""
+
+    def __init__(self, header_max_bytes: int) -> None:
+        self.front = Front()
+        connection = cast(Any, partial(ShortConnection, cast(Any, self.front)))
+        self.http = HttpServer(
+            self._handle, header_max_bytes, lambda: "id", RequestLog(), connection
+        )
+        self.native = ShortWay(self.front, cast(Any, Idle()), self.http)
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """The ordinary way."""
+        body = await request.read()
+        self.front.taken.append(read_of(request._message, body))
+        return answered(request, Reply(200, JSON, (), b"{}"), "id")
+
+    async def connect(self) -> ShortConnection:
+        connection = cast(ShortConnection, self.http())
+        connection.connection_made(Wire())
+        await asyncio.sleep(0)  # it waits for a request
+        return connection
+
+    async def converse(self, chunks: Sequence[bytes], turns: int) -> list[Read]:
+        """What a connection reads, on whatever way; heads are learned as ever.
+
+        turns: of the event loop, after each chunk.
+        """
+        connection = await self.connect()
+        read = self.front.taken
+        read.clear()
+        for chunk in chunks:
+            connection.data_received(chunk)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+        for _ in range(_TURNS * (2 + sum(chunk.count(b" HTTP/") for chunk in chunks))):
+            if connection.is_idle() and not connection._messages:
+                break
+            await asyncio.sleep(0)
+        connection.connection_lost(None)
+        await asyncio.sleep(0)
+        return [Read(one.topic, without_length(one.headers), one.body) for one in read]
+
+
+class Aiohttp:
+    """The parser that the server gives a connection, which stays between two requests."""
+
+    def __init__(self, server: Server) -> None:
+        self._connection = cast(ShortConnection, server.http())
+        self._connection.transport = Wire()
+        self._parser: Any = self._connection._parser
+
+    def converse(self, chunks: Sequence[bytes]) -> list[Read]:
+        """The requests that have come as a whole, up to nonsense or the last of the connection."""
+        found: list[tuple[Any, Any]] = []
+        try:
+            for chunk in chunks:
+                messages, is_upgraded = self._messages(chunk)
+                found += messages
+                if is_upgraded:
+                    break
+        except HttpProcessingError:
+            found += parsed_before(self._parser)
+        read: list[Read] = []
+        for message, payload in found:
+            if not payload.is_eof():
+                break
+            read.append(read_of(message, _body(payload)))
+            if message.should_close:
+                break
+        return read
+
+    def read(self, data: bytes) -> list[Read]:
+        """The requests that the data is made of, each of which may take the short way. Raises
+        AssertionError if there is anything else, and aiohttp's errors."""
+        messages, is_upgraded = self._messages(data + SENTINEL)
+        assert not is_upgraded
+        last, _ = messages.pop()
+        assert (last.method, last.path) == ("GET", "/sentinel"), f"aiohttp is elsewhere: {last}"
+        return [self._read(message, payload) for message, payload in messages]
+
+    def _messages(self, data: bytes) -> tuple[list[tuple[Any, Any]], bool]:
+        """Them, and whether the connection is for another protocol from here on."""
+        found: list[tuple[Any, Any]] = []
+        some, is_upgraded, _ = self._parser.feed_data(data)
+        while some:
+            found += some
+            for _ in some:
+                self._parser.message_consumed()
+            if is_upgraded:
+                break
+            some, is_upgraded, _ = self._parser.feed_data(b"")
+        return found, is_upgraded
+
+    def _read(self, message: Any, payload: Any) -> Read:
+        assert (message.method, message.version) == ("POST", HttpVersion11), message
+        assert not any((message.should_close, message.upgrade, message.chunked)), message
+        assert payload.is_eof(), f"the body is not whole: {message}"
+        found = self._connection._shortcut(message, payload)
+        assert found is not None, f"no plain post: {message}"
+        topic, headers = found
+        assert isinstance(headers, dict)
+        body = _body(payload)
+        assert int(headers.pop(b"content-length")) == len(body), message
+        return Read(topic, headers, body)
+
+
+def read_of(message: RawRequestMessage, body: bytes) -> Read:
+    """Of any request; one that is no post of events has its whole target for a topic."""
+    post = PlainPosts(MAX_BYTES).read(message.path, ()) if message.method == "POST" else None
+    topic = f"{message.method} {message.path}" if post is None else post[0]
+    headers = {name.lower(): value for name, value in message.raw_headers}
+    return Read(topic, without_length(headers), body)
+
+
+def without_length(headers: Mapping[bytes, bytes]) -> Mapping[bytes, bytes]:
+    return {name: value for name, value in headers.items() if name != b"content-length"}
+
+
+def _body(payload: Any) -> bytes:
+    return payload.read_nowait(-1) if payload is EMPTY_PAYLOAD else b"".join(payload._buffer)
