@@ -149,15 +149,15 @@ class Aiohttp:
         self._connection = cast(ShortConnection, server.http())
         self._connection.transport = Wire()
         self._parser: Any = self._connection._parser
+        self.is_upgraded = False  # what came behind such a request was not looked at
 
     def converse(self, chunks: Sequence[bytes]) -> list[Read]:
         """The requests that have come as a whole, up to nonsense or the last of the connection."""
         found: list[tuple[Any, Any]] = []
         try:
             for chunk in chunks:
-                messages, is_upgraded = self._messages(chunk)
-                found += messages
-                if is_upgraded:
+                found += self._messages(chunk)
+                if self.is_upgraded:
                     break
         except HttpProcessingError:
             found += parsed_before(self._parser)
@@ -173,24 +173,20 @@ class Aiohttp:
     def read(self, data: bytes) -> list[Read]:
         """The requests that the data is made of, each of which may take the short way. Raises
         AssertionError if there is anything else, and aiohttp's errors."""
-        messages, is_upgraded = self._messages(data + SENTINEL)
-        assert not is_upgraded
+        messages = self._messages(data + SENTINEL)
         last, _ = messages.pop()
         assert (last.method, last.path) == ("GET", "/sentinel"), f"aiohttp is elsewhere: {last}"
         return [self._read(message, payload) for message, payload in messages]
 
-    def _messages(self, data: bytes) -> tuple[list[tuple[Any, Any]], bool]:
-        """Them, and whether the connection is for another protocol from here on."""
+    def _messages(self, data: bytes) -> list[tuple[Any, Any]]:
         found: list[tuple[Any, Any]] = []
-        some, is_upgraded, _ = self._parser.feed_data(data)
-        while some:
+        some, self.is_upgraded, _ = self._parser.feed_data(data)
+        while some and not self.is_upgraded:
             found += some
             for _ in some:
                 self._parser.message_consumed()
-            if is_upgraded:
-                break
-            some, is_upgraded, _ = self._parser.feed_data(b"")
-        return found, is_upgraded
+            some, self.is_upgraded, _ = self._parser.feed_data(b"")
+        return [*found, *some]
 
     def _read(self, message: Any, payload: Any) -> Read:
         assert (message.method, message.version) == ("POST", HttpVersion11), message

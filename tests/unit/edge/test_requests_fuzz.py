@@ -57,7 +57,10 @@ class Round:
     async def _converse(self, chunks: list[bytes]) -> None:
         """Send them over a connection, which has their heads learned."""
         read = await self._server.converse(chunks, self._some.randint(0, 6))
-        expected = Aiohttp(self._server).converse(chunks)
+        aiohttp = Aiohttp(self._server)
+        expected = aiohttp.converse(chunks)
+        if aiohttp.is_upgraded:
+            read = read[: len(expected)]
         assert read == expected, f"sent {chunks}\nread {read}\naiohttp reads {expected}"
 
     def _conversation(self, kinds: list[Kind]) -> list[bytes]:
