@@ -132,7 +132,7 @@ native-sanitize: $(SANITIZED_BUILD) ## the C code with sanitizers: its tests
 	$(SANITIZED) $(BIN)/python -m pytest -q -p no:xdist --timeout 600 -o "pythonpath=build/sanitize $(BESIDE)" $(NATIVE_TESTS)
 
 fuzz: JOBS = $(shell nproc)
-fuzz: $(if $(filter 0,$(SANITIZE)),setup,$(SANITIZED_BUILD)) ## random requests and bodies for FUZZ_S seconds each, or FUZZ_N of them; SANITIZE=0: without sanitizers, JOBS processes, FUZZ_SEED
+fuzz: $(if $(filter 0,$(SANITIZE)),setup,$(SANITIZED_BUILD)) ## search for what C reads otherwise, FUZZ_S seconds or FUZZ_N inputs each; SANITIZE=0, JOBS, FUZZ_SEED
 	$(FUZZED) $(BIN)/python tests/unit/edge/test_requests_fuzz.py $(FUZZ_ARGS)
 	$(FUZZED) $(BIN)/python tests/unit/native/test_scanner.py $(FUZZ_ARGS)
 
