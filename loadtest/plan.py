@@ -20,7 +20,8 @@ HELP = {
     "url": "where events are posted (http only); {key} in it: the key of the event (orders alone); "
     "{number} in it and in --topic: each number below --topics in turn",
     "topics": "to how many topics requests go in turn, where the address has {number}",
-    "keys": "how keys are picked; bomb is incident A: one key, 800 kB, 1,013 saves a burst",
+    "keys": "how keys are picked; bomb is incident A: one key, 800 kB, 1,013 saves a burst; "
+    "new: no key comes twice",
     "key_count": "how many keys there are, for uniform and zipf",
     "document": "deal: 648 bytes, the key first; order: 200 to 2,400 bytes, the key in the middle",
     "mode": "published: every event has new content; unchanged: the same again per key",

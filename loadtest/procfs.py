@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 PROC = Path("/proc")
@@ -20,10 +21,42 @@ def cpu_seconds(pid: int) -> float:
 
 def rss_bytes(pid: int) -> int:
     """VmRSS of /proc/PID/status."""
+    return status_bytes(pid, "VmRSS")
+
+
+def status_bytes(pid: int, name: str) -> int:
     for line in (PROC / str(pid) / "status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
+        if line.startswith(f"{name}:"):
             return int(line.split()[1]) * 1024
     return 0  # a zombie has no memory
+
+
+class Memory(NamedTuple):
+    """Bytes of one process. rss: resident, shared pages counted in full.  pss: a page that n
+    processes share counts a n-th.  uss: what only this process has."""
+
+    rss: int
+    pss: int
+    uss: int
+
+
+def memory_of(pid: int) -> Memory:
+    """From /proc/PID/smaps_rollup; an ended process raises OSError."""
+    found: dict[str, int] = {}
+    for line in (PROC / str(pid) / "smaps_rollup").read_text().splitlines()[1:]:
+        name, size = line.split()[:2]
+        found[name.rstrip(":")] = int(size) * 1024
+    return Memory(found["Rss"], found["Pss"], found["Private_Clean"] + found["Private_Dirty"])
+
+
+def forget_peak(pid: int) -> None:
+    """Let `peak_bytes` begin again from what is resident now."""
+    (PROC / str(pid) / "clear_refs").write_text("5")
+
+
+def peak_bytes(pid: int) -> int:
+    """The most that was resident since the start, or since `forget_peak` (VmHWM)."""
+    return status_bytes(pid, "VmHWM")
 
 
 def family(pids: list[int]) -> list[int]:

@@ -6,7 +6,6 @@ from typing import Any
 
 from cases import growth, workers
 from cases.large import STALL_GOAL_S, LargeResult
-from cases.memory import LIMIT_BYTES, largest_process, summary
 from cases.pairs import Case, Pair
 
 MIB = 2**20
@@ -119,20 +118,6 @@ def workers_table(found: workers.Found) -> str:
     """One row a case."""
     header = ("case", "workers", "us/event", "events/s", "dearest / 1 worker", "goal", "log")
     return table(header, workers.rows(found))
-
-
-def memory_table(report: Report) -> str:
-    rows = [(f"{events:,}", f"{size / MIB:.1f}") for events, size in summary(report)]
-    largest = max(largest_process(sample) for sample in report["samples"])
-    verdict = "met" if largest < LIMIT_BYTES else "MISSED"
-    growth = summary(report)[-1][1] - summary(report)[len(rows) // 2][1]
-    return (
-        table(("events so far", "RSS of the largest process, MiB"), rows)
-        + f"\nLargest ever: {largest / MIB:.1f} MiB (goal: under {LIMIT_BYTES / MIB:.0f}, "
-        + f"{verdict}). Growth over the second half: {growth / MIB:+.1f} MiB. "
-        + f"{report['events_per_s']:,} events/s, {cpu(report):.1f} us/event, "
-        + f"log {report['log']}.\n"
-    )
 
 
 def large_table(result: LargeResult) -> str:

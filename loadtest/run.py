@@ -3,7 +3,9 @@
 python loadtest/run.py pairs            the goals of single events and batches: 7 pairs a case
 python loadtest/run.py pairs --quick    the same in about two minutes, good for a first look
 python loadtest/run.py pairs --null     a second yardstick as the gateway: what noise looks like
-python loadtest/run.py memory           2 million events, memory over time
+python loadtest/run.py memory           of parent and worker: idle, 512 connections, full lanes;
+                                        then 2 million events
+python loadtest/run.py keys             a million different keys, memory before and after
 python loadtest/run.py large            ten 800 kB events a second beside small ones
 python loadtest/run.py peers            beside handlers in Rust and Python and kafka-pixy: 5 rounds
 python loadtest/run.py peers --quick    3 rounds of 2 s, about ten minutes
@@ -23,19 +25,13 @@ from pathlib import Path
 
 import orjson
 
-from cases import growth, large, memory, pairs, workers
+from cases import growth, keys, large, memory, moments, pairs, workers
 from cases import peers as peer_cases
 from headgate.pipeline import pipeline
+from memory_report import keys_table, memory_table, moments_table
 from peers import tables
 from peers.stand import PEERS, peer_stand
-from report import (
-    ends_table,
-    growth_table,
-    large_table,
-    memory_table,
-    pairs_table,
-    workers_table,
-)
+from report import ends_table, growth_table, large_table, pairs_table, workers_table
 from targets import HERE, Stand, stand
 
 QUICK_EVENTS = 200_000
@@ -96,9 +92,18 @@ def run_pairs(options: Namespace, directory: Path) -> tuple[str, object]:
 
 
 def run_memory(options: Namespace, directory: Path) -> tuple[str, object]:
-    with one_gateway(options, directory) as running:
+    seconds = options.seconds or (4.0 if options.quick else 15.0)
+    with one_gateway(options, directory / "moments") as running:
+        seen = moments.measure(running, seconds, say)
+    with one_gateway(options, directory / "events") as running:
         report = memory.measure(running, QUICK_EVENTS if options.quick else memory.EVENTS)
-    return memory_table(report), report
+    return moments_table(seen) + "\n" + memory_table(report), {"moments": seen, "events": report}
+
+
+def run_keys(options: Namespace, directory: Path) -> tuple[str, object]:
+    with one_gateway(options, directory) as running:
+        found = keys.measure(running, QUICK_EVENTS if options.quick else keys.EVENTS, say)
+    return keys_table(found), found
 
 
 def run_large(options: Namespace, directory: Path) -> tuple[str, object]:
@@ -146,6 +151,7 @@ def as_json(raw: object) -> bytes:
 RUNS = {
     "pairs": run_pairs,
     "memory": run_memory,
+    "keys": run_keys,
     "large": run_large,
     "peers": run_peers,
     "growth": run_growth,

@@ -27,6 +27,8 @@ BROKER_SETTINGS = {"log.retention.check.interval.ms": "20000"}
 YARDSTICK_TOPIC = "bench-yardstick"
 GATEWAY_TOPIC = "bench-gateway"
 LARGE_TOPIC = "bench-large"
+PLAIN_TOPIC = "bench-plain"  # without suppression
+TOPICS = (GATEWAY_TOPIC, LARGE_TOPIC, PLAIN_TOPIC)
 START_S = 30.0
 
 
@@ -48,7 +50,9 @@ class Stand(NamedTuple):
     yardstick: Target
     gateway: Target
     large: Target
+    plain: Target
     metrics_port: int
+    broker: RunningBroker
 
 
 @contextmanager
@@ -59,19 +63,18 @@ def stand(directory: Path, config: Path, arguments: tuple[str, ...], null: bool)
         redis = new_redis(directory, ending)
         yardstick = start_yardstick(broker.bootstrap, YARDSTICK_TOPIC, directory, ending)
         if null:
-            gateway, large = (
-                start_yardstick(broker.bootstrap, topic, directory, ending)
-                for topic in (GATEWAY_TOPIC, LARGE_TOPIC)
+            gateway, large, plain = (
+                start_yardstick(broker.bootstrap, topic, directory, ending) for topic in TOPICS
             )
             metrics_port = 0
         else:
             text = filled(config, broker, redis)
             served = start_gateway(directory, text, arguments, ending)
             until_suppressing(served.port, GATEWAY_TOPIC)
-            gateway, large = (gateway_target(served, one) for one in (GATEWAY_TOPIC, LARGE_TOPIC))
+            gateway, large, plain = (gateway_target(served, one) for one in TOPICS)
             metrics_port = served.management_port
         watch = (f"redis={redis.pid}", f"kafka={broker.pid}")
-        yield Stand(broker.bootstrap, watch, yardstick, gateway, large, metrics_port)
+        yield Stand(broker.bootstrap, watch, yardstick, gateway, large, plain, metrics_port, broker)
 
 
 def filled(config: Path, broker: RunningBroker, redis: RunningRedis) -> str:
@@ -97,7 +100,7 @@ def new_redis(directory: Path, ending: ExitStack) -> RunningRedis:
 
 def started_broker(directory: Path, ending: ExitStack) -> RunningBroker:
     broker = new_broker(directory, ending)
-    for topic in (YARDSTICK_TOPIC, GATEWAY_TOPIC, LARGE_TOPIC):
+    for topic in (YARDSTICK_TOPIC, *TOPICS):
         broker.create_topic(topic, PARTITIONS, TOPIC_SETTINGS)
     return broker
 

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, get_args
 
 import orjson
 
-Keys = Literal["uniform", "zipf", "hot", "bomb"]
+Keys = Literal["uniform", "zipf", "hot", "bomb", "new"]
 Mode = Literal["published", "unchanged"]
 KEYS = get_args(Keys)
 MODES = get_args(Mode)
@@ -80,6 +80,12 @@ def template(number: int, rng: random.Random) -> Template:
     return Template(head, tail + prose(rng, room).encode() + b'"}')
 
 
+def new_key(shape: Shape) -> Template:
+    """An event whose counter is its key, for runs in which no key comes twice."""
+    _, tail = template(0, random.Random(shape.seed))
+    return Template(b'{"id":"', tail)
+
+
 def templates(shape: Shape) -> list[Template]:
     rng = random.Random(shape.seed)
     return [template(number, rng) for number in range(shape.key_count)]
@@ -101,6 +107,9 @@ def events(shape: Shape) -> Iterator[bytes]:
     """An endless stream of event values."""
     if shape.keys == "bomb":
         yield from bomb_stream(shape)
+        return
+    if shape.keys == "new":
+        yield from map(new_key(shape).render, itertools.count(shape.first))
         return
     per_key = templates(shape)
     yield from stream(shape, lambda number, counter: per_key[number].render(counter))

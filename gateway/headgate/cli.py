@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 
 from headgate.commands import USAGE, CommandError
@@ -44,7 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(given: Sequence[str]) -> int:
-    chosen = parser().parse_args(with_times_joined(given))
+    names = [name for name in given[:1] if name in COMMANDS] or COMMANDS
+    chosen = parser(names).parse_args(with_times_joined(given))
     try:
         code: int = chosen.run(chosen)
     except ConfigError as error:
@@ -54,8 +55,8 @@ def _run(given: Sequence[str]) -> int:
     return code
 
 
-def parser() -> argparse.ArgumentParser:
-    """Every sub-command with its arguments."""
+def parser(names: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
+    """These sub-commands with their arguments. A gateway's processes keep no others in memory."""
     found = argparse.ArgumentParser(
         prog="headgate",
         description="An async HTTP gateway in front of Apache Kafka with producer hygiene.",
@@ -64,7 +65,7 @@ def parser() -> argparse.ArgumentParser:
     )
     found.add_argument("--version", action="version", version=VERSION)
     subparsers = found.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name in COMMANDS:
+    for name in names:
         module = import_module(f"headgate.commands.{name}")
         module.register(subparsers)
         subparsers.choices[name].set_defaults(run=module.run)

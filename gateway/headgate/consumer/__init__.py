@@ -1,9 +1,9 @@
 """The library for consumers: what is done is committed, what is paused stays paused."""
 
+from headgate.backends.redis.pause_store import RedisPauses
 from headgate.consumer.assembler import Assembler
 from headgate.consumer.consumer import Consumer
 from headgate.consumer.options import ConsumerOptions, Counts, GaveUpError, Retries
-from headgate.consumer.pause_store import RedisPauses
 from headgate.consumer.received import Received
 
 __all__ = [

@@ -20,12 +20,12 @@ from aiokafka.errors import KafkaError
 
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.owned import OwnedTasks
+from headgate.backends.redis.pause_store import NOTHING_STORED, PauseStore
 from headgate.consumer.assignment import Assignment
 from headgate.consumer.failures import Failures
 from headgate.consumer.membership import MemberOptions, Membership
 from headgate.consumer.offset_store import OffsetStore
 from headgate.consumer.options import ConsumerOptions, Counts
-from headgate.consumer.pause_store import NOTHING_STORED, PauseStore
 from headgate.consumer.received import Received
 from headgate.consumer.working import work
 from headgate.core.consuming.ownership import Owned

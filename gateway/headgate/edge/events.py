@@ -20,7 +20,7 @@ from headgate.edge.auth import ANONYMOUS, Identity
 from headgate.edge.body import Budget, read_body, received_body
 from headgate.edge.once import Once
 from headgate.edge.plain_post import MAX_BYTES, PlainPosts
-from headgate.edge.request_log import REPORTED
+from headgate.edge.request_log import REPORTED, RequestReports
 from headgate.edge.streams import Streams, streamed
 from headgate.pipeline.deadlines import Deadlines
 from headgate.pipeline.inbound import Decode, Inbound
@@ -44,20 +44,6 @@ class Requests(Protocol):
 
     def account(
         self, producer: str, topic: str, outcomes: Sequence[Outcome], sizes: Sequence[int]
-    ) -> None: ...
-
-
-class RequestReports(Protocol):
-    """What the log says of requests (`edge.request_log`). logs_every_request: of each one."""
-
-    logs_every_request: bool
-
-    def refused(self, failure: Failure, request_id: str, **fields: object) -> None: ...
-
-    def ended(self, ticket: Ticket, status: int) -> None: ...
-
-    def served(
-        self, method: str, path: str, status: int, size: int, seconds: float, **fields: str
     ) -> None: ...
 
 

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from aiohttp import web
 
@@ -29,6 +29,20 @@ access = logging.getLogger(ACCESS)
 REPORTED: Final = web.RequestKey("told", dict[str, str])
 
 Later = Callable[[float, Callable[[], None]], object]
+
+
+class RequestReports(Protocol):
+    """What the log says of requests. logs_every_request: of each one."""
+
+    logs_every_request: bool
+
+    def refused(self, failure: Failure, request_id: str, **fields: object) -> None: ...
+
+    def ended(self, ticket: Ticket, status: int) -> None: ...
+
+    def served(
+        self, method: str, path: str, status: int, size: int, seconds: float, **fields: str
+    ) -> None: ...
 
 
 class RequestLog:

@@ -26,10 +26,9 @@ from headgate.core.ids import RequestIds
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused
 from headgate.edge.body import BROKEN
-from headgate.edge.events import RequestReports
 from headgate.edge.parsed import parsed_before
 from headgate.edge.problems import problem_response
-from headgate.edge.request_log import REPORTED, RequestLog, received_bytes
+from headgate.edge.request_log import REPORTED, RequestLog, RequestReports, received_bytes
 from headgate.edge.short_way import Answers
 
 # A client may hold an idle connection so long; it also bounds how long request headers may take.

@@ -1,13 +1,10 @@
-"""Kafka's record batches by aiokafka and Python: what `_records.c` is, where it is not compiled."""
+"""Kafka's record batches by aiokafka and Python: what `_records.c` is, where it is not compiled.
+
+aiokafka is imported with the first batch: a parent imports what is chosen here, and makes none.
+"""
 
 import struct
 from typing import Any
-
-from aiokafka.record.default_records import (
-    DefaultRecordBatchBuilder,
-    _DefaultRecordBatchBuilderPy,
-)
-from aiokafka.record.util import calc_crc32c
 
 HEADER_BYTES = 61  # of a batch; DefaultRecordBatch.RECORD_BATCH_OVERHEAD in Kafka
 _MAGIC = 2
@@ -56,11 +53,15 @@ class Records:
 
 
 def _encoder(max_bytes: int) -> Any:
+    from aiokafka.record.default_records import DefaultRecordBatchBuilder
+
     return DefaultRecordBatchBuilder(_MAGIC, 0, 0, 0, 0, 0, max_bytes)
 
 
 def _encoder_in_python(max_bytes: int) -> Any:
     """The compiled one takes -1 for a timestamp that was not given, and the next one's instead."""
+    from aiokafka.record.default_records import _DefaultRecordBatchBuilderPy
+
     # It takes one byte more.
     return _DefaultRecordBatchBuilderPy(_MAGIC, 0, False, 0, 0, 0, max_bytes - 1)
 
@@ -75,5 +76,7 @@ def with_body(batch: bytearray, codec: int, body: bytes) -> bytearray:
 
 def seal(batch: bytearray, producer_id: int, epoch: int, base_sequence: int) -> None:
     """Write what is known last: who produces it, and the checksum over all that follows it."""
+    from aiokafka.record.util import calc_crc32c
+
     _PRODUCER.pack_into(batch, _PRODUCER_AT, producer_id, epoch, base_sequence)
     _CRC.pack_into(batch, _CRC_AT, calc_crc32c(memoryview(batch)[_ATTRIBUTES_AT:]))

@@ -6,9 +6,7 @@ share of the total (frequent items, 512 counters); sizes off by at most 1.33 % o
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
-import msgspec
 import numpy as np
 from datasketches import (
     frequent_items_error_type,
@@ -20,39 +18,13 @@ from datasketches import (
 )
 from numpy.typing import NDArray
 
+from headgate.stats.serialised import EventSizes, Hot, Sketched
+
 _HLL_LG_K = 12  # 4 KiB when full; starts as a short list
 _TOP_LG_K = 9  # at most 384 keys kept; starts with 8
 _KLL_K = 200
 _LARGEST = 2**31 - 1  # what its sketch of integers takes
 _QUANTILES = (0.5, 0.9, 0.99, 1.0)
-
-
-class Sketched(msgspec.Struct, frozen=True):
-    """Serialised sketches; empty bytes stand for a sketch that has seen nothing."""
-
-    keys: bytes = b""
-    top_events: bytes = b""
-    top_bytes: bytes = b""
-    sizes: bytes = b""
-
-
-EMPTY = Sketched()
-
-
-class Hot(NamedTuple):
-    """A heavy key with its estimated weight (events or bytes)."""
-
-    key: str
-    weight: int
-
-
-class EventSizes(NamedTuple):
-    """Quantiles of event sizes in bytes."""
-
-    p50: int
-    p90: int
-    p99: int
-    max: int
 
 
 class Sketches:
@@ -125,38 +97,18 @@ def _merge_sizes(one: bytes, other: bytes) -> bytes:
     return merged.serialize()
 
 
-def cardinality(sketched: Sketched) -> int:
+def cardinality(keys: bytes) -> int:
     """The estimated number of different keys."""
-    return round(hll_sketch.deserialize(sketched.keys).get_estimate()) if sketched.keys else 0
+    return round(hll_sketch.deserialize(keys).get_estimate())
 
 
-def top_events(sketched: Sketched, count: int) -> list[Hot]:
-    """The keys with the most events, heaviest first."""
-    return _top(sketched.top_events, count)
+def weight(data: bytes) -> int:
+    """How many events, or bytes, a sketch of heavy keys has seen."""
+    return frequent_strings_sketch.deserialize(data).total_weight
 
 
-def top_bytes(sketched: Sketched, count: int) -> list[Hot]:
-    """The keys with the most bytes, heaviest first."""
-    return _top(sketched.top_bytes, count)
-
-
-def keyed_events(sketched: Sketched) -> int:
-    """How many events with a key the sketches have seen: what shares are shares of."""
-    return _weight(sketched.top_events)
-
-
-def keyed_bytes(sketched: Sketched) -> int:
-    """How many bytes of events with a key the sketches have seen."""
-    return _weight(sketched.top_bytes)
-
-
-def _weight(data: bytes) -> int:
-    return frequent_strings_sketch.deserialize(data).total_weight if data else 0
-
-
-def _top(data: bytes, count: int) -> list[Hot]:
-    if not data:
-        return []
+def top(data: bytes, count: int) -> list[Hot]:
+    """The heaviest keys, heaviest first."""
     # False negatives would hide a hot key; a false positive only shows a key that is nearly hot.
     rows = frequent_strings_sketch.deserialize(data).get_frequent_items(
         frequent_items_error_type.NO_FALSE_NEGATIVES
@@ -165,11 +117,9 @@ def _top(data: bytes, count: int) -> list[Hot]:
     return [Hot(key, estimate) for key, estimate, _low, _high in rows[:count]]
 
 
-def quantiles(sketched: Sketched) -> EventSizes | None:
+def quantiles(sizes: bytes) -> EventSizes | None:
     """Sizes at the 50th, 90th and 99th percentile and the largest; None when nothing was seen."""
-    if not sketched.sizes:
-        return None
-    sketch = kll_ints_sketch.deserialize(sketched.sizes)
+    sketch = kll_ints_sketch.deserialize(sizes)
     if sketch.is_empty():
         return None
     return EventSizes(*_ranks(sketch, _QUANTILES))

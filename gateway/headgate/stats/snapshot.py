@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from headgate.stats import sketches
-from headgate.stats.sketches import Sketched
+from headgate.stats import serialised
+from headgate.stats.serialised import EMPTY, Sketched
 from headgate.telemetry.catalogue import METRICS
 from headgate.telemetry.metric import MetricKind
 
@@ -168,14 +168,14 @@ def merge_windows(one: ProducerHour, other: ProducerHour) -> ProducerHour:
         oversize[strategy] = oversize.get(strategy, 0) + count
     for outcome, count in other.coalesced.items():
         coalesced[outcome] = coalesced.get(outcome, 0) + count
-    sketched = sketches.merge(one.sketched, other.sketched)
+    sketched = serialised.merge(one.sketched, other.sketched)
     return ProducerHour(ends, one.bytes + other.bytes, sketched, oversize, coalesced)
 
 
 def recent(detail: Detail, now: float) -> ProducerHour:
     """The detail's windows of this hour and the one before as one; now in s since 1970."""
     this_hour = int(now // WINDOW_S)
-    merged = ProducerHour({}, 0, sketches.EMPTY)
+    merged = ProducerHour({}, 0, EMPTY)
     for hour, window in detail.windows.items():
         if hour >= this_hour - 1:
             merged = merge_windows(merged, window)

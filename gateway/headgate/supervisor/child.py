@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from headgate.supervisor.control import WorkerClient, worker_socket
+from headgate.supervisor.control import worker_socket
 from headgate.supervisor.lifeline import HURRY
+from headgate.supervisor.worker_client import WorkerClient
 
 log = logging.getLogger("headgate.worker_process")
 

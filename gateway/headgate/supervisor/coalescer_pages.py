@@ -8,8 +8,8 @@ from aiohttp import web
 from headgate.edge.management.routes import problems
 from headgate.edge.request_log import RequestLog
 from headgate.edge.server import PagesRunner
-from headgate.stats import Meter
 from headgate.stats.exposition import CONTENT_TYPE, render
+from headgate.stats.meter import Meter
 from headgate.stats.snapshot import Snapshot
 from headgate.telemetry.build import BUILD_GAUGES
 from headgate.telemetry.health import Readiness

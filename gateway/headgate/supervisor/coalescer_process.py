@@ -15,7 +15,9 @@ from headgate.config import Settings
 from headgate.core.topics.policy import PolicyTable
 from headgate.native.chosen import CODE
 from headgate.offload.helper_process import HelperProcess
-from headgate.stats import Labels, Meter, watch_loop
+from headgate.stats.labels import Labels
+from headgate.stats.meter import Meter
+from headgate.stats.stall import watch_loop
 from headgate.supervisor.coalescer_pages import Pages
 from headgate.suppression.report import states_now
 from headgate.telemetry.health import Dependency, Readiness

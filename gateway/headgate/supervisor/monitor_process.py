@@ -12,8 +12,8 @@ from pathlib import Path
 
 from headgate.backends.kafka.configured import cluster_options
 from headgate.backends.owned import OwnedTasks
+from headgate.backends.redis.pause_store import RedisPauses
 from headgate.config import Settings
-from headgate.consumer.pause_store import RedisPauses
 from headgate.core.groups.cluster_watch import WatchOptions
 from headgate.core.groups.lag_rules import LagRules
 from headgate.monitor.cluster_monitor import Exporters

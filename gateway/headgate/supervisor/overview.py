@@ -16,8 +16,9 @@ from headgate.edge.management.instance import Monitored
 from headgate.stats.fleet import Fleet, Rates
 from headgate.supervisor.audits import LatestAudits
 from headgate.supervisor.child import WorkerProcess
-from headgate.supervisor.control import WorkerState, WorkerUnreachableError
+from headgate.supervisor.control import WorkerState
 from headgate.supervisor.monitor_client import ask_monitor
+from headgate.supervisor.worker_client import WorkerUnreachableError
 from headgate.telemetry.build import BUILD_GAUGES
 from headgate.telemetry.health import Dependency
 

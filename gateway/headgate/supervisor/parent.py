@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from headgate.backends.owned import OwnedTasks
+from headgate.backends.redis.pause_store import RedisPauses
 from headgate.config import ConfigError, Settings, keep_schemas, load, read_file
-from headgate.consumer.pause_store import RedisPauses
 from headgate.edge.auth import Authenticator
 from headgate.edge.management.control_plane import Admin
 from headgate.edge.management.pauses import PauseEndpoints

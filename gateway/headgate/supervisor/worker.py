@@ -20,7 +20,8 @@ from headgate.core.refusal import Refused
 from headgate.edge.origins import Origins
 from headgate.native.chosen import CODE
 from headgate.supervisor import lifeline
-from headgate.supervisor.control import Forward, WorkerState, control_socket, worker_socket
+from headgate.supervisor.control import WorkerState, control_socket, worker_socket
+from headgate.supervisor.forward import Forward
 from headgate.supervisor.lifeline import HURRY
 from headgate.telemetry import logs
 from headgate.wiring.app import Worker

@@ -42,7 +42,9 @@ from headgate.pipeline.gate import Gate
 from headgate.pipeline.quotas import ProducerQuotas
 from headgate.pipeline.routes import Compiler, Routes
 from headgate.pipeline.turn import at_end_of_turn
-from headgate.stats import Labels, Meter, watch_loop
+from headgate.stats.labels import Labels
+from headgate.stats.meter import Meter
+from headgate.stats.stall import watch_loop
 from headgate.suppression.none import Unsuppressed
 from headgate.suppression.report import States, redis_dependency, states_now
 from headgate.suppression.suppressor import Suppressor
@@ -183,9 +185,8 @@ class Worker:
             self._exit.push_async_callback(self.service.close)
         self._exit.callback(self._helper.close)
         self.audit_events.start()
-        self._exit.push_async_callback(
-            self.audit_events.close
-        )  # after the last ends of held events
+        # after the last ends of held events
+        self._exit.push_async_callback(self.audit_events.close)
         await self.held.start()
         self._exit.push_async_callback(self.held.close)
         if self.blobs is not None:

@@ -30,7 +30,7 @@ from headgate.idempotency.identity_client import IdentityClient
 from headgate.idempotency.requests import RequestIdentity
 from headgate.pipeline.gate import Gate
 from headgate.pipeline.pipeline import Pipeline
-from headgate.stats import Meter
+from headgate.stats.meter import Meter
 from headgate.telemetry.health import Readiness
 
 _BACKLOG = 4096  # at 512 connections aiohttp's default of 128 costs seconds

@@ -10,7 +10,8 @@ from headgate.config.settings import HttpSettings, Settings
 from headgate.devstack.ports import LOOPBACK
 from headgate.edge.management.routes import management_app
 from headgate.edge.server import PagesRunner
-from headgate.stats import Labels, Meter
+from headgate.stats.labels import Labels
+from headgate.stats.meter import Meter
 from headgate.supervisor.coalescer_pages import Pages
 from headgate.telemetry.health import Readiness
 from support.clients.http_client import Answer, Connection, request_bytes

@@ -22,7 +22,7 @@ from headgate.edge.cors import CORS_HEADERS
 from headgate.edge.management.control_plane import Services
 from headgate.edge.management.routes import management_app
 from headgate.replays.none import NoSecondTier, Rows
-from headgate.supervisor.control import Forward
+from headgate.supervisor.forward import Forward
 from headgate.supervisor.ports import management_sites
 from support.gateway.admin_world import TOKENS, TOPICS, FakeInstance, admin_of
 

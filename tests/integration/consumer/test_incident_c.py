@@ -15,9 +15,9 @@ import pytest
 import requests
 from aiokafka import AIOKafkaConsumer
 
+from headgate.backends.redis.pause_store import RedisPauses
 from headgate.consumer.consumer import Consumer
 from headgate.consumer.options import ConsumerOptions
-from headgate.consumer.pause_store import RedisPauses
 from headgate.consumer.received import Received
 from headgate.core.consuming.pauses import Intent, PauseScope
 from support.process.stack import Gateway, RunningBroker, RunningRedis, eventually

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from headgate.backends.kafka.options import ClusterOptions
-from headgate.consumer.pause_store import RedisPauses
+from headgate.backends.redis.pause_store import RedisPauses
 from headgate.core.groups.cluster_watch import WatchOptions
 from headgate.monitor.monitor import Monitor, MonitorOptions
 from support.process.stack import RunningBroker, RunningRedis, eventually

@@ -18,8 +18,9 @@ from headgate.edge.management.instance import Monitored
 from headgate.edge.management.pauses import PauseEndpoints
 from headgate.edge.origins import Origins
 from headgate.replays.none import NoSecondTier
-from headgate.stats import Labels, Meter
 from headgate.stats.fleet import Fleet, Rates
+from headgate.stats.labels import Labels
+from headgate.stats.meter import Meter
 from headgate.supervisor.overview import InstanceHealth
 
 TOPICS = (

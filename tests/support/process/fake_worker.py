@@ -18,7 +18,8 @@ from headgate.config import load
 from headgate.config.settings import LogSettings
 from headgate.core.outcome import Failure, Name, Outcome
 from headgate.core.topics.topic import TopicState
-from headgate.stats import Labels, Meter
+from headgate.stats.labels import Labels
+from headgate.stats.meter import Meter
 from headgate.supervisor import lifeline
 from headgate.supervisor.control import WorkerState, control_socket, worker_socket
 from headgate.supervisor.parent import Start, serve

@@ -6,8 +6,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from headgate.core.outcome import Name, Outcome
-from headgate.stats import Labels, Meter
 from headgate.stats.exposition import render
+from headgate.stats.labels import Labels
+from headgate.stats.meter import Meter
 from headgate.stats.snapshot import Snapshot
 from headgate.telemetry.catalogue import METRICS
 from headgate.telemetry.metric import MetricKind

@@ -9,11 +9,13 @@ import pytest
 from headgate.config.settings import Settings
 from headgate.core.outcome import Failure, Name, Outcome, Reason
 from headgate.core.suppression.states import AWAY, ON, QUARANTINE, TopicSuppression
-from headgate.stats import Labels, Meter
+from headgate.stats.labels import Labels
+from headgate.stats.meter import Meter
 from headgate.stats.snapshot import Snapshot
 from headgate.supervisor.child import WorkerProcess
-from headgate.supervisor.control import WorkerState, WorkerUnreachableError
+from headgate.supervisor.control import WorkerState
 from headgate.supervisor.overview import Overview
+from headgate.supervisor.worker_client import WorkerUnreachableError
 from headgate.telemetry.health import Dependency, Readiness
 
 READY = Readiness(False, (Dependency("kafka main", True, True, "connected"),))

@@ -10,7 +10,6 @@ from typing import TypeVar
 
 from headgate.backends.blobs.files import FileBlobs
 from headgate.backends.blobs.heap import give_back
-from headgate.backends.blobs.objects import ObjectBlobs
 from headgate.backends.blobs.store import ObjectStore, Pending
 from headgate.core.outcome import Failure, Reason
 from headgate.core.oversize.blob_names import blob_name
@@ -41,6 +40,8 @@ def open_store(url: str) -> ObjectStore:
     Raises ImportError when it needs a package that is not there.
     """
     if url.startswith("s3://"):
+        from headgate.backends.blobs.objects import ObjectBlobs  # with fsspec, 2 MiB
+
         return ObjectBlobs(url)
     return FileBlobs(Path(url.removeprefix("file://")))
 

@@ -25,9 +25,9 @@ from headgate.edge.management.json_page import json_page
 from headgate.edge.management.offsets import OffsetPages, OffsetService, SnapshotService
 from headgate.edge.management.paging import listed, names_of, paging
 from headgate.edge.management.pauses import PauseEndpoints, read_intent
+from headgate.edge.management.remote import REMOTE_HEADER
 from headgate.edge.management.replays import ReplayPages, ReplayRequests
 from headgate.edge.management.view_parts import iso
-from headgate.edge.openapi.document import document
 from headgate.edge.openapi.page import docs_page
 from headgate.edge.problems import html_page
 from headgate.edge.request_log import REPORTED
@@ -35,7 +35,6 @@ from headgate.stats.exposition import CONTENT_TYPE, render
 
 log = logging.getLogger("headgate.changes")
 
-REMOTE_HEADER = "X-Headgate-Remote"  # the client behind a worker's request; from the socket only
 _CHANGES_KEPT = 200
 
 
@@ -86,12 +85,17 @@ class Admin:
 
     async def openapi(self, _request: web.Request) -> web.Response:
         """The description of both ports."""
-        body = document(self._instance.settings.http)
-        return web.Response(body=body, content_type="application/json")
+        return web.Response(body=self._document(), content_type="application/json")
 
     async def docs(self, _request: web.Request) -> web.Response:
         """The same for people."""
-        return html_page(docs_page(document(self._instance.settings.http)))
+        return html_page(docs_page(self._document()))
+
+    def _document(self) -> bytes:
+        # What describes both ports takes a MiB, and most parents are never asked.
+        from headgate.edge.openapi.document import document
+
+        return document(self._instance.settings.http)
 
     # ---- producers and topics
 

@@ -8,9 +8,9 @@ from headgate.core.keys import partition_for
 from headgate.core.outcome import Name, Reason
 from headgate.core.suppression.states import OFF, TopicSuppression
 from headgate.core.topics.policy import TopicPolicy
-from headgate.stats import sketches
+from headgate.stats import serialised
 from headgate.stats.fleet import Volume
-from headgate.stats.sketches import Hot, Sketched
+from headgate.stats.serialised import EMPTY, Hot, Sketched
 from headgate.stats.snapshot import (
     WINDOW_S,
     Detail,
@@ -92,8 +92,8 @@ def skew(sketched: Sketched, partitions: int) -> Json:
 
     No layout can take the heaviest key apart, so at most 1 / (its share) partitions are useful.
     """
-    total = sketches.keyed_bytes(sketched)
-    hot = sketches.top_bytes(sketched, TOP_KEYS) if total else []
+    total = serialised.keyed_bytes(sketched)
+    hot = serialised.top_bytes(sketched, TOP_KEYS) if total else []
     if not hot:
         return {"judged": False}
     loads = [0.0] * partitions
@@ -112,11 +112,11 @@ def skew(sketched: Sketched, partitions: int) -> Json:
 
 
 def keys(sketched: Sketched, count: int) -> Json:
-    events, size = sketches.keyed_events(sketched), sketches.keyed_bytes(sketched)
+    events, size = serialised.keyed_events(sketched), serialised.keyed_bytes(sketched)
     return {
-        "cardinality": sketches.cardinality(sketched),
-        "top_by_events": _hot(sketches.top_events(sketched, count), "events", events),
-        "top_by_bytes": _hot(sketches.top_bytes(sketched, count), "bytes", size),
+        "cardinality": serialised.cardinality(sketched),
+        "top_by_events": _hot(serialised.top_events(sketched, count), "events", events),
+        "top_by_bytes": _hot(serialised.top_bytes(sketched, count), "bytes", size),
     }
 
 
@@ -131,7 +131,7 @@ def _share(part: float, total: float) -> float:
 
 
 def sizes(sketched: Sketched) -> Json | None:
-    sizes = sketches.quantiles(sketched)
+    sizes = serialised.quantiles(sketched)
     return None if sizes is None else sizes._asdict()
 
 
@@ -141,7 +141,7 @@ def window_of(window: ProducerHour, now: float) -> Json:
 
 
 def windows(details: Iterable[Detail], now: float) -> ProducerHour:
-    merged = ProducerHour({}, 0, sketches.EMPTY)
+    merged = ProducerHour({}, 0, EMPTY)
     for detail in details:
         merged = merge_windows(merged, recent(detail, now))
     return merged

@@ -16,7 +16,7 @@ from headgate.core.suppression.states import AWAY, ON, QUARANTINE, TopicSuppress
 from headgate.edge.management.routes import management_app
 from headgate.edge.openapi.document import document
 from headgate.stats.meter import HeldFigures
-from headgate.supervisor.control import Forward
+from headgate.supervisor.forward import Forward
 from headgate.supervisor.ports import management_sites
 from support.gateway.admin_world import TOKENS, TOPICS, FakeInstance, admin_of
 

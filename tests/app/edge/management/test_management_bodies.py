@@ -19,7 +19,7 @@ from aiohttp import web
 from headgate.config.settings import AuthSettings, HttpSettings, Settings
 from headgate.edge.management.routes import management_app
 from headgate.edge.server import PagesRunner
-from headgate.supervisor.control import Forward
+from headgate.supervisor.forward import Forward
 from headgate.supervisor.ports import management_sites
 from support.gateway.admin_world import TOKENS, TOPICS, FakeInstance, KeptInMemory, admin_of
 from support.gateway.data_plane_world import data_port

@@ -13,11 +13,11 @@ import pytest
 
 from headgate.backends.redis.errors import StoreError
 from headgate.backends.redis.identity import RedisIdentityStore
+from headgate.backends.redis.pause_store import RedisPauses
 from headgate.backends.redis.suppression import RedisStore
 from headgate.check.connect import _check_redis
 from headgate.check.finding import Level
 from headgate.config.backend_settings import RedisSettings
-from headgate.consumer.pause_store import RedisPauses
 from headgate.devstack.ports import LOOPBACK
 from support.kafka.secured_broker import ClientCertificate
 from support.process.stack import RunningRedis

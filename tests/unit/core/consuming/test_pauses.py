@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.consumer.pause_store import field_intent, intent_field
+from headgate.backends.redis.pause_store import field_intent, intent_field
 from headgate.core.consuming.pauses import ALL, Intent, Pauses, PauseScope
 
 topics = st.sampled_from(["orders", "deals"])

@@ -6,6 +6,7 @@ operators never overwrite each other, and resuming takes exactly one reason away
 
 import json
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any, Protocol
 
 from headgate.core.consuming.pauses import Intent, Kept, PauseScope
@@ -30,15 +31,23 @@ NOTHING_STORED: PauseStore = _NothingStored()
 
 
 class RedisPauses:
-    """url: of Redis. prefix: of its keys, where several installations share one Redis."""
+    """url: of Redis. prefix: of its keys, where several installations share one Redis.
+
+    The first call loads redis, 6 MiB: not everybody who consumes keeps intent there, and the parent
+    of a gateway has a store that most installations never ask.
+    """
 
     def __init__(self, url: str, timeout_s: float = 1.0, prefix: str = KEY_PREFIX) -> None:
-        from redis.asyncio import Redis  # not everybody who consumes keeps intent in Redis
-
-        self._redis: Any = Redis.from_url(
-            url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s
-        )
+        self._url = url
+        self._timeout_s = timeout_s
         self._prefix = prefix
+
+    @cached_property
+    def _redis(self) -> Any:
+        from redis.asyncio import Redis
+
+        within = self._timeout_s
+        return Redis.from_url(self._url, socket_timeout=within, socket_connect_timeout=within)
 
     async def intents(self, group: str) -> Iterable[Intent]:
         """See `PauseStore`."""
@@ -61,7 +70,8 @@ class RedisPauses:
         return bool(await self._call(self._redis.hdel(self._prefix + group, intent_field(intent))))
 
     async def close(self) -> None:
-        await self._redis.aclose()
+        if "_redis" in self.__dict__:
+            await self._redis.aclose()
 
     @staticmethod
     async def _call(call: Any) -> Any:
