@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import uvloop
 
+from headgate.backends.owned import OwnedTasks
 from headgate.backends.redis.errors import StoreError
 from headgate.config import ConfigError, Settings, load
 from headgate.core.coalescing.held import topic_of
@@ -26,10 +27,12 @@ from headgate.supervisor.lifeline import HURRY
 from headgate.telemetry import logs
 from headgate.wiring.app import Worker
 from headgate.wiring.collector import restore_the_collector, spare_the_collector
+from headgate.wiring.leftovers import give_back_leftovers
 from headgate.wiring.reloading import Reload, Reloading, RestartNeededError, beside, prepared
 
 log = logging.getLogger("headgate.worker")
 
+_END_S = 1.0  # how long cancelled tasks have to end
 _RETRY_AFTER_S = 2  # a breaker tries Redis again about every second
 
 
@@ -70,11 +73,12 @@ async def _run(place: WorkerFiles, settings: Settings) -> None:
     loop.add_signal_handler(HURRY, leave_at_once)
     forward = Forward(place.folder) if settings.http.port == settings.http.management_port else None
     worker = Worker(settings, settings.http.workers, forward)
-    reloading = Reloading(partial(read_again, worker, place))
+    reloading, tasks = Reloading(partial(read_again, worker, place)), OwnedTasks()
     loop.add_signal_handler(signal.SIGHUP, reloading.ask)
     try:
         await worker.start()
         spare_the_collector()
+        tasks.keep(partial(give_back_leftovers, lambda: worker.admission.bytes), "leftovers")
         async with control_socket(worker_socket(place.folder, place.number), _Controlled(worker)):
             log.info("worker %d started", place.number, extra={"pid": os.getpid(), "native": CODE})
             await leave.wait()
@@ -85,6 +89,7 @@ async def _run(place: WorkerFiles, settings: Settings) -> None:
             await reloading.close()
             await worker.drain()
     finally:
+        await tasks.end(_END_S)
         restore_the_collector()
         if forward is not None:
             await forward.close()

@@ -20,7 +20,6 @@ from headgate.edge.confluent.topic_views import TopicViews
 from headgate.edge.cors import Cors
 from headgate.edge.events import EventsFront
 from headgate.edge.once import Once
-from headgate.edge.openapi.document import document
 from headgate.edge.routes import Confluent, DataPlane, Page
 from headgate.edge.server import HttpServer, close_sites
 from headgate.edge.shortcut import ShortConnection
@@ -69,10 +68,17 @@ def data_plane(
         _confluent(front, topics, http),
         readiness,
         request_ids,
-        partial(document, http),
+        partial(_document, http),
         Cors(http.cors_origins),
         others,
     )
+
+
+def _document(http: HttpSettings) -> bytes:
+    # What describes both ports takes a MiB, and most workers are never asked.
+    from headgate.edge.openapi.document import document
+
+    return document(http)
 
 
 async def listen(

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from headgate.backends.blobs.files import FileBlobs
-from headgate.backends.blobs.heap import give_back
 from headgate.backends.blobs.store import ObjectStore, Pending
+from headgate.backends.heap import give_back
 from headgate.core.outcome import Failure, Reason
 from headgate.core.oversize.blob_names import blob_name
 from headgate.core.oversize.strategies import StoredBlob
