@@ -2,7 +2,7 @@
 
 from cases.keys import GROWTH_GOAL, Keys
 from cases.memory import LIMIT_BYTES, largest_process, summary
-from cases.moments import GOAL_IDLE, Moment, Process
+from cases.moments import GOAL_BYTES, LOADED, Moment, Process
 from report import MIB, Report, cpu, table
 
 
@@ -21,8 +21,7 @@ def memory_table(report: Report) -> str:
 
 
 def moments_table(moments: list[Moment]) -> str:
-    """One row a moment, and the goals: both idle, and the worker up to full lanes."""
-    both = sum(process.memory.rss for process in moments[0][1:3])
+    """One row a moment, and the goals: both processes idle, the worker under load."""
     header = ("moment", "parent RSS / PSS / USS", "worker RSS / PSS / USS", "worker's peak", "ends")
     rows = [
         (
@@ -34,18 +33,18 @@ def moments_table(moments: list[Moment]) -> str:
         )
         for moment in moments
     ]
-    return (
-        "MiB.\n\n"
-        + table(header, rows)
-        + (
-            f"\nParent and worker, idle: {both / MIB:.1f} MiB of RSS (goal: under "
-            f"{GOAL_IDLE / MIB:.0f}, {judged(both, GOAL_IDLE)}).\n"
-        )
+    idle, loaded = moments[0], next(one for one in moments if one.title == LOADED)
+    goals = (
+        ("parent and worker, idle", idle.parent.memory.rss + idle.worker.memory.rss),
+        (f"the worker at most, {LOADED}", loaded.worker.peak),
     )
+    said = [f"{what}: {size / MIB:.1f} MiB of RSS, {judged(size)}" for what, size in goals]
+    goal = f"Goal: under {GOAL_BYTES / MIB:.0f} MiB. "
+    return "MiB.\n\n" + table(header, rows) + f"\n{goal}{'; '.join(said)}.\n"
 
 
-def judged(size: int, goal: int) -> str:
-    return "met" if size < goal else "MISSED"
+def judged(size: int) -> str:
+    return "met" if size < GOAL_BYTES else "MISSED"
 
 
 def sizes(process: Process) -> str:

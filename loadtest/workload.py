@@ -82,8 +82,9 @@ def template(number: int, rng: random.Random) -> Template:
 
 def new_key(shape: Shape) -> Template:
     """An event whose counter is its key, for runs in which no key comes twice."""
-    _, tail = template(0, random.Random(shape.seed))
-    return Template(b'{"id":"', tail)
+    head, tail = template(0, random.Random(shape.seed))
+    digits = len(head) - len(b'{"version":"","id":"')
+    return Template(b'{"version":"%0*d","id":"' % (digits, 0), tail)
 
 
 def templates(shape: Shape) -> list[Template]:

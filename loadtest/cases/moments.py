@@ -17,8 +17,8 @@ CONNECTIONS = 512
 SETTLE_S = 5.0  # the parent's polls and the lanes' last turns; what is freed by then stays free
 FREEZE_AFTER_S = 3.0
 THAW_S = 60.0  # what is left of the log's settling once the broker goes on
-GOAL_IDLE = 120 * 2**20  # of parent and worker together
-GOAL_WORKER = 120 * 2**20
+GOAL_BYTES = 120 * 2**20  # of parent and worker together when idle; of the worker under load
+LOADED = "512 connections, single events"
 
 
 class Process(NamedTuple):
@@ -77,7 +77,7 @@ def works(stand: Stand, seconds: float) -> Iterator[tuple[str, Callable[[], dict
     yield "idle, nothing was asked", dict
     yield "idle, /metrics was read", lambda: scrape(stand.metrics_port)
     yield "512 idle connections", lambda: connect(many.url, CONNECTIONS)
-    yield "512 connections, single events", lambda: posted(many)
+    yield LOADED, lambda: posted(many)
     yield "512 connections, NDJSON of 50", lambda: posted(batches)
     yield (
         "512 connections, single events, broker frozen",

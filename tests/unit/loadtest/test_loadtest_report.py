@@ -10,10 +10,23 @@ from typing import Any
 import pytest
 
 from cases import growth, workers
+from cases.keys import Keys
 from cases.memory import summary
+from cases.moments import LOADED, Moment, Process
 from cases.pairs import CASES, Pair
 from headgate.config.load import load
-from procfs import cpu_seconds, family, machine_busy_seconds, rss_bytes, rss_of
+from memory_report import keys_table, moments_table
+from procfs import (
+    Memory,
+    cpu_seconds,
+    family,
+    forget_peak,
+    machine_busy_seconds,
+    memory_of,
+    peak_bytes,
+    rss_bytes,
+    rss_of,
+)
 from report import ends_table, pairs_table, ratios, spread, table
 from support.root import ROOT
 from tally import Mark, foreign_cores, microseconds_per_event, processes_changed, quantiles
@@ -41,6 +54,36 @@ def test_a_family_has_children_of_children() -> None:
     finally:
         parent.communicate(b"\n")
     assert rss_of([parent.pid]) == {}
+
+
+def test_memory_is_that_of_the_kernel() -> None:
+    held = bytearray(b"x") * (40 * 2**20)
+    with_it = memory_of(os.getpid())
+    assert with_it.rss >= with_it.pss >= with_it.uss > len(held)
+    del held
+    assert peak_bytes(os.getpid()) >= with_it.rss - 2**20
+    forget_peak(os.getpid())
+    assert peak_bytes(os.getpid()) < with_it.rss - 20 * 2**20
+
+
+def moment(title: str, parent_mib: int, worker_mib: int, peak_mib: int) -> Moment:
+    parent, worker = (Memory(*[size * 2**20] * 3) for size in (parent_mib, worker_mib))
+    return Moment(
+        title, Process(parent, parent.rss), Process(worker, peak_mib * 2**20), {"published": 7}
+    )
+
+
+def test_moments_are_judged_by_both_processes_when_idle_and_by_the_peak_under_load() -> None:
+    text = moments_table([moment("idle", 45, 76, 76), moment(LOADED, 45, 90, 110)])
+    assert "| idle | 45.0 / 45.0 / 45.0 | 76.0 / 76.0 / 76.0 | 76.0 | published 7 |" in text
+    assert "parent and worker, idle: 121.0 MiB of RSS, MISSED" in text
+    assert f"the worker at most, {LOADED}: 110.0 MiB of RSS, met" in text
+
+
+def test_new_keys_are_judged_next_to_as_many_events_of_few_keys() -> None:
+    steps = [moment(str(number), 45, worker, 99) for number, worker in enumerate((80, 86, 87, 88))]
+    text = keys_table([Keys("suppressed", steps), Keys("not suppressed", steps[::-1])])
+    assert "next to 1,000 keys: +2.0, -7.0 MiB (goal: at most 2)" in text
 
 
 def mark(at_s: float, acknowledged: int, cpu: dict[int, float], machine_s: float) -> Mark:

@@ -30,7 +30,7 @@ def keys_of(values: list[bytes]) -> Counter[str]:
     return Counter(orjson.loads(value)["id"] for value in values)
 
 
-@pytest.mark.parametrize("keys", ["uniform", "zipf", "hot"])
+@pytest.mark.parametrize("keys", ["uniform", "zipf", "hot", "new"])
 def test_events_have_the_size_whatever_the_counter(keys: Keys) -> None:
     assert {len(value) for value in posted(keys, first=123_456)} == {EVENT_BYTES}
 
@@ -58,6 +58,10 @@ def test_uniform_keys_are_even_zipf_are_not_hot_is_one() -> None:
     assert uniform.most_common(1)[0][1] < 0.005 * MANY
     assert zipf.most_common(1)[0][1] > 0.1 * MANY
     assert len(hot) == 1
+
+
+def test_new_keys_never_come_twice_also_over_runs() -> None:
+    assert len(keys_of(posted("new") + posted("new", first=MANY))) == 2 * MANY
 
 
 def test_the_bomb_is_1013_saves_of_one_deal_that_flip_one_option_each() -> None:
