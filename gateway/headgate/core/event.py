@@ -38,7 +38,8 @@ class Decoded:
     that is an event all by itself: the case that must be cheap.  is_batch: whether the answer is a
     batch answer.  is_plain: all are plain documents that were read in one pass
     (`core.scanning`), with what that found of each: keys and partitions (None where the topic
-    has no key rule), digests (None where it does not suppress, or has no keys).
+    has no key rule), digests (None where it does not suppress, or has no keys; None of a single
+    document whose canonical form the ordinary way has to make).
     """
 
     __slots__ = ("digests", "events", "is_batch", "is_plain", "keys", "partitions")
@@ -51,7 +52,7 @@ class Decoded:
         is_plain: bool = False,
         keys: list[bytes] | None = None,
         partitions: list[int] | None = None,
-        digests: list[bytes] | None = None,
+        digests: list[bytes | None] | None = None,
     ) -> None:
         self.events = events
         self.is_batch: Final = is_batch

@@ -5,14 +5,17 @@
 and judge.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import permutations
 from typing import Final, Protocol
 
 from headgate.core.event import Decoded
+from headgate.core.formats.canonical import Pointer
 from headgate.core.formats.decode import BodyKind, kind_of
 from headgate.core.keys import KeyRule
+from headgate.core.suppression.comparison import Comparison
 from headgate.core.suppression.digest import Digester
+from headgate.core.suppression.examination import INLINE_BYTES
 from headgate.core.topics.policy import TopicPolicy
 from headgate.core.topics.topic import TopicState
 from headgate.native import chosen
@@ -24,7 +27,13 @@ _MAX_PARTS: Final = 4  # of a key, and
 _MAX_NAMES: Final = 16  # on the way to them: as in native/_json_strings.h
 
 # Values, keys, partitions and digests.
-Scanned = tuple[list[bytes], list[bytes] | None, list[int] | None, list[bytes] | None]
+Scanned = tuple[list[bytes], list[bytes] | None, list[int] | None, list[bytes | None] | None]
+
+
+# The hash's key, what it is fed before each value; what is left out of canonical forms (None:
+# there are none), and of how long documents they are made.
+_Digests = tuple[bytes | None, bytes, tuple[tuple[bytes, ...], ...] | None, int]
+_NO_DIGESTS: Final[_Digests] = (None, b"", None, 0)
 
 
 class Scanner(Protocol):
@@ -38,33 +47,56 @@ class Scanner(Protocol):
 
 
 def scanner_for(
-    policy: TopicPolicy, lane: TopicState, json_max_depth: int, digester: Digester | None
+    policy: TopicPolicy,
+    lane: TopicState,
+    json_max_depth: int,
+    compared: Digester | Comparison | None,
 ) -> Scanner | None:
     """The scanner of a topic whose plain documents it can read, else None.
 
-    lane: the topic that its events are written to.  digester: None where the topic does not
-    suppress, or where its events are digested later.
+    lane: the topic that its events are written to.  compared: whose digests the events get; None
+    where the topic does not suppress, or where its events are digested later.
     """
     pointers = KeyRule.parse(policy.key).pointers
-    if chosen.Scanner is None or not _is_readable(pointers):
+    if chosen.Scanner is None or not _is_readable(pointers, _MAX_PARTS):
         return None
     if not pointers and policy.keyless != "spread":
         return None  # each event needs a key that its request brings
     limit = lane.batch_limit_bytes if policy.max_bytes is None else policy.max_bytes
-    names = tuple(tuple(name.encode() for name in pointer) for pointer in pointers)
     # What has no key is not compared; with a digest, suppression would settle it nevertheless.
-    key, prefix = (None, b"") if digester is None or not names else digester.of_documents
-    scanner: Scanner = chosen.Scanner(names, lane.partitions, json_max_depth, limit, key, prefix)
+    digests = _digests(compared) if pointers else _NO_DIGESTS
+    rules = (_encoded(pointers), lane.partitions, json_max_depth, limit)
+    scanner: Scanner = chosen.Scanner(*rules, *digests)
     return scanner
 
 
-def _is_readable(pointers: tuple[tuple[str, ...], ...]) -> bool:
-    """Whether the scanner knows such a key rule: few parts, none within another."""
+def _digests(compared: Digester | Comparison | None) -> _Digests:
+    if compared is None:
+        return _NO_DIGESTS
+    if isinstance(compared, Digester):
+        return (*compared.of_documents, None, 0)
+    ignore = _shortest(compared.ignore)
+    if not _is_readable(ignore, _MAX_NAMES):
+        return _NO_DIGESTS
+    max_bytes = min(compared.max_bytes, INLINE_BYTES)
+    return (*compared.forms.of_documents, _encoded(ignore), max_bytes)
+
+
+def _shortest(pointers: Sequence[Pointer]) -> tuple[Pointer, ...]:
+    """Without those that lead to or into what another one leaves out."""
+    given = dict.fromkeys(pointers)
+    return tuple(one for one in given if all(one[:depth] not in given for depth in range(len(one))))
+
+
+def _encoded(pointers: Sequence[Pointer]) -> tuple[tuple[bytes, ...], ...]:
+    return tuple(tuple(name.encode() for name in pointer) for pointer in pointers)
+
+
+def _is_readable(pointers: Sequence[Pointer], limit: int) -> bool:
+    """Whether the scanner knows such pointers: few, none within another."""
     names = {pointer[:depth] for pointer in pointers for depth in range(1, len(pointer) + 1)}
     is_apart = all(one != other[: len(one)] for one, other in permutations(pointers, 2))
-    return (
-        is_apart and () not in pointers and len(pointers) <= _MAX_PARTS and len(names) <= _MAX_NAMES
-    )
+    return is_apart and () not in pointers and len(pointers) <= limit and len(names) <= _MAX_NAMES
 
 
 def scan(

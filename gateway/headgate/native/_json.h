@@ -47,7 +47,7 @@ static bool make_room(Scan *scan)
 static bool keep(Scan *scan, const uint8_t *begin, const uint8_t *end)
 {
     size_t bytes = (size_t)(end - begin);
-    const KeyRule *rule = scan->rule;
+    const Pointers *rule = scan->rule;
     if (scan->count == scan->most || bytes > scan->max_value_bytes ||
         (scan->seen & rule->ends) != rule->ends || (scan->has_high && !is_utf8(begin, end)) ||
         (scan->count == scan->room && !make_room(scan))) {
@@ -59,7 +59,7 @@ static bool keep(Scan *scan, const uint8_t *begin, const uint8_t *end)
     return true;
 }
 
-static void scan_begin(Scan *scan, const uint8_t *end, const KeyRule *rule, int max_depth,
+static void scan_begin(Scan *scan, const uint8_t *end, const Pointers *rule, int max_depth,
                        size_t max_value_bytes, size_t most)
 {
     scan->end = end;

@@ -103,7 +103,7 @@ static const uint8_t *take_part(Scan *scan, const uint8_t *at, int part)
 }
 
 /* The step of a name that stands in the value of `parent`, or NO_STEP. */
-static inline int step_of(const KeyRule *rule, int parent, const uint8_t *name, size_t bytes)
+static inline int step_of(const Pointers *rule, int parent, const uint8_t *name, size_t bytes)
 {
     for (int i = 0; i < rule->count; i++) {
         const Step *step = &rule->steps[i];

@@ -17,7 +17,7 @@
 
 enum {
     MOST_DEPTH = 512, /* levels that the fixed array has room for */
-    MOST_STEPS = 16,  /* names in a key rule, as in core/scanning.py */
+    MOST_STEPS = 16,  /* names in a rule's pointers, as in core/scanning.py */
     MOST_PARTS = 4,   /* of a key, as there */
     FEW = 64,         /* documents that need no memory but the stack, if a key has one part */
     BLANK = 1,
@@ -56,21 +56,22 @@ static const uint8_t SIGNS[256] = {
     ['F'] = HEXADECIMAL,
 };
 
-/* A name on the way to a part of the key: the rule's JSON Pointers are a tree of them. */
+/* A name on the way to what a rule names: its JSON Pointers are a tree of them. */
 typedef struct {
     Text name;
     int parent; /* the step in whose value the name stands; DOCUMENT: it is the document's own */
-    int part;   /* which part of the key the value is; ON_THE_WAY: an object with further steps */
+    int part;   /* which pointer leads to the value; ON_THE_WAY: an object with further steps */
 } Step;
 
 enum { NO_STEP = -2, DOCUMENT = -1, ON_THE_WAY = -1 };
 
-/* parts: 0 where there is no key rule.  ends: bit n says that steps[n] leads to a part. */
+/* Of a key rule, each leading to a part of the key, or of what canonical comparison leaves out.
+ * parts: how many; 0 where there is no rule.  ends: bit n says that one leads to steps[n]. */
 typedef struct {
     Step steps[MOST_STEPS];
     int count, parts;
     uint32_t ends;
-} KeyRule;
+} Pointers;
 
 typedef struct Scan Scan;
 
@@ -85,7 +86,7 @@ struct Scan {
     bool has_escape;   /* a backslash was seen since this was cleared */
     uint8_t blanks;    /* which SIGNS may stand between tokens */
     int max_depth;
-    const KeyRule *rule;
+    const Pointers *rule;
     size_t max_value_bytes;
     Text key[MOST_PARTS]; /* of this document, as far as `seen` says */
     uint32_t seen;        /* bit n: the name of rule->steps[n] has come */

@@ -2,134 +2,13 @@
  *
  * A fast accept and nothing else. Whatever is unusual in any document ends the pass with None, and
  * the Python path (core/formats/decode.py, core/formats/jsontext.py, core/topics/route.py) decides and explains. What is
- * accepted, that path would have read just the same; tests/unit/native/test_scanner.py compares the two.
+ * accepted, that path would have read just the same; tests/unit/native/test_scanner.py compares the two. Digests are of the
+ * values or, where the topic compares so, of their canonical forms (_canonical.h); of an unusual document only that is left.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#include "_blake2.h"
-#include "_key_rule.h"
-#include "_murmur2.h"
-#include "_json.h" /* wants a zero after the body: a bytes object has it (PyBytes_AsString) */
-
-/* A topic's rules. */
-typedef struct {
-    PyObject_HEAD
-    PyObject *pointers; /* whose names are the rule's */
-    KeyRule rule;
-    uint32_t partitions;
-    int max_depth;
-    size_t max_value_bytes;
-    bool has_digests;
-    Blake2Start start;
-} Scanner;
-
-/* ---- What Python gets */
-
-/* The whole body is not copied. */
-static PyObject *bytes_of(Text text, PyObject *body)
-{
-    if (text.bytes == (size_t)PyBytes_GET_SIZE(body) && PyBytes_CheckExact(body)) {
-        return Py_NewRef(body);
-    }
-    return PyBytes_FromStringAndSize((const char *)text.at, (Py_ssize_t)text.bytes);
-}
-
-/* A list of `count` new objects, or NULL with an exception. */
-#define LIST_OF(list, count, item)                                                                \
-    PyObject *list = PyList_New((Py_ssize_t)(count));                                             \
-    for (size_t i = 0; list != NULL && i < (count); i++) {                                        \
-        PyObject *made = (item);                                                                  \
-        if (made == NULL) {                                                                       \
-            Py_CLEAR(list);                                                                       \
-        } else {                                                                                  \
-            PyList_SET_ITEM(list, (Py_ssize_t)i, made);                                           \
-        }                                                                                         \
-    }
-
-static PyObject *list_of_bytes(const Text *texts, size_t count, PyObject *body)
-{
-    LIST_OF(list, count, bytes_of(texts[i], body))
-    return list;
-}
-
-/* The key of these parts (core/keys.py, join_parts). */
-static PyObject *key_of(const Text *parts, size_t count, PyObject *body)
-{
-    if (count == 1) {
-        return bytes_of(parts[0], body);
-    }
-    size_t bytes = count - 1;
-    for (size_t i = 0; i < count; i++) {
-        bytes += parts[i].bytes;
-    }
-    PyObject *key = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)bytes);
-    char *at = key == NULL ? NULL : PyBytes_AS_STRING(key);
-    for (size_t i = 0; at != NULL && i < count; i++) {
-        if (i > 0) {
-            *at++ = ':';
-        }
-        memcpy(at, parts[i].at, parts[i].bytes);
-        at += parts[i].bytes;
-    }
-    return key;
-}
-
-static PyObject *list_of_keys(const Scan *scan, PyObject *body)
-{
-    size_t parts = (size_t)scan->rule->parts;
-    LIST_OF(list, scan->count, key_of(scan->keys + i * parts, parts, body))
-    return list;
-}
-
-static PyObject *list_of_partitions(const Scanner *scanner, PyObject *keys)
-{
-    LIST_OF(list, (size_t)PyList_GET_SIZE(keys),
-            PyLong_FromUnsignedLong(
-                (murmur2(text_of(PyList_GET_ITEM(keys, (Py_ssize_t)i))) & 0x7fffffff) %
-                scanner->partitions))
-    return list;
-}
-
-static PyObject *list_of_digests(const Scanner *scanner, const Text *values, size_t count)
-{
-    uint8_t few[FEW * BLAKE2_DIGEST];
-    uint8_t *digests = count <= FEW ? few : PyMem_New(uint8_t, count * BLAKE2_DIGEST);
-    if (digests == NULL) {
-        return PyErr_NoMemory();
-    }
-    blake2_many(&scanner->start, values, count, digests);
-    LIST_OF(list, count,
-            PyBytes_FromStringAndSize((const char *)digests + BLAKE2_DIGEST * i, BLAKE2_DIGEST))
-    if (digests != few) {
-        PyMem_Free(digests);
-    }
-    return list;
-}
-
-/* Puts a part into the answer, NULL too. Whether there is one. */
-static bool put(PyObject *all, Py_ssize_t place, PyObject *part)
-{
-    PyTuple_SET_ITEM(all, place, part);
-    return part != NULL;
-}
-
-static PyObject *scanned(const Scanner *scanner, const Scan *scan, PyObject *body)
-{
-    size_t count = scan->count;
-    bool has_keys = scan->rule->parts > 0;
-    PyObject *all = PyTuple_New(4);
-    if (all != NULL &&
-        !(put(all, 0, list_of_bytes(scan->values, count, body)) &&
-          put(all, 1, has_keys ? list_of_keys(scan, body) : Py_NewRef(Py_None)) &&
-          put(all, 2, has_keys ? list_of_partitions(scanner, PyTuple_GET_ITEM(all, 1))
-                               : Py_NewRef(Py_None)) &&
-          put(all, 3, scanner->has_digests ? list_of_digests(scanner, scan->values, count)
-                                           : Py_NewRef(Py_None)))) {
-        Py_CLEAR(all);
-    }
-    return all;
-}
+#include "_scanned.h"
 
 static PyObject *scan_body(const Scanner *scanner, PyObject *body, size_t most, Cut *cut)
 {
@@ -201,15 +80,32 @@ static bool take_digest_key(Scanner *scanner, PyObject *key, PyObject *prefix)
     return true;
 }
 
+/* ignore: the pointers of canonical forms; None: there are none. */
+static bool take_forms(Scanner *scanner, PyObject *ignore, Py_ssize_t max_form_bytes)
+{
+    if (ignore == NULL || ignore == Py_None) {
+        return true;
+    }
+    if (!PyTuple_Check(ignore)) {
+        PyErr_SetString(PyExc_TypeError, "ignore is a tuple or None");
+        return false;
+    }
+    scanner->ignore = Py_NewRef(ignore);
+    scanner->max_form_bytes = max_form_bytes < 0           ? 0
+                              : max_form_bytes > INT32_MAX ? INT32_MAX
+                                                           : (size_t)max_form_bytes;
+    return take_pointers(&scanner->ignored, ignore, MOST_STEPS);
+}
+
 static PyObject *scanner_new(PyTypeObject *type, PyObject *given, PyObject *named)
 {
     static char *names[] = {"pointers", "partitions", "max_depth", "max_value_bytes",
-                            "digest_key", "digest_prefix", NULL};
-    PyObject *pointers, *digest_key, *digest_prefix = NULL;
-    Py_ssize_t partitions, max_depth, max_value_bytes;
-    if (!PyArg_ParseTupleAndKeywords(given, named, "O!nnnO|S:Scanner", names, &PyTuple_Type,
+                            "digest_key", "digest_prefix", "ignore", "max_form_bytes", NULL};
+    PyObject *pointers, *digest_key, *digest_prefix = NULL, *ignore = NULL;
+    Py_ssize_t partitions, max_depth, max_value_bytes, max_form_bytes = 0;
+    if (!PyArg_ParseTupleAndKeywords(given, named, "O!nnnO|SOn:Scanner", names, &PyTuple_Type,
                                      &pointers, &partitions, &max_depth, &max_value_bytes,
-                                     &digest_key, &digest_prefix)) {
+                                     &digest_key, &digest_prefix, &ignore, &max_form_bytes)) {
         return NULL;
     }
     if (partitions < 1 || partitions > INT32_MAX) {
@@ -223,8 +119,9 @@ static PyObject *scanner_new(PyTypeObject *type, PyObject *given, PyObject *name
     scanner->partitions = (uint32_t)partitions;
     scanner->max_depth = max_depth < 0 ? 0 : max_depth > MOST_DEPTH ? MOST_DEPTH : (int)max_depth;
     scanner->max_value_bytes = max_value_bytes < 0 ? 0 : (size_t)max_value_bytes;
-    if (!take_key_rule(&scanner->rule, pointers) ||
-        !take_digest_key(scanner, digest_key, digest_prefix)) {
+    if (!take_pointers(&scanner->rule, pointers, MOST_PARTS) ||
+        !take_digest_key(scanner, digest_key, digest_prefix) ||
+        !take_forms(scanner, ignore, max_form_bytes)) {
         Py_CLEAR(scanner);
     }
     return (PyObject *)scanner;
@@ -234,6 +131,7 @@ static void scanner_dealloc(PyObject *self)
 {
     PyTypeObject *type = Py_TYPE(self);
     Py_XDECREF(((Scanner *)self)->pointers);
+    Py_XDECREF(((Scanner *)self)->ignore);
     type->tp_free(self);
     Py_DECREF(type); /* each object of a type made at run time holds it */
 }

@@ -7,8 +7,9 @@ they would have read just the same."""
 from typing import final
 
 # Values, keys, partitions and digests (16 bytes), an item for each document. Without a key rule
-# there are no keys and partitions, without a digest key no digests.
-Scanned = tuple[list[bytes], list[bytes] | None, list[int] | None, list[bytes] | None]
+# there are no keys and partitions, without a digest key no digests. A digest is None where the
+# ordinary way has to make the canonical form.
+Scanned = tuple[list[bytes], list[bytes] | None, list[int] | None, list[bytes | None] | None]
 
 @final
 class Scanner:
@@ -19,6 +20,9 @@ class Scanner:
     max_depth: of arrays and objects in one another; beyond 512 nothing is accepted.
     digest_key: up to 64 bytes; None: no digests.  digest_prefix: what is digested before each
     value; both as `core.suppression.digest.Digester` uses them.
+    ignore: digests are of canonical forms (`core.formats.canonical`) without what these pointers
+    name; None: of the values. At most 16 different names in them.  max_form_bytes: longer documents
+    have no form here.
     Raises ValueError: partitions below 1, a digest_key that is too long, more pointers or names,
     a pointer to the document, or one that is another's beginning.
     """
@@ -31,6 +35,8 @@ class Scanner:
         max_value_bytes: int,
         digest_key: bytes | None,
         digest_prefix: bytes = b"",
+        ignore: tuple[tuple[bytes, ...], ...] | None = None,
+        max_form_bytes: int = 0,
     ) -> None: ...
     def lines(self, body: bytes, most: int, /) -> Scanned | None:
         """The documents of an NDJSON body, each value a whole line; None for more than `most`."""

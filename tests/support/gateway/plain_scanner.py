@@ -5,6 +5,8 @@ from __future__ import annotations
 from headgate.core.formats.decode import decode
 from headgate.core.refusal import Refused
 from headgate.core.scanning import Scanned
+from headgate.core.suppression.comparison import Comparison
+from headgate.core.suppression.examination import INLINE_BYTES
 from headgate.core.topics.policy import TopicPolicy
 from headgate.core.topics.route import Digest, Route
 from headgate.core.topics.topic import TopicState
@@ -15,17 +17,22 @@ JSON, NDJSON = b"application/json", b"application/x-ndjson"
 class PlainScanner:
     """Made as by `core.scanning.scanner_for`, and reads what is unusual, too.
 
-    accepted: how many bodies all of them have read.
+    compared: a digest of bytes, or what canonical forms are made by; then a document that has none,
+    or is long, has no digest.  accepted: how many bodies all of them have read.
     """
 
     accepted = 0
 
     def __init__(
-        self, policy: TopicPolicy, lane: TopicState, json_max_depth: int, digest: Digest | None
+        self,
+        policy: TopicPolicy,
+        lane: TopicState,
+        json_max_depth: int,
+        compared: Digest | Comparison | None,
     ) -> None:
         self._route = Route(policy, lane, json_max_depth)
         self._has_key = bool(policy.key)
-        self._digest = digest
+        self._compared = compared
 
     def lines(self, body: bytes, limit: int, /) -> Scanned | None:
         return self._read(body, NDJSON, limit, is_batch=True)
@@ -49,6 +56,14 @@ class PlainScanner:
         type(self).accepted += 1
         if not self._has_key:
             return values, None, None, None
-        digest = self._digest
-        digests = None if digest is None else [digest(value, JSON) for value in values]
-        return values, keys, [route.partition(key) for key in keys], digests
+        partitions = [route.partition(key) for key in keys]
+        if self._compared is None:
+            return values, keys, partitions, None
+        return values, keys, partitions, [self._digest(value) for value in values]
+
+    def _digest(self, value: bytes) -> bytes | None:
+        compared = self._compared
+        if not isinstance(compared, Comparison):
+            return None if compared is None else compared(value, JSON)
+        digest, fallback = compared.digest(value, JSON)
+        return digest if fallback is None and len(value) <= INLINE_BYTES else None

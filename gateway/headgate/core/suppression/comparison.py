@@ -18,13 +18,13 @@ class Comparison:
     are compared by their bytes. It goes to another process as these three.
     """
 
-    __slots__ = ("_form", "_given", "_ignore", "_max_bytes", "raw")
+    __slots__ = ("_given", "forms", "ignore", "max_bytes", "raw")
 
     def __init__(self, rules: bytes, ignore: Sequence[str], max_bytes: int) -> None:
         self._given = (rules, tuple(ignore), max_bytes)
-        self._ignore = [parse_pointer(pointer) for pointer in ignore]
-        self._max_bytes = max_bytes
-        self._form = Digester(rules, b"canon").digest
+        self.ignore = [parse_pointer(pointer) for pointer in ignore]
+        self.max_bytes = max_bytes
+        self.forms = Digester(rules, b"canon")
         self.raw = Digester(rules).digest
 
     def __reduce__(self) -> tuple[Callable[..., "Comparison"], tuple[object, ...]]:
@@ -38,9 +38,9 @@ class Comparison:
             return self.raw(None), None
         fallback = self.must_be_raw(value, content_type)
         if fallback is None:
-            form = canonical(value, self._ignore)
+            form = canonical(value, self.ignore)
             if not isinstance(form, Fallback):
-                return self._form(form, content_type), None
+                return self.forms.digest(form, content_type), None
             fallback = form
         return self.raw(value, content_type), fallback
 
@@ -48,7 +48,7 @@ class Comparison:
         """Why it is certain without a look into the value that its bytes are compared."""
         if content_type != _JSON and not is_json((content_type or b"").decode("latin-1")):
             return Fallback.NOT_JSON
-        return Fallback.LARGE if len(value) > self._max_bytes else None
+        return Fallback.LARGE if len(value) > self.max_bytes else None
 
 
 @cache  # `examination.forget_received` empties it
