@@ -43,6 +43,11 @@ class InOrder:
         """How many stand here, waiting themselves or behind another."""
         return len(self._keyless) + sum(len(line.waits) for line in self._lines.values())
 
+    @property
+    def is_empty(self) -> bool:
+        """Nothing stands here."""
+        return not self._lines and not self._keyless
+
     def enter(self, publish: Publish, waits: bool) -> None:
         """Let it go on at once, or when its own wait (if any) and those before it are over."""
         if not waits and not self._lines:

@@ -127,10 +127,11 @@ class Pipeline:
         """What its topic does not ask for costs its events nothing."""
         if route.policy.dedupe_ttl_s is not None:
             self._identify.take(ticket, route, started, decoded.events)
-        elif route.orders is not None:
-            self._validate.take(started, decoded.events)
-        else:
+        elif route.orders is None or (_is_compared(decoded) and self._validate.is_idle):
             self._turn.add(route, started)
+        else:
+            self._turn.flush_topic(route.topic)
+            self._validate.take(started, decoded.events)
 
     def refuse(self, inbound: Inbound, failure: Failure) -> Ticket:
         """A request that ends before anything of it is started."""
@@ -146,6 +147,11 @@ class Pipeline:
     async def drain(self) -> None:
         """Take nothing more and wait until everything in flight has ended."""
         await self._complete.drain()
+
+
+def _is_compared(decoded: Decoded) -> bool:
+    """Whether the scanner has made the digest of each event, from its canonical form."""
+    return decoded.digests is not None and None not in decoded.digests
 
 
 def _ticket(inbound: Inbound) -> Ticket:

@@ -77,7 +77,9 @@ class Compiler:
         rules = bytes.fromhex(fingerprint(policy))
         orders = _orders(policy, rules if policy.suppress == "canonical" else None)
         digester = Digester(rules)
-        scanner = None if orders else scanner_for(policy, state, depth, digester)
+        compared = digester if orders is None else orders.comparison
+        has_schema = policy.schema is not None
+        scanner = None if has_schema else scanner_for(policy, state, depth, compared)
         return Route(policy, state, depth, digester.digest, scope, orders, scanner=scanner)
 
     def _scope(self, policy: TopicPolicy, state: TopicState) -> Scope | None:

@@ -54,10 +54,19 @@ class Turn:
         """Go on with all that was gathered, the topic that came first first."""
         batches, self._batches = self._batches, {}
         for batch in batches.values():
-            try:
-                self._go_on(batch)
-            except Exception:  # the outermost frame of these events
-                log.exception("a batch of events failed")
-                for publish in batch:
-                    if publish.stage is _NEW:
-                        self._refuse(publish, _BUG)
+            self._end(batch)
+
+    def flush_topic(self, topic: str) -> None:
+        """Go on with what was gathered of a topic: other events of it take another way, and must
+        not overtake."""
+        for route in [route for route in self._batches if route.topic == topic]:
+            self._end(self._batches.pop(route))
+
+    def _end(self, batch: list[Publish]) -> None:
+        try:
+            self._go_on(batch)
+        except Exception:  # the outermost frame of these events
+            log.exception("a batch of events failed")
+            for publish in batch:
+                if publish.stage is _NEW:
+                    self._refuse(publish, _BUG)

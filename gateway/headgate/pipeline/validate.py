@@ -52,8 +52,16 @@ class Validate:
         self._count = count
         self._order = InOrder(fitting.one)
 
+    @property
+    def is_idle(self) -> bool:
+        """Nothing waits here that later events could overtake."""
+        return self._order.is_empty
+
     def take(self, started: list[Publish], events: Sequence[Event]) -> None:
-        """Events of one request, in order. events: all that it came with."""
+        """Events of one request, in order. events: all that it came with.
+
+        Where digests are of canonical forms, one that has its digest came through the scanner.
+        """
         common = started[0].common
         assert common is not None
         route = common.route
@@ -64,6 +72,9 @@ class Validate:
         for publish in started:
             if publish.large is not None and publish.large.stored is not None:
                 self._order.enter(publish, False)  # seen while it was stored
+                continue
+            if publish.digest is not None and orders.schema is None:
+                self._order.enter(publish, False)
                 continue
             record = publish.record
             if route.digest is not None and (record.value is None or orders.comparison is None):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
-from typing import Any
 
 import orjson
 import pytest
@@ -23,32 +21,17 @@ from headgate.core.suppression.examination import (
     examine,
     examine_here,
 )
+from headgate.core.topics.route import Route
 from headgate.offload.helper_process import HelperProcess
 from headgate.pipeline.validate import Validate
+from support.gateway.fakes import common, policy, topic_state
+from support.gateway.held_helper import HeldHelper
 from support.kafka.lane_history import changed
 
 JSON = b"application/json"
 SCHEMA = b'{"properties":{"n":{"type":"integer"}}}'
 CANONICAL = Orders(None, Comparison(b"rules", ("/at",), 4_000_000))
 BOTH = CANONICAL._replace(schema=schema_of(SCHEMA))
-
-
-class HeldHelper(HelperProcess):
-    """Answers when the test says so: with the work's own result, or not at all."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.asked: list[tuple[asyncio.Future[Any], Callable[[], Any]]] = []
-
-    def ask(self, work: Callable[..., Any], *args: Any, **kwargs: Any) -> asyncio.Future[Any]:
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self.asked.append((future, lambda: work(*args, **kwargs)))
-        return future
-
-    async def answer(self, which: int = 0, lost: bool = False) -> None:
-        future, work = self.asked.pop(which)
-        future.set_result(None if lost else work())
-        await asyncio.sleep(0)
 
 
 class Ends:
@@ -123,6 +106,26 @@ async def test_a_small_event_waits_behind_a_large_one_of_its_key(
     assert ends.fitting == [other]
     await helper.answer()
     assert ends.fitting == [other, large, small, tombstone]
+
+
+async def test_what_has_its_digest_waits_behind_it_too(
+    examining: Validate, ends: Ends, helper: HeldHelper
+) -> None:
+    """The scanner made it: nothing of the event is looked at again, but it must not overtake."""
+    large, small, other = publish_of(b""), publish_of(b"-", index=1), publish_of(b"-", b"other")
+    assert examining.is_idle
+    examining.content(large, CANONICAL, content(document(1, large=True)))
+    assert not examining.is_idle
+    given = common(route=Route(policy(), topic_state("deals"), 128, orders=CANONICAL))
+    for each in (small, other):
+        each.digest, each.common = b"d" * 16, given
+    examining.take([small], [b"", b""])
+    examining.take([other], [b""])
+    assert ends.fitting == [other]
+    await helper.answer()
+    assert ends.fitting == [other, large, small]
+    assert small.digest == b"d" * 16
+    assert examining.is_idle
 
 
 async def test_without_the_process_bytes_are_compared_and_that_is_counted(

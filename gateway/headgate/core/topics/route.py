@@ -90,13 +90,13 @@ class Route:
     digest: (value, content type) -> 16 bytes; None where the topic suppresses nothing.  scope:
     its suppression namespace, whatever its policy; None where there is no Redis.
     orders: what must be found out of an event's content first, or None; its digest is then made
-    there where the orders have rules.  schema_headers: of records that fit the topic's schema, and
-    schema_bytes of them.
+    there where the orders have rules, unless the scanner has made it.  schema_headers: of records
+    that fit the topic's schema, and schema_bytes of them.
     refuses: publish nothing that Redis was not asked about.
     held: the state of the topic that holds its events, where it coalesces; lane: the state of the
     topic that they are written to.  facts: see `Ticket`.
     scanner: reads plain documents at once (`core.scanning`); None where there is none, or where
-    more than their bytes counts.
+    they must fit a schema.
     turn: its requests so far. Counted for each topic alone, or traffic that goes round the topics
     would put all keyless events of one on the same partition.
     """
