@@ -4,17 +4,35 @@ from argparse import ArgumentDefaultsHelpFormatter, ArgumentParser
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from itertools import islice
-from types import ModuleType
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Protocol, Self, get_args
 from urllib.parse import SplitResult, urlsplit
 
 import orders
+import saves
 import workload
 from wire import ENCODINGS, NUMBER_PLACE, Encoding, Request, requests
 from workload import KEY_COUNT, KEYS, MODES, Keys, Mode, Shape
 
-Document = Literal["deal", "order"]
-WORKLOADS: dict[Document, ModuleType] = {"deal": workload, "order": orders}
+
+class Workload(Protocol):
+    """One kind of documents; a module can be one."""
+
+    def events(self, shape: Shape, /) -> Iterator[bytes]:
+        """What is posted, without an end."""
+        ...
+
+    def every_key(self, shape: Shape, /) -> Iterator[bytes]:
+        """What is posted before a run of unchanged events."""
+        ...
+
+
+Document = Literal["deal", "order", "save", "respelled"]
+WORKLOADS: dict[Document, Workload] = {
+    "deal": workload,
+    "order": orders,
+    "save": saves.Saves(1),
+    "respelled": saves.Saves(saves.WAYS),
+}
 CHOICES = {"keys": KEYS, "mode": MODES, "encoding": ENCODINGS, "document": get_args(Document)}
 HELP = {
     "url": "where events are posted (http only); {key} in it: the key of the event (orders alone); "
@@ -23,7 +41,8 @@ HELP = {
     "keys": "how keys are picked; bomb is incident A: one key, 800 kB, 1,013 saves a burst; "
     "new: no key comes twice",
     "key_count": "how many keys there are, for uniform and zipf",
-    "document": "deal: 648 bytes, the key first; order: 200 to 2,400 bytes, the key in the middle",
+    "document": "deal: 648 bytes, the key first; order: 200 to 2,400 bytes, the key in the middle; "
+    "save: 1 kB; respelled: the same in another order, with blanks",
     "mode": "published: every event has new content; unchanged: the same again per key",
     "encoding": "one event a request, or batches of --batch",
     "rate": "requests a second on a fixed schedule (open loop); 0: closed loop",

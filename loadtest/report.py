@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from typing import Any
 
-from cases import growth, workers
+from cases import canonical, growth, workers
 from cases.large import STALL_GOAL_S, LargeResult
 from cases.pairs import Case, Pair
 
@@ -118,6 +118,14 @@ def workers_table(found: workers.Found) -> str:
     """One row a case."""
     header = ("case", "workers", "us/event", "events/s", "dearest / 1 worker", "goal", "log")
     return table(header, workers.rows(found))
+
+
+def canonical_table(found: canonical.Found) -> str:
+    """One row a case."""
+    header = (
+        "events", "topic", "us/event", "of raw", "goal", "events/s", "foreign cores", "log",
+    )  # fmt: skip
+    return table(header, canonical.rows(found))
 
 
 def large_table(result: LargeResult) -> str:

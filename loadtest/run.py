@@ -11,6 +11,7 @@ python loadtest/run.py peers            beside handlers in Rust and Python and k
 python loadtest/run.py peers --quick    3 rounds of 2 s, about ten minutes
 python loadtest/run.py growth           10 to 1,000 topics, 6 to 1,000 partitions: 5 rounds
 python loadtest/run.py workers          1, 2 and 4 workers: 5 rounds
+python loadtest/run.py canonical        values compared instead of bytes, 1 kB in batches: 5 rounds
 """
 
 import os
@@ -25,13 +26,20 @@ from pathlib import Path
 
 import orjson
 
-from cases import growth, keys, large, memory, moments, pairs, workers
+from cases import canonical, growth, keys, large, memory, moments, pairs, workers
 from cases import peers as peer_cases
 from headgate.pipeline import pipeline
 from memory_report import keys_table, memory_table, moments_table
 from peers import tables
 from peers.stand import PEERS, peer_stand
-from report import ends_table, growth_table, large_table, pairs_table, workers_table
+from report import (
+    canonical_table,
+    ends_table,
+    growth_table,
+    large_table,
+    pairs_table,
+    workers_table,
+)
 from targets import HERE, Stand, stand
 
 QUICK_EVENTS = 200_000
@@ -143,6 +151,20 @@ def run_workers(options: Namespace, directory: Path) -> tuple[str, object]:
     return text + workers_table(found), {case.title: reports for case, reports in found.items()}
 
 
+def run_canonical(options: Namespace, directory: Path) -> tuple[str, object]:
+    number = options.pairs or (3 if options.quick else 5)
+    seconds = options.seconds or (2.0 if options.quick else 5.0)
+    say("starting Kafka, Redis and the gateway")
+    with canonical.canonical_stand(directory, passed_on(options)) as running:
+        found = canonical.measure(running, number, seconds, say)
+    text = (
+        f"{number} rounds of all cases in turn, {seconds:g} s each. Documents of 1 kB, NDJSON of "
+    )
+    text += "50, 16 connections.\n\n"
+    raw = {f"{case.mode}, {case.title}": reports for case, reports in found.items()}
+    return text + canonical_table(found), raw
+
+
 def as_json(raw: object) -> bytes:
     # orjson knows no named tuples; their names are worth keeping in the file.
     return orjson.dumps(raw, default=lambda one: one._asdict(), option=orjson.OPT_NON_STR_KEYS)
@@ -156,6 +178,7 @@ RUNS = {
     "peers": run_peers,
     "growth": run_growth,
     "workers": run_workers,
+    "canonical": run_canonical,
 }
 
 

@@ -13,6 +13,7 @@ from functools import partial
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -53,11 +54,12 @@ def each(work: Callable[[bytes], object], values: list[bytes]) -> Callable[[], o
     return call
 
 
-_ORDERS = Orders(None, b"fingerprint", ("/updated_at",), 4_000_000)
+_COMPARISON = Comparison(b"fingerprint", ("/updated_at",), 4_000_000)
+_ORDERS = Orders(None, _COMPARISON)
 
 
 def examine_one(value: bytes, content_type: bytes) -> object:
-    """All that a topic with canonical comparison adds to a small event, but for the order."""
+    """What canonical comparison adds to a small event that the scanner left, but for the order."""
     content = Content(value, content_type, value)
     return is_long(_ORDERS, content) or examine_here(_ORDERS, content)
 
@@ -72,8 +74,13 @@ def scanner_pieces(value: bytes, ndjson: bytes, array: bytes) -> list[Piece]:
     from headgate.native._scanner import Scanner
 
     found: list[Piece] = []
-    for name, key in (("", None), (" and digest", b"fingerprint")):
-        scanner = Scanner(((b"id",),), 6, 128, sys.maxsize, key, b"value" + bytes(4))
+    digests: list[tuple[str, tuple[Any, ...]]] = [
+        ("", (None,)),
+        (" and digest", (b"fingerprint", b"value" + bytes(4))),
+        (" and digest of the form", (b"fingerprint", b"canon" + bytes(4), ((b"at",),), 65_536)),
+    ]
+    for name, given in digests:
+        scanner = Scanner(((b"id",),), 6, 128, sys.maxsize, *given)
         found += [
             (f"scan{name}, one JSON event", partial(scanner.one, value), 1),
             (f"scan{name}, NDJSON of 50", partial(scanner.lines, ndjson, EVENTS), EVENTS),
@@ -85,7 +92,7 @@ def scanner_pieces(value: bytes, ndjson: bytes, array: bytes) -> list[Piece]:
 def pieces() -> list[Piece]:
     values = list(islice(events(Shape()), EVENTS))
     json_type = b"application/json"
-    canonical = Comparison(b"fingerprint", ("/updated_at",), 4_000_000).digest
+    canonical = _COMPARISON.digest
     keys = [orjson.loads(value)["id"].encode() for value in values]
     partitioner, digester = Partitioner(6), Digester(b"fingerprint")
     reader = KeyReader(KeyRule.parse(["/id"]))
