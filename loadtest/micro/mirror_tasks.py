@@ -57,7 +57,7 @@ def run_tasks(spark: SparkSession, dealt: Sequence[Sequence[Unit]], options: Cop
 
     rdd = spark.sparkContext.parallelize(list(dealt), len(dealt))
     found = rdd.mapPartitions(copy).collect()
-    wrong = [one.trouble for copied, _ in found for one in copied if one.trouble is not None]
+    wrong = [one for copied, _ in found for one in copied if one.trouble is not None or one.foreign]
     assert not wrong, wrong
     return float(sum(used_s for _, used_s in found))
 
@@ -109,9 +109,10 @@ def java_of(spark: SparkSession) -> int:
 
 def table(
     shapes: Sequence[Shape], options: CopyOptions, brokers: Sequence[int], records: int,
-    prepared: Callable[[Shape], tuple[str, str]],
+    prepared: Callable[[Shape], tuple[str, str]], emptied: Callable[[str, int], None],
 ) -> None:  # fmt: skip
-    """Measure all shapes in turns and print Markdown. prepared: a shape's topic and its id."""
+    """Measure all shapes in turns and print Markdown. prepared: a shape's topic and its id.
+    emptied: called before each copy with the topic to empty on the target, and its partitions."""
     _BROKERS.update(brokers)
     spark = open_session("mirror", f"local[{max(one.tasks for one in shapes)}]", {}, _quiet)
     java, found = java_of(spark), {shape: list[Round]() for shape in shapes}
@@ -121,6 +122,7 @@ def table(
         for at, shape in enumerate(shapes):
             topic, source_id = topics[shape.partitions]
             layout = (number - 1) * len(shapes) + at + 1
+            emptied(topic, shape.partitions)
             units = units_of(topic, source_id, shape, layout, records)
             one = one_round(spark, units, shape, options, brokers, java, records)
             if number > 1:  # the first starts Python, and Java compiles
