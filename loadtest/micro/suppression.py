@@ -21,6 +21,7 @@ from headgate.core.suppression.protocol import (
     SuppressionCall,
     SuppressionReply,
     pack_state,
+    pack_verdicts,
     read_reply,
 )
 from headgate.core.suppression.reservation import Reservation
@@ -46,7 +47,8 @@ class Store:
         """Pack what Redis would get, and take its answer apart."""
         arguments_of(call, b"R" * 16)
         states = [pack_state(b"n" * 16, count, 0.0) for count in call.counts]
-        return read_reply(call, [0, 0, 0, *states, *[self._verdict] * call.reservations])
+        verdicts = pack_verdicts([self._verdict] * call.reservations)
+        return read_reply(call, [0, 0, 0, verdicts, *states])
 
     async def close(self) -> None:
         """Nothing to close."""

@@ -36,7 +36,8 @@ def arguments_of(call: SuppressionCall, identity: bytes) -> list[int | bytes]:
     """Return what follows the script's name in an EVALSHA. identity: R of the connection."""
     keys = [scope.incarnation for scope in call.scopes]
     keys += call.entries
-    return [len(keys), *keys, call.header(identity), *call.operations]
+    operations = b"".join(call.operations)
+    return [len(keys), *keys, call.header(identity), call.sizes(), operations]
 
 
 def _identity(lines: Mapping[str, str]) -> bytes:

@@ -5,7 +5,9 @@ The protocol is stated in `rules` (the same rules as Python, told the time) and 
 
     KEYS    the incarnation of each namespace, then the entries
     ARGV[1] the header: what holds for the whole call, and a few fields for each namespace
-    ARGV[n] an entry's operations: the namespace's place in the call (one byte), then operations
+    ARGV[2] how many bytes of operations each entry has
+    ARGV[3] the operations of all entries: for each the namespace's place in the call (one byte),
+            then operations
 
 An operation is a letter and fields of fixed width, applied in the order given to one entry. So a
 key may be settled and then reserved several times in one call: each operation sees those before
@@ -153,6 +155,10 @@ class SuppressionCall(NamedTuple):
             ]
         )
 
+    def sizes(self) -> bytes:
+        """Return ARGV[2]."""
+        return struct.pack(f">{len(self.operations)}H", *map(len, self.operations))
+
 
 class NamespaceState(NamedTuple):
     """What a reply tells of a namespace.
@@ -231,8 +237,13 @@ def number_bytes(count: int) -> list[bytes]:
 
 def read_reply(call: SuppressionCall, answer: Sequence[int | bytes]) -> SuppressionReply:
     """Take the script's flat answer apart."""
-    first = 3 + len(call.scopes)
-    packed = cast("Sequence[bytes]", answer[3:first])
+    now, crowded, forgotten = cast("Sequence[int]", answer[:3])
+    verdicts, *packed = cast("Sequence[bytes]", answer[3:])
     states = [NamespaceState(*_STATE.unpack(one)) for one in packed]
-    numbers = cast("Sequence[int]", answer)
-    return SuppressionReply(numbers[0], numbers[1], numbers[2], states, numbers[first:])
+    numbers = list(struct.unpack(f">{call.reservations}q", verdicts))
+    return SuppressionReply(now, crowded, forgotten, states, numbers)
+
+
+def pack_verdicts(verdicts: Sequence[int]) -> bytes:
+    """As the script does."""
+    return struct.pack(f">{len(verdicts)}q", *verdicts)

@@ -4,7 +4,7 @@ Both must give the same answers and leave the same bytes: a property test runs t
 The memory backend runs these. An entry is one string:
 
     nonce (16)  digest h (16)  offset o (double)  time t of that publish (double, ms)
-    the partition count by which o was placed (int)  the longest deadline of a token (double, ms)
+    the partition count by which o was placed (int)  until when it is kept at least (double, ms)
     and for each token in flight: token (12)  deadline (double, ms)  trusted (one byte)
 
 An incarnation is: nonce (16)  the Redis process R (16)  born (double, ms)  renewed (double, ms)
@@ -32,6 +32,7 @@ _ENTRY = struct.Struct(">16s16sddId")
 _TOKEN = struct.Struct(">12sdB")
 _INCARNATION = struct.Struct(">16s16sddI8s")
 _MARGIN = 60_000.0  # ms that an entry outlives what it says
+_STEP = 10_000.0  # ms; many entries have the same `kept`, one string in Lua
 
 
 class StoredKey(NamedTuple):
@@ -47,26 +48,26 @@ Store = MutableMapping[bytes, StoredKey]
 class KeyEntry:
     """What is known of one key. tokens: deadline and whether it is trusted, by token.
 
-    longest: no token lives longer, and neither need the entry; perhaps all live shorter.
+    kept: no token lives longer, and the entry lives _MARGIN longer.
     """
 
-    __slots__ = ("changed", "count", "digest", "longest", "offset", "time", "tokens")
+    __slots__ = ("changed", "count", "digest", "kept", "offset", "time", "tokens")
 
     def __init__(self, value: bytes | None, nonce: bytes) -> None:
         self.digest, self.offset, self.time = NO_DIGEST, -1.0, 0.0
-        self.count, self.longest = 0, 0.0
+        self.count, self.kept = 0, 0.0
         self.tokens: dict[bytes, tuple[float, bool]] = {}
         self.changed = False
         if value is None or value[:16] != nonce:
             return  # of an earlier incarnation: says nothing
-        _, self.digest, self.offset, self.time, self.count, self.longest = _ENTRY.unpack_from(value)
+        _, self.digest, self.offset, self.time, self.count, self.kept = _ENTRY.unpack_from(value)
         for token, deadline, trusted in _TOKEN.iter_unpack(value[_ENTRY.size :]):
             self.tokens[token] = (deadline, bool(trusted))
 
     def pack(self, nonce: bytes) -> bytes:
         """Return the string to store."""
         tokens = [_TOKEN.pack(token, *rest) for token, rest in self.tokens.items()]
-        known = (self.digest, self.offset, self.time, self.count, self.longest)
+        known = (self.digest, self.offset, self.time, self.count, self.kept)
         return _ENTRY.pack(nonce, *known) + b"".join(tokens)
 
     def place_by(self, count: int) -> None:
@@ -104,9 +105,7 @@ class KeyEntry:
             known = self.tokens.get(token)
         if known is not None and known[0] > now:
             trusted = known[1]
-        deadline = now + spans.life
-        self.tokens[token] = (deadline, trusted)
-        self.longest = max(self.longest, deadline)
+        self.tokens[token] = (now + spans.life, trusted)
         self.changed = True
 
     @property
@@ -148,9 +147,18 @@ class KeyEntry:
         self.offset, self.time = -1.0, 0.0
         return True
 
-    def time_to_live(self, now: float, spans: SuppressionSpans) -> float:
-        """Return ms: longer than the longest deadline and than max_suppress_age."""
-        return max(self.longest - now, spans.max_suppress_age) + _MARGIN
+    def keep(self, now: float, spans: SuppressionSpans) -> None:
+        """Whatever is written is kept for longer than a token lives and than max_suppress_age.
+
+        What was not gets longer than that, in whole steps: most writes leave the expiry as it is.
+        """
+        span = max(spans.life, spans.max_suppress_age)
+        if self.kept < now + span:
+            self.kept = (now + span + span / 8) // _STEP * _STEP + _STEP
+
+    def keep_tokens(self) -> None:
+        """It is kept for its tokens alone."""
+        self.kept = max((deadline for deadline, _ in self.tokens.values()), default=0.0)
 
 
 class _Namespace(NamedTuple):
@@ -181,14 +189,14 @@ def run(
         _apply(entry, operations, now, call.spans, namespace, reservations)
         if not entry.changed:
             continue
-        time_to_live = entry.time_to_live(now, call.spans)
+        entry.keep(now, call.spans)
         if is_full and was_new:
             forgotten += entry.forget()
-            time_to_live = entry.longest - now + _MARGIN
+            entry.keep_tokens()
         if is_full and was_new and not entry.tokens:
             store.pop(name, None)
         else:
-            store[name] = StoredKey(entry.pack(nonce), now + int(time_to_live))
+            store[name] = StoredKey(entry.pack(nonce), now + int(entry.kept - now + _MARGIN))
     states = [namespace.state for namespace in found]
     return SuppressionReply(now, reservations.crowded, forgotten, states, reservations.verdicts)
 
