@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, urlsplit
 import orders
 import saves
 import workload
-from wire import ENCODINGS, NUMBER_PLACE, Encoding, Request, requests
+from wire import ENCODINGS, IDENTITIES, NUMBER_PLACE, Encoding, Identity, Request, requests
 from workload import KEY_COUNT, KEYS, MODES, Keys, Mode, Shape
 
 
@@ -33,7 +33,13 @@ WORKLOADS: dict[Document, Workload] = {
     "save": saves.Saves(1),
     "respelled": saves.Saves(saves.WAYS),
 }
-CHOICES = {"keys": KEYS, "mode": MODES, "encoding": ENCODINGS, "document": get_args(Document)}
+CHOICES = {
+    "keys": KEYS,
+    "mode": MODES,
+    "encoding": ENCODINGS,
+    "document": get_args(Document),
+    "identity": IDENTITIES,
+}
 HELP = {
     "url": "where events are posted (http only); {key} in it: the key of the event (orders alone); "
     "{number} in it and in --topic: each number below --topics in turn",
@@ -45,6 +51,7 @@ HELP = {
     "save: 1 kB; respelled: the same in another order, with blanks",
     "mode": "published: every event has new content; unchanged: the same again per key",
     "encoding": "one event a request, or batches of --batch",
+    "identity": "key: an Idempotency-Key a request; id: an id an event (single and envelope)",
     "rate": "requests a second on a fixed schedule (open loop); 0: closed loop",
     "warm_up_s": "posted before the measured window, which it is not part of",
     "seconds": "the measured window",
@@ -81,6 +88,7 @@ class Plan:
     document: Document = "deal"
     key_count: int = KEY_COUNT
     topics: int = 1
+    identity: Identity = "none"
 
     @classmethod
     def parse(cls, arguments: list[str]) -> Self:
@@ -132,8 +140,9 @@ class Plan:
 
     def _requests(self, values: Iterable[bytes]) -> Iterator[Request]:
         path = self.address._replace(scheme="", netloc="").geturl()
-        paths = self._numbered(path)
-        return requests(values, self.encoding, self.batch, self.address.netloc, paths)
+        paths, host = self._numbered(path), self.address.netloc
+        names = (self.identity, self.first)
+        return requests(values, self.encoding, self.batch, host, paths, *names)
 
     @property
     def topic_names(self) -> list[str]:

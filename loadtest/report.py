@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from typing import Any
 
-from cases import canonical, growth, workers
+from cases import canonical, growth, identity, workers
 from cases.large import STALL_GOAL_S, LargeResult
 from cases.pairs import Case, Pair
 
@@ -126,6 +126,15 @@ def canonical_table(found: canonical.Found) -> str:
         "events", "topic", "us/event", "of raw", "goal", "events/s", "foreign cores", "log",
     )  # fmt: skip
     return table(header, canonical.rows(found))
+
+
+def identity_table(found: identity.Found) -> str:
+    """One row a case, plain and with names."""
+    header = (
+        "case", "gateway us/event", "of plain", "goal", "redis us", "events/s", "p50 ms", "p99 ms",
+        "foreign cores", "log",
+    )  # fmt: skip
+    return table(header, identity.rows(found))
 
 
 def large_table(result: LargeResult) -> str:

@@ -12,6 +12,7 @@ python loadtest/run.py peers --quick    3 rounds of 2 s, about ten minutes
 python loadtest/run.py growth           10 to 1,000 topics, 6 to 1,000 partitions: 5 rounds
 python loadtest/run.py workers          1, 2 and 4 workers: 5 rounds
 python loadtest/run.py canonical        values compared instead of bytes, 1 kB in batches: 5 rounds
+python loadtest/run.py identity         Idempotency-Keys and event ids beside plain: 5 rounds
 """
 
 import os
@@ -26,7 +27,7 @@ from pathlib import Path
 
 import orjson
 
-from cases import canonical, growth, keys, large, memory, moments, pairs, workers
+from cases import canonical, growth, identity, keys, large, memory, moments, pairs, workers
 from cases import peers as peer_cases
 from headgate.pipeline import pipeline
 from memory_report import keys_table, memory_table, moments_table
@@ -36,6 +37,7 @@ from report import (
     canonical_table,
     ends_table,
     growth_table,
+    identity_table,
     large_table,
     pairs_table,
     workers_table,
@@ -165,6 +167,18 @@ def run_canonical(options: Namespace, directory: Path) -> tuple[str, object]:
     return text + canonical_table(found), raw
 
 
+def run_identity(options: Namespace, directory: Path) -> tuple[str, object]:
+    names = options.case or [case.name for case in identity.CASES]
+    cases = [case for case in identity.CASES if case.name in names]
+    number = options.pairs or (3 if options.quick else 5)
+    seconds = options.seconds or (2.0 if options.quick else 5.0)
+    say("starting Kafka, Redis and the gateway")
+    with identity.identity_stand(directory, passed_on(options)) as running:
+        found = identity.measure(cases, running, number, seconds, say)
+    text = f"{number} rounds of all cases in turn, {seconds:g} s each.\n\n"
+    return text + identity_table(found), {case.name: reports for case, reports in found.items()}
+
+
 def as_json(raw: object) -> bytes:
     # orjson knows no named tuples; their names are worth keeping in the file.
     return orjson.dumps(raw, default=lambda one: one._asdict(), option=orjson.OPT_NON_STR_KEYS)
@@ -179,6 +193,7 @@ RUNS = {
     "growth": run_growth,
     "workers": run_workers,
     "canonical": run_canonical,
+    "identity": run_identity,
 }
 
 

@@ -6,21 +6,25 @@ times cheaper. Only answers with a Content-Length are understood (anything else 
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import cycle, islice
+from itertools import count, cycle, islice
 from typing import Literal, NamedTuple, get_args
 
 import orjson
 
 from orders import key_of
 
-Encoding = Literal["single", "ndjson", "array"]
+Encoding = Literal["single", "ndjson", "array", "envelope"]
 ENCODINGS = get_args(Encoding)
+Identity = Literal["none", "key", "id"]  # no name, an Idempotency-Key a request, an id an event
+IDENTITIES = get_args(Identity)
 
 CONTENT_TYPES = {
     "single": b"application/json",
     "ndjson": b"application/x-ndjson",
     "array": b"application/json",
+    "envelope": b"application/vnd.headgate.batch+json",
 }
+NAME = b"0192f5aa-0000-7000-8000-%012x"  # as long as a UUID
 # Good ends of an event (docs/publish/answers.md): what counts as acknowledged.
 # `shared`: published by the record of an equal event that was under way, so the log has no other.
 # Summaries of batches count those as published.
@@ -45,25 +49,39 @@ class Answer(NamedTuple):
 
 
 def requests(
-    values: Iterable[bytes], encoding: Encoding, batch: int, host: str, paths: Iterable[str]
+    values: Iterable[bytes],
+    encoding: Encoding,
+    batch: int,
+    host: str,
+    paths: Iterable[str],
+    identity: Identity = "none",
+    first: int = 0,
 ) -> Iterator[Request]:
     """Requests of `batch` events each (one for `single`) to the paths in turn, until the values
     end.
 
-    `KEY_PLACE` in a path stands for the key of the request's first event.
+    `KEY_PLACE` in a path stands for the key of the request's first event.  first: of the numbers
+    that `identity` makes names of.
     """
     templates = cycle(
-        b"POST %b HTTP/1.1\r\nHost: %b\r\nContent-Type: %b\r\nContent-Length: "
+        b"POST %b HTTP/1.1\r\nHost: %b\r\nContent-Type: %b\r\n"
         % (path.encode(), host.encode(), CONTENT_TYPES[encoding])
         for path in paths
     )
-    source = iter(values)
+    source, names = iter(values), map(NAME.__mod__, count(first))
     while chunk := list(islice(source, 1 if encoding == "single" else batch)):
-        body = encode(chunk, encoding)
+        if encoding == "envelope":
+            body = envelope(chunk, names if identity == "id" else None)
+        else:
+            body = encode(chunk, encoding)
         template = next(templates)
         keyed = KEY_PLACE in template
         head = template.replace(KEY_PLACE, key_of(chunk[0])) if keyed else template
-        yield Request(b"%b%d\r\n\r\n%b" % (head, len(body), body), len(chunk))
+        if identity == "key":
+            head += b"Idempotency-Key: %b\r\n" % next(names)
+        elif identity == "id" and encoding == "single":
+            head += b"Headgate-Event-Id: %b\r\n" % next(names)
+        yield Request(b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body), len(chunk))
 
 
 def encode(values: list[bytes], encoding: Encoding) -> bytes:
@@ -72,6 +90,15 @@ def encode(values: list[bytes], encoding: Encoding) -> bytes:
     if encoding == "ndjson":
         return b"\n".join(values) + b"\n"
     return b"[" + b",".join(values) + b"]"
+
+
+def envelope(values: list[bytes], ids: Iterator[bytes] | None) -> bytes:
+    """The batch format whose events have members of their own. ids: None where they have none."""
+    if ids is None:
+        events = [b'{"value":%b}' % value for value in values]
+    else:
+        events = [b'{"id":"%b","value":%b}' % (next(ids), value) for value in values]
+    return b'{"events":[' + b",".join(events) + b"]}"
 
 
 class AnswerReader:

@@ -88,7 +88,7 @@ def test_the_log_is_compared_with_the_answers() -> None:
 def test_a_plan_survives_the_command_line() -> None:
     plan = Plan(
         "http://h:1/p", "zipf", "unchanged", "array", 7, 9, 2.5, 0.5, 3.0, 11, 4.0, 5, 6, 0.25,
-        ("gateway=1,2", "redis=3"), "h:2", "t", "order", 20, 3,
+        ("gateway=1,2", "redis=3"), "h:2", "t", "order", 20, 3, "key",
     )  # fmt: skip
     defaults = Plan("")
     assert all(getattr(plan, one.name) != getattr(defaults, one.name) for one in fields(Plan))
