@@ -35,11 +35,15 @@ MISSING = (
 ROOT = "gateway/headgate"
 # What every event passes. Protocols, options and whatever inherits from a foreign class stay out.
 HOT = """
-    core/admission core/formats/decode core/suppression/digest core/event core/audit_events core/ids
+    core/admission core/formats/decode core/idempotency/attempt core/idempotency/protocol
+    core/idempotency/remembered core/suppression/digest core/event core/audit_events core/ids
     core/formats/jsontext core/keys core/outcome core/publish core/reasons core/record
     core/refusal core/http/reply core/http/request core/topics/route core/scanning
     core/suppression/protocol core/suppression/reservation
-    pipeline/admit pipeline/complete pipeline/gate pipeline/inbound pipeline/pipeline
+    idempotency/events idempotency/identity_client idempotency/pending idempotency/requests
+    idempotency/waiting backends/redis/identity edge/once
+    pipeline/admit pipeline/complete pipeline/gate pipeline/identify pipeline/inbound
+    pipeline/known pipeline/pipeline
     pipeline/produce pipeline/quotas pipeline/records pipeline/reports pipeline/reserve
     pipeline/turn suppression/arrivals suppression/bypass suppression/claims
     suppression/completions suppression/growth suppression/namespaces suppression/outgoing

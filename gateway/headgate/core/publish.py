@@ -122,7 +122,8 @@ class Ticket:
     outcomes: in request order, None while open.  publishes: those that are on their way, for the
     deadline; open_publishes: how many of them have not ended.  sizes: value bytes of each event,
     for the metrics.  waiter: told when all have an outcome.
-    attempt: what of it was claimed in Redis, None where nothing was.
+    arrived: when its time began, monotonic seconds.  claimed_s: how long its Idempotency-Key had
+    taken to be claimed by then.  attempt: what was claimed in Redis, None where nothing was.
     facts: its topic tells facts of one in so many of its events; 0 = of none.
     weighing: documents that are too large, by place: the front finds out where their bytes are.
     """
@@ -131,6 +132,7 @@ class Ticket:
         "arrived",
         "attempt",
         "body_bytes",
+        "claimed_s",
         "done",
         "facts",
         "is_batch",
@@ -152,6 +154,7 @@ class Ticket:
         self.producer = producer
         self.request_id = request_id
         self.arrived = arrived
+        self.claimed_s = 0.0
         self.body_bytes = 0
         self.facts = 0
         self.is_batch = False

@@ -104,8 +104,8 @@ def scan(
 ) -> Decoded | None:
     """None: read it in the ordinary way. limit: events that the caller will take.
 
-    Only for requests none of whose headers says something about a single event
-    (`RequestOptions.single_event_header`).
+    Only for requests none of whose headers says something about a single event, but for its id
+    (`RequestOptions.is_plain`).
     """
     if b"ce-specversion" in headers or b"headgate-batch" in headers:
         return None

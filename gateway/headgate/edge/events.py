@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final
 from urllib.parse import quote
 
 from aiohttp import web
@@ -11,15 +11,16 @@ from headgate.core.admission import DRAINING
 from headgate.core.http.reply import Reply, answer, problem
 from headgate.core.http.request import with_query_key
 from headgate.core.idempotency.protocol import IDEMPOTENCY_KEY
-from headgate.core.outcome import TRAITS, Failure, Outcome, Reason, rejected
+from headgate.core.outcome import TRAITS, Failure, Reason, rejected
 from headgate.core.oversize.weigh import Weight, heaviest
 from headgate.core.publish import Ticket
 from headgate.core.refusal import Refused, TooMuch
 from headgate.edge.answer import answered, on_the_wire
-from headgate.edge.auth import ANONYMOUS, Identity
+from headgate.edge.auth import ANONYMOUS
 from headgate.edge.body import Budget, read_body, received_body
-from headgate.edge.once import Once
+from headgate.edge.once import EVENTS, Once
 from headgate.edge.plain_post import MAX_BYTES, PlainPosts
+from headgate.edge.reports import Callers, Requests, Weigher
 from headgate.edge.request_log import REPORTED, RequestReports
 from headgate.edge.streams import Streams, streamed
 from headgate.pipeline.deadlines import Deadlines
@@ -29,30 +30,6 @@ from headgate.pipeline.pipeline import Pipeline
 ROUTE: Final = "/v1/topics/{topic}/events"
 _NOT_ALL_WELL: Final = 207
 _REQUEST_ID_MAX: Final = 128
-
-
-class Weigher(Protocol):
-    """Finds the heaviest paths of documents, without holding up the event loop."""
-
-    async def weigh(self, document: bytes) -> list[Weight]: ...
-
-
-class Requests(Protocol):
-    """What the front reports of each request."""
-
-    def request(self, route: str, status: int, seconds: float) -> None: ...
-
-    def account(
-        self, producer: str, topic: str, outcomes: Sequence[Outcome], sizes: Sequence[int]
-    ) -> None: ...
-
-
-class Callers(Protocol):
-    """Who is asking (`edge.auth`)."""
-
-    def identify(
-        self, headers: Mapping[bytes, bytes], remote: str | None
-    ) -> Identity | Failure: ...
 
 
 class EventsFront:
@@ -116,7 +93,7 @@ class EventsFront:
         return answered(request, reply, request_id)
 
     async def start(
-        self, inbound: Inbound, decode_as: Decode | None = None, endpoint: bytes = b"events"
+        self, inbound: Inbound, decode_as: Decode | None = None, endpoint: bytes = EVENTS
     ) -> Ticket:
         """Start a request, without what earlier ones under its Idempotency-Key have done.
 
@@ -137,11 +114,12 @@ class EventsFront:
         headers: Mapping[bytes, bytes],
         remote: str | None,
         respond: Callable[[bytes], None],
+        ended: Callable[[Ticket], None],
     ) -> Ticket | None:
         """As `post`, for a request that is there as a whole: no task, no future.
 
-        None: it was refused, and `respond` was told the answer's bytes. Otherwise `finish`
-        answers once the ticket is done.
+        None: it has ended, and `respond` was told the answer's bytes. Otherwise `finish` answers
+        once `ended` was told of a ticket; that may come before this returns.
         """
         arrived = self._loop.time()
         request_id, producer = self.request_id(headers), ""
@@ -157,9 +135,14 @@ class EventsFront:
             respond(on_the_wire(problem(refused.failure, request_id), request_id))
             return None
         inbound = Inbound(topic, producer, headers, body, request_id, arrived)
+        if IDEMPOTENCY_KEY in headers:
+            return self._once.begin(inbound, ended)
         ticket = self.pipeline.take(inbound)
-        if not ticket.done:
-            self._deadlines.watch(ticket)
+        if ticket.done:
+            respond(self.finish(ticket))
+            return None
+        ticket.waiter = ended
+        self._deadlines.watch(ticket)
         return ticket
 
     def finish(self, ticket: Ticket) -> bytes:
@@ -167,7 +150,9 @@ class EventsFront:
         for index, document in ticket.weighing or ():
             self._put_weights(ticket, index, heaviest(document))
         reply = answer(ticket)
-        seconds = self._loop.time() - ticket.arrived
+        if ticket.attempt is not None:
+            reply = self._once.marked(ticket, reply)
+        seconds = self._loop.time() - ticket.arrived + ticket.claimed_s
         self.requests.request(ROUTE, reply.status, seconds)
         if reply.status >= _NOT_ALL_WELL:
             self.request_log.ended(ticket, reply.status)

@@ -14,7 +14,6 @@ _UNUSUAL: Final = frozenset(
     (
         b"content-encoding",
         b"expect",
-        b"idempotency-key",
         b"origin",
         b"transfer-encoding",
         b"upgrade",

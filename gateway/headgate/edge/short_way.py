@@ -48,6 +48,7 @@ class Front(Protocol):
         headers: Mapping[bytes, bytes],
         remote: str | None,
         respond: Callable[[bytes], None],
+        ended: Callable[[Ticket], None],
     ) -> Ticket | None: ...
 
     def finish(self, ticket: Ticket) -> bytes: ...
@@ -112,6 +113,7 @@ class ShortWay:
 
     def __init__(self, front: Front, connection: Connection, server: ServerState) -> None:
         self.ticket: Ticket | None = None
+        self._done: Ticket | None = None
         self.answered_s = 0.0
         self._front = front
         self._heads = front.plain_posts.heads
@@ -144,19 +146,12 @@ class ShortWay:
         return data
 
     def begin(self, topic: str, body: bytes, headers: Mapping[bytes, bytes]) -> None:
-        """Start a request, and answer it at once or when its ticket is done."""
+        """Start a request, and answer it at once or when it has ended."""
+        answering = (self._peer(), self._respond, self._ended)
         try:
-            ticket = self._front.begin(topic, body, headers, self._peer(), self._respond)
+            self.ticket = self._front.begin(topic, body, headers, *answering)
         except Exception:  # the outermost frame of this request
             self._fail()
-            return
-        if ticket is None:
-            return
-        self.ticket = ticket
-        if ticket.done:
-            self._answer()
-        else:
-            ticket.waiter = self._ended
 
     def answer(self) -> None:
         """Answer the request that has ended, and go on with what has come behind it."""
@@ -165,11 +160,13 @@ class ShortWay:
         if connection._messages:
             connection.go_on()
 
-    def _ended(self, _: Ticket) -> None:
+    def _ended(self, ticket: Ticket) -> None:
+        """Its ticket, or one that stands for it, is to be answered."""
+        self._done = ticket
         self._answers.add(self)
 
     def _answer(self) -> None:
-        ticket, self.ticket = self.ticket, None
+        ticket, self.ticket, self._done = self._done, None, None
         assert ticket is not None
         try:
             self._respond(self._front.finish(ticket))

@@ -4,8 +4,8 @@ aiohttp makes a task, a request and a response for each request. Going without, 
 one write, took a tenth off the CPU of a single event (loadtest/README.md). A POST of events that
 is there as a whole needs none of them: when its connection is idle it starts at once, and
 its answer to the transport when its ticket is done. Whatever is unusual (another path, a body
-still on its way or compressed, `Expect`, `Idempotency-Key`, HTTP/1.0, a request behind one that is
-not answered yet and was not taken here) takes aiohttp's own way, with the same limits.
+still on its way or compressed, `Expect`, HTTP/1.0, a request behind one that is not answered yet
+and was not taken here) takes aiohttp's own way, with the same limits.
 
 A request whose head is known is not even parsed (`edge.known_heads`). That needs to know where the
 parser is between two requests: it is as long as each request came alone, with its length.

@@ -11,10 +11,11 @@ from headgate.core.idempotency.protocol import (
     Claim,
     ClaimState,
     ClaimVerdict,
-    cloudevent_name,
+    Names,
     event_fingerprint,
     id_mismatch,
-    id_name,
+    names_of_cloudevents,
+    names_of_ids,
 )
 from headgate.core.outcome import Outcome, rejected
 from headgate.core.publish import Publish, Stage, Ticket
@@ -51,11 +52,18 @@ class EventIdentity:
         """Made as calls have room, so that digesting never takes long at a time."""
         first_of: dict[bytes, tuple[int, bytes]] = {}
         keep_ms = (route.policy.dedupe_ttl_s or 0) * 1000.0
+        names = self._names(route, started)
         for publish in started:
-            if publish.event_id is None or publish.dropped:
+            event_id = publish.event_id
+            if event_id is None or publish.dropped:
                 continue
             record = publish.record
-            name = self._name(route, publish)
+            source = publish.source
+            if source is None:
+                name = names.of(event_id.encode())
+            else:
+                of_source = names_of_cloudevents(self._prefix, route.state.topic_id, source)
+                name = of_source.of(event_id.encode())
             content = event_fingerprint(record.key, _content(publish), content_type_of(record))
             known = first_of.setdefault(name, (publish.index, content))
             if known == (publish.index, content):
@@ -67,13 +75,11 @@ class EventIdentity:
             else:
                 _end(publish, rejected(id_mismatch(), record.key, publish.event_id))
 
-    def _name(self, route: Route, publish: Publish) -> bytes:
-        topic_id, event_id = route.state.topic_id, publish.event_id
-        assert event_id is not None
-        assert publish.ticket is not None
-        if publish.source is None:
-            return id_name(self._prefix, topic_id, publish.ticket.producer, event_id)
-        return cloudevent_name(self._prefix, topic_id, publish.source.encode(), event_id)
+    def _names(self, route: Route, started: list[Publish]) -> Names:
+        """Of ids that are no CloudEvents'."""
+        ticket = started[0].ticket
+        assert ticket is not None
+        return names_of_ids(self._prefix, route.state.topic_id, ticket.producer)
 
     def _decided(
         self,

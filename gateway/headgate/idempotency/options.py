@@ -18,6 +18,7 @@ class IdentityOptions:
 
     claim_ms: how long the claim of a process that died stands; living ones renew theirs.
     timeout_ms: how long a request waits for Redis, the queue included, before it goes on without.
+    linger_ms: how long a call waits for more, at most.
     max_steps, max_bytes: of one call. Redis runs nothing else meanwhile, and digesting the
     events of a call holds up the event loop.
     max_pending, max_pending_bytes: ends of attempts that are kept while Redis is away.
@@ -25,6 +26,7 @@ class IdentityOptions:
 
     claim_ms: float = 15_000.0
     timeout_ms: float = 100.0
+    linger_ms: float = 2.0
     max_steps: int = 250
     max_bytes: int = 1_048_576
     max_pending: int = 50_000

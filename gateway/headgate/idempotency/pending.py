@@ -1,9 +1,8 @@
 """Claims that wait for their verdicts, and ends that Redis has not been told yet."""
 
-import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Final
 
 from headgate.core.idempotency.protocol import Claim, ClaimStep, ClaimVerdict
 
@@ -11,11 +10,14 @@ Verdicts = Mapping[bytes, ClaimVerdict]  # by token; one that is missing could n
 GoOn = Callable[[Verdicts, str], None]  # and why some are missing, "" if none is
 
 
-class Sized(NamedTuple):
+class Sized:
     """A claim, and the bytes that were digested for it."""
 
-    claim: Claim
-    size: int
+    __slots__ = ("claim", "size")
+
+    def __init__(self, claim: Claim, size: int) -> None:
+        self.claim: Final = claim
+        self.size: Final = size
 
 
 class Ask:
@@ -59,19 +61,20 @@ class Ask:
 
 
 class End:
-    """The end of a claim, until Redis knows of it. waiter: who waits for that."""
+    """The end of a claim, until Redis knows of it. waiter: who waits for that; called once."""
 
     __slots__ = ("operation", "token", "waiter")
 
     def __init__(self, token: bytes, operation: ClaimStep) -> None:
         self.token = token
         self.operation = operation
-        self.waiter: asyncio.Future[None] | None = None
+        self.waiter: Callable[[], None] | None = None
 
     def wake(self) -> None:
         """Redis knows, or cannot be told now."""
-        if self.waiter is not None and not self.waiter.done():
-            self.waiter.set_result(None)
+        waiter, self.waiter = self.waiter, None
+        if waiter is not None:
+            waiter()
 
 
 class PendingReports:
@@ -125,5 +128,5 @@ class PendingReports:
 
     def wake_all(self) -> None:
         """Nobody need wait any longer."""
-        for end in self._by_token.values():
+        for end in [*self._by_token.values()]:
             end.wake()

@@ -1,6 +1,8 @@
 """Idempotency-Keys: one request is done once, and its answer given again."""
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 
 from headgate.core.idempotency import remembered
 from headgate.core.idempotency.attempt import Attempt
@@ -13,16 +15,18 @@ from headgate.core.idempotency.protocol import (
     ClaimVerdict,
     KeyedRequest,
     key_mismatch,
-    key_name,
+    names_of_keys,
     read_key,
-    request_fingerprint,
 )
+from headgate.core.outcome import Failure
 from headgate.core.refusal import Refused
 from headgate.idempotency.identity_client import IdentityClient
 from headgate.idempotency.options import NO_REDIS, IdentityMeter
 from headgate.idempotency.pending import Sized, Verdicts
 
 _AT_ONCE_BYTES = 1_048_576  # digesting more would hold up the event loop for milliseconds
+
+Begun = Callable[[Attempt | Failure], None]
 
 
 class RequestIdentity:
@@ -36,65 +40,71 @@ class RequestIdentity:
         self._key_ms = key_ms
         self._meter = meter
 
-    async def begin(self, asked: KeyedRequest) -> Attempt:
+    async def digest(self, asked: KeyedRequest) -> None:
+        """Digest a large request without holding up the event loop, before `begin`."""
+        if self._client is not None and len(asked.body) > _AT_ONCE_BYTES:
+            await asyncio.to_thread(asked.fingerprint)
+
+    def begin(self, asked: KeyedRequest, begun: Begun) -> None:
         """Claim the request's key.
 
-        Raises Refused: malformed, idempotency_conflict, idempotency_mismatch, redis_unavailable.
+        `begun` is told of the attempt, or why there is none: malformed, idempotency_conflict,
+        idempotency_mismatch, redis_unavailable. Once, at once or when Redis has answered, in the
+        order of the calls.
         """
-        key = read_key(asked.headers[IDEMPOTENCY_KEY])
+        try:
+            key = read_key(asked.headers[IDEMPOTENCY_KEY])
+        except Refused as refused:
+            begun(refused.failure)
+            return
         client = self._client
         if client is None:
-            return self._without(asked, Attempt(), "not_configured")
-        name = key_name(self._prefix, asked.topic_id, asked.producer, key)
-        content = await _fingerprint(asked)
-        claim = Claim(name, content, client.new_token(), self._key_ms)
-        verdict, reason = await _verdict(client, claim)
+            begun(self._without(asked, Attempt(), "not_configured"))
+            return
+        name = names_of_keys(self._prefix, asked.topic_id, asked.producer).of(key)
+        claim = Claim(name, asked.fingerprint(), client.new_token(), self._key_ms)
+        decided = partial(self._decided, asked, claim, client, begun)
+        client.ask(iter([Sized(claim, 0)]), decided)
+
+    def when_reported(self, attempt: Attempt, call: Callable[[], None]) -> None:
+        """Call it once Redis knows how the attempt ended: a repeat then gets this answer."""
+        if attempt.request is not None and self._client is not None:
+            self._client.when_reported(attempt.request.token, call)
+        else:
+            call()
+
+    def _decided(
+        self,
+        asked: KeyedRequest,
+        claim: Claim,
+        client: IdentityClient,
+        begun: Begun,
+        verdicts: Verdicts,
+        reason: str,
+    ) -> None:
+        verdict = verdicts.get(claim.token)
         if verdict is not None:
-            return _attempt(claim, verdict)
+            begun(_attempt(claim, verdict))
+            return
         if asked.refuse:
             client.end(claim.token, claim.operation(RELEASE))  # it may have been made all the same
         else:
             client.follow(claim)
-        return self._without(asked, Attempt(claim), reason)
+        begun(self._without(asked, Attempt(claim), reason))
 
-    async def reported(self, attempt: Attempt) -> None:
-        """Wait until Redis knows how the attempt ended: a repeat then gets this answer."""
-        if attempt.request is not None and self._client is not None:
-            await self._client.reported(attempt.request.token)
-
-    def _without(self, asked: KeyedRequest, attempt: Attempt, reason: str) -> Attempt:
+    def _without(self, asked: KeyedRequest, attempt: Attempt, reason: str) -> Attempt | Failure:
         self._meter.identity_bypassed(reason, 1)
         if asked.refuse:
-            raise Refused(NO_REDIS)
+            return NO_REDIS
         attempt.bypassed = True
         return attempt
 
 
-async def _fingerprint(asked: KeyedRequest) -> bytes:
-    if len(asked.body) <= _AT_ONCE_BYTES:
-        return request_fingerprint(asked.route, asked.headers, asked.body)
-    return await asyncio.to_thread(request_fingerprint, asked.route, asked.headers, asked.body)
-
-
-async def _verdict(client: IdentityClient, claim: Claim) -> tuple[ClaimVerdict | None, str]:
-    """The verdict, or why there is none."""
-    future: asyncio.Future[tuple[ClaimVerdict | None, str]] = (
-        asyncio.get_running_loop().create_future()
-    )
-
-    def go_on(verdicts: Verdicts, reason: str) -> None:
-        if not future.done():
-            future.set_result((verdicts.get(claim.token), reason))
-
-    client.ask(iter([Sized(claim, 0)]), go_on)
-    return await future
-
-
-def _attempt(claim: Claim, verdict: ClaimVerdict) -> Attempt:
+def _attempt(claim: Claim, verdict: ClaimVerdict) -> Attempt | Failure:
     if verdict.state is ClaimState.RUNNING:
-        raise Refused(CONFLICT)
+        return CONFLICT
     if verdict.state is ClaimState.MISMATCH:
-        raise Refused(key_mismatch())
+        return key_mismatch()
     attempt = Attempt(claim if verdict.state is ClaimState.CLAIMED else None)
     attempt.known = remembered.unpack(verdict.remembered)
     return attempt

@@ -45,6 +45,26 @@ class Waiting:
         self.asks: deque[Ask] = deque()
         self.ends = PendingReports(options.max_pending, options.max_pending_bytes, on_forgotten)
 
+    @property
+    def open_claims(self) -> int:
+        """How many attempts are under way, or on their way to be."""
+        return len(self._open) + len(self.asks)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether anything waits for a call, or may go on without one."""
+        return self.news > 0 or len(self._to_renew) > 0
+
+    @property
+    def news(self) -> int:
+        """How many wait for a call."""
+        return len(self.asks) + len(self.ends)
+
+    @property
+    def fills_a_call(self) -> bool:
+        """Whether no more than what waits now would go with the next call."""
+        return self.news >= self._options.max_steps
+
     def follow(self, claim: Claim, now: float) -> None:
         """This attempt is under way: its claim is kept alive until `end`."""
         self._open[claim.token] = (claim, now)

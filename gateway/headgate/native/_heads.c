@@ -1,7 +1,7 @@
 // Where a request lies in the bytes that came, and which values of its head are its own
 // (see plain_heads.py), for the compiled build.
 //
-// It knows six names of headers, in any case, and one shape of values: a head that has one of them
+// It knows seven names of headers, in any case, and one shape of values: a head that has one of them
 // in another shape is not its business. What it does not know stays in the text that has to equal
 // that of a head which aiohttp has taken.
 
@@ -16,7 +16,7 @@ enum { HEAD_MAX = 4096, VALUE_MAX = 128, LENGTH_DIGITS = 9 };
 // The first is the length.
 static const char *const NAMES[] = {
     "content-length", "x-request-id",       "traceparent",
-    "headgate-key",   "headgate-event-id",  "headgate-timestamp",
+    "headgate-key",   "headgate-event-id",  "headgate-timestamp", "idempotency-key",
 };
 enum { NAME_COUNT = sizeof NAMES / sizeof *NAMES };
 static PyObject *names[NAME_COUNT];

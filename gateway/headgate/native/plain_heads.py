@@ -6,8 +6,8 @@ from typing import Final
 # `http.header_max_bytes` is at least 1024, which no value here comes near. Where a value is not of
 # this shape there is no second group: the head would look as one whose value was taken out.
 _OWN_VALUES: Final = re.compile(
-    rb"\r\n((?i:content-length|x-request-id|traceparent|headgate-(?:key|event-id|timestamp))):"
-    rb"(?: ?([!-~]{1,128})(?=\r\n))?"
+    rb"\r\n((?i:content-length|x-request-id|traceparent|idempotency-key"
+    rb"|headgate-(?:key|event-id|timestamp))):(?: ?([!-~]{1,128})(?=\r\n))?"
 )
 _LENGTH: Final = b"content-length"
 _LENGTH_DIGITS: Final = 9

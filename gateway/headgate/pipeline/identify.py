@@ -12,6 +12,7 @@ from headgate.core.event import Event
 from headgate.core.publish import Publish, Ticket
 from headgate.core.topics.route import Route
 from headgate.pipeline.complete import Complete
+from headgate.pipeline.turn import Turn
 from headgate.pipeline.validate import Validate
 
 
@@ -19,10 +20,11 @@ class Identify:
     """identities: None where there is no Redis to remember ids in; then every event goes on."""
 
     def __init__(
-        self, identities: Identities | None, validate: Validate, complete: Complete
+        self, identities: Identities | None, validate: Validate, turn: Turn, complete: Complete
     ) -> None:
         self._identities = identities
         self._validate = validate
+        self._turn = turn
         self._complete = complete
 
     def take(
@@ -30,15 +32,23 @@ class Identify:
     ) -> None:
         """events: all that the request came with."""
         if self._identities is None:
-            self._validate.take(started, events)
+            self._go_on(route, started, events)
             return
-        go_on = partial(self._claimed, ticket, events)
+        go_on = partial(self._claimed, ticket, route, events)
         self._identities.claim(ticket, route, started, go_on)
 
-    def _claimed(self, ticket: Ticket, events: Sequence[Event], left: list[Publish]) -> None:
+    def _claimed(
+        self, ticket: Ticket, route: Route, events: Sequence[Event], left: list[Publish]
+    ) -> None:
         """left: those that nobody has seen."""
         if left:
             ticket.start(left)
-            self._validate.take(left, events)
+            self._go_on(route, left, events)
         elif not ticket.remaining and not ticket.done:
             self._complete.close(ticket)
+
+    def _go_on(self, route: Route, left: list[Publish], events: Sequence[Event]) -> None:
+        if route.orders is not None:
+            self._validate.take(left, events)
+        else:
+            self._turn.add(route, left)

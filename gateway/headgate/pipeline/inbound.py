@@ -37,17 +37,5 @@ class Inbound:
         self.arrived: Final = arrived
         self.streamed: Final = streamed
 
-    def at(self, arrived: float) -> "Inbound":
-        """The same, there only now."""
-        return Inbound(
-            self.topic,
-            self.producer,
-            self.headers,
-            self.body,
-            self.request_id,
-            arrived,
-            self.streamed,
-        )
-
 
 Decode = Callable[[Inbound, Route], Decoded]

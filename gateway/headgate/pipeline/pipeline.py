@@ -68,7 +68,24 @@ class Pipeline:
         decode_as: how a front of another protocol cuts the body into events; it may raise Refused.
         attempt: of its Idempotency-Key; what earlier ones ended well is not started again.
         """
-        ticket = _ticket(inbound)
+        ticket = self.ticket(inbound)
+        self.start(ticket, inbound, decode_as, attempt)
+        return ticket
+
+    def ticket(self, inbound: Inbound) -> Ticket:
+        """Of a request that is not started yet, for `start` or `refuse`."""
+        ticket = Ticket(inbound.topic, inbound.producer, inbound.request_id, inbound.arrived)
+        ticket.body_bytes = len(inbound.body)
+        return ticket
+
+    def start(
+        self,
+        ticket: Ticket,
+        inbound: Inbound,
+        decode_as: Decode | None = None,
+        attempt: Attempt | None = None,
+    ) -> None:
+        """As `take`, for a ticket that is there already."""
         ticket.attempt = attempt
         try:
             route = self.gate.open(inbound.topic, needs_offset=decode_as is not None)
@@ -79,10 +96,10 @@ class Pipeline:
             streamed = inbound.streamed
             size = ticket.body_bytes if streamed is None else streamed.stored.size
             self._admit.take(ticket, options, len(decoded.events), size)
-            if attempt is not None:
+            if attempt is not None and attempt.known:
                 leave_out_known(ticket, attempt, decoded)
             started = self._records.build(ticket, route, options, decoded, streamed)
-            if attempt is not None:
+            if attempt is not None and attempt.known:
                 answer_known(ticket, attempt)
         except Refused as refused:
             failure = refused.failure
@@ -90,7 +107,7 @@ class Pipeline:
             if decode_as is None:
                 failure = with_hint(failure, inbound.headers, inbound.body)
             self._complete.refuse(ticket, failure)
-            return ticket
+            return
         except BaseException:
             self._complete.abandon(ticket)
             raise
@@ -101,7 +118,6 @@ class Pipeline:
             if decode_as is None:
                 _give_hint(ticket, inbound)
             self._complete.close(ticket)
-        return ticket
 
     def _decode(
         self,
@@ -113,8 +129,9 @@ class Pipeline:
     ) -> Decoded:
         if decode_as is not None:
             return decode_as(inbound, route)
-        # The scanner reads what says nothing of single events beside the body.
-        if route.scanner is not None and attempt is None and options.single_event_header is None:
+        # The scanner reads what says nothing of single events beside the body, an id aside.
+        is_repeat = attempt is not None and bool(attempt.known)
+        if route.scanner is not None and not is_repeat and options.is_plain:
             found = scan(route.scanner, inbound.body, inbound.headers, self._max_events)
             if found is not None:
                 return found
@@ -133,12 +150,10 @@ class Pipeline:
             self._turn.flush_topic(route.topic)
             self._validate.take(started, decoded.events)
 
-    def refuse(self, inbound: Inbound, failure: Failure) -> Ticket:
-        """A request that ends before anything of it is started."""
-        ticket = _ticket(inbound)
-        ticket.facts = self.gate.facts_of(inbound.topic)
+    def refuse(self, ticket: Ticket, failure: Failure) -> None:
+        """A request ends before anything of it is started."""
+        ticket.facts = self.gate.facts_of(ticket.topic)
         self._complete.refuse(ticket, failure)
-        return ticket
 
     def report_refused(self, producer: str, topic: str, failure: Failure) -> None:
         """A request was refused before it came here; its front has counted it."""
@@ -152,12 +167,6 @@ class Pipeline:
 def _is_compared(decoded: Decoded) -> bool:
     """Whether the scanner has made the digest of each event, from its canonical form."""
     return decoded.digests is not None and None not in decoded.digests
-
-
-def _ticket(inbound: Inbound) -> Ticket:
-    ticket = Ticket(inbound.topic, inbound.producer, inbound.request_id, inbound.arrived)
-    ticket.body_bytes = len(inbound.body)
-    return ticket
 
 
 def _give_hint(ticket: Ticket, inbound: Inbound) -> None:

@@ -72,7 +72,7 @@ class BuildRecords:
         """Those that are fit to go on, in order; the others have their outcome."""
         request = self._request(ticket, route, options)
         if decoded.is_plain:
-            self._from_columns(request, route, decoded)
+            self._from_columns(request, route, options.event_id, decoded)
         else:
             self._from_events(request, route, options.event_id, decoded)
         if streamed is not None:
@@ -147,8 +147,10 @@ class BuildRecords:
                 _take_own_id(publish, event)
             self._start(request, route, publish, length)
 
-    def _from_columns(self, request: _Request, route: Route, decoded: Decoded) -> None:
-        """Of plain documents whose keys, partitions and digests are known."""
+    def _from_columns(
+        self, request: _Request, route: Route, event_id: str | None, decoded: Decoded
+    ) -> None:
+        """Of plain documents whose keys, partitions and digests are known. event_id: as above."""
         ticket = request.ticket
         topic, now_ms = route.topic, request.common.now_ms
         keys, partitions, digests = decoded.keys, decoded.partitions, decoded.digests
@@ -162,7 +164,7 @@ class BuildRecords:
                 key, partition = keys[index], partitions[index]
                 size += len(key)
             record = Record(topic, partition, key, value, PLAIN_HEADERS, now_ms)
-            publish = Publish(record, size, ticket, index, None)
+            publish = Publish(record, size, ticket, index, event_id)
             if digests is not None:
                 publish.digest = digests[index]
             self._start(request, route, publish, length)

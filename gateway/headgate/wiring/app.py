@@ -210,7 +210,7 @@ class Worker:
             deadlines,
             PoolWeigher(self._helper),
             self.meter,
-            once(self.pipeline, self.service, self.settings.redis, self.meter),
+            once(self.pipeline, self.service, self.settings.redis, self.meter, deadlines),
             streams(self.settings, self.gate, self.blobs, self.admission),
             self._request_ids,
             http.body_max_bytes,

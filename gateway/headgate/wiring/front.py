@@ -27,6 +27,7 @@ from headgate.edge.streams import StreamLimits, Streams
 from headgate.edge.tls import server_context
 from headgate.idempotency.identity_client import IdentityClient
 from headgate.idempotency.requests import RequestIdentity
+from headgate.pipeline.deadlines import Deadlines
 from headgate.pipeline.gate import Gate
 from headgate.pipeline.pipeline import Pipeline
 from headgate.stats.meter import Meter
@@ -37,11 +38,15 @@ _LINGER_S = 2.0  # for connections that are still open once everything is answer
 
 
 def once(
-    pipeline: Pipeline, service: IdentityClient | None, redis: RedisSettings, meter: Meter
+    pipeline: Pipeline,
+    service: IdentityClient | None,
+    redis: RedisSettings,
+    meter: Meter,
+    deadlines: Deadlines,
 ) -> Once:
     """Who starts requests with an Idempotency-Key."""
     keys = RequestIdentity(service, redis.namespace, redis.idempotency_ttl_ms, meter)
-    return Once(pipeline, keys, asyncio.get_running_loop().time)
+    return Once(pipeline, keys, asyncio.get_running_loop().time, deadlines.watch)
 
 
 def streams(settings: Settings, gate: Gate, blobs: Blobs | None, admission: Admission) -> Streams:

@@ -106,7 +106,7 @@ def build_pipeline(parts: PipelineParts) -> Built:
     reserve = Reserve(suppression, parts.gate.scope_of, produce)
     validate = Validate(reserve, complete.refused, parts.helper, meter.canonical_fallback)
     turn = Turn(parts.schedule, reserve.take, complete.refused)
-    identify = Identify(parts.identities, validate, complete)
+    identify = Identify(parts.identities, validate, turn, complete)
     records = BuildRecords(lanes, parts.clock_ms)
     admit = Admit(parts.admission, parts.quotas, limits.batch_max_events)
     expire = Expire(

@@ -25,6 +25,7 @@ from headgate.edge.routes import Page
 from headgate.edge.server import HttpServer
 from headgate.edge.shortcut import ShortConnection
 from headgate.edge.streams import StreamLimits, Streams
+from headgate.idempotency.identity_client import IdentityClient
 from headgate.idempotency.requests import RequestIdentity
 from headgate.pipeline.deadlines import Deadlines
 from headgate.telemetry.health import Readiness
@@ -138,20 +139,23 @@ async def data_port(
     others: Page | None = None,
     readiness: Callable[[], Readiness] = lambda: Readiness(False, ()),
     request_log: RequestLog | None = None,
+    identity: IdentityClient | None = None,
 ) -> AsyncIterator[DataPort]:
-    """Listen on a free port until the block ends.  others: see `DataPlane`."""
+    """Listen on a free port until the block ends.  others: see `DataPlane`.  identity: who knows
+    Idempotency-Keys."""
     room, http, ids = room or PromptRoom(), http or HttpSettings(), RequestIds(b"\1" * 6)
     loop = asyncio.get_running_loop()
     pipeline = room.pipeline
-    keys = RequestIdentity(None, "test", 60_000, _Identities())
+    keys = RequestIdentity(identity, "test", 60_000, _Identities())
+    deadlines = Deadlines(pipeline.expire, 30.0, loop.time)
     front = EventsFront(
         pipeline,
         Authenticator(AuthSettings(), {}),
         room.admission,
-        Deadlines(pipeline.expire, 30.0, loop.time),
+        deadlines,
         _Weigher(),
         _Requests(),
-        Once(pipeline, keys, loop.time),
+        Once(pipeline, keys, loop.time, deadlines.watch),
         Streams(pipeline.gate, None, room.admission, StreamLimits(1, 1, 30.0, 128)),
         ids,
         http.body_max_bytes,

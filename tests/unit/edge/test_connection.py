@@ -51,6 +51,7 @@ class Front:
         headers: Mapping[bytes, bytes],
         remote: str | None,
         respond: Callable[[bytes], None],
+        ended: Callable[[Ticket], None],
     ) -> Ticket | None:
         if body == b"fail":
             raise KeyError("a bug")
@@ -61,6 +62,10 @@ class Front:
         self.bodies[id(ticket)] = body
         ticket.done = body != b"wait"
         self.open.append(ticket)  # kept, so that ids stay their own
+        if ticket.done:
+            respond(self.finish(ticket))
+            return None
+        ticket.waiter = ended
         return ticket
 
     def finish(self, ticket: Ticket) -> bytes:

@@ -136,12 +136,14 @@ class Front:
         headers: Mapping[bytes, bytes],
         _remote: str | None,
         respond: Callable[[bytes], None],
+        ended: Callable[[Ticket], None],
     ) -> Ticket | None:
         read = said(topic, headers, body)
         if not self.waits.pop():
             respond(on_the_wire(Reply(200, JSON, (), read), "id"))
             return None
         ticket = Ticket(topic, "shop", "id", 0.0)
+        ticket.waiter = ended
         self.open.append((ticket, read))
         return ticket
 

@@ -36,7 +36,6 @@ def test_the_path_names_the_topic(path: str, topic: str | None) -> None:
     [
         b"Content-Encoding",
         b"expect",
-        b"IDEMPOTENCY-KEY",
         b"Origin",
         b"Transfer-Encoding",
         b"Upgrade",

@@ -79,6 +79,13 @@ class Room:
         return future
 
 
+async def until_reported(room: Room, claim: Claim) -> None:
+    """Wait until Redis knows how its attempt ended, or cannot be told."""
+    known = asyncio.Event()
+    room.client.when_reported(claim.token, known.set)
+    await known.wait()
+
+
 @pytest.fixture
 async def room() -> AsyncIterator[Room]:
     room = Room(claim_ms=200.0, max_steps=4)
@@ -111,7 +118,7 @@ async def test_a_repeat_is_told_of_the_first(room: Room) -> None:
     assert (await room.ask(first))[0] == [ClaimState.CLAIMED]
     assert (await room.ask(again))[0] == [ClaimState.RUNNING]
     room.client.end(first.token, first.operation(DONE, b"place"))
-    await room.client.reported(first.token)
+    await until_reported(room, first)
     assert (await room.ask(room.claim()))[0] == [ClaimState.DONE]
 
 
@@ -136,7 +143,7 @@ async def test_while_redis_is_away_all_go_on_in_order_and_ends_are_kept(room: Ro
     assert [await future for future in futures] == [([None], "redis_error")] * 6
     assert reported == [tuple(claims) for claims in asked]
     assert await room.ask(room.claim()) == ([None], "breaker_open")
-    await room.client.reported(first.token)  # does not wait for a Redis that is away
+    await until_reported(room, first)  # does not wait for a Redis that is away
     assert not room.client.health()[0]
     room.shared.up = True
     await eventually(lambda: room.client.health()[0])
@@ -262,7 +269,7 @@ async def test_nobody_waits_for_a_slow_redis_and_the_order_stays() -> None:
     room.store.gate.set()  # the call that was under way is answered at last
     (late,) = asked[0]
     room.client.end(late.token, late.operation(DONE, b"place"))
-    await room.client.reported(late.token)
+    await until_reported(room, late)
     again = Claim(late.name, late.fingerprint, room.client.new_token(), 60_000.0)
     assert (await room.ask(again))[0] == [ClaimState.DONE]
     await room.client.close()

@@ -45,6 +45,7 @@ NAMES = {
     "headgate.edge.management",
     "headgate.edge.pauses",
     "headgate.edge.server",
+    "headgate.edge.once",
     "headgate.edge.short_way",
     "headgate.identity.desk",
     "headgate.ladder.climb",

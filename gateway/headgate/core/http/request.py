@@ -45,6 +45,12 @@ class RequestOptions(NamedTuple):
     record_headers: tuple[tuple[str, bytes], ...] = ()
     burst: bytes | None = None
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether the headers leave an event as its body says it is, but for its id."""
+        only_id = self.event_id is not None and self.key is None and self.timestamp_ms is None
+        return self.single_event_header is None or (only_id and not self.tombstone)
+
 
 NO_OPTIONS = RequestOptions()
 

@@ -16,11 +16,12 @@ Only who holds the claim writes (or anyone, where nothing is known): what is rem
 ended well in the log, so an answer from memory is true whoever wrote it.
 """
 
+import re
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused
@@ -37,7 +38,8 @@ _MATTER = (b"content-type", b"headgate-batch", b"headgate-burst", b"headgate-eve
            b"headgate-tombstone")  # fmt: skip
 _MATTER_PREFIXES = (b"ce-", b"headgate-header-")
 
-_OPERATION = struct.Struct(">c16s12sd")
+_OPERATION: Final = struct.Struct(">c16s12sd")
+_KEY: Final = re.compile(rb"[!-~]{1,%d}" % LONGEST_KEY)
 
 CONFLICT = Failure(
     Reason.IDEMPOTENCY_CONFLICT,
@@ -58,24 +60,47 @@ class ClaimState(Enum):
     MISMATCH = b"M"
 
 
-class ClaimVerdict(NamedTuple):
-    """A claim's answer. remembered: see `core.idempotency.remembered`; empty where nothing is."""
+class ClaimVerdict:
+    """A claim's answer. remembered: see `core.idempotency.remembered`; empty where nothing is.
 
-    state: ClaimState
-    remembered: bytes = b""
+    A class and no tuple for the reason for which `Record` is one, as are the others here of which
+    each event has some.
+    """
+
+    __slots__ = ("remembered", "state")
+
+    def __init__(self, state: ClaimState, remembered: bytes = b"") -> None:
+        self.state: Final = state
+        self.remembered: Final = remembered
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, ClaimVerdict)
+            and self.state is other.state
+            and self.remembered == other.remembered
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.state, self.remembered))
+
+    def __repr__(self) -> str:
+        return f"ClaimVerdict({self.state}, {self.remembered!r})"
 
 
-class Claim(NamedTuple):
+class Claim:
     """One name, claimed for one attempt.
 
     name: the entry in Redis.  fingerprint: 16 bytes over the content.  token: 12 bytes that no
     other attempt has.  keep_ms: how long the end is remembered.
     """
 
-    name: bytes
-    fingerprint: bytes
-    token: bytes
-    keep_ms: float
+    __slots__ = ("fingerprint", "keep_ms", "name", "token")
+
+    def __init__(self, name: bytes, fingerprint: bytes, token: bytes, keep_ms: float) -> None:
+        self.name: Final = name
+        self.fingerprint: Final = fingerprint
+        self.token: Final = token
+        self.keep_ms: Final = keep_ms
 
     def operation(self, letter: bytes, remembered: bytes = b"") -> "ClaimStep":
         """What the script is told of it."""
@@ -83,26 +108,47 @@ class Claim(NamedTuple):
         return ClaimStep(self.name, packed + remembered)
 
 
-class KeyedRequest(NamedTuple):
+class KeyedRequest:
     """A request with an Idempotency-Key.
 
     route: which endpoint, and where it points to beside the topic.  topic_id: Kafka's.
-    refuse: the topic's redis_loss = "refuse".
+    refuse: the topic's redis_loss = "refuse".  content: its fingerprint, once that was made.
     """
 
-    route: bytes
-    topic_id: bytes
-    producer: str
-    headers: Mapping[bytes, bytes]
-    body: bytes
-    refuse: bool
+    __slots__ = ("body", "content", "headers", "producer", "refuse", "route", "topic_id")
+
+    def __init__(
+        self,
+        route: bytes,
+        topic_id: bytes,
+        producer: str,
+        headers: Mapping[bytes, bytes],
+        body: bytes,
+        refuse: bool,
+    ) -> None:
+        self.route: Final = route
+        self.topic_id: Final = topic_id
+        self.producer: Final = producer
+        self.headers: Final = headers
+        self.body: Final = body
+        self.refuse: Final = refuse
+        self.content: bytes | None = None
+
+    def fingerprint(self) -> bytes:
+        """See `request_fingerprint`."""
+        if self.content is None:
+            self.content = request_fingerprint(self.route, self.headers, self.body)
+        return self.content
 
 
-class ClaimStep(NamedTuple):
+class ClaimStep:
     """One step of the script: an entry's name, and letter, fingerprint, token, keep_ms, memory."""
 
-    name: bytes
-    packed: bytes
+    __slots__ = ("name", "packed")
+
+    def __init__(self, name: bytes, packed: bytes) -> None:
+        self.name: Final = name
+        self.packed: Final = packed
 
 
 class ClaimCall(NamedTuple):
@@ -120,9 +166,13 @@ def unpack_operation(packed: bytes) -> tuple[bytes, bytes, bytes, float, bytes]:
     return *_OPERATION.unpack_from(packed), packed[_OPERATION.size :]
 
 
+_ALONE: Final = {state.value: ClaimVerdict(state) for state in ClaimState}
+
+
 def read_verdict(answer: bytes) -> ClaimVerdict:
     """Take the script's answer to a claim apart."""
-    return ClaimVerdict(ClaimState(answer[:1]), answer[1:])
+    known = _ALONE.get(answer)  # most answers: there is nothing to be remembered
+    return ClaimVerdict(ClaimState(answer[:1]), answer[1:]) if known is None else known
 
 
 def read_key(value: bytes) -> bytes:
@@ -133,32 +183,44 @@ def read_key(value: bytes) -> bytes:
     key = value.strip()
     if len(key) >= 2 and key[:1] == key[-1:] == b'"':
         key = key[1:-1].replace(b'\\"', b'"').replace(b"\\\\", b"\\")
-    if 0 < len(key) <= LONGEST_KEY and all(0x21 <= sign <= 0x7E for sign in key):
+    if _KEY.fullmatch(key) is not None:
         return key
     detail = f"an Idempotency-Key has 1 to {LONGEST_KEY} visible ASCII characters"
     raise Refused(Failure(Reason.MALFORMED, detail))
 
 
-def key_name(prefix: str, topic_id: bytes, producer: str, key: bytes) -> bytes:
-    """The entry of an Idempotency-Key: scope (producer, topic, key)."""
-    return _name(prefix, b"key", topic_id, producer.encode(), key)
+class Names:
+    """The entries in Redis of one scope, one for each key or id.
+
+    Hashed: the parts are the clients' own texts of any length. topic_id and not the topic's name,
+    because offsets in a topic that was recreated are other records.
+    """
+
+    __slots__ = ("_prefix", "_scope")
+
+    def __init__(self, prefix: str, kind: bytes, topic_id: bytes, owner: bytes) -> None:
+        self._prefix: Final = prefix.encode() + b":once:"
+        self._scope: Final = b"".join(_framed((kind, topic_id, owner)))
+
+    def of(self, last: bytes) -> bytes:
+        """The entry of a key or an id."""
+        parts = self._scope + len(last).to_bytes(4, "big") + last
+        return self._prefix + blake2b(parts, digest_size=16).digest()
 
 
-def id_name(prefix: str, topic_id: bytes, producer: str, event_id: str) -> bytes:
-    """The entry of an event id: scope (topic, producer, id)."""
-    return _name(prefix, b"id", topic_id, producer.encode(), event_id.encode())
+def names_of_keys(prefix: str, topic_id: bytes, producer: str) -> Names:
+    """Of Idempotency-Keys: scope (producer, topic, key)."""
+    return Names(prefix, b"key", topic_id, producer.encode())
 
 
-def cloudevent_name(prefix: str, topic_id: bytes, source: bytes, event_id: str) -> bytes:
-    """The entry of a CloudEvent, whoever posts it: scope (topic, source, id)."""
-    return _name(prefix, b"ce", topic_id, source, event_id.encode())
+def names_of_ids(prefix: str, topic_id: bytes, producer: str) -> Names:
+    """Of event ids: scope (topic, producer, id)."""
+    return Names(prefix, b"id", topic_id, producer.encode())
 
 
-def _name(prefix: str, *parts: bytes) -> bytes:
-    # Hashed: the parts are the clients' own texts of any length. topic_id and not the topic's
-    # name, because offsets in a topic that was recreated are other records.
-    digest = blake2b(b"".join(_framed(parts)), digest_size=16)
-    return prefix.encode() + b":once:" + digest.digest()
+def names_of_cloudevents(prefix: str, topic_id: bytes, source: str) -> Names:
+    """Of CloudEvents, whoever posts them: scope (topic, source, id)."""
+    return Names(prefix, b"ce", topic_id, source.encode())
 
 
 def request_fingerprint(route: bytes, headers: Mapping[bytes, bytes], body: bytes) -> bytes:
@@ -175,18 +237,21 @@ def request_fingerprint(route: bytes, headers: Mapping[bytes, bytes], body: byte
 
 def event_fingerprint(key: bytes | None, value: bytes | None, content_type: bytes | None) -> bytes:
     """16 bytes over what an event writes; None is no key, a tombstone, no content type."""
-    state = blake2b(digest_size=FINGERPRINT_BYTES, person=b"event")
-    there = bytes([key is not None, value is not None, content_type is not None])
-    state.update(b"".join(_framed((there, key or b"", content_type or b""))))
-    state.update(value or b"")
+    there = bytes((key is not None, value is not None, content_type is not None))
+    head = b"".join(_framed((there, key or b"", content_type or b"")))
+    state = blake2b(head, digest_size=FINGERPRINT_BYTES, person=b"event")
+    if value:
+        state.update(value)
     return state.digest()
 
 
-def _framed(parts: Sequence[bytes]) -> Iterator[bytes]:
+def _framed(parts: Sequence[bytes]) -> list[bytes]:
     """Each part behind its length, so that no two lists of parts give the same bytes."""
+    found: list[bytes] = []
     for part in parts:
-        yield len(part).to_bytes(4, "big")
-        yield part
+        found.append(len(part).to_bytes(4, "big"))
+        found.append(part)
+    return found
 
 
 def key_mismatch() -> Failure:

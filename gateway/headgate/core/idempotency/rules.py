@@ -54,8 +54,9 @@ Store = MutableMapping[bytes, StoredName]
 def run(store: Store, call: ClaimCall, now: int) -> list[ClaimVerdict]:
     """Do what the script does; one verdict for each claim, in order. now: ms."""
     verdicts = []
-    for name, packed in call.operations:
-        letter, fingerprint, token, keep_ms, remembered = unpack_operation(packed)
+    for step in call.operations:
+        name = step.name
+        letter, fingerprint, token, keep_ms, remembered = unpack_operation(step.packed)
         entry = _read(store, name, now)
         mine = entry is not None and entry.token == token
         if letter == CLAIM:

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.core.idempotency.protocol import (
-    cloudevent_name,
     event_fingerprint,
-    id_name,
-    key_name,
+    names_of_cloudevents,
+    names_of_ids,
+    names_of_keys,
     read_key,
     request_fingerprint,
 )
@@ -44,15 +44,35 @@ def test_other_keys_are_malformed(header: bytes) -> None:
 
 def test_a_name_has_a_scope() -> None:
     names = [
-        key_name("h", TOPIC, "shop", b"k"),
-        key_name("h", OTHER_TOPIC, "shop", b"k"),
-        key_name("h", TOPIC, "sho", b"pk"),
-        key_name("i", TOPIC, "shop", b"k"),
-        id_name("h", TOPIC, "shop", "k"),
-        cloudevent_name("h", TOPIC, b"shop", "k"),
+        names_of_keys("h", TOPIC, "shop").of(b"k"),
+        names_of_keys("h", OTHER_TOPIC, "shop").of(b"k"),
+        names_of_keys("h", TOPIC, "sho").of(b"pk"),
+        names_of_keys("i", TOPIC, "shop").of(b"k"),
+        names_of_ids("h", TOPIC, "shop").of(b"k"),
+        names_of_cloudevents("h", TOPIC, "shop").of(b"k"),
     ]
     assert len(set(names)) == len(names)
-    assert key_name("h", TOPIC, "shop", b"k") == names[0]
+    assert names_of_keys("h", TOPIC, "shop").of(b"k") == names[0]
+
+
+def test_names_and_fingerprints_are_those_of_earlier_versions() -> None:
+    """Gateways of two versions share a Redis, and it remembers for a day."""
+    assert names_of_keys("h", TOPIC, "shop").of(b"k").hex() == (
+        "683a6f6e63653ad7ab4f114920d123a18d0d3f8d08ae34"
+    )
+    assert names_of_ids("h", TOPIC, "shöp").of("ké".encode()).hex() == (
+        "683a6f6e63653aeb47edb56bd33ce7489e94d798eecab5"
+    )
+    assert names_of_cloudevents("h", TOPIC, "/shop").of(b"k").hex() == (
+        "683a6f6e63653a75adefbf1011217514edf8395243d417"
+    )
+    headers = {b"content-type": b"application/json", b"ce-id": b"1", b"host": b"x"}
+    request = request_fingerprint(b"events", headers, b"{}")
+    assert request.hex() == "de05996cf66ee83143b0128230a30519"
+    event = event_fingerprint(b"k", b"v" * 700, b"application/json")
+    assert event.hex() == "8a95f900350c04ea171a38984071f13a"
+    assert event_fingerprint(None, None, None).hex() == "161ffdc45be96a5b214ddce9249f354d"
+    assert event_fingerprint(b"", b"", None).hex() == "929b9d73af72d9a3ca333d3027eaaa16"
 
 
 def test_what_changes_the_records_changes_the_fingerprint_and_the_rest_does_not() -> None:
