@@ -10,6 +10,7 @@ Private parts of aiokafka 0.14: both encoders, and what the producer's accumulat
 """
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
@@ -20,12 +21,20 @@ from aiokafka.record.default_records import (
 
 from headgate.core.replays.segments import NO_TIMESTAMP
 from headgate.kafka.lenient_records import RawName
+from headgate_spark.copying.chunks import SourceRecord
 
 _MAGIC = 2
 _PLAIN = 0
 
 Header = tuple[str, bytes | None]
-_Row = tuple[int, bytes | None, bytes | None, list[Header]]
+
+
+class _StrangeNameError(Exception):
+    """The compiled encoder refused a header's name. taken: how many records it has."""
+
+    def __init__(self, taken: int) -> None:
+        super().__init__(taken)
+        self.taken = taken
 
 
 class Batch:
@@ -34,7 +43,9 @@ class Batch:
 
     def __init__(self, codec: int, max_bytes: int) -> None:
         self._codec, self._max_bytes = codec, max_bytes
-        self._rows: list[_Row] = []
+        self._records: Sequence[SourceRecord] = ()
+        self._added: Sequence[Header] = ()
+        self._first = self._count = 0
         self._encoder: Any = None
         self._producer = (-1, -1, 0)
         self._is_closed = False
@@ -46,25 +57,22 @@ class Batch:
         accumulator = producer._message_accumulator
         return cls(accumulator._compression_type, accumulator._batch_size)
 
-    def append(
-        self,
-        timestamp: int,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Sequence[Header],
-    ) -> bool:
-        """Add a record; False: another batch must take it."""
-        row = (timestamp, key, value, list(headers))  # the compiled encoder takes no tuple
+    def fill(
+        self, records: Sequence[SourceRecord], first: int = 0, added: Sequence[Header] = ()
+    ) -> int:
+        """Take records from `first` on, with these headers behind their own. Where it ends:
+        another batch must take what is there."""
+        self._records, self._first, self._added = records, first, added
+        is_odd = first < len(records) and records[first].timestamp == NO_TIMESTAMP
+        self._encoder = (self._encoder_in_python if is_odd else self._compiled_encoder)(self._codec)
         try:
-            taken = self._take(row)
-        except UnicodeEncodeError:
-            if self._rows:
-                return False
-            self._encoder = self._encoder_in_python(self._codec)
-            taken = self._take(row)
-        if taken:
-            self._rows.append(row)
-        return taken
+            self._count = self._append_all()
+        except _StrangeNameError as error:
+            self._count = error.taken
+            if not self._count:
+                self._encoder = self._encoder_in_python(self._codec)
+                self._count = self._append_all()
+        return first + self._count
 
     def close(self) -> None:
         """Takes no more."""
@@ -74,7 +82,7 @@ class Batch:
         return self._is_closed
 
     def record_count(self) -> int:
-        return len(self._rows)
+        return self._count
 
     def size(self) -> int:
         return len(self._buffer) if self._buffer is not None else int(self._encoder.size())
@@ -97,22 +105,26 @@ class Batch:
 
     def _encoded_again(self) -> Any:
         self._encoder = self._compiled_encoder(_PLAIN)
-        rows, self._rows = self._rows, []
-        for row in rows:
-            self._take(row)
-            self._rows.append(row)
+        self._append_all(self._count)
         return self._encoder
 
-    def _take(self, row: _Row) -> bool:
-        timestamp, key, value, headers = row
-        if self._encoder is None:
-            is_odd = timestamp == NO_TIMESTAMP
-            make = self._encoder_in_python if is_odd else self._compiled_encoder
-            self._encoder = make(self._codec)
-        if type(self._encoder) is _DefaultRecordBatchBuilderPy:
-            headers = [(RawName(name), value) for name, value in headers]
-        added = self._encoder.append(len(self._rows), timestamp, key, value, headers)
-        return added is not None
+    def _append_all(self, limit: int | None = None) -> int:
+        """How many records the encoder has taken."""
+        append, added, number = self._encoder.append, self._added, 0
+        end = None if limit is None else self._first + limit
+        is_raw = type(self._encoder) is _DefaultRecordBatchBuilderPy
+        # A call and a kept object less a record are felt: so much a bare copying loop costs.
+        for one in islice(self._records, self._first, end):
+            headers = [*one.headers, *added]  # the compiled encoder takes no tuple
+            if is_raw:
+                headers = [(RawName(name), value) for name, value in headers]
+            try:
+                if append(number, one.timestamp, one.key, one.value, headers) is None:
+                    break
+            except UnicodeEncodeError as error:
+                raise _StrangeNameError(number) from error
+            number += 1
+        return number
 
     def _compiled_encoder(self, codec: int) -> Any:
         return DefaultRecordBatchBuilder(_MAGIC, codec, 1, -1, -1, 0, self._max_bytes)

@@ -53,16 +53,14 @@ async def send_records(
     """Append records as they are, with these headers behind their own. Raises what aiokafka
     raises."""
     waiting: list[tuple[int, int, asyncio.Future[Any]]] = []
-    batch, first = Batch.of(producer), 0
-    for at, one in enumerate(records):
-        own = [*one.headers, *headers] if headers else one.headers
-        while not batch.append(one.timestamp, one.key, one.value, own):
-            if at == first:  # an empty batch takes its first record whatever its size
-                raise KafkaError("a record does not fit into any batch")
-            waiting.append((first, at, await send(producer, batch, topic, partition)))
-            batch, first = Batch.of(producer), at
-    if records:
-        waiting.append((first, len(records), await send(producer, batch, topic, partition)))
+    first = 0
+    while first < len(records):
+        batch = Batch.of(producer)
+        behind = batch.fill(records, first, headers)
+        if behind == first:  # an empty batch takes its first record whatever its size
+            raise KafkaError("a record does not fit into any batch")
+        waiting.append((first, behind, await send(producer, batch, topic, partition)))
+        first = behind
     return [Written(first, behind, await offset_of(sent)) for first, behind, sent in waiting]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from aiokafka.consumer import fetcher
@@ -29,18 +29,34 @@ rows = st.builds(
 keep_header_names()
 
 
+class Source(NamedTuple):
+    """A record as the consumer gives it."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+    @classmethod
+    def of(cls, offset: int, one: Decoded) -> Source:
+        headers = tuple((text(name), value) for name, value in one.headers)
+        return cls(offset, one.timestamp_ms, one.key, one.value, headers)
+
+
 def text(name: bytes) -> str:
     return name.decode("utf-8", "surrogateescape")
 
 
 def batches_of(codec: int, max_bytes: int, many: list[Decoded]) -> list[bytes]:
     """As the writers do it: a record that a batch does not take begins the next one."""
-    batches = [Batch(codec, max_bytes)]
-    for one in many:
-        headers = [(text(name), value) for name, value in one.headers]
-        while not batches[-1].append(one.timestamp_ms, one.key, one.value, headers):
-            assert batches[-1].record_count()
-            batches.append(Batch(codec, max_bytes))
+    source = [Source.of(number, one) for number, one in enumerate(many)]
+    batches, first = list[Batch](), 0
+    while first < len(source):
+        batches.append(Batch(codec, max_bytes))
+        behind = batches[-1].fill(source, first)
+        assert behind - first == batches[-1].record_count() > 0
+        first = behind
     built = []
     for number, batch in enumerate(batches):
         batch._set_producer_state(2**40, 3, number)
