@@ -64,14 +64,13 @@ class Once:
 
         endpoint: which one, and where it points to beside the topic.  decode_as: see there.
         """
-        ticket = self._pipeline.ticket(inbound)
         asked = self._asked(inbound, endpoint, decode_as)
         if asked is None:
-            self._pipeline.start(ticket, inbound, decode_as)  # which says why not, and counts it
-            return ticket
+            return self._pipeline.take(inbound, decode_as)  # which says why not, and counts it
         await self._keys.digest(asked)
         begun: asyncio.Future[Attempt | Failure] = asyncio.get_running_loop().create_future()
         self._keys.begin(asked, partial(_settle, begun))
+        ticket = self._pipeline.ticket(inbound)
         self._go_on(ticket, inbound, decode_as, await begun)
         return ticket
 
@@ -93,7 +92,7 @@ class Once:
         ticket = self._pipeline.ticket(inbound)
         asked = self._asked(inbound, EVENTS, None)
         if asked is None:
-            self._pipeline.start(ticket, inbound)
+            self._pipeline.take(inbound, ticket=ticket)
             ended(ticket)
         else:
             self._keys.begin(asked, partial(self._begun, ticket, inbound, ended))
@@ -150,7 +149,7 @@ class Once:
         if isinstance(found, Attempt):
             now_s = self._clock()
             ticket.claimed_s, ticket.arrived = now_s - ticket.arrived, now_s
-            self._pipeline.start(ticket, inbound, decode_as, found)
+            self._pipeline.take(inbound, decode_as, found, ticket)
         else:
             self._pipeline.refuse(ticket, found)
 

@@ -57,35 +57,27 @@ class Pipeline:
         self.expire = expire
         self._max_events = max_events
 
+    def ticket(self, inbound: Inbound) -> Ticket:
+        """Of a request that is not started yet, for `take` or `refuse`."""
+        ticket = Ticket(inbound.topic, inbound.producer, inbound.request_id, inbound.arrived)
+        ticket.body_bytes = len(inbound.body)
+        return ticket
+
     def take(
         self,
         inbound: Inbound,
         decode_as: Decode | None = None,
         attempt: Attempt | None = None,
+        ticket: Ticket | None = None,
     ) -> Ticket:
         """Start everything that the request asks for. The ticket is done once all has ended.
 
         decode_as: how a front of another protocol cuts the body into events; it may raise Refused.
         attempt: of its Idempotency-Key; what earlier ones ended well is not started again.
+        ticket: the request's, where there is one already.
         """
-        ticket = self.ticket(inbound)
-        self.start(ticket, inbound, decode_as, attempt)
-        return ticket
-
-    def ticket(self, inbound: Inbound) -> Ticket:
-        """Of a request that is not started yet, for `start` or `refuse`."""
-        ticket = Ticket(inbound.topic, inbound.producer, inbound.request_id, inbound.arrived)
-        ticket.body_bytes = len(inbound.body)
-        return ticket
-
-    def start(
-        self,
-        ticket: Ticket,
-        inbound: Inbound,
-        decode_as: Decode | None = None,
-        attempt: Attempt | None = None,
-    ) -> None:
-        """As `take`, for a ticket that is there already."""
+        if ticket is None:
+            ticket = self.ticket(inbound)
         ticket.attempt = attempt
         try:
             route = self.gate.open(inbound.topic, needs_offset=decode_as is not None)
@@ -107,7 +99,7 @@ class Pipeline:
             if decode_as is None:
                 failure = with_hint(failure, inbound.headers, inbound.body)
             self._complete.refuse(ticket, failure)
-            return
+            return ticket
         except BaseException:
             self._complete.abandon(ticket)
             raise
@@ -118,6 +110,7 @@ class Pipeline:
             if decode_as is None:
                 _give_hint(ticket, inbound)
             self._complete.close(ticket)
+        return ticket
 
     def _decode(
         self,

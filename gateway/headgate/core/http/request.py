@@ -14,10 +14,11 @@ _KEY_STAR = b"headgate-key*"
 _UTF8 = b"UTF-8''"
 _EXTENDED = re.compile(rb"(?:%[0-9A-Fa-f]{2}|[^%'])*")
 _FLAGS = {b"true": True, b"1": True, b"false": False, b"0": False}
+_EVENT_ID = b"headgate-event-id"
 _SINGLE = (
     b"headgate-key",
     b"headgate-key*",
-    b"headgate-event-id",
+    _EVENT_ID,
     b"headgate-timestamp",
     b"headgate-tombstone",
 )
@@ -33,6 +34,7 @@ class RequestOptions(NamedTuple):
     single_event_header: the name of a header that means one event, if there is one.
     record_headers: record headers for every event, `hg-` ones dropped.
     burst: the burst that the events belong to; only topics that coalesce look at it.
+    is_plain: no header says of an event what its body says, or does not say, but for its id.
     """
 
     key: bytes | None = None
@@ -44,12 +46,7 @@ class RequestOptions(NamedTuple):
     single_event_header: str | None = None
     record_headers: tuple[tuple[str, bytes], ...] = ()
     burst: bytes | None = None
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether the headers leave an event as its body says it is, but for its id."""
-        only_id = self.event_id is not None and self.key is None and self.timestamp_ms is None
-        return self.single_event_header is None or (only_id and not self.tombstone)
+    is_plain: bool = True
 
 
 NO_OPTIONS = RequestOptions()
@@ -64,7 +61,7 @@ def read_options(headers: Mapping[bytes, bytes]) -> RequestOptions:
     is_array_one_event(ours)  # refuses a wrong value whatever the body is
     return RequestOptions(
         key=_any_key(ours),
-        event_id=_event_id(ours.get(b"headgate-event-id")),
+        event_id=_event_id(ours.get(_EVENT_ID)),
         timestamp_ms=_timestamp(ours.get(b"headgate-timestamp")),
         tombstone=is_tombstone(ours),
         force=_flag(ours, b"headgate-force", False),
@@ -72,6 +69,7 @@ def read_options(headers: Mapping[bytes, bytes]) -> RequestOptions:
         single_event_header=single.decode().title() if single else None,
         record_headers=_record_headers(ours),
         burst=read_burst(ours.get(b"headgate-burst")),
+        is_plain=all(name == _EVENT_ID for name in _SINGLE if name in ours),
     )
 
 

@@ -196,16 +196,18 @@ class Names:
     because offsets in a topic that was recreated are other records.
     """
 
-    __slots__ = ("_prefix", "_scope")
+    __slots__ = ("_prefix", "_state")
 
     def __init__(self, prefix: str, kind: bytes, topic_id: bytes, owner: bytes) -> None:
         self._prefix: Final = prefix.encode() + b":once:"
-        self._scope: Final = b"".join(_framed((kind, topic_id, owner)))
+        scope = b"".join(_framed((kind, topic_id, owner)))
+        self._state: Final = blake2b(scope, digest_size=16)
 
     def of(self, last: bytes) -> bytes:
         """The entry of a key or an id."""
-        parts = self._scope + len(last).to_bytes(4, "big") + last
-        return self._prefix + blake2b(parts, digest_size=16).digest()
+        state = self._state.copy()
+        state.update(len(last).to_bytes(4, "big") + last)
+        return self._prefix + state.digest()
 
 
 def names_of_keys(prefix: str, topic_id: bytes, producer: str) -> Names:
@@ -235,13 +237,15 @@ def request_fingerprint(route: bytes, headers: Mapping[bytes, bytes], body: byte
     return state.digest()
 
 
+_EVENT: Final = blake2b(digest_size=FINGERPRINT_BYTES, person=b"event")
+
+
 def event_fingerprint(key: bytes | None, value: bytes | None, content_type: bytes | None) -> bytes:
     """16 bytes over what an event writes; None is no key, a tombstone, no content type."""
     there = bytes((key is not None, value is not None, content_type is not None))
     head = b"".join(_framed((there, key or b"", content_type or b"")))
-    state = blake2b(head, digest_size=FINGERPRINT_BYTES, person=b"event")
-    if value:
-        state.update(value)
+    state = _EVENT.copy()
+    state.update(head + value if value else head)
     return state.digest()
 
 
