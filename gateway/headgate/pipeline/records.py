@@ -22,7 +22,6 @@ from headgate.core.record import (
     PRODUCER,
     RECEIVED_AT,
     Record,
-    bytes_of,
     size_of,
 )
 from headgate.core.refusal import Refused
@@ -107,8 +106,8 @@ class BuildRecords:
         shared_bytes = route.schema_bytes + _EVENT_ID_BYTES
         if options.event_id is not None:
             shared_bytes += len(options.event_id.encode()) - _SOME_EVENT_ID
-        for header in headers:
-            shared_bytes += bytes_of(header)
+        for name, content in headers:
+            shared_bytes += HEADER_OVERHEAD + len(name) + len(content)
         return _Request(ticket, common, shared_bytes)
 
     def _producer_header(self, producer: str) -> tuple[str, bytes]:

@@ -49,6 +49,7 @@ class Front:
         headers: Mapping[bytes, bytes],
         _remote: str | None,
         _respond: Callable[[bytes], None],
+        _ended: Callable[[Ticket], None],
     ) -> Ticket | None:
         self.taken.append(Read(topic, headers, body))
         return None

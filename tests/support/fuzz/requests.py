@@ -19,12 +19,13 @@ STARTS = (
 )
 OWN = [
     b"X-Request-Id", b"Traceparent", b"Headgate-Key", b"Headgate-Event-Id", b"Headgate-Timestamp",
+    b"Idempotency-Key",
 ]  # fmt: skip
 OTHERS = (
     [b"Content-Type: application/json", b"Accept: */*", b"Authorization: Bearer a.b", b"A: b"] * 3
     + [b"Transfer-Encoding: chunked", b"Connection: close", b"Connection: keep-alive", b"A:\tb "]
     + [b"Connection: Upgrade", b"Upgrade: websocket", b"Expect: 100-continue", b"Origin: x"]
-    + [b"Idempotency-Key: a", b"Content-Encoding: gzip", b"A: b\r\n c", b"A: b\r\n\tHost: c"]
+    + [b"Content-Encoding: gzip", b"A: b\r\n c", b"A: b\r\n\tHost: c"]
     + [b"A: \xff", b"A: b\x00", b": b", b"A", b"A: b\nC: d", b"A:", b"Host: y", b"A: b\r", b" A: b"]
     + [b"Headgate-Key*: a", b"X-Headgate-Key: a", b"A: " + b"a" * 900, b"A: " + b"a" * 3500]
 )
