@@ -48,7 +48,8 @@ class Identify:
             self._complete.close(ticket)
 
     def _go_on(self, route: Route, left: list[Publish], events: Sequence[Event]) -> None:
-        if route.orders is not None:
-            self._validate.take(left, events)
-        else:
+        if route.orders is None and not self._validate.waiting:
             self._turn.add(route, left)
+        else:
+            self._turn.flush_topic(route.topic)
+            self._validate.take(left, events)

@@ -30,27 +30,23 @@ class InOrder:
 
     What stands here was admitted and is not answered yet, so admission.in_flight_max_events
     bounds it; a key is forgotten with its last event.
+    lines: by key, those that wait or stand behind one that does.
     """
 
-    __slots__ = ("_go_on", "_keyless", "_lines")
+    __slots__ = ("_go_on", "_keyless", "lines")
 
     def __init__(self, go_on: Callable[[Publish], None]) -> None:
         self._go_on = go_on
-        self._lines: dict[_Key, _Line] = {}
+        self.lines: dict[_Key, _Line] = {}
         self._keyless: set[Publish] = set()  # these never wait behind each other
 
     def __len__(self) -> int:
         """How many stand here, waiting themselves or behind another."""
-        return len(self._keyless) + sum(len(line.waits) for line in self._lines.values())
-
-    @property
-    def is_empty(self) -> bool:
-        """Nothing stands here."""
-        return not self._lines and not self._keyless
+        return len(self._keyless) + sum(len(line.waits) for line in self.lines.values())
 
     def enter(self, publish: Publish, waits: bool) -> None:
         """Let it go on at once, or when its own wait (if any) and those before it are over."""
-        if not waits and not self._lines:
+        if not waits and not self.lines:
             self._go_on(publish)
             return
         key = _key(publish)
@@ -60,12 +56,12 @@ class InOrder:
             else:
                 self._go_on(publish)
             return
-        line = self._lines.get(key)
+        line = self.lines.get(key)
         if line is None:
             if not waits:
                 self._go_on(publish)
                 return
-            line = self._lines[key] = _Line()
+            line = self.lines[key] = _Line()
         line.waits[publish] = waits
         self._move(key, line)
 
@@ -77,7 +73,7 @@ class InOrder:
                 self._keyless.discard(publish)
                 self._go_on(publish)
             return
-        line = self._lines.get(key)
+        line = self.lines.get(key)
         if line is not None and publish in line.waits:
             line.waits[publish] = False
             self._move(key, line)
@@ -89,7 +85,7 @@ class InOrder:
             was_here = publish in self._keyless
             self._keyless.discard(publish)
             return was_here
-        line = self._lines.get(key)
+        line = self.lines.get(key)
         if line is None or line.waits.pop(publish, None) is None:
             return False
         self._move(key, line)
@@ -109,7 +105,7 @@ class InOrder:
         finally:
             line.is_moving = False
             if not line.waits:
-                del self._lines[key]
+                del self.lines[key]
 
 
 def _key(publish: Publish) -> _Key | None:

@@ -137,7 +137,7 @@ class Pipeline:
         """What its topic does not ask for costs its events nothing."""
         if route.policy.dedupe_ttl_s is not None:
             self._identify.take(ticket, route, started, decoded.events)
-        elif route.orders is None or (_is_compared(decoded) and self._validate.is_idle):
+        elif not self._validate.waiting and (route.orders is None or _is_compared(decoded)):
             self._turn.add(route, started)
         else:
             self._turn.flush_topic(route.topic)

@@ -4,7 +4,7 @@ Small ones at once, large ones in the helper process; each key's events go on in
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from typing import Protocol
 
 from headgate.core.event import Event
@@ -37,7 +37,10 @@ class Fitting(Protocol):
 
 class Validate:
     """refuse: told of each event that does not go on.  count: told topic and reason of each event
-    whose bytes are compared instead of its canonical form."""
+    whose bytes are compared instead of its canonical form.
+
+    waiting: keys of which an event waits here that later ones must not overtake.
+    """
 
     def __init__(
         self,
@@ -51,23 +54,21 @@ class Validate:
         self._helper = helper
         self._count = count
         self._order = InOrder(fitting.one)
-
-    @property
-    def is_idle(self) -> bool:
-        """Nothing waits here that later events could overtake."""
-        return self._order.is_empty
+        self.waiting: Sized = self._order.lines
 
     def take(self, started: list[Publish], events: Sequence[Event]) -> None:
         """Events of one request, in order. events: all that it came with.
 
-        Where digests are of canonical forms, one that has its digest came through the scanner.
+        None of them overtakes what waits here, whatever its topic asks for by now. Where digests
+        are of canonical forms, one that has its digest came through the scanner.
         """
         common = started[0].common
         assert common is not None
         route = common.route
         orders = route.orders
-        if orders is None:
-            self._fitting.take(started)
+        if orders is None:  # since a reload; what came before it may wait here
+            for publish in started:
+                self._order.enter(publish, False)
             return
         for publish in started:
             if publish.large is not None and publish.large.stored is not None:

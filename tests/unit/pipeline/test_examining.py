@@ -113,9 +113,9 @@ async def test_what_has_its_digest_waits_behind_it_too(
 ) -> None:
     """The scanner made it: nothing of the event is looked at again, but it must not overtake."""
     large, small, other = publish_of(b""), publish_of(b"-", index=1), publish_of(b"-", b"other")
-    assert examining.is_idle
+    assert not examining.waiting
     examining.content(large, CANONICAL, content(document(1, large=True)))
-    assert not examining.is_idle
+    assert examining.waiting
     given = common(route=Route(policy(), topic_state("deals"), 128, orders=CANONICAL))
     for each in (small, other):
         each.digest, each.common = b"d" * 16, given
@@ -125,7 +125,7 @@ async def test_what_has_its_digest_waits_behind_it_too(
     await helper.answer()
     assert ends.fitting == [other, large, small]
     assert small.digest == b"d" * 16
-    assert examining.is_idle
+    assert not examining.waiting
 
 
 async def test_without_the_process_bytes_are_compared_and_that_is_counted(

@@ -37,10 +37,19 @@ class World:
         self.helper = HeldHelper()
         self.room = room = Room()
         deals = policy(pattern="deals", key=("/id",), suppress="canonical")
-        routes = Routes(PolicyTable([deals]), room.topics, self._route)
-        room.build(gate=Gate(routes), helper=self.helper, schedule=self.calls.append)
+        self._policies = PolicyTable([deals])
+        self._compares_values = True
+        self._routes = Routes(self._policies, room.topics, self._route)
+        room.build(gate=Gate(self._routes), helper=self.helper, schedule=self.calls.append)
+
+    def compare_bytes(self) -> None:
+        """A reload: from now on the topic's events are compared by their bytes."""
+        self._compares_values = False
+        self._routes.replace(self._policies)
 
     def _route(self, chosen: TopicPolicy, state: TopicState) -> Route:
+        if not self._compares_values:
+            return Route(chosen, state, 128, COMPARISON.raw, self.room.scope)
         orders = Orders(None, COMPARISON)
         scanner = scanner_of(chosen, state)
         given = (chosen, state, 128, COMPARISON.raw, self.room.scope, orders)
@@ -112,6 +121,19 @@ async def test_a_small_event_does_not_overtake_a_large_one_of_its_key() -> None:
     assert world.reserved() == [4, 1, 2, 3, 5]
 
 
+async def test_a_large_event_is_not_overtaken_where_a_reload_ends_the_comparison() -> None:
+    world = World()
+    world.post(small(1), large(2))
+    world.compare_bytes()
+    world.post(small(3))
+    world.post(small(4, "m"))
+    world.end_turn()
+    assert world.reserved() == [1, 4]
+    await world.helper.answer()
+    world.end_turn()
+    assert world.reserved() == [1, 4, 2, 3]
+
+
 @pytest.mark.parametrize("other", [odd, large])
 async def test_nothing_overtakes_a_small_event_that_waits_for_the_turns_end(
     other: Callable[[int], bytes],
@@ -138,8 +160,8 @@ async def test_both_ways_compare_alike() -> None:
     world.post(b'{"id":"k","n":1,"x":"a/b","at":1}')
     world.end_turn()
     world.room.run()
-    event_id = {"headgate_event_id": b"e"}  # with it the body is read in the ordinary way
-    again = world.room.post("deals", b'{ "x":"a\\/b", "at":2, "n":1, "id":"k"}', **event_id)
+    key = {"headgate_key": b"k"}  # with it the body is read in the ordinary way
+    again = world.room.post("deals", b'{ "x":"a\\/b", "at":2, "n":1, "id":"k"}', **key)
     world.end_turn()
     world.room.run()
     assert again.outcomes[0] is not None
