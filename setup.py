@@ -62,7 +62,7 @@ NATIVE = [
         depends=sorted(map(str, Path(ROOT, "native").glob("*.h"))),
         extra_compile_args=["-O3"],
     )
-    for name in ("_answers", "_heads", "_records", "_resp", "_scanner")
+    for name in ("_answers", "_digests", "_heads", "_records", "_resp", "_scanner")
 ]
 
 

@@ -7,22 +7,35 @@ every body, as they do with what the scanner does not accept.
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-__all__ = ["CODE", "Records", "Scanner", "framed", "packed", "seal", "shown", "with_body"]
+__all__ = [
+    "CODE",
+    "Records",
+    "Scanner",
+    "digested",
+    "framed",
+    "packed",
+    "seal",
+    "shown",
+    "with_body",
+]
 
 Shown = Callable[[str, int, int, bytes | None, str | None, int], str | None]
 
+digested: Callable[[bytes, list[bytes], bytes], bytes]
 framed: Callable[[bytes], tuple[bytes, dict[bytes, bytes], int, int] | None]
 packed: Callable[[bytes, Iterable[bytes | int]], bytes]
 shown: Shown  # it returns None for what `plain_answers.shown` has to write
 Scanner: Any
 try:
     from headgate.native._answers import shown
+    from headgate.native._digests import digested
     from headgate.native._heads import framed
     from headgate.native._records import Records, with_body
     from headgate.native._resp import packed
     from headgate.native._scanner import Scanner
 except ModuleNotFoundError:
     from headgate.native.plain_answers import shown
+    from headgate.native.plain_digests import digested
     from headgate.native.plain_heads import framed
     from headgate.native.plain_records import Records, with_body  # type: ignore[assignment]
     from headgate.native.plain_resp import packed

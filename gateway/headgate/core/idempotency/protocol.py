@@ -20,14 +20,13 @@ import re
 import struct
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused
+from headgate.native.chosen import digested
 
 TOKEN_BYTES = 12
-FINGERPRINT_BYTES = 16
 LONGEST_KEY = 255
 CLAIM, RENEW, DONE, PARTLY, RELEASE = b"c", b"r", b"d", b"p", b"x"
 
@@ -196,18 +195,18 @@ class Names:
     because offsets in a topic that was recreated are other records.
     """
 
-    __slots__ = ("_prefix", "_state")
+    __slots__ = ("_kind", "_owner", "_prefix", "_topic_id")
 
     def __init__(self, prefix: str, kind: bytes, topic_id: bytes, owner: bytes) -> None:
         self._prefix: Final = prefix.encode() + b":once:"
-        scope = b"".join(_framed((kind, topic_id, owner)))
-        self._state: Final = blake2b(scope, digest_size=16)
+        self._kind: Final = kind
+        self._topic_id: Final = topic_id
+        self._owner: Final = owner
 
     def of(self, last: bytes) -> bytes:
         """The entry of a key or an id."""
-        state = self._state.copy()
-        state.update(len(last).to_bytes(4, "big") + last)
-        return self._prefix + state.digest()
+        parts = [self._kind, self._topic_id, self._owner, last]
+        return self._prefix + digested(b"", parts, b"")
 
 
 def names_of_keys(prefix: str, topic_id: bytes, producer: str) -> Names:
@@ -227,35 +226,18 @@ def names_of_cloudevents(prefix: str, topic_id: bytes, source: str) -> Names:
 
 def request_fingerprint(route: bytes, headers: Mapping[bytes, bytes], body: bytes) -> bytes:
     """16 bytes over what a request writes. route: which endpoint, and where it points to."""
-    state = blake2b(digest_size=FINGERPRINT_BYTES, person=b"request")
-    relevant = sorted(
-        name for name in headers if name in _MATTER or name.startswith(_MATTER_PREFIXES)
-    )
-    fields = [part for name in relevant for part in (name, headers[name])]
-    state.update(b"".join(_framed((route, *fields, b""))))
-    state.update(body)
-    return state.digest()
-
-
-_EVENT: Final = blake2b(digest_size=FINGERPRINT_BYTES, person=b"event")
+    parts = [route]
+    for name in sorted(headers):
+        if name in _MATTER or name.startswith(_MATTER_PREFIXES):
+            parts += (name, headers[name])
+    parts.append(b"")
+    return digested(b"request", parts, body)
 
 
 def event_fingerprint(key: bytes | None, value: bytes | None, content_type: bytes | None) -> bytes:
     """16 bytes over what an event writes; None is no key, a tombstone, no content type."""
     there = bytes((key is not None, value is not None, content_type is not None))
-    head = b"".join(_framed((there, key or b"", content_type or b"")))
-    state = _EVENT.copy()
-    state.update(head + value if value else head)
-    return state.digest()
-
-
-def _framed(parts: Sequence[bytes]) -> list[bytes]:
-    """Each part behind its length, so that no two lists of parts give the same bytes."""
-    found: list[bytes] = []
-    for part in parts:
-        found.append(len(part).to_bytes(4, "big"))
-        found.append(part)
-    return found
+    return digested(b"event", [there, key or b"", content_type or b""], value or b"")
 
 
 def key_mismatch() -> Failure:
