@@ -48,13 +48,16 @@ class LenientRecords:
             return None
         start, lengths = self._at, self._data[self._at + _LENGTH_AT : self._at + _AFTER_LENGTH]
         self._at += _AFTER_LENGTH + int.from_bytes(lengths)
-        return _Batch(batch, self._data[start : self._at], self._slow)
+        return _Batch(batch, memoryview(self._data)[start : self._at], self._slow)
 
 
 class _Batch:
-    """Decodes from the start again where a name is strange: aiokafka leaves out what it has had."""
+    """Decodes from the start again where a name is strange: aiokafka leaves out what it has had.
 
-    def __init__(self, batch: Any, data: bytes, slow: type[Any]) -> None:
+    data: copied only then; a copy of each batch would cost more than the rest of this class.
+    """
+
+    def __init__(self, batch: Any, data: memoryview, slow: type[Any]) -> None:
         self._batch, self._data, self._slow = batch, data, slow
 
     def __getattr__(self, name: str) -> Any:
@@ -70,7 +73,7 @@ class _Batch:
             yield from self._lenient()
 
     def _lenient(self) -> Any:
-        again = self._slow(self._data)
+        again = self._slow(bytes(self._data))
         again._maybe_uncompress()
         again._buffer = _Bytes(again._buffer)
         return again
