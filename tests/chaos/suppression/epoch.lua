@@ -10,13 +10,15 @@ local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local found = redis.call('MGET', unpack(KEYS))
 local namespaces = (#header - first + 1) / 13
 local NONE = string.rep('\0', 16)
-local reply = {now, 0, 0}
+local reply, verdicts, start = {now, 0, 0, ''}, {}, 1
 for i = 1, namespaces do
   local _, count = struct.unpack('>BI4', header, first + (i - 1) * 13)
-  reply[i + 3] = struct.pack('>c16I4d', string.rep('n', 16), count, 0)
+  reply[i + 4] = struct.pack('>c16I4d', string.rep('n', 16), count, 0)
 end
 for k = namespaces + 1, #KEYS do
-  local operations, held = ARGV[k - namespaces + 1], found[k]
+  local bytes = struct.unpack('>I2', ARGV[2], 2 * (k - namespaces) - 1)
+  local operations, held = string.sub(ARGV[3], start, start + bytes - 1), found[k]
+  start = start + bytes
   local epoch, h, o, t, claims = 0, NONE, -1, 0, {}
   if held then
     epoch, h, o, t = struct.unpack('>dc16dd', held)
@@ -36,7 +38,7 @@ for k = namespaces + 1, #KEYS do
         claims[token] = epoch
       end
       local high, low = string.byte(operations, at + 29, at + 30)
-      reply[namespaces + 4 + high * 256 + low] = verdict
+      verdicts[high * 256 + low + 1] = verdict
       at = at + 31
     elseif letter == 's' then
       if claims[token] == epoch then
@@ -52,4 +54,5 @@ for k = namespaces + 1, #KEYS do
   for token, given in pairs(claims) do parts[#parts + 1] = token .. struct.pack('>d', given) end
   redis.call('SET', KEYS[k], table.concat(parts), 'PX', 3600000)
 end
+reply[4] = struct.pack('>' .. string.rep('i8', #verdicts), unpack(verdicts))
 return reply
