@@ -39,16 +39,21 @@ HISTORIES = st.builds(lambda steps: plain_history(steps)[0], STEPS) | CALLS
 WHO = st.lists(st.booleans(), min_size=16, max_size=16)
 
 
-class Before(RedisStore):
-    """The former version: each entry's operations were an argument, each verdict a number."""
+class Before:
+    """The former version: each entry's operations were an argument, each verdict a number.
+
+    A store inside, as nothing here may inherit from one that is compiled.
+    """
 
     def __init__(self, url: str) -> None:
-        super().__init__(url, 5000, BEFORE)
+        self._store = RedisStore(url, 5000, BEFORE)
+        self.connect, self.close = self._store.connect, self._store.close
 
     async def answer(self, call: SuppressionCall) -> tuple[int, int, list[int]]:
         keys = [*(scope.incarnation for scope in call.scopes), *call.entries]
-        header = call.header(self._identity)
-        answer = await self._redis.evaluate([len(keys), *keys, header, *call.operations])
+        header = call.header(self._store._identity)
+        script = self._store._redis
+        answer = await script.evaluate([len(keys), *keys, header, *call.operations])
         return answer[0], answer[1], answer[3 + len(call.scopes) :]
 
 
