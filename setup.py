@@ -48,7 +48,8 @@ HOT = """
     pipeline/turn suppression/arrivals suppression/bypass suppression/claims
     suppression/completions suppression/growth suppression/namespaces suppression/outgoing
     suppression/settlements suppression/states suppression/suppressor suppression/in_flight
-    suppression/waits backends/kafka/producing/builder backends/kafka/producing/cluster
+    suppression/waits backends/kafka/producing/bell
+    backends/kafka/producing/builder backends/kafka/producing/cluster
     backends/kafka/producing/lane backends/kafka/producing/lanes backends/kafka/producing/producer
     backends/redis/suppression backends/kafka/producing/rounds edge/answer edge/events
     edge/plain_post edge/known_heads edge/short_way edge/auth edge/origins

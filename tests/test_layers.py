@@ -70,6 +70,7 @@ ALLOWED = {
         "telemetry.health",
     },
     "oversize": {"oversize", "core", "backends.base", "pipeline"},
+    "spool": {"spool", "core", "backends.base", "backends.owned", "telemetry.health"},
     "edge": {
         "__version__",
         "coalescer.bursts",
@@ -120,6 +121,7 @@ JSON_MODULES = {
     "core.oversize.split",
     "core.oversize.weigh",
     "core.schema",
+    "core.spool.chunk",
 }
 ALONE = {"core.audit_columns", "core.keys", "core.record", "core.replays.segments"}
 # Time, randomness, the environment and the world are arguments of the core.

@@ -17,6 +17,7 @@ COMMANDS = (
     "coalesce",
     "monitor",
     "blobs",
+    "spool",
     "check",
     "config",
     "replay",

@@ -54,6 +54,17 @@ class Lanes(Protocol):
         """Take a record in arrival order. Its end comes through `Deliveries`, always."""
         ...
 
+    def head(self, topic: str, partition: int) -> Publish | None:
+        """The oldest that has not ended in this lane and is not dropped."""
+        ...
+
+    def withdraw(self, topic: str, partition: int) -> tuple[list[Publish], list[Publish]]:
+        """Take out of this lane what was not handed over: its end is the caller's from now on.
+
+        Returns what the producer has, which stays there, and what was taken out, both in order.
+        """
+        ...
+
 
 class Verdicts(Protocol):
     """Who hears the answers to reservations, in the order in which the keys' events arrived.
@@ -109,6 +120,15 @@ class Suppression(Protocol):
         If so their scope is set, and their ends are reported like those of others. Else they are
         reserved like others (forced, with an empty digest).
         """
+        ...
+
+    def hold(self, scope: Scope) -> None:
+        """Announce, until `release`, that events of this topic pass: some lie where nobody sees
+        them, and are newer than what Redis knows."""
+        ...
+
+    def release(self, scope: Scope) -> None:
+        """The last of them has ended."""
         ...
 
     def acknowledged(self, batch: Sequence[Publish], base_offset: int) -> None:

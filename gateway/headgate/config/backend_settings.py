@@ -182,6 +182,44 @@ class RedisSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class SpoolSettings:
+    """The disk for events of topics with `spool = true`, while Kafka does not take them."""
+
+    path: Annotated[
+        str | None,
+        about(
+            "A folder of this gateway alone, made if need be, on a disk that outlives the process.",
+            example='"/var/lib/headgate/spool"',
+        ),
+    ] = None
+    max_bytes: Annotated[
+        int,
+        about(
+            "With so much on disk it takes no more, and events are answered 503.",
+            minimum=1_048_576,
+            maximum=1024 * _GIBIBYTE,
+        ),
+    ] = _GIBIBYTE
+    max_age_ms: Annotated[
+        int,
+        about(
+            "With an older event on disk it takes no more; nothing is ever dropped by age.",
+            minimum=1000,
+            maximum=365 * _DAY_MS,
+        ),
+    ] = 7 * _DAY_MS
+    drain_events_per_s: Annotated[
+        int,
+        about(
+            "How many more events a second go back to Kafka than new ones come to disk, so that "
+            "fresh traffic keeps its latency.",
+            minimum=1,
+            maximum=1_000_000,
+        ),
+    ] = 5_000
+
+
+@dataclass(frozen=True, slots=True)
 class BlobSettings:
     """Where values are kept that are too large for Kafka (the oversize strategy claim-check)."""
 

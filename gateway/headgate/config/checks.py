@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from headgate.config.check_clusters import cluster_contradictions
 from headgate.config.check_oversize import blob_contradictions
+from headgate.config.check_spool import spool_contradictions
 from headgate.config.check_topics import producer_contradictions, topic_contradictions
 from headgate.config.errors import Problem, shown
 from headgate.config.names import dotted
@@ -51,6 +52,7 @@ def contradictions(settings: Settings, origins: Mapping[str, str]) -> list[Probl
         *_redis(settings),
         *blob_contradictions(settings.blobs),
         *topic_contradictions(settings),
+        *spool_contradictions(settings),
         *producer_contradictions(settings),
     ]
     written = {option: origin for option, origin in origins.items() if origin != DEFAULT}

@@ -5,7 +5,12 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from headgate.config.backend_settings import BlobSettings, ClusterSettings, RedisSettings
+from headgate.config.backend_settings import (
+    BlobSettings,
+    ClusterSettings,
+    RedisSettings,
+    SpoolSettings,
+)
 from headgate.config.monitor_settings import MonitorSettings
 from headgate.config.replay_settings import ReplaySettings
 from headgate.config.settings import (
@@ -23,6 +28,7 @@ SECTIONS: Mapping[str, type[Any]] = {
     "admission": AdmissionSettings,
     "redis": RedisSettings,
     "blobs": BlobSettings,
+    "spool": SpoolSettings,
     "auth": AuthSettings,
     "coalescer": CoalescerSettings,
     "monitor": MonitorSettings,

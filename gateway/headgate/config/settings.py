@@ -7,7 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from headgate.config.backend_settings import BlobSettings, ClusterSettings, RedisSettings
+from headgate.config.backend_settings import (
+    BlobSettings,
+    ClusterSettings,
+    RedisSettings,
+    SpoolSettings,
+)
 from headgate.config.monitor_settings import MonitorSettings
 from headgate.config.replay_settings import ReplaySettings
 from headgate.core.option import about
@@ -212,6 +217,7 @@ class Settings:
     clusters: Mapping[str, ClusterSettings] = field(default_factory=dict)
     redis: RedisSettings = field(default_factory=RedisSettings)
     blobs: BlobSettings = field(default_factory=BlobSettings)
+    spool: SpoolSettings = field(default_factory=SpoolSettings)
     auth: AuthSettings = field(default_factory=AuthSettings)
     producers: Mapping[str, ProducerSettings] = field(default_factory=dict)
     topics: tuple[TopicPolicy, ...] = ()

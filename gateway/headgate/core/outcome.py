@@ -13,7 +13,7 @@ class Name(StrEnum):
     """How an event may end. `rejected` = certainly not written; `unknown` = not known.
 
     `held` = durable in the held topic, to be coalesced; `superseded` = a later event of its key was
-    published instead.
+    published instead; `spooled` = on disk here, to be published once Kafka takes it.
     """
 
     PUBLISHED = "published"
@@ -21,6 +21,7 @@ class Name(StrEnum):
     DUPLICATE = "duplicate"
     HELD = "held"
     SUPERSEDED = "superseded"
+    SPOOLED = "spooled"
     REJECTED = "rejected"
     UNKNOWN = "unknown"
 

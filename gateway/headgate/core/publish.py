@@ -25,18 +25,22 @@ class Stage(IntEnum):
     RESERVING = 2  # its reservation is on its way to Redis
     LANE = 3  # in its lane, not handed to the producer
     HANDED = 4  # with the producer: the end is Kafka's
-    ENDED = 5  # published, refused, unknown for good, unchanged or dropped
+    STORING = 5  # on its way to disk (`spool`), from where it may reach Kafka
+    ENDED = 6  # published, spooled, refused, unknown for good, unchanged or dropped
 
 
 # What may follow each stage. A lane may put back what certainly was not sent; a reservation that
 # was not answered waits again, or its event goes on without; an end is told by whoever saw it and
-# noted once more when it becomes an outcome.
+# noted once more when it becomes an outcome. What goes to disk never comes back as this object.
 NEXT: Final[Mapping[Stage, frozenset[Stage]]] = {
-    Stage.NEW: frozenset((Stage.QUEUED, Stage.LANE, Stage.ENDED)),
-    Stage.QUEUED: frozenset((Stage.QUEUED, Stage.RESERVING, Stage.LANE, Stage.ENDED)),
-    Stage.RESERVING: frozenset((Stage.QUEUED, Stage.LANE, Stage.ENDED)),
-    Stage.LANE: frozenset((Stage.LANE, Stage.HANDED, Stage.ENDED)),
+    Stage.NEW: frozenset((Stage.QUEUED, Stage.LANE, Stage.STORING, Stage.ENDED)),
+    Stage.QUEUED: frozenset(
+        (Stage.QUEUED, Stage.RESERVING, Stage.LANE, Stage.STORING, Stage.ENDED)
+    ),
+    Stage.RESERVING: frozenset((Stage.QUEUED, Stage.LANE, Stage.STORING, Stage.ENDED)),
+    Stage.LANE: frozenset((Stage.LANE, Stage.HANDED, Stage.STORING, Stage.ENDED)),
     Stage.HANDED: frozenset((Stage.LANE, Stage.ENDED)),
+    Stage.STORING: frozenset((Stage.ENDED,)),
     Stage.ENDED: frozenset((Stage.ENDED,)),
 }
 _ALLOWED: Final = tuple(sum(1 << stage for stage in NEXT[one]) for one in Stage)  # a bit for each

@@ -10,6 +10,7 @@ EVENT_ID: Final = "hg-event-id"
 SCHEMA: Final = "hg-schema"  # the version of the schema that the value fits
 CONTENT_TYPE: Final = "content-type"
 REPLAY_ID: Final = "hg-replay-id"  # the replay that copied this record
+SPOOLED: Final = "hg-spooled"  # when it was spooled (ms): it came late, and may come twice
 BURST: Final = "hg-burst"  # the burst that an event belongs to (Headgate-Burst)
 # Of records in held topics alone (`core.coalescing.held`):
 FORCED: Final = "hg-forced"  # publish even if unchanged

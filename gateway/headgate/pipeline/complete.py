@@ -19,6 +19,7 @@ _ENDED: Final = Stage.ENDED
 _PUBLISHED: Final = Name.PUBLISHED
 _UNCHANGED: Final = Name.UNCHANGED
 _HELD: Final = Name.HELD
+_SPOOLED: Final = Name.SPOOLED
 
 
 class Accounts(Protocol):
@@ -138,6 +139,23 @@ class Complete:
         for publish in batch:
             self._finish(publish, name, -1, failure)
 
+    # ---- what the spool reports
+
+    def spooled(self, batch: Sequence[Publish]) -> None:
+        """They are on disk: that is how these ended."""
+        for publish in batch:
+            self._finish(publish, _SPOOLED, -1, None)
+
+    def spooled_in_flight(self, batch: Sequence[Publish]) -> None:
+        """They are on disk, which answers them; their end in the lane is yet to come."""
+        for publish in batch:
+            for one in (publish, *(publish.followers or ())):
+                ticket = one.ticket
+                if ticket is not None and ticket.outcomes[one.index] is None:
+                    event_id = one.event_id or publish.event_id
+                    outcome = Outcome(_SPOOLED, key=one.record.key, event_id=event_id)
+                    self.answer(ticket, one.index, outcome)
+
     # ---- what the oversize policy reports
 
     def written(
@@ -156,7 +174,8 @@ class Complete:
     def _finish(self, publish: Publish, name: Name, offset: int, failure: Failure | None) -> None:
         record, records = publish.record, 1 if name is _PUBLISHED else 0
         event_id = publish.event_id
-        outcome = Outcome(name, record.partition, offset, record.key, event_id, failure, records)
+        partition = record.partition if name is not _SPOOLED else -1
+        outcome = Outcome(name, partition, offset, record.key, event_id, failure, records)
         self.end(publish, outcome)
         if publish.followers is not None:
             self._end_followers(publish, outcome)

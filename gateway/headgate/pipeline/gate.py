@@ -17,6 +17,11 @@ _NO_OFFSET = Failure(
     "this topic coalesces, so there is no offset yet to answer with: "
     "post to /v1/topics/{topic}/events",
 )
+_SPOOLS = Failure(
+    Reason.NEEDS_NATIVE_API,
+    "events of this topic may be spooled, so there may be no offset yet to answer with: "
+    "post to /v1/topics/{topic}/events",
+)
 
 
 class Gate:
@@ -40,6 +45,8 @@ class Gate:
                 failure = _NO_OFFSET
             if failure is not None:
                 raise Refused(failure)
+        elif needs_offset and route.policy.spool:
+            raise Refused(_SPOOLS)
         return route
 
     def rules(self, topic: str) -> Route:

@@ -22,9 +22,9 @@ class Reports:
         self._suppression: Suppression | None = None
         self._oversize: Deliveries | None = None
 
-    def pass_on_to(self, suppression: Suppression, oversize: Deliveries) -> None:
-        """Suppression settles what was reserved; the oversize policy must know when the first of
-        an event's records is handed over."""
+    def pass_on_to(self, suppression: Suppression, oversize: Deliveries | None) -> None:
+        """Suppression settles what was reserved; the oversize policy, if there is one, must know
+        when the first of an event's records is handed over."""
         self._suppression = suppression
         self._oversize = oversize
 
@@ -49,9 +49,24 @@ class Reports:
                 batch = [publish for publish in batch if not is_stamped_here(publish)]
         self._fail(batch, failure)
 
+    def spooled(self, batch: Sequence[Publish], certain: bool) -> None:
+        """They are on disk, and nobody else has them. certain: none can be in the log."""
+        self._complete.spooled(batch)
+        self._settle(batch, certain)
+
+    def spooled_in_flight(self, batch: Sequence[Publish]) -> None:
+        """They are on disk; how they end in the lane is reported as of any other."""
+        self._complete.spooled_in_flight(batch)
+
+    def withdrawn(self, batch: Sequence[Publish]) -> None:
+        """These wait for nothing, and were taken out of the lane: none can be in the log."""
+        self._settle(batch, True)
+
     def _fail(self, batch: Sequence[Publish], failure: Failure) -> None:
         self._complete.failed(batch, failure)
+        self._settle(batch, failure.reason is not Reason.UNKNOWN)
+
+    def _settle(self, batch: Sequence[Publish], certain: bool) -> None:
         if self._suppression is not None:
-            is_certain = failure.reason is not Reason.UNKNOWN
             for publish in batch:
-                self._suppression.ended(publish, is_certain)
+                self._suppression.ended(publish, certain)

@@ -18,30 +18,41 @@ from headgate.pipeline.produce import Produce
 
 
 class Reserve:
-    """scope_of: a topic's namespace in force."""
+    """scope_of: a topic's namespace in force.  is_behind: whether events of a topic lie on disk, so
+    that nothing of it can be compared now.
+    """
 
     def __init__(
-        self, suppression: Suppression, scope_of: Callable[[str], Scope | None], produce: Produce
+        self,
+        suppression: Suppression,
+        scope_of: Callable[[str], Scope | None],
+        produce: Produce,
+        is_behind: Callable[[str], bool] | None = None,
     ) -> None:
         self._suppression = suppression
         self._scope_of = scope_of
         self._produce = produce
+        self._is_behind = is_behind
 
     def take(self, started: list[Publish]) -> None:
         """Events of one topic, in order. They may have waited, and the topic may have been
         recreated meanwhile."""
         route = _common(started[0]).route
         scope = self._scope_of(route.state.name) or route.scope
-        if self._passes(route, scope, len(started)):
+        uncompared = self._is_behind is not None and self._is_behind(route.state.name)
+        if self._passes(route, scope, len(started), uncompared):
             if scope is not None:
                 passed = Reservation(scope, route.state.partitions)
                 for publish in started:
-                    publish.reservation = passed
+                    publish.reservation, publish.digest = passed, None
             self._produce.take(started)
             return
         refuse = route.refuses and route.digest is not None
         for publish in started:
-            self._ask(publish, route, scope, force=_common(publish).force, refuse=refuse)
+            if uncompared:
+                publish.digest = b""
+            force = uncompared or _common(publish).force
+            self._ask(publish, route, scope, force=force, refuse=refuse)
 
     def one(self, publish: Publish) -> None:
         """One whose turn has come."""
@@ -55,7 +66,7 @@ class Reserve:
         """
         route = _common(part).route
         scope = route.scope
-        if self._passes(route, scope, 1):
+        if self._passes(route, scope, 1, False):
             if scope is not None:
                 part.reservation = Reservation(scope, route.state.partitions)
             return False
@@ -63,8 +74,8 @@ class Reserve:
         self._ask(part, route, scope, force=True, refuse=refuse)
         return True
 
-    def _passes(self, route: Route, scope: Scope | None, count: int) -> bool:
-        if route.digest is not None:
+    def _passes(self, route: Route, scope: Scope | None, count: int, uncompared: bool) -> bool:
+        if route.digest is not None and (not uncompared or route.refuses):
             return False
         return scope is None or self._suppression.passes(scope, count)
 

@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeVar
 from headgate.core.outcome import Name, Outcome
 from headgate.core.suppression.states import STATES, TopicSuppression
 from headgate.stats import process, snapshot
+from headgate.stats.gauges import HeldFigures, of_held, of_spool
 from headgate.stats.labels import MAX_PAIRS, Labels
 from headgate.stats.series import Series
 from headgate.stats.snapshot import Buckets, Pair, Snapshot
@@ -38,26 +39,6 @@ class InFlight(NamedTuple):
     bytes: int
 
 
-class HeldFigures(NamedTuple):
-    """What this worker holds of a topic's events; None where it owns no partition of it.
-
-    lag: records that the group has not covered; None: not known yet.
-    """
-
-    keys: int | None
-    bytes: int | None
-    oldest_seconds: float | None
-    lag: int | None
-
-
-_HELD_GAUGES = (
-    "headgate_held_keys",
-    "headgate_held_bytes",
-    "headgate_held_oldest_seconds",
-    "headgate_held_lag",
-)
-
-
 class Meter:
     """Counts for one worker. Label texts given here must be bounded, except where said."""
 
@@ -72,6 +53,7 @@ class Meter:
         self._stalls = Peaks()
         self._depths: Callable[[], Iterable[Depth | tuple[str, int, int, int]]] = tuple
         self._held_rows: Callable[[], Mapping[str, HeldFigures]] = dict
+        self._spool_rows: Callable[[], Mapping[str, tuple[int, int, float]]] = dict
         self._suppression: Callable[[], Mapping[str, TopicSuppression]] = dict
         self._in_flight: Callable[[], InFlight | tuple[int, int]] = lambda: (0, 0)
 
@@ -93,6 +75,10 @@ class Meter:
     def watch_held(self, rows: Callable[[], Mapping[str, HeldFigures]]) -> None:
         """Read what is held, by topic, whenever a snapshot is taken."""
         self._held_rows = rows
+
+    def watch_spool(self, rows: Callable[[], Mapping[str, tuple[int, int, float]]]) -> None:
+        """Read what is spooled (see `gauges.of_spool`), whenever a snapshot is taken."""
+        self._spool_rows = rows
 
     def watch_suppression(self, states: Callable[[], Mapping[str, TopicSuppression]]) -> None:
         """Read whether each suppressing topic is suppressed, whenever a snapshot is taken."""
@@ -128,6 +114,18 @@ class Meter:
     def owner_restarted(self, topic: str, reason: str) -> None:
         """Count an owner of a held partition that had to begin again. topic: one that is held."""
         self._add("headgate_coalescer_restarts_total", (topic, reason), 1)
+
+    def drained(self, topic: str, events: int) -> None:
+        """Count spooled events that were published. topic: one of the configuration."""
+        self._add("headgate_spool_drained_total", (topic,), events)
+
+    def repeated(self, topic: str, events: int) -> None:
+        """Count spooled events that were handed over once more, perhaps for a second time."""
+        self._add("headgate_spool_repeated_total", (topic,), events)
+
+    def set_aside(self, topic: str, events: int) -> None:
+        """Count spooled events that nobody publishes any more."""
+        self._add("headgate_spool_aside_total", (topic,), events)
 
     def request(self, route: str, status: int, seconds: float) -> None:
         """Count an answered request. route: the route's template, never the path."""
@@ -206,7 +204,8 @@ class Meter:
         }
         events, size = self._in_flight()
         return {
-            **self._held(),
+            **of_held(self._held_rows()),
+            **of_spool(self._spool_rows()),
             "headgate_suppression_state": self._suppression_states(),
             "headgate_lane_depth": depths,
             "headgate_in_flight_events": {(): events},
@@ -214,14 +213,6 @@ class Meter:
             "headgate_event_loop_stall_seconds": {(): self._stalls.largest(self._clock())},
             "headgate_worker_memory_bytes": {(): process.memory_bytes()},
         }
-
-    def _held(self) -> dict[str, dict[tuple[str, ...], float]]:
-        gauges: dict[str, dict[tuple[str, ...], float]] = {name: {} for name in _HELD_GAUGES}
-        for topic, row in self._held_rows().items():
-            for name, value in zip(_HELD_GAUGES, row, strict=True):
-                if value is not None:
-                    gauges[name][(topic,)] = value
-        return gauges
 
     def _suppression_states(self) -> dict[tuple[str, ...], float]:
         counts: dict[tuple[str, ...], float] = {}

@@ -8,7 +8,7 @@ from typing import Final
 from headgate.backends.base import Verdicts
 from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Publish, Stage
-from headgate.core.suppression.protocol import SuppressionReply
+from headgate.core.suppression.protocol import Scope, SuppressionReply
 from headgate.suppression.arrivals import Arrivals
 from headgate.suppression.completions import Completions
 from headgate.suppression.in_flight import PublishesInFlight
@@ -106,6 +106,15 @@ class Bypass:
         if count:
             self._meter.bypassed("redis_slow", count)
         return given_up
+
+    def hold(self, scope: Scope) -> None:
+        """See `base.Suppression`: as if one event that passed were under way all the time."""
+        self._namespaces.announce(scope)
+        scope.unreserved.count += 1
+
+    def release(self, scope: Scope) -> None:
+        """See `base.Suppression`."""
+        scope.unreserved.count -= 1
 
     @property
     def in_flight(self) -> int:

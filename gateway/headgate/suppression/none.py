@@ -20,6 +20,12 @@ class Unsuppressed:
         """Nobody needs to know."""
         return True
 
+    def hold(self, scope: Scope) -> None:
+        """Nobody needs to know."""
+
+    def release(self, scope: Scope) -> None:
+        """Nobody needs to know."""
+
     def acknowledged(self, batch: Sequence[Publish], base_offset: int) -> None:
         """Nothing was reserved."""
 

@@ -97,6 +97,15 @@ class Suppressor:
         self._news()
         return False
 
+    def hold(self, scope: Scope) -> None:
+        """See `base.Suppression`."""
+        self._claims.hold(scope)
+        self._news()
+
+    def release(self, scope: Scope) -> None:
+        """See `base.Suppression`."""
+        self._claims.release(scope)
+
     def acknowledged(self, batch: Sequence[Publish], base_offset: int) -> None:
         """Settle a lane's batch."""
         self._claims.acknowledged(batch, base_offset, self._clock())

@@ -89,6 +89,44 @@ _DECLARED = (
         "Owners of held partitions that began again because Kafka refused or did not answer.",
     ),
     Metric(
+        "headgate_spool_events",
+        MetricKind.SUM,
+        ("topic",),
+        "Events on disk that Kafka has not acknowledged yet.",
+    ),
+    Metric(
+        "headgate_spool_bytes",
+        MetricKind.SUM,
+        ("topic",),
+        "Bytes on disk of these events.",
+    ),
+    Metric(
+        "headgate_spool_oldest_seconds",
+        MetricKind.MAX,
+        ("topic",),
+        "Seconds since the oldest of these events was spooled.",
+    ),
+    Metric(
+        "headgate_spool_drained_total",
+        MetricKind.COUNTER,
+        ("topic",),
+        "Spooled events that Kafka has acknowledged since.",
+    ),
+    Metric(
+        "headgate_spool_repeated_total",
+        MetricKind.COUNTER,
+        ("topic",),
+        "Spooled events that were handed over once more, because the end of the first time is not "
+        "known: they may be in Kafka twice, with the same event id.",
+    ),
+    Metric(
+        "headgate_spool_aside_total",
+        MetricKind.COUNTER,
+        ("topic",),
+        "Spooled events that nobody publishes any more, because Kafka refuses them for good or "
+        "they are damaged on disk: see `headgate spool list`.",
+    ),
+    Metric(
         "headgate_oversize_total",
         MetricKind.COUNTER,
         (*_BY_PAIR, "action"),

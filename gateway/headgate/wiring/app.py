@@ -16,7 +16,6 @@ from headgate.backends.kafka.producing.lanes import KafkaLanes
 from headgate.backends.kafka.producing.lone_batch import LoneBatch
 from headgate.backends.kafka.topics import KafkaTopics
 from headgate.backends.owned import OwnedTasks
-from headgate.backends.redis.identity import RedisIdentityStore
 from headgate.coalescer.bursts import Bursts
 from headgate.config import Settings
 from headgate.core.admission import Admission
@@ -31,8 +30,6 @@ from headgate.edge.origins import Origins
 from headgate.edge.request_log import RequestLog
 from headgate.edge.routes import Page
 from headgate.idempotency.events import EventIdentity
-from headgate.idempotency.identity_client import IdentityClient
-from headgate.idempotency.options import IdentityOptions
 from headgate.offload.helper_process import HelperProcess
 from headgate.offload.weigher import PoolWeigher
 from headgate.oversize.choose import Tools
@@ -52,8 +49,10 @@ from headgate.telemetry.health import Dependency, Readiness
 from headgate.wiring.audit_events import AuditEvents
 from headgate.wiring.coalescing import HeldTopics, cluster_of, suppressor_of
 from headgate.wiring.front import data_plane, listen, once, streams
+from headgate.wiring.identity import identity_of
 from headgate.wiring.pipeline import PipelineParts, RequestLimits, build_pipeline
 from headgate.wiring.reloading import Preparing, Reload, free_in_turns
+from headgate.wiring.spool import spool_of, spooling_to
 
 _END_S = 1.0  # how long cancelled tasks have to end
 
@@ -111,7 +110,8 @@ class Worker:
         self._preparing = Preparing(self.routes.prepare_in_turns)
         url = settings.blobs.url
         self.blobs = None if url is None else Blobs(url, settings.blobs.uploads)
-        self.service = self._service()
+        self.service = identity_of(settings.redis, self.meter)
+        self.spool = spool_of(settings, self.topics, lambda: self.policies, now_ms, self.meter)
         self._clock = ClockWatch(self.topics.get, time.monotonic)
         self.suppressor: Suppressor | None = None
         lanes = partial(self._open_lanes, options, limits)
@@ -138,6 +138,7 @@ class Worker:
             tools=Tools(self._ids, self.blobs, self._helper, LoneBatch, BATCH_BYTES),
             meter=self.meter,
             facts=self.audit_events.facts,
+            spool=self.spool,
         )
 
     def _open_lanes(
@@ -159,14 +160,6 @@ class Worker:
         self._compiler.listener = self.suppressor = suppressor
         return suppressor
 
-    def _service(self) -> IdentityClient | None:
-        redis = self.settings.redis
-        if redis.address is None:
-            return None
-        store = RedisIdentityStore(redis.address, redis.timeout_ms)
-        options = IdentityOptions(claim_ms=redis.claim_ms, timeout_ms=redis.timeout_ms)
-        return IdentityClient(store, options, time.monotonic, os.urandom, self.meter)
-
     # ---- start and stop
 
     async def start(self) -> None:
@@ -175,6 +168,10 @@ class Worker:
         await self.topics.start(self._cluster_of)
         self._exit.push_async_callback(self.topics.close)
         await self._preparing.finish()
+        if self.spool is not None:  # before the first event, and until the lanes have ended theirs
+            await self.spool.start(lambda cluster: self.lanes.health(cluster)[0])
+            self._exit.push_async_callback(self.spool.close)
+            self.meter.watch_spool(self.spool.by_topic)
         await self.lanes.start()
         self._exit.push_async_callback(self.lanes.close)
         if self.suppressor is not None:
@@ -265,11 +262,13 @@ class Worker:
 
     def readiness(self) -> Readiness:
         """What /ready answers."""
-        found = []
+        found = [] if self.spool is None else [self.spool.dependency()]
+        spools = bool(found) and found[0].ok  # then Kafka may be away
         for name, cluster in self.settings.clusters.items():
             if cluster.tier == "ingest":
                 ok, detail = self.lanes.health(name)
-                found.append(Dependency(f"kafka {name}", ok, True, detail))
+                needed = not (spools and spooling_to(name, self.policies))
+                found.append(Dependency(f"kafka {name}", ok, needed, detail))
         if self.suppressor is not None:
             found.append(redis_dependency(self.suppressor, self.suppression()))
         if self.service is not None:

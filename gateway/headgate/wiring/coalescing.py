@@ -30,7 +30,7 @@ from headgate.core.topics.policy import PolicyTable
 from headgate.core.topics.topic import TopicState
 from headgate.offload.helper_process import HelperProcess
 from headgate.pipeline.routes import Compiler, Routes
-from headgate.stats.meter import HeldFigures
+from headgate.stats.gauges import HeldFigures
 from headgate.suppression.none import Unsuppressed
 from headgate.suppression.options import SuppressionMeter, SuppressOptions
 from headgate.suppression.report import States, redis_dependency

@@ -15,6 +15,8 @@ Each stage gets what it needs, and what it leads to, when it is built: so they a
 last to the first. Two edges lead back. What lanes report goes to stages that need the lanes
 (`Reports`), and the records of an event that was too large enter again where any event is reserved
 and produced (`Produce.use`).
+
+Where topics spool, `spool.spool` stands between stages and lanes, and is both to the other.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,6 +44,7 @@ from headgate.pipeline.reports import Reports
 from headgate.pipeline.reserve import Reserve, ReserveVerdicts
 from headgate.pipeline.turn import Turn
 from headgate.pipeline.validate import Validate
+from headgate.spool.service import SpoolService
 
 
 class RequestLimits(NamedTuple):
@@ -69,6 +72,7 @@ class PipelineParts(NamedTuple):
     schedule: calls what it is given at the end of this turn of the event loop.
     lanes, suppression: made for who listens to them.  identities: None without Redis.
     tools: for what is too large.  clock_ms: milliseconds since 1970.  facts: where topics tell any.
+    spool: where any topic spools.
     """
 
     schedule: Callable[[Callable[[], None]], object]
@@ -86,6 +90,7 @@ class PipelineParts(NamedTuple):
     tools: Tools
     meter: EventMeter
     facts: Facts | None = None
+    spool: SpoolService | None = None
 
 
 class Built(NamedTuple):
@@ -100,10 +105,16 @@ def build_pipeline(parts: PipelineParts) -> Built:
     meter, limits = parts.meter, parts.limits
     complete = Complete(parts.admission, meter, parts.identities, parts.facts)
     reports = Reports(parts.clock, complete)
-    lanes = parts.lanes(reports)
+    spool = parts.spool
+    lanes = parts.lanes(reports) if spool is None else spool.between(reports, parts.lanes)
     produce = Produce(parts.ids, lanes)
     suppression = parts.suppression(ReserveVerdicts(complete, produce))
-    reserve = Reserve(suppression, parts.gate.scope_of, produce)
+    scope_of = parts.gate.scope_of
+    is_behind = None
+    if spool is not None:
+        spool.announce_with(suppression, scope_of)
+        is_behind = spool.backlogs.is_behind
+    reserve = Reserve(suppression, scope_of, produce, is_behind)
     validate = Validate(reserve, complete.refused, parts.helper, meter.canonical_fallback)
     turn = Turn(parts.schedule, reserve.take, complete.refused)
     identify = Identify(parts.identities, validate, turn, complete)

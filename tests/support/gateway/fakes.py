@@ -104,6 +104,14 @@ class FakeLanes:
         publish.advance(Stage.LANE)
         self.queues.setdefault(publish.record.partition, []).append(publish)
 
+    def head(self, topic: str, partition: int) -> Publish | None:
+        waiting = [*self.handed.get(partition, []), *self.queues.get(partition, [])]
+        return next((one for one in waiting if not one.dropped), None)
+
+    def withdraw(self, topic: str, partition: int) -> tuple[list[Publish], list[Publish]]:
+        taken = [one for one in self.queues.pop(partition, []) if not one.dropped]
+        return list(self.handed.get(partition, [])), taken
+
     def hand_over(self, partition: int, limit: int) -> None:
         """Give the next batch to the producer, if none is with it."""
         queue = self.queues.get(partition, [])
@@ -151,6 +159,7 @@ class FakeSuppression:
         self.published: dict[bytes, tuple[bytes, int]] = {}
         self.in_flight: dict[bytes, int] = {}
         self.ends: list[tuple[Publish, bool]] = []
+        self.held = 0
 
     def reserve(self, publish: Publish) -> None:
         key = publish.record.key or b""
@@ -165,6 +174,12 @@ class FakeSuppression:
 
     def passes(self, scope: Scope, count: int) -> bool:
         return True
+
+    def hold(self, scope: Scope) -> None:
+        self.held += 1
+
+    def release(self, scope: Scope) -> None:
+        self.held -= 1
 
     def _may_follow(self, publish: Publish, leader: Publish) -> bool:
         waits = leader.stage in (Stage.QUEUED, Stage.LANE)

@@ -152,8 +152,8 @@ def test_every_problem_is_told_at_once(tmp_path: Path) -> None:
         ("[producers.a]\ntopics = [1]\n", "producers.a.topics", "a list of text"),
         ("[auth]\nmode = 'jwt'\n", "auth.mode", '"none" or "token"'),
         ("[topics.a]\nsuppress = 'exact'\n", "topics.a.suppress", '"off" or "raw"'),
-        ("[topics.a]\nspool = true\n", "topics.a.spool", "one of cluster, key"),
-        ("[spool]\npath = '/a'\n", "spool", "one of http, admission"),
+        ("[topics.a]\nspooled = true\n", "topics.a.spooled", "one of cluster, key"),
+        ("[journal]\npath = '/a'\n", "journal", "one of http, admission"),
     ],
 )
 def test_what_is_refused_names_option_and_allowed_values(

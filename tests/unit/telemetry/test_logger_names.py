@@ -61,6 +61,7 @@ NAMES = {
     "headgate.replays.asked",
     "headgate.replays.sweeper",
     "headgate.suppression.states",
+    "headgate.spool",
     "headgate.suppression.suppressor",
     "headgate.turn",
     "headgate.worker",

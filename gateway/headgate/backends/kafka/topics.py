@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from headgate.backends.kafka.in_words import kafka_in_words
@@ -114,6 +114,16 @@ class KafkaTopics:
     def on_change(self, listener: Change) -> None:
         """Call `listener(old, new)` at every change: None for old = appeared, for new = gone."""
         self._listeners.append(listener)
+
+    def recall(self, states: Iterable[TopicState]) -> None:
+        """What a cluster said in an earlier run is good until it answers in this one."""
+        for state in states:
+            reading = self._readings.get(state.cluster)
+            is_ours = self._wanted(state.name) == state.cluster
+            if reading is None or reading.was_read or not is_ours or state.name in self._states:
+                continue
+            self._states[state.name] = state
+            self._report(None, state)
 
     def grown(self, topic: str, topic_id: bytes, partitions: int) -> None:
         """Somebody else knows that the topic has so many partitions."""

@@ -103,6 +103,20 @@ class MemoryLanes:
         lane.queue.append(publish)
         self._soon(place)
 
+    def head(self, topic: str, partition: int) -> Publish | None:
+        """See `base.Lanes`."""
+        lane = self._lanes.get((topic, partition))
+        found = [] if lane is None else [one for one in lane.all if not one.dropped]
+        return found[0] if found else None
+
+    def withdraw(self, topic: str, partition: int) -> tuple[list[Publish], list[Publish]]:
+        """See `base.Lanes`."""
+        lane = self._lanes.get((topic, partition))
+        if lane is None:
+            return [], []
+        taken, lane.queue = [one for one in lane.queue if not one.dropped], []
+        return list(lane.in_flight), taken
+
     def resume(self) -> None:
         """End `pause` and `is_silent`."""
         self.is_paused = self.is_silent = False

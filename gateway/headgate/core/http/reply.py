@@ -38,6 +38,7 @@ _ENDED_WELL: Final = {
     Name.UNCHANGED: 200,
     Name.DUPLICATE: 200,
     Name.HELD: 202,
+    Name.SPOOLED: 202,
     Name.SUPERSEDED: 200,
 }
 

@@ -135,6 +135,22 @@ class TopicPolicy:
         ),
     ] = None
     schema: Schema | None = field(default=None, repr=False)
+    spool: Annotated[
+        bool,
+        about(
+            "Whether events go to disk ([spool] path) and are answered `spooled` (202) when Kafka "
+            "does not take them in time."
+        ),
+    ] = False
+    spool_after_ms: Annotated[
+        int,
+        about(
+            "How long Kafka may take for an event before it is spooled; at once where Kafka is "
+            "known to be away.",
+            minimum=50,
+            maximum=_HOUR_MS,
+        ),
+    ] = 2_000
     facts: Annotated[
         bool,
         about(

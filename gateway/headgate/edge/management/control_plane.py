@@ -144,6 +144,13 @@ class Admin:
         held = self._instance.topics().get(held_topic(name))
         return json_page(request, views.topic(state, policy, held, self._seen()))
 
+    async def spool(self, request: web.Request) -> web.Response:
+        """What waits on disk for Kafka, and how it goes."""
+        self._identify(request, "view")
+        await self._instance.refresh()
+        state = self._instance.health().dependencies.get("spool")
+        return json_page(request, views.spool(self._instance.figures.total(), state))
+
     async def audits(self, request: web.Request) -> web.Response:
         """The newest skew audit of all topics, or of one."""
         self._identify(request, "view")

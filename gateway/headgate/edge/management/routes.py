@@ -39,6 +39,7 @@ def management_app(admin: Admin, *, logs_every_request: bool = False) -> web.App
         ("GET", "/v1/producers/{name}", admin.producer),
         ("GET", "/v1/topics", admin.topics),
         ("GET", "/v1/topics/{topic}", admin.topic),
+        ("GET", "/v1/spool", admin.spool),
         ("DELETE", "/v1/suppression/{topic}", admin.forget),
         ("GET", "/v1/pauses/{group}", admin.paused),
         ("PUT", "/v1/pauses/{group}", admin.pause),

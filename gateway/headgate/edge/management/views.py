@@ -152,3 +152,39 @@ def _saved(figures: Snapshot, pairs: Iterable[Pair]) -> int:
     """Bytes of values that were not published: unchanged or superseded."""
     saved = figures.counters.get("headgate_suppressed_bytes_total", {})
     return sum(int(saved.get(pair, 0)) for pair in pairs)
+
+
+def spool(figures: Snapshot, state: Mapping[str, object] | None) -> Json:
+    """What waits on disk. state: of the dependency; None where no spool is configured."""
+    gauges, counters = figures.gauges, figures.counters
+    events, sizes, ages, *totals = (
+        {labels[0]: value for labels, value in table.get(f"headgate_spool_{name}", {}).items()}
+        for table, name in (
+            (gauges, "events"),
+            (gauges, "bytes"),
+            (gauges, "oldest_seconds"),
+            (counters, "drained_total"),
+            (counters, "repeated_total"),
+            (counters, "aside_total"),
+        )
+    )
+    names = sorted({*events, *(name for one in totals for name in one)})
+    drained, repeated, aside = totals
+    return {
+        "state": None if state is None else {"ok": state["ok"], "detail": state["detail"]},
+        "events": sum(events.values()),
+        "bytes": sum(sizes.values()),
+        "oldest_s": round(max(ages.values(), default=0.0), 3),
+        "topics": [
+            {
+                "topic": name,
+                "events": events.get(name, 0),
+                "bytes": sizes.get(name, 0),
+                "oldest_s": round(ages.get(name, 0.0), 3),
+                "drained_total": drained.get(name, 0),
+                "repeated_total": repeated.get(name, 0),
+                "aside_total": aside.get(name, 0),
+            }
+            for name in names
+        ],
+    }

@@ -122,6 +122,35 @@ _METRICS = Operation(
     is_open=True,
 )
 
+_SPOOLED = {
+    "events": {"type": "number", "minimum": 0},
+    "bytes": {"type": "number", "minimum": 0},
+    "oldest_s": {"type": "number", "minimum": 0},
+}
+_OF_TOPIC = {
+    "topic": {"type": "string"},
+    **_SPOOLED,
+    "drained_total": {"type": "number", "minimum": 0},
+    "repeated_total": {"type": "number", "minimum": 0},
+    "aside_total": {"type": "number", "minimum": 0},
+}
+_SPOOL: Json = {
+    "type": "object",
+    "required": ["state", *_SPOOLED, "topics"],
+    "properties": {
+        "state": {
+            "type": ["object", "null"],
+            "description": "Whether it takes events now; null where no spool is configured.",
+            "properties": {"ok": {"type": "boolean"}, "detail": {"type": "string"}},
+        },
+        **_SPOOLED,
+        "topics": {
+            "type": "array",
+            "items": {"type": "object", "required": [*_OF_TOPIC], "properties": _OF_TOPIC},
+        },
+    },
+}
+
 MANAGEMENT = (
     _METRICS,
     _view(
@@ -153,6 +182,7 @@ MANAGEMENT = (
         Reason.NOT_FOUND,
         parameters=(TOPIC,),
     ),
+    _view("/v1/spool", "What waits on disk for Kafka, by topic", _SPOOL),
     _FORGET,
     _view(
         "/v1/audits/latest",

@@ -157,7 +157,7 @@ def _good_answers() -> dict[str, Json]:
             unchanged,
         ),
         "201": ("Published", outcome, _PUBLISHED),
-        "202": ("Held: durable, coalesced and published later", outcome, None),
+        "202": ("Held or spooled: durable, and published later", outcome, None),
         "207": ("A batch of which some events failed", batch, None),
     }
     found = {}

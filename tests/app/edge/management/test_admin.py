@@ -15,7 +15,7 @@ from headgate.core.outcome import Failure, Name, Outcome, Reason
 from headgate.core.suppression.states import AWAY, ON, QUARANTINE, TopicSuppression
 from headgate.edge.management.routes import management_app
 from headgate.edge.openapi.document import document
-from headgate.stats.meter import HeldFigures
+from headgate.stats.gauges import HeldFigures
 from headgate.supervisor.forward import Forward
 from headgate.supervisor.ports import management_sites
 from support.gateway.admin_world import TOKENS, TOPICS, FakeInstance, admin_of
@@ -104,7 +104,7 @@ async def test_what_hygiene_saves_is_shown_for_each_producer(
     assert deals["oversize"] == {"compress": 2, "chunk": 1}
     assert deals["ratios"] == {
         "published": 0.375, "unchanged": 0.375, "duplicate": 0.25, "superseded": 0.0,
-        "rejected": 0.0, "unknown": 0.0, "oversize": 0.375,
+        "spooled": 0.0, "rejected": 0.0, "unknown": 0.0, "oversize": 0.375,
     }  # fmt: skip
     ends = {"held": 10, "superseded": 7, "unchanged": 1, "published": 2}
     assert saves["events_total"] == ends

@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 from headgate.core.outcome import Failure, Reason
+from headgate.core.oversize.strategies import Prepared
 from headgate.core.publish import Publish
 
 UNKNOWN = Failure(Reason.UNKNOWN, "handed to Kafka, which has not said how it ended")
@@ -15,3 +16,9 @@ class LaneBatch(NamedTuple):
     publishes: list[Publish]
     builder: Any
     size: int
+
+    @classmethod
+    def alone(cls, publish: Publish, prepared: Prepared) -> "LaneBatch":
+        """A record whose batch was compressed beforehand. Its size keeps it from being taken behind
+        others, which would compress it again."""
+        return cls([publish], prepared.builder(), publish.size)

@@ -12,12 +12,12 @@ from aiokafka.structs import TopicPartition
 
 from headgate.backends.base import Deliveries
 from headgate.backends.kafka.producing.batch import BAD_RECORD, UNKNOWN, LaneBatch
+from headgate.backends.kafka.producing.bell import Bell
 from headgate.backends.kafka.producing.halving import Halving
 from headgate.backends.kafka.producing.producer import Handed, Producer
 from headgate.backends.kafka.producing.refusals import Fate, Refusal, classify, refusal
 from headgate.backends.kafka.producing.shared_producer import SharedProducer
 from headgate.core.outcome import Failure, Reason
-from headgate.core.oversize.strategies import Prepared
 from headgate.core.publish import Publish, Stage, advance_all
 from headgate.core.record import BATCH_OVERHEAD
 
@@ -55,7 +55,7 @@ class Lane:
         self._batch: LaneBatch | None = None
         self._producer: Producer | None = None
         self._handed: Handed | None = None
-        self._sleeper: asyncio.Future[None] | None = None
+        self._bell = Bell()
         self._closing: Failure | None = None
         self._halving = Halving()
         self._resends = 0
@@ -79,7 +79,7 @@ class Lane:
         """Queue it."""
         if not self._queue and self._batch is None:
             self.moved_at = self.unsent_since = time.monotonic()
-            self._wake()
+            self._bell.ring()
         publish.advance(_LANE)
         self._queue.append(publish)
         self.bytes += publish.size
@@ -87,17 +87,30 @@ class Lane:
     async def run(self) -> None:
         """Hand over batch after batch, until it is closed."""
         if self._batch is not None:  # this task failed right after a hand-over
-            await self._sleep()
+            await self._bell.wait()
         while self._closing is None:
             is_first = not self._queue
             if is_first:
-                await self._sleep()
+                await self._bell.wait()
             producer = await self._turn(is_first)
             if producer is None:
                 return
             batch = self._fill(producer)
             if batch is not None and self._hand_over(producer, batch):
-                await self._sleep()
+                await self._bell.wait()
+
+    def head(self) -> Publish | None:
+        """The oldest that has not ended."""
+        self.prune()
+        first = self._queue if self._batch is None else self._batch.publishes
+        return first[0] if first else None
+
+    def withdraw(self) -> tuple[list[Publish], list[Publish]]:
+        """Take out what was not handed over; returns what is in flight, and that."""
+        queued = self._take_queue()
+        self.bytes -= sum([one.size for one in queued])
+        in_flight = list(self._batch.publishes) if self._batch is not None else []
+        return in_flight, [one for one in queued if not one.dropped]
 
     def prune(self) -> None:
         """Let go of records at the front that ended for their clients while they waited."""
@@ -115,19 +128,22 @@ class Lane:
         else:
             self.unsent_since = time.monotonic()
             self._fail(UNKNOWN)
-        self._wake()
+        self._bell.ring()
 
     def close(self, failure: Failure) -> None:
         """Take no more and end what is queued with `failure`; a batch in flight may still end."""
         self._closing = failure
         self.empty(failure)
-        self._wake()
+        self._bell.ring()
 
     def empty(self, failure: Failure) -> None:
         """End what is queued: certainly not written."""
+        self._end(self._take_queue(), failure)
+
+    def _take_queue(self) -> list[Publish]:
         queued = list(self._queue)
         self._queue.clear()
-        self._end(queued, failure)
+        return queued
 
     async def _turn(self, is_first: bool) -> Producer | None:
         # Until the producer would send a batch at once. None: closed meanwhile.
@@ -143,23 +159,13 @@ class Lane:
             is_first = False
         return None
 
-    async def _sleep(self) -> None:
-        # Until something arrives in an empty lane, or until the batch in flight has ended.
-        self._sleeper = asyncio.get_running_loop().create_future()
-        try:
-            await self._sleeper
-        finally:
-            self._sleeper = None
-
-    def _wake(self) -> None:
-        if self._sleeper is not None and not self._sleeper.done():
-            self._sleeper.set_result(None)
-
     def _fill(self, producer: Producer) -> LaneBatch | None:
         self.prune()
         large = self._queue[0].large if self._queue else None
         if large is not None and large.batch is not None:
-            return self._alone(self._queue[0], large.batch)
+            publish = self._queue.popleft()
+            publish.advance(_HANDED)
+            return LaneBatch.alone(publish, large.batch)
         queue, publishes, size = self._queue, list[Publish](), 0
         limit, cap = self.batch_limit - BATCH_OVERHEAD, self._halving.cap
         builder = producer.create_batch()
@@ -185,13 +191,6 @@ class Lane:
             raise
         advance_all(publishes, _HANDED)
         return LaneBatch(publishes, builder, size) if publishes else None
-
-    def _alone(self, publish: Publish, prepared: Prepared) -> LaneBatch:
-        """A record whose batch was compressed beforehand. Its size keeps it from being taken behind
-        others, which would compress it again."""
-        batch = LaneBatch([publish], prepared.builder(), publish.size)
-        self._queue.popleft().advance(_HANDED)
-        return batch
 
     def _hand_over(self, producer: Producer, batch: LaneBatch) -> bool:
         self._batch = batch
@@ -219,7 +218,7 @@ class Lane:
             else:
                 self._judge(error, handed)
         finally:
-            self._wake()
+            self._bell.ring()
 
     def _acknowledge(self, base_offset: int) -> None:
         batch = self._take_batch()

@@ -88,6 +88,16 @@ class KafkaLanes:
         else:
             asyncio.get_running_loop().call_soon(self._refuse, publish)
 
+    def head(self, topic: str, partition: int) -> Publish | None:
+        """See `base.Lanes`."""
+        lane = self._lanes.get((topic, partition))
+        return None if lane is None else lane.head()
+
+    def withdraw(self, topic: str, partition: int) -> tuple[list[Publish], list[Publish]]:
+        """See `base.Lanes`."""
+        lane = self._lanes.get((topic, partition))
+        return ([], []) if lane is None else lane.withdraw()
+
     def depths(self) -> Iterator[tuple[str, int, int, int]]:
         """Yield topic, partition, events and bytes of every lane."""
         for lane in self._lanes.values():

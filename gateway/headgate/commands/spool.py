@@ -1,0 +1,177 @@
+"""`headgate spool`: what lies in a spool, for people."""
+
+import argparse
+import asyncio
+import base64
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headgate.commands import FAILED, OK, USAGE, CommandError, add_command
+
+if TYPE_CHECKING:
+    from headgate.commands import Subparsers
+    from headgate.core.spool.chunk import Packed
+
+_EXAMPLES = """  headgate spool list /var/lib/headgate/spool
+  headgate spool export /var/lib/headgate/spool --topic orders > orders.ndjson
+  headgate spool drain /mnt/of-the-pod-that-died/spool --config headgate.toml
+  headgate spool drop /var/lib/headgate/spool --topic orders --yes
+
+DIR is a gateway's spool.path. `list` and `export` may be used beside the gateway; `drain` and
+`drop` need the folder for themselves. A gateway publishes its own spool: `drain` is for the folder
+of one that will not come back, and repeats what that one had handed over and not noted
+(the same event ids; docs/operate/spool.md).
+
+exit codes: 0 done, 1 failed (of drain: something is left), 2 usage or configuration"""
+
+
+def register(subparsers: "Subparsers") -> None:
+    """Add `spool` to the commands."""
+    purpose = "look into a spool of events that wait for Kafka, or empty it"
+    parser = add_command(subparsers, "spool", purpose, _EXAMPLES)
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    listing = add_command(actions, "list", "what waits, and what was set aside", _EXAMPLES)
+    export = add_command(actions, "export", "write all events as NDJSON", _EXAMPLES)
+    drain = add_command(actions, "drain", "publish all of it, and end", _EXAMPLES)
+    drop = add_command(actions, "drop", "delete events for good", _EXAMPLES)
+    for one in (listing, export, drain, drop):
+        one.add_argument("folder", type=Path, metavar="DIR", help="a gateway's spool.path")
+    for one in (export, drop):
+        one.add_argument("--topic", metavar="T", help="of this topic alone")
+    drain.add_argument("--config", required=True, type=Path, metavar="F", help="the TOML file")
+    drain.add_argument(
+        "--timeout", type=float, default=600.0, metavar="S", help="give up after so long (600 s)"
+    )
+    drop.add_argument("--aside", action="store_true", help="only what was set aside")
+    drop.add_argument("--yes", action="store_true", help="really: these events were answered 202")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do it; return the exit code. Raises ConfigError, CommandError."""
+    from headgate.spool.database import FILE, JournalError
+
+    if not (args.folder / FILE).is_file():
+        raise CommandError(f"{args.folder}: there is no spool in it ({FILE})", USAGE)
+    actions = {"list": _list, "export": _export, "drain": _drain, "drop": _drop}
+    try:
+        return actions[args.action](args)
+    except JournalError as error:
+        raise CommandError(f"{args.folder}: {error}", FAILED) from error
+
+
+def _list(args: argparse.Namespace) -> int:
+    from headgate.spool.reading import Contents
+
+    contents = Contents.of(args.folder)
+    try:
+        lanes, aside = contents.lanes(), contents.aside()
+    finally:
+        contents.close()
+    if not lanes and not aside:
+        _say("empty: nothing waits, and nothing was set aside")
+        return OK
+    rows: list[tuple[str, ...]] = [("topic", "partition", "events", "bytes", "oldest")]
+    for one in lanes:
+        figures = (str(one.partition), f"{one.events:,}", f"{one.bytes:,}")
+        rows.append((one.topic, *figures, _time(one.oldest_ms)))
+    total = (f"{sum(one.events for one in lanes):,}", f"{sum(one.bytes for one in lanes):,}")
+    rows.append(("all", "", *total, ""))
+    for line in _table(rows):
+        _say(line)
+    for each in aside:
+        where = f"{each.topic}-{each.partition}"
+        _say(f"aside   {each.events} of {where}, spooled {_time(each.at_ms)}: {each.reason}")
+    return OK
+
+
+def _export(args: argparse.Namespace) -> int:
+    import orjson
+
+    from headgate.spool.reading import Contents
+
+    contents, damaged = Contents.of(args.folder), 0
+    try:
+        for topic, partition, at_ms, event in contents.events(args.topic):
+            if event is None:
+                damaged += 1
+                continue
+            line = orjson.dumps(_shown(topic, partition, at_ms, event))
+            sys.stdout.buffer.write(line + b"\n")
+    finally:
+        contents.close()
+    sys.stdout.flush()
+    if damaged:
+        sys.stderr.write(f"headgate: {damaged} chunks are damaged and were left out\n")
+    return FAILED if damaged else OK
+
+
+def _drop(args: argparse.Namespace) -> int:
+    from headgate.spool.journal import Journal
+
+    if not args.yes:
+        raise CommandError("these events were answered 202 and will be lost: give --yes", USAGE)
+    journal = Journal(args.folder)
+    try:
+        dropped = journal.drop(args.topic, aside_only=args.aside)
+    finally:
+        journal.close()
+    _say(f"dropped {dropped} events")
+    return OK
+
+
+def _drain(args: argparse.Namespace) -> int:
+    from headgate.config import load
+    from headgate.wiring.spool_drain import drain
+
+    logging.getLogger("aiokafka").addHandler(logging.NullHandler())
+    settings = load(args.config, os.environ)
+    left = asyncio.run(drain(settings, args.folder, args.timeout, _say))
+    if left:
+        _say(f"failed  {left} events are left")
+        return FAILED
+    _say("done    the spool is empty")
+    return OK
+
+
+def _shown(topic: str, partition: int, at_ms: int, event: "Packed") -> dict[str, Any]:
+    key, value, headers, timestamp_ms = event
+    return {
+        "topic": topic,
+        "partition": partition,
+        "spooled_at": _time(at_ms),
+        "timestamp": timestamp_ms,
+        **_text("key", key),
+        **_text("value", value),
+        "headers": [{"name": name, **_text("value", content)} for name, content in headers],
+    }
+
+
+def _text(name: str, content: bytes | None) -> dict[str, str | None]:
+    if content is None:
+        return {name: None}
+    try:
+        return {name: content.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(content).decode()}
+
+
+def _time(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _table(rows: list[tuple[str, ...]]) -> Iterator[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        first, *rest = zip(row, widths, strict=True)
+        cells = [first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in rest)]
+        yield "  ".join(cells).rstrip()
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()

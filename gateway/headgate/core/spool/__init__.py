@@ -1,0 +1,1 @@
+"""What a spooled event is: how it lies on disk."""

@@ -1,0 +1,240 @@
+"""What of one lane lies on disk, and where each part of it is.
+
+Events of a lane that were spooled are, from the oldest to the newest:
+
+    in the lane again    on their way to Kafka: a `Unit` that is drained, or a `Seam`
+    on disk              `left` of them, in chunks that were not read yet
+    on their way there   `waiting`, for the next commit, and `writing`, with this one
+    at the gate          while the last of these go to Kafka, new ones wait in memory
+
+An event goes to its lane only when nothing of these is left and the journal has forgotten all of
+it: so nothing is repeated after a crash behind a later event of its key. The gate is for that, and
+because a backlog would never come to an end otherwise: as long as events are put behind it, there
+is something behind them.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from headgate.core.outcome import Failure, Outcome
+from headgate.core.publish import Publish
+from headgate.core.spool.chunk import Packed
+
+MAX_EVENTS: Final = 500  # of a chunk, and of what is read at a time
+MAX_BYTES: Final = 1_048_576
+
+
+class Seam:
+    """Events that the producer had when they were spooled: they may land, and be drained as well.
+
+    Their chunk is not read before Kafka, or the end of the producer, has said what became of them.
+
+    number: of the chunk, once it is on disk.  open: those whose end is not known.  failed: those
+    that ended without acknowledgement before they were on disk, and how.
+    again: some must be published (again).  size, placed_by: of the chunk: bytes, partition count.
+    """
+
+    __slots__ = ("again", "count", "failed", "number", "open", "placed_by", "size")
+
+    def __init__(self, publishes: list[Publish]) -> None:
+        self.number: int | None = None
+        self.count = len(publishes)
+        self.size = self.placed_by = 0
+        self.open = set(publishes)
+        self.failed: dict[Publish, Failure] = {}
+        self.again = False
+
+
+class Waiting:
+    """What goes into one chunk with the next commit.
+
+    partitions: the count that the events were placed by.  seam: where the producer has them, too.
+    failure: how they ended in the lane; it is their answer if they do not come to lie on disk.
+    """
+
+    __slots__ = ("bytes", "failure", "partitions", "publishes", "seam")
+
+    def __init__(
+        self,
+        publishes: list[Publish],
+        partitions: int,
+        seam: Seam | None = None,
+        failure: Failure | None = None,
+    ) -> None:
+        self.publishes = publishes
+        self.bytes = sum([one.size for one in publishes])
+        self.partitions = partitions
+        self.seam = seam
+        self.failure = failure
+
+    @property
+    def is_open(self) -> bool:
+        """Whether more may go into it."""
+        if self.seam is not None or self.failure is not None:
+            return False
+        return len(self.publishes) < MAX_EVENTS and self.bytes < MAX_BYTES
+
+
+class Backlog:
+    """One lane's.
+
+    left: events on disk that were not read yet.  events, bytes: all of its that are on disk.
+    oldest_ms: when the oldest of them was spooled, or somewhat earlier.
+    last_read: the number of the newest chunk that was read.  unit: what is drained now.
+    counts: events on disk by the partition count that they were placed by.
+    is_watched: events of it are in the lane, which may be slow.
+    gate: see the module.  flows: what was drained last was acknowledged.  forgetting: chunks whose
+    events have ended well and that the journal still has.
+    """
+
+    __slots__ = (
+        "bytes",
+        "counts",
+        "events",
+        "flows",
+        "forgetting",
+        "gate",
+        "is_watched",
+        "last_read",
+        "left",
+        "oldest_ms",
+        "partition",
+        "seams",
+        "topic",
+        "unit",
+        "waiting",
+        "writing",
+    )
+
+    def __init__(self, topic: str, partition: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.left = self.events = self.bytes = self.oldest_ms = 0
+        self.last_read = 0
+        self.counts: dict[int, int] = {}
+        self.waiting: deque[Waiting] = deque()
+        self.writing: list[Waiting] = []
+        self.unit: Unit | None = None
+        self.seams: list[Seam] = []
+        self.is_watched = self.flows = False
+        self.gate: deque[Publish] = deque()
+        self.forgetting = 0
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether what comes next must not go to the lane."""
+        return bool(
+            self.waiting
+            or self.writing
+            or self.left
+            or self.seams
+            or self.unit is not None
+            or self.forgetting
+        )
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether the last of it goes to Kafka, so that what comes next may wait for that."""
+        if not self.flows or self.seams or (self.unit is not None and self.unit.is_stuck):
+            return False
+        coming = sum([len(one.publishes) for one in (*self.waiting, *self.writing)])
+        return self.left + coming <= MAX_EVENTS
+
+    @property
+    def placed_by(self) -> set[int]:
+        """The partition counts by which its events were placed."""
+        if not self.waiting and not self.writing:
+            return set(self.counts)
+        coming = {one.partitions for one in (*self.waiting, *self.writing)}
+        return {*self.counts, *coming}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing of it is on disk, goes there, or waits at the gate."""
+        return not (self.is_behind or self.gate)
+
+    def add(self, publish: Publish, partitions: int) -> None:
+        """One more for the next commit, behind what waits."""
+        last = self.waiting[-1] if self.waiting else None
+        if last is None or not last.is_open or last.partitions != partitions:
+            last = Waiting([], partitions)
+            self.waiting.append(last)
+        last.publishes.append(publish)
+        last.bytes += publish.size
+
+    def stored(self, count: int, size: int, partitions: int, at_ms: int) -> None:
+        """A chunk of it is on disk."""
+        if not self.events:
+            self.oldest_ms = at_ms
+        self.events += count
+        self.bytes += size
+        self.counts[partitions] = self.counts.get(partitions, 0) + count
+
+    def done(self, count: int, size: int, partitions: int, at_ms: int) -> None:
+        """A chunk of it, spooled at that time, is no longer needed there."""
+        self.events -= count
+        self.bytes -= size
+        rest = self.counts.get(partitions, 0) - count
+        if rest > 0:
+            self.counts[partitions] = rest
+        else:
+            self.counts.pop(partitions, None)
+        self.oldest_ms = max(self.oldest_ms, at_ms) if self.events else 0
+
+    def next_seam(self) -> int | None:
+        """The number of the oldest chunk that may not be read yet."""
+        return min((one.number for one in self.seams if one.number is not None), default=None)
+
+
+class Row:
+    """An event that was read, on its way back to Kafka."""
+
+    __slots__ = ("event", "is_repeat")
+
+    def __init__(self, event: Packed) -> None:
+        self.event = event
+        self.is_repeat = False
+
+
+class Unit:
+    """What was read at a time and is published now. Owns the records: hears how each ends.
+
+    chunks: number, events and bytes of each of them; they are forgotten when all have ended well.
+    placed_by: the partition count.  at_ms: when the oldest was spooled.
+    rows: those that did not end yet, in order.  open: their records in the lane.  put_s: since
+    when, monotonic.
+    """
+
+    def __init__(
+        self,
+        backlog: Backlog,
+        chunks: list[tuple[int, int, int]],
+        events: list[Packed],
+        partitions: int,
+        at_ms: int,
+        ended: Callable[["Unit", int, Outcome], None],
+    ) -> None:
+        self.backlog = backlog
+        self.chunks = chunks
+        self.placed_by = partitions
+        self.at_ms = at_ms
+        self.rows: dict[int, Row] = {at: Row(event) for at, event in enumerate(events)}
+        self.open: dict[Publish, int] = {}
+        self.put_s = 0.0
+        self._ended = ended
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether some of it is not in the lane."""
+        return len(self.open) < len(self.rows)
+
+    def ended(self, publish: Publish, outcome: Outcome) -> None:
+        """See `core.owner.RecordOwner`."""
+        at = self.open.pop(publish, None)
+        if at is not None:
+            self._ended(self, at, outcome)
+
+    def withdrawn(self, publish: Publish) -> None:
+        """It was taken out of the lane before it was handed over."""
+        self.open.pop(publish, None)

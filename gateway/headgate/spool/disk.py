@@ -1,0 +1,174 @@
+"""The journal on a thread of its own, and whether it takes anything now."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, TypeVar
+
+from headgate.core.outcome import Failure, Reason
+from headgate.core.topics.topic import TopicState
+from headgate.spool.database import FILE, JournalDamagedError, JournalError
+from headgate.spool.journal import Append, Journal, Stored
+from headgate.spool.options import SpoolOptions
+from headgate.spool.reading import LaneFigures
+
+Result = TypeVar("Result")
+
+log = logging.getLogger("headgate.spool")
+
+_RETRY_S: Final = 1.0
+_RETRY_AFTER_S: Final = 5
+
+
+class Disk:
+    """trouble: why nothing can be written, in words; None where it can.  bytes: on disk, with what
+    is on its way there.  oldest_ms: when the oldest was spooled (0: nothing is).
+    """
+
+    def __init__(self, options: SpoolOptions, clock_ms: Callable[[], int]) -> None:
+        self._options = options
+        self._clock_ms = clock_ms
+        self._thread = ThreadPoolExecutor(1, "spool")
+        self._journal: Journal | None = None
+        self._retry_at = 0.0
+        self.trouble: str | None = "not opened yet"
+        self.bytes = 0
+        self.oldest_ms = 0
+
+    async def open(self) -> list[LaneFigures]:
+        """Open the journal; a damaged one is set aside as a file. Returns what lies in it.
+
+        Raises JournalError: its folder cannot be used, or another process uses it.
+        """
+        self._journal, found = await self._run(self._opened)
+        self.trouble = None
+        self.bytes = sum(one.bytes for one in found)
+        return found
+
+    async def close(self) -> None:
+        """Give the folder back."""
+        journal, self._journal = self._journal, None
+        self.trouble = "closed"
+        if journal is not None:
+            await self._run(journal.close)
+        self._thread.shutdown(wait=False)
+
+    def refusal(self) -> Failure | None:
+        """Why it takes nothing now."""
+        options = self._options
+        if self.trouble is not None:
+            return _unavailable(f"and the spool cannot be written: {self.trouble}")
+        if self.bytes >= options.max_bytes:
+            return _unavailable(f"and the spool is full: {self.bytes} bytes (spool.max_bytes)")
+        if self.oldest_ms and self._clock_ms() - self.oldest_ms > options.max_age_ms:
+            return _unavailable(
+                f"and the oldest event in the spool is older than {options.max_age_ms} ms "
+                "(spool.max_age_ms)"
+            )
+        return None
+
+    async def commit(
+        self,
+        appends: Sequence[Append],
+        done: Sequence[int],
+        aside: Sequence[tuple[Append, str]] = (),
+    ) -> list[tuple[int, int]]:
+        """See `Journal.commit`."""
+        try:
+            written = await self._run(self._open_journal().commit, appends, done, aside)
+        except JournalError as error:
+            self._failed(error)
+            raise
+        if self.trouble is not None:
+            log.warning("spool: it can be written again")
+            self.trouble = None
+        return written
+
+    async def read(
+        self, topic: str, partition: int, after: int, before: int | None, most: tuple[int, int]
+    ) -> list[Stored]:
+        """See `Journal.read`. most: events and bytes."""
+        return await self._run(
+            self._open_journal().read, topic, partition, after, before, most[0], most[1]
+        )
+
+    async def set_aside(self, number: int, reason: str) -> None:
+        """See `Journal.set_aside`."""
+        await self._run(self._open_journal().set_aside, number, reason)
+
+    async def remember(self, topics: Sequence[TopicState]) -> None:
+        """See `Journal.remember`."""
+        await self._run(self._open_journal().remember, topics)
+
+    async def topics(self) -> list[TopicState]:
+        """See `Contents.topics`."""
+        return await self._run(self._open_journal().contents.topics)
+
+    async def shrink(self) -> None:
+        """See `Journal.shrink`."""
+        await self._run(self._open_journal().shrink)
+
+    async def probe(self) -> None:
+        """Where it could not be written: try again, now and then."""
+        now_s = time.monotonic()
+        if self._journal is None or self.trouble is None or now_s < self._retry_at:
+            return
+        self._retry_at = now_s + _RETRY_S
+        try:
+            await self.commit((), (0,))  # there is no such number
+        except JournalError:
+            return
+
+    def _open_journal(self) -> Journal:
+        if self._journal is None:
+            raise JournalError("closed")
+        return self._journal
+
+    def _opened(self) -> tuple[Journal, list[LaneFigures]]:
+        folder = self._options.folder
+        try:
+            return _open(folder)
+        except JournalDamagedError as error:
+            kept = folder / f"damaged-{self._clock_ms()}"
+            _move(folder, kept)
+            log.critical(
+                "spool: %s is damaged (%s): it is kept as %s, and what can be read of it is shown "
+                "by `headgate spool export`",
+                folder / FILE,
+                error,
+                kept,
+            )
+            return _open(folder)
+
+    def _failed(self, error: JournalError) -> None:
+        if self.trouble is None:
+            log.error("spool: it cannot be written: %s", error)
+        self.trouble = str(error)
+        self._retry_at = time.monotonic() + _RETRY_S
+
+    async def _run(self, call: Callable[..., Result], *arguments: object) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, call, *arguments)
+
+
+def _open(folder: Path) -> tuple[Journal, list[LaneFigures]]:
+    journal = Journal(folder)
+    try:
+        return journal, journal.contents.lanes()
+    except BaseException:
+        journal.close()
+        raise
+
+
+def _move(folder: Path, to: Path) -> None:
+    to.mkdir(mode=0o700)
+    for name in (FILE, f"{FILE}-wal", f"{FILE}-shm"):
+        if (folder / name).exists():
+            (folder / name).rename(to / name)
+
+
+def _unavailable(detail: str) -> Failure:
+    text = f"Kafka takes nothing in time, {detail}"
+    return Failure(Reason.KAFKA_UNAVAILABLE, text, retry_after_s=_RETRY_AFTER_S)

@@ -1,0 +1,228 @@
+"""Back to Kafka, in order for each lane, and no faster than fresh traffic can stand.
+
+A lane's oldest chunks are read together and put into the lane; the next ones follow when all of
+these have ended. What was not acknowledged is put again, in order: if its end is not known it may
+be in the log twice, with the same event id. The rate is what comes to disk, plus
+`drain_events_per_s`: so a backlog always shrinks, however busy its topic is.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from headgate.backends.base import Lanes, Suppression, Topics
+from headgate.core.keys import partition_for
+from headgate.core.outcome import Name, Outcome, Reason
+from headgate.core.publish import Publish
+from headgate.core.record import SPOOLED, Record, size_of
+from headgate.core.spool.chunk import Packed
+from headgate.core.suppression.reservation import Reservation
+from headgate.core.topics.topic import TopicState
+from headgate.spool.backlog import MAX_BYTES, MAX_EVENTS, Backlog, Unit
+from headgate.spool.backlogs import Backlogs
+from headgate.spool.database import JournalError
+from headgate.spool.disk import Disk
+from headgate.spool.journal import Append, Stored
+from headgate.spool.options import SpoolMeter
+from headgate.spool.writing import Writing
+
+log = logging.getLogger("headgate.spool")
+
+_STEP_S: Final = 0.01  # between looks while there is anything to do
+_IDLE_S: Final = 0.1
+_PAUSE_S: Final = 0.5  # of a lane whose events came back
+_SAVED_S: Final = 0.1  # for so long the allowance may be saved
+_PASSES: Final = frozenset((Reason.UNKNOWN, Reason.KAFKA_UNAVAILABLE, Reason.UNKNOWN_TOPIC,
+                            Reason.OVERLOADED, Reason.DRAINING))  # fmt: skip
+
+
+class Allowance:
+    """How many events may go now.
+
+    per_s: beside as many as come to disk (`came`), by the last second or so.  clock: seconds.
+    """
+
+    def __init__(self, per_s: int, clock: Callable[[], float]) -> None:
+        self._per_s = per_s
+        self._clock = clock
+        self._at_s = clock()
+        self._left = self._coming_per_s = 0.0
+        self._came = 0
+
+    def came(self, events: int) -> None:
+        """So many came to disk."""
+        self._came += events
+
+    def left(self) -> float:
+        """How many may go. It may become negative: then it pauses for as long."""
+        now_s = self._clock()
+        passed_s = now_s - self._at_s
+        if passed_s >= _STEP_S:
+            share = min(1.0, passed_s)
+            self._coming_per_s += (self._came / passed_s - self._coming_per_s) * share
+            self._came, self._at_s = 0, now_s
+            per_s = self._per_s + self._coming_per_s
+            self._left = min(self._left + per_s * passed_s, per_s * _SAVED_S)
+        return self._left
+
+    def take(self, events: int) -> None:
+        """They go."""
+        self._left -= events
+
+
+class Draining:
+    """healthy: whether a cluster takes records."""
+
+    def __init__(
+        self,
+        backlogs: Backlogs,
+        disk: Disk,
+        writing: Writing,
+        lanes: Lanes,
+        topics: Topics,
+        healthy: Callable[[str], bool],
+        allowance: Allowance,
+        clock: Callable[[], float],
+        meter: SpoolMeter,
+        suppression: Suppression,
+    ) -> None:
+        self._backlogs = backlogs
+        self._disk = disk
+        self._writing = writing
+        self._lanes = lanes
+        self._topics = topics
+        self._healthy = healthy
+        self._allowance = allowance
+        self._clock = clock
+        self._meter = meter
+        self._suppression = suppression
+        self._paused: dict[Backlog, float] = {}
+
+    async def run(self) -> None:
+        """Drain until cancelled."""
+        while True:
+            moved = False
+            for backlog in list(self._backlogs):
+                if backlog.left or (backlog.unit is not None and backlog.unit.is_stuck):
+                    moved = await self._advance(backlog) or moved
+            await asyncio.sleep(_STEP_S if moved else _IDLE_S)
+
+    async def _advance(self, backlog: Backlog) -> bool:
+        """Put what comes next, if it may go; whether it went."""
+        state = self._topics.get(backlog.topic)
+        if state is None or not self._may_go(backlog, state) or self._allowance.left() <= 0:
+            return False
+        unit = backlog.unit
+        if unit is None:
+            try:
+                unit = backlog.unit = await self._read(backlog)
+            except JournalError as error:
+                log.warning("spool: %s-%s: %s", backlog.topic, backlog.partition, error)
+                self._paused[backlog] = self._clock() + _PAUSE_S
+            if unit is None:
+                return False
+        elif unit.open:  # the rest of it is under way
+            return False
+        return self._put(unit, state)
+
+    def _may_go(self, backlog: Backlog, state: TopicState) -> bool:
+        if self._paused:
+            if self._paused.get(backlog, 0.0) > self._clock():
+                return False
+            self._paused.pop(backlog, None)
+        if not self._healthy(state.cluster):
+            return False
+        if backlog.partition < state.partitions and self._lanes.refusal(state, backlog.partition):
+            return False
+        # Where the topic has grown, a key has events in several backlogs: the earlier ones first.
+        counts = self._backlogs.counts(backlog.topic)
+        return min(backlog.placed_by, default=0) == min(counts, default=0)
+
+    async def _read(self, backlog: Backlog) -> Unit | None:
+        most = (MAX_EVENTS, MAX_BYTES)
+        place = (backlog.topic, backlog.partition)
+        found = await self._disk.read(*place, backlog.last_read, backlog.next_seam(), most)
+        events, chunks, at_ms = list[Packed](), list[tuple[int, int, int]](), 0
+        for chunk in found:
+            backlog.last_read = chunk.number
+            backlog.left -= chunk.events
+            if chunk.packed is None:
+                await self._set_aside(backlog, chunk)
+                continue
+            events += chunk.packed
+            chunks.append((chunk.number, chunk.events, chunk.bytes))
+            at_ms = at_ms or chunk.at_ms
+        if not events:
+            return None
+        return Unit(backlog, chunks, events, found[0].partitions, at_ms, self._ended)
+
+    async def _set_aside(self, backlog: Backlog, chunk: Stored) -> None:
+        log.error(
+            "spool: %d events of %s-%d are damaged on disk and are set aside",
+            chunk.events, backlog.topic, backlog.partition,
+        )  # fmt: skip
+        await self._disk.set_aside(chunk.number, "damaged")
+        size = (chunk.number, chunk.events, chunk.bytes)
+        self._writing.gone(backlog, size, chunk.partitions)
+        self._meter.set_aside(backlog.topic, chunk.events)
+
+    def _put(self, unit: Unit, state: TopicState) -> bool:
+        rows, scope = unit.rows, self._backlogs.scope_of(unit.backlog.topic)
+        if scope is not None and not self._suppression.passes(scope, len(rows)):
+            return False  # soon: it is announced as long as anything of the topic is spooled
+        repeats = 0
+        for at, row in rows.items():
+            publish = _publish(unit, row.event, state)
+            if scope is not None:
+                publish.reservation = Reservation(scope, state.partitions)
+            repeats += row.is_repeat
+            row.is_repeat = False
+            unit.open[publish] = at
+        if repeats:
+            self._meter.repeated(unit.backlog.topic, repeats)
+        unit.put_s = self._clock()
+        self._allowance.take(len(rows))
+        for publish in list(unit.open):
+            self._lanes.put(publish)
+        return True
+
+    def _ended(self, unit: Unit, at: int, outcome: Outcome) -> None:
+        """One of a unit's events has ended in its lane."""
+        backlog, failure = unit.backlog, outcome.failure
+        if outcome.name is Name.PUBLISHED:
+            del unit.rows[at]
+            self._meter.drained(backlog.topic, 1)
+        elif failure is None or failure.reason in _PASSES:
+            unit.rows[at].is_repeat = outcome.name is Name.UNKNOWN
+            self._paused[backlog], backlog.flows = self._clock() + _PAUSE_S, False
+        else:
+            self._refused(unit, at, f"{failure.reason}: {failure.detail}")
+        if not unit.rows:
+            self._writing.finished(unit)
+
+    def _refused(self, unit: Unit, at: int, why: str) -> None:
+        """Kafka will never take it: it is kept for people, and does not stand in the way."""
+        backlog, row = unit.backlog, unit.rows.pop(at)
+        log.error(
+            "spool: an event of %s-%d is refused and set aside: %s",
+            backlog.topic, backlog.partition, why,
+        )  # fmt: skip
+        self._meter.set_aside(backlog.topic, 1)
+        key, value, headers, timestamp_ms = row.event
+        record = Record(backlog.topic, backlog.partition, key, value, headers, timestamp_ms)
+        place = (backlog.topic, backlog.partition)
+        append = Append(*place, unit.placed_by, unit.at_ms, [record])
+        self._writing.aside.append((append, why))
+
+
+def _publish(unit: Unit, event: Packed, state: TopicState) -> Publish:
+    key, value, headers, timestamp_ms = event
+    partition = unit.backlog.partition
+    if key is not None and unit.placed_by != state.partitions:
+        partition = partition_for(key, state.partitions)
+    headers = [*headers, (SPOOLED, b"%d" % unit.at_ms)]
+    record = Record(state.name, partition, key, value, headers, timestamp_ms)
+    publish = Publish(record, size_of(key, value, headers), None, 0, None)
+    publish.owner = unit
+    return publish

@@ -1,0 +1,248 @@
+"""The spool's file: SQLite in WAL mode, one transaction for all that came together.
+
+One thread at a time uses a `Journal`, and one process owns its folder (`lock`). What a `commit`
+returned is on disk: the WAL is synced before (synchronous = FULL). A process that is killed, or a
+machine that loses power, at any moment leaves all of a commit or nothing.
+
+Chunks of a lane are read in the order of their numbers. What cannot be published, because Kafka
+refuses it for good or because it is damaged, is set aside for people (`headgate spool list`).
+"""
+
+import contextlib
+import fcntl
+import os
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from headgate.core.record import Record
+from headgate.core.spool.chunk import DamagedChunk, Packed, pack, pack_topic, unpack
+from headgate.core.topics.topic import TopicState
+from headgate.spool.database import FILE, JournalError, connect, cost, translated
+from headgate.spool.reading import Contents
+
+_LOCK: Final = "lock"
+
+
+class Append(NamedTuple):
+    """A chunk to be written. partitions: the count that its events were placed by.
+
+    at_ms: milliseconds since 1970, when they were spooled.
+    """
+
+    topic: str
+    partition: int
+    partitions: int
+    at_ms: int
+    records: Sequence[Record]
+
+
+class Stored(NamedTuple):
+    """A chunk of so many events as it lies in the journal. packed: None where it is damaged."""
+
+    number: int
+    partitions: int
+    events: int
+    at_ms: int
+    packed: list[Packed] | None
+    bytes: int
+
+
+class Journal:
+    """See the module. folder: made if need be. Raises JournalError, from `__init__` on."""
+
+    def __init__(self, folder: Path) -> None:
+        self._lock: int | None = None
+        self._lanes: dict[tuple[str, int], int] = {}
+        self._newest = 0  # number of the newest chunk that is known to be on disk
+        self._is_in_doubt = False  # whether a commit failed that may be on disk
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._lock = _locked(folder)
+            self._database = connect(folder / FILE, is_reader=False)
+        except OSError as error:
+            self._unlock()
+            raise JournalError(f"{folder}: {error.strerror or error}") from error
+        except BaseException:
+            self._unlock()
+            raise
+        self.contents = Contents(self._database)
+        self._newest = self.contents.newest()
+
+    def close(self) -> None:
+        """Give the folder back."""
+        if self._is_in_doubt:
+            with contextlib.suppress(JournalError):
+                self.commit((), ())
+        self._database.close()
+        self._unlock()
+
+    def commit(
+        self,
+        appends: Sequence[Append],
+        done: Sequence[int],
+        aside: Sequence[tuple[Append, str]] = (),
+    ) -> list[tuple[int, int]]:
+        """Write chunks and forget others, in one transaction that is on disk when this returns.
+
+        aside: written where nobody publishes them, each with the reason.
+        Returns number and bytes of each chunk that was written.
+        """
+        written, execute = [], self._database.execute
+        with translated(certain=True):
+            execute("BEGIN IMMEDIATE")
+        try:
+            with translated(certain=True):
+                if self._is_in_doubt:  # what was answered `unknown` must not come much later
+                    execute("DELETE FROM chunks WHERE number > ?", (self._newest,))
+                for append in appends:
+                    row, size = self._row(append)
+                    number = execute(
+                        "INSERT INTO chunks (lane, count, at_ms, checksum, events, partitions) "
+                        "VALUES (?, ?, ?, ?, ?, ?)",
+                        (*row, append.partitions),
+                    ).lastrowid
+                    assert number is not None
+                    written.append((number, size))
+                for append, reason in aside:
+                    row, _ = self._row(append)
+                    execute(
+                        "INSERT INTO aside (lane, count, at_ms, checksum, events, reason) "
+                        "VALUES (?, ?, ?, ?, ?, ?)",
+                        (*row, reason),
+                    )
+                for number in done:
+                    execute("DELETE FROM chunks WHERE number = ?", (number,))
+            with translated(certain=not appends):
+                execute("COMMIT")
+        except BaseException as error:
+            self._is_in_doubt |= isinstance(error, JournalError) and not error.is_certain
+            self._roll_back()
+            raise
+        self._is_in_doubt = False
+        self._newest = max([self._newest, *(number for number, _ in written)])
+        return written
+
+    def read(
+        self,
+        topic: str,
+        partition: int,
+        after: int,
+        before: int | None,
+        max_events: int,
+        max_bytes: int,
+    ) -> list[Stored]:
+        """The next chunks of a lane, until they have so many events or bytes; at least one.
+
+        after, before: only those with a number between.
+        """
+        found, events, size = list[Stored](), 0, 0
+        with translated(certain=True):
+            lane = self._lane(topic, partition)
+            rows = self._database.execute(
+                "SELECT number, partitions, at_ms, checksum, count, events FROM chunks "
+                "WHERE lane = ? AND number > ? AND number < ? ORDER BY number LIMIT ?",
+                (lane, after, self._newest + 1 if before is None else before, max_events),
+            )
+            for number, partitions, at_ms, checksum, count, packed in rows:
+                events, size = events + count, size + len(packed)
+                if found and (events > max_events or size > max_bytes):
+                    break
+                if found and partitions != found[0].partitions:
+                    break
+                try:
+                    unpacked = unpack(packed, checksum)
+                except DamagedChunk:
+                    unpacked = None
+                found.append(Stored(number, partitions, count, at_ms, unpacked, cost(len(packed))))
+        return found
+
+    def set_aside(self, number: int, reason: str) -> None:
+        """Keep a chunk for people: nobody publishes it any more."""
+        with translated(certain=True):
+            self._database.execute("BEGIN IMMEDIATE")
+            self._database.execute(
+                "INSERT INTO aside (lane, count, at_ms, checksum, events, reason) "
+                "SELECT lane, count, at_ms, checksum, events, ? FROM chunks WHERE number = ?",
+                (reason, number),
+            )
+            self._database.execute("DELETE FROM chunks WHERE number = ?", (number,))
+            self._database.execute("COMMIT")
+
+    def remember(self, topics: Sequence[TopicState]) -> None:
+        """What Kafka said of these topics; what was remembered before is forgotten."""
+        with translated(certain=True):
+            self._database.execute("BEGIN IMMEDIATE")
+            self._database.execute("DELETE FROM topics")
+            self._database.executemany(
+                "INSERT INTO topics (name, state) VALUES (?, ?)",
+                [(one.name, pack_topic(one)) for one in topics],
+            )
+            self._database.execute("COMMIT")
+
+    def drop(self, topic: str | None, *, aside_only: bool = False) -> int:
+        """Delete what lies here (and aside) for good; returns how many events that were."""
+        dropped = 0
+        with translated(certain=True):
+            self._database.execute("BEGIN IMMEDIATE")
+            for table in ("aside",) if aside_only else ("aside", "chunks"):
+                which = "lane IN (SELECT id FROM lanes WHERE ?1 IS NULL OR topic = ?1)"
+                counted = self._database.execute(
+                    f"SELECT coalesce(sum(count), 0) FROM {table} WHERE {which}",
+                    (topic,),
+                )
+                dropped += int(counted.fetchone()[0])
+                self._database.execute(f"DELETE FROM {table} WHERE {which}", (topic,))
+            self._database.execute("COMMIT")
+        self.shrink()
+        return dropped
+
+    def shrink(self) -> None:
+        """Give the disk back what is not needed any more."""
+        with translated(certain=True):
+            self._database.execute("PRAGMA incremental_vacuum").fetchall()
+            self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    def _lane(self, topic: str, partition: int) -> int:
+        place = (topic, partition)
+        known = self._lanes.get(place)
+        if known is None:
+            self._database.execute(
+                'INSERT OR IGNORE INTO lanes (topic, "partition") VALUES (?, ?)', place
+            )
+            found = self._database.execute(
+                'SELECT id FROM lanes WHERE topic = ? AND "partition" = ?', place
+            )
+            known = self._lanes[place] = int(found.fetchone()[0])
+        return known
+
+    def _row(self, append: Append) -> tuple[tuple[int, int, int, int, bytes], int]:
+        """Lane, count, time, checksum, events; and the bytes that it costs."""
+        events, checksum = pack(append.records)
+        lane = self._lane(append.topic, append.partition)
+        return (lane, len(append.records), append.at_ms, checksum, events), cost(len(events))
+
+    def _roll_back(self) -> None:
+        self._lanes.clear()
+        with contextlib.suppress(sqlite3.Error):
+            if self._database.in_transaction:
+                self._database.execute("ROLLBACK")
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+def _locked(folder: Path) -> int:
+    found = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(found, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(found)
+        raise JournalError(f"{folder}: another process uses it") from error
+    except BaseException:
+        os.close(found)
+        raise
+    return found

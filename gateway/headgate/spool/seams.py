@@ -1,0 +1,66 @@
+"""Events that are with the producer and on disk at once: each ends once for its client.
+
+Whichever comes first, the acknowledgement or the disk, answers the request. If Kafka acknowledges,
+the chunk is forgotten; if the events end otherwise there, what is on disk is published later.
+"""
+
+from collections.abc import Sequence
+
+from headgate.core.outcome import Failure, Reason
+from headgate.core.publish import Publish
+from headgate.spool.backlog import Seam
+from headgate.spool.reports import SpoolReports
+
+
+class Seams:
+    """Those whose end is not known."""
+
+    def __init__(self, reports: SpoolReports) -> None:
+        self._reports = reports
+        self._of: dict[Publish, Seam] = {}
+
+    def __contains__(self, publish: Publish) -> bool:
+        return publish in self._of
+
+    def begin(self, publishes: list[Publish]) -> Seam:
+        """The producer has these, and they go to disk now."""
+        seam = Seam(publishes)
+        self._of.update(dict.fromkeys(publishes, seam))
+        return seam
+
+    def acknowledged(self, batch: Sequence[Publish]) -> None:
+        """Kafka has these, and those who wait for them have heard."""
+        if self._of:
+            for publish in batch:
+                seam = self._of.pop(publish, None)
+                if seam is not None:
+                    seam.open.discard(publish)
+
+    def failed(self, publish: Publish, failure: Failure) -> bool:
+        """It ended in its lane without acknowledgement; False if it is none of these."""
+        seam = self._of.pop(publish, None)
+        if seam is None:
+            return False
+        seam.open.discard(publish)
+        seam.again = True
+        if seam.number is None:
+            seam.failed[publish] = failure
+        else:
+            self._reports.spooled((publish,), failure.reason is not Reason.UNKNOWN)
+        return True
+
+    def written(self, seam: Seam, publishes: Sequence[Publish], number: int) -> None:
+        """Their chunk is on disk."""
+        seam.number = number
+        if seam.open:
+            self._reports.spooled_in_flight([one for one in publishes if one in seam.open])
+        for publish, failure in seam.failed.items():
+            self._reports.spooled((publish,), failure.reason is not Reason.UNKNOWN)
+        seam.failed.clear()
+
+    def not_written(self, seam: Seam) -> None:
+        """The disk did not take them: they end as they do in the lane."""
+        for publish in seam.open:
+            self._of.pop(publish, None)
+        for publish, failure in seam.failed.items():
+            self._reports.failed((publish,), failure)

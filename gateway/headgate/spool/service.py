@@ -1,0 +1,233 @@
+"""A spool as it runs: its tasks, its start and its end, and what it tells people."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, Protocol
+
+from headgate.backends.base import Lanes, Suppression, Topics
+from headgate.backends.owned import OwnedTasks
+from headgate.core.suppression.protocol import Scope
+from headgate.core.topics.topic import TopicState
+from headgate.spool.backlogs import Backlogs
+from headgate.spool.database import JournalError
+from headgate.spool.disk import Disk
+from headgate.spool.draining import Allowance, Draining
+from headgate.spool.options import SpoolMeter, SpoolOptions
+from headgate.spool.reports import SpoolReports
+from headgate.spool.spool import Spool
+from headgate.spool.writing import Writing
+from headgate.telemetry.health import Dependency
+
+log = logging.getLogger("headgate.spool")
+
+_TICK_S: Final = 0.05
+_OPEN_AGAIN_S: Final = 2.0
+_TELL_S: Final = 10.0
+_REMEMBER_S: Final = 1.0
+_END_S: Final = 3.0
+
+
+class LaneSpool(NamedTuple):
+    """What of one lane is spooled. oldest_s: seconds ago."""
+
+    topic: str
+    partition: int
+    events: int
+    bytes: int
+    oldest_s: float
+
+
+class KnownTopics(Topics, Protocol):
+    """The topics that exist, and those that did when Kafka was last asked."""
+
+    def states(self) -> list[TopicState]: ...
+
+    def recall(self, states: Iterable[TopicState]) -> None: ...
+
+
+class SpoolService:
+    """Built before the lanes, which report to `spool`.
+
+    after_s: see `Spool`.  clock_ms: milliseconds since 1970.
+    """
+
+    def __init__(
+        self,
+        options: SpoolOptions,
+        topics: KnownTopics,
+        after_s: Callable[[str], float | None],
+        clock_ms: Callable[[], int],
+        meter: SpoolMeter,
+    ) -> None:
+        self._topics = topics
+        self._after_s = after_s
+        self._clock_ms = clock_ms
+        self._meter = meter
+        self._tasks = OwnedTasks()
+        self.backlogs = Backlogs()
+        self._disk = Disk(options, clock_ms)
+        self._allowance = Allowance(options.drain_events_per_s, time.monotonic)
+        self._writing = Writing(self.backlogs, self._disk, clock_ms, self._allowance.came)
+        self.is_open = False
+        self._open_at = self._told_at = 0.0
+        self._was_empty = True
+        self._remember_at = 0.0
+        self._remembered: list[TopicState] = []
+
+    def between(self, reports: SpoolReports, lanes: Callable[[Spool], Lanes]) -> Spool:
+        """The spool, in front of the lanes, which are built with it as their listener."""
+        self.spool = Spool(
+            self.backlogs,
+            self._disk,
+            reports,
+            self._after_s,
+            time.monotonic,
+            self._writing.wake,
+        )
+        self._writing.spool = self.spool
+        self._lanes = lanes(self.spool)
+        return self.spool.over(self._lanes)
+
+    def announce_with(
+        self, suppression: Suppression, scope_of: Callable[[str], Scope | None]
+    ) -> None:
+        """See `Backlogs`."""
+        self.backlogs.announce_with(suppression, scope_of)
+        self._suppression = suppression
+
+    async def start(self, healthy: Callable[[str], bool]) -> None:
+        """Open the journal, before the first event comes. healthy: whether a cluster takes records.
+
+        Topics that Kafka has not told of yet are as it last told of them.
+
+        A journal that cannot be opened is no reason not to start: it is tried again.
+        """
+        await self._open()
+        draining = Draining(
+            self.backlogs,
+            self._disk,
+            self._writing,
+            self._lanes,
+            self._topics,
+            healthy,
+            self._allowance,
+            time.monotonic,
+            self._meter,
+            self._suppression,
+        )
+        self._tasks.keep(self._writing.run, "spool: writing")
+        self._tasks.keep(draining.run, "spool: draining")
+        self._tasks.keep(self._look, "spool: what waits for too long")
+
+    async def close(self) -> None:
+        """Write what waits, and give the folder back. The lanes are closed before."""
+        await self._tasks.end(_END_S)
+        if self.is_open:
+            self.spool.shut()
+            await self._writing.write()
+        await self._disk.close()
+
+    def dependency(self) -> Dependency:
+        """Whether it takes events, and in words how it is."""
+        refused = self._disk.refusal()
+        if refused is not None:
+            return Dependency("spool", False, False, refused.detail)
+        events, _, oldest_s = self.totals()
+        detail = f"{events} events, the oldest {oldest_s:.0f} s old" if events else "empty"
+        return Dependency("spool", True, False, detail)
+
+    def totals(self) -> tuple[int, int, float]:
+        """Events, bytes, and how many seconds ago the oldest was spooled (0: none is)."""
+        rows = self.rows()
+        oldest_s = max((one.oldest_s for one in rows), default=0.0)
+        return sum(one.events for one in rows), sum(one.bytes for one in rows), oldest_s
+
+    def by_topic(self) -> dict[str, tuple[int, int, float]]:
+        """The same for each topic that has any."""
+        found: dict[str, tuple[int, int, float]] = {}
+        for one in self.rows():
+            events, size, oldest_s = found.get(one.topic, (0, 0, 0.0))
+            oldest_s = max(oldest_s, one.oldest_s)
+            found[one.topic] = (events + one.events, size + one.bytes, oldest_s)
+        return found
+
+    def rows(self) -> list[LaneSpool]:
+        """What is spooled, lane by lane."""
+        now_ms = self._clock_ms()
+        return [
+            LaneSpool(
+                one.topic,
+                one.partition,
+                one.events,
+                one.bytes,
+                max(0, now_ms - one.oldest_ms) / 1000,  # clocks may be set back
+            )
+            for one in sorted(self.backlogs, key=lambda one: (one.topic, one.partition))
+            if one.events
+        ]
+
+    async def _open(self) -> None:
+        self._open_at = time.monotonic() + _OPEN_AGAIN_S
+        try:
+            found = await self._disk.open()
+        except JournalError as error:
+            if self._disk.trouble != str(error):
+                log.warning("spool: it cannot be opened: %s", error)
+            self._disk.trouble = str(error)
+            return
+        self.is_open = True
+        self._topics.recall(await self._disk.topics())
+        for one in found:
+            self.backlogs.begin(one.topic)
+            backlog = self.backlogs.of(one.topic, one.partition)
+            backlog.events, backlog.bytes, backlog.left = one.events, one.bytes, one.events
+            backlog.counts, backlog.oldest_ms = dict(one.partitions), one.oldest_ms
+        events = sum(one.events for one in found)
+        if events:
+            log.warning("spool: %d events of an earlier run are published now", events)
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK_S)
+            if not self.is_open:
+                if time.monotonic() >= self._open_at:
+                    await self._open()
+                continue
+            self.spool.sweep()
+            await self._remember()
+            ages_ms = (one.oldest_ms for one in self.backlogs if one.events)
+            self._disk.oldest_ms = min(ages_ms, default=0)
+            await self._disk.probe()
+            await self._tell()
+
+    async def _remember(self) -> None:
+        """What Kafka says of topics that spool, for a start while it is away."""
+        now_s = time.monotonic()
+        if now_s < self._remember_at:
+            return
+        self._remember_at = now_s + _REMEMBER_S
+        states = [one for one in self._topics.states() if self._after_s(one.name) is not None]
+        if states and states != self._remembered:
+            try:
+                await self._disk.remember(states)
+            except JournalError as error:
+                log.warning("spool: it cannot remember topics: %s", error)
+            else:
+                self._remembered = states
+
+    async def _tell(self) -> None:
+        """Say in the log how it goes, now and then."""
+        is_empty, now_s = not self.backlogs.topics, time.monotonic()
+        if is_empty and not self._was_empty:
+            log.warning("spool: empty again: everything spooled was published")
+            await self._disk.shrink()
+        elif not is_empty and (self._was_empty or now_s - self._told_at >= _TELL_S):
+            events, size, oldest_s = self.totals()
+            log.warning(
+                "spool: %d events (%d bytes) wait for Kafka, the oldest for %.0f s",
+                events, size, oldest_s,
+            )  # fmt: skip
+            self._told_at = now_s
+        self._was_empty = is_empty

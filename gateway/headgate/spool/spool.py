@@ -1,0 +1,299 @@
+"""In front of the lanes: which events go to them, and which to disk.
+
+An event of a topic with `spool = true` goes to disk instead of its lane
+- if events of its lane lie there already, for it must not overtake them;
+- if the lane takes nothing now.
+It goes there from its lane
+- once it has been there for `spool_after_ms`: what was not handed over is taken out of the lane,
+  what was (a `Seam`) is written down as well, in case it ends without acknowledgement;
+- if it ends there without acknowledgement, for a reason that passes.
+
+Nothing here awaits. `writing` brings to disk what waits in the backlogs, `draining` back.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from headgate.backends.base import Lanes
+from headgate.core.outcome import Failure, Reason
+from headgate.core.publish import Publish, Stage
+from headgate.core.topics.topic import TopicState
+from headgate.spool.backlog import Backlog, Unit, Waiting
+from headgate.spool.backlogs import Backlogs
+from headgate.spool.disk import Disk
+from headgate.spool.placement import by_count, count_of
+from headgate.spool.reports import SpoolReports
+from headgate.spool.seams import Seams
+
+_PASSES: Final = frozenset((Reason.UNKNOWN, Reason.KAFKA_UNAVAILABLE))
+_TAKEN_OUT: Final = Failure(
+    Reason.KAFKA_UNAVAILABLE, "its lane takes nothing now; nothing was written", retry_after_s=1
+)
+
+
+class Spool:
+    """Implements `base.Lanes` towards those who produce and `base.Deliveries` towards the lanes.
+
+    after_s: how long (seconds) Kafka may take for events of a topic, by name; None where they are
+    not spooled.  clock: seconds, as `Ticket.arrived`.  wake: called where there is something to
+    write.
+    """
+
+    def __init__(
+        self,
+        backlogs: Backlogs,
+        disk: Disk,
+        reports: SpoolReports,
+        after_s: Callable[[str], float | None],
+        clock: Callable[[], float],
+        wake: Callable[[], None],
+    ) -> None:
+        self.backlogs = backlogs
+        self._disk = disk
+        self._reports = reports
+        self._after_s = after_s
+        self._clock = clock
+        self._wake = wake
+        self._seams = Seams(reports)
+        self._watched: list[Backlog] = []
+
+    def over(self, lanes: Lanes) -> "Spool":
+        """The lanes that it is in front of; they were built with it as their listener."""
+        self.lanes = lanes
+        return self
+
+    # ---- base.Lanes
+
+    def refusal(self, state: TopicState, partition: int) -> Failure | None:
+        """Why an event can go neither to its lane nor to disk."""
+        backlogs, topic = self.backlogs, state.name
+        refused = self.lanes.refusal(state, partition)
+        if not self._spools(topic):
+            return refused
+        if refused is None:
+            backlog = backlogs.get(topic, partition)
+            if backlog is None or not backlogs.must_wait(backlog, state.partitions):
+                return None
+        return self._disk.refusal()
+
+    def put(self, publish: Publish) -> None:
+        """Take an event in arrival order."""
+        record, common = publish.record, publish.common
+        topic = record.topic
+        if common is None or publish.owner is not None or not self._spools(topic):
+            self.lanes.put(publish)
+            return
+        backlog, count = self.backlogs.of(topic, record.partition), count_of(publish)
+        if backlog.gate or self.backlogs.must_wait(backlog, count):
+            if self.backlogs.may_wait(backlog, count):
+                publish.advance(Stage.LANE)
+                backlog.gate.append(publish)
+            else:
+                self._store_behind(backlog, publish)
+            return
+        self._put(backlog, publish, common.route.lane)
+
+    def _put(self, backlog: Backlog, publish: Publish, state: TopicState) -> None:
+        refused = self.lanes.refusal(state, backlog.partition)
+        if refused is not None and self._disk.refusal() is None:
+            self._store_behind(backlog, publish)
+            return
+        if not backlog.is_watched:
+            backlog.is_watched = True
+            self._watched.append(backlog)
+        self.lanes.put(publish)
+
+    def withdraw(self, topic: str, partition: int) -> tuple[list[Publish], list[Publish]]:
+        """See `base.Lanes`."""
+        return self.lanes.withdraw(topic, partition)
+
+    def head(self, topic: str, partition: int) -> Publish | None:
+        """See `base.Lanes`."""
+        return self.lanes.head(topic, partition)
+
+    # ---- base.Deliveries
+
+    def handed_over(self, batch: Sequence[Publish]) -> None:
+        """See `base.Deliveries`."""
+        self._reports.handed_over(batch)
+
+    def acknowledged(self, batch: Sequence[Publish], base_offset: int) -> None:
+        """See `base.Deliveries`."""
+        self._reports.acknowledged(batch, base_offset)
+        if self.backlogs.topics:
+            self._seams.acknowledged(batch)
+            self._wake()
+
+    def failed(self, batch: Sequence[Publish], failure: Failure) -> None:
+        """See `base.Deliveries`."""
+        topic, partition = batch[0].record.topic, batch[0].record.partition
+        if not self._spools(topic) or failure.reason not in _PASSES:
+            self._end(batch, failure)
+            return
+        reported, stored = list[Publish](), list[Publish]()
+        for publish in batch:
+            if self._seams.failed(publish, failure):
+                continue
+            if _is_open(publish):
+                stored.append(publish)
+            else:
+                reported.append(publish)
+        backlog = self.backlogs.of(topic, partition)
+        if stored and self._disk.refusal() is None:
+            self.backlogs.begin(topic)
+            for some in by_count(stored):
+                backlog.waiting.append(Waiting(some, count_of(some[0]), None, failure))
+        else:
+            reported = [one for one in batch if one in {*reported, *stored}]
+        # What comes behind them must not be handed over before. In a topic that has grown, a lane
+        # has spooled events of other lanes' backlogs.
+        is_drained = any(isinstance(one.owner, Unit) for one in batch)
+        if stored or is_drained:
+            self._withdraw(backlog, in_any_case=is_drained)
+        if reported:
+            self._reports.failed(reported, failure)
+        self._wake()
+
+    # ---- what has been waited for too long
+
+    def sweep(self) -> None:
+        """Take out of the lanes what has been there for too long. Call it often."""
+        now_s, watched = self._clock(), self._watched
+        self._watched = []
+        for backlog in watched:
+            head = self.lanes.head(backlog.topic, backlog.partition)
+            if head is None:
+                backlog.is_watched = False
+                continue
+            self._watched.append(backlog)
+            after_s = self._after_s(backlog.topic) or 0.0  # not spooled any more: as is the rest
+            if now_s - _since(head, now_s) >= after_s and self._disk.refusal() is None:
+                self._withdraw(backlog)
+        for backlog in self.backlogs:
+            if backlog.gate:
+                self._look_at_gate(backlog, now_s)
+        self.backlogs.tidy()
+
+    def emptied(self, backlog: Backlog) -> None:
+        """The journal has forgotten something of it: open the gate if that was all."""
+        if backlog.is_behind:
+            return
+        gate, backlog.gate = backlog.gate, deque()
+        for publish in gate:
+            if publish.dropped:
+                continue
+            if backlog.is_behind:  # its lane takes nothing any more
+                self._store_behind(backlog, publish)
+            else:
+                assert publish.common is not None  # it came with a request
+                self._put(backlog, publish, publish.common.route.lane)
+
+    def shut(self) -> None:
+        """The lanes are closed: what waits for its turn goes to disk."""
+        for backlog in self.backlogs:
+            self._end_gate(backlog)
+
+    def _look_at_gate(self, backlog: Backlog, now_s: float) -> None:
+        if not backlog.is_behind:
+            self.emptied(backlog)
+            return
+        after_s = self._after_s(backlog.topic) or 0.0
+        if not backlog.is_closing or now_s - _since(backlog.gate[0], now_s) >= after_s:
+            self._end_gate(backlog)
+
+    def _end_gate(self, backlog: Backlog) -> None:
+        gate, backlog.gate = backlog.gate, deque()
+        for publish in gate:
+            if not publish.dropped:
+                self._store(backlog, publish)
+
+    def _spools(self, topic: str) -> bool:
+        """Also if it did until a reload, and something of it still lies on disk."""
+        return self._after_s(topic) is not None or self.backlogs.is_behind(topic)
+
+    def _withdraw(self, backlog: Backlog, *, in_any_case: bool = False) -> None:
+        backlog.flows = False
+        takes = self._disk.refusal() is None
+        if not takes and not in_any_case:
+            return  # they are as well off in the lane
+        handed, queued = self.lanes.withdraw(backlog.topic, backlog.partition)
+        crossing = [one for one in handed if _is_open(one) and one not in self._seams]
+        if crossing and takes:
+            self.backlogs.begin(backlog.topic)
+            for some in by_count(crossing):
+                seam = self._seams.begin(some)
+                backlog.seams.append(seam)
+                backlog.waiting.append(Waiting(some, count_of(some[0]), seam))
+        drained, foreign = list[Publish](), list[Publish]()
+        for publish in queued:
+            if isinstance(publish.owner, Unit):
+                publish.owner.withdrawn(publish)
+                drained.append(publish)
+            elif publish.owner is None and takes and not publish.dropped:
+                self._store(backlog, publish)
+            elif not publish.dropped:
+                foreign.append(publish)
+        self._end_gate(backlog)
+        if drained:
+            self._reports.withdrawn(drained)
+        if foreign:
+            for publish in foreign:
+                publish.advance(Stage.ENDED)
+            self._reports.failed(foreign, _TAKEN_OUT)
+        self._wake()
+
+    def _store_behind(self, backlog: Backlog, publish: Publish) -> None:
+        """It goes to disk, behind all that its lane, its backlog and the gate have."""
+        if not backlog.is_behind:
+            self._withdraw(backlog)
+        self._end_gate(backlog)
+        self._store(backlog, publish)
+
+    def _store(self, backlog: Backlog, publish: Publish) -> None:
+        publish.advance(Stage.STORING)
+        self.backlogs.begin(backlog.topic)
+        backlog.add(publish, count_of(publish))
+        self._wake()
+
+    def _end(self, batch: Sequence[Publish], failure: Failure) -> None:
+        """They failed for good; those that were answered meanwhile are tried once more, from disk,
+        and then set aside."""
+        reported = [one for one in batch if not self._seams.failed(one, failure)]
+        if reported:
+            self._reports.failed(reported, failure)
+        self._wake()
+
+    # ---- what `writing` says
+
+    def written(self, waiting: Waiting, number: int) -> None:
+        """A chunk is on disk."""
+        seam = waiting.seam
+        if seam is None:
+            unknown = waiting.failure is not None and waiting.failure.reason is Reason.UNKNOWN
+            self._reports.spooled(waiting.publishes, not unknown)
+            return
+        self._seams.written(seam, waiting.publishes, number)
+
+    def not_written(self, waiting: Waiting, failure: Failure) -> None:
+        """The disk did not take it. failure: the answer to those that no lane has."""
+        seam = waiting.seam
+        if seam is None:
+            for publish in waiting.publishes:
+                if publish.stage is not Stage.ENDED:
+                    publish.advance(Stage.ENDED)
+            self._reports.failed(waiting.publishes, waiting.failure or failure)
+            return
+        self._seams.not_written(seam)
+
+
+def _since(head: Publish, now_s: float) -> float:
+    if isinstance(head.owner, Unit):
+        return head.owner.put_s
+    return now_s if head.ticket is None else head.ticket.arrived
+
+
+def _is_open(publish: Publish) -> bool:
+    """Whether a request waits for it that has no answer to it yet."""
+    ticket = publish.ticket
+    return ticket is not None and ticket.outcomes[publish.index] is None

@@ -1,0 +1,174 @@
+"""Group commit: all that waits goes to disk in one transaction, then the next."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from headgate.core.outcome import Failure, Reason
+from headgate.spool.backlog import Backlog, Seam, Unit, Waiting
+from headgate.spool.backlogs import Backlogs
+from headgate.spool.database import JournalError
+from headgate.spool.disk import Disk
+from headgate.spool.journal import Append
+from headgate.spool.spool import Spool
+
+log = logging.getLogger("headgate.spool")
+
+_RETRY_AFTER_S: Final = 5
+_MAX_CHUNKS: Final = 200  # of a commit: what comes meanwhile waits for it
+
+
+class Writing:
+    """clock_ms: milliseconds since 1970.  came: told how many events came to disk.
+
+    aside: events that Kafka refused for good, and why: written with the next commit, at the latest
+    with the one that forgets them.
+    """
+
+    def __init__(
+        self,
+        backlogs: Backlogs,
+        disk: Disk,
+        clock_ms: Callable[[], int],
+        came: Callable[[int], None],
+    ) -> None:
+        self._backlogs = backlogs
+        self._disk = disk
+        self._clock_ms = clock_ms
+        self._came = came
+        self._done: list[tuple[int, Backlog]] = []  # chunks that nobody needs any more
+        self.aside: list[tuple[Append, str]] = []
+        self._news = asyncio.Event()
+        self.spool: Spool | None = None
+
+    def wake(self) -> None:
+        """There may be something to write."""
+        self._news.set()
+
+    def finished(self, unit: Unit) -> None:
+        """All of it is published."""
+        backlog = unit.backlog
+        backlog.unit, backlog.flows = None, True
+        for number, count, size in unit.chunks:
+            self._forget(backlog, number, count, size, unit.placed_by, unit.at_ms)
+        self.wake()
+
+    def gone(self, backlog: Backlog, chunk: tuple[int, int, int], placed_by: int) -> None:
+        """A chunk was set aside."""
+        _, count, size = chunk
+        backlog.done(count, size, placed_by, 0)
+        self._disk.bytes -= size
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            await self.write()
+
+    async def write(self) -> None:
+        """Write all that waits now."""
+        while True:
+            self._end_seams()
+            waiting = self._take()
+            done, self._done = self._done, []
+            aside, self.aside = self.aside, []
+            if not waiting and not done and not aside:
+                return
+            await self._commit(waiting, done, aside)
+
+    def _take(self) -> list[tuple[Backlog, Waiting]]:
+        taken = list[tuple[Backlog, Waiting]]()
+        for backlog in self._backlogs:
+            while backlog.waiting and len(taken) < _MAX_CHUNKS:
+                one = backlog.waiting.popleft()
+                backlog.writing.append(one)
+                taken.append((backlog, one))
+        return taken
+
+    async def _commit(
+        self,
+        waiting: list[tuple[Backlog, Waiting]],
+        done: list[tuple[int, Backlog]],
+        aside: list[tuple[Append, str]],
+    ) -> None:
+        at_ms = self._clock_ms()
+        appends = [
+            Append(
+                backlog.topic,
+                backlog.partition,
+                one.partitions,
+                at_ms,
+                [publish.record for publish in one.publishes],
+            )
+            for backlog, one in waiting
+        ]
+        try:
+            written = await self._disk.commit(appends, [number for number, _ in done], aside)
+        except JournalError as error:
+            self._done += done
+            self.aside += aside
+            self._not_written(waiting, error)
+            if not waiting:
+                await asyncio.sleep(1)  # what is to be forgotten can wait
+            return
+        except BaseException as error:
+            self._not_written(waiting, JournalError(repr(error), is_certain=False))
+            raise
+        for (backlog, one), (number, size) in zip(waiting, written, strict=True):
+            self._written(backlog, one, number, size, at_ms)
+        for backlog in [one for one in self._backlogs if one.forgetting]:
+            backlog.forgetting = sum(of is backlog for _, of in self._done)
+            assert self.spool is not None
+            self.spool.emptied(backlog)
+
+    def _written(self, backlog: Backlog, one: Waiting, number: int, size: int, at_ms: int) -> None:
+        count = len(one.publishes)
+        backlog.writing.remove(one)
+        backlog.stored(count, size, one.partitions, at_ms)
+        self._disk.bytes += size
+        if one.seam is None:
+            backlog.left += count
+            self._came(count)
+        else:
+            one.seam.size = size
+            one.seam.placed_by = one.partitions
+        assert self.spool is not None
+        self.spool.written(one, number)
+
+    def _not_written(self, waiting: list[tuple[Backlog, Waiting]], error: JournalError) -> None:
+        assert self.spool is not None
+        for backlog, one in waiting:
+            backlog.writing.remove(one)
+            if one.seam is not None:
+                backlog.seams.remove(one.seam)
+            self.spool.not_written(one, _failure(error))
+
+    def _end_seams(self) -> None:
+        """Those whose events have all ended: to be published again, or forgotten."""
+        for backlog in self._backlogs:
+            for seam in [one for one in backlog.seams if one.number is not None and not one.open]:
+                backlog.seams.remove(seam)
+                self._end_seam(backlog, seam)
+
+    def _end_seam(self, backlog: Backlog, seam: Seam) -> None:
+        assert seam.number is not None
+        if seam.again:
+            backlog.left += seam.count
+        else:
+            self._forget(backlog, seam.number, seam.count, seam.size, seam.placed_by, 0)
+
+    def _forget(
+        self, backlog: Backlog, number: int, count: int, size: int, placed_by: int, at_ms: int
+    ) -> None:
+        self._done.append((number, backlog))
+        backlog.forgetting += 1
+        self._disk.bytes -= size
+        backlog.done(count, size, placed_by, at_ms)
+
+
+def _failure(error: JournalError) -> Failure:
+    detail = f"Kafka takes nothing in time, and the spool could not be written: {error}"
+    reason = Reason.KAFKA_UNAVAILABLE if error.is_certain else Reason.UNKNOWN
+    return Failure(reason, detail, retry_after_s=_RETRY_AFTER_S)

@@ -1,0 +1,36 @@
+"""The spool of a process, where its configuration has one."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from headgate.config import Settings
+from headgate.core.topics.policy import PolicyTable
+from headgate.spool.options import SpoolMeter, SpoolOptions
+from headgate.spool.service import KnownTopics, SpoolService
+
+
+def spool_of(
+    settings: Settings,
+    topics: KnownTopics,
+    policies: Callable[[], PolicyTable],
+    clock_ms: Callable[[], int],
+    meter: SpoolMeter,
+) -> SpoolService | None:
+    """policies: those in force.  clock_ms: milliseconds since 1970."""
+    spool = settings.spool
+    if spool.path is None:
+        return None
+
+    def after_s(topic: str) -> float | None:
+        policy = policies().match(topic)
+        return policy.spool_after_ms / 1000 if policy is not None and policy.spool else None
+
+    options = SpoolOptions(
+        Path(spool.path), spool.max_bytes, spool.max_age_ms, spool.drain_events_per_s
+    )
+    return SpoolService(options, topics, after_s, clock_ms, meter)
+
+
+def spooling_to(cluster: str, policies: PolicyTable) -> bool:
+    """Whether any topic of the cluster spools."""
+    return any(one.spool and one.cluster == cluster for one in policies.policies)

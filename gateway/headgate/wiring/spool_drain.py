@@ -1,0 +1,121 @@
+"""Publishes the spool of a gateway that will not come back, without a gateway."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from headgate.backends.base import Deliveries
+from headgate.backends.kafka.configured import cluster_options, lane_limits
+from headgate.backends.kafka.producing.lanes import KafkaLanes
+from headgate.backends.kafka.topics import KafkaTopics
+from headgate.config import Settings
+from headgate.core.admission import Admission
+from headgate.core.outcome import Failure
+from headgate.core.publish import Publish
+from headgate.core.refusal import Refused
+from headgate.core.suppression.protocol import Scope
+from headgate.core.topics.policy import PolicyTable
+from headgate.pipeline.clock_watch import ClockWatch, now_ms
+from headgate.pipeline.complete import Complete
+from headgate.pipeline.reports import Reports
+from headgate.pipeline.routes import Compiler, Routes
+from headgate.spool.database import JournalError
+from headgate.spool.service import SpoolService
+from headgate.stats.labels import Labels
+from headgate.stats.meter import Meter
+from headgate.suppression.none import Unsuppressed
+from headgate.wiring.coalescing import cluster_of, suppressor_of
+from headgate.wiring.spool import spool_of
+
+_STEP_S = 0.2
+_TELL_S = 5.0
+
+
+class _Nobody:
+    """Whoever drains asks Redis for no verdict: what is spooled passes, by an announcement."""
+
+    def publish(self, publish: Publish) -> None:
+        raise AssertionError(publish)
+
+    def unchanged(self, publish: Publish, offset: int) -> None:
+        raise AssertionError(publish, offset)
+
+    def refused(self, publish: Publish, failure: Failure) -> None:
+        raise AssertionError(publish, failure)
+
+
+async def drain(
+    settings: Settings, folder: Path, timeout_s: float, say: Callable[[str], None]
+) -> int:
+    """Publish all that lies in the folder; returns how many events are left.
+
+    say: told how it goes. Raises JournalError: the folder cannot be used.
+    """
+    settings = replace(settings, spool=replace(settings.spool, path=str(folder)))
+    ingest = {name: one for name, one in settings.clusters.items() if one.tier == "ingest"}
+    options = {name: cluster_options(one) for name, one in ingest.items()}
+    topics = KafkaTopics(options, min(one.metadata_refresh_ms for one in ingest.values()))
+    policies = PolicyTable(settings.topics)
+    meter = Meter(Labels({}, lambda topic: topics.get(topic) is not None), time.time)
+    compiler = Compiler(settings.http.json_max_depth, settings.redis.namespace)
+    routes = Routes(policies, topics, compiler)
+    service = spool_of(settings, topics, lambda: policies, now_ms, meter)
+    assert service is not None
+    reports = Reports(ClockWatch(topics.get, time.monotonic), Complete(Admission(0, 0), meter))
+    limits = {name: lane_limits(cluster) for name, cluster in ingest.items()}
+    lanes: KafkaLanes | None = None
+
+    def open_lanes(deliveries: Deliveries) -> KafkaLanes:
+        nonlocal lanes
+        lanes = KafkaLanes(options, topics, deliveries, limits, meter)
+        return lanes
+
+    service.between(reports, open_lanes)
+    assert lanes is not None
+    suppressor = suppressor_of(settings, _Nobody(), meter, topics)
+    suppression = suppressor or Unsuppressed(_Nobody())
+    compiler.listener = suppressor
+    reports.pass_on_to(suppression, None)
+    service.announce_with(suppression, partial(_scope_of, routes))
+    async with AsyncExitStack() as ending:
+        ending.push_async_callback(topics.close)
+        await topics.start(lambda topic: cluster_of(topic, policies))
+        ending.push_async_callback(service.close)
+        if suppressor is not None:
+            ending.push_async_callback(suppressor.close)
+            await suppressor.start()
+        ending.push_async_callback(lanes.close)
+        await lanes.start()
+        await service.start(partial(_is_healthy, lanes))
+        state = service.dependency()
+        if not state.ok and not service.is_open:
+            raise JournalError(state.detail)
+        return await _until_empty(service, timeout_s, say)
+
+
+def _scope_of(routes: Routes, topic: str) -> Scope | None:
+    try:
+        return routes.find(topic).scope
+    except Refused:
+        return None  # its topic is not known (yet)
+
+
+def _is_healthy(lanes: KafkaLanes, cluster: str) -> bool:
+    return lanes.health(cluster)[0]
+
+
+async def _until_empty(service: SpoolService, timeout_s: float, say: Callable[[str], None]) -> int:
+    until_s, told_s = time.monotonic() + timeout_s, 0.0
+    while True:
+        events, size, _ = service.totals()
+        now_s = time.monotonic()
+        if not events or now_s >= until_s:
+            return events
+        if now_s - told_s >= _TELL_S:
+            say(f"left    {events:,} events ({size:,} bytes)")
+            told_s = now_s
+        await asyncio.sleep(_STEP_S)

@@ -1,0 +1,222 @@
+"""The spool in the pipeline: what goes to disk, what is answered, and how it comes back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from headgate.core.outcome import Failure, Name, Reason
+from headgate.core.publish import Ticket
+from headgate.core.record import SPOOLED
+from headgate.spool.options import SpoolOptions
+from support.gateway.spool_world import AFTER_S, UNKNOWN, SpoolWorld, names
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[SpoolWorld]:
+    made = SpoolWorld(tmp_path / "spool")
+    await made.live()
+    yield made
+    await made.end()
+
+
+def failure_of(ticket: Ticket) -> Failure:
+    """Of a request of one event, which did not end well."""
+    [outcome] = ticket.answered()
+    assert outcome.failure is not None
+    return outcome.failure
+
+
+async def test_while_kafka_takes_events_nothing_is_spooled(world: SpoolWorld) -> None:
+    ticket = world.post("orders", {"id": 1})
+    world.publish()
+    assert names(ticket) == [Name.PUBLISHED]
+    assert not list(world.backlogs.topics)
+
+
+async def test_events_are_spooled_at_once_where_kafka_is_known_to_be_away(
+    world: SpoolWorld,
+) -> None:
+    world.away()
+    ticket = world.post("orders", {"id": 1})
+    assert names(ticket) == [None]
+    await world.writing.write()
+    assert names(ticket) == [Name.SPOOLED]
+    [outcome] = ticket.answered()
+    assert outcome.event_id
+    assert outcome.offset == -1
+
+
+async def test_a_topic_that_does_not_spool_is_refused_as_before(world: SpoolWorld) -> None:
+    world.away()
+    assert failure_of(world.post("clicks", {"id": 1})).reason is Reason.KAFKA_UNAVAILABLE
+
+
+async def test_what_its_lane_has_for_too_long_is_spooled_and_not_published_twice(
+    world: SpoolWorld,
+) -> None:
+    ticket = world.post("orders", {"id": 1})
+    world.now_s += AFTER_S
+    world.spool.sweep()
+    await world.writing.write()
+    assert names(ticket) == [Name.SPOOLED]
+    await world.drain()
+    assert [value for _, _, value in world.written()] == [{"id": 1}]
+
+
+async def test_what_was_handed_over_is_answered_by_the_disk_and_forgotten_by_the_acknowledgement(
+    world: SpoolWorld,
+) -> None:
+    ticket = world.post("orders", {"id": 1})
+    [partition] = world.lanes.queues
+    world.lanes.hand_over(partition, 10)
+    world.now_s += AFTER_S
+    world.spool.sweep()
+    await world.writing.write()
+    assert names(ticket) == [Name.SPOOLED]
+    world.lanes.acknowledge(partition)
+    await world.drain()
+    assert [value for _, _, value in world.written()] == [{"id": 1}]
+    assert world.meter.counts == {"drained": 0, "repeated": 0, "aside": 0}
+
+
+async def test_what_was_handed_over_and_failed_is_published_from_disk(world: SpoolWorld) -> None:
+    ticket = world.post("orders", {"id": 1})
+    [partition] = world.lanes.queues
+    world.lanes.hand_over(partition, 10)
+    world.now_s += AFTER_S
+    world.spool.sweep()
+    await world.writing.write()
+    world.lanes.fail(partition, UNKNOWN)
+    await world.drain()
+    [(_, event_id, value)] = world.written()
+    assert value == {"id": 1}
+    assert event_id == ticket.answered()[0].event_id
+
+
+async def test_an_end_that_is_not_known_is_spooled_instead_of_answered_unknown(
+    world: SpoolWorld,
+) -> None:
+    ticket = world.post("orders", {"id": 1})
+    [partition] = world.lanes.queues
+    world.lanes.hand_over(partition, 10)
+    world.lanes.fail(partition, UNKNOWN)
+    assert names(ticket) == [None]
+    await world.writing.write()
+    assert names(ticket) == [Name.SPOOLED]
+    await world.drain()
+    assert [value for _, _, value in world.written()] == [{"id": 1}]
+
+
+async def test_later_events_of_a_lane_stay_behind_its_spooled_ones(world: SpoolWorld) -> None:
+    world.away()
+    world.post("orders", {"id": 1, "n": 1})
+    await world.writing.write()
+    world.back()
+    later = world.post("orders", {"id": 1, "n": 2})
+    world.publish()
+    assert not world.landed
+    await world.drain()
+    assert [value for _, _, value in world.written()] == [{"id": 1, "n": 1}, {"id": 1, "n": 2}]
+    assert names(later) == [Name.SPOOLED]
+    direct = world.post("orders", {"id": 1, "n": 3})
+    world.publish()
+    assert names(direct) == [Name.PUBLISHED]
+
+
+async def test_records_say_that_they_were_spooled(world: SpoolWorld) -> None:
+    world.away()
+    world.post("orders", {"id": 1})
+    await world.writing.write()
+    spooled_at = world.now_ms
+    world.back()
+    world.now_ms += 5000
+    await world.drain()
+    [record] = world.landed
+    assert dict(record.record.headers)[SPOOLED] == b"%d" % spooled_at
+
+
+async def test_a_gateway_that_begins_again_publishes_what_an_earlier_one_spooled(
+    world: SpoolWorld,
+) -> None:
+    world.away()
+    world.post("orders", *({"id": number, "n": number} for number in range(50)))
+    await world.writing.write()
+    await world.end()
+    await world.live()
+    world.back()
+    later = world.post("orders", {"id": 7, "n": 100})  # before anything was drained
+    await world.drain()
+    assert sorted(value["n"] for _, _, value in world.written()) == [*range(50), 100]
+    assert [v["n"] for key, _, v in world.written() if key == b"7"] == [7, 100]
+    assert names(later) == [Name.SPOOLED]
+
+
+async def test_nothing_is_unchanged_while_an_event_of_its_topic_is_spooled(
+    world: SpoolWorld,
+) -> None:
+    first = world.post("deals", {"id": 1, "price": 1})
+    world.publish()
+    world.away()
+    world.post("deals", {"id": 1, "price": 2})
+    world.decide()
+    await world.writing.write()
+    assert world.suppression.held == 1
+    again = world.post("deals", {"id": 1, "price": 1})  # as the record in Kafka, not as the newest
+    world.decide()
+    await world.writing.write()
+    assert names(first) == [Name.PUBLISHED]
+    assert names(again) == [Name.SPOOLED]
+    world.back()
+    await world.drain()
+    assert [value["price"] for _, _, value in world.written()] == [1, 2, 1]
+    assert world.suppression.held == 0
+
+
+async def test_a_full_spool_refuses_and_says_so(tmp_path: Path) -> None:
+    world = SpoolWorld(tmp_path, SpoolOptions(tmp_path, 1000, 10**10, 1000))
+    await world.live()
+    world.away()
+    for number in range(5):
+        ticket = world.post("orders", {"id": number, "text": "x" * 300})
+        await world.writing.write()
+    failure = failure_of(ticket)
+    assert failure.reason is Reason.KAFKA_UNAVAILABLE
+    assert "spool.max_bytes" in failure.detail
+    assert failure.retry_after_s
+    world.back()
+    await world.drain()
+    world.away()
+    ticket = world.post("orders", {"id": 1})
+    await world.writing.write()
+    assert names(ticket) == [Name.SPOOLED]
+    await world.end()
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("certain", Reason.KAFKA_UNAVAILABLE),
+        ("lost", Reason.UNKNOWN),
+        ("written", Reason.UNKNOWN),
+    ],
+)
+async def test_what_the_disk_does_not_take_is_not_answered_spooled(
+    world: SpoolWorld, fault: str, reason: Reason
+) -> None:
+    world.away()
+    world.disk.fault = fault
+    ticket = world.post("orders", {"id": 1})
+    await world.writing.write()
+    assert failure_of(ticket).reason is reason
+    assert "the disk is full" in failure_of(world.post("orders", {"id": 1})).detail
+    world.back()
+    await world.disk.probe()
+    world.post("orders", {"id": 2})
+    await world.drain()
+    await world.end()
+    await world.live()
+    await world.drain()
+    assert [value["id"] for _, _, value in world.written()] == [2]

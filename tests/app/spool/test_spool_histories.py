@@ -1,0 +1,142 @@
+"""Random lives of a spool against what it promised: what was answered, and what the log holds.
+
+Steps: events of few keys come; Redis answers; batches are handed over, acknowledged, lost with an
+unknown end (in the log or not); Kafka goes away and comes back; time passes; the disk takes a
+commit, refuses it, or leaves it open; backlogs drain; the topic grows; the process dies, at any
+point between these, and begins again.
+
+Checked at the end, when all that is left was published:
+- what was answered `published` or `spooled` is in the log, with its event id;
+- what was answered `rejected` is not;
+- of one key, the first records of the events that were answered well stand in the order of their
+  arrival, and so do the last ones: what is repeated is repeated to its end, and the key's last
+  record is that of its latest event;
+- an event is in the log twice only where an end was unknown, or the process died.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from headgate.core.outcome import Name, Outcome
+from headgate.core.publish import Ticket
+from headgate.spool.backlog import Unit
+from support.gateway.spool_world import AFTER_S, UNKNOWN, SpoolWorld
+from support.scale import examples
+
+KEYS = 4
+
+
+class History:
+    """What clients sent and were told."""
+
+    def __init__(self, world: SpoolWorld, rng: random.Random) -> None:
+        self.world = world
+        self.rng = rng
+        self.sent: list[tuple[Ticket, list[int]]] = []
+        self.of: dict[int, tuple[int, Ticket, int]] = {}  # number: key, ticket, place in it
+        self.faults = 0  # after which an event may be in the log twice
+
+    def send(self) -> None:
+        count = self.rng.choice((1, 1, 1, 2, 5))
+        numbers = range(len(self.of), len(self.of) + count)
+        values = [{"id": self.rng.randrange(KEYS), "n": number} for number in numbers]
+        ticket = self.world.post("orders", *values)
+        for place, value in enumerate(values):
+            self.of[value["n"]] = (value["id"], ticket, place)
+
+    def outcome(self, number: int) -> Outcome | None:
+        _, ticket, place = self.of[number]
+        return ticket.outcomes[place] if len(ticket.outcomes) > place else None
+
+    def check(self) -> None:
+        places: dict[int, list[int]] = {}
+        for place, (_, event_id, value) in enumerate(self.world.written()):
+            places.setdefault(value["n"], []).append(place)
+            known = self.outcome(value["n"])
+            if known is not None and known.event_id is not None:
+                assert event_id == known.event_id
+        well: dict[int, list[int]] = {}
+        for number, (key, _, _) in self.of.items():
+            outcome, found = self.outcome(number), places.get(number, [])
+            if outcome is not None and outcome.name in (Name.PUBLISHED, Name.SPOOLED):
+                assert found, f"{number} was answered {outcome.name} and is not in the log"
+                well.setdefault(key, []).append(number)
+            elif outcome is not None and outcome.name is Name.REJECTED:
+                assert not found, f"{number} was answered rejected and is in the log"
+            if len(found) > 1:
+                assert self.faults, f"{number} is in the log twice for no reason"
+        for key, numbers in well.items():
+            firsts = [places[number][0] for number in numbers]
+            lasts = [places[number][-1] for number in numbers]
+            assert firsts == sorted(firsts), f"key {key}: an event overtook an earlier one"
+            assert lasts == sorted(lasts), f"key {key}: an event was repeated behind a later one"
+
+
+async def step(history: History) -> None:
+    world, rng = history.world, history.rng
+    what = rng.randrange(100)
+    lanes = world.lanes
+    partition = rng.randrange(world.partitions)
+    if what < 30:
+        history.send()
+    elif what == 30:
+        if not any(lanes.queues.values()) and not any(lanes.handed.values()):
+            world.grow()  # what is in lanes then, no spool is needed to get out of order
+    elif what < 45:
+        lanes.hand_over(partition, rng.choice((1, 3, 100)))
+    elif what < 58:
+        lanes.acknowledge(partition)
+    elif what < 62:
+        history.faults += 1
+        batch = lanes.handed.get(partition, [])
+        if batch and rng.random() < 0.5:  # it has landed, and nobody heard of it
+            world.log[partition].extend(batch)
+        lanes.fail(partition, UNKNOWN)
+    elif what < 66:
+        (world.away if rng.random() < 0.4 else world.back)()
+    elif what < 74:
+        world.now_s += rng.choice((0.1, AFTER_S))
+        world.spool.sweep()
+    elif what < 86:
+        if rng.random() < 0.1:
+            world.disk.fault = rng.choice(("certain", "lost", "written"))
+        await world.writing.write()
+    elif what < 98:
+        world.now_s += 0.6
+        for backlog in list(world.backlogs):
+            if backlog.left or (backlog.unit is not None and backlog.unit.is_stuck):
+                await world.draining._advance(backlog)
+    else:
+        history.faults += 1
+        for number, batch in lanes.handed.items():
+            if rng.random() < 0.5:
+                world.log[number].extend(batch)
+        await world.end()
+        await world.live()
+        world.back()
+
+
+@pytest.mark.parametrize("seed", range(examples(400)))
+async def test_what_was_promised_is_kept(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    world = SpoolWorld(tmp_path)
+    await world.live()
+    history = History(world, rng)
+    for _ in range(rng.choice((60, 200, 400))):
+        await step(history)
+    world.disk.fault = None
+    world.disk._retry_at = 0.0
+    await world.disk.probe()
+    world.back()
+    await world.drain()
+    assert not any(isinstance(one.owner, Unit) for q in world.lanes.queues.values() for one in q)
+    if rng.random() < 0.5:  # nothing must come of another start
+        await world.end()
+        await world.live()
+        await world.drain()
+    await world.end()
+    history.check()

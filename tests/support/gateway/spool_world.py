@@ -1,0 +1,285 @@
+"""A gateway with a real journal on disk, lanes that move when a test says so, and its own clock.
+
+It can die at any moment and begin again over the same folder. What clients were told, and what the
+log holds, outlive it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from headgate.backends.base import Deliveries, Verdicts
+from headgate.backends.kafka.producing.lone_batch import LoneBatch
+from headgate.core.admission import Admission
+from headgate.core.ids import EventIds
+from headgate.core.outcome import Failure, Name, Reason
+from headgate.core.publish import Publish, Ticket
+from headgate.core.record import EVENT_ID
+from headgate.core.suppression.protocol import Scope
+from headgate.core.topics.policy import PolicyTable, TopicPolicy
+from headgate.core.topics.route import Route
+from headgate.core.topics.topic import TopicState
+from headgate.offload.helper_process import HelperProcess
+from headgate.oversize.choose import Tools
+from headgate.pipeline.clock_watch import ClockWatch
+from headgate.pipeline.gate import Gate
+from headgate.pipeline.inbound import Inbound
+from headgate.pipeline.routes import Routes
+from headgate.spool.backlogs import Backlogs
+from headgate.spool.database import JournalError
+from headgate.spool.disk import Disk
+from headgate.spool.draining import Allowance, Draining
+from headgate.spool.options import SpoolOptions
+from headgate.spool.spool import Spool
+from headgate.spool.writing import Writing
+from headgate.wiring.pipeline import PipelineParts, RequestLimits, build_pipeline
+from support.gateway.fakes import (
+    FakeAccounts,
+    FakeLanes,
+    FakeSuppression,
+    FakeTopics,
+    NoQuotas,
+    topic_state,
+)
+from support.gateway.fakes import policy as policy_of
+from support.gateway.room import digest
+
+AFTER_S = 2.0
+AWAY = Failure(Reason.KAFKA_UNAVAILABLE, "no broker", None, 1)
+UNKNOWN = Failure(Reason.UNKNOWN, "no answer")
+
+
+class FaultyDisk(Disk):
+    """fault: what the next commit meets: `certain` (nothing of it is written), `written` or `lost`
+    (its end is not known to the gateway)."""
+
+    fault: str | None = None
+
+    async def commit(self, *arguments: object) -> list[tuple[int, int]]:  # type: ignore[override]
+        fault, self.fault = self.fault, None
+        if fault == "written":
+            await super().commit(*arguments)  # type: ignore[arg-type]
+        if fault is not None:
+            error = JournalError("the disk is full", is_certain=fault == "certain")
+            if fault == "written":
+                assert self._journal is not None
+                self._journal._is_in_doubt = True
+                self._journal._newest -= len(arguments[0])  # type: ignore[arg-type]
+            self._failed(error)
+            raise error
+        return await super().commit(*arguments)  # type: ignore[arg-type]
+
+
+class Line(list[Publish]):
+    """A partition's log. landed: all logs' records in the order in which they came."""
+
+    def __init__(self, landed: list[Publish]) -> None:
+        super().__init__()
+        self.landed = landed
+
+    def extend(self, records: Iterable[Publish]) -> None:
+        added = list(records)
+        self.landed.extend(added)
+        super().extend(added)
+
+
+class Figures:
+    """A `SpoolMeter`."""
+
+    def __init__(self) -> None:
+        self.counts = {"drained": 0, "repeated": 0, "aside": 0}
+
+    def drained(self, topic: str, events: int) -> None:
+        self.counts["drained"] += events
+
+    def repeated(self, topic: str, events: int) -> None:
+        self.counts["repeated"] += events
+
+    def set_aside(self, topic: str, events: int) -> None:
+        self.counts["aside"] += events
+
+
+class SpoolWorld:
+    """`deals` suppresses and spools, `orders` spools, `clicks` does neither.
+
+    log: what Kafka holds, by partition, over all lives; landed: the same in order.
+    now_s: monotonic; now_ms: the wall clock.
+    """
+
+    def __init__(self, folder: Path, options: SpoolOptions | None = None) -> None:
+        self.options = options or SpoolOptions(folder, 1 << 30, 10**10, 1_000_000)
+        self.now_s, self.now_ms = 100.0, 1_700_000_000_000
+        self.landed: list[Publish] = []
+        self.log: dict[int, Line] = defaultdict(lambda: Line(self.landed))
+        self.partitions = 3
+        self.meter = Figures()
+        self.is_up = True
+
+    async def live(self) -> None:
+        """Begin, over what an earlier life left on disk."""
+        policies = [
+            policy_of(key=("/id",), spool=True),
+            policy_of(pattern="deals", key=("/id",), suppress="raw", spool=True),
+            policy_of(pattern="clicks", keyless="spread"),
+        ]
+        table = PolicyTable(policies)
+        self.topics = FakeTopics(
+            *(topic_state(one, self.partitions) for one in ("orders", "deals", "clicks"))
+        )
+        self.scope = Scope("deals", b"\1" * 16, self.partitions, b"f")
+        self.backlogs = Backlogs()
+        self.disk = FaultyDisk(self.options, lambda: self.now_ms)
+        self.allowance = Allowance(self.options.drain_events_per_s, lambda: self.now_s)
+        self.writing = Writing(self.backlogs, self.disk, lambda: self.now_ms, self.allowance.came)
+
+        def after_s(topic: str) -> float | None:
+            policy = table.match(topic)
+            return AFTER_S if policy is not None and policy.spool else None
+
+        self._after_s = after_s
+        self.found = await self.disk.open()
+        for one in self.found:
+            self.backlogs.begin(one.topic)
+            backlog = self.backlogs.of(one.topic, one.partition)
+            backlog.events, backlog.bytes, backlog.left = one.events, one.bytes, one.events
+            backlog.counts, backlog.oldest_ms = dict(one.partitions), one.oldest_ms
+        self.admission = Admission(1_000_000_000, 1_000_000)
+        ids, helper = EventIds(b"\1" * 6), HelperProcess()
+        parts = PipelineParts(
+            schedule=lambda call: call(),
+            gate=Gate(Routes(table, self.topics, self._route)),
+            admission=self.admission,
+            quotas=NoQuotas(),
+            ids=ids,
+            limits=RequestLimits(1000, 30_000),
+            clock_ms=lambda: self.now_ms,
+            clock=ClockWatch(self.topics.get, lambda: self.now_s),
+            lanes=self._open_lanes,
+            suppression=self._open_suppression,
+            identities=None,
+            helper=helper,
+            tools=Tools(ids, None, helper, LoneBatch, 1 << 20),
+            meter=FakeAccounts(),
+            spool=self,  # type: ignore[arg-type]
+        )
+        self.pipeline = build_pipeline(parts).pipeline
+        self.draining = Draining(
+            self.backlogs,
+            self.disk,
+            self.writing,
+            self.lanes,
+            self.topics,
+            lambda cluster: self.is_up,
+            self.allowance,
+            lambda: self.now_s,
+            self.meter,
+            self.suppression,
+        )
+
+    # ---- as `SpoolService`
+
+    def between(self, reports: Deliveries, lanes: Callable[[Deliveries], FakeLanes]) -> Spool:
+        self.spool = Spool(
+            self.backlogs,
+            self.disk,
+            reports,  # type: ignore[arg-type]
+            self._after_s,
+            lambda: self.now_s,
+            self.writing.wake,
+        )
+        self.writing.spool = self.spool
+        return self.spool.over(lanes(self.spool))
+
+    def announce_with(
+        self, suppression: FakeSuppression, scope_of: Callable[[str], Scope | None]
+    ) -> None:
+        self.backlogs.announce_with(suppression, scope_of)
+
+    def _open_lanes(self, deliveries: Deliveries) -> FakeLanes:
+        self.lanes = FakeLanes(deliveries)
+        for number in range(5):
+            self.log[number]  # so that it is one of ours
+        self.lanes.logs = self.log  # type: ignore[assignment]
+        return self.lanes
+
+    def _open_suppression(self, verdicts: Verdicts) -> FakeSuppression:
+        self.suppression = FakeSuppression(verdicts)
+        return self.suppression
+
+    def _route(self, chosen: TopicPolicy, state: TopicState) -> Route:
+        if chosen.suppress == "off":
+            return Route(chosen, state, 128)
+        return Route(chosen, state, 128, digest, self.scope)
+
+    # ---- what tests do
+
+    def post(self, topic: str, *values: object) -> Ticket:
+        """One request with these documents."""
+        body = "\n".join(map(json.dumps, values)).encode()
+        kind = b"application/json" if len(values) == 1 else b"application/x-ndjson"
+        assert self.admission.take_bytes(len(body)) is None
+        inbound = Inbound(topic, "p", {b"content-type": kind}, body, "r", self.now_s)
+        return self.pipeline.take(inbound)
+
+    def away(self) -> None:
+        """Kafka is known to be away."""
+        self.is_up = False
+        self.lanes.refusing = dict.fromkeys(range(100), AWAY)
+
+    def back(self) -> None:
+        """Kafka is back."""
+        self.is_up = True
+        self.lanes.refusing = {}
+
+    def decide(self) -> None:
+        """Redis answers all that it was asked."""
+        while self.suppression.queue:
+            self.suppression.decide()
+
+    def publish(self, most: int = 1000) -> None:
+        """Kafka takes all that is in the lanes."""
+        self.decide()
+        for partition in {*self.lanes.queues, *self.lanes.handed}:
+            while self.lanes.queues.get(partition) or self.lanes.handed.get(partition):
+                self.lanes.hand_over(partition, most)
+                self.lanes.acknowledge(partition)
+
+    async def drain(self) -> None:
+        """Publish all that is spooled, and forget it."""
+        for _ in range(10_000):
+            self.publish()
+            await self.writing.write()
+            self.now_s += 1.0
+            for backlog in list(self.backlogs):
+                if backlog.left or (backlog.unit is not None and backlog.unit.is_stuck):
+                    await self.draining._advance(backlog)
+            self.spool.sweep()
+            if all(one.is_empty for one in self.backlogs) and not any(self.lanes.queues.values()):
+                return
+        raise AssertionError("it does not come to an end")
+
+    async def end(self) -> None:
+        """Die: nothing of what was in memory is left."""
+        await self.disk.close()
+
+    def grow(self) -> None:
+        """The topics have more partitions from now on."""
+        self.partitions = 5
+        for name, state in self.topics.states.items():
+            self.topics.states[name] = state._replace(partitions=5)
+
+    def written(self) -> Iterator[tuple[bytes | None, str, Any]]:
+        """Key, event id and value of all records, in the order in which they came."""
+        for one in self.landed:
+            record = one.record
+            event_id = dict(record.headers)[EVENT_ID].decode()
+            yield record.key, event_id, json.loads(record.value or b"null")
+
+
+def names(ticket: Ticket) -> list[Name | None]:
+    """How each event of a request was answered so far."""
+    return [None if one is None else one.name for one in ticket.outcomes]
