@@ -53,6 +53,7 @@ HOT = """
     backends/kafka/producing/lane backends/kafka/producing/lanes backends/kafka/producing/producer
     backends/redis/suppression backends/kafka/producing/rounds edge/answer edge/events
     edge/plain_post edge/known_heads edge/short_way edge/auth edge/origins
+    spool/backlog spool/backlogs spool/placement spool/seams spool/spool spool/writing
     pipeline/routes pipeline/deadlines pipeline/clock_watch native/plain_answers
     native/plain_resp stats/meter stats/series
 """

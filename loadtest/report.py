@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from typing import Any
 
-from cases import canonical, growth, identity, workers
+from cases import canonical, growth, identity, spool, workers
 from cases.large import STALL_GOAL_S, LargeResult
 from cases.pairs import Case, Pair
 
@@ -135,6 +135,21 @@ def identity_table(found: identity.Found) -> str:
         "foreign cores", "log",
     )  # fmt: skip
     return table(header, identity.rows(found))
+
+
+def spool_table(found: spool.Found) -> str:
+    """One row a case."""
+    header = (
+        "case",
+        "gateway us/event",
+        "of published",
+        "goal",
+        "events/s",
+        "p50 ms",
+        "p99 ms",
+        "log",
+    )
+    return table(header, spool.rows(found))
 
 
 def large_table(result: LargeResult) -> str:

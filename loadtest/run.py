@@ -12,6 +12,7 @@ python loadtest/run.py peers --quick    3 rounds of 2 s, about ten minutes
 python loadtest/run.py growth           10 to 1,000 topics, 6 to 1,000 partitions: 5 rounds
 python loadtest/run.py workers          1, 2 and 4 workers: 5 rounds
 python loadtest/run.py canonical        values compared instead of bytes, 1 kB in batches: 5 rounds
+python loadtest/run.py spool            spooled events beside published ones, and their way back
 python loadtest/run.py identity         Idempotency-Keys and event ids beside plain: 5 rounds
 """
 
@@ -27,7 +28,7 @@ from pathlib import Path
 
 import orjson
 
-from cases import canonical, growth, identity, keys, large, memory, moments, pairs, workers
+from cases import canonical, growth, identity, keys, large, memory, moments, pairs, spool, workers
 from cases import peers as peer_cases
 from headgate.pipeline import pipeline
 from memory_report import keys_table, memory_table, moments_table
@@ -40,6 +41,7 @@ from report import (
     identity_table,
     large_table,
     pairs_table,
+    spool_table,
     workers_table,
 )
 from targets import HERE, Stand, stand
@@ -179,6 +181,21 @@ def run_identity(options: Namespace, directory: Path) -> tuple[str, object]:
     return text + identity_table(found), {case.name: reports for case, reports in found.items()}
 
 
+def run_spool(options: Namespace, directory: Path) -> tuple[str, object]:
+    number = options.pairs or (3 if options.quick else 5)
+    seconds = options.seconds or (2.0 if options.quick else 5.0)
+    say("starting two brokers, Redis and the gateway")
+    with spool.spool_stand(directory, passed_on(options)) as running:
+        found = spool.measure(running, number, seconds, say)
+        back = spool.drained(running)
+    text = f"{number} rounds of all cases in turn, {seconds:g} s each.\n\n{spool_table(found)}\n"
+    text += "Back to Kafka: {events:,.0f} events in {seconds} s, {us_per_event} us each.\n".format(
+        **back
+    )
+    raw = {case.title: reports for case, reports in found.items()}
+    return text, {**raw, "drained": back}
+
+
 def as_json(raw: object) -> bytes:
     # orjson knows no named tuples; their names are worth keeping in the file.
     return orjson.dumps(raw, default=lambda one: one._asdict(), option=orjson.OPT_NON_STR_KEYS)
@@ -194,6 +211,7 @@ RUNS = {
     "workers": run_workers,
     "canonical": run_canonical,
     "identity": run_identity,
+    "spool": run_spool,
 }
 
 

@@ -21,6 +21,7 @@ from headgate.core.suppression.protocol import Scope
 from headgate.core.topics.policy import PolicyTable
 from headgate.pipeline.clock_watch import ClockWatch, now_ms
 from headgate.pipeline.complete import Complete
+from headgate.pipeline.gate import Gate
 from headgate.pipeline.reports import Reports
 from headgate.pipeline.routes import Compiler, Routes
 from headgate.spool.database import JournalError
@@ -62,7 +63,7 @@ async def drain(
     policies = PolicyTable(settings.topics)
     meter = Meter(Labels({}, lambda topic: topics.get(topic) is not None), time.time)
     compiler = Compiler(settings.http.json_max_depth, settings.redis.namespace)
-    routes = Routes(policies, topics, compiler)
+    gate = Gate(Routes(policies, topics, compiler))
     service = spool_of(settings, topics, lambda: policies, now_ms, meter)
     assert service is not None
     reports = Reports(ClockWatch(topics.get, time.monotonic), Complete(Admission(0, 0), meter))
@@ -80,7 +81,7 @@ async def drain(
     suppression = suppressor or Unsuppressed(_Nobody())
     compiler.listener = suppressor
     reports.pass_on_to(suppression, None)
-    service.announce_with(suppression, partial(_scope_of, routes))
+    service.announce_with(suppression, partial(_scope_of, gate))
     async with AsyncExitStack() as ending:
         ending.push_async_callback(topics.close)
         await topics.start(lambda topic: cluster_of(topic, policies))
@@ -97,9 +98,9 @@ async def drain(
         return await _until_empty(service, timeout_s, say)
 
 
-def _scope_of(routes: Routes, topic: str) -> Scope | None:
+def _scope_of(gate: Gate, topic: str) -> Scope | None:
     try:
-        return routes.find(topic).scope
+        return gate.rules(topic).scope
     except Refused:
         return None  # its topic is not known (yet)
 

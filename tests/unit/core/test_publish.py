@@ -20,6 +20,7 @@ def publish_at(stage: Stage) -> Publish:
         Stage.RESERVING: [Stage.QUEUED, Stage.RESERVING],
         Stage.LANE: [Stage.LANE],
         Stage.HANDED: [Stage.LANE, Stage.HANDED],
+        Stage.STORING: [Stage.LANE, Stage.STORING],
         Stage.ENDED: [Stage.LANE, Stage.ENDED],
     }
     publish = Publish(Record("t", 0, None, b"", [], 0), 0, None, 0, None)

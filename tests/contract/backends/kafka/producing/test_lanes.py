@@ -173,3 +173,25 @@ async def test_close_ends_everything_at_once(world: World) -> None:
     for one, failure in world.history.failures.items():
         assert failure.reason is not Reason.UNKNOWN or one in world.history.handed
     await world.check()
+
+
+async def test_what_was_not_handed_over_can_be_taken_out_and_put_again(world: World) -> None:
+    puts = [world.put(1, 500) for _ in range(20)]
+    puts[2].dropped = True
+    assert world.lanes.head(world.topic, 1) is puts[0]
+    assert world.lanes.head(world.topic, 0) is None
+    in_flight, taken = world.lanes.withdraw(world.topic, 1)
+    assert not in_flight  # nothing is handed over within `put`
+    assert taken == [one for one in puts if one is not puts[2]]
+    assert world.lanes.head(world.topic, 1) is None
+    assert sum(size for *_, size in world.lanes.depths()) == 0
+    for one in taken:
+        world.lanes.put(one)
+    await eventually(lambda: bool(world.history.handed))
+    in_flight, rest = world.lanes.withdraw(world.topic, 1)
+    assert set(in_flight) <= set(world.history.handed)
+    assert not {*rest} & {*world.history.handed}
+    await eventually(lambda: world.history.all_ended([one for one in taken if one not in rest]))
+    assert not {*rest} & {*world.history.offsets}
+    assert world.lanes.withdraw("no-such-topic", 0) == ([], [])
+    await world.check()
