@@ -76,7 +76,8 @@ class Complete:
         ticket.done = True
         if ticket.attempt is not None:
             ticket.attempt.answer_twins(ticket.outcomes)
-            if ticket.open_publishes == 0:
+            # What is on disk has ended well, though its lane may have it for long.
+            if ticket.open_publishes == 0 or all(one.failure is None for one in ticket.answered()):
                 self._remember(ticket)
         self._account(ticket)
         if ticket.waiter is not None:
@@ -215,5 +216,7 @@ class Complete:
 
     def _remember(self, ticket: Ticket) -> None:
         """No outcome of the ticket can change any more."""
-        if ticket.attempt is not None and self._identities is not None:
+        attempt = ticket.attempt
+        if attempt is not None and not attempt.is_told and self._identities is not None:
+            attempt.is_told = True
             self._identities.ended(ticket)

@@ -13,17 +13,18 @@ class Attempt:
     request: of its Idempotency-Key.  known: what earlier attempts under that key ended well, as
     answers, by place in the request.  events: of event ids, by place.  twins: events whose id
     and content an earlier event of the same request has, and that one's place.
-    bypassed: Redis could not be asked about the Idempotency-Key.
+    bypassed: Redis could not be asked about the Idempotency-Key.  is_told: what is to be remembered
+    was handed on.
     """
 
-    __slots__ = ("_late", "bypassed", "events", "known", "request", "twins")
+    __slots__ = ("_late", "bypassed", "events", "is_told", "known", "request", "twins")
 
     def __init__(self, request: Claim | None = None) -> None:
         self.request = request
         self.known: dict[int, Outcome] = {}
         self.events: dict[int, Claim] = {}
         self.twins: dict[int, int] = {}
-        self.bypassed = False
+        self.bypassed = self.is_told = False
         self._late: dict[int, Outcome] = {}
 
     def late(self, index: int, outcome: Outcome) -> None:
