@@ -32,6 +32,7 @@ KEYS = Setup(configs=(R, R1), changes=1)
 TWO_KEYS = Setup(configs=(R, R1), starts=(0, 1), changes=1)  # two key rules at first
 GROWTH = Setup(growth=1)
 CROWD = Setup(room=1)
+SPOOL = Setup(spooled=1)
 
 FAULT_SETS: dict[str, Setup] = {
     "none": Setup(),
@@ -72,6 +73,15 @@ FAULT_SETS: dict[str, Setup] = {
     "crowd, a process dies": replace(CROWD, deaths=1),
     "crowd, Redis restarts empty": replace(CROWD, restarts=1),
     "crowd, cut off": replace(CROWD, cuts=1),
+    "spool": SPOOL,
+    "spool, 2 records": replace(SPOOL, spooled=2),
+    "spool, equal events follow": replace(SPOOL, follow=True),
+    "spool, a process dies": replace(SPOOL, deaths=1),
+    "spool, Redis restarts empty": replace(SPOOL, restarts=1),
+    "spool, cut off": replace(SPOOL, cuts=1),
+    "spool, outcome unknown, late": replace(SPOOL, unknown=1),
+    "spool, growth": replace(SPOOL, growth=1),
+    "spool, off, 1 change": replace(OFF, spooled=1),
     "benefit, raw, 4 posts": Setup(sequential=True, posts=4),
     "benefit, canonical, 4 posts": Setup(
         sequential=True, configs=(C,), contents=(A, B, A2), posts=4
@@ -114,6 +124,9 @@ ONE_OUT: list[tuple[str, tuple[str, ...], Setup]] = [
     ("key rule in the incarnation", ("key_rule",), KEYS),
     ("fresh nonce at another key rule", ("key_rule_nonce",), replace(KEYS, changes=2)),
     ("an old rule's record announces", ("old_rule_announces",), TWO_KEYS),
+    ("announcement while something is spooled", ("spool_holds",), SPOOL),
+    ("events behind it pass", ("spool_passes",), replace(SPOOL, posts=4)),
+    ("drained while the announcement holds", ("spool_late",), replace(SPOOL, deaths=1)),
     (
         "digest keyed by the fingerprint",
         ("keyed_digest",),

@@ -4,6 +4,9 @@ One thing, whose records have one key (under another key rule: another key), two
 and the log of all partitions in the order of landing. `explore` visits every interleaving of the
 steps breadth first, so the first violation has a shortest trace.
 
+A gateway may put a record that is not handed over on disk and answer its event (`spooled`); it is
+published later, by this process or by the one that follows it.
+
 Steps: an event arrives; its claim is executed by Redis; (handed over;) its record lands and is
 acknowledged; its settlement is executed. Beside them: changes of configuration, growth and its
 discovery, talk, the end of an announcement, of a quarantine and of tokens, and faults.
@@ -26,6 +29,8 @@ Checked:
   connected gateway that reserves is placed by n. Void as long as Redis, restarted empty, has not
   been told n+1 again.
 - K2: no event that arrives at a gateway that knows n+1 is placed by n, followers included.
+- P: no event that arrives while another content is on disk is `unchanged`, before that content is
+  in the log. Void once the process died that put it there.
 - B (only `Setup.sequential`): one event after another, nothing changes: equal is `unchanged`.
 """
 
@@ -41,8 +46,8 @@ from typing import NamedTuple
 RAW, CANONICAL, PASS, FORCED = range(4)
 MODES = ("raw", "canonical", "off", "off, forced")
 # Where an event is. GHOST: outcome unknown, may land yet. UNKNOWN: it will not land any more, but
-# its process does not know. WRECK: a ghost of a dead process.
-NEW, LANE, HANDED, ACKED, GHOST, UNKNOWN, WRECK, FOLLOWS, DONE = range(9)
+# its process does not know. WRECK: a ghost of a dead process. SPOOLED: on disk.
+NEW, LANE, HANDED, ACKED, GHOST, UNKNOWN, WRECK, FOLLOWS, DONE, SPOOLED = range(10)
 UNDER_WAY = (LANE, HANDED, GHOST, UNKNOWN)
 MAY_LAND = (LANE, HANDED, GHOST, WRECK)
 # Contents: "a" differs from "A" by the bytes only, so they are equal in canonical form.
@@ -87,6 +92,9 @@ class Rules:
     register: bool = True  # what is under way is registered under a new nonce
     quarantine_untrusts: bool = True  # a claim in quarantine leaves a token nobody trusts
     old_rule_announces: bool = True  # a record under way by another rule counts as one that passed
+    spool_holds: bool = True  # announced as long as anything is on disk, also after a start
+    spool_passes: bool = True  # what comes behind what is on disk is not compared
+    spool_late: bool = True  # what was on disk is handed over only while the announcement holds
 
     def without(self, *names: str) -> Rules:
         return replace(self, **dict.fromkeys(names, False))
@@ -113,11 +121,12 @@ class Setup:
     restarts: int = 0  # of Redis, empty
     cuts: int = 0  # a gateway is cut off from Redis
     unknown: int = 0  # a record's outcome stays unknown
+    spooled: int = 0  # a record goes to disk
     room: int = 9  # T: how many tokens an entry has room for, the anonymous one not counted
     follow: bool = False
     sequential: bool = False
     history: tuple[tuple[int, int], ...] = ()  # gateway and content of each post; (): any
-    promises: tuple[str, ...] = ("S1", "K", "K2", "B")
+    promises: tuple[str, ...] = ("S1", "K", "K2", "P", "B")
 
     def without(self, *names: str) -> Setup:
         return replace(self, rules=self.rules.without(*names))
@@ -137,6 +146,8 @@ class Event(NamedTuple):
     leader: int = -1
     least: int = 0  # K: may not be placed by fewer
     known: int = 0  # K2: what its gateway knew when it arrived
+    is_late: bool = False  # P: another content was on disk when it arrived
+    is_orphan: bool = False  # on disk, and the process that put it there died
 
 
 ENDED = Event(DONE)
@@ -190,6 +201,7 @@ class Left(NamedTuple):
     restarts: int
     cuts: int
     unknown: int
+    spooled: int
 
 
 class State(NamedTuple):
@@ -376,6 +388,9 @@ class World:
     def arrive(self, g: int, content: int) -> None:
         gateway, log = self.gateways[g], self.log
         mode, place, unreserved = gateway.mode, NEW, False
+        spooled = [one for one in self.events if one.place == SPOOLED]
+        if self.rules.spool_passes and any(one.gateway == g for one in spooled):
+            mode = PASS
         if mode == PASS and gateway.connected and self.rules.force_late and not gateway.lease:
             mode = FORCED
         elif mode == PASS or not gateway.connected:
@@ -391,6 +406,7 @@ class World:
             unreserved=unreserved,
             least=log.moved if gateway.connected and mode != PASS else 0,
             known=gateway.count,
+            is_late=any(not _same(mode, one.content, content) for one in spooled),
         )
         self.events.append(event)
         if self.setup.follow and place == NEW and mode in (RAW, CANONICAL):
@@ -432,6 +448,7 @@ class World:
                 if other.place == FOLLOWS and other.leader == i:
                     self.put(j, count=self.redis.count)
         elif verdict == "unchanged":
+            self._check_spool(i)
             for j, other in enumerate(self.events):
                 if j == i or (other.place == FOLLOWS and other.leader == i):
                     if not other.matched:
@@ -445,6 +462,42 @@ class World:
                 raise Violation("B: equal content is published again")
             self._hand_over_at_once(i)
         self.registries(g)
+
+    def _check_spool(self, i: int) -> None:
+        event = self.events[i]
+        for other in self.events[:i] if event.is_late and "P" in self.setup.promises else ():
+            if other.place != SPOOLED or _same(event.mode, other.content, event.content):
+                continue
+            if not (other.is_orphan or other.unreserved):
+                name, newer = CONTENTS[event.content], CONTENTS[other.content]
+                raise Violation(f"P: {name} is unchanged, and {newer} is on disk")
+
+    def spool(self, i: int) -> None:
+        """It goes from its lane to disk: what it reserved is given back, behind the announcement,
+        in the same call. Those that follow it are answered as it is."""
+        self.spend("spooled")
+        event = self.events[i]
+        g = event.gateway
+        if self.rules.spool_holds:
+            self.gateway(g, announces=True)
+        connected = self.gateways[g].connected
+        if connected:
+            self.open(g, self.gateways[g].rule)
+            slot = self._slot(event)
+            entry = self.entries[slot]
+            tokens = tuple(token for token in entry.tokens if token.owner != i)
+            self.entries[slot] = entry._replace(tokens=tokens)
+        self.put(i, place=SPOOLED, mode=PASS, token=0, unreserved=not connected)
+        for j, other in enumerate(self.events):
+            if other.place == FOLLOWS and other.leader == i:
+                self.events[j] = ENDED
+        if connected:
+            self.registries(g)
+
+    def drain(self, i: int) -> None:
+        """It goes from disk to its lane, and is handed over."""
+        gateway = self.gateways[self.events[i].gateway]
+        self.put(i, place=HANDED, count=gateway.count, unreserved=not gateway.connected)
 
     def _check_place(self, i: int, count: int) -> None:
         event = self.events[i]
@@ -570,7 +623,9 @@ class World:
         self.spend("deaths")
         for i, event in enumerate(self.events):
             if event.gateway == g and event.place != DONE:
-                if event.place in (HANDED, GHOST):
+                if event.place == SPOOLED:
+                    self.put(i, is_orphan=True)
+                elif event.place in (HANDED, GHOST):
                     self.put(i, place=WRECK)
                 elif event.place != WRECK:
                     lost = event.unreserved and event.place == ACKED
@@ -584,8 +639,11 @@ class World:
             gateway.count,
             current=False,
             talked=False,
-            announces=gateway.mode == PASS,
+            announces=gateway.mode == PASS or (self.rules.spool_holds and self._has_spooled(g)),
         )
+
+    def _has_spooled(self, g: int) -> bool:
+        return any(one.gateway == g and one.place == SPOOLED for one in self.events)
 
 
 def initial(setup: Setup) -> State:
@@ -607,7 +665,13 @@ def initial(setup: Setup) -> State:
         for config, lease in zip((first, second), passes, strict=True)
     )
     left = Left(
-        setup.changes, setup.growth, setup.deaths, setup.restarts, setup.cuts, setup.unknown
+        setup.changes,
+        setup.growth,
+        setup.deaths,
+        setup.restarts,
+        setup.cuts,
+        setup.unknown,
+        setup.spooled,
     )
     redis = Redis(quarantine, rule=first.rule)
     return State((), gateways, redis, tuple(entries), Log(A, (10, 0)), left)
@@ -652,11 +716,21 @@ def alike(state: State, swappable: bool = True) -> tuple[object, ...]:
 def _blocked(state: State, i: int) -> bool:
     """One record of a lane (a gateway, a key, a count) after the other."""
     event = state.events[i]
+    if any(
+        other.place == SPOOLED and (other.gateway, other.rule) == (event.gateway, event.rule)
+        for other in state.events[:i]
+    ):
+        return True
     return any(
         other.place in (LANE, HANDED)
         and (other.gateway, other.rule, other.count) == (event.gateway, event.rule, event.count)
         for other in state.events[:i]
     )
+
+
+def _may_drain(setup: Setup, state: State, g: int) -> bool:
+    gateway = state.gateways[g]
+    return gateway.lease or not gateway.connected or not setup.rules.spool_late
 
 
 def _token_may_expire(setup: Setup, state: State, token: Token) -> bool:
@@ -685,6 +759,8 @@ def _may_stop_announcing(setup: Setup, state: State, g: int) -> bool:
         strange = event.rule != gateway.rule and setup.rules.old_rule_announces
         if event.gateway != g or not (event.mode == PASS or strange):
             continue
+        if event.place == SPOOLED and setup.rules.spool_holds:
+            return False
         if event.place in (LANE, HANDED) or (strange and event.place in (NEW, ACKED)):
             return False
         if event.place == GHOST and setup.rules.renew_unknown:
@@ -732,10 +808,14 @@ def _of_events(setup: Setup, state: State) -> Iterator[tuple[str, Action]]:
         elif place == LANE and not _blocked(state, i):
             yield f"{name} is handed over", lambda w, i=i: w.put(i, place=HANDED)
         elif place == HANDED and not _blocked(state, i):
+            if state.left.spooled:
+                yield f"{name} is spooled", lambda w, i=i: w.spool(i)
             yield f"{name} lands, acknowledged", lambda w, i=i: w.land(i, ACKED)
             if state.left.unknown:
                 yield f"{name} lands, outcome unknown", lambda w, i=i: _landed_unknown(w, i)
                 yield f"{name} outcome unknown", lambda w, i=i: _unknown(w, i)
+        elif place == SPOOLED and not _blocked(state, i) and _may_drain(setup, state, g):
+            yield f"{name} drains", lambda w, i=i: w.drain(i)
         elif place == ACKED and state.gateways[g].connected:
             yield f"{name} settles", lambda w, i=i: w.settlement(i)
         elif place == GHOST:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -10,7 +11,10 @@ import pytest
 from headgate.core.outcome import Failure, Name, Reason
 from headgate.core.publish import Ticket
 from headgate.core.record import SPOOLED
+from headgate.spool.database import FILE
+from headgate.spool.draining import Allowance
 from headgate.spool.options import SpoolOptions
+from headgate.spool.reading import Contents
 from support.gateway.spool_world import AFTER_S, UNKNOWN, SpoolWorld, names
 
 
@@ -220,3 +224,79 @@ async def test_what_the_disk_does_not_take_is_not_answered_spooled(
     await world.live()
     await world.drain()
     assert [value["id"] for _, _, value in world.written()] == [2]
+
+
+async def test_what_kafka_refuses_for_good_is_set_aside_and_does_not_stand_in_the_way(
+    world: SpoolWorld,
+) -> None:
+    world.away()
+    for number in range(3):
+        world.post("orders", {"id": 1, "n": number})
+        await world.writing.write()
+    world.back()
+    world.now_s += 1
+    [backlog] = [one for one in world.backlogs if one.left]
+    await world.draining._advance(backlog)
+    world.lanes.hand_over(backlog.partition, 1)
+    world.lanes.fail(backlog.partition, Failure(Reason.TOO_LARGE, "the limit was lowered"))
+    await world.drain()
+    assert [value["n"] for _, _, value in world.written()] == [1, 2]
+    assert world.meter.counts["aside"] == 1
+    await world.end()
+    contents = Contents.of(world.options.folder)
+    [aside] = contents.aside()
+    contents.close()
+    assert aside.events == 1
+    assert "the limit was lowered" in aside.reason
+    await world.live()
+
+
+async def test_a_damaged_chunk_is_set_aside_and_the_others_are_published(
+    world: SpoolWorld,
+) -> None:
+    world.away()
+    for number in range(3):
+        world.post("orders", {"id": 1, "n": number})
+        await world.writing.write()
+    await world.end()
+    with sqlite3.connect(world.options.folder / FILE) as database:
+        changed = "CAST(x'00' || substr(events, 2) AS BLOB)"
+        database.execute(f"UPDATE chunks SET events = {changed} WHERE number = 2")
+    await world.live()
+    world.back()
+    await world.drain()
+    assert [value["n"] for _, _, value in world.written()] == [0, 2]
+    assert world.meter.counts["aside"] == 1
+
+
+def test_a_backlog_goes_back_at_the_rate_and_as_fast_as_events_come() -> None:
+    now_s = 0.0
+    allowance = Allowance(100, lambda: now_s)
+    went = 0
+    for _ in range(100):  # a second
+        now_s += 0.01
+        while allowance.left() > 0:
+            allowance.take(1)
+            went += 1
+    assert 90 <= went <= 110
+    went = 0
+    for _ in range(300):
+        now_s += 0.01
+        allowance.came(10)  # 1,000 a second come meanwhile
+        while allowance.left() > 0:
+            allowance.take(1)
+            went += 1
+    assert 1.5 * 1000 < went <= 3.3 * 1000 + 330  # it follows within a second or so
+
+
+def test_a_batch_that_goes_beyond_the_rate_is_paid_for_by_a_pause() -> None:
+    now_s = 0.0
+    allowance = Allowance(100, lambda: now_s)
+    now_s += 0.1
+    assert allowance.left() > 0
+    allowance.take(500)
+    for _ in range(49):
+        now_s += 0.1
+        if allowance.left() > 0:
+            break
+    assert now_s > 4.5

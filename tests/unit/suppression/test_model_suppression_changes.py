@@ -28,6 +28,7 @@ R, C, OFF, R1 = Config(RAW), Config(CANONICAL), Config(PASS), Config(RAW, 1)
 PASSING = Setup(configs=(R, OFF), starts=(1, 0), changes=1, history=((0, B), (1, A), (1, A)))
 TWO_KEYS = Setup(configs=(R, R1), starts=(0, 1), changes=1, history=((0, B), (1, A), (1, A)))
 BACK = Setup(configs=(R, OFF), changes=2)
+SPOOL = Setup(spooled=1)
 GROWTH = Setup(growth=1, history=((0, B), (0, A), (0, A)))
 BACK_AND_FORTH = Setup(
     configs=(R, C), contents=(A, A2), changes=2, history=((0, A2), (1, A2), (0, A))
@@ -67,6 +68,9 @@ BACK_AND_FORTH = Setup(
         (Setup(unknown=1), 5_000, {"lands late", "claims: unchanged"}),
         (Setup(room=1), 2_000, {"claims: publish, anonymous", "claims: unchanged"}),
         (Setup(room=1, deaths=1, posts=2), 400, {"lands after its process died"}),
+        (replace(SPOOL, history=((0, B), (1, A), (0, A))), 500, {"is spooled", "drains"}),
+        pytest.param(SPOOL, 10_000, {"drains", "claims: unchanged"}, marks=pytest.mark.full),
+        pytest.param(replace(SPOOL, deaths=1, posts=2), 1_000, {"drains"}, marks=pytest.mark.full),
         (Setup(sequential=True, posts=4), 90, {"claims: unchanged"}),
         (Setup(sequential=True, posts=4, configs=(C,)), 90, {"claims: unchanged"}),
     ],
@@ -105,6 +109,7 @@ def test_no_promise_is_broken(setup: Setup, states: int, kinds: set[str]) -> Non
         (("key_rule",), replace(TWO_KEYS, starts=(0, 0)), "S1"),
         (("old_rule_announces",), TWO_KEYS, "S1"),
         (("keyed_digest",), BACK_AND_FORTH, "S1"),
+        (("spool_holds",), SPOOL, "P"),
     ],
 )
 def test_each_rule_is_needed(rules: tuple[str, ...], setup: Setup, broken: str) -> None:
