@@ -21,6 +21,7 @@ _EXAMPLES = """  headgate spool list /var/lib/headgate/spool
   headgate spool export /var/lib/headgate/spool --topic orders > orders.ndjson
   headgate spool drain /mnt/of-the-pod-that-died/spool --config headgate.toml
   headgate spool drop /var/lib/headgate/spool --topic orders --yes
+  headgate spool drop /var/lib/headgate/spool --aside --yes
 
 DIR is a gateway's spool.path. `list` and `export` may be used beside the gateway; `drain` and
 `drop` need the folder for themselves. A gateway publishes its own spool: `drain` is for the folder

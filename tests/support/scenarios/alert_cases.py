@@ -47,6 +47,7 @@ _MIRROR_WROTE = 'headgate_mirror_timestamp_seconds{cluster="c",instance="a"}'
 _OLDEST = 'headgate_replay_oldest_seconds{cluster="c"}'
 _REMAINING = 'headgate_replay_remaining_offsets{cluster="c"}'
 _HELD_AGE, _HELD_LAG = 'headgate_held_oldest_seconds{topic="t"}', 'headgate_held_lag{topic="t"}'
+_ASIDE = 'headgate_spool_aside_total{topic="t"}'
 _CLOCK = "0+60x120"  # a file that is written every minute
 
 CASES = (
@@ -148,6 +149,9 @@ CASES = (
     ),
     Case("HeadgateHeldEventsWait", *_over(_HELD_AGE, 90, 5)),
     Case("HeadgateHeldEventsWait", *_over(_HELD_LAG, 2e5, 10)),
+    Case("HeadgateSpoolWaits", *_over('headgate_spool_oldest_seconds{topic="t"}', 700, 30)),
+    Case("HeadgateSpoolAside", *_counts(_ASIDE), at=90),
+    Case("HeadgateSpoolAside", {_ASIDE: "_x80 1x40"}, {_ASIDE: "1x120"}, at=90),
     Case(
         "HeadgateCoalescerRestarts",
         *_counts('headgate_coalescer_restarts_total{topic="t",reason="timeout"}'),
