@@ -11,6 +11,7 @@ from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from headgate.backends.kafka.configured import cluster_options
 from headgate.backends.kafka.topic_reader import READ_ERRORS, TopicReader
+from headgate.backends.redis.sentinel import resolved
 from headgate.check.finding import Finding, error, ok
 from headgate.check.redis import judge_redis
 from headgate.check.topics import (
@@ -94,8 +95,13 @@ async def _check_redis(redis: RedisSettings) -> list[Finding]:
     if redis.address is None:
         return [ok("redis", "not configured, and no topic suppresses")]
     timeout_s = max(redis.timeout_ms / 1000, _MIN_REDIS_S)
+    try:
+        address = await resolved(redis.address)
+    except (RedisError, OSError) as failure:
+        fix = "Check the hosts and the service in redis.url."
+        return [error("redis", f"no sentinel names a master: {_error_text(failure)}", fix)]
     client = Redis.from_url(
-        redis.address,
+        address,
         socket_timeout=timeout_s,
         socket_connect_timeout=timeout_s,
         retry=Retry(NoBackoff(), 0),

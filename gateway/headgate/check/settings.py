@@ -98,7 +98,9 @@ def _redis_password(redis: RedisSettings, origins: Mapping[str, str]) -> Iterato
     if parts.password is None and "password" not in parse_qs(parts.query):
         return
     yield from _written("redis.url", origins)
-    if parts.scheme == "redis" and not _is_loopback(parts.hostname or "localhost"):
+    if parts.scheme in ("redis", "redis+sentinel") and not _is_loopback(
+        parts.hostname or "localhost"
+    ):
         yield warn("redis.url", "the password travels in clear text", "Use rediss://.")
 
 

@@ -115,7 +115,8 @@ class RedisSettings:
     url: Annotated[
         str | None,
         about(
-            "redis://, rediss:// or unix:// URL; needed by topics that suppress or de-duplicate.",
+            "redis://, rediss:// or unix:// URL; needed by topics that suppress or de-duplicate. "
+            "Behind Sentinel: redis+sentinel://HOST[:26379],HOST/SERVICE.",
             example='"redis://127.0.0.1:6379/0"',
             secret=True,
         ),

@@ -15,7 +15,7 @@ from headgate.config.names import dotted
 from headgate.config.origins import DEFAULT, derived
 from headgate.config.settings import Settings
 
-_REDIS_SCHEMES = ("redis", "rediss", "unix")
+_REDIS_SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel")
 
 
 def settle_derived(settings: Settings, origins: dict[str, str]) -> Settings:
@@ -94,10 +94,15 @@ def _hosts(settings: Settings) -> Iterator[Problem]:
 def _redis(settings: Settings) -> Iterator[Problem]:
     redis = settings.redis
     if redis.url is not None and urlsplit(redis.url).scheme not in _REDIS_SCHEMES:
-        expected = "a redis://, rediss:// or unix:// URL"
+        expected = "a redis://, rediss://, unix:// or redis+sentinel://HOST,HOST/SERVICE URL"
         yield Problem("redis.url", shown(redis.url, secret=True), expected)
+    elif redis.url is not None and "+sentinel" in urlsplit(redis.url).scheme:
+        parts = urlsplit(redis.url)
+        if not parts.netloc.rpartition("@")[2] or not parts.path.strip("/"):
+            expected = "redis+sentinel://HOST[:26379][,HOST]/SERVICE[/DB]"
+            yield Problem("redis.url", shown(redis.url, secret=True), expected)
     yield from missing_files({"redis.ssl_cafile": redis.ssl_cafile})
-    if redis.ssl_cafile is not None and urlsplit(redis.url or "").scheme != "rediss":
+    if redis.ssl_cafile is not None and not (redis.url or "").startswith("rediss"):
         yield Problem("redis.ssl_cafile", shown(redis.ssl_cafile), "not set, or a rediss:// URL")
     if not re.fullmatch(r"[\w.:\-]+", redis.namespace):
         expected = "letters, digits, dots, colons, dashes and underscores"

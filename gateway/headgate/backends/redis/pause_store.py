@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, Protocol
 
+from headgate.backends.redis.sentinel import pool_of
 from headgate.core.consuming.pauses import Intent, Kept, PauseScope
 
 KEY_PREFIX = "hg:pauses:"
@@ -46,8 +47,8 @@ class RedisPauses:
     def _redis(self) -> Any:
         from redis.asyncio import Redis
 
-        within = self._timeout_s
-        return Redis.from_url(self._url, socket_timeout=within, socket_connect_timeout=within)
+        options = {"socket_timeout": self._timeout_s, "socket_connect_timeout": self._timeout_s}
+        return Redis(connection_pool=pool_of(self._url, options))
 
     async def intents(self, group: str) -> Iterable[Intent]:
         """See `PauseStore`."""

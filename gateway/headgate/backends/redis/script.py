@@ -30,6 +30,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from headgate.backends.patience import Patience
 from headgate.backends.redis.errors import StoreError
+from headgate.backends.redis.sentinel import resolved
 from headgate.native.chosen import packed
 
 # What clients may see: the exceptions' own texts name addresses.
@@ -46,7 +47,8 @@ _CONNECT_TIMEOUT_S = 1.0  # a connection task waits for it, no request does
 
 
 class RedisScript:
-    """A connection and a script. url: redis://, rediss:// or unix://.  timeout_ms: of a call."""
+    """A connection and a script. url: redis://, rediss://, unix://, or see `sentinel`.
+    timeout_ms: of a call."""
 
     def __init__(self, url: str, timeout_ms: float, script: str) -> None:
         self._url = url
@@ -58,8 +60,8 @@ class RedisScript:
     async def connect(self) -> Mapping[str, str]:
         """Open a new connection, load the script, return what INFO says. Raises StoreError."""
         await self.close()
-        connection = self.connection = _connection(self._url)
         try:
+            connection = self.connection = _connection(await resolved(self._url))
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
                 await connection.connect()  # type: ignore[no-untyped-call]
                 lines = _lines(await _ask(connection, b"INFO"))
@@ -67,6 +69,9 @@ class RedisScript:
         except (TimeoutError, RedisError, OSError) as error:
             await self.close()
             raise _translate(error) from error
+        if lines.get("role") == "slave":  # it was the master, or is to be
+            await self.close()
+            raise StoreError("redis_error", "Redis: a replica, which takes no writes")
         return lines
 
     async def evaluate(self, arguments: Sequence[int | bytes]) -> Any:

@@ -1,0 +1,113 @@
+"""Redis behind Sentinel: who is the master is asked at every connection.
+
+    redis+sentinel://[user:password@]host[:26379][,host[:26379]...]/SERVICE[/DB][?options]
+    rediss+sentinel://...       TLS to the servers and to the sentinels
+
+User, password and options (such as `ssl_ca_certs`) are those of the Redis servers. Sentinels with a
+password of their own have it among the options: `sentinel_username`, `sentinel_password`.
+"""
+
+from typing import Any, Final, NamedTuple
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+
+SCHEMES: Final = ("redis+sentinel", "rediss+sentinel")
+_PORT: Final = 26_379
+_TIMEOUT_S: Final = 0.5  # of each sentinel: the next one is asked then
+
+
+class Sentinels(NamedTuple):
+    """What such a URL says. login: `user:password@` as in the URL, or nothing."""
+
+    hosts: list[tuple[str, int]]
+    service: str
+    scheme: str
+    login: str
+    database: str
+    options: dict[str, str]
+
+    def master(self, host: str, port: int) -> str:
+        """The URL of a Redis server."""
+        place = f"[{host}]" if ":" in host else host
+        query = f"?{urlencode(self.options)}" if self.options else ""
+        return f"{self.scheme}://{self.login}{place}:{port}/{self.database}{query}"
+
+
+def is_behind_sentinels(url: str) -> bool:
+    """Whether it is such a URL."""
+    return urlsplit(url).scheme in SCHEMES
+
+
+def sentinels_of(url: str) -> tuple[Sentinels, dict[str, str]]:
+    """What the URL says, and how to log in at the sentinels. Raises ValueError."""
+    parts = urlsplit(url)
+    login, at, hosts = parts.netloc.rpartition("@")
+    service, _, database = parts.path.strip("/").partition("/")
+    if not hosts or not service:
+        raise ValueError("redis+sentinel://HOST[,HOST]/SERVICE has hosts and a service")
+    options = dict(parse_qsl(parts.query))
+    own = {
+        name: options.pop(f"sentinel_{name}")
+        for name in ("username", "password")
+        if f"sentinel_{name}" in options
+    }
+    places = [_place(one) for one in hosts.split(",")]
+    scheme = parts.scheme.removesuffix("+sentinel")
+    database = database or "0"
+    return Sentinels(places, unquote(service), scheme, login + at, database, options), own
+
+
+async def resolved(url: str) -> str:
+    """The URL of the server that is the master now; any other URL as it is.
+
+    Raises redis.exceptions.RedisError (no sentinel knows a master), OSError, ValueError.
+    """
+    if not is_behind_sentinels(url):
+        return url
+    found, asked = sentinels_of(url)[0], _asked(url)
+    try:
+        host, port = await asked.discover_master(found.service)
+    finally:
+        for one in asked.sentinels:
+            await one.aclose()
+    return found.master(str(host), int(port))
+
+
+def _asked(url: str) -> Any:
+    from redis.asyncio.sentinel import Sentinel  # most installations have none
+
+    found, login = sentinels_of(url)
+    options: dict[str, Any] = {
+        "socket_timeout": _TIMEOUT_S,
+        "socket_connect_timeout": _TIMEOUT_S,
+        **login,
+    }
+    if found.scheme == "rediss":
+        options |= {"ssl": True, "ssl_ca_certs": found.options.get("ssl_ca_certs")}
+    return Sentinel(found.hosts, sentinel_kwargs=options)  # type: ignore[no-untyped-call]
+
+
+def pool_of(url: str, options: dict[str, Any]) -> Any:
+    """A pool of connections to the server that the URL names, or to who is the master then.
+
+    options: of each connection.
+    """
+    from redis.asyncio.connection import ConnectionPool, parse_url
+
+    if not is_behind_sentinels(url):
+        return ConnectionPool.from_url(url, **options)
+    from redis.asyncio.sentinel import SentinelConnectionPool
+
+    found, _ = sentinels_of(url)
+    given = dict(parse_url(found.master("sentinel", _PORT)))
+    for name in ("host", "port"):
+        given.pop(name)
+    given["ssl"] = given.pop("connection_class", None) is not None
+    pool: Any = SentinelConnectionPool  # redis-py has no types for its constructor
+    return pool(found.service, _asked(url), **given, **options)
+
+
+def _place(text: str) -> tuple[str, int]:
+    parts = urlsplit(f"//{text}")
+    if not parts.hostname:
+        raise ValueError(f"{text!r} is no host of a sentinel")
+    return parts.hostname, parts.port or _PORT
