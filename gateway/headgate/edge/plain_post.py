@@ -47,7 +47,7 @@ class PlainPosts:
             if lower in _UNUSUAL:
                 return None
             headers[lower] = value
-        if int(headers.get(b"content-length", b"0")) > self.max_bytes:
+        if int(headers.get(b"content-length", b"0")) > self.max_bytes or b"host" not in headers:
             return None
         return topic, headers
 

@@ -10,7 +10,6 @@ idle connections.
 import asyncio
 import logging
 import os
-import re
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -18,7 +17,7 @@ from typing import Any
 from aiohttp import StreamReader, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
-from aiohttp.http_exceptions import HttpProcessingError, InvalidURLError, LineTooLong
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError, _ErrInfo
 
 from headgate.core.admission import DRAINING
@@ -26,6 +25,7 @@ from headgate.core.ids import RequestIds
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused
 from headgate.edge.body import BROKEN
+from headgate.edge.framing import unambiguous, unreadable
 from headgate.edge.parsed import parsed_before
 from headgate.edge.problems import problem_response
 from headgate.edge.request_log import REPORTED, RequestLog, RequestReports, received_bytes
@@ -33,8 +33,6 @@ from headgate.edge.short_way import Answers
 
 # A client may hold an idle connection so long; it also bounds how long request headers may take.
 KEEP_ALIVE_S = 75.0
-_TOO_MANY = "Too many headers received"  # aiohttp has no class of its own for it
-_PLAIN = re.compile(r"[A-Z](?:[A-Za-z0-9 ,/`-]|(?<=[a-z])'(?=[a-z])){0,100}")
 _LINGER_S = 2.0  # reads on after an early refusal, so that the client sees the answer
 _POLL_S = 0.02
 
@@ -111,10 +109,11 @@ class HttpConnection(RequestHandler):
 
         An answer that came before the whole body (refused, timed out, `Expect`) leaves open where
         the next request begins: the client may send the rest or not. A server that leaves sends
-        the client away with the answer to its last request.
+        the client away with the answer to its last request. And nothing is upgraded here, but
+        aiohttp's parser takes what follows such a request for another protocol.
         """
         content = request.content
-        if self._is_last() or not content.is_eof():
+        if self._is_last() or not content.is_eof() or request._message.upgrade:
             resp.force_close()
         if isinstance(content.exception(), Refused):
             content._exception = None  # aiohttp reads on, so that the client sees the answer
@@ -130,7 +129,7 @@ class HttpConnection(RequestHandler):
         if request.writer.output_size > 0:
             raise ConnectionError("the answer was under way already")
         if isinstance(exc, HttpProcessingError):
-            failure = _refused(exc, self.max_field_size)
+            failure = unreadable(exc, self.max_field_size)
         elif isinstance(exc, _LEFT):
             failure = BROKEN
         else:
@@ -158,22 +157,6 @@ class HttpConnection(RequestHandler):
         """As aiohttp, but nonsense in a body that nobody reads any more is no error of ours."""
         if not isinstance(known.get("exc_info"), HttpProcessingError | _LEFT):
             super().log_exception(*args, **known)
-
-
-def _refused(error: HttpProcessingError, header_max_bytes: int) -> Failure:
-    """What the parser could not read. Only the first line of what it says is for clients, and only
-    where it quotes nothing: the rest are reprs."""
-    if isinstance(error, LineTooLong):
-        limit = f"http.header_max_bytes = {header_max_bytes}"
-        detail = f"the request line or a header field is longer than {limit}"
-        return Failure(Reason.HEADERS_TOO_LARGE, detail)
-    if error.message == _TOO_MANY:
-        return Failure(Reason.HEADERS_TOO_LARGE, "the request has too many headers")
-    said = error.message.partition("\n")[0].rstrip(":. ")
-    if isinstance(error, InvalidURLError):
-        said = "Invalid URL"
-    why = f": {said}" if _PLAIN.fullmatch(said) else ""
-    return Failure(Reason.MALFORMED, f"this is no request of HTTP/1.1{why}")
 
 
 class Request(web.BaseRequest):
@@ -214,7 +197,7 @@ class HttpServer(web.Server):
         self._connection = connection
         self.is_leaving = False
         self.answers = Answers()
-        super().__init__(handle, request_factory=make_request)
+        super().__init__(partial(unambiguous, handle), request_factory=make_request)
 
     def refuse_bodies(self) -> None:
         """Leave, and answer 503 `draining` to requests whose bodies are still on their way."""
