@@ -128,6 +128,15 @@ class AuthSettings:
             "Who may post: whoever names itself a producer (none), or holders of tokens (token)."
         ),
     ] = "none"
+    failed_attempts_per_minute: Annotated[
+        int,
+        about(
+            "Wrong tokens that an address may send to a process; more are answered 429 unseen, "
+            "except tokens that were right before from there.",
+            minimum=1,
+            maximum=1_000_000,
+        ),
+    ] = 30
 
 
 @dataclass(frozen=True, slots=True)

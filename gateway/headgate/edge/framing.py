@@ -1,5 +1,4 @@
-"""Requests that are no good HTTP: those that aiohttp cannot read, and those that two servers may
-frame differently.
+"""Requests that are no good HTTP: unreadable ones, and those that two servers may read differently.
 
 Where a proxy and this gateway disagree about where a request ends, one client's bytes become the
 request of another (request smuggling). tests/app/attacks/test_request_smuggling.py compares what is

@@ -96,6 +96,6 @@ class MonitorPages:
         headers = {name.lower(): value for name, value in request.raw_headers}
         found = self._callers.identify(headers, request.remote or "unknown")
         if isinstance(found, Failure):
-            raise Refused(Failure(found.reason, found.detail))
+            raise Refused(found)
         if "view" not in found.roles:
             raise Refused(Failure(Reason.FORBIDDEN, "this needs the role 'view'"))

@@ -140,9 +140,10 @@ async def data_port(
     readiness: Callable[[], Readiness] = lambda: Readiness(False, ()),
     request_log: RequestLog | None = None,
     identity: IdentityClient | None = None,
+    callers: Authenticator | None = None,
 ) -> AsyncIterator[DataPort]:
     """Listen on a free port until the block ends.  others: see `DataPlane`.  identity: who knows
-    Idempotency-Keys."""
+    Idempotency-Keys.  callers: who may do what, by default everybody everything."""
     room, http, ids = room or PromptRoom(), http or HttpSettings(), RequestIds(b"\1" * 6)
     loop = asyncio.get_running_loop()
     pipeline = room.pipeline
@@ -150,7 +151,7 @@ async def data_port(
     deadlines = Deadlines(pipeline.expire, 30.0, loop.time)
     front = EventsFront(
         pipeline,
-        Authenticator(AuthSettings(), {}),
+        callers or Authenticator(AuthSettings(), {}),
         room.admission,
         deadlines,
         _Weigher(),
