@@ -14,6 +14,7 @@ from headgate.edge.origins import Origins, is_loopback
 
 ANONYMOUS = "anonymous"
 _NAME_MAX = 100
+_UTF8_MAX = 4  # bytes of a character
 _REMEMBERED = 4096  # names come from clients: the memory for them must be bounded
 
 
@@ -85,6 +86,8 @@ class Authenticator:
         return identity
 
     def _remembered(self, name: bytes | None, remote: str | None) -> Identity | Failure:
+        if name is not None and len(name) > _NAME_MAX * _UTF8_MAX:
+            return self._named(name, remote)  # no name, and nothing to keep
         known = self._named_before.get((name, remote))
         if known is None:
             known = self._named(name, remote)
