@@ -65,6 +65,15 @@ class HttpSettings:
     body_timeout_ms: Annotated[
         int, about("How long a request body may take to arrive.", minimum=100, maximum=_DAY_MS)
     ] = 30_000
+    idle_timeout_ms: Annotated[
+        int,
+        about(
+            "How long a connection may be idle, or take to send the head of a request, or take "
+            "nothing of its answers.",
+            minimum=100,
+            maximum=_DAY_MS,
+        ),
+    ] = 75_000
     shutdown_delay_ms: Annotated[
         int,
         about(

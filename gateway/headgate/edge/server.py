@@ -10,6 +10,7 @@ idle connections.
 import asyncio
 import logging
 import os
+import socket
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -31,12 +32,14 @@ from headgate.edge.problems import problem_response
 from headgate.edge.request_log import REPORTED, RequestLog, RequestReports, received_bytes
 from headgate.edge.short_way import Answers
 
-# A client may hold an idle connection so long; it also bounds how long request headers may take.
-KEEP_ALIVE_S = 75.0
+_USER_TIMEOUT: int | None = getattr(socket, "TCP_USER_TIMEOUT", None)  # Linux
+_INTERNET = (socket.AF_INET, socket.AF_INET6)
 _LINGER_S = 2.0  # reads on after an early refusal, so that the client sees the answer
 _POLL_S = 0.02
 
 _LEFT = ConnectionError | RequestPayloadError  # what reading a body says when its client has left
+
+IDLE_S = 75.0  # unless the configuration says otherwise
 
 Handle = Callable[[Any], Awaitable[web.StreamResponse]]
 Connect = Callable[..., RequestHandler]
@@ -54,6 +57,15 @@ class HttpConnection(RequestHandler):
     def __init__(self, server: "HttpServer", **options: object) -> None:
         super().__init__(server, **options)  # type: ignore[arg-type]
         self._server = server
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """As aiohttp. A client that takes nothing of its answers is given up by the kernel, which
+        alone sees that; else it would hold them, and its request, for ever."""
+        super().connection_made(transport)
+        peer = transport.get_extra_info("socket")
+        if _USER_TIMEOUT is not None and peer is not None and peer.family in _INTERNET:
+            limit_ms = round(self._keepalive_timeout * 1000)
+            peer.setsockopt(socket.IPPROTO_TCP, _USER_TIMEOUT, limit_ms)
 
     def data_received(self, data: bytes) -> None:
         """As aiohttp, but what came before nonsense is not lost with it."""
@@ -179,6 +191,7 @@ class HttpServer(web.Server):
 
     connection: called with this server and aiohttp's options for a connection.
     make_request: as aiohttp's request_factory; None: `Request`.
+    idle_s: see `http.idle_timeout_ms`.
     is_leaving: it serves on, and each client is told with its next answer to go elsewhere.
     """
 
@@ -190,7 +203,9 @@ class HttpServer(web.Server):
         request_log: RequestReports,
         connection: Connect = HttpConnection,
         make_request: Callable[..., Any] | None = None,
+        idle_s: float = IDLE_S,
     ) -> None:
+        self._idle_s = idle_s
         self.request_ids = request_ids
         self.request_log = request_log
         self._header_max_bytes = header_max_bytes
@@ -238,7 +253,7 @@ class HttpServer(web.Server):
             loop=self._loop,
             access_log=_ACCESS_LOG if self.request_log.logs_every_request else _NO_ACCESS_LOG,
             auto_decompress=False,  # `edge.body` undoes encodings with a cap
-            keepalive_timeout=KEEP_ALIVE_S,
+            keepalive_timeout=self._idle_s,
             lingering_time=_LINGER_S,
             max_field_size=self._header_max_bytes,
             max_line_size=self._header_max_bytes,
@@ -248,13 +263,16 @@ class HttpServer(web.Server):
 class PagesRunner(web.AppRunner):
     """Serves an application as `HttpServer` serves the data plane.
 
-    linger_s: how long a stop waits for open connections.
+    linger_s: how long a stop waits for open connections.  idle_s: as there.
     """
 
-    def __init__(self, app: web.Application, header_max_bytes: int, linger_s: float) -> None:
+    def __init__(
+        self, app: web.Application, header_max_bytes: int, linger_s: float, idle_s: float = IDLE_S
+    ) -> None:
         super().__init__(app, access_log=None, shutdown_timeout=linger_s)
         self._header_max_bytes = header_max_bytes
         self._linger_s = linger_s
+        self._idle_s = idle_s
 
     async def _make_server(self) -> web.Server:
         await super()._make_server()  # starts the application; its server is not used
@@ -265,6 +283,7 @@ class PagesRunner(web.AppRunner):
             RequestIds(os.urandom(6)),
             RequestLog(),
             make_request=make_request,
+            idle_s=self._idle_s,
         )
         return self.pages
 

@@ -6,6 +6,7 @@ Each target says what it was made to do, so that a test can compare that with wh
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -99,7 +100,7 @@ async def management_pages(
 ) -> AsyncIterator[int]:
     """The pages on a port of their own (`management`), or behind a worker's (`one`)."""
     if kind == "management":
-        pages = PagesRunner(app, http.header_max_bytes, 0.1)
+        pages = PagesRunner(app, http.header_max_bytes, 0.1, http.idle_timeout_ms / 1000)
         await pages.setup()
         try:
             await web.TCPSite(pages, "127.0.0.1", 0).start()
@@ -107,10 +108,10 @@ async def management_pages(
         finally:
             await pages.cleanup()
         return
-    forward, one_port = Forward(folder), HttpSettings(port=1, management_port=1)
+    forward, one_port = Forward(folder), dataclasses.replace(http, port=1, management_port=1)
     async with (
         management_sites(app, one_port, folder / "parent.sock"),
-        data_port(others=forward) as front,
+        data_port(others=forward, http=one_port) as front,
     ):
         yield front.port
         await forward.close()

@@ -160,13 +160,16 @@ async def data_port(
         Streams(pipeline.gate, None, room.admission, StreamLimits(1, 1, 30.0, 128)),
         ids,
         http.body_max_bytes,
-        30.0,
+        http.body_timeout_ms / 1000,
         request_log or RequestLog(),
     )
     no_bursts: Any = None  # they are posted, not ended
     plane = data_plane(front, no_bursts, OneCluster(), readiness, ids, http, others)
     short = partial(ShortConnection, front)
-    server = HttpServer(plane.answer, http.header_max_bytes, ids, front.request_log, short)
+    idle_s = http.idle_timeout_ms / 1000
+    server = HttpServer(
+        plane.answer, http.header_max_bytes, ids, front.request_log, short, idle_s=idle_s
+    )
     runner = web.ServerRunner(server, shutdown_timeout=1.0)
     await runner.setup()
     try:
