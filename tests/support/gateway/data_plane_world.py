@@ -20,6 +20,7 @@ from headgate.devstack.ports import LOOPBACK
 from headgate.edge.auth import Authenticator
 from headgate.edge.events import EventsFront
 from headgate.edge.once import Once
+from headgate.edge.reports import Requests
 from headgate.edge.request_log import RequestLog
 from headgate.edge.routes import Page
 from headgate.edge.server import HttpServer
@@ -141,9 +142,11 @@ async def data_port(
     request_log: RequestLog | None = None,
     identity: IdentityClient | None = None,
     callers: Authenticator | None = None,
+    requests: Requests | None = None,
 ) -> AsyncIterator[DataPort]:
     """Listen on a free port until the block ends.  others: see `DataPlane`.  identity: who knows
-    Idempotency-Keys.  callers: who may do what, by default everybody everything."""
+    Idempotency-Keys.  callers: who may do what, by default everybody everything.  requests: who is
+    told of each request."""
     room, http, ids = room or PromptRoom(), http or HttpSettings(), RequestIds(b"\1" * 6)
     loop = asyncio.get_running_loop()
     pipeline = room.pipeline
@@ -155,7 +158,7 @@ async def data_port(
         room.admission,
         deadlines,
         _Weigher(),
-        _Requests(),
+        requests or _Requests(),
         Once(pipeline, keys, loop.time, deadlines.watch),
         Streams(pipeline.gate, None, room.admission, StreamLimits(1, 1, 30.0, 128)),
         ids,
