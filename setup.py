@@ -52,7 +52,8 @@ HOT = """
     backends/kafka/producing/builder backends/kafka/producing/cluster
     backends/kafka/producing/lane backends/kafka/producing/lanes backends/kafka/producing/producer
     backends/redis/suppression backends/kafka/producing/rounds edge/answer edge/events
-    edge/plain_post edge/known_heads edge/short_way edge/auth edge/origins
+    edge/plain_post edge/known_heads edge/short_way edge/auth edge/origins edge/attempt_limit
+    core/http/attempts
     spool/backlog spool/backlogs spool/placement spool/seams spool/spool spool/writing
     pipeline/routes pipeline/deadlines pipeline/clock_watch native/plain_answers
     native/plain_resp stats/meter stats/series

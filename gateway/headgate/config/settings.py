@@ -70,6 +70,15 @@ class HttpSettings:
     body_timeout_ms: Annotated[
         int, about("How long a request body may take to arrive.", minimum=100, maximum=_DAY_MS)
     ] = 30_000
+    idle_timeout_ms: Annotated[
+        int,
+        about(
+            "How long a connection may be idle, or take to send the head of a request, or take "
+            "nothing of its answers.",
+            minimum=100,
+            maximum=_DAY_MS,
+        ),
+    ] = 75_000
     shutdown_delay_ms: Annotated[
         int,
         about(
@@ -133,6 +142,15 @@ class AuthSettings:
             "Who may post: whoever names itself a producer (none), or holders of tokens (token)."
         ),
     ] = "none"
+    failed_attempts_per_minute: Annotated[
+        int,
+        about(
+            "Wrong tokens that an address may send to a process; more are answered 429 unseen, "
+            "except tokens that were right before from there.",
+            minimum=1,
+            maximum=1_000_000,
+        ),
+    ] = 30
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 _SEED = 0x9747B28C
 _MULTIPLIER = 0x5BD1E995
 _MASK = 0xFFFFFFFF
+_REMEMBERED_BYTES = 256  # of a key
 
 
 def murmur2(key: bytes) -> int:
@@ -44,7 +45,10 @@ def partition_for(key: bytes, partitions: int) -> int:
 
 
 class Partitioner:
-    """`partition_for` with a bounded memory: keys repeat, and murmur2 costs 7.5 us in Python."""
+    """`partition_for` with a bounded memory: keys repeat, and murmur2 costs 7.5 us in Python.
+
+    Long keys are none that repeat, and would fill it.
+    """
 
     __slots__ = ("_cache", "_limit", "partitions")
 
@@ -54,6 +58,8 @@ class Partitioner:
         self._cache: dict[bytes, int] = {}
 
     def __call__(self, key: bytes) -> int:
+        if len(key) > _REMEMBERED_BYTES:
+            return partition_for(key, self.partitions)
         partition = self._cache.get(key)
         if partition is None:
             if len(self._cache) >= self._limit:

@@ -34,6 +34,7 @@ class Reason(StrEnum):
     NEEDS_NATIVE_API = "needs_native_api"
     NOT_COVERED = "not_covered"
     QUOTA_EXCEEDED = "quota_exceeded"
+    TOO_MANY_ATTEMPTS = "too_many_attempts"
     HEADERS_TOO_LARGE = "headers_too_large"
     INTERNAL = "internal"
     BROKER_REFUSED = "broker_refused"
@@ -199,6 +200,14 @@ TRAITS: Mapping[Reason, Traits] = {
     ),
     Reason.QUOTA_EXCEEDED: Traits(
         429, True, "INFO", "Quota exceeded", "Wait for Retry-After seconds, then send again."
+    ),
+    Reason.TOO_MANY_ATTEMPTS: Traits(
+        429,
+        True,
+        "INFO",
+        "Too many wrong credentials",
+        "Nothing was written, and the token was not looked at. Stop whatever sends wrong tokens "
+        "from this address; a right one is taken after Retry-After seconds.",
     ),
     Reason.HEADERS_TOO_LARGE: Traits(
         431, False, "INFO", "Header fields too large", "Send fewer or shorter headers."

@@ -9,10 +9,12 @@ from typing import NamedTuple
 from headgate.config.settings import AuthSettings, ProducerSettings
 from headgate.core.outcome import Failure, Reason
 from headgate.core.topics.globs import Globs
+from headgate.edge.attempt_limit import AttemptLimit
 from headgate.edge.origins import Origins, is_loopback
 
 ANONYMOUS = "anonymous"
 _NAME_MAX = 100
+_UTF8_MAX = 4  # bytes of a character
 _REMEMBERED = 4096  # names come from clients: the memory for them must be bounded
 
 
@@ -33,15 +35,20 @@ OWN_PAGES = Origins()
 
 
 class Authenticator:
-    """Answers who a request comes from. origins: for which web pages a browser may ask."""
+    """Answers who a request comes from. origins: for which web pages a browser may ask.
+
+    attempts: counts wrong credentials. A reload starts anew, which no client can bring about.
+    """
 
     def __init__(
         self,
         auth: AuthSettings,
         producers: Mapping[str, ProducerSettings],
         origins: Origins = OWN_PAGES,
+        attempts: AttemptLimit | None = None,
     ) -> None:
         self._origins = origins
+        self._attempts = attempts or AttemptLimit(auth.failed_attempts_per_minute)
         self._open = auth.mode == "none"
         self._named_before: dict[tuple[bytes | None, str | None], Identity | Failure] = {}
         self._by_hash: dict[bytes, Identity] = {}
@@ -64,16 +71,23 @@ class Authenticator:
         if token is None:
             detail = "this gateway wants `Authorization: Bearer <token>`"
             return Failure(Reason.UNAUTHENTICATED, detail)
+        unseen = self._attempts.refusal(remote, credentials)
+        if unseen is not None:
+            return unseen
         # One look-up, however many tokens there are. What its time tells is about the SHA-256 of
         # what was sent: nobody can choose a token by its hash, so it brings nobody nearer to one.
         identity = self._by_hash.get(hashlib.sha256(token).digest())
         if identity is None:
+            self._attempts.wrong(remote)
             return Failure(Reason.UNAUTHENTICATED, "the token is not known here")
+        self._attempts.right(remote, credentials)
         if credentials[:5].lower() == b"basic":  # which browsers remember, and add by themselves
             return self._origins.of_elsewhere(headers) or identity
         return identity
 
     def _remembered(self, name: bytes | None, remote: str | None) -> Identity | Failure:
+        if name is not None and len(name) > _NAME_MAX * _UTF8_MAX:
+            return self._named(name, remote)  # no name, and nothing to keep
         known = self._named_before.get((name, remote))
         if known is None:
             known = self._named(name, remote)

@@ -4,6 +4,7 @@ import asyncio
 import sys
 import zlib
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from aiohttp import ClientPayloadError, web
@@ -27,6 +28,8 @@ _ENCODINGS = (b"gzip", b"x-gzip", b"deflate", b"zstd")
 _GZIP = 31  # zlib's window bits for a gzip header
 _ZLIB = 15
 _RAW = -15
+_WINDOW_LOG = 23  # 8 MiB
+_WINDOW_LOG_MAX = zstd.DecompressionParameter.window_log_max
 # What reading a body raises that ends too early, or cannot be read as chunks.
 BREAKS = (
     ClientPayloadError,
@@ -158,7 +161,7 @@ async def _decompressed(body: bytes, encoding: bytes, cap: int) -> bytes:
 
 def decompress(body: bytes, encoding: bytes, cap: int) -> bytes:
     """Undo a Content-Encoding, never unfolding more than cap bytes. Raises Refused."""
-    start = _inflaters(_known(encoding), body)
+    start = _inflaters(_known(encoding), body, cap)
     chunks: list[bytes] = []
     size = 0
     rest = body
@@ -198,9 +201,12 @@ def _known(encoding: bytes) -> bytes:
     return name
 
 
-def _inflaters(encoding: bytes, body: bytes) -> Callable[[], Inflater]:
+def _inflaters(encoding: bytes, body: bytes, cap: int) -> Callable[[], Inflater]:
     if encoding == b"zstd":
-        return zstd.ZstdDecompressor
+        # A frame of 17 bytes may ask for a window of 128 MiB, and gets it at once. None need be
+        # larger than what it is for; RFC 9659 allows 8 MiB in any case.
+        window_log = max(_WINDOW_LOG, (cap - 1).bit_length())
+        return partial(zstd.ZstdDecompressor, options={_WINDOW_LOG_MAX: min(window_log, 30)})
     if encoding == b"deflate":  # RFC 9110 means zlib's format; some clients send it raw
         window = _ZLIB if body[:1] and body[0] & 0x0F == 8 else _RAW
         return lambda: zlib.decompressobj(window)

@@ -20,6 +20,7 @@ _UNUSUAL: Final = frozenset(
     )
 )
 _PATHS_REMEMBERED: Final = 1000  # clients choose them freely
+_PATH_MAX: Final = 1024  # characters of one; a topic's name of 249 has 747 where each is encoded
 
 
 class PlainPosts:
@@ -47,7 +48,7 @@ class PlainPosts:
             if lower in _UNUSUAL:
                 return None
             headers[lower] = value
-        if int(headers.get(b"content-length", b"0")) > self.max_bytes:
+        if int(headers.get(b"content-length", b"0")) > self.max_bytes or b"host" not in headers:
             return None
         return topic, headers
 
@@ -58,6 +59,8 @@ class PlainPosts:
         topic = str(found.group(1))
         if "%" in topic:
             topic = unquote(topic)
+        if len(path) > _PATH_MAX:
+            return topic
         if len(self._topics) >= _PATHS_REMEMBERED:
             self._topics.clear()
         self._topics[path] = topic

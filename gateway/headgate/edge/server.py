@@ -10,7 +10,7 @@ idle connections.
 import asyncio
 import logging
 import os
-import re
+import socket
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 from aiohttp import StreamReader, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
-from aiohttp.http_exceptions import HttpProcessingError, InvalidURLError, LineTooLong
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError, _ErrInfo
 
 from headgate.core.admission import DRAINING
@@ -26,19 +26,20 @@ from headgate.core.ids import RequestIds
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused
 from headgate.edge.body import BROKEN
+from headgate.edge.framing import unambiguous, unreadable
 from headgate.edge.parsed import parsed_before
 from headgate.edge.problems import problem_response
 from headgate.edge.request_log import REPORTED, RequestLog, RequestReports, received_bytes
 from headgate.edge.short_way import Answers
 
-# A client may hold an idle connection so long; it also bounds how long request headers may take.
-KEEP_ALIVE_S = 75.0
-_TOO_MANY = "Too many headers received"  # aiohttp has no class of its own for it
-_PLAIN = re.compile(r"[A-Z](?:[A-Za-z0-9 ,/`-]|(?<=[a-z])'(?=[a-z])){0,100}")
+_USER_TIMEOUT: int | None = getattr(socket, "TCP_USER_TIMEOUT", None)  # Linux
+_INTERNET = (socket.AF_INET, socket.AF_INET6)
 _LINGER_S = 2.0  # reads on after an early refusal, so that the client sees the answer
 _POLL_S = 0.02
 
 _LEFT = ConnectionError | RequestPayloadError  # what reading a body says when its client has left
+
+IDLE_S = 75.0  # unless the configuration says otherwise
 
 Handle = Callable[[Any], Awaitable[web.StreamResponse]]
 Connect = Callable[..., RequestHandler]
@@ -56,6 +57,15 @@ class HttpConnection(RequestHandler):
     def __init__(self, server: "HttpServer", **options: object) -> None:
         super().__init__(server, **options)  # type: ignore[arg-type]
         self._server = server
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """As aiohttp. A client that takes nothing of its answers is given up by the kernel, which
+        alone sees that; else it would hold them, and its request, for ever."""
+        super().connection_made(transport)
+        peer = transport.get_extra_info("socket")
+        if _USER_TIMEOUT is not None and peer is not None and peer.family in _INTERNET:
+            limit_ms = round(self._keepalive_timeout * 1000)
+            peer.setsockopt(socket.IPPROTO_TCP, _USER_TIMEOUT, limit_ms)
 
     def data_received(self, data: bytes) -> None:
         """As aiohttp, but what came before nonsense is not lost with it."""
@@ -111,10 +121,11 @@ class HttpConnection(RequestHandler):
 
         An answer that came before the whole body (refused, timed out, `Expect`) leaves open where
         the next request begins: the client may send the rest or not. A server that leaves sends
-        the client away with the answer to its last request.
+        the client away with the answer to its last request. And nothing is upgraded here, but
+        aiohttp's parser takes what follows such a request for another protocol.
         """
         content = request.content
-        if self._is_last() or not content.is_eof():
+        if self._is_last() or not content.is_eof() or request._message.upgrade:
             resp.force_close()
         if isinstance(content.exception(), Refused):
             content._exception = None  # aiohttp reads on, so that the client sees the answer
@@ -130,7 +141,7 @@ class HttpConnection(RequestHandler):
         if request.writer.output_size > 0:
             raise ConnectionError("the answer was under way already")
         if isinstance(exc, HttpProcessingError):
-            failure = _refused(exc, self.max_field_size)
+            failure = unreadable(exc, self.max_field_size)
         elif isinstance(exc, _LEFT):
             failure = BROKEN
         else:
@@ -160,22 +171,6 @@ class HttpConnection(RequestHandler):
             super().log_exception(*args, **known)
 
 
-def _refused(error: HttpProcessingError, header_max_bytes: int) -> Failure:
-    """What the parser could not read. Only the first line of what it says is for clients, and only
-    where it quotes nothing: the rest are reprs."""
-    if isinstance(error, LineTooLong):
-        limit = f"http.header_max_bytes = {header_max_bytes}"
-        detail = f"the request line or a header field is longer than {limit}"
-        return Failure(Reason.HEADERS_TOO_LARGE, detail)
-    if error.message == _TOO_MANY:
-        return Failure(Reason.HEADERS_TOO_LARGE, "the request has too many headers")
-    said = error.message.partition("\n")[0].rstrip(":. ")
-    if isinstance(error, InvalidURLError):
-        said = "Invalid URL"
-    why = f": {said}" if _PLAIN.fullmatch(said) else ""
-    return Failure(Reason.MALFORMED, f"this is no request of HTTP/1.1{why}")
-
-
 class Request(web.BaseRequest):
     """A request whose answers do not name the server."""
 
@@ -196,6 +191,7 @@ class HttpServer(web.Server):
 
     connection: called with this server and aiohttp's options for a connection.
     make_request: as aiohttp's request_factory; None: `Request`.
+    idle_s: see `http.idle_timeout_ms`.
     is_leaving: it serves on, and each client is told with its next answer to go elsewhere.
     """
 
@@ -207,14 +203,16 @@ class HttpServer(web.Server):
         request_log: RequestReports,
         connection: Connect = HttpConnection,
         make_request: Callable[..., Any] | None = None,
+        idle_s: float = IDLE_S,
     ) -> None:
+        self._idle_s = idle_s
         self.request_ids = request_ids
         self.request_log = request_log
         self._header_max_bytes = header_max_bytes
         self._connection = connection
         self.is_leaving = False
         self.answers = Answers()
-        super().__init__(handle, request_factory=make_request)
+        super().__init__(partial(unambiguous, handle), request_factory=make_request)
 
     def refuse_bodies(self) -> None:
         """Leave, and answer 503 `draining` to requests whose bodies are still on their way."""
@@ -255,7 +253,7 @@ class HttpServer(web.Server):
             loop=self._loop,
             access_log=_ACCESS_LOG if self.request_log.logs_every_request else _NO_ACCESS_LOG,
             auto_decompress=False,  # `edge.body` undoes encodings with a cap
-            keepalive_timeout=KEEP_ALIVE_S,
+            keepalive_timeout=self._idle_s,
             lingering_time=_LINGER_S,
             max_field_size=self._header_max_bytes,
             max_line_size=self._header_max_bytes,
@@ -265,13 +263,16 @@ class HttpServer(web.Server):
 class PagesRunner(web.AppRunner):
     """Serves an application as `HttpServer` serves the data plane.
 
-    linger_s: how long a stop waits for open connections.
+    linger_s: how long a stop waits for open connections.  idle_s: as there.
     """
 
-    def __init__(self, app: web.Application, header_max_bytes: int, linger_s: float) -> None:
+    def __init__(
+        self, app: web.Application, header_max_bytes: int, linger_s: float, idle_s: float = IDLE_S
+    ) -> None:
         super().__init__(app, access_log=None, shutdown_timeout=linger_s)
         self._header_max_bytes = header_max_bytes
         self._linger_s = linger_s
+        self._idle_s = idle_s
 
     async def _make_server(self) -> web.Server:
         await super()._make_server()  # starts the application; its server is not used
@@ -282,6 +283,7 @@ class PagesRunner(web.AppRunner):
             RequestIds(os.urandom(6)),
             RequestLog(),
             make_request=make_request,
+            idle_s=self._idle_s,
         )
         return self.pages
 

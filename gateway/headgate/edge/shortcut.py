@@ -23,7 +23,7 @@ from aiohttp.streams import EMPTY_PAYLOAD
 
 from headgate.edge.events import EventsFront
 from headgate.edge.known_heads import Framed, frame
-from headgate.edge.server import KEEP_ALIVE_S, HttpConnection, HttpServer
+from headgate.edge.server import HttpConnection, HttpServer
 from headgate.edge.short_way import UNREAD_BYTES, ShortWay
 
 _LOST = -1  # it is not known where the next request begins
@@ -113,7 +113,7 @@ class ShortConnection(HttpConnection):
         way = self._way
         since_s = way.answered_s if way.ticket is None else self._loop.time()
         self._next_keepalive_close_time = max(
-            self._next_keepalive_close_time, since_s + KEEP_ALIVE_S
+            self._next_keepalive_close_time, since_s + self._keepalive_timeout
         )
         super()._process_keepalive()
 

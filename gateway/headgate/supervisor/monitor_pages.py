@@ -41,7 +41,9 @@ class MonitorPages:
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/v1/groups", self._groups)
         app.router.add_get("/v1/groups/{group}", self._group)
-        self._runner = PagesRunner(app, settings.http.header_max_bytes, _LINGER_S)
+        http = settings.http
+        idle_s = http.idle_timeout_ms / 1000
+        self._runner = PagesRunner(app, http.header_max_bytes, _LINGER_S, idle_s)
 
     async def start(self) -> None:
         """Listen. Raises OSError."""
@@ -96,6 +98,6 @@ class MonitorPages:
         headers = {name.lower(): value for name, value in request.raw_headers}
         found = self._callers.identify(headers, request.remote or "unknown")
         if isinstance(found, Failure):
-            raise Refused(Failure(found.reason, found.detail))
+            raise Refused(found)
         if "view" not in found.roles:
             raise Refused(Failure(Reason.FORBIDDEN, "this needs the role 'view'"))

@@ -76,7 +76,7 @@ async def management_sites(
     With equal port numbers only the socket: the workers, which own the port, hand requests on.
     Raises PortTakenError.
     """
-    runner = PagesRunner(app, http.header_max_bytes, _LINGER_S)
+    runner = PagesRunner(app, http.header_max_bytes, _LINGER_S, http.idle_timeout_ms / 1000)
     await runner.setup()
     try:
         await web.UnixSite(runner, str(path)).start()

@@ -121,19 +121,34 @@ class JsonLine(logging.Formatter):
 
 
 class TextLine(logging.Formatter):
-    """`time LEVEL text  name=value ...` for people."""
+    """`time LEVEL text  name=value ...` for people. A traceback follows, each line indented."""
 
     def format(self, record: logging.LogRecord) -> str:
-        fields = "".join(f"  {name}={value}" for name, value in _fields(record).items())
-        line = f"{_time(record)} {record.levelname:7} {record.getMessage()}{fields}"
+        fields = "".join(f"  {name}={_shown(value)}" for name, value in _fields(record).items())
+        # Two blanks begin a field, so the text has none.
+        text = _visible(record.getMessage()).replace("  ", r" \x20")
+        line = f"{_time(record)} {record.levelname:7} {text}{fields}"
         if record.exc_info and record.exc_info[1] is not None:
-            line += "\n" + "".join(traceback.format_exception(record.exc_info[1])).rstrip()
-        return line.replace("\r", "\\r") if record.exc_info else _one_line(line)
+            error = "".join(traceback.format_exception(record.exc_info[1])).rstrip()
+            line += "".join(f"\n    {_visible(one)}" for one in error.split("\n"))
+        return line
 
 
-def _one_line(text: str) -> str:
-    """No field that a client chose may begin a line of its own."""
-    return text.replace("\r", "\\r").replace("\n", "\\n")
+def _visible(text: str) -> str:
+    """Without signs that begin another line, or that a terminal carries out: what a client chose
+    must look like what it is."""
+    if text.isprintable():
+        return text
+    return "".join(
+        one if one.isprintable() else one.encode("unicode_escape", "surrogatepass").decode()
+        for one in text
+    )
+
+
+def _shown(value: object) -> str:
+    """A field's value. One that could be taken for more fields is in quotes."""
+    text = _visible(str(value))
+    return json.dumps(text, ensure_ascii=False) if "  " in text or text[:1] == '"' else text
 
 
 def _time(record: logging.LogRecord) -> str:

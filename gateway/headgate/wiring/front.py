@@ -100,6 +100,7 @@ async def listen(
         request_ids,
         front.request_log,
         partial(ShortConnection, front),
+        idle_s=http.idle_timeout_ms / 1000,
     )
     runner = web.ServerRunner(server, shutdown_timeout=_LINGER_S)
     await runner.setup()

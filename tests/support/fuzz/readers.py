@@ -15,6 +15,7 @@ from aiohttp.streams import EMPTY_PAYLOAD
 from headgate.core.http.reply import JSON, Reply
 from headgate.core.publish import Ticket
 from headgate.edge.answer import answered
+from headgate.edge.framing import ambiguity
 from headgate.edge.parsed import parsed_before
 from headgate.edge.plain_post import PlainPosts
 from headgate.edge.request_log import RequestLog
@@ -23,6 +24,7 @@ from headgate.edge.short_way import ShortWay
 from headgate.edge.shortcut import ShortConnection
 
 MAX_BYTES = 1000  # of a body: few bytes reach it
+HOST = ((b"Host", b"x"),)
 _TURNS = 8  # of the event loop, for a request on the ordinary way
 SENTINEL = b"GET /sentinel HTTP/1.1\r\nHost: x\r\n\r\n"
 
@@ -164,7 +166,7 @@ class Aiohttp:
             found += parsed_before(self._parser)
         read: list[Read] = []
         for message, payload in found:
-            if not payload.is_eof():
+            if not payload.is_eof() or ambiguity(message) is not None:
                 break
             read.append(read_of(message, _body(payload)))
             if message.should_close:
@@ -204,7 +206,7 @@ class Aiohttp:
 
 def read_of(message: RawRequestMessage, body: bytes) -> Read:
     """Of any request; one that is no post of events has its whole target for a topic."""
-    post = PlainPosts(MAX_BYTES).read(message.path, ()) if message.method == "POST" else None
+    post = PlainPosts(MAX_BYTES).read(message.path, HOST) if message.method == "POST" else None
     topic = f"{message.method} {message.path}" if post is None else post[0]
     headers = {name.lower(): value for name, value in message.raw_headers}
     return Read(topic, without_length(headers), body)

@@ -20,6 +20,7 @@ from headgate.devstack.ports import LOOPBACK
 from headgate.edge.auth import Authenticator
 from headgate.edge.events import EventsFront
 from headgate.edge.once import Once
+from headgate.edge.reports import Requests
 from headgate.edge.request_log import RequestLog
 from headgate.edge.routes import Page
 from headgate.edge.server import HttpServer
@@ -140,9 +141,12 @@ async def data_port(
     readiness: Callable[[], Readiness] = lambda: Readiness(False, ()),
     request_log: RequestLog | None = None,
     identity: IdentityClient | None = None,
+    callers: Authenticator | None = None,
+    requests: Requests | None = None,
 ) -> AsyncIterator[DataPort]:
     """Listen on a free port until the block ends.  others: see `DataPlane`.  identity: who knows
-    Idempotency-Keys."""
+    Idempotency-Keys.  callers: who may do what, by default everybody everything.  requests: who is
+    told of each request."""
     room, http, ids = room or PromptRoom(), http or HttpSettings(), RequestIds(b"\1" * 6)
     loop = asyncio.get_running_loop()
     pipeline = room.pipeline
@@ -150,22 +154,25 @@ async def data_port(
     deadlines = Deadlines(pipeline.expire, 30.0, loop.time)
     front = EventsFront(
         pipeline,
-        Authenticator(AuthSettings(), {}),
+        callers or Authenticator(AuthSettings(), {}),
         room.admission,
         deadlines,
         _Weigher(),
-        _Requests(),
+        requests or _Requests(),
         Once(pipeline, keys, loop.time, deadlines.watch),
         Streams(pipeline.gate, None, room.admission, StreamLimits(1, 1, 30.0, 128)),
         ids,
         http.body_max_bytes,
-        30.0,
+        http.body_timeout_ms / 1000,
         request_log or RequestLog(),
     )
     no_bursts: Any = None  # they are posted, not ended
     plane = data_plane(front, no_bursts, OneCluster(), readiness, ids, http, others)
     short = partial(ShortConnection, front)
-    server = HttpServer(plane.answer, http.header_max_bytes, ids, front.request_log, short)
+    idle_s = http.idle_timeout_ms / 1000
+    server = HttpServer(
+        plane.answer, http.header_max_bytes, ids, front.request_log, short, idle_s=idle_s
+    )
     runner = web.ServerRunner(server, shutdown_timeout=1.0)
     await runner.setup()
     try:

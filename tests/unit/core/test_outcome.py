@@ -28,6 +28,7 @@ PROMISED = {
     "needs_native_api": (422, False),
     "not_covered": (422, False),
     "quota_exceeded": (429, True),
+    "too_many_attempts": (429, True),
     "headers_too_large": (431, False),
     "internal": (500, True),
     "broker_refused": (502, False),

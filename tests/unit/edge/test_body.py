@@ -89,7 +89,8 @@ def test_never_much_more_than_the_cap_is_unfolded(monkeypatch: pytest.MonkeyPatc
     class Watched:
         """A decompressor that remembers how much it was asked for."""
 
-        def __init__(self) -> None:
+        def __init__(self, options: dict[int, int]) -> None:
+            assert options  # a bound of the window
             self._inner = zlib.decompressobj(31)
             self.eof = False
             self.unused_data = b""

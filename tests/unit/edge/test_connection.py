@@ -16,8 +16,6 @@ from headgate.core.http.reply import JSON, Reply
 from headgate.core.publish import Ticket
 from headgate.core.refusal import Refused
 from headgate.devstack.ports import LOOPBACK
-from headgate.edge import server as server_module
-from headgate.edge import shortcut
 from headgate.edge.answer import answered, on_the_wire
 from headgate.edge.plain_post import PlainPosts
 from headgate.edge.problems import problem_response
@@ -86,10 +84,12 @@ class Front:
 class Room:
     """A server with one client. pages: what is asked for that does not take the short way."""
 
-    def __init__(self) -> None:
+    def __init__(self, idle_s: float = 75.0) -> None:
         self.front = Front()
         connection = cast(Any, partial(ShortConnection, cast(Any, self.front)))
-        self.server = HttpServer(self.handle, 8190, lambda: "id", RequestLog(), connection)
+        self.server = HttpServer(
+            self.handle, 8190, lambda: "id", RequestLog(), connection, idle_s=idle_s
+        )
         self.failure: Exception | None = None
         self.pages = asyncio.Event()
         self.pages.set()
@@ -162,11 +162,9 @@ def worse_than_info(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 @pytest.mark.parametrize("head", [SHORT, LONG])
 async def test_a_request_may_wait_longer_than_a_connection_may_be_idle(
-    monkeypatch: pytest.MonkeyPatch, head: str
+    head: str,
 ) -> None:
-    for module in (server_module, shortcut):
-        monkeypatch.setattr(module, "KEEP_ALIVE_S", 0.1)
-    room = Room()
+    room = Room(idle_s=0.1)
     await room.open()
     try:
         room.pages.clear()

@@ -41,6 +41,7 @@ NAMES = {
     "headgate.consumer.working",
     "headgate.control",
     "headgate.deadlines",
+    "headgate.edge.attempts",
     "headgate.edge.confluent.desk",
     "headgate.edge.management",
     "headgate.edge.pauses",

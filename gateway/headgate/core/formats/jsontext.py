@@ -34,7 +34,10 @@ _EMPTY = msgspec.Raw(b"")
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _TEXT = msgspec.json.Decoder(str)
-_ANY = msgspec.json.Decoder()
+_TEXT_OR_NUMBER = msgspec.json.Decoder(str | int | float | bool | None)
+# What has no fields is validated as a whole, and nothing of it is kept.
+_ANY_ARRAY = msgspec.json.Decoder(msgspec.defstruct("AnyArray", [], array_like=True))
+_ARRAY_FIELDS = 1000  # a later element is looked for among all of them, as they are cut
 
 
 def is_too_deep(document: bytes, limit: int) -> bool:
@@ -113,6 +116,8 @@ class KeyReader:
         )
         self._decode = cast("Callable[[bytes], _Root]", msgspec.json.Decoder(root).decode)
         self._is_single = bool(names) and [len(p) for p in rule.pointers] == [1]
+        steps = {token: Step(token) for pointer in rule.pointers for token in pointer}
+        self._steps = [[steps[token] for token in pointer] for pointer in rule.pointers]
         self._names = [names.get(pointer[0], "") if pointer else "" for pointer in rule.pointers]
 
     def __call__(self, document: bytes) -> bytes | None:
@@ -133,46 +138,75 @@ class KeyReader:
             return _scalar(raw, self._pointers[0])
         return self._join(
             [
-                self._walk(bytes(getattr(root, name)), pointer)
+                self._walk(bytes(getattr(root, name)), number, 1)
                 if name
-                else self._enter(document.strip(), pointer)
-                for name, pointer in zip(self._names, self._pointers, strict=True)
+                else self._walk(document.strip(), number, 0)
+                for number, name in enumerate(self._names)
             ]
         )
 
     def _join(self, parts: Sequence[bytes]) -> bytes | None:
         return join_parts(parts) if parts else None
 
-    def _enter(self, raw: bytes, pointer: tuple[str, ...]) -> bytes:
-        return self._walk(_step(raw, pointer[0]) if pointer else raw, pointer)
-
-    def _walk(self, raw: bytes, pointer: tuple[str, ...]) -> bytes:
-        for token in pointer[1:]:
-            raw = _step(raw, token)
-        return _scalar(raw, pointer)
+    def _walk(self, raw: bytes, number: int, start: int) -> bytes:
+        """What the pointer of this number names. raw: the value that its tokens before `start`
+        name."""
+        for step in self._steps[number][start:]:
+            raw = step(raw)
+        return _scalar(raw, self._pointers[number])
 
     def _read_other(self, document: bytes) -> bytes | None:
         """The document is no object: validate it whole, then look for pointers like `/0`."""
-        try:
-            _ANY.decode(document)
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-            return self._read_slowly(document)
         raw = document.strip()
-        return self._join([self._enter(raw, pointer) for pointer in self._pointers])
+        try:
+            (_ANY_ARRAY if raw[:1] == b"[" else _TEXT_OR_NUMBER).decode(raw)
+        except RecursionError:
+            raise Refused(malformed("the JSON nests too deep")) from None
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            if raw[:1] == b"[" and not _has_surrogates(document):
+                raise Refused(malformed(str(error))) from None
+            return self._read_slowly(document)
+        return self._join([self._walk(raw, number, 0) for number in range(len(self._pointers))])
 
     def _read_slowly(self, document: bytes) -> bytes | None:
+        if sum(document.count(sign) for sign in (b",", b"[", b"{")) > _CROWD:
+            detail = f"a lone surrogate, in a document of more than {_CROWD} values"
+            raise Refused(malformed(detail))
         parsed = parse_slowly(document)
         return self._join([_scalar_of(parsed, pointer) for pointer in self._pointers])
 
 
-def _step(raw: bytes, token: str) -> bytes:
-    """The member or element that one reference token names, b"" where there is none."""
-    if raw[:1] == b"{":
-        return members(raw).get(token, b"")
-    if raw[:1] == b"[" and _INDEX.fullmatch(token):
+class Step:
+    """Finds the member or element that one reference token names, b"" where there is none.
+
+    Nothing else of the text is kept: of a million elements each would cost a hundred bytes.
+    """
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+        self._member: Callable[[bytes], _Root] | None = None
+        if not _UNFIT_NAME.search(token):
+            root = msgspec.defstruct("Member", [("f0", msgspec.Raw, _EMPTY)], rename={"f0": token})
+            self._member = cast("Callable[[bytes], _Root]", msgspec.json.Decoder(root).decode)
+        self._index = int(token) if _INDEX.fullmatch(token) else -1
+        self._element: Callable[[bytes], object] | None = None
+        if 0 <= self._index < _ARRAY_FIELDS:
+            fields = [(f"f{n}", msgspec.Raw, _EMPTY) for n in range(self._index + 1)]
+            array = msgspec.defstruct("Elements", fields, array_like=True)
+            self._element = msgspec.json.Decoder(array).decode
+
+    def __call__(self, raw: bytes) -> bytes:
+        lead = raw[:1]
+        if lead == b"{":
+            if self._member is None:
+                return members(raw).get(self._token, b"")
+            return bytes(self._member(raw).f0)
+        if lead != b"[" or self._index < 0:
+            return b""
+        if self._element is not None:
+            return bytes(getattr(self._element(raw), f"f{self._index}"))
         found = elements(raw)
-        return found[int(token)] if int(token) < len(found) else b""
-    return b""
+        return found[self._index] if self._index < len(found) else b""
 
 
 def _shown(pointer: tuple[str, ...]) -> str:

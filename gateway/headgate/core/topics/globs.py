@@ -80,7 +80,13 @@ class Globs:
 
 
 def _expression(pattern: str) -> str:
-    return re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
+    """Each literal is taken where it first fits, for good (`(?>`): going back finds no match that
+    this does not find, and with several `*` would take the power of their number."""
+    first, *parts = [re.escape(part).replace(r"\?", ".") for part in pattern.split("*")]
+    if not parts:
+        return first
+    *middle, last = parts
+    return first + "".join(f"(?>.*?{part})" for part in middle if part) + f".*{last}"
 
 
 def _next_places(one: str, other: str, i: int, j: int) -> list[tuple[int, int]]:

@@ -9,14 +9,13 @@ from headgate.core.replays.offset_map import MAP_PARTITIONS, MAP_TOPIC
 from headgate.core.replays.replay import REGISTRY_TOPIC
 from headgate.core.topics.globs import is_glob
 from headgate.core.topics.policy import PolicyTable, TopicPolicy
-from headgate.core.topics.topic import TopicState
+from headgate.core.topics.topic import LONGEST_NAME, TopicState
 
 _RETENTION_MS = 604_800_000
 _HEADERS_BYTES = 16_384  # what a held record carries beyond the one that it becomes
 _FACTS_PARTITIONS = 6  # more topics than that share them: a topic's facts are on one
 _MIN_FACTS_BYTES = 65_536  # two records of a few hundred facts
 _REPLICAS = 3  # where there are so many nodes
-_LONGEST_NAME = 249  # org.apache.kafka.common.internals.Topic
 
 
 class InternalTopic(NamedTuple):
@@ -87,10 +86,8 @@ def held_topics(
         if name not in states:
             why = f"cluster {policy.cluster} has no topic {name!r}: create it first"
             unplanned.append(Unplanned(name, why))
-        elif len(held_topic(name)) > _LONGEST_NAME:
-            why = (
-                f"its name is too long: {held_topic(name)!r} has more than {_LONGEST_NAME} letters"
-            )
+        elif len(held_topic(name)) > LONGEST_NAME:
+            why = f"its name is too long: {held_topic(name)!r} has more than {LONGEST_NAME} letters"
             unplanned.append(Unplanned(name, why))
         else:
             planned.append(_held_topic(policy, states[name]))

@@ -9,6 +9,7 @@ from headgate.core.option import about
 from headgate.core.oversize.strategies import SplitRule, Strategy
 from headgate.core.schema import Schema
 from headgate.core.topics.globs import Globs, is_glob, literal_prefix, ties
+from headgate.core.topics.topic import LONGEST_NAME
 
 INTERNAL_PREFIXES = ("__", "headgate.")  # Kafka's own topics, and the gateway's
 _HOUR_MS, _DAY_MS = 3_600_000, 86_400_000
@@ -284,6 +285,8 @@ class PolicyTable:
         exact = self._exact.get(topic)
         if exact is not None:
             return exact
+        if len(topic) > LONGEST_NAME:  # clients choose names freely, and these are remembered
+            return None
         if topic not in self._remembered:
             if len(self._remembered) >= _REMEMBERED_TOPICS:
                 self._remembered.clear()

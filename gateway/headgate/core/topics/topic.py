@@ -6,6 +6,7 @@ from typing import NamedTuple
 # estimate of a batch may miss (varints, the batch header, a codec that inflates).
 SLACK_RATIO = 0.01
 SLACK_BYTES = 1024
+LONGEST_NAME = 249  # org.apache.kafka.common.internals.Topic
 
 
 class TopicState(NamedTuple):

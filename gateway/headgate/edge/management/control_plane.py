@@ -257,7 +257,7 @@ class Admin:
         headers = {name.lower(): value for name, value in request.raw_headers}
         found = self.callers.identify(headers, _remote(request))
         if isinstance(found, Failure):
-            raise Refused(Failure(found.reason, found.detail))
+            raise Refused(found)
         if found.roles.isdisjoint(roles):
             detail = f"this needs the role {' or '.join(map(repr, roles))}"
             if self._instance.settings.auth.mode == "none":

@@ -6,6 +6,7 @@ from headgate.core.formats import confluent_v2, confluent_v3
 from headgate.core.formats.confluent import codes_of
 from headgate.core.outcome import Failure, Reason
 from headgate.edge.openapi.operation import (
+    CREDENTIALS,
     Json,
     Operation,
     answer,
@@ -21,7 +22,7 @@ _TOPIC = path("topic", "A topic of the configuration that exists in Kafka.", exa
 _CLUSTER = path("cluster_id", "Kafka's id of the cluster.", example="Tm9yd2VnaWFuIGJsdWU")
 _PARTITION = path("partition", "A partition's number.", {"type": "integer", "minimum": 0}, 0)
 _ASKING = (
-    Reason.UNAUTHENTICATED,
+    *CREDENTIALS,
     Reason.FORBIDDEN,
     Reason.DRAINING,
     Reason.KAFKA_UNAVAILABLE,

@@ -5,6 +5,7 @@ from headgate.edge.management.paging import LIMIT, MAX_LIMIT
 from headgate.edge.openapi.operation import (
     ALWAYS,
     BODY,
+    CREDENTIALS,
     PRETTY,
     TOPIC,
     Json,
@@ -16,7 +17,7 @@ from headgate.edge.openapi.operation import (
     ref,
 )
 
-_ASKED = (*ALWAYS, Reason.UNAUTHENTICATED, Reason.FORBIDDEN)
+_ASKED = (*ALWAYS, *CREDENTIALS, Reason.FORBIDDEN)
 
 
 def _view(

@@ -5,6 +5,7 @@ from typing import Any
 from headgate.core.outcome import TRAITS, Reason
 from headgate.edge.openapi.operation import (
     ALWAYS,
+    CREDENTIALS,
     FLAG,
     REQUEST_ID_HEADER,
     TOPIC,
@@ -195,7 +196,7 @@ COMMIT_BURST = Operation(
         },
         **problems(
             *ALWAYS,
-            Reason.UNAUTHENTICATED,
+            *CREDENTIALS,
             Reason.FORBIDDEN,
             Reason.UNKNOWN_TOPIC,
             Reason.REQUEST_TIMEOUT,

@@ -1,0 +1,58 @@
+"""Names that clients choose are remembered, so as many and as long ones as they like must fit."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+
+import pytest
+
+from headgate.config.settings import AuthSettings
+from headgate.core.keys import Partitioner
+from headgate.core.topics.policy import PolicyTable, TopicPolicy
+from headgate.edge.auth import Authenticator
+from headgate.edge.known_heads import KnownHeads, frame
+from headgate.edge.plain_post import PlainPosts
+
+NAMES, LONG = 2900, 8000  # of 23 MB together
+KEPT_BYTES = 4_000_000
+
+CALLERS = Authenticator(AuthSettings(), {})
+TABLE = PolicyTable([TopicPolicy("orders*", "main", key=("/id",))])
+PARTITIONS = Partitioner(12)
+POSTS = PlainPosts(1000)
+HEADS = KnownHeads()
+
+
+def learn(name: str) -> None:
+    """A head of 4 KiB at most is looked at."""
+    framed = frame(f"POST / HTTP/1.1\r\nContent-Length: 0\r\nX-A: {name}\r\n\r\n".encode())
+    if framed is not None:
+        HEADS.learn(framed, "orders", {b"x-a": name.encode()})
+
+
+@pytest.mark.parametrize(
+    "take",
+    [
+        pytest.param(
+            lambda name: CALLERS.identify({b"headgate-producer": name.encode()}, None),
+            id="producers",
+        ),
+        pytest.param(lambda name: TABLE.match(f"orders{name}"), id="topics"),
+        pytest.param(lambda name: PARTITIONS(name.encode()[-4000:]), id="keys"),
+        pytest.param(
+            lambda name: POSTS.read(f"/v1/topics/{name}/events", ((b"Host", b"x"),)), id="paths"
+        ),
+        pytest.param(learn, id="heads"),
+    ],
+)
+def test_a_flood_of_long_names_is_not_remembered(take: Callable[[str], object]) -> None:
+    take("short")
+    tracemalloc.start()
+    try:
+        for number in range(NAMES):
+            take(f"{number:0{LONG}}")
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < KEPT_BYTES
