@@ -42,6 +42,7 @@ NAMES = {
     "headgate.control",
     "headgate.deadlines",
     "headgate.edge.confluent.desk",
+    "headgate.edge.jwt",
     "headgate.edge.management",
     "headgate.edge.pauses",
     "headgate.edge.server",

@@ -22,6 +22,7 @@ _CLUSTER = path("cluster_id", "Kafka's id of the cluster.", example="Tm9yd2VnaWF
 _PARTITION = path("partition", "A partition's number.", {"type": "integer", "minimum": 0}, 0)
 _ASKING = (
     Reason.UNAUTHENTICATED,
+    Reason.ISSUER_UNAVAILABLE,
     Reason.FORBIDDEN,
     Reason.DRAINING,
     Reason.KAFKA_UNAVAILABLE,

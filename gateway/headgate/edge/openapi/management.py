@@ -16,7 +16,7 @@ from headgate.edge.openapi.operation import (
     ref,
 )
 
-_ASKED = (*ALWAYS, Reason.UNAUTHENTICATED, Reason.FORBIDDEN)
+_ASKED = (*ALWAYS, Reason.UNAUTHENTICATED, Reason.ISSUER_UNAVAILABLE, Reason.FORBIDDEN)
 
 
 def _view(

@@ -196,6 +196,7 @@ COMMIT_BURST = Operation(
         **problems(
             *ALWAYS,
             Reason.UNAUTHENTICATED,
+            Reason.ISSUER_UNAVAILABLE,
             Reason.FORBIDDEN,
             Reason.UNKNOWN_TOPIC,
             Reason.REQUEST_TIMEOUT,

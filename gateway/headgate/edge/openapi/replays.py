@@ -19,7 +19,13 @@ from headgate.edge.openapi.operation import (
 )
 
 _TAG = "Second tier"
-_ASKED = (*ALWAYS, Reason.UNAUTHENTICATED, Reason.FORBIDDEN, Reason.KAFKA_UNAVAILABLE)
+_ASKED = (
+    *ALWAYS,
+    Reason.UNAUTHENTICATED,
+    Reason.ISSUER_UNAVAILABLE,
+    Reason.FORBIDDEN,
+    Reason.KAFKA_UNAVAILABLE,
+)
 _ID = path("id", "A replay's id.", example="0192f0c1-7a3e-7c5a-9a52-2f4be1d3a001")
 _REPLAY_EXAMPLE = {
     "name": "orders again after the incident",
