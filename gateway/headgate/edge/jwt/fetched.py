@@ -18,6 +18,7 @@ log = logging.getLogger("headgate.edge.jwt")
 FETCHED, FAILED = "fetched", "failed"  # the values of the metric's label `result`
 _MAX_BYTES = 1_048_576
 _TIMEOUT = aiohttp.ClientTimeout(total=10)
+_NAMES_REMEMBERED = 1000  # clients choose them freely
 _FIRST_TRIES_S = 2.0  # between two, as long as there are no keys at all
 
 
@@ -43,6 +44,9 @@ class FetchedKeys:
         self._keys: Keys | None = None
         self._wake = asyncio.Event()
         self.first = asyncio.Event()
+        # Names of keys in tokens that were not known: since the last fetch, and in vain before it.
+        self._wanted: set[str] = set()
+        self._missing: set[str] = set()
         self._is_fetching = False
         self._begun = float("-inf")  # when the last fetch began, by the event loop's clock
         self.generation = 0
@@ -64,9 +68,10 @@ class FetchedKeys:
     async def fetch(self) -> None:
         """Once. What fails leaves the keys that are known in force, until they are too old."""
         self._wake.clear()
+        asked, self._wanted = self._wanted, set()
         self._begun, self._is_fetching = asyncio.get_running_loop().time(), True
         try:
-            self._accept(read_keys(await self._body(), self._algorithms))
+            self._accept(read_keys(await self._body(), self._algorithms), asked)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError, BadKeysError) as error:
             self._report(FAILED)
             left_s = max(0.0, self.trusted_until - self._clock())
@@ -78,16 +83,24 @@ class FetchedKeys:
     def find(self, key_id: str | None, algorithm: str) -> Key | None:
         return None if self._keys is None else self._keys.find(key_id, algorithm)
 
-    def ask_again(self) -> bool:
-        """A token names a key that is not known: fetch, but not too often."""
-        if self._is_fetching or self._wake.is_set():
-            return True
-        if asyncio.get_running_loop().time() - self._begun < self._unknown_s:
+    def ask_again(self, key_id: str = "") -> bool:
+        """A token names a key that is not known: fetch, but not too often.
+
+        Returns whether it may be known soon. One that the issuer was asked for in vain may not.
+        """
+        is_under_way = self._is_fetching or self._wake.is_set()
+        waited_s = asyncio.get_running_loop().time() - self._begun
+        if not is_under_way and waited_s < self._unknown_s:
             return False
-        self._wake.set()
+        if not is_under_way:
+            self._wake.set()
+        if key_id in self._missing:
+            return False
+        if len(self._wanted) < _NAMES_REMEMBERED:
+            self._wanted.add(key_id)
         return True
 
-    def _accept(self, keys: Keys) -> None:
+    def _accept(self, keys: Keys, asked: set[str]) -> None:
         before = set() if self._keys is None else self._keys.thumbprints
         if before - keys.thumbprints:
             self.generation += 1
@@ -95,6 +108,9 @@ class FetchedKeys:
             log.info("the issuer has %d keys", len(keys.thumbprints), extra={"url": self._url})
         self._keys = keys
         self.trusted_until = self._clock() + self._max_age_s
+        if len(self._missing) > _NAMES_REMEMBERED:
+            self._missing.clear()
+        self._missing |= asked
         self.first.set()
         self._report(FETCHED)
 

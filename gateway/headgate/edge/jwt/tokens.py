@@ -31,7 +31,7 @@ class TrustedKeys(Protocol):
 
     def find(self, key_id: str | None, algorithm: str) -> Key | None: ...
 
-    def ask_again(self) -> bool:
+    def ask_again(self, key_id: str = "") -> bool:
         """Whether keys that are not known may come within a second."""
         ...
 
@@ -99,7 +99,7 @@ class CheckedTokens:
             return key
         if key_id is None:
             return _refused("the token does not say which of the issuer's keys it is signed with")
-        if self._keys.ask_again():
+        if self._keys.ask_again(key_id):
             return _unavailable("the issuer's keys are being fetched again")
         return _refused("the token is signed with a key that the issuer does not have")
 

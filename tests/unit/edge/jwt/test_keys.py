@@ -140,6 +140,28 @@ async def test_strange_keys_do_not_make_us_ask_all_the_time() -> None:
         assert world.server.asked == 1
 
 
+async def test_a_key_that_was_asked_for_in_vain_is_refused_for_good() -> None:
+    async with running(jwt_unknown_key_ms=100) as world:
+        world.issuer.add("two")
+        kept = world.issuer.keys.pop("two")
+        world.server.asked = 0
+
+        def check() -> Claims | Reason:
+            world.issuer.keys["two"] = kept  # to sign with
+            try:
+                return world.check("two")
+            finally:
+                del world.issuer.keys["two"]
+
+        await eventually(lambda: check() is Reason.UNAUTHENTICATED and world.server.asked)
+        for _ in range(3):
+            asked = world.server.asked
+            await eventually(lambda asked=asked: check() and world.server.asked > asked)
+            assert check() is Reason.UNAUTHENTICATED
+        world.issuer.keys["two"] = kept
+        await eventually(lambda: world.is_good("two"))  # it may still come
+
+
 async def test_a_key_that_is_gone_is_not_valid_any_more() -> None:
     async with running(jwt_refresh_ms=1_000) as world:
         world.issuer.add("two")
