@@ -68,8 +68,9 @@ def _cluster(name: str, cluster: ClusterSettings, origins: Mapping[str, str]) ->
     if cluster.security_protocol == "SASL_PLAINTEXT":
         option = dotted((*path, "security_protocol"))
         yield warn(option, "the password travels in clear text", 'Use "SASL_SSL".')
-    if cluster.sasl_password is not None:
-        yield from _written(dotted((*path, "sasl_password")), origins)
+    for secret in ("sasl_password", "sasl_oauth_client_secret"):
+        if getattr(cluster, secret) is not None:
+            yield from _written(dotted((*path, secret)), origins)
     yield from _compression(dotted((*path, "compression")), cluster.compression)
 
 

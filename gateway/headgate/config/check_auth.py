@@ -43,7 +43,7 @@ def _signed_tokens(auth: AuthSettings) -> Iterator[Problem]:
     for option, value in needed.items():
         if not value:
             yield Problem(option, "missing", "a value, as auth.mode has jwt")
-    if auth.jwt_jwks_url and not _is_trusted(auth.jwt_jwks_url):
+    if auth.jwt_jwks_url and not is_trusted_url(auth.jwt_jwks_url, is_file_fine=True):
         expected = "https://..., file:///..., or http:// on this machine"
         fix = "Whoever can change the keys on their way can make tokens."
         yield Problem("auth.jwt_jwks_url", shown(auth.jwt_jwks_url), expected, fix)
@@ -53,21 +53,21 @@ def _signed_tokens(auth: AuthSettings) -> Iterator[Problem]:
         yield Problem("auth.jwt_keys_max_age_ms", found, expected)
 
 
-def _is_trusted(url: str) -> bool:
+def is_trusted_url(url: str, *, is_file_fine: bool = False) -> bool:
+    """Whether nobody on the way can read or change what is exchanged."""
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
     except ValueError:
         return False
     if parts.scheme == "file":
-        return parts.netloc == "" and parts.path.startswith("/")
+        return is_file_fine and parts.netloc == "" and parts.path.startswith("/")
     if parts.scheme == "https":
         return bool(host)
-    return parts.scheme == "http" and is_this_machine(host)
+    return parts.scheme == "http" and _is_this_machine(host)
 
 
-def is_this_machine(host: str) -> bool:
-    """Whether a host of a URL is loopback."""
+def _is_this_machine(host: str) -> bool:
     try:
         return ip_address(host).is_loopback
     except ValueError:

@@ -1,4 +1,4 @@
-"""An issuer of signed tokens: its keys, its tokens, and a real server of its JWK Set."""
+"""An issuer of signed tokens: its keys, its tokens, and a real server of both."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
+from urllib.parse import parse_qs, unquote_plus
 
 from joserfc import jws
 from joserfc.jwk import Key, KeySet, generate_key
@@ -70,7 +71,11 @@ class Issuer:
 
 
 class JwksServer:
-    """Serves an issuer's keys. asked: how often.  body, status: what is answered, None = keys."""
+    """Serves an issuer's keys, and tokens to one client (OAuth's client credentials).
+
+    asked: how often for keys.  body, status: what is answered, None = keys.  tokens: the forms
+    with which tokens were asked for.  lasts_s: how long they last.
+    """
 
     def __init__(self, issuer: Issuer) -> None:
         self._issuer = issuer
@@ -78,7 +83,22 @@ class JwksServer:
         self.status = 200
         self.body: bytes | None = None
         self.headers: dict[str, str] = {}
-        self.url = ""
+        self.url = self.token_url = ""
+        self.client, self.secret = "headgate", "s3cret&=:ü"
+        self.tokens: list[dict[str, list[str]]] = []
+        self.lasts_s = 600
+        self.claims: dict[str, Any] = {"sub": "gate"}
+
+    def grant(self, authorization: str, form: bytes) -> tuple[int, Any]:
+        self.tokens.append(parse_qs(form.decode()))
+        pair = base64.b64decode(authorization.removeprefix("Basic ")).decode()
+        name, _, secret = map(unquote_plus, pair.partition(":"))
+        if (name, secret) != (self.client, self.secret):
+            return 401, {"error": "invalid_client"}
+        now = int(time.time())
+        said = {"iat": now, "exp": now + self.lasts_s, **self.claims}
+        token = self._issuer.token(next(iter(self._issuer.keys)), **said)
+        return 200, {"access_token": token, "token_type": "Bearer", "expires_in": self.lasts_s}
 
     def answer(self) -> bytes:
         self.asked += 1
@@ -100,13 +120,26 @@ def serving(issuer: Issuer) -> Iterator[JwksServer]:
             self.end_headers()
             self.wfile.write(body)
 
+        def do_POST(self) -> None:
+            form = self.rfile.read(int(self.headers["Content-Length"]))
+            status, page = found.grant(self.headers["Authorization"], form)
+            body = json.dumps(page).encode()
+            self.send_response(found.status if found.status != 200 else status)
+            for name, value in found.headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
         def log_message(self, *_: object) -> None:
             """Says nothing."""
 
     server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
     thread = Thread(target=server.serve_forever)
     thread.start()
-    found.url = f"http://{LOOPBACK}:{server.server_address[1]}/keys"
+    found.url, found.token_url = (
+        f"http://{LOOPBACK}:{server.server_address[1]}/{path}" for path in ("keys", "token")
+    )
     try:
         yield found
     finally:
