@@ -98,7 +98,7 @@ FOREIGN = {
     "coalescer": {"aiokafka"},
     "replays": {"aiokafka"},
     "check": {"aiokafka", "redis"},
-    "edge": {"aiohttp", "backports", "compression", "orjson"},
+    "edge": {"aiohttp", "backports", "compression", "joserfc", "orjson"},
     "stats": {"datasketches", "msgspec", "numpy", "prometheus_client"},
     "monitor": {"aiohttp"},
     "telemetry": {"orjson"},

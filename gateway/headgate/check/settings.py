@@ -36,14 +36,15 @@ def judge_settings(settings: Settings, origins: Mapping[str, str]) -> Iterator[F
 
 
 def _http(settings: Settings) -> Iterator[Finding]:
-    if settings.auth.mode == "none" and not _is_loopback(settings.http.host):
+    if settings.auth.is_open and not _is_loopback(settings.http.host):
         text = f"anybody who reaches {settings.http.host} may post: auth.mode is none"
         fix = 'Set auth.mode = "token", or http.host = "127.0.0.1".'
         if not settings.http.hosts:
             text += ", and web pages may have the browsers of such people do it"
             fix += " Against the pages http.hosts is enough."
         yield warn("auth.mode", text, fix)
-    sends_tokens = settings.auth.mode == "token" and settings.http.tls_cert_file is None
+    by_token = not {"token", "jwt"}.isdisjoint(settings.auth.mode)
+    sends_tokens = by_token and settings.http.tls_cert_file is None
     if sends_tokens and not _is_loopback(settings.http.host):
         fix = "Set http.tls_cert_file and tls_key_file, or end TLS in front of the gateway."
         yield warn("http", "tokens travel in clear text: no TLS here", fix)
@@ -67,8 +68,9 @@ def _cluster(name: str, cluster: ClusterSettings, origins: Mapping[str, str]) ->
     if cluster.security_protocol == "SASL_PLAINTEXT":
         option = dotted((*path, "security_protocol"))
         yield warn(option, "the password travels in clear text", 'Use "SASL_SSL".')
-    if cluster.sasl_password is not None:
-        yield from _written(dotted((*path, "sasl_password")), origins)
+    for secret in ("sasl_password", "sasl_oauth_client_secret"):
+        if getattr(cluster, secret) is not None:
+            yield from _written(dotted((*path, secret)), origins)
     yield from _compression(dotted((*path, "compression")), cluster.compression)
 
 
@@ -140,7 +142,7 @@ def _producers(settings: Settings) -> Iterator[Finding]:
     for name, producer in settings.producers.items():
         yield from _producer(name, producer, settings, reaches)
     has_token = any(each.token_sha256 for each in settings.producers.values())
-    if settings.auth.mode == "token" and not has_token:
+    if settings.auth.mode == ("token",) and not has_token:
         fix = "Make one with `headgate token NAME`."
         yield warn("producers", "no producer has a token: every post is answered 401", fix)
 
@@ -170,11 +172,11 @@ def _producer(
         if not reaches.any(glob):
             text = f'"{glob}" matches nothing that a [topics] pattern allows'
             yield warn(option, text, f"One of: {reaches.choice}.")
-    if settings.auth.mode == "none":
+    if settings.auth.is_open:
         return
     if "produce" in producer.roles and not producer.topics:
         yield warn(option, "it may produce, but to no topic", 'Set topics, e.g. ["orders.*"].')
-    if not producer.token_sha256:
+    if settings.auth.mode == ("token",) and not producer.token_sha256:
         option = dotted(("producers", name, "token_sha256"))
         fix = f"Make one with `headgate token {name}`."
         yield warn(option, "it has no token and can never authenticate", fix)

@@ -12,7 +12,7 @@ _GIBIBYTE = 1_073_741_824
 Tier = Literal["ingest", "backfill"]
 Compression = Literal["none", "zstd", "lz4", "snappy", "gzip"]
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
-SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,31 @@ class ClusterSettings:
         str | None,
         about("The SASL password; better by environment or file.", example='"..."', secret=True),
     ] = field(default=None, repr=False)
+    sasl_oauth_token_url: Annotated[
+        str | None,
+        about(
+            "Where OAUTHBEARER gets its tokens, by the client credentials grant: https://, or "
+            "http:// on this machine.",
+            example='"https://id.example/token"',
+        ),
+    ] = None
+    sasl_oauth_client_id: Annotated[
+        str | None, about("The client that asks for a token.", example='"headgate"')
+    ] = None
+    sasl_oauth_client_secret: Annotated[
+        str | None,
+        about("Its secret; better by environment or file.", example='"..."', secret=True),
+    ] = field(default=None, repr=False)
+    sasl_oauth_scope: Annotated[
+        str | None, about("The scope that is asked for, if any.", example='"kafka"')
+    ] = None
+    sasl_oauth_ca_file: Annotated[
+        str | None,
+        about(
+            "Certificate authorities (PEM) of that https:// URL; none = the system's.",
+            example='"/etc/headgate/issuer-ca.pem"',
+        ),
+    ] = None
     ssl_cafile: Annotated[
         str | None,
         about("Certificate authorities (PEM); none = the system's.", example='"/etc/kafka/ca.pem"'),

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headgate.config.backend_settings import ClusterSettings
+from headgate.config.check_auth import is_trusted_url
 from headgate.config.errors import Problem, shown
 from headgate.config.names import dotted
 from headgate.config.settings import Settings
@@ -46,20 +47,43 @@ def _servers(cluster: ClusterSettings) -> Iterator[Problem]:
 
 
 def _sasl(cluster: ClusterSettings) -> Iterator[Problem]:
-    options = {
-        "sasl_mechanism": cluster.sasl_mechanism,
+    by_password = {
         "sasl_username": cluster.sasl_username,
         "sasl_password": cluster.sasl_password,
     }
-    used = cluster.security_protocol.startswith("SASL_")
-    for option, value in options.items():
-        if used and value is None:
-            expected = f"a value, as security_protocol = {shown(cluster.security_protocol)}"
-            yield Problem(option, "missing", expected)
-        if not used and value is not None:
-            expected = 'nothing, or security_protocol = "SASL_SSL" or "SASL_PLAINTEXT"'
-            found = f"set, but security_protocol = {shown(cluster.security_protocol)}"
-            yield Problem(option, found, expected)
+    by_token = {
+        "sasl_oauth_token_url": cluster.sasl_oauth_token_url,
+        "sasl_oauth_client_id": cluster.sasl_oauth_client_id,
+        "sasl_oauth_client_secret": cluster.sasl_oauth_client_secret,
+    }
+    is_token = cluster.sasl_mechanism == "OAUTHBEARER"
+    needed, others = (by_token, by_password) if is_token else (by_password, by_token)
+    needed = {"sasl_mechanism": cluster.sasl_mechanism, **needed}
+    protocol = shown(cluster.security_protocol)
+    if not cluster.security_protocol.startswith("SASL_"):
+        expected = 'nothing, or security_protocol = "SASL_SSL" or "SASL_PLAINTEXT"'
+        for option, value in (needed | others).items():
+            if value is not None:
+                yield Problem(option, f"set, but security_protocol = {protocol}", expected)
+        return
+    for option, value in needed.items():
+        if value is None:
+            yield Problem(option, "missing", f"a value, as security_protocol = {protocol}")
+    for option, value in others.items():
+        if value is not None and cluster.sasl_mechanism is not None:
+            found = f"set, but sasl_mechanism = {shown(cluster.sasl_mechanism)}"
+            yield Problem(option, found, "nothing, or another mechanism")
+    if is_token:
+        yield from _token_source(cluster)
+
+
+def _token_source(cluster: ClusterSettings) -> Iterator[Problem]:
+    url, ca_file = cluster.sasl_oauth_token_url, cluster.sasl_oauth_ca_file
+    if url is not None and not is_trusted_url(url):
+        expected = "https://..., or http:// on this machine: the secret goes there"
+        yield Problem("sasl_oauth_token_url", shown(url), expected)
+    if ca_file is not None and not Path(ca_file).is_file():
+        yield Problem("sasl_oauth_ca_file", f"{shown(ca_file)} is not a file", "a PEM file's path")
 
 
 def _tls(cluster: ClusterSettings) -> Iterator[Problem]:

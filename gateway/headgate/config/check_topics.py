@@ -1,7 +1,7 @@
 """What the options of topics and producers must fit."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice, pairwise
 
 from headgate.config.check_oversize import oversize_contradictions
@@ -64,6 +64,18 @@ def producer_contradictions(settings: Settings) -> Iterator[Problem]:
         if digest == following:
             option = dotted(("producers", other, "token_sha256"))
             yield Problem(option, f"the token of {shown(name)}, too", "a token of its own")
+    if any(producer.certificate_names for producer in settings.producers.values()):
+        yield from _shared_names(settings.producers)
+
+
+def _shared_names(producers: Mapping[str, ProducerSettings]) -> Iterator[Problem]:
+    owners: dict[str, str] = {}
+    for name, producer in producers.items():
+        for certified in producer.certificate_names or (name,):
+            if owners.setdefault(certified, name) != name:
+                option = dotted(("producers", name, "certificate_names"))
+                found = f"{shown(certified)} is a name of {shown(owners[certified])}, too"
+                yield Problem(option, found, "names of its own")
 
 
 def _producer(producer: ProducerSettings) -> Iterator[Problem]:

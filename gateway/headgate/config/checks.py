@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from headgate.config.check_auth import auth_contradictions
 from headgate.config.check_clusters import cluster_contradictions
 from headgate.config.check_oversize import blob_contradictions
 from headgate.config.check_spool import spool_contradictions
@@ -48,6 +49,7 @@ def contradictions(settings: Settings, origins: Mapping[str, str]) -> list[Probl
         *_http(settings),
         *_origins(settings),
         *_hosts(settings),
+        *auth_contradictions(settings),
         *cluster_contradictions(settings),
         *_redis(settings),
         *blob_contradictions(settings.blobs),
@@ -72,7 +74,9 @@ def _http(settings: Settings) -> Iterator[Problem]:
     if len([path for path in files.values() if path is None]) == 1:
         lacking = next(option for option, path in files.items() if path is None)
         yield Problem(lacking, "missing", "certificate and key together, or neither")
-    yield from missing_files(files)
+    yield from missing_files(files | {"http.tls_client_ca_file": http.tls_client_ca_file})
+    if http.tls_client_ca_file is not None and http.tls_cert_file is None:
+        yield Problem("http.tls_client_ca_file", "set without http.tls_cert_file", "both, or none")
     if not http.host or re.search(r"[\s/]", http.host):
         yield Problem("http.host", shown(http.host), "an address or a host name")
 

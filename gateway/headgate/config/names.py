@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
+from headgate.config.auth_settings import AuthSettings
 from headgate.config.backend_settings import (
     BlobSettings,
     ClusterSettings,
@@ -15,7 +16,6 @@ from headgate.config.monitor_settings import MonitorSettings
 from headgate.config.replay_settings import ReplaySettings
 from headgate.config.settings import (
     AdmissionSettings,
-    AuthSettings,
     CoalescerSettings,
     HttpSettings,
     LogSettings,

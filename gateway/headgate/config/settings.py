@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
+from headgate.config.auth_settings import AuthSettings
 from headgate.config.backend_settings import (
     BlobSettings,
     ClusterSettings,
@@ -22,7 +23,8 @@ _DAY_MS = 86_400_000
 _LONGEST_DELAY_MS = 600_000
 _GIBIBYTE = 1_073_741_824
 
-AuthMode = Literal["none", "token"]
+TlsVersion = Literal["1.2", "1.3"]
+ClientCertificates = Literal["optional", "required"]
 Role = Literal["produce", "view", "operate"]
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 LogFormat = Literal["json", "text"]
@@ -117,6 +119,23 @@ class HttpSettings:
     tls_key_file: Annotated[
         str | None, about("Private key (PEM) of the certificate.", example='"/etc/tls/tls.key"')
     ] = None
+    tls_min_version: Annotated[
+        TlsVersion, about("The oldest version of TLS that clients may speak.")
+    ] = "1.2"
+    tls_client_ca_file: Annotated[
+        str | None,
+        about(
+            "Authorities (PEM) of clients' certificates; set = clients are asked for one. Needed "
+            "by auth.mode mtls.",
+            example='"/etc/tls/clients-ca.pem"',
+        ),
+    ] = None
+    tls_client_auth: Annotated[
+        ClientCertificates,
+        about(
+            "Whether a client may come without a certificate, also to /live, /ready and /metrics."
+        ),
+    ] = "optional"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,27 +152,6 @@ class AdmissionSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class AuthSettings:
-    """Who may post."""
-
-    mode: Annotated[
-        AuthMode,
-        about(
-            "Who may post: whoever names itself a producer (none), or holders of tokens (token)."
-        ),
-    ] = "none"
-    failed_attempts_per_minute: Annotated[
-        int,
-        about(
-            "Wrong tokens that an address may send to a process; more are answered 429 unseen, "
-            "except tokens that were right before from there.",
-            minimum=1,
-            maximum=1_000_000,
-        ),
-    ] = 30
-
-
-@dataclass(frozen=True, slots=True)
 class ProducerSettings:
     """One producer. Topics and roles are checked where auth.mode asks for credentials."""
 
@@ -164,6 +162,14 @@ class ProducerSettings:
         ),
     ] = ()
     topics: Annotated[tuple[str, ...], about("Globs of the topics it may post to.")] = ()
+    certificate_names: Annotated[
+        tuple[str, ...],
+        about(
+            "Names in client certificates (auth.mtls_name) that are this producer's; empty = the "
+            "producer's own name.",
+            example='["spiffe://prod/checkout"]',
+        ),
+    ] = ()
     quota_events_per_s: Annotated[
         int | None,
         about(

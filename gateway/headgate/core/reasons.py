@@ -43,6 +43,7 @@ class Reason(StrEnum):
     KAFKA_UNAVAILABLE = "kafka_unavailable"
     REDIS_UNAVAILABLE = "redis_unavailable"
     BLOBS_UNAVAILABLE = "blobs_unavailable"
+    ISSUER_UNAVAILABLE = "issuer_unavailable"
     CLOCK_WRONG = "clock_wrong"
     UNKNOWN = "unknown"
 
@@ -254,6 +255,14 @@ TRAITS: Mapping[Reason, Traits] = {
         "Redis is not available",
         "Nothing was written: this topic does not publish without Redis. Wait for Retry-After "
         "seconds, then send again.",
+    ),
+    Reason.ISSUER_UNAVAILABLE: Traits(
+        503,
+        True,
+        "WARNING",
+        "The keys of the token's issuer are not known",
+        "Nothing was written: the signature of the token could not be checked. Wait for "
+        "Retry-After seconds, then send again.",
     ),
     Reason.BLOBS_UNAVAILABLE: Traits(
         503,

@@ -15,6 +15,7 @@ from headgate.core.refusal import Refused
 from headgate.edge.answer import answered
 from headgate.edge.auth import Identity
 from headgate.edge.events import EventsFront
+from headgate.edge.peer import Peer, peer_of
 
 ROUTE = "/v1/bursts/{id}/commit"
 
@@ -33,7 +34,7 @@ class BurstsFront:
         headers = {name.lower(): value for name, value in request.raw_headers}
         request_id, who = self._events.request_id(headers), ""
         try:
-            caller = self._caller(headers, request.remote)
+            caller = self._caller(headers, peer_of(request))
             who = caller.name
             named = request.query.getall("topic", [])
             marker = read_burst(burst.encode("utf-8", "surrogateescape"))
@@ -48,10 +49,10 @@ class BurstsFront:
         self._events.requests.request(ROUTE, reply.status, self._loop.time() - arrived)
         return answered(request, reply, request_id)
 
-    def _caller(self, headers: Mapping[bytes, bytes], remote: str | None) -> Identity:
+    def _caller(self, headers: Mapping[bytes, bytes], peer: Peer) -> Identity:
         if self._events.pipeline.admission.is_closed:
             raise Refused(DRAINING)
-        found = self._events.callers.identify(headers, remote)
+        found = self._events.callers.identify(headers, peer)
         if isinstance(found, Failure):
             raise Refused(found)
         return found

@@ -19,6 +19,7 @@ from headgate.edge.answer import answered, on_the_wire
 from headgate.edge.auth import ANONYMOUS
 from headgate.edge.body import Budget, read_body, received_body
 from headgate.edge.once import EVENTS, Once
+from headgate.edge.peer import Peer, peer_of
 from headgate.edge.plain_post import MAX_BYTES, PlainPosts
 from headgate.edge.reports import Callers, Requests, Weigher
 from headgate.edge.request_log import REPORTED, RequestReports
@@ -73,7 +74,7 @@ class EventsFront:
         headers = {name.lower(): value for name, value in request.raw_headers}
         request_id, producer = self.request_id(headers), ""
         try:
-            producer = self.producer(headers, request.remote, topic)
+            producer = self.producer(headers, peer_of(request), topic)
             headers = with_query_key(headers, request.rel_url.raw_query_string)
             inbound = await self._inbound(request, headers, producer, topic, request_id)
             ticket = await self.start(inbound, None if inbound.streamed is None else streamed)
@@ -112,7 +113,7 @@ class EventsFront:
         topic: str,
         body: bytes,
         headers: Mapping[bytes, bytes],
-        remote: str | None,
+        peer: Peer,
         respond: Callable[[bytes], None],
         ended: Callable[[Ticket], None],
     ) -> Ticket | None:
@@ -124,7 +125,7 @@ class EventsFront:
         arrived = self._loop.time()
         request_id, producer = self.request_id(headers), ""
         try:
-            producer = self.producer(headers, remote, topic)
+            producer = self.producer(headers, peer, topic)
             self._take(producer, topic, len(body))
         except Refused as refused:
             status = TRAITS[refused.failure.reason].status
@@ -228,11 +229,11 @@ class EventsFront:
         self.requests.account(producer, topic, [rejected(failure)], [0])
         self.pipeline.report_refused(producer, topic, failure)
 
-    def producer(self, headers: Mapping[bytes, bytes], remote: str | None, topic: str) -> str:
+    def producer(self, headers: Mapping[bytes, bytes], peer: Peer, topic: str) -> str:
         """The name of who asks, if it may post to the topic. Raises Refused."""
         if self.pipeline.admission.is_closed:
             raise Refused(DRAINING)
-        caller = self.callers.identify(headers, remote)
+        caller = self.callers.identify(headers, peer)
         if isinstance(caller, Failure):
             self._count(ANONYMOUS, topic, caller)
             raise Refused(caller)

@@ -6,6 +6,7 @@ from typing import Protocol
 from headgate.core.outcome import Failure, Outcome
 from headgate.core.oversize.weigh import Weight
 from headgate.edge.auth import Identity
+from headgate.edge.peer import Peer
 
 
 class Weigher(Protocol):
@@ -27,6 +28,4 @@ class Requests(Protocol):
 class Callers(Protocol):
     """Who is asking (`edge.auth`)."""
 
-    def identify(
-        self, headers: Mapping[bytes, bytes], remote: str | None
-    ) -> Identity | Failure: ...
+    def identify(self, headers: Mapping[bytes, bytes], peer: Peer) -> Identity | Failure: ...

@@ -13,6 +13,7 @@ from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Ticket
 from headgate.edge.answer import closing, on_the_wire
 from headgate.edge.known_heads import Framed, frame
+from headgate.edge.peer import Peer, peer_at
 
 UNREAD_BYTES: Final = 65_536  # a client that does not read its answers waits in aiohttp's writer
 
@@ -46,7 +47,7 @@ class Front(Protocol):
         topic: str,
         body: bytes,
         headers: Mapping[bytes, bytes],
-        remote: str | None,
+        peer: Peer,
         respond: Callable[[bytes], None],
         ended: Callable[[Ticket], None],
     ) -> Ticket | None: ...
@@ -59,9 +60,6 @@ class Connection(Protocol):
 
     @property
     def transport(self) -> asyncio.Transport | None: ...
-
-    @property
-    def peername(self) -> object: ...
 
     @property
     def _messages(self) -> Sized: ...
@@ -122,7 +120,7 @@ class ShortWay:
         self._server = server
         self._answers = server.answers
         self._time = asyncio.get_running_loop().time
-        self._remote: str | None = None
+        self._peer: Peer | None = None
 
     def receive(self, data: bytes) -> bytes:
         """Start the requests that the data begins with, as long as their heads are known.
@@ -147,7 +145,7 @@ class ShortWay:
 
     def begin(self, topic: str, body: bytes, headers: Mapping[bytes, bytes]) -> None:
         """Start a request, and answer it at once or when it has ended."""
-        answering = (self._peer(), self._respond, self._ended)
+        answering = (self._known_peer(), self._respond, self._ended)
         try:
             self.ticket = self._front.begin(topic, body, headers, *answering)
         except Exception:  # the outermost frame of this request
@@ -195,8 +193,9 @@ class ShortWay:
             connection.transport.write(closing(on_the_wire(reply, request_id)))
         connection.force_close()
 
-    def _peer(self) -> str | None:
-        if self._remote is None:
-            peer = self._connection.peername
-            self._remote = str(peer[0]) if isinstance(peer, tuple) else ""
-        return self._remote
+    def _known_peer(self) -> Peer:
+        """Who is connected; the same for as long as the connection lasts."""
+        if self._peer is None:
+            transport = self._connection.transport
+            self._peer = Peer(None) if transport is None else peer_at(transport)
+        return self._peer

@@ -4,6 +4,8 @@ import ssl
 from dataclasses import dataclass, field
 from typing import Any
 
+from headgate.kafka.oauth import ClientCredentials, OAuthClient
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterAccess:
@@ -11,7 +13,7 @@ class ClusterAccess:
 
     bootstrap_servers: `host:port[,host:port...]`.  sasl_mechanism: aiokafka wants one even where
     the protocol has no SASL.  ssl_cafile, ssl_certfile, ssl_keyfile: PEM, read where a client is
-    made.
+    made.  oauth: for the mechanism OAUTHBEARER.
     """
 
     bootstrap_servers: str
@@ -22,10 +24,12 @@ class ClusterAccess:
     ssl_cafile: str | None = None
     ssl_certfile: str | None = None
     ssl_keyfile: str | None = None
+    oauth: OAuthClient | None = None
 
 
 def client_arguments(access: ClusterAccess) -> dict[str, Any]:
     """Return the arguments that every aiokafka client of this cluster takes."""
+    oauth = access.oauth
     return {
         "bootstrap_servers": access.bootstrap_servers,
         "security_protocol": access.security_protocol,
@@ -33,6 +37,7 @@ def client_arguments(access: ClusterAccess) -> dict[str, Any]:
         "sasl_mechanism": access.sasl_mechanism,
         "sasl_plain_username": access.sasl_username,
         "sasl_plain_password": access.sasl_password,
+        "sasl_oauth_token_provider": None if oauth is None else ClientCredentials(oauth),
     }
 
 

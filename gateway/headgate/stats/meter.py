@@ -153,6 +153,10 @@ class Meter:
         """Count requests and events that were not recognised because Redis was not asked."""
         self._add("headgate_identity_bypassed_total", (reason,), count)
 
+    def keys_fetched(self, result: str) -> None:
+        """Count a fetch of the issuer's keys."""
+        self._add("headgate_issuer_keys_fetches_total", (result,), 1)
+
     def quota_rejected(self, producer: str, count: int) -> None:
         """Count events refused by quota; any producer text will do."""
         self._add("headgate_quota_rejected_total", (self._labels.producer(producer),), count)

@@ -12,7 +12,8 @@ from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused
 from headgate.edge.body import BROKEN, continue_body
 from headgate.edge.cors import CORS_HEADERS
-from headgate.edge.management.remote import REMOTE_HEADER
+from headgate.edge.management.remote import hand_on
+from headgate.edge.peer import peer_of
 from headgate.supervisor.control import PARENT_SOCKET
 
 log = logging.getLogger("headgate.control")
@@ -35,8 +36,7 @@ class Forward:
         headers = request.headers.copy()
         for name in (*_HOP_BY_HOP, "Expect"):
             headers.popall(name, None)
-        # Replaces whatever the client put there: only workers may say where a request is from.
-        headers[REMOTE_HEADER] = request.remote or "unknown"
+        hand_on(peer_of(request), headers)
         body = _Body(request)
         try:
             async with self._session.request(

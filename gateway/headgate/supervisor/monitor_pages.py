@@ -4,12 +4,13 @@ import time
 
 from aiohttp import web
 
+from headgate.backends.owned import OwnedTasks
 from headgate.config import Settings
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused
-from headgate.edge.auth import Authenticator
 from headgate.edge.management.json_page import json_page
 from headgate.edge.management.paging import listed, page_of, paging
+from headgate.edge.management.remote import asking
 from headgate.edge.management.routes import problems
 from headgate.edge.origins import Origins
 from headgate.edge.request_log import RequestLog
@@ -20,6 +21,7 @@ from headgate.monitor.views import RowPlace, row_place
 from headgate.stats.exposition import CONTENT_TYPE, render
 from headgate.stats.snapshot import Snapshot
 from headgate.telemetry.build import BUILD_GAUGES
+from headgate.wiring.callers import Callers
 
 _LINGER_S = 1.0
 
@@ -30,9 +32,9 @@ class MonitorPages:
     def __init__(self, monitor: Monitor, settings: Settings) -> None:
         self._monitor = monitor
         self._settings = settings
-        self._callers = Authenticator(
-            settings.auth, settings.producers, Origins.of_control_plane(settings.http)
-        )
+        self._tasks = OwnedTasks()
+        self._made = Callers(settings.auth, Origins.of_control_plane, lambda _: None)
+        self._callers = self._made.of(settings)
         app = web.Application(
             middlewares=[problems(RequestLog(logs_every_request=settings.logs.access))]
         )
@@ -47,6 +49,7 @@ class MonitorPages:
 
     async def start(self) -> None:
         """Listen. Raises OSError."""
+        await self._made.start(self._tasks)
         await self._runner.setup()
         http, port = self._settings.http, self._settings.monitor.port
         site = web.TCPSite(self._runner, http.host, port, ssl_context=server_context(http))
@@ -55,6 +58,7 @@ class MonitorPages:
     async def close(self) -> None:
         """Listen no more."""
         await self._runner.cleanup()
+        await self._tasks.end(_LINGER_S)
 
     async def _live(self, _request: web.Request) -> web.Response:
         return web.json_response({"status": "live"})
@@ -96,7 +100,7 @@ class MonitorPages:
 
     def _may_view(self, request: web.Request) -> None:
         headers = {name.lower(): value for name, value in request.raw_headers}
-        found = self._callers.identify(headers, request.remote or "unknown")
+        found = self._callers.identify(headers, asking(request))
         if isinstance(found, Failure):
             raise Refused(found)
         if "view" not in found.roles:

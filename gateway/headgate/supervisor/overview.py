@@ -59,6 +59,7 @@ class Overview:
         self.figures.count("headgate_worker_restarts_total", by=0)
         for result in ("applied", "refused"):
             self.figures.count("headgate_config_reloads_total", (result,), by=0)
+            self.figures.count("headgate_tls_reloads_total", (result,), by=0)
 
     async def poll(self) -> None:
         """Read all workers again and again, until cancelled."""
@@ -73,6 +74,10 @@ class Overview:
         """Have figures that are not older than a second, details included, or new ones."""
         if at_once or time.monotonic() - self._details_read > _POLL_S:
             await self._read(with_details=True)
+
+    def keys_fetched(self, result: str) -> None:
+        """This process has fetched the issuer's keys, or has not."""
+        self.figures.count("headgate_issuer_keys_fetches_total", (result,))
 
     def worker_died(self, pid: int) -> None:
         """A worker's process has ended: keep its last figures."""

@@ -2,8 +2,8 @@
 
 Life: take the ports -> start workers -> serve -> SIGTERM: workers serve on, but are not ready, for
 `http.shutdown_delay_ms` -> they drain -> end. SIGINT (somebody at a terminal) leaves the delay out,
-and so does a second signal during it; one more ends the workers at once. SIGHUP reloads topics and
-producers.
+and so does a second signal during it; one more ends the workers at once. SIGHUP reloads topics,
+producers and certificates.
 """
 
 import asyncio
@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 from headgate.backends.owned import OwnedTasks
 from headgate.backends.redis.pause_store import RedisPauses
-from headgate.config import ConfigError, Settings, keep_schemas, load, read_file
-from headgate.edge.auth import Authenticator
+from headgate.config import ConfigError, HttpSettings, Settings, keep_schemas, load, read_file
+from headgate.config.errors import Problem, shown
 from headgate.edge.management.control_plane import Admin
 from headgate.edge.management.pauses import PauseEndpoints
 from headgate.edge.management.routes import management_app
@@ -28,9 +28,11 @@ from headgate.edge.origins import Origins
 from headgate.edge.server import HttpServer
 from headgate.supervisor.child import HopelessWorkerError, Launch, Watchers, WorkerProcess
 from headgate.supervisor.control import PARENT_SOCKET
+from headgate.supervisor.kept_tls import KeptTls
 from headgate.supervisor.overview import Overview
 from headgate.supervisor.ports import management_sites, reserved
 from headgate.supervisor.private_folder import private_folder
+from headgate.wiring.callers import Callers
 from headgate.wiring.collector import restore_the_collector
 from headgate.wiring.reloading import Reload, Reloading, RestartNeededError, beside, prepared
 from headgate.wiring.replays import replaying
@@ -76,9 +78,14 @@ class Parent:
         self._folder = folder
         self._in_force = folder / "headgate.toml"
         self._accept(text, settings)
+        self._tls = KeptTls(settings.http, folder)
+        self._keep_certificates(settings.http)
         self._overview = Overview(settings)
         self._overview.workers = self._workers = self._places(settings.http.workers)
-        callers = Authenticator(settings.auth, settings.producers, _origins(settings))
+        self._callers = Callers(
+            settings.auth, Origins.of_control_plane, self._overview.keys_fetched
+        )
+        callers = self._callers.of(settings)
         url = settings.redis.address
         self._store = None if url is None else RedisPauses(url, settings.redis.timeout_ms / 1000)
         second = replaying(lambda: self._overview.settings, self._overview.figures.set)
@@ -96,10 +103,13 @@ class Parent:
         with self._signals():
             async with (
                 reserved(http.host, http.port),
-                management_sites(app, http, self._folder / PARENT_SOCKET) as server,
+                management_sites(
+                    app, http, self._folder / PARENT_SOCKET, self._tls.context()
+                ) as management,
             ):
                 try:
-                    return await self._run_workers(server)
+                    self._management = management
+                    return await self._run_workers(management.server)
                 finally:
                     await self._reloading.close()
                     restore_the_collector()
@@ -109,7 +119,7 @@ class Parent:
     def _places(self, count: int) -> list[WorkerProcess]:
         folder = str(self._folder)
         command = (*self._start.command, "--config", str(self._in_force), "--folder", folder)
-        launch = Launch(command, self._start.environ, self._folder)
+        launch = Launch(command, {**self._start.environ, **self._tls.environ}, self._folder)
         watchers = Watchers(self._overview.worker_died, self._overview.worker_restarted)
         return [WorkerProcess(index, launch, watchers) for index in range(count)]
 
@@ -117,6 +127,7 @@ class Parent:
         tasks = OwnedTasks()
         tasks.keep(self._overview.poll, "poll")
         tasks.keep(self._follow, "replays")
+        await self._callers.start(tasks)
         stopping = asyncio.create_task(self._stop.wait(), name="stop")
         running = [asyncio.create_task(each.run(), name="worker") for each in self._workers]
         is_clean = False
@@ -178,26 +189,57 @@ class Parent:
                 each.kill()
 
     async def _reload(self) -> None:
-        """Put the file's topics and producers in force everywhere, or nothing of it."""
+        """Put in force what the file and the certificates say now, everywhere."""
+        is_changed = await self._reload_file()
+        if await self._renew_certificates() or is_changed:
+            for each in self._workers:
+                if each.answered:  # the others read what is new anyway, or once they answer
+                    each.signal(signal.SIGHUP)
+
+    async def _reload_file(self) -> bool:
+        """Put the file's topics and producers in force, or nothing of it."""
         try:
             reload = await beside(self._accepted)
         except ConfigError as error:
             self._refuse(str(error), [problem.option for problem in error.problems])
-            return
+            return False
         except RestartNeededError as error:
             self._refuse(str(error), error.options)
-            return
+            return False
         except OSError as error:  # a full disk: workers read their own copy
             self._refuse(f"no copy of it can be kept: {error}", [])
-            return
+            return False
         self._overview.settings = reload.settings
         self._overview.reloaded = time.monotonic()
         self._admin.callers = reload.callers
-        for each in self._workers:
-            if each.answered:  # the others read the new file anyway, or are told once they answer
-                each.signal(signal.SIGHUP)
         self._overview.figures.count("headgate_config_reloads_total", ("applied",))
         log.info("configuration reloaded", extra={"file": str(self._start.config)})
+        return True
+
+    async def _renew_certificates(self) -> bool:
+        """Have connections from now on use the certificates that are in the files now."""
+        try:
+            context = await asyncio.to_thread(self._tls.accept)
+        except OSError as error:
+            self._overview.figures.count("headgate_tls_reloads_total", ("refused",))
+            log.error("certificates refused, the old ones stay: %s", error)  # noqa: TRY400
+            return False
+        if context is None:
+            return False
+        if self._management.port is not None:
+            await self._management.port.renew(context)
+        self._overview.figures.count("headgate_tls_reloads_total", ("applied",))
+        log.info("certificates reloaded")
+        return True
+
+    def _keep_certificates(self, http: HttpSettings) -> None:
+        try:
+            self._tls.accept()
+        except OSError as error:
+            expected = "a certificate chain and its key, as PEM files"
+            found = f"{shown(http.tls_cert_file)} cannot be used: {error}"
+            wrong = Problem("http.tls_cert_file", found, expected)
+            raise ConfigError(str(self._start.config), [wrong]) from None
 
     def _refuse(self, why: str, options: Sequence[str]) -> None:
         self._overview.figures.count("headgate_config_reloads_total", ("refused",))
@@ -208,7 +250,7 @@ class Parent:
     def _accepted(self) -> Reload:
         text = read_file(self._start.config)
         settings = load(self._start.config, self._start.environ, text=text)
-        reload = prepared(self._overview.settings, settings, _origins(settings))
+        reload = prepared(self._overview.settings, settings, self._callers.of)
         self._accept(text, settings)
         return reload
 
@@ -218,10 +260,6 @@ class Parent:
         fresh.touch(mode=0o600)
         fresh.write_text(text, encoding="utf-8", newline="")
         fresh.replace(self._in_force)
-
-
-def _origins(settings: Settings) -> Origins:
-    return Origins.of_control_plane(settings.http)
 
 
 def _exit_code(ended: Sequence[BaseException | None], is_clean: bool) -> int:

@@ -3,16 +3,17 @@
 import asyncio
 import logging
 import socket
+import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from aiohttp import web
 
 from headgate.config.settings import HttpSettings
+from headgate.edge.listener import Listener
 from headgate.edge.server import HttpServer, PagesRunner
-from headgate.edge.tls import server_context
 
 log = logging.getLogger("headgate.ports")
 
@@ -22,6 +23,13 @@ _Address = tuple[int, int, int, str, tuple[Any, ...]]
 _PATIENCE_S = 3.0
 _RETRY_PAUSE_S = 0.1
 _LINGER_S = 1.0  # for requests that are under way at the end
+
+
+class Management(NamedTuple):
+    """port: None where the workers' port is for both."""
+
+    server: HttpServer
+    port: Listener | None
 
 
 class PortTakenError(Exception):
@@ -69,8 +77,8 @@ def _taken(family: int, address: tuple[Any, ...]) -> OSError | None:
 
 @asynccontextmanager
 async def management_sites(
-    app: web.Application, http: HttpSettings, path: Path
-) -> AsyncIterator[HttpServer]:
+    app: web.Application, http: HttpSettings, path: Path, context: ssl.SSLContext | None = None
+) -> AsyncIterator[Management]:
     """Serve the management pages on their port and, for workers, on the unix socket `path`.
 
     With equal port numbers only the socket: the workers, which own the port, hand requests on.
@@ -78,18 +86,25 @@ async def management_sites(
     """
     runner = PagesRunner(app, http.header_max_bytes, _LINGER_S, http.idle_timeout_ms / 1000)
     await runner.setup()
+    port = None
     try:
         await web.UnixSite(runner, str(path)).start()
         if http.management_port != http.port:
-            await _listen(runner, http)
-        yield runner.pages
+            port = await _listen(runner, http, context)
+        yield Management(runner.pages, port)
     finally:
         await runner.cleanup()
+        if port is not None:
+            port.close()
 
 
-async def _listen(runner: web.AppRunner, http: HttpSettings) -> None:
+async def _listen(
+    runner: web.AppRunner, http: HttpSettings, context: ssl.SSLContext | None
+) -> Listener:
     host, port = http.host, http.management_port
+    listener = Listener(runner, host, port)
     try:
-        await web.TCPSite(runner, host, port, ssl_context=server_context(http)).start()
+        await listener.start(context)
     except OSError as error:
         raise PortTakenError(f"http.management_port: {host}:{port}: {error.strerror}") from error
+    return listener

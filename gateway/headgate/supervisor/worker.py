@@ -18,7 +18,7 @@ from headgate.config import ConfigError, Settings, load
 from headgate.core.coalescing.held import topic_of
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused
-from headgate.edge.origins import Origins
+from headgate.edge.tls import server_context
 from headgate.native.chosen import CODE
 from headgate.supervisor import lifeline
 from headgate.supervisor.control import WorkerState, control_socket, worker_socket
@@ -99,16 +99,22 @@ async def read_again(worker: Worker, place: WorkerFiles) -> None:
     """The parent has checked the file; checked again because it may be gone or half written."""
     there = [state.name for state in worker.topics.states()]
     try:
-        reload = await beside(_read, place, worker.settings, there)
+        reload = await beside(_read, place, worker, there)
     except (ConfigError, RestartNeededError) as error:
         log.error("reload refused, the old configuration stays: %s", error)  # noqa: TRY400
         return
     await worker.reload(reload)
+    try:
+        context = server_context(worker.settings.http)
+        if context is not None:
+            await worker.port.renew(context)
+    except OSError as error:
+        log.error("the old certificates stay: %s", error)  # noqa: TRY400
 
 
-def _read(place: WorkerFiles, old: Settings, topics: Sequence[str]) -> Reload:
+def _read(place: WorkerFiles, worker: Worker, topics: Sequence[str]) -> Reload:
     new = load(place.config, place.environ, place.folder)
-    return prepared(old, new, Origins.of_data_port(new.http), topics)
+    return prepared(worker.settings, new, worker.callers.of, topics)
 
 
 class _Controlled:

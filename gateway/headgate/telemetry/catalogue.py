@@ -263,6 +263,18 @@ _DECLARED = (
         "SIGHUP reloads by result (applied, refused).",
     ),
     Metric(
+        "headgate_tls_reloads_total",
+        MetricKind.COUNTER,
+        ("result",),
+        "Certificates that had changed when SIGHUP came, by result (applied, refused).",
+    ),
+    Metric(
+        "headgate_issuer_keys_fetches_total",
+        MetricKind.COUNTER,
+        ("result",),
+        "Fetches of the keys of signed tokens, of all processes, by result (fetched, failed).",
+    ),
+    Metric(
         "headgate_build_info",
         MetricKind.MAX,
         ("version", "python"),

@@ -24,7 +24,6 @@ from headgate.core.ids import EventIds, RequestIds
 from headgate.core.suppression.examination import forget_received
 from headgate.core.topics.policy import PolicyTable
 from headgate.core.topics.topic import TopicState
-from headgate.edge.auth import Authenticator
 from headgate.edge.events import EventsFront
 from headgate.edge.origins import Origins
 from headgate.edge.request_log import RequestLog
@@ -47,6 +46,7 @@ from headgate.suppression.report import States, redis_dependency, states_now
 from headgate.suppression.suppressor import Suppressor
 from headgate.telemetry.health import Dependency, Readiness
 from headgate.wiring.audit_events import AuditEvents
+from headgate.wiring.callers import Callers
 from headgate.wiring.coalescing import HeldTopics, cluster_of, suppressor_of
 from headgate.wiring.front import data_plane, listen, once, streams
 from headgate.wiring.identity import identity_of
@@ -90,8 +90,8 @@ class Worker:
         )
         self._quotas = ProducerQuotas(workers, time.monotonic, self.meter)
         self._quotas.replace(settings.producers)
-        origins = Origins.of_data_port(settings.http)
-        self._callers = Authenticator(settings.auth, settings.producers, origins)
+        self.callers = Callers(settings.auth, Origins.of_data_port, self.meter.keys_fetched)
+        self._callers = self.callers.of(settings)
         self._compiler = Compiler(settings.http.json_max_depth, settings.redis.namespace)
         self.routes = Routes(self.policies, self.topics, self._compiler)
         self.audit_events = AuditEvents(settings, options, self.topics, self.meter, now_ms)
@@ -192,11 +192,11 @@ class Worker:
         self.meter.watch(self._depths, lambda: (self.admission.events, self.admission.bytes))
         self.meter.watch_held(self.held.rows)
         self.meter.watch_suppression(self.suppression)
-        loop = asyncio.get_running_loop()
-        http = self.settings.http
+        loop, http = asyncio.get_running_loop(), self.settings.http
         deadlines = Deadlines(self.pipeline.expire, http.request_timeout_ms / 1000, loop.time)
         self._exit.push_async_callback(self._tasks.end, _END_S)
         self._tasks.keep(deadlines.run, "deadlines")
+        await self.callers.start(self._tasks)
         self._tasks.keep(partial(watch_loop, self.meter.loop_stall), "watch of the event loop")
         request_log = RequestLog(logs_every_request=self.settings.logs.access)
         self._exit.callback(request_log.close)
@@ -221,7 +221,7 @@ class Worker:
         plane = data_plane(
             self._front, self._bursts(), self.topics, self.readiness, ids, http, self._others
         )
-        self.server = await listen(plane, self._front, ids, http, self._exit)
+        self.server, self.port = await listen(plane, self._front, ids, http, self._exit)
 
     def _bursts(self) -> Bursts:
         timeout_s = self.settings.http.request_timeout_ms / 1000

@@ -19,6 +19,7 @@ from headgate.edge.confluent.service import KnownTopics, ProduceService
 from headgate.edge.confluent.topic_views import TopicViews
 from headgate.edge.cors import Cors
 from headgate.edge.events import EventsFront
+from headgate.edge.listener import Listener
 from headgate.edge.once import Once
 from headgate.edge.routes import Confluent, DataPlane, Page
 from headgate.edge.server import HttpServer, close_sites
@@ -33,7 +34,6 @@ from headgate.pipeline.pipeline import Pipeline
 from headgate.stats.meter import Meter
 from headgate.telemetry.health import Readiness
 
-_BACKLOG = 4096  # at 512 connections aiohttp's default of 128 costs seconds
 _LINGER_S = 2.0  # for connections that are still open once everything is answered
 
 
@@ -92,7 +92,7 @@ async def listen(
     request_ids: RequestIds,
     http: HttpSettings,
     closing: AsyncExitStack,
-) -> HttpServer:
+) -> tuple[HttpServer, Listener]:
     """Open the data port. closing: takes what closes it again."""
     server = HttpServer(
         plane.answer,
@@ -106,16 +106,10 @@ async def listen(
     await runner.setup()
     closing.push_async_callback(runner.cleanup)
     closing.push_async_callback(close_sites, runner, server, _LINGER_S)
-    site = web.TCPSite(
-        runner,
-        http.host,
-        http.port,
-        reuse_port=True,
-        backlog=_BACKLOG,
-        ssl_context=server_context(http),
-    )
-    await site.start()
-    return server
+    port = Listener(runner, http.host, http.port, shares=True)
+    await port.start(server_context(http))
+    closing.callback(port.close)
+    return server, port
 
 
 def _confluent(front: EventsFront, topics: KnownTopics, http: HttpSettings) -> Confluent:

@@ -10,7 +10,6 @@ from headgate.backends.owned import OwnedTasks
 from headgate.config import Settings, reloadable
 from headgate.core.topics.policy import PolicyTable
 from headgate.edge.auth import Authenticator
-from headgate.edge.origins import Origins
 from headgate.wiring.collector import without_the_collector
 
 log = logging.getLogger("headgate.reloading")
@@ -54,18 +53,23 @@ async def free_in_turns(parts: list[object]) -> None:
         await asyncio.sleep(0)
 
 
-def prepared(old: Settings, new: Settings, origins: Origins, topics: Iterable[str] = ()) -> Reload:
+def prepared(
+    old: Settings,
+    new: Settings,
+    callers: Callable[[Settings], Authenticator],
+    topics: Iterable[str] = (),
+) -> Reload:
     """Make what follows from new settings; for a thread. Raises RestartNeededError.
 
-    origins: see `Authenticator`.  topics: those that are there. Their policies are looked up, for
-    that compiles the globs.
+    callers: knows those of new settings.  topics: those that are there. Their policies are looked
+    up, for that compiles the globs.
     """
     if fixed := reloadable(old, new):
         raise RestartNeededError(fixed)
     policies = PolicyTable(new.topics)
     for topic in topics:
         policies.match(topic)
-    return Reload(new, policies, Authenticator(new.auth, new.producers, origins))
+    return Reload(new, policies, callers(new))
 
 
 async def beside(

@@ -26,5 +26,7 @@ def connection(
     name: str, servers: str, password: str | None, given: Mapping[str, Any]
 ) -> Connection:
     """From the options of `[clusters.<name>]`."""
-    chosen = {option: str(given[option]) for option in _OPTIONS if given.get(option)}
+    chosen: dict[str, Any] = {
+        option: str(given[option]) for option in _OPTIONS if given.get(option)
+    }
     return Connection(servers, name=name, sasl_password=password, **chosen)

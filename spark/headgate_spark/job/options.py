@@ -150,6 +150,9 @@ def _password(name: str, given: Mapping[str, Any]) -> str | None:
 def _login(name: str, given: Mapping[str, Any]) -> str:
     password = _password(name, given)
     mechanism = str(given["sasl_mechanism"])
+    if mechanism == "OAUTHBEARER":
+        detail = f"clusters.{name}.sasl_mechanism: the jobs have no OAUTHBEARER; use SCRAM or TLS"
+        raise JobError(detail, USAGE)
     module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
     user, secret = _quoted(str(given.get("sasl_username", ""))), _quoted(str(password or ""))
     return f"org.apache.kafka.common.security.{module} required username={user} password={secret};"

@@ -30,7 +30,7 @@ TOKENS = {
     )
     for name in ("shop", "late")
 }
-AUTH = AuthSettings(mode="token", failed_attempts_per_minute=LIMIT)
+AUTH = AuthSettings(mode=("token",), failed_attempts_per_minute=LIMIT)
 
 
 class Time:

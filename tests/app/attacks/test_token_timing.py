@@ -45,7 +45,7 @@ def test_timing_of_token_comparison_tells_nothing_of_the_token() -> None:
     digest = hashlib.sha256(TOKEN.encode()).hexdigest()
     producers = {"shop": ProducerSettings(token_sha256=(digest,))}
     limit = AttemptLimit(1_000_000, lambda: 0.0)
-    callers = Authenticator(AuthSettings(mode="token"), producers, attempts=limit)
+    callers = Authenticator(AuthSettings(mode=("token",)), producers, attempts=limit)
 
     def ask(token: str) -> object:
         return callers.identify({b"authorization": f"Bearer {token}".encode()}, "192.0.2.1")

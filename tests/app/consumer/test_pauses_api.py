@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from headgate.config.settings import AuthSettings, Settings
+from headgate.config.auth_settings import AuthSettings
+from headgate.config.settings import Settings
 from headgate.edge.management.routes import management_app
 from support.gateway.admin_world import TOKENS, TOPICS, FakeInstance, KeptInMemory, admin_of
 
@@ -98,7 +99,7 @@ async def test_without_redis_it_says_so(client: TestClient[Any, Any], store: Kep
 
 
 async def test_only_operators_may_pause() -> None:
-    settings = Settings(auth=AuthSettings(mode="token"), producers=TOKENS, topics=TOPICS)
+    settings = Settings(auth=AuthSettings(mode=("token",)), producers=TOKENS, topics=TOPICS)
     admin = admin_of(FakeInstance(settings), KeptInMemory())
     async with TestClient(TestServer(management_app(admin))) as client:
         asked = {

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
+from headgate.config.auth_settings import AuthSettings
 from headgate.config.monitor_settings import MonitorSettings
-from headgate.config.settings import AuthSettings, HttpSettings, Settings
+from headgate.config.settings import HttpSettings, Settings
 from headgate.core.outcome import Failure, Reason
 from headgate.edge.management.routes import management_app
 from headgate.supervisor.monitor_client import ask_monitor, monitor_url
@@ -23,7 +24,7 @@ async def test_the_monitor_s_answer_is_passed_on() -> None:
 
 
 async def test_only_viewers_may_see_groups() -> None:
-    settings = Settings(auth=AuthSettings(mode="token"), producers=TOKENS, topics=TOPICS)
+    settings = Settings(auth=AuthSettings(mode=("token",)), producers=TOKENS, topics=TOPICS)
     async with TestClient(TestServer(management_app(admin_of(FakeInstance(settings))))) as client:
         for name, status in (("shop", 403), ("viewer", 200)):
             headers = {"Authorization": f"Bearer {name}-token"}

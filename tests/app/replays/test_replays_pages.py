@@ -14,7 +14,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import RawTestServer, TestClient, TestServer
 
-from headgate.config.settings import AuthSettings, HttpSettings, Settings
+from headgate.config.auth_settings import AuthSettings
+from headgate.config.settings import HttpSettings, Settings
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused
 from headgate.core.replays.replay import Control
@@ -73,7 +74,7 @@ def service() -> InMemory:
 
 @pytest.fixture
 async def client(service: InMemory) -> AsyncIterator[TestClient[Any, Any]]:
-    settings = Settings(auth=AuthSettings(mode="token"), producers=TOKENS, topics=TOPICS)
+    settings = Settings(auth=AuthSettings(mode=("token",)), producers=TOKENS, topics=TOPICS)
     admin = admin_of(FakeInstance(settings), services=Services(service, service, service))
     async with TestClient(TestServer(management_app(admin))) as client:
         yield client

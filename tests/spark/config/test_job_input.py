@@ -70,6 +70,13 @@ def test_a_login_is_told_to_the_java_client(tmp_path: Path) -> None:
     assert client["ssl.truststore.type"] == "PEM"
 
 
+def test_a_login_that_the_jobs_do_not_have_is_said(tmp_path: Path) -> None:
+    text = '[clusters.main]\nbootstrap_servers = "h:1"\nsasl_mechanism = "OAUTHBEARER"\n'
+    (tmp_path / "headgate.toml").write_text(text)
+    with pytest.raises(JobError, match=r"clusters.main.sasl_mechanism: the jobs have no OAUTH"):
+        read_config(tmp_path / "headgate.toml", {})
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [

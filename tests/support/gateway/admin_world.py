@@ -12,7 +12,7 @@ from headgate.core.outcome import Failure
 from headgate.core.suppression.states import TopicSuppression
 from headgate.core.topics.policy import TopicPolicy
 from headgate.core.topics.topic import TopicState
-from headgate.edge.auth import Authenticator
+from headgate.edge.auth import Authenticator, SignedTokens
 from headgate.edge.management.control_plane import Admin, Services
 from headgate.edge.management.instance import Monitored
 from headgate.edge.management.pauses import PauseEndpoints
@@ -111,10 +111,13 @@ class KeptInMemory:
 
 
 def admin_of(
-    instance: FakeInstance, store: KeptInMemory | None = None, services: Services | None = None
+    instance: FakeInstance,
+    store: KeptInMemory | None = None,
+    services: Services | None = None,
+    signed: SignedTokens | None = None,
 ) -> Admin:
     settings = instance.settings
     origins = Origins.of_control_plane(settings.http)
-    callers = Authenticator(settings.auth, settings.producers, origins)
+    callers = Authenticator(settings.auth, settings.producers, origins, signed=signed)
     none = NoSecondTier()
     return Admin(instance, callers, PauseEndpoints(store), services or Services(none, none, none))

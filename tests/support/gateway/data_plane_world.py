@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -11,10 +12,13 @@ from typing import Any
 from aiohttp import web
 
 from headgate.backends.base import Deliveries, Lanes, Suppression, Verdicts
-from headgate.config.settings import AuthSettings, HttpSettings
+from headgate.coalescer.bursts import Bursts
+from headgate.config.auth_settings import AuthSettings
+from headgate.config.settings import HttpSettings
 from headgate.core.ids import RequestIds
 from headgate.core.oversize.weigh import Weight, heaviest
 from headgate.core.publish import Publish
+from headgate.core.topics.policy import PolicyTable
 from headgate.core.topics.topic import PartitionState, TopicState
 from headgate.devstack.ports import LOOPBACK
 from headgate.edge.auth import Authenticator
@@ -22,7 +26,7 @@ from headgate.edge.events import EventsFront
 from headgate.edge.once import Once
 from headgate.edge.reports import Requests
 from headgate.edge.request_log import RequestLog
-from headgate.edge.routes import Page
+from headgate.edge.routes import DataPlane, Page
 from headgate.edge.server import HttpServer
 from headgate.edge.shortcut import ShortConnection
 from headgate.edge.streams import StreamLimits, Streams
@@ -112,8 +116,9 @@ class DataPort:
     """A running data port. `post` and `ask` are made off the event loop, by a client that sends
     what it is given."""
 
-    def __init__(self, room: PromptRoom, port: int) -> None:
+    def __init__(self, room: PromptRoom, plane: DataPlane, port: int) -> None:
         self.room = room
+        self.plane = plane
         self.port = port
 
     async def ask(
@@ -143,10 +148,11 @@ async def data_port(
     identity: IdentityClient | None = None,
     callers: Authenticator | None = None,
     requests: Requests | None = None,
+    context: ssl.SSLContext | None = None,
 ) -> AsyncIterator[DataPort]:
     """Listen on a free port until the block ends.  others: see `DataPlane`.  identity: who knows
     Idempotency-Keys.  callers: who may do what, by default everybody everything.  requests: who is
-    told of each request."""
+    told of each request.  context: none = no TLS."""
     room, http, ids = room or PromptRoom(), http or HttpSettings(), RequestIds(b"\1" * 6)
     loop = asyncio.get_running_loop()
     pipeline = room.pipeline
@@ -166,8 +172,10 @@ async def data_port(
         http.body_timeout_ms / 1000,
         request_log or RequestLog(),
     )
-    no_bursts: Any = None  # they are posted, not ended
-    plane = data_plane(front, no_bursts, OneCluster(), readiness, ids, http, others)
+    topics = OneCluster()
+    known = (pipeline.gate, topics, lambda: PolicyTable(()))
+    bursts = Bursts(*known, room.lanes, room.quotas, lambda: 0, 1.0)  # no topic here coalesces
+    plane = data_plane(front, bursts, topics, readiness, ids, http, others)
     short = partial(ShortConnection, front)
     idle_s = http.idle_timeout_ms / 1000
     server = HttpServer(
@@ -176,7 +184,7 @@ async def data_port(
     runner = web.ServerRunner(server, shutdown_timeout=1.0)
     await runner.setup()
     try:
-        await web.TCPSite(runner, LOOPBACK, 0).start()
-        yield DataPort(room, runner.addresses[0][1])
+        await web.TCPSite(runner, LOOPBACK, 0, ssl_context=context).start()
+        yield DataPort(room, plane, runner.addresses[0][1])
     finally:
         await runner.cleanup()

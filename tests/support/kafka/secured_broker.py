@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
+from typing import NamedTuple
 
 from confluent_kafka.admin import (
     AclBinding,
@@ -35,15 +36,31 @@ _HERE = ip_address(LOOPBACK)
 CERTIFIED = "certified"  # the user whose certificate is `SecuredBroker.certificate`
 
 
+class Tokens(NamedTuple):
+    """Whose tokens a broker takes. session_ms: how long a connection may last with one."""
+
+    jwks_url: str
+    issuer: str
+    audience: str
+    session_ms: int
+
+    @property
+    def java_options(self) -> str:
+        """For JAVA_TOOL_OPTIONS: since 4.0 Kafka asks no server that is not named there."""
+        return f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={self.jwks_url}"
+
+
 class SecuredBroker:
     """Of its `USERS` gate may do anything, others what they are allowed to. With PLAIN and, once
     `add_scram` was called, with SCRAM. `node.bootstrap` asks nobody anything.
 
     bootstrap: SASL over TLS.  mutual: TLS with the client's certificate.
-    authority: the file with the broker's certificate.
+    authority: the file with the broker's certificate.  tokens: whose are taken, with OAUTHBEARER.
     """
 
-    def __init__(self, installation: KafkaInstallation, directory: Path) -> None:
+    def __init__(
+        self, installation: KafkaInstallation, directory: Path, tokens: Tokens | None = None
+    ) -> None:
         store, self.authority = make_certificate(installation, directory)
         self.certificate = ClientCertificate(directory, CERTIFIED)
         self.bootstrap, self.mutual = (f"{LOOPBACK}:{free_port()}" for _ in range(2))
@@ -58,7 +75,7 @@ class SecuredBroker:
             "SECURED:SASL_SSL,MUTUAL:SSL",
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": f"User:ANONYMOUS;User:gate;User:CN={CERTIFIED}",
-            **_sasl("listener.name.secured."),
+            **_sasl("listener.name.secured.", tokens),
             **_keystore("listener.name.secured.", store),
             **_keystore("listener.name.mutual.", store),
             "listener.name.mutual.ssl.client.auth": "required",
@@ -104,15 +121,31 @@ def _rule(
     return AclBinding(kind, name, pattern, f"User:{user}", "*", operation, allowed)
 
 
-def _sasl(prefix: str) -> dict[str, str]:
+def _sasl(prefix: str, tokens: Tokens | None) -> dict[str, str]:
     users = " ".join(f'user_{one}="{SECRET}"' for one in USERS)
     package = "org.apache.kafka.common.security"
     scram = f"{package}.scram.ScramLoginModule required;"
+    by_token = {} if tokens is None else _oauthbearer(f"{prefix}oauthbearer.", tokens)
+    mechanisms = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512" + ",OAUTHBEARER" * bool(by_token)
     return {
-        f"{prefix}sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+        f"{prefix}sasl.enabled.mechanisms": mechanisms,
+        **by_token,
         f"{prefix}plain.sasl.jaas.config": f"{package}.plain.PlainLoginModule required {users};",
         f"{prefix}scram-sha-256.sasl.jaas.config": scram,
         f"{prefix}scram-sha-512.sasl.jaas.config": scram,
+    }
+
+
+def _oauthbearer(prefix: str, tokens: Tokens) -> dict[str, str]:
+    package = "org.apache.kafka.common.security.oauthbearer"
+    validator = "OAuthBearerValidatorCallbackHandler"
+    return {
+        f"{prefix}sasl.jaas.config": f"{package}.OAuthBearerLoginModule required;",
+        f"{prefix}sasl.server.callback.handler.class": f"{package}.{validator}",
+        f"{prefix}connections.max.reauth.ms": str(tokens.session_ms),
+        "sasl.oauthbearer.jwks.endpoint.url": tokens.jwks_url,
+        "sasl.oauthbearer.expected.issuer": tokens.issuer,
+        "sasl.oauthbearer.expected.audience": tokens.audience,
     }
 
 

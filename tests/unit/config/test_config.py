@@ -39,7 +39,7 @@ def test_defaults_hold_where_nothing_is_written(tmp_path: Path) -> None:
     assert found.http.port == 8080
     assert found.http.management_port == 9090
     assert found.http.batch_max_events >= 10_000
-    assert found.auth.mode == "none"
+    assert found.auth.mode == ("none",)
     assert found.clusters["main"].delivery_timeout_ms == 120_000
 
 
@@ -150,7 +150,7 @@ def test_every_problem_is_told_at_once(tmp_path: Path) -> None:
         ("[clusters.main]\n", "clusters.main.bootstrap_servers", "Example"),
         ('[producers.a]\nroles = ["admin"]\n', "producers.a.roles", '"produce" or "view"'),
         ("[producers.a]\ntopics = [1]\n", "producers.a.topics", "a list of text"),
-        ("[auth]\nmode = 'jwt'\n", "auth.mode", '"none" or "token"'),
+        ("[auth]\nmode = 'ldap'\n", "auth.mode", '"none" or "token"'),
         ("[topics.a]\nsuppress = 'exact'\n", "topics.a.suppress", '"off" or "raw"'),
         ("[topics.a]\nspooled = true\n", "topics.a.spooled", "one of cluster, key"),
         ("[journal]\npath = '/a'\n", "journal", "one of http, admission"),

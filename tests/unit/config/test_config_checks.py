@@ -8,6 +8,7 @@ from headgate.config import ConfigError, Settings, load, reloadable
 
 CLUSTER = '[clusters.main]\nbootstrap_servers = "a:1"\n'
 BACKFILL = '[clusters.old]\nbootstrap_servers = "b:1"\ntier = "backfill"\n'
+OAUTH = 'security_protocol = "SASL_SSL"\nsasl_mechanism = "OAUTHBEARER"\n'
 DIGEST = "ab" * 32
 
 
@@ -38,6 +39,35 @@ def settings(folder: Path, text: str) -> Settings:
         ),
         (CLUSTER + 'security_protocol = "SASL_SSL"\n', "clusters.main.sasl_password", "missing"),
         (CLUSTER + 'sasl_username = "u"\n', "clusters.main.sasl_username", "SASL_SSL"),
+        (CLUSTER + OAUTH, "clusters.main.sasl_oauth_token_url", "missing"),
+        (CLUSTER + OAUTH, "clusters.main.sasl_oauth_client_id", "missing"),
+        (CLUSTER + OAUTH, "clusters.main.sasl_oauth_client_secret", "missing"),
+        (CLUSTER + OAUTH + 'sasl_username = "u"\n', "clusters.main.sasl_username", "OAUTHBEARER"),
+        (
+            CLUSTER + OAUTH + 'sasl_oauth_token_url = "http://id.example/t"\n',
+            "clusters.main.sasl_oauth_token_url",
+            "the secret goes there",
+        ),
+        (
+            CLUSTER + OAUTH + 'sasl_oauth_token_url = "file:///etc/t"\n',
+            "clusters.main.sasl_oauth_token_url",
+            "https",
+        ),
+        (
+            CLUSTER + OAUTH + 'sasl_oauth_ca_file = "/nowhere"\n',
+            "clusters.main.sasl_oauth_ca_file",
+            "is not a file",
+        ),
+        (
+            CLUSTER + OAUTH.replace("OAUTHBEARER", "PLAIN") + 'sasl_oauth_client_id = "c"\n',
+            "clusters.main.sasl_oauth_client_id",
+            "another mechanism",
+        ),
+        (
+            CLUSTER + 'sasl_oauth_client_id = "c"\n',
+            "clusters.main.sasl_oauth_client_id",
+            'security_protocol = "PLAINTEXT"',
+        ),
         (CLUSTER + 'ssl_cafile = "/x"\n', "clusters.main.ssl_cafile", "SSL"),
         (
             CLUSTER + 'security_protocol = "SSL"\nssl_cafile = "/nowhere"\n',

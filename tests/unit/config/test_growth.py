@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from headgate.config import load
-from headgate.config.settings import AuthSettings, ProducerSettings
+from headgate.config.auth_settings import AuthSettings
+from headgate.config.settings import ProducerSettings
 from headgate.core.schema import Schema, received_schema, schema_of
 from headgate.core.suppression.comparison import received_comparison
 from headgate.core.suppression.examination import Content, Orders, examine_here, forget_received
@@ -92,7 +93,7 @@ def callers(count: int) -> Authenticator:
         f"p{number}": ProducerSettings((digest.upper(),), (f"t{number}.*", "all"))
         for number, digest in enumerate(tokens)
     }
-    return Authenticator(AuthSettings(mode="token"), producers)
+    return Authenticator(AuthSettings(mode=("token",)), producers)
 
 
 @pytest.mark.parametrize("token", [b"0", b"1", b"39", b"unknown", b"\xff"])

@@ -36,6 +36,7 @@ PROMISED = {
     "draining": (503, True),
     "kafka_unavailable": (503, True),
     "redis_unavailable": (503, True),
+    "issuer_unavailable": (503, True),
     "blobs_unavailable": (503, True),
     "clock_wrong": (503, True),
     "unknown": (504, True),

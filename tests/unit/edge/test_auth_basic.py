@@ -5,13 +5,15 @@ import hashlib
 
 import pytest
 
-from headgate.config.settings import AuthSettings, ProducerSettings
+from headgate.config.auth_settings import AuthSettings
+from headgate.config.settings import ProducerSettings
 from headgate.core.outcome import Failure
 from headgate.edge.auth import Authenticator
+from headgate.edge.peer import Peer
 
 TOKEN = "t0ken:with-colon"
 CALLERS = Authenticator(
-    AuthSettings(mode="token"),
+    AuthSettings(mode=("token",)),
     {"shop": ProducerSettings((hashlib.sha256(TOKEN.encode()).hexdigest(),), ("*",))},
 )
 
@@ -21,7 +23,7 @@ def basic(text: str) -> bytes:
 
 
 def who(header: bytes) -> str | None:
-    found = CALLERS.identify({b"authorization": header}, None)
+    found = CALLERS.identify({b"authorization": header}, Peer(None))
     return None if isinstance(found, Failure) else found.name
 
 

@@ -2,10 +2,12 @@
 
 import pytest
 
-from headgate.config.settings import AuthSettings, HttpSettings, ProducerSettings
+from headgate.config.auth_settings import AuthSettings
+from headgate.config.settings import HttpSettings, ProducerSettings
 from headgate.core.outcome import Failure, Reason
 from headgate.edge.auth import Authenticator
 from headgate.edge.origins import Origins
+from headgate.edge.peer import Peer
 
 AWAY, HERE = "192.0.2.7", "127.0.0.1"
 APP = b"https://app.example"
@@ -108,18 +110,20 @@ TOKENS = {"shop": ProducerSettings(token_sha256=(TOKEN_SHA256,), topics=("*",))}
 
 
 def test_a_token_is_proof_enough_but_not_a_password_that_the_browser_remembers() -> None:
-    callers = Authenticator(AuthSettings(mode="token"), TOKENS)
+    callers = Authenticator(AuthSettings(mode=("token",)), TOKENS)
     for given in (*FOREIGN, REBOUND):
-        bearer = callers.identify({**given, b"authorization": b"Bearer test"}, HERE)
+        bearer = callers.identify({**given, b"authorization": b"Bearer test"}, Peer(HERE))
         assert not isinstance(bearer, Failure)
-        basic = callers.identify({**given, b"authorization": b"Basic OnRlc3Q="}, HERE)
+        basic = callers.identify({**given, b"authorization": b"Basic OnRlc3Q="}, Peer(HERE))
         assert isinstance(basic, Failure) is (given is not REBOUND), given
     for given in PLAIN:
-        basic = callers.identify({**given, b"authorization": b"Basic OnRlc3Q="}, HERE)
+        basic = callers.identify({**given, b"authorization": b"Basic OnRlc3Q="}, Peer(HERE))
         assert not isinstance(basic, Failure)
 
 
 def test_without_authentication_names_are_no_proof() -> None:
     callers = Authenticator(AuthSettings(), {})
     for given in (*FOREIGN, REBOUND):
-        assert isinstance(callers.identify({**given, b"headgate-producer": b"me"}, HERE), Failure)
+        assert isinstance(
+            callers.identify({**given, b"headgate-producer": b"me"}, Peer(HERE)), Failure
+        )

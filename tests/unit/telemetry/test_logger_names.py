@@ -43,6 +43,7 @@ NAMES = {
     "headgate.deadlines",
     "headgate.edge.attempts",
     "headgate.edge.confluent.desk",
+    "headgate.edge.jwt",
     "headgate.edge.management",
     "headgate.edge.pauses",
     "headgate.edge.server",

@@ -2,6 +2,7 @@
 
 from headgate.backends.kafka.options import ClusterOptions, LaneLimits
 from headgate.config.backend_settings import ClusterSettings
+from headgate.kafka.oauth import OAuthClient
 
 _UNUSED_MECHANISM = "PLAIN"  # aiokafka wants one even where the protocol has no SASL
 
@@ -20,6 +21,20 @@ def cluster_options(cluster: ClusterSettings) -> ClusterOptions:
         ssl_cafile=cluster.ssl_cafile,
         ssl_certfile=cluster.ssl_certfile,
         ssl_keyfile=cluster.ssl_keyfile,
+        oauth=_oauth(cluster),
+    )
+
+
+def _oauth(cluster: ClusterSettings) -> OAuthClient | None:
+    url, client_id = cluster.sasl_oauth_token_url, cluster.sasl_oauth_client_id
+    if url is None or client_id is None:
+        return None
+    return OAuthClient(
+        url,
+        client_id,
+        cluster.sasl_oauth_client_secret or "",
+        cluster.sasl_oauth_scope,
+        cluster.sasl_oauth_ca_file,
     )
 
 

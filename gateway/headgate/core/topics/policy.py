@@ -146,8 +146,7 @@ class TopicPolicy:
     spool_after_ms: Annotated[
         int,
         about(
-            "How long Kafka may take for an event before it is spooled; at once where Kafka is "
-            "known to be away.",
+            "How long Kafka may take before an event is spooled (unless it is known to be away).",
             minimum=50,
             maximum=_HOUR_MS,
         ),

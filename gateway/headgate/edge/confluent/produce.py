@@ -13,6 +13,7 @@ from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused
 from headgate.core.topics.route import Route
 from headgate.edge.confluent.service import ProduceService, ServiceRequest
+from headgate.edge.peer import peer_of
 from headgate.pipeline.inbound import Inbound
 
 _PATH = "/topics/{topic}"
@@ -39,7 +40,7 @@ class ProduceEndpoint:
 
     async def _post(self, topic: str, partition: str | None, call: ServiceRequest) -> Reply:
         events = self._events
-        producer = events.producer(call.headers, call.request.remote, topic)
+        producer = events.producer(call.headers, peer_of(call.request), topic)
         form = _format(call.headers.get(b"content-type", b""))
         if isinstance(form, Reply):
             return self._service.refuse(call, Reason.UNSUPPORTED_ENCODING, form)

@@ -18,6 +18,7 @@ from headgate.core.refusal import Refused
 from headgate.edge.confluent.group import SEPARATOR, Group, ProduceTarget, failure_line
 from headgate.edge.confluent.service import ProduceService, ServiceRequest, no_cluster
 from headgate.edge.confluent.stream import RecordStream
+from headgate.edge.peer import peer_of
 
 _PATH = "/v3/clusters/{cluster_id}/topics/{topic}/records"
 _FORMAT = b"application/json"
@@ -57,7 +58,7 @@ class RecordStreams:
         self, cluster_id: str, topic: str, call: ServiceRequest
     ) -> Reply | web.StreamResponse:
         events = self._service.events
-        producer = events.producer(call.headers, call.request.remote, topic)
+        producer = events.producer(call.headers, peer_of(call.request), topic)
         wrong = _wrong_type(call.headers.get(b"content-type", b""))
         if wrong is not None:
             return self._service.refuse(call, Reason.UNSUPPORTED_ENCODING, wrong)

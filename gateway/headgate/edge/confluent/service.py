@@ -21,6 +21,7 @@ from headgate.core.topics.topic import PartitionState, TopicState
 from headgate.edge.auth import Identity
 from headgate.edge.body import BREAKS
 from headgate.edge.events import EventsFront
+from headgate.edge.peer import peer_of
 from headgate.edge.problems import response
 from headgate.edge.request_log import REPORTED
 
@@ -95,7 +96,7 @@ class ProduceService:
 
     def caller(self, call: ServiceRequest) -> Identity:
         """Who asks. Raises Refused."""
-        found = self.events.callers.identify(call.headers, call.request.remote)
+        found = self.events.callers.identify(call.headers, peer_of(call.request))
         if isinstance(found, Failure):
             raise Refused(found)
         return found
@@ -117,7 +118,7 @@ class ProduceService:
         self.events.request_log.refused(failure, call.request_id, **known)
 
     def _name(self, call: ServiceRequest) -> str:
-        found = self.events.callers.identify(call.headers, call.request.remote)
+        found = self.events.callers.identify(call.headers, peer_of(call.request))
         return "" if isinstance(found, Failure) else found.name
 
     def policy(self, topic: str) -> TopicPolicy:

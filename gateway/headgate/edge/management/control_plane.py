@@ -3,7 +3,6 @@
 import base64
 import binascii
 import logging
-import socket
 import time
 from collections import deque
 from typing import Any, NamedTuple
@@ -25,7 +24,7 @@ from headgate.edge.management.json_page import json_page
 from headgate.edge.management.offsets import OffsetPages, OffsetService, SnapshotService
 from headgate.edge.management.paging import listed, names_of, paging
 from headgate.edge.management.pauses import PauseEndpoints, read_intent
-from headgate.edge.management.remote import REMOTE_HEADER
+from headgate.edge.management.remote import asking
 from headgate.edge.management.replays import ReplayPages, ReplayRequests
 from headgate.edge.management.view_parts import iso
 from headgate.edge.openapi.page import docs_page
@@ -224,7 +223,7 @@ class Admin:
     def _changed(
         self, request: web.Request, caller: Identity, what: str, fields: dict[str, Any]
     ) -> None:
-        remote = _remote(request) or "unix socket"
+        remote = asking(request).address or "unix socket"
         change = {"at": iso(time.time()), "who": caller.name, "remote": remote, "what": what}
         self._changes.append(change | fields)
         log.info("change: %s by %s", what, caller.name, extra={"remote": remote, **fields})
@@ -255,24 +254,16 @@ class Admin:
 
     def _identify(self, request: web.Request, *roles: str) -> Identity:
         headers = {name.lower(): value for name, value in request.raw_headers}
-        found = self.callers.identify(headers, _remote(request))
+        found = self.callers.identify(headers, asking(request))
         if isinstance(found, Failure):
             raise Refused(found)
         if found.roles.isdisjoint(roles):
             detail = f"this needs the role {' or '.join(map(repr, roles))}"
-            if self._instance.settings.auth.mode == "none":
+            if self._instance.settings.auth.is_open:
                 detail += '; with auth.mode = "none" changes are allowed from loopback only'
             raise Refused(Failure(Reason.FORBIDDEN, detail))
         request.setdefault(REPORTED, {})["producer"] = found.name
         return found
-
-
-def _remote(request: web.Request) -> str | None:
-    """The client's address; behind a worker (on the unix socket) the one that the worker saw."""
-    connection = request.transport.get_extra_info("socket") if request.transport else None
-    if connection is not None and connection.family == socket.AF_UNIX:
-        return request.headers.get(REMOTE_HEADER)
-    return request.remote or "unknown"
 
 
 def _key(request: web.Request) -> bytes | None:

@@ -14,7 +14,11 @@ PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas
 REQUEST_ID_HEADER = {"$ref": "#/components/headers/X-Request-Id"}
 # What any path may answer, before anything looks at the request.
 # where a token is asked for
-CREDENTIALS = (Reason.UNAUTHENTICATED, Reason.TOO_MANY_ATTEMPTS)
+CREDENTIALS = (
+    Reason.UNAUTHENTICATED,
+    Reason.TOO_MANY_ATTEMPTS,
+    Reason.ISSUER_UNAVAILABLE,
+)
 ALWAYS = (Reason.MALFORMED, Reason.HEADERS_TOO_LARGE, Reason.INTERNAL)
 BODY = (Reason.REQUEST_TIMEOUT, Reason.TOO_LARGE, Reason.OVERLOADED)  # where one is read
 BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"

@@ -10,7 +10,8 @@ import pytest
 from aiohttp.test_utils import RawTestServer, TestClient, TestServer
 from openapi_schema_validator import OAS31Validator
 
-from headgate.config.settings import AuthSettings, HttpSettings, ProducerSettings, Settings
+from headgate.config.auth_settings import AuthSettings
+from headgate.config.settings import HttpSettings, ProducerSettings, Settings
 from headgate.core.outcome import Failure, Name, Outcome, Reason
 from headgate.core.suppression.states import AWAY, ON, QUARANTINE, TopicSuppression
 from headgate.edge.management.routes import management_app
@@ -35,7 +36,7 @@ async def client(instance: FakeInstance) -> AsyncIterator[TestClient[Any, Any]]:
 
 @pytest.fixture
 async def guarded() -> AsyncIterator[TestClient[Any, Any]]:
-    settings = Settings(auth=AuthSettings(mode="token"), producers=TOKENS, topics=TOPICS)
+    settings = Settings(auth=AuthSettings(mode=("token",)), producers=TOKENS, topics=TOPICS)
     async with TestClient(TestServer(management_app(admin_of(FakeInstance(settings))))) as client:
         yield client
 

@@ -16,7 +16,8 @@ import orjson
 import pytest
 from aiohttp import web
 
-from headgate.config.settings import AuthSettings, HttpSettings, Settings
+from headgate.config.auth_settings import AuthSettings
+from headgate.config.settings import HttpSettings, Settings
 from headgate.edge.management.routes import management_app
 from headgate.edge.server import PagesRunner
 from headgate.supervisor.forward import Forward
@@ -31,7 +32,7 @@ LONG_S = 20.0  # a test that is green never waits for it
 def app_of(mode: str = "token", body_timeout_ms: int = 30_000) -> web.Application:
     settings = Settings(
         http=HttpSettings(body_timeout_ms=body_timeout_ms),
-        auth=AuthSettings(mode="token" if mode == "token" else "none"),
+        auth=AuthSettings(mode=("token",) if mode == "token" else ("none",)),
         producers=TOKENS,
         topics=TOPICS,
     )

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import ssl
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,36 +15,17 @@ from headgate.check.connect import _check_redis
 from headgate.check.finding import Level
 from headgate.config.backend_settings import RedisSettings
 from headgate.devstack.ports import LOOPBACK
+from support.identity.authority import Pair
 from support.kafka.secured_broker import ClientCertificate
+from support.process.secured_redis import behind_tls
 from support.process.stack import RunningRedis
 
 pytestmark = pytest.mark.redis
 
 
-@asynccontextmanager
-async def behind_tls(target: int, certificate: ClientCertificate) -> AsyncIterator[int]:
-    """A port that speaks TLS and hands on to the target's, as Redis does where it is built so."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate.file, certificate.key)
-
-    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while piece := await reader.read(65_536):
-            writer.write(piece)
-            await writer.drain()
-        writer.close()
-
-    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        inside, outside = await asyncio.open_connection(LOOPBACK, target)
-        await asyncio.gather(copy(reader, outside), copy(inside, writer), return_exceptions=True)
-
-    server = await asyncio.start_server(accept, LOOPBACK, 0, ssl=context)
-    async with server:
-        yield server.sockets[0].getsockname()[1]
-
-
 async def test_an_authority_of_our_own(redis_server: RunningRedis, tmp_path: Path) -> None:
     certificate = ClientCertificate(tmp_path, "redis")
-    async with behind_tls(redis_server.port, certificate) as port:
+    async with behind_tls(redis_server.port, Pair(certificate.file, certificate.key)) as port:
         stranger = RedisSettings(url=f"rediss://{LOOPBACK}:{port}/0?health_check_interval=0")
         known = replace(stranger, ssl_cafile=str(certificate.authority))
         for settings, is_known in ((known, True), (stranger, False)):

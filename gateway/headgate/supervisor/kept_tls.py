@@ -1,0 +1,72 @@
+"""The certificates in force, as copies in the parent's private folder.
+
+Workers read the copies: a pair that is being replaced, or is bad, keeps no worker that died from
+coming back. All files of one state are swapped at once, by a symbolic link.
+"""
+
+import dataclasses
+import ssl
+from pathlib import Path
+
+from headgate.config.settings import HttpSettings
+from headgate.edge.tls import server_context
+
+_OPTIONS = ("tls_cert_file", "tls_key_file", "tls_client_ca_file")
+_IN_FORCE = "tls"
+
+
+class KeptTls:
+    """http: as the configuration has it.  folder: private."""
+
+    def __init__(self, http: HttpSettings, folder: Path) -> None:
+        self._http = http
+        self._folder = folder
+        self._paths = {name: getattr(http, name) for name in _OPTIONS if getattr(http, name)}
+        self._kept: dict[str, bytes] = {}
+        self._number = 0
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """What tells a worker to read the copies."""
+        place = self._folder / _IN_FORCE
+        return {f"HEADGATE_HTTP__{name.upper()}": str(place / name) for name in self._paths}
+
+    def accept(self) -> ssl.SSLContext | None:
+        """Read the files, and keep them if they can be used.
+
+        None: they are those in force, or there are none. Raises OSError: the old ones stay.
+        """
+        texts = {name: Path(path).read_bytes() for name, path in self._paths.items()}
+        if texts == self._kept:
+            return None
+        self._number += 1
+        place = self._folder / f"{_IN_FORCE}-{self._number}"
+        place.mkdir(mode=0o700)
+        for name, text in texts.items():
+            copy = place / name
+            copy.touch(mode=0o600)
+            copy.write_bytes(text)
+        context = self._context(place)
+        link = self._folder / f"{_IN_FORCE}.new"
+        link.unlink(missing_ok=True)
+        link.symlink_to(place.name)
+        link.replace(self._folder / _IN_FORCE)
+        self._kept = texts
+        return context
+
+    def context(self) -> ssl.SSLContext | None:
+        """Of what is in force. None: no TLS. Raises OSError."""
+        return self._context(self._folder / _IN_FORCE) if self._paths else None
+
+    def _context(self, place: Path) -> ssl.SSLContext | None:
+        certificate, key, authorities = (
+            str(place / name) if name in self._paths else None for name in _OPTIONS
+        )
+        return server_context(
+            dataclasses.replace(
+                self._http,
+                tls_cert_file=certificate,
+                tls_key_file=key,
+                tls_client_ca_file=authorities,
+            )
+        )

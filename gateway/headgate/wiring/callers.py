@@ -1,0 +1,59 @@
+"""Who knows callers: made of each configuration anew, while an issuer's keys stay."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from headgate.backends.owned import OwnedTasks
+from headgate.config import HttpSettings, Settings
+from headgate.config.auth_settings import AuthSettings
+from headgate.edge.auth import Authenticator, SignedTokens
+from headgate.edge.origins import Origins
+
+if TYPE_CHECKING:
+    from headgate.edge.jwt.fetched import FetchedKeys
+
+_FIRST_KEYS_S = 3.0
+
+
+class Callers:
+    """origins: for which web pages browsers may ask.  report: told of each fetch of keys."""
+
+    def __init__(
+        self,
+        auth: AuthSettings,
+        origins: Callable[[HttpSettings], Origins],
+        report: Callable[[str], None],
+    ) -> None:
+        self._origins = origins
+        self._keys: FetchedKeys | None = None
+        self._signed: SignedTokens | None = None
+        if "jwt" in auth.mode:
+            self._keys, self._signed = _signed_tokens(auth, report)
+
+    def of(self, settings: Settings) -> Authenticator:
+        """For these producers. May be called in a thread."""
+        origins = self._origins(settings.http)
+        return Authenticator(settings.auth, settings.producers, origins, signed=self._signed)
+
+    async def start(self, tasks: OwnedTasks) -> None:
+        """Begin to fetch keys, and wait a moment for the first: without them signed tokens are
+        answered 503."""
+        if self._keys is not None:
+            tasks.keep(self._keys.run, "the issuer's keys")
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_FIRST_KEYS_S):
+                    await self._keys.first.wait()
+
+
+def _signed_tokens(
+    auth: AuthSettings, report: Callable[[str], None]
+) -> "tuple[FetchedKeys, SignedTokens]":
+    # An extra of the package, which only those need who have signed tokens.
+    from headgate.edge.jwt.fetched import FetchedKeys
+    from headgate.edge.jwt.tokens import CheckedTokens
+
+    keys = FetchedKeys(auth, report, time.time)
+    return keys, CheckedTokens(auth, keys, time.time)
