@@ -13,6 +13,7 @@ RUN_STAMP := $(call stamp,run,requirements.lock)
 DEV_STAMP := $(call stamp,dev,requirements-dev.lock)
 DOCS_STAMP := $(call stamp,docs,requirements-docs.lock)
 BUILD_STAMP := $(call stamp,build,requirements-build.lock)
+SUPPLY_STAMP := $(call stamp,supply,requirements-supply.lock)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # What the package is built from. README.md is in it, too, but nothing reads it there.
 SOURCES := $(shell find gateway spark setup.py pyproject.toml -type f ! -name '*.pyc' ! -path '*.egg-info/*' \
@@ -40,7 +41,7 @@ FUZZED = $(if $(filter 0,$(SANITIZE)),PYTHONPATH=$(FUZZ_PATH),$(SANITIZED))
 FUZZ_ARGS = --jobs $(JOBS) $(if $(FUZZ_N),--count $(FUZZ_N),--seconds $(or $(FUZZ_S),30)) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
 
 .NOTPARALLEL:  # one installation at a time
-.PHONY: help machine setup setup-run run test test-full test-compiled native-sanitize fuzz check lint bench wheel incident-a docs
+.PHONY: help machine setup setup-run run test test-full test-compiled native-sanitize fuzz check lint bench wheel incident-a docs sbom audit
 
 help: ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -119,6 +120,18 @@ test-compiled: setup ## the tests in memory, on the compiled modules
 
 wheel: $(WHEEL) ## what setup-run installs, in dist
 	@mkdir -p dist && cp build/wheel/*.whl dist/ && ls dist/*.whl
+
+# Tools that look at what is installed have an environment of their own: they are no part of it.
+$(SUPPLY_STAMP): | $(RUN_STAMP)
+	$(PYTHON) -m venv --clear .venv/supply
+	.venv/supply/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements-supply.lock
+	@rm -f .venv/.supply-* && touch $@
+
+sbom: $(RUN_STAMP) $(SUPPLY_STAMP) ## what `make run` installs, as CycloneDX: dist/headgate.cdx.json
+	$(BIN)/python .ci/sbom.py .venv/supply/bin/cyclonedx-py $(BIN)/python dist/headgate.cdx.json
+
+audit: $(SUPPLY_STAMP) ## look for known vulnerabilities of what is pinned; ARGS=--required fails where that cannot be done
+	$(BIN)/python .ci/audit.py .venv/supply/bin/pip-audit $(ARGS)
 
 # The C with the sanitizers, beside what it is imported with.
 $(SANITIZED_BUILD): $(DEV_STAMP)

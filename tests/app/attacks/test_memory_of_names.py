@@ -12,6 +12,7 @@ from headgate.core.keys import Partitioner
 from headgate.core.topics.policy import PolicyTable, TopicPolicy
 from headgate.edge.auth import Authenticator
 from headgate.edge.known_heads import KnownHeads, frame
+from headgate.edge.peer import Peer
 from headgate.edge.plain_post import PlainPosts
 
 NAMES, LONG = 2900, 8000  # of 23 MB together
@@ -35,7 +36,7 @@ def learn(name: str) -> None:
     "take",
     [
         pytest.param(
-            lambda name: CALLERS.identify({b"headgate-producer": name.encode()}, None),
+            lambda name: CALLERS.identify({b"headgate-producer": name.encode()}, Peer(None)),
             id="producers",
         ),
         pytest.param(lambda name: TABLE.match(f"orders{name}"), id="topics"),

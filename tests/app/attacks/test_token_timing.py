@@ -18,6 +18,7 @@ from headgate.config.settings import AuthSettings, ProducerSettings
 from headgate.core.outcome import Failure
 from headgate.edge.attempt_limit import AttemptLimit
 from headgate.edge.auth import Authenticator
+from headgate.edge.peer import Peer
 
 TOKEN = "q3v9" * 11  # 43 characters, as those that `headgate token` makes
 NEAR = [TOKEN[:cut] + ("x" if cut < len(TOKEN) else "") + TOKEN[cut + 1 :] for cut in range(43)]
@@ -48,7 +49,7 @@ def test_timing_of_token_comparison_tells_nothing_of_the_token() -> None:
     callers = Authenticator(AuthSettings(mode=("token",)), producers, attempts=limit)
 
     def ask(token: str) -> object:
-        return callers.identify({b"authorization": f"Bearer {token}".encode()}, "192.0.2.1")
+        return callers.identify({b"authorization": f"Bearer {token}".encode()}, Peer("192.0.2.1"))
 
     assert not isinstance(ask(TOKEN), Failure)
     assert isinstance(ask("x" * 43), Failure)  # the first failure of an address is its first

@@ -78,6 +78,7 @@ TABLE = {
     (MANAGEMENT, "GET", "/v1/producers/{name}"): Row(VIEW),
     (MANAGEMENT, "GET", "/v1/topics"): Row(VIEW),
     (MANAGEMENT, "GET", "/v1/topics/{topic}"): Row(VIEW),
+    (MANAGEMENT, "GET", "/v1/spool"): Row(VIEW),
     (MANAGEMENT, "DELETE", "/v1/suppression/{topic}"): Row(OPERATE, 200, of_other=400),
     (MANAGEMENT, "GET", "/v1/pauses/{group}"): Row(VIEW),
     (MANAGEMENT, "PUT", "/v1/pauses/{group}"): Row(OPERATE, 200, PAUSE),

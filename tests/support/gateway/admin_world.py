@@ -12,6 +12,7 @@ from headgate.core.outcome import Failure
 from headgate.core.suppression.states import TopicSuppression
 from headgate.core.topics.policy import TopicPolicy
 from headgate.core.topics.topic import TopicState
+from headgate.edge.attempt_limit import AttemptLimit
 from headgate.edge.auth import Authenticator, SignedTokens
 from headgate.edge.management.control_plane import Admin, Services
 from headgate.edge.management.instance import Monitored
@@ -118,6 +119,7 @@ def admin_of(
 ) -> Admin:
     settings = instance.settings
     origins = Origins.of_control_plane(settings.http)
-    callers = Authenticator(settings.auth, settings.producers, origins, signed=signed)
+    many = AttemptLimit(1_000_000)  # tests try many wrong ones from one address
+    callers = Authenticator(settings.auth, settings.producers, origins, many, signed)
     none = NoSecondTier()
     return Admin(instance, callers, PauseEndpoints(store), services or Services(none, none, none))
