@@ -19,6 +19,7 @@ from headgate.core.suppression.examination import Content, Orders, examine_here,
 from headgate.core.topics.globs import ties
 from headgate.core.topics.policy import PolicyTable, TopicPolicy
 from headgate.edge.auth import Authenticator
+from headgate.edge.peer import Peer
 from headgate.pipeline.routes import Compiler
 from support.gateway.fakes import topic_state
 
@@ -102,7 +103,7 @@ def test_a_token_is_looked_up_once_however_many_there_are(token: bytes) -> None:
     costs = set()
     for count in (SMALL, LARGE):
         known = callers(count)
-        costs.add(bytecodes(lambda known=known: known.identify(headers, None)))  # type: ignore[misc]
+        costs.add(bytecodes(lambda known=known: known.identify(headers, Peer(None))))  # type: ignore[misc]
     assert len(costs) == 1
 
 
