@@ -96,7 +96,7 @@ class AuthSettings:
         about(
             "The claim with the globs of the topics it may post to, a list or text with blanks; "
             "none = `topics` of [producers.NAME].",
-            example='"headgate_topics"',
+            example='"event_topics"',
         ),
     ] = None
     jwt_roles_claim: Annotated[

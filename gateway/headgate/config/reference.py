@@ -34,7 +34,8 @@ _HEAD = """\
 # and HEADGATE_<SECTION>__<NAME>__<OPTION>, such as HEADGATE_CLUSTERS__MAIN__BOOTSTRAP_SERVERS
 # (dashes of a name become underscores; lists are separated by commas; topics: in the file only).
 # A secret may be in a file of its own: `<option>_file` names it, here or in the environment.
-# SIGHUP reloads [producers] and [topics]; everything else needs a restart.
+# SIGHUP reloads [producers] and [topics], and the files of certificates; everything else needs a
+# restart.
 """
 _NOTES = {
     "clusters": "One section for each cluster; at least one of tier ingest.",

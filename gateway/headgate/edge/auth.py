@@ -1,7 +1,7 @@
 """Who is asking: producers by name, by token, by a signed token, or by certificate.
 
 Tokens of the configuration are known by their hash alone, and so are signed ones once they were
-checked: a signature costs 50 to 150 us, a look-up 1 us.
+checked: a signature costs 100 to 300 us, a look-up 3 us.
 """
 
 import base64

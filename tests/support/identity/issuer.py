@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hmac
 import json
+import ssl
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from joserfc.jwk import Key, KeySet, generate_key
 
 from headgate.config.auth_settings import AuthSettings
 from headgate.devstack.ports import LOOPBACK
+from support.identity.authority import Pair
 
 ISSUER, AUDIENCE = "https://id.example", "headgate"
 # Of an algorithm's first letters: what its keys are.
@@ -106,8 +108,8 @@ class JwksServer:
 
 
 @contextmanager
-def serving(issuer: Issuer) -> Iterator[JwksServer]:
-    """Until the block ends."""
+def serving(issuer: Issuer, pair: Pair | None = None) -> Iterator[JwksServer]:
+    """Until the block ends. pair: with TLS, and this certificate."""
     found = JwksServer(issuer)
 
     class Handler(BaseHTTPRequestHandler):
@@ -134,11 +136,16 @@ def serving(issuer: Issuer) -> Iterator[JwksServer]:
         def log_message(self, *_: object) -> None:
             """Says nothing."""
 
-    server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
+    server, scheme = ThreadingHTTPServer((LOOPBACK, 0), Handler), "http"
+    if pair is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(pair.certificate, pair.key)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        scheme = "https"
     thread = Thread(target=server.serve_forever)
     thread.start()
     found.url, found.token_url = (
-        f"http://{LOOPBACK}:{server.server_address[1]}/{path}" for path in ("keys", "token")
+        f"{scheme}://{LOOPBACK}:{server.server_address[1]}/{path}" for path in ("keys", "token")
     )
     try:
         yield found

@@ -140,6 +140,11 @@ CASES = (
         {'headgate_config_reloads_total{result="applied",instance="a"}': "0x25 1x60"},
     ),
     Case(
+        "HeadgateReloadRefused",
+        {'headgate_tls_reloads_total{result="refused",instance="a"}': "0x25 1x60"},
+        {'headgate_tls_reloads_total{result="applied",instance="a"}': "0x25 1x60"},
+    ),
+    Case(
         "HeadgateProducerRebuilt",
         *_counts('headgate_producer_rebuilds_total{cluster="c",reason="fenced"}'),
     ),

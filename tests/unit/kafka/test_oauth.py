@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from aiokafka.errors import KafkaConnectionError
 
 from headgate.kafka.access import ClusterAccess, client_arguments
 from headgate.kafka.oauth import ClientCredentials, OAuthClient
+from support.identity.authority import Authority
 from support.identity.issuer import Issuer, JwksServer, serving
 
 
@@ -44,6 +46,16 @@ async def test_those_who_ask_at_once_ask_once(issuer: JwksServer) -> None:
     source = ClientCredentials(client(issuer))
     await asyncio.gather(*(source.token() for _ in range(20)))
     assert len(issuer.tokens) == 1
+
+
+async def test_a_token_over_tls_comes_from_a_known_authority(tmp_path: Path) -> None:
+    authority, keys = Authority(tmp_path), Issuer()
+    keys.add("key")
+    with serving(keys, authority.issue("issuer")) as server:
+        with pytest.raises(KafkaConnectionError):
+            await ClientCredentials(client(server)).token()
+        assert server.tokens == []
+        assert await ClientCredentials(client(server, ca_file=str(authority.file))).token()
 
 
 async def test_a_scope_is_asked_for(issuer: JwksServer) -> None:

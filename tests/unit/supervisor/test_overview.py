@@ -212,3 +212,4 @@ async def test_readiness_is_a_figure_too() -> None:
 def test_counters_whose_labels_are_known_begin_with_nothing() -> None:
     counters = overview().figures.total().counters
     assert counters["headgate_config_reloads_total"] == {("applied",): 0, ("refused",): 0}
+    assert counters["headgate_tls_reloads_total"] == {("applied",): 0, ("refused",): 0}

@@ -35,6 +35,7 @@ VALUES = {
     ("headgate_cluster_partitions", "state"): set(ClusterHealth._fields),
     ("headgate_workers", "state"): {"up", "wanted"},
     ("headgate_config_reloads_total", "result"): {"applied", "refused"},
+    ("headgate_tls_reloads_total", "result"): {"applied", "refused"},
     ("headgate_events_total", "reason"): set(Reason),
     ("headgate_dependency_up", "dependency"): {"kafka .*", "redis.*"},
     ("up", "job"): {"headgate", "headgate-monitor"},

@@ -28,7 +28,7 @@ JSON = {"Content-Type": "application/json"}
 def documented_rule() -> str:
     """The rule that operators copy."""
     page = (ROOT / "docs" / "operate" / "secure.md").read_text()
-    (line,) = [one for one in page.splitlines() if one.startswith("user headgate ")]
+    (line,) = [one for one in page.splitlines() if one.startswith("user gateway ")]
     return line.removeprefix("user ").replace("PASSWORD", PASSWORD)
 
 
@@ -96,7 +96,7 @@ async def sent(gateway: Gateway, world: World, event: object, **headers: str) ->
     return (await asyncio.to_thread(post, gateway.port, world.topic, body, named)).document
 
 
-@pytest.mark.parametrize("world", [("headgate", documented_rule)], indirect=True, ids=[""])
+@pytest.mark.parametrize("world", [("gateway", documented_rule)], indirect=True, ids=[""])
 async def test_the_documented_rule_is_enough_for_everything(
     world: World, start_gateway: Callable[..., Gateway]
 ) -> None:
@@ -125,15 +125,15 @@ async def test_the_documented_rule_is_enough_for_everything(
     assert await world.denied() == []
 
 
-OTHER_KEYS = f"headgate on >{PASSWORD} ~other:* -@all +@read +@write +@scripting +info"
-NO_SCRIPTS = f"headgate on >{PASSWORD} ~* -@all +info +ping"
+OTHER_KEYS = f"gateway on >{PASSWORD} ~other:* -@all +@read +@write +@scripting +info"
+NO_SCRIPTS = f"gateway on >{PASSWORD} ~* -@all +info +ping"
 
 
 @pytest.mark.parametrize(
     "world",
     [
-        ("headgate", lambda: OTHER_KEYS),
-        ("headgate", lambda: NO_SCRIPTS),
+        ("gateway", lambda: OTHER_KEYS),
+        ("gateway", lambda: NO_SCRIPTS),
         ("stranger", documented_rule),
     ],
     indirect=True,

@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from headgate.edge.auth import Claims
 from headgate.edge.jwt.fetched import FAILED, FETCHED, FetchedKeys
 from headgate.edge.jwt.keys import BadKeysError, read_keys
 from headgate.edge.jwt.tokens import CheckedTokens
+from support.identity.authority import Authority
 from support.identity.issuer import Issuer, JwksServer, serving, settings
 from support.process.stack import eventually
 
@@ -206,6 +208,18 @@ async def test_what_is_no_key_set_changes_nothing(kind: str) -> None:
         await world.keys.fetch()
         assert server.asked == asked + 1
         assert world.said == [FETCHED, FAILED]
+        assert world.is_good("one")
+
+
+async def test_keys_over_tls_come_from_a_known_authority(tmp_path: Path) -> None:
+    authority, issuer = Authority(tmp_path), Issuer()
+    issuer.add("one")
+    with serving(issuer, authority.issue("issuer")) as server:
+        stranger = World(issuer, server)
+        await stranger.keys.fetch()
+        assert (stranger.said, server.asked) == ([FAILED], 0)
+        world = World(issuer, server, jwt_jwks_ca_file=str(authority.file))
+        await world.keys.fetch()
         assert world.is_good("one")
 
 
