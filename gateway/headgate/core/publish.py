@@ -56,6 +56,7 @@ class Publish:
     ticket, index: the request, and the event's place in it, that wait for the outcome.  owner:
     who waits for it where no request does.
     event_id, source: the event's own id; a CloudEvent's is unique within its source.
+    spooled: it goes to disk, or lies there, though a lane has it.
     dropped: its deadline passed before it was handed over, so no lane may hand it over any more.
     large: what the oversize policy must know of it, or of one of its records.
     digest: of its content, 16 bytes when the topic suppresses, else None.
@@ -72,6 +73,7 @@ class Publish:
     digest: bytes | None = None
     placed: bool = False
     reservation: Reservation | None = None
+    spooled: bool = False
     dropped: bool = False
     followers: "list[Publish] | None" = None
     leader: "Publish | None" = None

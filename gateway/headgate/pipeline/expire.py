@@ -43,7 +43,7 @@ class Expire:
             if ticket.outcomes[publish.index] is None:
                 leader = publish.leader or publish
                 # With followers the record goes on for their sake, and it carries this event's id.
-                if leader.stage >= Stage.HANDED or publish.followers:
+                if leader.stage >= Stage.HANDED or leader.spooled or publish.followers:
                     self._answer_unknown(ticket, publish)
                 else:
                     self._withdraw(publish, leader)

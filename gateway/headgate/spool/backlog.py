@@ -30,18 +30,20 @@ class Seam:
 
     Their chunk is not read before Kafka, or the end of the producer, has said what became of them.
 
-    number: of the chunk, once it is on disk.  open: those whose end is not known.  failed: those
-    that ended without acknowledgement before they were on disk, and how.
+    number: of the chunk, once it is on disk.  open: those whose end is not known, and the place of
+    each in the chunk.  failed: those that ended without acknowledgement before they were on disk,
+    and how.  landed: the places of those that Kafka acknowledged.
     again: some must be published (again).  size, placed_by: of the chunk: bytes, partition count.
     """
 
-    __slots__ = ("again", "count", "failed", "number", "open", "placed_by", "size")
+    __slots__ = ("again", "count", "failed", "landed", "number", "open", "placed_by", "size")
 
     def __init__(self, publishes: list[Publish]) -> None:
         self.number: int | None = None
         self.count = len(publishes)
         self.size = self.placed_by = 0
-        self.open = set(publishes)
+        self.open = {publish: place for place, publish in enumerate(publishes)}
+        self.landed: set[int] = set()
         self.failed: dict[Publish, Failure] = {}
         self.again = False
 
@@ -82,7 +84,9 @@ class Backlog:
     left: events on disk that were not read yet.  events, bytes: all of its that are on disk.
     oldest_ms: when the oldest of them was spooled, or somewhat earlier.
     last_read: the number of the newest chunk that was read.  unit: what is drained now.
-    counts: events on disk by the partition count that they were placed by.
+    counts: its events, from when they wait for the disk until it has forgotten them, by the
+    partition count that they were placed by.  topic_counts: the same of all of the topic's.
+    landed: what of chunks that were not read yet must not be published again.
     is_watched: events of it are in the lane, which may be slow.
     gate: see the module.  flows: what was drained last was acknowledged.  forgetting: chunks whose
     events have ended well and that the journal still has.
@@ -96,23 +100,27 @@ class Backlog:
         "forgetting",
         "gate",
         "is_watched",
+        "landed",
         "last_read",
         "left",
         "oldest_ms",
         "partition",
         "seams",
         "topic",
+        "topic_counts",
         "unit",
         "waiting",
         "writing",
     )
 
-    def __init__(self, topic: str, partition: int) -> None:
+    def __init__(self, topic: str, partition: int, topic_counts: dict[int, int]) -> None:
         self.topic = topic
         self.partition = partition
         self.left = self.events = self.bytes = self.oldest_ms = 0
         self.last_read = 0
         self.counts: dict[int, int] = {}
+        self.topic_counts = topic_counts
+        self.landed: dict[int, set[int]] = {}
         self.waiting: deque[Waiting] = deque()
         self.writing: list[Waiting] = []
         self.unit: Unit | None = None
@@ -142,14 +150,6 @@ class Backlog:
         return self.left + coming <= MAX_EVENTS
 
     @property
-    def placed_by(self) -> set[int]:
-        """The partition counts by which its events were placed."""
-        if not self.waiting and not self.writing:
-            return set(self.counts)
-        coming = {one.partitions for one in (*self.waiting, *self.writing)}
-        return {*self.counts, *coming}
-
-    @property
     def is_empty(self) -> bool:
         """Whether nothing of it is on disk, goes there, or waits at the gate."""
         return not (self.is_behind or self.gate)
@@ -162,24 +162,33 @@ class Backlog:
             self.waiting.append(last)
         last.publishes.append(publish)
         last.bytes += publish.size
+        self.count(partitions, 1)
 
-    def stored(self, count: int, size: int, partitions: int, at_ms: int) -> None:
+    def take(self, waiting: Waiting) -> None:
+        """A chunk of its own for the next commit, behind what waits."""
+        self.waiting.append(waiting)
+        self.count(waiting.partitions, len(waiting.publishes))
+
+    def count(self, partitions: int, events: int) -> None:
+        """So many more (or fewer) that were placed by this partition count."""
+        for counts in (self.counts, self.topic_counts):
+            rest = counts.get(partitions, 0) + events
+            if rest:
+                counts[partitions] = rest
+            else:
+                del counts[partitions]
+
+    def stored(self, count: int, size: int, at_ms: int) -> None:
         """A chunk of it is on disk."""
         if not self.events:
             self.oldest_ms = at_ms
         self.events += count
         self.bytes += size
-        self.counts[partitions] = self.counts.get(partitions, 0) + count
 
-    def done(self, count: int, size: int, partitions: int, at_ms: int) -> None:
+    def done(self, count: int, size: int, at_ms: int) -> None:
         """A chunk of it, spooled at that time, is no longer needed there."""
         self.events -= count
         self.bytes -= size
-        rest = self.counts.get(partitions, 0) - count
-        if rest > 0:
-            self.counts[partitions] = rest
-        else:
-            self.counts.pop(partitions, None)
         self.oldest_ms = max(self.oldest_ms, at_ms) if self.events else 0
 
     def next_seam(self) -> int | None:

@@ -11,13 +11,15 @@ from collections.abc import Callable, Iterator
 from headgate.backends.base import Suppression
 from headgate.core.suppression.protocol import Scope
 from headgate.spool.backlog import Backlog
+from headgate.spool.reading import LaneFigures
 
 
 class Backlogs:
     """topics: those of which anything is spooled, or goes to disk."""
 
     def __init__(self) -> None:
-        self._all: dict[tuple[str, int], Backlog] = {}
+        self._all: dict[tuple[str, int], Backlog] = {}  # whose turn it is comes first
+        self._counts: dict[str, dict[int, int]] = {}
         self._held: dict[str, Scope | None] = {}
         self._suppression: Suppression | None = None
         self._scope_of: Callable[[str], Scope | None] = lambda topic: None
@@ -35,14 +37,29 @@ class Backlogs:
         return self._scope_of(topic)
 
     def __iter__(self) -> Iterator[Backlog]:
-        return iter(self._all.values())
+        return iter(list(self._all.values()))  # an end may let an event go on that makes another
 
     def of(self, topic: str, partition: int) -> Backlog:
         """The lane's, made if need be."""
         backlog = self._all.get((topic, partition))
         if backlog is None:
-            backlog = self._all[topic, partition] = Backlog(topic, partition)
+            counts = self._counts.setdefault(topic, {})
+            backlog = self._all[topic, partition] = Backlog(topic, partition, counts)
         return backlog
+
+    def found(self, figures: LaneFigures) -> None:
+        """This lies on disk since an earlier run."""
+        self.begin(figures.topic)
+        backlog = self.of(figures.topic, figures.partition)
+        backlog.left += figures.events
+        backlog.stored(figures.events, figures.bytes, figures.oldest_ms)
+        for partitions, events in figures.partitions.items():
+            backlog.count(partitions, events)
+
+    def had_its_turn(self, backlog: Backlog) -> None:
+        """All others come before it."""
+        place = (backlog.topic, backlog.partition)
+        self._all[place] = self._all.pop(place)
 
     def get(self, topic: str, partition: int) -> Backlog | None:
         """The lane's, if there is one."""
@@ -66,15 +83,11 @@ class Backlogs:
             return False
         if backlog.is_behind:
             return True
-        return any(count != partitions for count in self.counts(backlog.topic))
+        return any(count != partitions for count in backlog.topic_counts)
 
     def may_wait(self, backlog: Backlog, partitions: int) -> bool:
         """Whether that event may wait in memory for its turn."""
-        return backlog.is_closing and self.counts(backlog.topic) <= {partitions}
-
-    def counts(self, topic: str) -> set[int]:
-        """The partition counts by which the topic's spooled events were placed."""
-        return {count for one in self._of(topic) for count in one.placed_by}
+        return backlog.is_closing and backlog.topic_counts.keys() <= {partitions}
 
     def begin(self, topic: str) -> None:
         """Something of it goes to disk now."""
@@ -100,6 +113,3 @@ class Backlogs:
         if scope is not None and self._suppression is not None:
             self._suppression.hold(scope)
             self._held[topic] = scope
-
-    def _of(self, topic: str) -> Iterator[Backlog]:
-        return (one for one in self if one.topic == topic)

@@ -9,7 +9,7 @@ from typing import Final, NoReturn
 FILE: Final = "spool.db"
 _VERSION: Final = 1
 _ROW_BYTES: Final = 96  # what a chunk costs beside its events: row, index, page ends
-_BUSY_S: Final = 5.0  # `headgate spool` reads meanwhile, which holds nobody up for long
+BUSY_S: Final = 5.0  # `headgate spool` reads meanwhile, which holds nobody up for long
 
 _SCHEMA = """
 CREATE TABLE lanes (id INTEGER PRIMARY KEY, topic TEXT NOT NULL, "partition" INTEGER NOT NULL,
@@ -53,7 +53,7 @@ def connect(path: Path, *, is_reader: bool) -> sqlite3.Connection:
         database = sqlite3.connect(
             f"{path.resolve().as_uri()}?mode={mode}",
             uri=True,
-            timeout=_BUSY_S,
+            timeout=BUSY_S,
             isolation_level=None,
             check_same_thread=False,
         )

@@ -107,9 +107,13 @@ class Disk:
         """See `Contents.topics`."""
         return await self._run(self._open_journal().contents.topics)
 
-    async def shrink(self) -> None:
-        """See `Journal.shrink`."""
-        await self._run(self._open_journal().shrink)
+    async def shrink(self) -> bool:
+        """See `Journal.shrink`. False where it fails: nothing depends on it."""
+        try:
+            return await self._run(self._open_journal().shrink)
+        except JournalError as error:
+            log.warning("spool: the file cannot be made smaller: %s", error)
+            return False
 
     async def probe(self) -> None:
         """Where it could not be written: try again, now and then."""
@@ -133,7 +137,10 @@ class Disk:
             return _open(folder)
         except JournalDamagedError as error:
             kept = folder / f"damaged-{self._clock_ms()}"
-            _move(folder, kept)
+            try:
+                _move(folder, kept)
+            except OSError as refused:
+                raise JournalError(f"it is damaged, and cannot be moved: {refused}") from error
             log.critical(
                 "spool: %s is damaged (%s): it is kept as %s, and what can be read of it is shown "
                 "by `headgate spool export`",

@@ -102,11 +102,18 @@ class Draining:
     async def run(self) -> None:
         """Drain until cancelled."""
         while True:
-            moved = False
-            for backlog in list(self._backlogs):
-                if backlog.left or (backlog.unit is not None and backlog.unit.is_stuck):
-                    moved = await self._advance(backlog) or moved
+            moved = await self.turn()
             await asyncio.sleep(_STEP_S if moved else _IDLE_S)
+
+    async def turn(self) -> bool:
+        """Put what comes next of all lanes, as far as it may go; whether anything went."""
+        moved = False
+        for backlog in self._backlogs:
+            is_ready = backlog.left or (backlog.unit is not None and backlog.unit.is_stuck)
+            if is_ready and await self._advance(backlog):
+                self._backlogs.had_its_turn(backlog)
+                moved = True
+        return moved
 
     async def _advance(self, backlog: Backlog) -> bool:
         """Put what comes next, if it may go; whether it went."""
@@ -136,21 +143,23 @@ class Draining:
         if backlog.partition < state.partitions and self._lanes.refusal(state, backlog.partition):
             return False
         # Where the topic has grown, a key has events in several backlogs: the earlier ones first.
-        counts = self._backlogs.counts(backlog.topic)
-        return min(backlog.placed_by, default=0) == min(counts, default=0)
+        return min(backlog.counts) == min(backlog.topic_counts)
 
     async def _read(self, backlog: Backlog) -> Unit | None:
         most = (MAX_EVENTS, MAX_BYTES)
         place = (backlog.topic, backlog.partition)
         found = await self._disk.read(*place, backlog.last_read, backlog.next_seam(), most)
-        events, chunks, at_ms = list[Packed](), list[tuple[int, int, int]](), 0
-        for chunk in found:
-            backlog.last_read = chunk.number
-            backlog.left -= chunk.events
+        for chunk in found:  # it may fail, and events may come: nothing is taken until it is done
             if chunk.packed is None:
                 await self._set_aside(backlog, chunk)
+        events, chunks, at_ms = list[Packed](), list[tuple[int, int, int]](), 0
+        for chunk in found:
+            if chunk.packed is None:
                 continue
-            events += chunk.packed
+            backlog.last_read = chunk.number
+            backlog.left -= chunk.events
+            landed = backlog.landed.pop(chunk.number, ())
+            events += [one for place, one in enumerate(chunk.packed) if place not in landed]
             chunks.append((chunk.number, chunk.events, chunk.bytes))
             at_ms = at_ms or chunk.at_ms
         if not events:
@@ -221,6 +230,8 @@ def _publish(unit: Unit, event: Packed, state: TopicState) -> Publish:
     partition = unit.backlog.partition
     if key is not None and unit.placed_by != state.partitions:
         partition = partition_for(key, state.partitions)
+    elif partition >= state.partitions:  # any will do, in a topic that came back smaller
+        partition %= state.partitions
     headers = [*headers, (SPOOLED, b"%d" % unit.at_ms)]
     record = Record(state.name, partition, key, value, headers, timestamp_ms)
     publish = Publish(record, size_of(key, value, headers), None, 0, None)

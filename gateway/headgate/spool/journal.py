@@ -12,17 +12,20 @@ import contextlib
 import fcntl
 import os
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from headgate.core.record import Record
 from headgate.core.spool.chunk import DamagedChunk, Packed, pack, pack_topic, unpack
 from headgate.core.topics.topic import TopicState
-from headgate.spool.database import FILE, JournalError, connect, cost, translated
+from headgate.spool.database import BUSY_S, FILE, JournalError, connect, cost, translated
 from headgate.spool.reading import Contents
 
+Execute = Callable[..., sqlite3.Cursor]
+
 _LOCK: Final = "lock"
+_PAGES: Final = 2000  # of 4 kB, that are given back at a time: others wait for that
 
 
 class Append(NamedTuple):
@@ -89,11 +92,9 @@ class Journal:
         aside: written where nobody publishes them, each with the reason.
         Returns number and bytes of each chunk that was written.
         """
-        written, execute = [], self._database.execute
-        with translated(certain=True):
-            execute("BEGIN IMMEDIATE")
+        written = list[tuple[int, int]]()
         try:
-            with translated(certain=True):
+            with self._transaction(certain=not appends) as execute:
                 if self._is_in_doubt:  # what was answered `unknown` must not come much later
                     execute("DELETE FROM chunks WHERE number > ?", (self._newest,))
                 for append in appends:
@@ -114,11 +115,8 @@ class Journal:
                     )
                 for number in done:
                     execute("DELETE FROM chunks WHERE number = ?", (number,))
-            with translated(certain=not appends):
-                execute("COMMIT")
-        except BaseException as error:
-            self._is_in_doubt |= isinstance(error, JournalError) and not error.is_certain
-            self._roll_back()
+        except JournalError as error:
+            self._is_in_doubt |= not error.is_certain
             raise
         self._is_in_doubt = False
         self._newest = max([self._newest, *(number for number, _ in written)])
@@ -160,49 +158,54 @@ class Journal:
 
     def set_aside(self, number: int, reason: str) -> None:
         """Keep a chunk for people: nobody publishes it any more."""
-        with translated(certain=True):
-            self._database.execute("BEGIN IMMEDIATE")
-            self._database.execute(
+        with self._transaction() as execute:
+            execute(
                 "INSERT INTO aside (lane, count, at_ms, checksum, events, reason) "
                 "SELECT lane, count, at_ms, checksum, events, ? FROM chunks WHERE number = ?",
                 (reason, number),
             )
-            self._database.execute("DELETE FROM chunks WHERE number = ?", (number,))
-            self._database.execute("COMMIT")
+            execute("DELETE FROM chunks WHERE number = ?", (number,))
 
     def remember(self, topics: Sequence[TopicState]) -> None:
         """What Kafka said of these topics; what was remembered before is forgotten."""
-        with translated(certain=True):
-            self._database.execute("BEGIN IMMEDIATE")
-            self._database.execute("DELETE FROM topics")
-            self._database.executemany(
-                "INSERT INTO topics (name, state) VALUES (?, ?)",
-                [(one.name, pack_topic(one)) for one in topics],
-            )
-            self._database.execute("COMMIT")
+        with self._transaction() as execute:
+            execute("DELETE FROM topics")
+            for one in topics:
+                row = (one.name, pack_topic(one))
+                execute("INSERT INTO topics (name, state) VALUES (?, ?)", row)
 
     def drop(self, topic: str | None, *, aside_only: bool = False) -> int:
         """Delete what lies here (and aside) for good; returns how many events that were."""
         dropped = 0
-        with translated(certain=True):
-            self._database.execute("BEGIN IMMEDIATE")
+        with self._transaction() as execute:
             for table in ("aside",) if aside_only else ("aside", "chunks"):
                 which = "lane IN (SELECT id FROM lanes WHERE ?1 IS NULL OR topic = ?1)"
-                counted = self._database.execute(
+                counted = execute(
                     f"SELECT coalesce(sum(count), 0) FROM {table} WHERE {which}",
                     (topic,),
                 )
                 dropped += int(counted.fetchone()[0])
-                self._database.execute(f"DELETE FROM {table} WHERE {which}", (topic,))
-            self._database.execute("COMMIT")
-        self.shrink()
+                execute(f"DELETE FROM {table} WHERE {which}", (topic,))
+        while self.shrink():
+            continue
         return dropped
 
-    def shrink(self) -> None:
-        """Give the disk back what is not needed any more."""
+    def shrink(self) -> bool:
+        """Give the disk back some of what is not needed any more; whether there is more.
+
+        It waits for nobody who reads: then it is the next one's to do."""
+        execute = self._database.execute
         with translated(certain=True):
-            self._database.execute("PRAGMA incremental_vacuum").fetchall()
-            self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            # As a script: each page is a row without columns, and a cursor ends at the first.
+            self._database.executescript(f"PRAGMA incremental_vacuum({_PAGES})")
+            if execute("PRAGMA freelist_count").fetchone()[0]:
+                return True
+            execute("PRAGMA busy_timeout = 0")
+            try:
+                execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            finally:
+                execute(f"PRAGMA busy_timeout = {BUSY_S * 1000:.0f}")
+        return False
 
     def _lane(self, topic: str, partition: int) -> int:
         place = (topic, partition)
@@ -222,6 +225,20 @@ class Journal:
         events, checksum = pack(append.records)
         lane = self._lane(append.topic, append.partition)
         return (lane, len(append.records), append.at_ms, checksum, events), cost(len(events))
+
+    @contextlib.contextmanager
+    def _transaction(self, *, certain: bool = True) -> Iterator[Execute]:
+        """All of it is on disk when this ends, or nothing. certain: also if its commit fails."""
+        execute = self._database.execute
+        try:
+            with translated(certain=True):
+                execute("BEGIN IMMEDIATE")
+                yield execute
+            with translated(certain=certain):
+                execute("COMMIT")
+        except BaseException:
+            self._roll_back()
+            raise
 
     def _roll_back(self) -> None:
         self._lanes.clear()

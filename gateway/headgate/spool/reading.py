@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from headgate.core.spool.chunk import DamagedChunk, Packed, unpack, unpack_topic
 from headgate.core.topics.topic import TopicState
@@ -97,16 +97,23 @@ class Contents:
         """Topic, partition, when it was spooled (ms), and the event, of all that lies here and
         aside; None for a chunk that is damaged. topic: only its."""
         for table in ("aside", "chunks"):
-            with translated(certain=True):
-                rows = self._database.execute(
-                    f'SELECT topic, "partition", at_ms, checksum, events FROM {table} '
-                    "JOIN lanes ON lanes.id = lane WHERE ?1 IS NULL OR topic = ?1 ORDER BY number",
-                    (topic,),
-                )
-                for name, partition, at_ms, checksum, packed in rows:
+            after = 0
+            while rows := self._some(table, topic, after):
+                after = rows[-1][0]
+                for _, name, partition, at_ms, checksum, packed in rows:
                     try:
                         unpacked: Sequence[Packed | None] = unpack(packed, checksum)
                     except DamagedChunk:
                         unpacked = (None,)
                     for event in unpacked:
                         yield name, partition, at_ms, event
+
+    def _some(self, table: str, topic: str | None, after: int) -> list[tuple[Any, ...]]:
+        """A read that goes on keeps the gateway's WAL from being used again: so, some at a time."""
+        with translated(certain=True):
+            return self._database.execute(
+                f'SELECT number, topic, "partition", at_ms, checksum, events FROM {table} '
+                "CROSS JOIN lanes ON lanes.id = lane "  # in this order, or all would be sorted
+                "WHERE number > ?2 AND (?1 IS NULL OR topic = ?1) ORDER BY number LIMIT 20",
+                (topic, after),
+            ).fetchall()

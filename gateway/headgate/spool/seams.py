@@ -12,6 +12,17 @@ from headgate.spool.backlog import Seam
 from headgate.spool.reports import SpoolReports
 
 
+def is_open(publish: Publish) -> bool:
+    """Whether a request waits for it that has no answer to it yet."""
+    ticket = publish.ticket
+    return ticket is not None and ticket.outcomes[publish.index] is None
+
+
+def worse(failure: Failure | None, of_disk: Failure) -> Failure:
+    """How it ends that ended in its lane, if it did, and of which the disk did not take all."""
+    return of_disk if failure is None or of_disk.reason is Reason.UNKNOWN else failure
+
+
 class Seams:
     """Those whose end is not known."""
 
@@ -25,7 +36,9 @@ class Seams:
     def begin(self, publishes: list[Publish]) -> Seam:
         """The producer has these, and they go to disk now."""
         seam = Seam(publishes)
-        self._of.update(dict.fromkeys(publishes, seam))
+        for publish in publishes:
+            self._of[publish] = seam
+            publish.spooled = True
         return seam
 
     def acknowledged(self, batch: Sequence[Publish]) -> None:
@@ -34,14 +47,14 @@ class Seams:
             for publish in batch:
                 seam = self._of.pop(publish, None)
                 if seam is not None:
-                    seam.open.discard(publish)
+                    seam.landed.add(seam.open.pop(publish))
 
     def failed(self, publish: Publish, failure: Failure) -> bool:
         """It ended in its lane without acknowledgement; False if it is none of these."""
         seam = self._of.pop(publish, None)
         if seam is None:
             return False
-        seam.open.discard(publish)
+        del seam.open[publish]
         seam.again = True
         if seam.number is None:
             seam.failed[publish] = failure
@@ -58,9 +71,10 @@ class Seams:
             self._reports.spooled((publish,), failure.reason is not Reason.UNKNOWN)
         seam.failed.clear()
 
-    def not_written(self, seam: Seam) -> None:
+    def not_written(self, seam: Seam, of_disk: Failure) -> None:
         """The disk did not take them: they end as they do in the lane."""
         for publish in seam.open:
-            self._of.pop(publish, None)
+            del self._of[publish]
+            publish.spooled = of_disk.reason is Reason.UNKNOWN
         for publish, failure in seam.failed.items():
-            self._reports.failed((publish,), failure)
+            self._reports.failed((publish,), worse(failure, of_disk))

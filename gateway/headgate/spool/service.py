@@ -73,6 +73,7 @@ class SpoolService:
         self.is_open = False
         self._open_at = self._told_at = 0.0
         self._was_empty = True
+        self._shrinks = False
         self._remember_at = 0.0
         self._remembered: list[TopicState] = []
 
@@ -178,12 +179,12 @@ class SpoolService:
             self._disk.trouble = str(error)
             return
         self.is_open = True
-        self._topics.recall(await self._disk.topics())
-        for one in found:
-            self.backlogs.begin(one.topic)
-            backlog = self.backlogs.of(one.topic, one.partition)
-            backlog.events, backlog.bytes, backlog.left = one.events, one.bytes, one.events
-            backlog.counts, backlog.oldest_ms = dict(one.partitions), one.oldest_ms
+        for one in found:  # before anything else is awaited: events come, and must go behind
+            self.backlogs.found(one)
+        try:
+            self._topics.recall(await self._disk.topics())
+        except JournalError as error:
+            log.warning("spool: it does not know its topics: %s", error)
         events = sum(one.events for one in found)
         if events:
             log.warning("spool: %d events of an earlier run are published now", events)
@@ -222,7 +223,7 @@ class SpoolService:
         is_empty, now_s = not self.backlogs.topics, time.monotonic()
         if is_empty and not self._was_empty:
             log.warning("spool: empty again: everything spooled was published")
-            await self._disk.shrink()
+            self._shrinks = True
         elif not is_empty and (self._was_empty or now_s - self._told_at >= _TELL_S):
             events, size, oldest_s = self.totals()
             log.warning(
@@ -230,4 +231,6 @@ class SpoolService:
                 events, size, oldest_s,
             )  # fmt: skip
             self._told_at = now_s
+        elif is_empty and self._shrinks:  # a step at a time: events may have to go to disk
+            self._shrinks = await self._disk.shrink()
         self._was_empty = is_empty

@@ -24,9 +24,10 @@ from headgate.spool.backlogs import Backlogs
 from headgate.spool.disk import Disk
 from headgate.spool.placement import by_count, count_of
 from headgate.spool.reports import SpoolReports
-from headgate.spool.seams import Seams
+from headgate.spool.seams import Seams, is_open, worse
 
 _PASSES: Final = frozenset((Reason.UNKNOWN, Reason.KAFKA_UNAVAILABLE))
+_ENDING_S: Final = 2.0  # `spool_after_ms` of a topic that does not spool any more
 _TAKEN_OUT: Final = Failure(
     Reason.KAFKA_UNAVAILABLE, "its lane takes nothing now; nothing was written", retry_after_s=1
 )
@@ -135,7 +136,7 @@ class Spool:
         for publish in batch:
             if self._seams.failed(publish, failure):
                 continue
-            if _is_open(publish):
+            if is_open(publish):
                 stored.append(publish)
             else:
                 reported.append(publish)
@@ -143,7 +144,7 @@ class Spool:
         if stored and self._disk.refusal() is None:
             self.backlogs.begin(topic)
             for some in by_count(stored):
-                backlog.waiting.append(Waiting(some, count_of(some[0]), None, failure))
+                backlog.take(Waiting(some, count_of(some[0]), None, failure))
         else:
             reported = [one for one in batch if one in {*reported, *stored}]
         # What comes behind them must not be handed over before. In a topic that has grown, a lane
@@ -167,8 +168,10 @@ class Spool:
                 backlog.is_watched = False
                 continue
             self._watched.append(backlog)
-            after_s = self._after_s(backlog.topic) or 0.0  # not spooled any more: as is the rest
-            if now_s - _since(head, now_s) >= after_s and self._disk.refusal() is None:
+            if (
+                now_s - _since(head, now_s) >= self._time_of(backlog.topic)
+                and self._disk.refusal() is None
+            ):
                 self._withdraw(backlog)
         for backlog in self.backlogs:
             if backlog.gate:
@@ -198,8 +201,8 @@ class Spool:
         if not backlog.is_behind:
             self.emptied(backlog)
             return
-        after_s = self._after_s(backlog.topic) or 0.0
-        if not backlog.is_closing or now_s - _since(backlog.gate[0], now_s) >= after_s:
+        waited_s = now_s - _since(backlog.gate[0], now_s)
+        if not backlog.is_closing or waited_s >= self._time_of(backlog.topic):
             self._end_gate(backlog)
 
     def _end_gate(self, backlog: Backlog) -> None:
@@ -212,24 +215,30 @@ class Spool:
         """Also if it did until a reload, and something of it still lies on disk."""
         return self._after_s(topic) is not None or self.backlogs.is_behind(topic)
 
+    def _time_of(self, topic: str) -> float:
+        after_s = self._after_s(topic)
+        return _ENDING_S if after_s is None else after_s
+
     def _withdraw(self, backlog: Backlog, *, in_any_case: bool = False) -> None:
         backlog.flows = False
         takes = self._disk.refusal() is None
         if not takes and not in_any_case:
             return  # they are as well off in the lane
         handed, queued = self.lanes.withdraw(backlog.topic, backlog.partition)
-        crossing = [one for one in handed if _is_open(one) and one not in self._seams]
+        crossing = [one for one in handed if is_open(one) and one not in self._seams]
         if crossing and takes:
             self.backlogs.begin(backlog.topic)
             for some in by_count(crossing):
                 seam = self._seams.begin(some)
                 backlog.seams.append(seam)
-                backlog.waiting.append(Waiting(some, count_of(some[0]), seam))
+                backlog.take(Waiting(some, count_of(some[0]), seam))
         drained, foreign = list[Publish](), list[Publish]()
         for publish in queued:
             if isinstance(publish.owner, Unit):
                 publish.owner.withdrawn(publish)
                 drained.append(publish)
+            elif self._seams.failed(publish, _TAKEN_OUT):
+                continue  # the producer gave it back: it is published from disk
             elif publish.owner is None and takes and not publish.dropped:
                 self._store(backlog, publish)
             elif not publish.dropped:
@@ -282,18 +291,12 @@ class Spool:
             for publish in waiting.publishes:
                 if publish.stage is not Stage.ENDED:
                     publish.advance(Stage.ENDED)
-            self._reports.failed(waiting.publishes, waiting.failure or failure)
+            self._reports.failed(waiting.publishes, worse(waiting.failure, failure))
             return
-        self._seams.not_written(seam)
+        self._seams.not_written(seam, failure)
 
 
 def _since(head: Publish, now_s: float) -> float:
     if isinstance(head.owner, Unit):
         return head.owner.put_s
     return now_s if head.ticket is None else head.ticket.arrived
-
-
-def _is_open(publish: Publish) -> bool:
-    """Whether a request waits for it that has no answer to it yet."""
-    ticket = publish.ticket
-    return ticket is not None and ticket.outcomes[publish.index] is None

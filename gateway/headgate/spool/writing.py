@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from headgate.core.outcome import Failure, Reason
 from headgate.spool.backlog import Backlog, Seam, Unit, Waiting
@@ -16,7 +16,17 @@ from headgate.spool.spool import Spool
 log = logging.getLogger("headgate.spool")
 
 _RETRY_AFTER_S: Final = 5
+_RETRY_S: Final = 1.0
 _MAX_CHUNKS: Final = 200  # of a commit: what comes meanwhile waits for it
+
+
+class Done(NamedTuple):
+    """A chunk of so many events that nobody needs any more."""
+
+    number: int
+    backlog: Backlog
+    placed_by: int
+    events: int
 
 
 class Writing:
@@ -37,7 +47,7 @@ class Writing:
         self._disk = disk
         self._clock_ms = clock_ms
         self._came = came
-        self._done: list[tuple[int, Backlog]] = []  # chunks that nobody needs any more
+        self._done: list[Done] = []
         self.aside: list[tuple[Append, str]] = []
         self._news = asyncio.Event()
         self.spool: Spool | None = None
@@ -55,9 +65,11 @@ class Writing:
         self.wake()
 
     def gone(self, backlog: Backlog, chunk: tuple[int, int, int], placed_by: int) -> None:
-        """A chunk was set aside."""
+        """A chunk that was not read was set aside."""
         _, count, size = chunk
-        backlog.done(count, size, placed_by, 0)
+        backlog.left -= count
+        backlog.done(count, size, 0)
+        backlog.count(placed_by, -count)
         self._disk.bytes -= size
 
     async def run(self) -> None:
@@ -65,18 +77,22 @@ class Writing:
         while True:
             await self._news.wait()
             self._news.clear()
-            await self.write()
+            if not await self.write():
+                self._news.set()
+                await asyncio.sleep(_RETRY_S)
 
-    async def write(self) -> None:
-        """Write all that waits now."""
+    async def write(self) -> bool:
+        """Write all that waits now; False where the disk does not take what is to be forgotten,
+        which can wait."""
         while True:
             self._end_seams()
             waiting = self._take()
             done, self._done = self._done, []
             aside, self.aside = self.aside, []
             if not waiting and not done and not aside:
-                return
-            await self._commit(waiting, done, aside)
+                return True
+            if not await self._commit(waiting, done, aside) and not waiting:
+                return False
 
     def _take(self) -> list[tuple[Backlog, Waiting]]:
         taken = list[tuple[Backlog, Waiting]]()
@@ -90,9 +106,9 @@ class Writing:
     async def _commit(
         self,
         waiting: list[tuple[Backlog, Waiting]],
-        done: list[tuple[int, Backlog]],
+        done: list[Done],
         aside: list[tuple[Append, str]],
-    ) -> None:
+    ) -> bool:
         at_ms = self._clock_ms()
         appends = [
             Append(
@@ -105,28 +121,29 @@ class Writing:
             for backlog, one in waiting
         ]
         try:
-            written = await self._disk.commit(appends, [number for number, _ in done], aside)
+            written = await self._disk.commit(appends, [one.number for one in done], aside)
         except JournalError as error:
             self._done += done
             self.aside += aside
             self._not_written(waiting, error)
-            if not waiting:
-                await asyncio.sleep(1)  # what is to be forgotten can wait
-            return
+            return False
         except BaseException as error:
             self._not_written(waiting, JournalError(repr(error), is_certain=False))
             raise
         for (backlog, one), (number, size) in zip(waiting, written, strict=True):
             self._written(backlog, one, number, size, at_ms)
-        for backlog in [one for one in self._backlogs if one.forgetting]:
-            backlog.forgetting = sum(of is backlog for _, of in self._done)
-            assert self.spool is not None
+        for each in done:
+            each.backlog.forgetting -= 1
+            each.backlog.count(each.placed_by, -each.events)
+        assert self.spool is not None
+        for backlog in dict.fromkeys(each.backlog for each in done):
             self.spool.emptied(backlog)
+        return True
 
     def _written(self, backlog: Backlog, one: Waiting, number: int, size: int, at_ms: int) -> None:
         count = len(one.publishes)
         backlog.writing.remove(one)
-        backlog.stored(count, size, one.partitions, at_ms)
+        backlog.stored(count, size, at_ms)
         self._disk.bytes += size
         if one.seam is None:
             backlog.left += count
@@ -141,6 +158,7 @@ class Writing:
         assert self.spool is not None
         for backlog, one in waiting:
             backlog.writing.remove(one)
+            backlog.count(one.partitions, -len(one.publishes))
             if one.seam is not None:
                 backlog.seams.remove(one.seam)
             self.spool.not_written(one, _failure(error))
@@ -156,16 +174,18 @@ class Writing:
         assert seam.number is not None
         if seam.again:
             backlog.left += seam.count
+            if seam.landed:
+                backlog.landed[seam.number] = seam.landed
         else:
             self._forget(backlog, seam.number, seam.count, seam.size, seam.placed_by, 0)
 
     def _forget(
         self, backlog: Backlog, number: int, count: int, size: int, placed_by: int, at_ms: int
     ) -> None:
-        self._done.append((number, backlog))
+        self._done.append(Done(number, backlog, placed_by, count))
         backlog.forgetting += 1
         self._disk.bytes -= size
-        backlog.done(count, size, placed_by, at_ms)
+        backlog.done(count, size, at_ms)
 
 
 def _failure(error: JournalError) -> Failure:

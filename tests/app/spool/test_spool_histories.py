@@ -1,9 +1,9 @@
 """Random lives of a spool against what it promised: what was answered, and what the log holds.
 
-Steps: events of few keys come; Redis answers; batches are handed over, acknowledged, lost with an
-unknown end (in the log or not); Kafka goes away and comes back; time passes; the disk takes a
-commit, refuses it, or leaves it open; backlogs drain; the topic grows; the process dies, at any
-point between these, and begins again.
+Steps: events of few keys come; Redis answers; batches are handed over, acknowledged, given back by
+the producer, refused, lost with an unknown end (in the log or not); the time of a request is up;
+Kafka goes away and comes back; time passes; the disk takes a commit, refuses it, or leaves it open;
+backlogs drain; the topic grows; the process dies, at any point between these, and begins again.
 
 Checked at the end, when all that is left was published:
 - what was answered `published` or `spooled` is in the log, with its event id;
@@ -11,7 +11,8 @@ Checked at the end, when all that is left was published:
 - of one key, the first records of the events that were answered well stand in the order of their
   arrival, and so do the last ones: what is repeated is repeated to its end, and the key's last
   record is that of its latest event;
-- an event is in the log twice only where an end was unknown, or the process died.
+- an event is in the log twice only where an end was unknown, or the process died;
+- nothing is left: no event in flight, no figure of the spool.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import pytest
 from headgate.core.outcome import Name, Outcome
 from headgate.core.publish import Ticket
 from headgate.spool.backlog import Unit
-from support.gateway.spool_world import AFTER_S, UNKNOWN, SpoolWorld
+from support.gateway.spool_world import AFTER_S, AWAY, UNKNOWN, SpoolWorld
 from support.scale import examples
 
 KEYS = 4
@@ -38,6 +39,7 @@ class History:
         self.rng = rng
         self.sent: list[tuple[Ticket, list[int]]] = []
         self.of: dict[int, tuple[int, Ticket, int]] = {}  # number: key, ticket, place in it
+        self.dead: set[Ticket] = set()
         self.faults = 0  # after which an event may be in the log twice
 
     def send(self) -> None:
@@ -47,6 +49,17 @@ class History:
         ticket = self.world.post("orders", *values)
         for place, value in enumerate(values):
             self.of[value["n"]] = (value["id"], ticket, place)
+
+    def expire(self) -> None:
+        """The time of the oldest request that is not answered is up."""
+        for _, ticket, _ in self.of.values():
+            if not ticket.done and ticket not in self.dead:
+                self.world.pipeline.expire(ticket)
+                return
+
+    def died(self) -> None:
+        """Nobody hears of these any more."""
+        self.dead |= {ticket for _, ticket, _ in self.of.values()}
 
     def outcome(self, number: int) -> Outcome | None:
         _, ticket, place = self.of[number]
@@ -88,8 +101,14 @@ async def step(history: History) -> None:
             world.grow()  # what is in lanes then, no spool is needed to get out of order
     elif what < 45:
         lanes.hand_over(partition, rng.choice((1, 3, 100)))
-    elif what < 58:
+    elif what < 55:
         lanes.acknowledge(partition)
+    elif what == 55:
+        lanes.put_back(partition)
+    elif what == 56:
+        lanes.fail(partition, AWAY)
+    elif what == 57:
+        history.expire()
     elif what < 62:
         history.faults += 1
         batch = lanes.handed.get(partition, [])
@@ -107,15 +126,14 @@ async def step(history: History) -> None:
         await world.writing.write()
     elif what < 98:
         world.now_s += 0.6
-        for backlog in list(world.backlogs):
-            if backlog.left or (backlog.unit is not None and backlog.unit.is_stuck):
-                await world.draining._advance(backlog)
+        await world.draining.turn()
     else:
         history.faults += 1
         for number, batch in lanes.handed.items():
             if rng.random() < 0.5:
                 world.log[number].extend(batch)
         await world.end()
+        history.died()
         await world.live()
         world.back()
 
@@ -134,6 +152,10 @@ async def test_what_was_promised_is_kept(tmp_path: Path, seed: int) -> None:
     world.back()
     await world.drain()
     assert not any(isinstance(one.owner, Unit) for q in world.lanes.queues.values() for one in q)
+    assert (world.admission.events, world.disk.bytes) == (0, 0)
+    for one in world.backlogs:
+        assert (one.events, one.bytes, one.left, one.oldest_ms) == (0, 0, 0, 0)
+        assert (one.counts, one.topic_counts, one.landed) == ({}, {}, {})
     if rng.random() < 0.5:  # nothing must come of another start
         await world.end()
         await world.live()

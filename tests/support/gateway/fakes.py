@@ -142,6 +142,12 @@ class FakeLanes:
             self._end(batch)
             self._deliveries.failed(batch, failure)
 
+    def put_back(self, partition: int) -> None:
+        """The producer was dropped before any of its batch had left: it waits again."""
+        batch = self.handed.pop(partition, [])
+        advance_all(batch, Stage.LANE)
+        self.queues[partition] = batch + self.queues.get(partition, [])
+
     def _end(self, batch: list[Publish]) -> None:
         advance_all(batch, Stage.ENDED)
 

@@ -118,6 +118,7 @@ class SpoolWorld:
         self.partitions = 3
         self.meter = Figures()
         self.is_up = True
+        self.after_s: float | None = AFTER_S
 
     async def live(self) -> None:
         """Begin, over what an earlier life left on disk."""
@@ -125,10 +126,11 @@ class SpoolWorld:
             policy_of(key=("/id",), spool=True),
             policy_of(pattern="deals", key=("/id",), suppress="raw", spool=True),
             policy_of(pattern="clicks", keyless="spread"),
+            policy_of(pattern="sparks", key=(), keyless="spread", spool=True),
         ]
         table = PolicyTable(policies)
         self.topics = FakeTopics(
-            *(topic_state(one, self.partitions) for one in ("orders", "deals", "clicks"))
+            *(topic_state(one, self.partitions) for one in ("orders", "deals", "clicks", "sparks"))
         )
         self.scope = Scope("deals", b"\1" * 16, self.partitions, b"f")
         self.backlogs = Backlogs()
@@ -138,15 +140,12 @@ class SpoolWorld:
 
         def after_s(topic: str) -> float | None:
             policy = table.match(topic)
-            return AFTER_S if policy is not None and policy.spool else None
+            return self.after_s if policy is not None and policy.spool else None
 
         self._after_s = after_s
         self.found = await self.disk.open()
         for one in self.found:
-            self.backlogs.begin(one.topic)
-            backlog = self.backlogs.of(one.topic, one.partition)
-            backlog.events, backlog.bytes, backlog.left = one.events, one.bytes, one.events
-            backlog.counts, backlog.oldest_ms = dict(one.partitions), one.oldest_ms
+            self.backlogs.found(one)
         self.admission = Admission(1_000_000_000, 1_000_000)
         ids, helper = EventIds(b"\1" * 6), HelperProcess()
         parts = PipelineParts(
@@ -254,9 +253,7 @@ class SpoolWorld:
             self.publish()
             await self.writing.write()
             self.now_s += 1.0
-            for backlog in list(self.backlogs):
-                if backlog.left or (backlog.unit is not None and backlog.unit.is_stuck):
-                    await self.draining._advance(backlog)
+            await self.draining.turn()
             self.spool.sweep()
             if all(one.is_empty for one in self.backlogs) and not any(self.lanes.queues.values()):
                 return

@@ -1,0 +1,133 @@
+"""The spool's own tasks: its start over a folder, and what it does when nothing is left."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from headgate.backends.base import Deliveries
+from headgate.core.admission import Admission
+from headgate.core.record import Record
+from headgate.core.topics.topic import TopicState
+from headgate.pipeline.clock_watch import ClockWatch
+from headgate.pipeline.complete import Complete
+from headgate.pipeline.reports import Reports
+from headgate.spool.database import FILE
+from headgate.spool.journal import Append, Journal
+from headgate.spool.options import SpoolOptions
+from headgate.spool.service import SpoolService
+from headgate.suppression.none import Unsuppressed
+from support.gateway.fakes import FakeAccounts, FakeLanes, FakeTopics, topic_state
+from support.gateway.spool_world import Figures
+
+NOW_MS = 1_700_000_000_000
+
+
+class Known:
+    """A `KnownTopics` over fakes."""
+
+    def __init__(self, topics: FakeTopics) -> None:
+        self._topics = topics
+        self.get, self.missing_reason = topics.get, topics.missing_reason
+
+    def states(self) -> list[TopicState]:
+        return list(self._topics.states.values())
+
+    def recall(self, states: Iterable[TopicState]) -> None:
+        self._topics.states.update({one.name: one for one in states})
+
+
+def fill(folder: Path, chunks: int, size: int = 20) -> None:
+    """So many chunks of one event lie there."""
+    journal = Journal(folder)
+    for number in range(chunks):
+        record = Record("orders", 0, b"k", b"%d" % number + b"x" * size, [], number)
+        journal.commit([Append("orders", 0, 3, NOW_MS, [record])], [])
+    journal.close()
+
+
+@asynccontextmanager
+async def running(folder: Path) -> AsyncIterator[tuple[SpoolService, FakeLanes]]:
+    lanes: list[FakeLanes] = []
+
+    def opened(deliveries: Deliveries) -> FakeLanes:
+        lanes.append(FakeLanes(deliveries))
+        return lanes[0]
+
+    topics = FakeTopics(topic_state("orders", 3))
+    options = SpoolOptions(folder, 1 << 30, 10**12, 1_000_000)
+    service = SpoolService(options, Known(topics), lambda topic: 2.0, lambda: NOW_MS, Figures())
+    accounts = Complete(Admission(0, 0), FakeAccounts())
+    service.between(Reports(ClockWatch(topics.get, time.monotonic), accounts), opened)
+    service.announce_with(Unsuppressed(None), lambda topic: None)  # type: ignore[arg-type]
+    await service.start(lambda cluster: True)
+    try:
+        yield service, lanes[0]
+    finally:
+        await service.close()
+
+
+async def until(holds: Callable[[], bool], lanes: FakeLanes | None = None) -> None:
+    """Publish what comes into the lanes until it holds."""
+    async with asyncio.timeout(20):
+        while not holds():
+            if lanes is not None:
+                lanes.hand_over(0, 1000)
+                lanes.acknowledge(0)
+            await asyncio.sleep(0.01)
+
+
+async def test_the_disk_gets_back_what_a_backlog_took(tmp_path: Path) -> None:
+    fill(tmp_path, 300, 100_000)
+    file = tmp_path / FILE
+    assert file.stat().st_size > 10_000_000
+    async with running(tmp_path) as (service, lanes):
+        await until(lambda: service.totals()[0] == 0, lanes)
+        await until(lambda: file.stat().st_size < 100_000)
+
+
+async def test_the_backlog_is_known_though_the_topics_on_disk_cannot_be_read(
+    tmp_path: Path,
+) -> None:
+    fill(tmp_path, 5)
+    with sqlite3.connect(tmp_path / FILE) as database:
+        database.execute("DROP TABLE topics")
+    database.close()
+    async with running(tmp_path) as (service, _):
+        assert service.totals()[0] == 5
+        assert service.dependency().ok
+
+
+async def test_nothing_comes_between_a_folder_that_is_free_at_last_and_its_backlog(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tmp_path, 5)
+    other = Journal(tmp_path)
+    async with running(tmp_path) as (service, _):
+        assert "another process" in service.dependency().detail
+        seen = []
+        topics = service._disk.topics
+
+        async def looked() -> list[TopicState]:
+            seen.append(service.backlogs.is_behind("orders"))  # as an event that comes now
+            return await topics()
+
+        monkeypatch.setattr(service._disk, "topics", looked)
+        other.close()
+        await until(lambda: service.is_open)
+        await until(lambda: bool(seen))
+        assert seen == [True]
+
+
+async def test_damage_that_cannot_be_moved_is_no_reason_not_to_start(tmp_path: Path) -> None:
+    fill(tmp_path, 5)
+    (tmp_path / FILE).write_bytes(b"none of ours" * 1000)
+    (tmp_path / f"damaged-{NOW_MS}").write_bytes(b"")  # a folder cannot be made there
+    async with running(tmp_path) as (service, _):
+        assert "damaged" in service.dependency().detail
