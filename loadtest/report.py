@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from typing import Any
 
-from cases import canonical, growth, identity, workers
+from cases import canonical, fairness, growth, identity, workers
 from cases.large import STALL_GOAL_S, LargeResult
 from cases.pairs import Case, Pair
 
@@ -135,6 +135,15 @@ def identity_table(found: identity.Found) -> str:
         "foreign cores", "log",
     )  # fmt: skip
     return table(header, identity.rows(found))
+
+
+def fairness_table(found: fairness.Found) -> str:
+    """One row a flood."""
+    header = (
+        "flood", "p50 alone / flood elsewhere / beside", "p99, the same", "p99 of alone",
+        "of elsewhere", "goal", "rejects", "flood events/s", "its rejects", "foreign cores", "log",
+    )  # fmt: skip
+    return table(header, fairness.rows(found))
 
 
 def large_table(result: LargeResult) -> str:
