@@ -136,7 +136,8 @@ def measure(
             alone = run(rest_plan(stand, seconds, first()))
             elsewhere, away = beside(stand, stand.other, flood, seconds, first())
             beside_it, here = beside(stand, stand.gateway, flood, seconds, first())
-            log = checked(stand, before, [alone, elsewhere, away, beside_it, here])
+            written = growth(before, end_offsets(stand.bootstrap, [TOPIC]))
+            log = checked(written, [alone, elsewhere, away, beside_it, here])
             one = Round(alone, elsewhere, beside_it, here, log)
             found[flood].append(one)
             p99s = " / ".join(f"{quantile(report, 'p99'):.1f}" for report in one[:3])
@@ -144,9 +145,11 @@ def measure(
     return found
 
 
-def checked(stand: Stand, before: dict[tuple[str, int], int], reports: list[Report]) -> str:
-    """What the log says of all answers. Raises DriverFailed where they contradict it."""
-    written = growth(before, end_offsets(stand.bootstrap, [TOPIC]))
+def checked(written: int, reports: list[Report]) -> str:
+    """What the log says of all answers. Raises DriverFailed where they contradict it.
+
+    written: records that the log has more than before.
+    """
     published = sum(one["outcomes"].get("published", 0) for one in reports)
     log = verdict(written, published, sum(uncertain(one["outcomes"]) for one in reports))
     if log.startswith(("LOST", "EXTRA")):
