@@ -35,7 +35,8 @@ MISSING = (
 ROOT = "gateway/headgate"
 # What every event passes. Protocols, options and whatever inherits from a foreign class stay out.
 HOT = """
-    core/admission core/formats/decode core/idempotency/attempt core/idempotency/protocol
+    core/admission core/fair_turns core/formats/decode core/idempotency/attempt
+    core/idempotency/protocol
     core/idempotency/remembered core/suppression/digest core/event core/audit_events core/ids
     core/formats/jsontext core/keys core/outcome core/publish core/reasons core/record
     core/refusal core/http/reply core/http/request core/topics/route core/scanning
@@ -52,8 +53,8 @@ HOT = """
     backends/kafka/producing/builder backends/kafka/producing/cluster
     backends/kafka/producing/lane backends/kafka/producing/lanes backends/kafka/producing/producer
     backends/redis/suppression backends/kafka/producing/rounds edge/answer edge/events
-    edge/plain_post edge/known_heads edge/short_way edge/auth edge/origins edge/attempt_limit
-    core/http/attempts
+    edge/in_turn edge/starting edge/plain_post edge/known_heads edge/short_way edge/auth
+    edge/origins edge/attempt_limit core/http/attempts
     spool/backlog spool/backlogs spool/placement spool/seams spool/spool spool/writing
     pipeline/routes pipeline/deadlines pipeline/clock_watch native/plain_answers
     native/plain_resp stats/meter stats/series

@@ -51,6 +51,8 @@ HELP = {
     "save: 1 kB; respelled: the same in another order, with blanks",
     "mode": "published: every event has new content; unchanged: the same again per key",
     "encoding": "one event a request, or batches of --batch",
+    "producer": "who posts; {number} in it: each number below --producers in turn",
+    "producers": "how many producers post in turn, where --producer has {number}",
     "identity": "key: an Idempotency-Key a request; id: an id an event (single and envelope)",
     "rate": "requests a second on a fixed schedule (open loop); 0: closed loop",
     "warm_up_s": "posted before the measured window, which it is not part of",
@@ -89,6 +91,8 @@ class Plan:
     key_count: int = KEY_COUNT
     topics: int = 1
     identity: Identity = "none"
+    producer: str = ""
+    producers: int = 1
 
     @classmethod
     def parse(cls, arguments: list[str]) -> Self:
@@ -141,8 +145,15 @@ class Plan:
     def _requests(self, values: Iterable[bytes]) -> Iterator[Request]:
         path = self.address._replace(scheme="", netloc="").geturl()
         paths, host = self._numbered(path), self.address.netloc
-        names = (self.identity, self.first)
+        names = (self.identity, self.first, self.producer_names)
         return requests(values, self.encoding, self.batch, host, paths, *names)
+
+    @property
+    def producer_names(self) -> list[str]:
+        """Who posts; nobody where --producer is not given."""
+        count = self.producers if NUMBER_PLACE in self.producer else 1
+        names = [self.producer.replace(NUMBER_PLACE, str(number)) for number in range(count)]
+        return names if self.producer else []
 
     @property
     def topic_names(self) -> list[str]:

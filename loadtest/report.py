@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from typing import Any
 
-from cases import canonical, growth, identity, spool, workers
+from cases import canonical, fairness, growth, identity, spool, workers
 from cases.large import STALL_GOAL_S, LargeResult
 from cases.pairs import Case, Pair
 
@@ -150,6 +150,15 @@ def spool_table(found: spool.Found) -> str:
         "log",
     )
     return table(header, spool.rows(found))
+
+
+def fairness_table(found: fairness.Found) -> str:
+    """One row a flood."""
+    header = (
+        "flood", "p50 alone / flood elsewhere / beside", "p99, the same", "p99 of alone",
+        "of elsewhere", "goal", "rejects", "flood events/s", "its rejects", "foreign cores", "log",
+    )  # fmt: skip
+    return table(header, fairness.rows(found))
 
 
 def large_table(result: LargeResult) -> str:

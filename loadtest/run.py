@@ -14,6 +14,7 @@ python loadtest/run.py workers          1, 2 and 4 workers: 5 rounds
 python loadtest/run.py canonical        values compared instead of bytes, 1 kB in batches: 5 rounds
 python loadtest/run.py spool            spooled events beside published ones, and their way back
 python loadtest/run.py identity         Idempotency-Keys and event ids beside plain: 5 rounds
+python loadtest/run.py fairness         8 producers alone and beside one that floods: 5 rounds
 """
 
 import os
@@ -28,7 +29,19 @@ from pathlib import Path
 
 import orjson
 
-from cases import canonical, growth, identity, keys, large, memory, moments, pairs, spool, workers
+from cases import (
+    canonical,
+    fairness,
+    growth,
+    identity,
+    keys,
+    large,
+    memory,
+    moments,
+    pairs,
+    spool,
+    workers,
+)
 from cases import peers as peer_cases
 from headgate.pipeline import pipeline
 from memory_report import keys_table, memory_table, moments_table
@@ -37,6 +50,7 @@ from peers.stand import PEERS, peer_stand
 from report import (
     canonical_table,
     ends_table,
+    fairness_table,
     growth_table,
     identity_table,
     large_table,
@@ -196,6 +210,18 @@ def run_spool(options: Namespace, directory: Path) -> tuple[str, object]:
     return text, {**raw, "drained": back}
 
 
+def run_fairness(options: Namespace, directory: Path) -> tuple[str, object]:
+    names = options.case or [flood.title for flood in fairness.FLOODS]
+    floods = [flood for flood in fairness.FLOODS if flood.title in names]
+    number = options.pairs or (3 if options.quick else 5)
+    seconds = options.seconds or (3.0 if options.quick else 5.0)
+    say("starting Kafka and two gateways")
+    with fairness.fairness_stand(directory, passed_on(options)) as running:
+        found = fairness.measure(floods, running, number, seconds, say)
+    text = f"{number} rounds, {seconds:g} s each way.\n\n"
+    return text + fairness_table(found), {flood.title: rounds for flood, rounds in found.items()}
+
+
 def as_json(raw: object) -> bytes:
     # orjson knows no named tuples; their names are worth keeping in the file.
     return orjson.dumps(raw, default=lambda one: one._asdict(), option=orjson.OPT_NON_STR_KEYS)
@@ -212,6 +238,7 @@ RUNS = {
     "canonical": run_canonical,
     "identity": run_identity,
     "spool": run_spool,
+    "fairness": run_fairness,
 }
 
 

@@ -5,7 +5,7 @@ times cheaper. Only answers with a Content-Length are understood (anything else 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import count, cycle, islice
 from typing import Literal, NamedTuple, get_args
 
@@ -56,18 +56,20 @@ def requests(
     paths: Iterable[str],
     identity: Identity = "none",
     first: int = 0,
+    producers: Sequence[str] = (),
 ) -> Iterator[Request]:
     """Requests of `batch` events each (one for `single`) to the paths in turn, until the values
     end.
 
     `KEY_PLACE` in a path stands for the key of the request's first event.  first: of the numbers
-    that `identity` makes names of.
+    that `identity` makes names of.  producers: who posts, in turn; none: nobody names itself.
     """
     templates = cycle(
         b"POST %b HTTP/1.1\r\nHost: %b\r\nContent-Type: %b\r\n"
         % (path.encode(), host.encode(), CONTENT_TYPES[encoding])
         for path in paths
     )
+    named = cycle([b"Headgate-Producer: %b\r\n" % one.encode() for one in producers] or [b""])
     source, names = iter(values), map(NAME.__mod__, count(first))
     while chunk := list(islice(source, 1 if encoding == "single" else batch)):
         if encoding == "envelope":
@@ -77,6 +79,7 @@ def requests(
         template = next(templates)
         keyed = KEY_PLACE in template
         head = template.replace(KEY_PLACE, key_of(chunk[0])) if keyed else template
+        head += next(named)
         if identity == "key":
             head += b"Idempotency-Key: %b\r\n" % next(names)
         elif identity == "id" and encoding == "single":

@@ -188,6 +188,26 @@ class ProducerSettings:
             example="10485760",
         ),
     ] = None
+    max_in_flight_events: Annotated[
+        int | None,
+        about(
+            "Its events that may be under way at a time, per instance; more is answered 503. "
+            "Without it, its share of admission.in_flight_max_events.",
+            minimum=1,
+            maximum=100_000_000,
+            example="5000",
+        ),
+    ] = None
+    max_in_flight_bytes: Annotated[
+        int | None,
+        about(
+            "Its event bytes that may be under way at a time, per instance; more is answered 503. "
+            "Without it, its share of admission.in_flight_max_bytes.",
+            minimum=1,
+            maximum=64 * _GIBIBYTE,
+            example="16777216",
+        ),
+    ] = None
     roles: Annotated[
         tuple[Role, ...],
         about("What it may do: post events, read the control plane (view), change it (operate)."),

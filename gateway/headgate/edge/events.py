@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from headgate.core.admission import DRAINING
+from headgate.core.admission import DRAINING, Admission
 from headgate.core.http.reply import Reply, answer, problem
 from headgate.core.http.request import with_query_key
 from headgate.core.idempotency.protocol import IDEMPOTENCY_KEY
@@ -18,18 +18,19 @@ from headgate.core.refusal import Refused, TooMuch
 from headgate.edge.answer import answered, on_the_wire
 from headgate.edge.auth import ANONYMOUS
 from headgate.edge.body import Budget, read_body, received_body
-from headgate.edge.once import EVENTS, Once
+from headgate.edge.once import EVENTS
 from headgate.edge.peer import Peer, peer_of
 from headgate.edge.plain_post import MAX_BYTES, PlainPosts
-from headgate.edge.reports import Callers, Requests, Weigher
+from headgate.edge.reports import Callers, Quotas, Requests, Weigher
 from headgate.edge.request_log import REPORTED, RequestReports
+from headgate.edge.starting import Starting
 from headgate.edge.streams import Streams, streamed
-from headgate.pipeline.deadlines import Deadlines
 from headgate.pipeline.inbound import Decode, Inbound
 from headgate.pipeline.pipeline import Pipeline
 
 ROUTE: Final = "/v1/topics/{topic}/events"
 _NOT_ALL_WELL: Final = 207
+_EXCEEDED: Final = TRAITS[Reason.QUOTA_EXCEEDED].status
 _REQUEST_ID_MAX: Final = 128
 
 
@@ -40,11 +41,11 @@ class EventsFront:
         self,
         pipeline: Pipeline,
         callers: Callers,
-        budget: Budget,
-        deadlines: Deadlines,
+        budget: Admission,
+        starting: Starting,
+        quotas: Quotas,
         weigher: Weigher,
         requests: Requests,
-        once: Once,
         streams: Streams,
         request_ids: Callable[[], str],
         body_max_bytes: int,
@@ -54,12 +55,12 @@ class EventsFront:
         self.pipeline = pipeline
         self.callers = callers  # replaced as a whole on reload
         self.budget = budget
-        self._deadlines = deadlines
+        self._starting = starting
+        self._quotas = quotas
         self._weigher = weigher
         self.requests = requests
         self.request_log = request_log
         self._logs_every_request = request_log.logs_every_request
-        self._once = once
         self._streams = streams
         self._request_ids = request_ids
         self.body_max_bytes = body_max_bytes
@@ -96,17 +97,16 @@ class EventsFront:
     async def start(
         self, inbound: Inbound, decode_as: Decode | None = None, endpoint: bytes = EVENTS
     ) -> Ticket:
-        """Start a request, without what earlier ones under its Idempotency-Key have done.
-
-        endpoint: which one, and where it points to beside the topic.
-        """
-        if IDEMPOTENCY_KEY in inbound.headers:
-            return await self._once.start(inbound, endpoint, decode_as)
-        return self.pipeline.take(inbound, decode_as)
+        """See `Starting`."""
+        return await self._starting.start(inbound, endpoint, decode_as)
 
     async def remembered(self, ticket: Ticket, reply: Reply) -> Reply:
         """The reply to a ticket of `start`, once a repeat would be answered with it."""
-        return reply if ticket.attempt is None else await self._once.finish(ticket, reply)
+        return self._with_limits(ticket, await self._starting.remembered(ticket, reply))
+
+    def ended(self, ticket: Ticket) -> asyncio.Future[None]:
+        """Done when every event of the ticket has ended; the deadline sees to that."""
+        return self._starting.ended(ticket)
 
     def begin(
         self,
@@ -136,23 +136,17 @@ class EventsFront:
             respond(on_the_wire(problem(refused.failure, request_id), request_id))
             return None
         inbound = Inbound(topic, producer, headers, body, request_id, arrived)
-        if IDEMPOTENCY_KEY in headers:
-            return self._once.begin(inbound, ended)
-        ticket = self.pipeline.take(inbound)
-        if ticket.done:
+        ticket = self._starting.begin(inbound, ended)
+        if ticket.done and IDEMPOTENCY_KEY not in headers:
             respond(self.finish(ticket))
             return None
-        ticket.waiter = ended
-        self._deadlines.watch(ticket)
         return ticket
 
     def finish(self, ticket: Ticket) -> bytes:
         """The answer to a ticket of `begin` that is done."""
         for index, document in ticket.weighing or ():
             self._put_weights(ticket, index, heaviest(document))
-        reply = answer(ticket)
-        if ticket.attempt is not None:
-            reply = self._once.marked(ticket, reply)
+        reply = self._with_limits(ticket, self._starting.marked(ticket, answer(ticket)))
         seconds = self._loop.time() - ticket.arrived + ticket.claimed_s
         self.requests.request(ROUTE, reply.status, seconds)
         if reply.status >= _NOT_ALL_WELL:
@@ -161,6 +155,13 @@ class EventsFront:
             known = (ticket.body_bytes, seconds, ticket.request_id, ticket.producer)
             self._served(ticket.topic, reply.status, *known)
         return on_the_wire(reply, ticket.request_id)
+
+    def _with_limits(self, ticket: Ticket, reply: Reply) -> Reply:
+        """The reply, with what is left of the producer's quotas if it has any."""
+        producer = ticket.producer
+        if producer not in self._quotas.policies or reply.status == _EXCEEDED:
+            return reply  # what exceeds a quota is answered with it
+        return reply.with_headers(self._quotas.fields(producer))
 
     def _served(
         self, topic: str, status: int, size: int, seconds: float, request_id: str, producer: str
@@ -171,17 +172,10 @@ class EventsFront:
         self.request_log.served("POST", path, status, size, seconds, **fields)
 
     def _take(self, producer: str, topic: str, size: int) -> None:
-        failure = self.budget.take_bytes(size)
+        failure = self.budget.take_bytes(producer, size)
         if failure is not None:
             self._count(producer, topic, failure)
             raise Refused(failure)
-
-    def ended(self, ticket: Ticket) -> asyncio.Future[None]:
-        """Done when every event of the ticket has ended; the deadline sees to that."""
-        future: asyncio.Future[None] = self._loop.create_future()
-        ticket.waiter = lambda _: None if future.done() else future.set_result(None)
-        self._deadlines.watch(ticket)
-        return future
 
     async def _inbound(
         self,
@@ -192,12 +186,12 @@ class EventsFront:
         request_id: str,
     ) -> Inbound:
         """The request as the pipeline takes it, its body in memory or in the blob store."""
-        body, value = b"", None
+        body, value, budget = b"", None, self.budget.of(producer)
         try:
             try:
-                body = await self._read(request, headers)
+                body = await self._read(request, headers, budget)
             except TooMuch as much:
-                value = await self._streams.receive(request, topic, headers, much)
+                value = await self._streams.receive(request, topic, headers, much, budget)
         except Refused as refused:
             self._count(producer, topic, refused.failure)
             raise
@@ -212,17 +206,19 @@ class EventsFront:
     ) -> bytes:
         """The decompressed body, its bytes taken from the budget. Raises Refused."""
         try:
-            return await self._read(request, headers)
+            return await self._read(request, headers, self.budget.of(producer))
         except Refused as refused:
             self._count(producer, topic, refused.failure)
             raise
 
-    async def _read(self, request: web.BaseRequest, headers: Mapping[bytes, bytes]) -> bytes:
+    async def _read(
+        self, request: web.BaseRequest, headers: Mapping[bytes, bytes], budget: Budget
+    ) -> bytes:
         encoding = headers.get(b"content-encoding", b"")
         limit = self.body_max_bytes
         if not encoding and request.content.is_eof():
-            return received_body(request, limit, self.budget)
-        return await read_body(request, encoding, limit, self._body_timeout_s, self.budget)
+            return received_body(request, limit, budget)
+        return await read_body(request, encoding, limit, self._body_timeout_s, budget)
 
     def _count(self, producer: str, topic: str, failure: Failure) -> None:
         """A request that ended before the pipeline saw it is one rejected event."""

@@ -25,6 +25,15 @@ class Requests(Protocol):
     ) -> None: ...
 
 
+class Quotas(Protocol):
+    """What producers may send (`pipeline.quotas`). policies: of those who have a quota."""
+
+    @property
+    def policies(self) -> Mapping[str, str]: ...
+
+    def fields(self, producer: str) -> tuple[tuple[str, str], ...]: ...
+
+
 class Callers(Protocol):
     """Who is asking (`edge.auth`)."""
 

@@ -66,19 +66,25 @@ class Streams:
         self,
         gate: Gate,
         blobs: UploadStore | None,
-        budget: Budget,
         limits: StreamLimits,
     ) -> None:
         self._gate = gate
         self._blobs = blobs
-        self._budget = budget
         self._limits = limits
 
     async def receive(
-        self, request: web.BaseRequest, topic: str, headers: Headers, much: TooMuch
+        self,
+        request: web.BaseRequest,
+        topic: str,
+        headers: Headers,
+        much: TooMuch,
+        budget: Budget,
     ) -> Streamed:
         """Store the body of a request that `much` was raised for. Raises Refused, with nothing
-        left behind: `much` itself where the topic or the request is not for that."""
+        left behind: `much` itself where the topic or the request is not for that.
+
+        budget: its producer's.
+        """
         blobs, route = self._blobs, self._gate.open(topic)
         if blobs is None or not takes_streams(route):
             raise much
@@ -88,7 +94,7 @@ class Streams:
         self._check(request.content_length or 0)
         chunks = deque(much.chunks)
         held = STREAM_BYTES + sum(map(len, chunks))
-        take(self._budget, held)
+        take(budget, held)
         much.chunks.clear()  # others hold the list, and the chunks must go as they are stored
         try:
             return await self._store(request, blobs, topic, found, route, chunks)
@@ -99,7 +105,7 @@ class Streams:
         except BREAKS:
             raise Refused(BROKEN) from None
         finally:
-            self._budget.give(held, 0)
+            budget.give(held, 0)
 
     async def _store(
         self,

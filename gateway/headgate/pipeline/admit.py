@@ -1,8 +1,10 @@
 """Whether there is room for a request's events: how many they are, the budget, the quotas."""
 
+from collections.abc import Mapping
 from typing import Protocol
 
-from headgate.core.admission import Admission
+from headgate.config.settings import ProducerSettings
+from headgate.core.admission import Admission, InFlightLimit
 from headgate.core.http.request import RequestOptions
 from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Ticket
@@ -13,6 +15,19 @@ class Quotas(Protocol):
     """Whether a producer may send so much now."""
 
     def check(self, producer: str, events: int, size: int) -> Failure | None: ...
+
+
+def in_flight_limits(
+    producers: Mapping[str, ProducerSettings], workers: int
+) -> dict[str, InFlightLimit]:
+    """Of the producers that have one; an instance's limits are split evenly over its workers."""
+    found = {}
+    for name, one in producers.items():
+        both = (one.max_in_flight_bytes, one.max_in_flight_events)
+        if both != (None, None):
+            parts = [None if limit is None else max(1, limit // workers) for limit in both]
+            found[name] = InFlightLimit(*parts)
+    return found
 
 
 class Admit:
@@ -32,11 +47,11 @@ class Admit:
             limit = self._max_events
             detail = f"{count} events in one request are more than http.batch_max_events = {limit}"
             raise Refused(Failure(Reason.TOO_MANY_EVENTS, detail, {"limit": limit}))
-        failure = self._admission.take_events(count)
+        failure = self._admission.take_events(ticket.producer, count)
         if failure is not None:
             raise Refused(failure)
         ticket.expect(count)
         failure = self._quotas.check(ticket.producer, count, size)
         if failure is not None:
-            self._admission.give(0, count)
+            self._admission.give(ticket.producer, 0, count)
             raise Refused(failure)

@@ -63,12 +63,12 @@ class Complete:
         """The request fails as a whole: one outcome, and nothing was started."""
         ticket.refuse(rejected(failure))
         self._account(ticket)
-        self._admission.give(ticket.body_bytes, 0)
+        self._admission.give(ticket.producer, ticket.body_bytes, 0)
         self._remember(ticket)
 
     def abandon(self, ticket: Ticket) -> None:
         """A mistake of ours ended the request: it must not eat the budget."""
-        self._admission.give(ticket.body_bytes, len(ticket.outcomes))
+        self._admission.give(ticket.producer, ticket.body_bytes, len(ticket.outcomes))
         self._remember(ticket)
 
     def close(self, ticket: Ticket) -> None:
@@ -210,7 +210,7 @@ class Complete:
 
     def _release(self, ticket: Ticket) -> None:
         ticket.publishes = []  # the sweep may keep the ticket behind an older one that is open
-        self._admission.give(ticket.body_bytes, len(ticket.outcomes))
+        self._admission.give(ticket.producer, ticket.body_bytes, len(ticket.outcomes))
         if self._idle is not None and not self._admission.events:
             self._idle.set()
 

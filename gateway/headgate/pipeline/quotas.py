@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 from headgate.config.settings import ProducerSettings
 from headgate.core.outcome import Failure, Reason
-from headgate.core.topics.quota import TokenBucket
+from headgate.core.topics.quota import TokenBucket, quota_policy
 
 
 class QuotaMeter(Protocol):
@@ -22,20 +22,31 @@ class _Buckets(NamedTuple):
     events: TokenBucket | None
     bytes: TokenBucket | None
 
+    def named(self) -> list[tuple[str, TokenBucket]]:
+        """Those that there are."""
+        both = (("events", self.events), ("bytes", self.bytes))
+        return [(name, bucket) for name, bucket in both if bucket is not None]
+
 
 class ProducerQuotas:
-    """Token buckets by producer; an instance's quota is split evenly over its workers."""
+    """Token buckets by producer; an instance's quota is split evenly over its workers.
+
+    policies: the RateLimit-Policy of each producer that has a quota.
+    """
 
     def __init__(self, workers: int, clock: Callable[[], float], meter: QuotaMeter) -> None:
         self._workers = workers
         self._clock = clock
         self._meter = meter
         self._settings: Mapping[str, ProducerSettings] = {}
+        self.policies: dict[str, str] = {}
         self._buckets: dict[str, _Buckets] = {}
 
     def replace(self, producers: Mapping[str, ProducerSettings]) -> None:
         """Put a configuration in force; buckets whose quota did not change keep their level."""
         self._settings = producers
+        named = ((name, _policy(settings)) for name, settings in producers.items())
+        self.policies = {name: policy for name, policy in named if policy}
         kept = {name: buckets for name, buckets in self._buckets.items() if name in producers}
         self._buckets = kept
 
@@ -53,7 +64,8 @@ class ProducerQuotas:
         if before is not None and _same(before.of, settings):
             return before._replace(of=settings)
         events = self._bucket(settings.quota_events_per_s)
-        return _Buckets(settings, events, self._bucket(settings.quota_bytes_per_s))
+        size = self._bucket(settings.quota_bytes_per_s)
+        return _Buckets(settings, events, size)
 
     def _bucket(self, per_second: int | None) -> TokenBucket | None:
         if per_second is None:
@@ -83,6 +95,18 @@ class ProducerQuotas:
             bucket.take(amount)
         return None
 
+    def fields(self, producer: str) -> tuple[tuple[str, str], ...]:
+        """The fields RateLimit and RateLimit-Policy of an answer to one that has a quota."""
+        buckets = self._of(producer)
+        if buckets is None:
+            return ()
+        now = self._clock()
+        limits = []
+        for name, bucket in buckets.named():
+            bucket.wait(0, now)
+            limits.append(f'"{name}";r={bucket.remaining()};t={bucket.seconds_to_full()}')
+        return (("RateLimit", ", ".join(limits)), ("RateLimit-Policy", self.policies[producer]))
+
     def _exceeded(self, producer: str, name: str, bucket: TokenBucket, wait: float) -> Failure:
         detail = f"producer {producer!r} has used up its quota of {name}; nothing was written"
         figures = {
@@ -91,6 +115,11 @@ class ProducerQuotas:
             "remaining": bucket.remaining(),
         }
         return Failure(Reason.QUOTA_EXCEEDED, detail, figures, max(1, math.ceil(wait)))
+
+
+def _policy(settings: ProducerSettings) -> str:
+    both = (("events", settings.quota_events_per_s), ("bytes", settings.quota_bytes_per_s))
+    return ", ".join(quota_policy(name, quota) for name, quota in both if quota is not None)
 
 
 def _same(old: ProducerSettings, new: ProducerSettings) -> bool:

@@ -18,7 +18,6 @@ from headgate.backends.kafka.topics import KafkaTopics
 from headgate.backends.owned import OwnedTasks
 from headgate.coalescer.bursts import Bursts
 from headgate.config import Settings
-from headgate.core.admission import Admission
 from headgate.core.coalescing.held import topic_of
 from headgate.core.ids import EventIds, RequestIds
 from headgate.core.suppression.examination import forget_received
@@ -35,7 +34,6 @@ from headgate.oversize.choose import Tools
 from headgate.pipeline.clock_watch import ClockWatch, now_ms
 from headgate.pipeline.deadlines import Deadlines
 from headgate.pipeline.gate import Gate
-from headgate.pipeline.quotas import ProducerQuotas
 from headgate.pipeline.routes import Compiler, Routes
 from headgate.pipeline.turn import at_end_of_turn
 from headgate.stats.labels import Labels
@@ -48,8 +46,9 @@ from headgate.telemetry.health import Dependency, Readiness
 from headgate.wiring.audit_events import AuditEvents
 from headgate.wiring.callers import Callers
 from headgate.wiring.coalescing import HeldTopics, cluster_of, suppressor_of
-from headgate.wiring.front import data_plane, listen, once, streams
+from headgate.wiring.front import data_plane, listen, starting, streams
 from headgate.wiring.identity import identity_of
+from headgate.wiring.limits import Limits
 from headgate.wiring.pipeline import PipelineParts, RequestLimits, build_pipeline
 from headgate.wiring.reloading import Preparing, Reload, free_in_turns
 from headgate.wiring.spool import spool_of, spooling_to
@@ -84,12 +83,8 @@ class Worker:
         self.topics = KafkaTopics(options, refresh_ms)
         self.policies = PolicyTable(settings.topics)
         self.meter = Meter(self._labels(), time.time)
-        self.admission = Admission(
-            settings.admission.in_flight_max_bytes // workers,
-            settings.admission.in_flight_max_events // workers,
-        )
-        self._quotas = ProducerQuotas(workers, time.monotonic, self.meter)
-        self._quotas.replace(settings.producers)
+        self._limits = Limits(settings, workers, self.meter)
+        self.admission = self._limits.admission
         self.callers = Callers(settings.auth, Origins.of_data_port, self.meter.keys_fetched)
         self._callers = self.callers.of(settings)
         self._compiler = Compiler(settings.http.json_max_depth, settings.redis.namespace)
@@ -126,7 +121,7 @@ class Worker:
             schedule=at_end_of_turn,
             gate=self.gate,
             admission=self.admission,
-            quotas=self._quotas,
+            quotas=self._limits.quotas,
             ids=self._ids,
             limits=RequestLimits(http.batch_max_events, http.request_timeout_ms),
             clock_ms=clock_ms,
@@ -147,7 +142,8 @@ class Worker:
         limits: Mapping[str, LaneLimits],
         deliveries: Deliveries,
     ) -> KafkaLanes:
-        self.lanes = KafkaLanes(options, self.topics, deliveries, limits, self.meter)
+        own = (limits, self.meter, self._limits.in_turn.is_pressed)
+        self.lanes = KafkaLanes(options, self.topics, deliveries, *own)
         return self.lanes
 
     def _labels(self) -> Labels:
@@ -200,15 +196,16 @@ class Worker:
         self._tasks.keep(partial(watch_loop, self.meter.loop_stall), "watch of the event loop")
         request_log = RequestLog(logs_every_request=self.settings.logs.access)
         self._exit.callback(request_log.close)
+        identity = (self.pipeline, self.service, self.settings.redis, self.meter)
         self._front = EventsFront(
             self.pipeline,
             self._callers,
             self.admission,
-            deadlines,
+            starting(*identity, deadlines, self._limits.in_turn),
+            self._limits.quotas,
             PoolWeigher(self._helper),
             self.meter,
-            once(self.pipeline, self.service, self.settings.redis, self.meter, deadlines),
-            streams(self.settings, self.gate, self.blobs, self.admission),
+            streams(self.settings, self.gate, self.blobs),
             self._request_ids,
             http.body_max_bytes,
             http.body_timeout_ms / 1000,
@@ -226,7 +223,7 @@ class Worker:
     def _bursts(self) -> Bursts:
         timeout_s = self.settings.http.request_timeout_ms / 1000
         known = (self.gate, self.topics, lambda: self.policies)
-        return Bursts(*known, self.lanes, self._quotas, now_ms, timeout_s)
+        return Bursts(*known, self.lanes, self._limits.quotas, now_ms, timeout_s)
 
     async def drain(self) -> None:
         """Take nothing more, wait for what is under way (bounded), then stop."""
@@ -250,7 +247,7 @@ class Worker:
         self.settings, self.policies, self._callers = reload
         self._front.callers = self._callers
         self.meter.relabel(self._labels())
-        self._quotas.replace(self.settings.producers)
+        self._limits.replace(self.settings.producers)
         self.routes.replace(self.policies)
         self.held.replace(self.policies)
         self.audit_events.replace(self.settings)

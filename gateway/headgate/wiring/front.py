@@ -10,7 +10,6 @@ from aiohttp import web
 from headgate.backends.blobs.blobs import Blobs
 from headgate.coalescer.bursts import Bursts
 from headgate.config import HttpSettings, RedisSettings, Settings
-from headgate.core.admission import Admission
 from headgate.core.ids import RequestIds
 from headgate.edge.bursts import BurstsFront
 from headgate.edge.confluent.produce import ProduceEndpoint
@@ -19,11 +18,13 @@ from headgate.edge.confluent.service import KnownTopics, ProduceService
 from headgate.edge.confluent.topic_views import TopicViews
 from headgate.edge.cors import Cors
 from headgate.edge.events import EventsFront
+from headgate.edge.in_turn import InTurn
 from headgate.edge.listener import Listener
 from headgate.edge.once import Once
 from headgate.edge.routes import Confluent, DataPlane, Page
 from headgate.edge.server import HttpServer, close_sites
 from headgate.edge.shortcut import ShortConnection
+from headgate.edge.starting import Starting
 from headgate.edge.streams import StreamLimits, Streams
 from headgate.edge.tls import server_context
 from headgate.idempotency.identity_client import IdentityClient
@@ -37,24 +38,26 @@ from headgate.telemetry.health import Readiness
 _LINGER_S = 2.0  # for connections that are still open once everything is answered
 
 
-def once(
+def starting(
     pipeline: Pipeline,
     service: IdentityClient | None,
     redis: RedisSettings,
     meter: Meter,
     deadlines: Deadlines,
-) -> Once:
-    """Who starts requests with an Idempotency-Key."""
+    in_turn: InTurn,
+) -> Starting:
+    """Who starts requests. service: where Idempotency-Keys are kept."""
     keys = RequestIdentity(service, redis.namespace, redis.idempotency_ttl_ms, meter)
-    return Once(pipeline, keys, asyncio.get_running_loop().time, deadlines.watch)
+    once = Once(pipeline, keys, asyncio.get_running_loop().time, deadlines.watch)
+    return Starting(pipeline, once, deadlines, in_turn)
 
 
-def streams(settings: Settings, gate: Gate, blobs: Blobs | None, admission: Admission) -> Streams:
+def streams(settings: Settings, gate: Gate, blobs: Blobs | None) -> Streams:
     """Who takes bodies that are over the cap."""
     http, limit = settings.http, settings.blobs.max_bytes
     window = (http.body_max_bytes, http.body_timeout_ms / 1000)
     limits = StreamLimits(limit, *window, http.json_max_depth)
-    return Streams(gate, blobs, admission, limits)
+    return Streams(gate, blobs, limits)
 
 
 def data_plane(

@@ -127,6 +127,7 @@ def quota(port: int, topic: str, written: list[bytes]) -> None:
         answers.append(post(port, topic, body, bearer("slow")))
         if answers[-1].status == 201:
             written.append(body)
+            assert answers[-1].headers["ratelimit-policy"] == '"events";q=5;w=1'
         assert len(answers) < 2000
     refused = answers[-1]
     assert reason(refused) == (429, "quota_exceeded")

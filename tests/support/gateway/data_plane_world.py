@@ -23,16 +23,19 @@ from headgate.core.topics.topic import PartitionState, TopicState
 from headgate.devstack.ports import LOOPBACK
 from headgate.edge.auth import Authenticator
 from headgate.edge.events import EventsFront
+from headgate.edge.in_turn import InTurn
 from headgate.edge.once import Once
 from headgate.edge.reports import Requests
 from headgate.edge.request_log import RequestLog
 from headgate.edge.routes import DataPlane, Page
 from headgate.edge.server import HttpServer
 from headgate.edge.shortcut import ShortConnection
+from headgate.edge.starting import Starting
 from headgate.edge.streams import StreamLimits, Streams
 from headgate.idempotency.identity_client import IdentityClient
 from headgate.idempotency.requests import RequestIdentity
 from headgate.pipeline.deadlines import Deadlines
+from headgate.pipeline.quotas import ProducerQuotas
 from headgate.telemetry.health import Readiness
 from headgate.wiring.front import data_plane
 from support.clients.http_client import Answer, exchange
@@ -101,6 +104,9 @@ class _Requests:
     def account(self, *_: Any) -> None:
         """As above."""
 
+    def quota_rejected(self, *_: Any) -> None:
+        """As above."""
+
 
 class _Identities:
     def identity_bypassed(self, reason: str, count: int) -> None:
@@ -149,6 +155,8 @@ async def data_port(
     callers: Authenticator | None = None,
     requests: Requests | None = None,
     context: ssl.SSLContext | None = None,
+    quotas: ProducerQuotas | None = None,
+    in_turn: InTurn | None = None,
 ) -> AsyncIterator[DataPort]:
     """Listen on a free port until the block ends.  others: see `DataPlane`.  identity: who knows
     Idempotency-Keys.  callers: who may do what, by default everybody everything.  requests: who is
@@ -158,15 +166,16 @@ async def data_port(
     pipeline = room.pipeline
     keys = RequestIdentity(identity, "test", 60_000, _Identities())
     deadlines = Deadlines(pipeline.expire, 30.0, loop.time)
+    once = Once(pipeline, keys, loop.time, deadlines.watch)
     front = EventsFront(
         pipeline,
         callers or Authenticator(AuthSettings(), {}),
         room.admission,
-        deadlines,
+        Starting(pipeline, once, deadlines, in_turn or InTurn(30.0)),
+        quotas or ProducerQuotas(1, loop.time, _Requests()),
         _Weigher(),
         requests or _Requests(),
-        Once(pipeline, keys, loop.time, deadlines.watch),
-        Streams(pipeline.gate, None, room.admission, StreamLimits(1, 1, 30.0, 128)),
+        Streams(pipeline.gate, None, StreamLimits(1, 1, 30.0, 128)),
         ids,
         http.body_max_bytes,
         http.body_timeout_ms / 1000,

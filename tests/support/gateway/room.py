@@ -116,7 +116,7 @@ class Room:
 
     def post(self, topic: str, body: bytes, **headers: bytes) -> Ticket:
         """As a front does it: the bytes are taken before."""
-        assert self.admission.take_bytes(len(body)) is None
+        assert self.admission.take_bytes("p", len(body)) is None
         named = {name.replace("_", "-").encode(): value for name, value in headers.items()}
         named.setdefault(b"content-type", b"application/json")
         return self.pipeline.take(Inbound(topic, "p", named, body, "req-1", 0.0))

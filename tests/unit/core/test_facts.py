@@ -242,7 +242,7 @@ def test_a_request_that_is_refused_as_a_whole_is_told() -> None:
     room.pipeline.report_refused("p", "deals", Failure(Reason.FORBIDDEN, "no"))
     assert kinds(facts) == [("rejected", "forbidden", "deals")]
     inbound = Inbound("deals", "p", {}, b"{}", "req-1", 0.0)
-    assert room.admission.take_bytes(2) is None
+    assert room.admission.take_bytes("p", 2) is None
     refused = room.pipeline.ticket(inbound)
     room.pipeline.refuse(refused, Failure(Reason.IDEMPOTENCY_CONFLICT, "still running"))
     assert kinds(facts) == [("rejected", "idempotency_conflict", "deals")]

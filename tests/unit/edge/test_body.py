@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from headgate.core.admission import Admission
 from headgate.core.outcome import Reason
 from headgate.core.refusal import Refused
-from headgate.edge.body import decompress, read_body
+from headgate.edge.body import Budget, decompress, read_body
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -144,7 +144,7 @@ def test_an_empty_body_stays_empty() -> None:
 
 @asynccontextmanager
 async def reading(
-    budget: Admission, cap: int, timeout_s: float = 30.0
+    budget: Budget, cap: int, timeout_s: float = 30.0
 ) -> AsyncIterator[tuple[RawTestServer, list[bytes | Reason]]]:
     found: list[bytes | Reason] = []
 
@@ -196,7 +196,7 @@ def chunked(*parts: bytes, **headers: str) -> bytes:
 async def read_one(request: bytes, *later: bytes, cap: int = 2_000_000) -> bytes | Reason:
     """What read_body made of one request; the budget must come out even."""
     budget = Admission(10_000_000, 1)
-    async with reading(budget, cap) as (server, found):
+    async with reading(budget.of("p"), cap) as (server, found):
         await exchange(server, request, *later)
         (body,) = found
     assert budget.bytes == (len(body) if isinstance(body, bytes) else 0)
@@ -239,7 +239,7 @@ async def test_a_broken_body_is_malformed() -> None:
 
 async def test_a_body_that_does_not_come_in_time_is_answered() -> None:
     budget = Admission(10_000_000, 1)
-    async with reading(budget, 1000, timeout_s=0.05) as (server, found):
+    async with reading(budget.of("p"), 1000, timeout_s=0.05) as (server, found):
         assert b" 200 " in await exchange(server, post(b"half", length=100))
         assert found == [Reason.REQUEST_TIMEOUT]
     assert budget.bytes == 0
@@ -247,8 +247,8 @@ async def test_a_body_that_does_not_come_in_time_is_answered() -> None:
 
 async def test_a_full_budget_sheds_before_reading() -> None:
     budget = Admission(100, 1)
-    budget.take_bytes(90)
-    async with reading(budget, 1000) as (server, found):
+    budget.take_bytes("p", 90)
+    async with reading(budget.of("p"), 1000) as (server, found):
         await exchange(server, post(bytes(20)))
         await exchange(server, chunked(bytes(900), bytes(20)))
     assert found == [Reason.OVERLOADED, Reason.OVERLOADED]

@@ -89,11 +89,22 @@ def test_a_plan_survives_the_command_line() -> None:
     plan = Plan(
         "http://h:1/p", "zipf", "unchanged", "array", 7, 9, 2.5, 0.5, 3.0, 11, 4.0, 5, 6, 0.25,
         ("gateway=1,2", "redis=3"), "h:2", "t", "order", 20, 3, "key",
+        "p-{number}", 2,
     )  # fmt: skip
     defaults = Plan("")
     assert all(getattr(plan, one.name) != getattr(defaults, one.name) for one in fields(Plan))
     assert Plan.parse(plan.flags()) == plan
     assert plan.watched == {"gateway": [1, 2], "redis": [3]}
+
+
+def test_producers_post_in_turn() -> None:
+    plan = Plan("http://h:1/p", events=5, producer="p-{number}", producers=3)
+    heads = [request.data.partition(b"\r\n\r\n")[0] for request in plan.requests()]
+    named = [head.partition(b"Headgate-Producer: ")[2].partition(b"\r\n")[0] for head in heads]
+    assert named == [b"p-0", b"p-1", b"p-2", b"p-0", b"p-1"]
+    assert plan.with_(producer="one").producer_names == ["one"]
+    (request,) = plan.with_(producer="", events=1).requests()
+    assert b"Headgate-Producer" not in request.data
 
 
 def test_a_plan_of_n_events_posts_n_events() -> None:

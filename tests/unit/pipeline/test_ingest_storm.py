@@ -37,7 +37,7 @@ class Storm(RuleBasedStateMachine):
             body, kind = texts[0], b"application/json"
         else:
             body, kind = b"\n".join([b" ", *texts]), b"application/x-ndjson"
-        if self.room.admission.take_bytes(len(body)) is not None:
+        if self.room.admission.take_bytes("p", len(body)) is not None:
             return
         headers = {b"content-type": kind, b"headgate-force": b"true" if force else b"false"}
         ticket = self.room.pipeline.take(Inbound(topic, "p", headers, body, "r", 0.0))

@@ -8,6 +8,7 @@ import orjson
 
 from headgate.core.outcome import TRAITS, Failure, Name, Outcome, Reason
 from headgate.core.publish import Ticket
+from headgate.core.topics.quota import quota_policy
 from headgate.native import plain_answers
 from headgate.native.chosen import shown
 from headgate.native.plain_answers import key_text, quoted
@@ -28,6 +29,9 @@ class Reply:
         self.content_type: Final = content_type
         self.headers: Final = headers
         self.body: Final = body
+
+    def with_headers(self, headers: tuple[tuple[str, str], ...]) -> "Reply":
+        return Reply(self.status, self.content_type, self.headers + headers, self.body)
 
     def with_header(self, header: tuple[str, str]) -> "Reply":
         return Reply(self.status, self.content_type, (*self.headers, header), self.body)
@@ -93,10 +97,10 @@ def _rate_limit(failure: Failure) -> tuple[tuple[str, str], ...]:
         return ()
     if "quota" not in failure.figures:  # a quota of the control plane, which has no rate
         return ()
-    name, per_second = failure.figures["quota"], failure.figures["limit_per_s"]
+    name, per_second = str(failure.figures["quota"]), failure.figures["limit_per_s"]
     return (
         ("RateLimit", f'"{name}";r={failure.figures["remaining"]};t={failure.retry_after_s}'),
-        ("RateLimit-Policy", f'"{name}";q={max(1, int(float(str(per_second))))};w=1'),
+        ("RateLimit-Policy", quota_policy(name, int(float(str(per_second))))),
     )
 
 

@@ -3,6 +3,15 @@
 import math
 
 
+def quota_policy(name: str, per_second: int) -> str:
+    """One item of RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10, section 3).
+
+    The draft has a unit for bytes; it knows none for events.
+    """
+    unit = ';qu="content-bytes"' if name == "bytes" else ""
+    return f'"{name}";q={max(1, per_second)};w=1{unit}'
+
+
 class TokenBucket:
     """Tokens that come back at a steady rate.
 
@@ -36,6 +45,10 @@ class TokenBucket:
     def take(self, tokens: float) -> None:
         """Spend tokens; call it after `wait` answered 0."""
         self._level -= tokens
+
+    def seconds_to_full(self) -> int:
+        """Until the whole of it may be sent at once, rounded up."""
+        return math.ceil((self.capacity - self._level) / self.per_second)
 
     def remaining(self) -> int:
         return max(0, math.floor(self._level))

@@ -77,10 +77,10 @@ class RecordStreams:
         try:
             texts, broken = await self._cut(body)
         except BaseException:
-            events.budget.give(len(body), 0)
+            events.budget.give(target.producer, len(body), 0)
             raise
         if not texts:
-            events.budget.give(len(body), 0)
+            events.budget.give(target.producer, len(body), 0)
             if broken is not None:
                 raise Refused(broken)
             empty = "Payload error. The body is empty; send a record."

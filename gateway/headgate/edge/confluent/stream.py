@@ -32,6 +32,7 @@ class RecordStream:
         self, target: ProduceTarget, request: web.BaseRequest, max_bytes: int, idle_s: float
     ) -> None:
         self._target = target
+        self._budget = target.events.budget.of(target.producer)
         self._request = request
         self._documents = Documents(max_bytes)
         self._idle_s = idle_s
@@ -106,13 +107,13 @@ class RecordStream:
         return True
 
     def _take(self, size: int) -> None:
-        failure = self._target.events.budget.take_bytes(size)
+        failure = self._budget.take_bytes(size)
         if failure is not None:
             raise Refused(failure)
         self._held += size
 
     def _give(self, size: int) -> None:
-        self._target.events.budget.give(size, 0)
+        self._budget.give(size, 0)
         self._held -= size
 
     # ---- out

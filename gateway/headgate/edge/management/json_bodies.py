@@ -24,7 +24,7 @@ class JsonBodies:
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
-        self._budget = Admission(_MAX_TOGETHER, 0)
+        self._budget = Admission(_MAX_TOGETHER, 0).of("")
 
     async def read(self, request: web.Request) -> Any:
         """The document. Raises Refused, also for what could be kept and never be shown again."""

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 from headgate.backends.kafka.in_words import kafka_in_words
@@ -48,6 +49,7 @@ class ProducingCluster:
         limits: LaneLimits,
         topics: KafkaTopics,
         meter: LaneMeter,
+        is_pressed: Callable[[], bool],
     ) -> None:
         self.name = name
         self.producer: Producer | None = None
@@ -61,6 +63,7 @@ class ProducingCluster:
         self.limits = limits
         self._topics = topics
         self._meter = meter
+        self._is_pressed = is_pressed
         self._gate = asyncio.Event()
         self._current: Producer | None = None
         self._closed_at = time.monotonic()
@@ -150,7 +153,8 @@ class ProducingCluster:
     async def _connect(self, before: Producer | None) -> Producer:
         retry_s = _RETRY_S
         while True:
-            producer = self._current = Producer(self._options, self.limits.max_batch_bytes)
+            limit = self.limits.max_batch_bytes
+            producer = self._current = Producer(self._options, limit, self._is_pressed)
             try:
                 await producer.start(before)
             except READ_ERRORS as error:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from aiokafka.structs import TopicPartition
 
@@ -38,15 +38,16 @@ class KafkaLanes:
         deliveries: Deliveries,
         limits: Mapping[str, LaneLimits],
         meter: LaneMeter,
+        is_pressed: Callable[[], bool] = lambda: False,
     ) -> None:
-        """clusters, limits: by the cluster's name.
+        """clusters, limits: by the cluster's name.  is_pressed: see `Rounds`.
 
         Raises ValueError when a cluster's compression needs a package that is not there.
         """
         for name, options in clusters.items():
             check_codec(name, options.compression)
         self._clusters = {
-            name: ProducingCluster(name, options, limits[name], topics, meter)
+            name: ProducingCluster(name, options, limits[name], topics, meter, is_pressed)
             for name, options in clusters.items()
         }
         self._topics = topics

@@ -15,6 +15,7 @@ Public: `start`. Private, and why (aiokafka is pinned to 0.14):
 
 import asyncio
 import copy
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaProducer
@@ -54,7 +55,9 @@ class Handed(NamedTuple):
 class Producer:
     """One connected producer, from `start` to `drop`. `broken` is set once with the reason."""
 
-    def __init__(self, options: ClusterOptions, max_batch_bytes: int) -> None:
+    def __init__(
+        self, options: ClusterOptions, max_batch_bytes: int, is_pressed: Callable[[], bool]
+    ) -> None:
         learn_error_codes()
         keep_zstd()
         self._inner = AIOKafkaProducer(
@@ -72,7 +75,8 @@ class Producer:
         self._accumulator._batch_ttl = float("inf")
         never_create_topics(self._inner.client)
         self._requests: set[asyncio.Task[None]] = set()
-        self._rounds = Rounds(options.linger_ms / 1000, self._inner._sender._in_flight)
+        busy = self._inner._sender._in_flight
+        self._rounds = Rounds(options.linger_ms / 1000, busy, is_pressed)
         self._own_requests()
         self.broken: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._cluster = self._inner.client.cluster

@@ -6,6 +6,7 @@ and the next request carries the batches of all lanes. Brokers are independent o
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 # Behind a request that carried so many records, what arrives has to wait for its turn anyway.
@@ -79,11 +80,16 @@ class Rounds:
     traffic: then the first goes at once, and what comes during its request goes together (Nagle's
     rule, RFC 896).
     busy: ids of the brokers with a request under way; aiokafka's sender keeps it.
+    is_pressed: whether one producer floods while others are there, who must not wait longer for
+    what its many records save.
     """
 
-    def __init__(self, linger_s: float, busy: set[int]) -> None:
+    def __init__(
+        self, linger_s: float, busy: set[int], is_pressed: Callable[[], bool] = lambda: False
+    ) -> None:
         self._linger_s = linger_s
         self._busy = busy
+        self._is_pressed = is_pressed
         self._rounds: dict[int, Round] = {}
 
     def turn(self, node: int, is_first: bool, is_full: bool) -> asyncio.Future[None] | None:
@@ -113,7 +119,8 @@ class Rounds:
             return
         one.is_quiet = records <= FEW and one.waiting <= FEW
         if self._linger_s > 0 and not (one.hurry or one.is_quiet):
-            one.gather(self._linger_s * (LONGER if records >= MANY_RECORDS else 1))
+            is_longer = records >= MANY_RECORDS and not self._is_pressed()
+            one.gather(self._linger_s * (LONGER if is_longer else 1))
         else:
             one.go()
 

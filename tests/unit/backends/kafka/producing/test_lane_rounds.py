@@ -113,10 +113,16 @@ async def test_a_window_opens_at_the_end_of_a_request() -> None:
     assert is_free(rounds)
 
 
-@pytest.mark.parametrize(("records", "times"), [(MANY_RECORDS - 1, 1), (MANY_RECORDS, LONGER)])
-async def test_a_round_gathers_longer_behind_a_large_request(records: int, times: int) -> None:
+@pytest.mark.parametrize(
+    ("records", "is_pressed", "times"),
+    [(MANY_RECORDS - 1, False, 1), (MANY_RECORDS, False, LONGER), (MANY_RECORDS, True, 1)],
+)
+async def test_a_round_gathers_longer_behind_a_large_request(
+    records: int, is_pressed: bool, times: int
+) -> None:
+    """Not beside a flood: those who post little would wait for what its many records save."""
     busy, loop = {NODE}, asyncio.get_running_loop()
-    rounds = Rounds(LONG_S, busy)
+    rounds = Rounds(LONG_S, busy, lambda: is_pressed)
     turn = first(rounds)
     busy.clear()
     before = loop.time()
