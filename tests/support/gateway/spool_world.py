@@ -220,7 +220,7 @@ class SpoolWorld:
         """One request with these documents."""
         body = "\n".join(map(json.dumps, values)).encode()
         kind = b"application/json" if len(values) == 1 else b"application/x-ndjson"
-        assert self.admission.take_bytes(len(body)) is None
+        assert self.admission.take_bytes("p", len(body)) is None
         inbound = Inbound(topic, "p", {b"content-type": kind}, body, "r", self.now_s)
         return self.pipeline.take(inbound)
 
