@@ -28,7 +28,7 @@ DIR is a gateway's spool.path. `list` and `export` may be used beside the gatewa
 of one that will not come back, and repeats what that one had handed over and not noted
 (the same event ids; docs/operate/spool.md).
 
-exit codes: 0 done, 1 failed (of drain: something is left), 2 usage or configuration"""
+exit codes: 0 done, 1 failed (of drain: something is left or set aside), 2 usage or configuration"""
 
 
 def register(subparsers: "Subparsers") -> None:
@@ -132,11 +132,25 @@ def _drain(args: argparse.Namespace) -> int:
     logging.getLogger("aiokafka").addHandler(logging.NullHandler())
     settings = load(args.config, os.environ)
     left = asyncio.run(drain(settings, args.folder, args.timeout, _say))
+    aside = _aside(args.folder)
     if left:
         _say(f"failed  {left} events are left")
+    if aside:
+        _say(f"aside   {aside} events cannot be published: `headgate spool list` says why")
+    if left or aside:
         return FAILED
     _say("done    the spool is empty")
     return OK
+
+
+def _aside(folder: Path) -> int:
+    from headgate.spool.reading import Contents
+
+    contents = Contents.of(folder)
+    try:
+        return sum(one.events for one in contents.aside())
+    finally:
+        contents.close()
 
 
 def _shown(topic: str, partition: int, at_ms: int, event: "Packed") -> dict[str, Any]:

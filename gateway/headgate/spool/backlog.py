@@ -247,3 +247,10 @@ class Unit:
     def withdrawn(self, publish: Publish) -> None:
         """It was taken out of the lane before it was handed over."""
         self.open.pop(publish, None)
+
+
+def since(head: Publish, now_s: float) -> float:
+    """Since when (monotonic seconds) it has been on its way to Kafka."""
+    if isinstance(head.owner, Unit):
+        return head.owner.put_s
+    return now_s if head.ticket is None else head.ticket.arrived

@@ -24,8 +24,8 @@ _RETRY_AFTER_S: Final = 5
 
 
 class Disk:
-    """trouble: why nothing can be written, in words; None where it can.  bytes: on disk, with what
-    is on its way there.  oldest_ms: when the oldest was spooled (0: nothing is).
+    """trouble: why nothing can be written, in words; None where it can.  bytes: on disk.
+    coming: of events on their way there.  oldest_ms: when the oldest was spooled (0: nothing is).
     """
 
     def __init__(self, options: SpoolOptions, clock_ms: Callable[[], int]) -> None:
@@ -35,7 +35,7 @@ class Disk:
         self._journal: Journal | None = None
         self._retry_at = 0.0
         self.trouble: str | None = "not opened yet"
-        self.bytes = 0
+        self.bytes = self.coming = 0
         self.oldest_ms = 0
 
     async def open(self) -> list[LaneFigures]:
@@ -61,8 +61,9 @@ class Disk:
         options = self._options
         if self.trouble is not None:
             return _unavailable(f"and the spool cannot be written: {self.trouble}")
-        if self.bytes >= options.max_bytes:
-            return _unavailable(f"and the spool is full: {self.bytes} bytes (spool.max_bytes)")
+        size = self.bytes + self.coming
+        if size >= options.max_bytes:
+            return _unavailable(f"and the spool is full: {size} bytes (spool.max_bytes)")
         if self.oldest_ms and self._clock_ms() - self.oldest_ms > options.max_age_ms:
             return _unavailable(
                 f"and the oldest event in the spool is older than {options.max_age_ms} ms "

@@ -19,7 +19,7 @@ from headgate.backends.base import Lanes
 from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Publish, Stage
 from headgate.core.topics.topic import TopicState
-from headgate.spool.backlog import Backlog, Unit, Waiting
+from headgate.spool.backlog import Backlog, Unit, Waiting, since
 from headgate.spool.backlogs import Backlogs
 from headgate.spool.disk import Disk
 from headgate.spool.placement import by_count, count_of
@@ -37,8 +37,7 @@ class Spool:
     """Implements `base.Lanes` towards those who produce and `base.Deliveries` towards the lanes.
 
     after_s: how long (seconds) Kafka may take for events of a topic, by name; None where they are
-    not spooled.  clock: seconds, as `Ticket.arrived`.  wake: called where there is something to
-    write.
+    not spooled.  clock: seconds, as `Ticket.arrived`.  wake: called where there is work for it.
     """
 
     def __init__(
@@ -144,7 +143,7 @@ class Spool:
         if stored and self._disk.refusal() is None:
             self.backlogs.begin(topic)
             for some in by_count(stored):
-                backlog.take(Waiting(some, count_of(some[0]), None, failure))
+                self._take(backlog, Waiting(some, count_of(some[0]), None, failure))
         else:
             reported = [one for one in batch if one in {*reported, *stored}]
         # What comes behind them must not be handed over before. In a topic that has grown, a lane
@@ -169,7 +168,7 @@ class Spool:
                 continue
             self._watched.append(backlog)
             if (
-                now_s - _since(head, now_s) >= self._time_of(backlog.topic)
+                now_s - since(head, now_s) >= self._time_of(backlog.topic)
                 and self._disk.refusal() is None
             ):
                 self._withdraw(backlog)
@@ -201,7 +200,7 @@ class Spool:
         if not backlog.is_behind:
             self.emptied(backlog)
             return
-        waited_s = now_s - _since(backlog.gate[0], now_s)
+        waited_s = now_s - since(backlog.gate[0], now_s)
         if not backlog.is_closing or waited_s >= self._time_of(backlog.topic):
             self._end_gate(backlog)
 
@@ -231,7 +230,7 @@ class Spool:
             for some in by_count(crossing):
                 seam = self._seams.begin(some)
                 backlog.seams.append(seam)
-                backlog.take(Waiting(some, count_of(some[0]), seam))
+                self._take(backlog, Waiting(some, count_of(some[0]), seam))
         drained, foreign = list[Publish](), list[Publish]()
         for publish in queued:
             if isinstance(publish.owner, Unit):
@@ -263,7 +262,12 @@ class Spool:
         publish.advance(Stage.STORING)
         self.backlogs.begin(backlog.topic)
         backlog.add(publish, count_of(publish))
+        self._disk.coming += publish.size
         self._wake()
+
+    def _take(self, backlog: Backlog, waiting: Waiting) -> None:
+        backlog.take(waiting)
+        self._disk.coming += waiting.bytes
 
     def _end(self, batch: Sequence[Publish], failure: Failure) -> None:
         """They failed for good; those that were answered meanwhile are tried once more, from disk,
@@ -294,9 +298,3 @@ class Spool:
             self._reports.failed(waiting.publishes, worse(waiting.failure, failure))
             return
         self._seams.not_written(seam, failure)
-
-
-def _since(head: Publish, now_s: float) -> float:
-    if isinstance(head.owner, Unit):
-        return head.owner.put_s
-    return now_s if head.ticket is None else head.ticket.arrived

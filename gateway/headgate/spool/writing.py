@@ -142,7 +142,7 @@ class Writing:
 
     def _written(self, backlog: Backlog, one: Waiting, number: int, size: int, at_ms: int) -> None:
         count = len(one.publishes)
-        backlog.writing.remove(one)
+        self._ended(backlog, one)
         backlog.stored(count, size, at_ms)
         self._disk.bytes += size
         if one.seam is None:
@@ -157,11 +157,15 @@ class Writing:
     def _not_written(self, waiting: list[tuple[Backlog, Waiting]], error: JournalError) -> None:
         assert self.spool is not None
         for backlog, one in waiting:
-            backlog.writing.remove(one)
+            self._ended(backlog, one)
             backlog.count(one.partitions, -len(one.publishes))
             if one.seam is not None:
                 backlog.seams.remove(one.seam)
             self.spool.not_written(one, _failure(error))
+
+    def _ended(self, backlog: Backlog, one: Waiting) -> None:
+        backlog.writing.remove(one)
+        self._disk.coming -= one.bytes
 
     def _end_seams(self) -> None:
         """Those whose events have all ended: to be published again, or forgotten."""

@@ -95,7 +95,7 @@ async def drain(
         state = service.dependency()
         if not state.ok and not service.is_open:
             raise JournalError(state.detail)
-        return await _until_empty(service, timeout_s, say)
+        return await _until_empty(service, topics, timeout_s, say)
 
 
 def _scope_of(gate: Gate, topic: str) -> Scope | None:
@@ -109,7 +109,9 @@ def _is_healthy(lanes: KafkaLanes, cluster: str) -> bool:
     return lanes.health(cluster)[0]
 
 
-async def _until_empty(service: SpoolService, timeout_s: float, say: Callable[[str], None]) -> int:
+async def _until_empty(
+    service: SpoolService, topics: KafkaTopics, timeout_s: float, say: Callable[[str], None]
+) -> int:
     until_s, told_s = time.monotonic() + timeout_s, 0.0
     while True:
         events, size, _ = service.totals()
@@ -117,6 +119,8 @@ async def _until_empty(service: SpoolService, timeout_s: float, say: Callable[[s
         if not events or now_s >= until_s:
             return events
         if now_s - told_s >= _TELL_S:
-            say(f"left    {events:,} events ({size:,} bytes)")
+            unknown = [name for name in service.by_topic() if topics.get(name) is None]
+            why = f", Kafka does not know {', '.join(unknown)}" if unknown else ""
+            say(f"left    {events:,} events ({size:,} bytes){why}")
             told_s = now_s
         await asyncio.sleep(_STEP_S)

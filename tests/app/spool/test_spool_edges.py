@@ -231,3 +231,16 @@ async def test_a_topic_that_does_not_spool_any_more_comes_to_an_end_under_steady
     await world.writing.write()
     assert names(tickets[-1]) == [Name.PUBLISHED]
     assert [value["n"] for _, _, value in world.written()] == list(range(100))
+
+
+async def test_what_is_on_its_way_to_disk_counts_before_it_is_there(tmp_path: Path) -> None:
+    world = SpoolWorld(tmp_path, SpoolOptions(tmp_path, 2000, 10**10, 1000))
+    await world.live()
+    world.away()
+    tickets = [world.post("orders", {"id": number, "text": "x" * 300}) for number in range(50)]
+    await world.writing.write()
+    well = [one for one in tickets if names(one) == [Name.SPOOLED]]
+    assert 1 < len(well) < 8
+    assert world.disk.bytes < 3000
+    assert world.disk.coming == 0
+    await world.end()

@@ -152,7 +152,7 @@ async def test_what_was_promised_is_kept(tmp_path: Path, seed: int) -> None:
     world.back()
     await world.drain()
     assert not any(isinstance(one.owner, Unit) for q in world.lanes.queues.values() for one in q)
-    assert (world.admission.events, world.disk.bytes) == (0, 0)
+    assert (world.admission.events, world.disk.bytes, world.disk.coming) == (0, 0, 0)
     for one in world.backlogs:
         assert (one.events, one.bytes, one.left, one.oldest_ms) == (0, 0, 0, 0)
         assert (one.counts, one.topic_counts, one.landed) == ({}, {}, {})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from headgate.spool.database import FILE
 from support.clients.http_client import Answer, exchange, post
 from support.kafka.kafka_log import LogRecord, read_log
 from support.process.stack import Gateway, RunningBroker, eventually
@@ -144,6 +146,28 @@ async def test_what_a_gateway_left_can_be_listed_exported_and_published_by_anoth
         assert of_key == [n for n in range(1, 30) if n % 5 == key]
 
 
+async def test_a_drain_says_what_it_could_not_publish(
+    broker: RunningBroker, gateway: Gateway, folder: Path
+) -> None:
+    assert (await send(gateway, 0)).status == 201
+    broker.kill()
+    for number in range(1, 4):
+        assert (await send(gateway, number)).status == 202
+    gateway.kill()
+    with sqlite3.connect(folder / FILE) as database:
+        changed = "CAST(x'00' || substr(events, 2) AS BLOB)"
+        last = "(SELECT max(number) FROM chunks)"
+        database.execute(f"UPDATE chunks SET events = {changed} WHERE number = {last}")
+    database.close()
+    broker.restart()
+    arguments = ("drain", str(folder), "--config", str(gateway.config), "--timeout", "60")
+    drained = await asyncio.to_thread(command, *arguments, code=1)
+    assert "aside   1 events" in drained.stdout
+    assert "left    3 events" in drained.stdout
+    log = await asyncio.to_thread(read_log, broker.bootstrap, "deals")
+    assert set(numbers(log)) == {0, 1, 2}
+
+
 async def test_a_stop_with_sigterm_leaves_nothing_behind_that_was_answered(
     broker: RunningBroker, gateway: Gateway
 ) -> None:
@@ -163,7 +187,7 @@ async def test_a_stop_with_sigterm_leaves_nothing_behind_that_was_answered(
     assert set(told) <= set(numbers(log))
 
 
-def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+def command(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
     found = subprocess.run(
         [sys.executable, "-m", "headgate", "spool", *arguments],
         capture_output=True,
@@ -171,5 +195,5 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
         timeout=120,
         check=False,
     )
-    assert found.returncode == 0, found.stderr + found.stdout
+    assert found.returncode == code, found.stderr + found.stdout
     return found
