@@ -37,6 +37,10 @@ class JournalError(Exception):
         self.is_certain = is_certain
 
 
+class JournalInUseError(JournalError):
+    """Another process has the folder."""
+
+
 class JournalDamagedError(JournalError):
     """The file is none of ours, or SQLite finds it damaged."""
 

@@ -10,7 +10,12 @@ from typing import Final, TypeVar
 
 from headgate.core.outcome import Failure, Reason
 from headgate.core.topics.topic import TopicState
-from headgate.spool.database import FILE, JournalDamagedError, JournalError
+from headgate.spool.database import (
+    FILE,
+    JournalDamagedError,
+    JournalError,
+    JournalInUseError,
+)
 from headgate.spool.journal import Append, Journal, Stored
 from headgate.spool.options import SpoolOptions
 from headgate.spool.reading import LaneFigures
@@ -26,6 +31,7 @@ _RETRY_AFTER_S: Final = 5
 class Disk:
     """trouble: why nothing can be written, in words; None where it can.  bytes: on disk.
     coming: of events on their way there.  oldest_ms: when the oldest was spooled (0: nothing is).
+    is_in_use: another process has the folder, perhaps with events that come before all new ones.
     """
 
     def __init__(self, options: SpoolOptions, clock_ms: Callable[[], int]) -> None:
@@ -37,13 +43,19 @@ class Disk:
         self.trouble: str | None = "not opened yet"
         self.bytes = self.coming = 0
         self.oldest_ms = 0
+        self.is_in_use = False
 
     async def open(self) -> list[LaneFigures]:
         """Open the journal; a damaged one is set aside as a file. Returns what lies in it.
 
         Raises JournalError: its folder cannot be used, or another process uses it.
         """
-        self._journal, found = await self._run(self._opened)
+        try:
+            self._journal, found = await self._run(self._opened)
+        except JournalError as error:
+            self.is_in_use = isinstance(error, JournalInUseError)
+            raise
+        self.is_in_use = False
         self.trouble = None
         self.bytes = sum(one.bytes for one in found)
         return found

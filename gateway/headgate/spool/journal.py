@@ -19,7 +19,15 @@ from typing import Final, NamedTuple
 from headgate.core.record import Record
 from headgate.core.spool.chunk import DamagedChunk, Packed, pack, pack_topic, unpack
 from headgate.core.topics.topic import TopicState
-from headgate.spool.database import BUSY_S, FILE, JournalError, connect, cost, translated
+from headgate.spool.database import (
+    BUSY_S,
+    FILE,
+    JournalError,
+    JournalInUseError,
+    connect,
+    cost,
+    translated,
+)
 from headgate.spool.reading import Contents
 
 Execute = Callable[..., sqlite3.Cursor]
@@ -258,7 +266,7 @@ def _locked(folder: Path) -> int:
         fcntl.flock(found, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         os.close(found)
-        raise JournalError(f"{folder}: another process uses it") from error
+        raise JournalInUseError(f"{folder}: another process uses it") from error
     except BaseException:
         os.close(found)
         raise

@@ -71,7 +71,7 @@ class Spool:
         refused = self.lanes.refusal(state, partition)
         if not self._spools(topic):
             return refused
-        if refused is None:
+        if refused is None and not self._disk.is_in_use:
             backlog = backlogs.get(topic, partition)
             if backlog is None or not backlogs.must_wait(backlog, state.partitions):
                 return None

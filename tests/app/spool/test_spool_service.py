@@ -131,3 +131,21 @@ async def test_damage_that_cannot_be_moved_is_no_reason_not_to_start(tmp_path: P
     (tmp_path / f"damaged-{NOW_MS}").write_bytes(b"")  # a folder cannot be made there
     async with running(tmp_path) as (service, _):
         assert "damaged" in service.dependency().detail
+
+
+async def test_while_another_process_has_the_folder_nothing_overtakes_what_lies_there(
+    tmp_path: Path,
+) -> None:
+    fill(tmp_path, 1)
+    former = Journal(tmp_path)
+    async with running(tmp_path) as (service, lanes):
+        state = topic_state("orders")
+        assert lanes.refusal(state, 0) is None
+        failure = service.spool.refusal(state, 0)
+        assert failure is not None
+        assert "another process" in failure.detail
+        former.close()
+        end = asyncio.get_running_loop().time() + 20
+        while service.spool.refusal(state, 0) is not None:
+            assert asyncio.get_running_loop().time() < end
+            await asyncio.sleep(0.02)

@@ -43,6 +43,7 @@ NAMES = {
     "headgate.deadlines",
     "headgate.edge.attempts",
     "headgate.edge.confluent.desk",
+    "headgate.edge.in_turn",
     "headgate.edge.jwt",
     "headgate.edge.management",
     "headgate.edge.pauses",

@@ -14,7 +14,7 @@ from headgate.config.settings import HttpSettings, ProducerSettings, Settings
 from headgate.core.topics.policy import PolicyTable, TopicPolicy
 from headgate.core.topics.route import Route
 from headgate.core.topics.topic import TopicState
-from headgate.edge.auth import OWN_PAGES
+from headgate.edge.auth import Authenticator
 from headgate.pipeline.routes import Routes
 from headgate.wiring.reloading import (
     Preparing,
@@ -54,16 +54,20 @@ async def test_the_event_loop_goes_on_meanwhile() -> None:
     assert (sys.getswitchinterval(), gc.isenabled()) == (before, True)
 
 
+def callers_of(settings: Settings) -> Authenticator:
+    return Authenticator(settings.auth, settings.producers)
+
+
 async def test_a_failure_is_the_caller_s_and_leaves_nothing_changed() -> None:
     before = sys.getswitchinterval()
     with pytest.raises(RestartNeededError, match=r"restart: http\.port"):
-        await beside(prepared, Settings(), Settings(http=HttpSettings(port=1)), OWN_PAGES)
+        await beside(prepared, Settings(), Settings(http=HttpSettings(port=1)), callers_of)
     assert (sys.getswitchinterval(), gc.isenabled()) == (before, True)
 
 
 def test_what_is_prepared_is_the_new_configuration() -> None:
     new = Settings(topics=(TopicPolicy("orders.*"),), producers={"shop": ProducerSettings()})
-    reload = prepared(Settings(), new, OWN_PAGES, ["orders.eu"])
+    reload = prepared(Settings(), new, callers_of, ["orders.eu"])
     assert reload.settings is new
     assert reload.policies.match("orders.eu") is new.topics[0]
 

@@ -48,7 +48,7 @@ class RedisPauses:
         from redis.asyncio import Redis
 
         options = {"socket_timeout": self._timeout_s, "socket_connect_timeout": self._timeout_s}
-        return Redis(connection_pool=pool_of(self._url, options))
+        return Redis.from_pool(pool_of(self._url, options))  # which closes the pool, too
 
     async def intents(self, group: str) -> Iterable[Intent]:
         """See `PauseStore`."""

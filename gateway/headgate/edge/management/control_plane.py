@@ -144,9 +144,9 @@ class Admin:
         return json_page(request, views.topic(state, policy, held, self._seen()))
 
     async def spool(self, request: web.Request) -> web.Response:
-        """What waits on disk for Kafka, and how it goes."""
+        """What waits on disk for Kafka, and how it goes. Whoever waits for it wants it fresh."""
         self._identify(request, "view")
-        await self._instance.refresh()
+        await self._instance.refresh(at_once=True)
         state = self._instance.health().dependencies.get("spool")
         return json_page(request, views.spool(self._instance.figures.total(), state))
 

@@ -141,7 +141,7 @@ _SPOOL: Json = {
     "properties": {
         "state": {
             "type": ["object", "null"],
-            "description": "Whether it takes events now; null where no spool is configured.",
+            "description": "Whether it takes events now; null without a spool.",
             "properties": {"ok": {"type": "boolean"}, "detail": {"type": "string"}},
         },
         **_SPOOLED,
