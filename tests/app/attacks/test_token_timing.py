@@ -6,6 +6,7 @@ The time itself would be noise; what is counted is every line and call that Pyth
 from __future__ import annotations
 
 import ast
+import gc
 import hashlib
 import sys
 from collections.abc import Callable
@@ -25,8 +26,12 @@ NEAR = [TOKEN[:cut] + ("x" if cut < len(TOKEN) else "") + TOKEN[cut + 1 :] for c
 
 
 def executed(work: Callable[[], object]) -> list[tuple[str, int]]:
-    """Every line, as file and number, in order."""
+    """Every line, as file and number, in order, without those of the collector: what other tests
+    left behind may have destructors."""
     lines: list[tuple[str, int]] = []
+    collects = gc.isenabled()
+    gc.collect()
+    gc.disable()
 
     def trace(frame: FrameType, event: str, _argument: Any) -> Any:
         if event in ("call", "line"):
@@ -39,6 +44,8 @@ def executed(work: Callable[[], object]) -> list[tuple[str, int]]:
         work()
     finally:
         sys.settrace(before)
+        if collects:
+            gc.enable()
     return lines
 
 
