@@ -19,10 +19,15 @@ _IPV6_NETWORK_BITS: Final = 64  # what one subscriber has to itself
 class Attempts:
     """limit: wrong credentials that an address may send at once, and then within WINDOW_S.
 
+    addresses, known: how many are kept apart, and how many pairs of address and credentials.
     All times are monotonic seconds.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(
+        self, limit: int, addresses: int = _ADDRESSES_MAX, known: int = _KNOWN_MAX
+    ) -> None:
+        self._addresses_max = addresses
+        self._known_max = known
         self._interval_s = WINDOW_S / limit
         self._clean_at: dict[str, float] = {}
         self._swept_at = float("-inf")
@@ -42,20 +47,20 @@ class Attempts:
         pair = hash((address, credentials))
         if pair in self._known:
             return
-        if len(self._known) >= _KNOWN_MAX:
+        if len(self._known) >= self._known_max:
             del self._known[next(iter(self._known))]
         self._known[pair] = None
 
     def wrong(self, address: str, now: float) -> None:
         """Some were wrong."""
-        if len(self._clean_at) >= _ADDRESSES_MAX:
+        if len(self._clean_at) >= self._addresses_max:
             self._sweep(now)
         record = self._record_of(address)
         self._clean_at[record] = max(self._clean_at.get(record, now), now) + self._interval_s
 
     def _record_of(self, address: str) -> str:
         network = network_of(address)
-        has_place = network in self._clean_at or len(self._clean_at) < _ADDRESSES_MAX
+        has_place = network in self._clean_at or len(self._clean_at) < self._addresses_max
         return network if has_place else _OTHERS
 
     def _sweep(self, now: float) -> None:

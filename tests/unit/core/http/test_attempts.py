@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.core.http import attempts
 from headgate.core.http.attempts import WINDOW_S, Attempts, network_of
 
 HERE, THERE = "192.0.2.1", "192.0.2.2"
@@ -44,7 +43,7 @@ def test_no_token_is_kept() -> None:
     tried = Attempts(1)
     tried.right(HERE, b"Bearer geheim")
     tried.wrong(HERE, 0.0)
-    assert "geheim" not in repr([getattr(tried, name) for name in vars(tried)])
+    assert "geheim" not in repr((tried._clean_at, tried._known))
 
 
 @pytest.mark.parametrize(
@@ -71,11 +70,8 @@ def test_addresses_of_one_network_share_a_record() -> None:
     assert tried.wait("2001:db8::ffff", b"guess", 0.0) > 0
 
 
-def test_spraying_addresses_fills_nothing_and_forgets_nobody(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(attempts, "_ADDRESSES_MAX", 100)
-    tried = Attempts(2)
+def test_spraying_addresses_fills_nothing_and_forgets_nobody() -> None:
+    tried = Attempts(2, addresses=100)
     tried.wrong(HERE, 0.0)
     tried.wrong(HERE, 0.0)
     for number in range(5000):
@@ -89,9 +85,8 @@ def test_spraying_addresses_fills_nothing_and_forgets_nobody(
     assert len(tried._clean_at) <= 2
 
 
-def test_what_was_right_is_remembered_of_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attempts, "_KNOWN_MAX", 10)
-    tried = Attempts(1)
+def test_what_was_right_is_remembered_of_so_many() -> None:
+    tried = Attempts(1, known=10)
     tried.wrong(HERE, 0.0)
     for number in range(30):
         tried.right(HERE, b"Bearer %d" % number)
