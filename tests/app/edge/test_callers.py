@@ -95,7 +95,7 @@ async def test_a_connection_ends_with_its_certificate(tmp_path: Path) -> None:
         caller = Caller(pair=ports.authority.issue("machine"))
         connection = ports.connect(caller)
         assert (await posted(connection, caller)).status == 201
-        ports.now += timedelta(days=1).total_seconds()
+        ports.now += timedelta(days=2).total_seconds()  # it was issued later than `now`
         refused = await posted(connection, caller)
         assert refused.status == 401
         assert "expired" in refused.document["detail"]

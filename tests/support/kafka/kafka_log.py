@@ -145,11 +145,24 @@ def end_offsets(bootstrap: str, topic: str) -> dict[int, int]:
     consumer = _consumer(bootstrap)
     try:
         return {
-            partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), ASK_S)[1]
+            partition: _end_offset(consumer, TopicPartition(topic, partition))
             for partition in _partitions(consumer, topic)
         }
     finally:
         consumer.close()
+
+
+def _end_offset(consumer: Consumer, place: TopicPartition) -> int:
+    """A broker may have told of a new topic before it leads its partitions."""
+    end = time.monotonic() + DEADLINE_S
+    while True:
+        try:
+            return int(consumer.get_watermark_offsets(place, ASK_S)[1])
+        except KafkaException as error:
+            is_early = error.args[0].code() == KafkaError.NOT_LEADER_FOR_PARTITION
+            if not is_early or time.monotonic() > end:
+                raise
+        time.sleep(0.1)
 
 
 def stable_offsets(bootstrap: str, topic: str) -> dict[int, int]:
