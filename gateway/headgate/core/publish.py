@@ -131,6 +131,7 @@ class Ticket:
     arrived: when its time began, monotonic seconds.  claimed_s: how long its Idempotency-Key had
     taken to be claimed by then.  attempt: what was claimed in Redis, None where nothing was.
     facts: its topic tells facts of one in so many of its events; 0 = of none.
+    needs_offset: its answers name offsets, so none may be `spooled`.
     weighing: documents that are too large, by place: the front finds out where their bytes are.
     """
 
@@ -143,6 +144,7 @@ class Ticket:
         "facts",
         "is_batch",
         "minimal",
+        "needs_offset",
         "open_publishes",
         "outcomes",
         "producer",
@@ -165,6 +167,7 @@ class Ticket:
         self.facts = 0
         self.is_batch = False
         self.minimal = False
+        self.needs_offset = False
         self.outcomes: list[Outcome | None] = []
         self.sizes: list[int] = []
         self.publishes: list[Publish] = []

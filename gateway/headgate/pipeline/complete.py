@@ -20,6 +20,9 @@ _PUBLISHED: Final = Name.PUBLISHED
 _UNCHANGED: Final = Name.UNCHANGED
 _HELD: Final = Name.HELD
 _SPOOLED: Final = Name.SPOOLED
+_NO_OFFSET: Final = Failure(
+    Reason.UNKNOWN, "it is on disk here and is published later, so there is no offset yet"
+)
 
 
 class Accounts(Protocol):
@@ -74,6 +77,8 @@ class Complete:
     def close(self, ticket: Ticket) -> None:
         """All outcomes are known: count them and wake whoever waits for the answer."""
         ticket.done = True
+        if ticket.needs_offset:
+            _answer_without_offset(ticket)
         if ticket.attempt is not None:
             ticket.attempt.answer_twins(ticket.outcomes)
             # What is on disk has ended well, though its lane may have it for long.
@@ -220,3 +225,13 @@ class Complete:
         if attempt is not None and not attempt.is_told and self._identities is not None:
             attempt.is_told = True
             self._identities.ended(ticket)
+
+
+def _answer_without_offset(ticket: Ticket) -> None:
+    """An event that is on disk is published, but nobody knows where: after a reload, say, which
+    let its topic spool, or no longer spool, while it was in its lane."""
+    for index, outcome in enumerate(ticket.outcomes):
+        if outcome is not None and outcome.name is _SPOOLED:
+            ticket.outcomes[index] = Outcome(
+                Name.UNKNOWN, key=outcome.key, event_id=outcome.event_id, failure=_NO_OFFSET
+            )

@@ -22,21 +22,35 @@ _SPOOLS = Failure(
     "events of this topic may be spooled, so there may be no offset yet to answer with: "
     "post to /v1/topics/{topic}/events",
 )
+_STILL_SPOOLED = Failure(
+    Reason.KAFKA_UNAVAILABLE,
+    "events of this topic still lie in the spool, from before it stopped spooling, so there is no "
+    "offset yet to answer with; nothing was written",
+    retry_after_s=5,
+)
 
 
 class Gate:
-    """See the module. full: why a held topic takes nothing more now, else None."""
+    """See the module. full: why a held topic takes nothing more now, else None.
+
+    is_spooled: whether anything of a topic lies in the spool, or goes there.
+    """
 
     def __init__(
-        self, routes: Routes, full: Callable[[str], Failure | None] = lambda held: None
+        self,
+        routes: Routes,
+        full: Callable[[str], Failure | None] = lambda held: None,
+        is_spooled: Callable[[str], bool] = lambda topic: False,
     ) -> None:
         self._routes = routes
         self._full = full
+        self._is_spooled = is_spooled
 
     def open(self, topic: str, *, needs_offset: bool = False) -> Route:
         """The rules by which the topic takes an event now. Raises Refused: why it takes none.
 
-        needs_offset: the answer must name the record's offset, which a held event has not.
+        needs_offset: the answer must name the record's offset, which a held or spooled event has
+        not.
         """
         route = self._routes.find(topic)
         if route.held is not None:
@@ -45,8 +59,11 @@ class Gate:
                 failure = _NO_OFFSET
             if failure is not None:
                 raise Refused(failure)
-        elif needs_offset and route.policy.spool:
-            raise Refused(_SPOOLS)
+        elif needs_offset:
+            if route.policy.spool:
+                raise Refused(_SPOOLS)
+            if self._is_spooled(topic):
+                raise Refused(_STILL_SPOOLED)
         return route
 
     def rules(self, topic: str) -> Route:

@@ -79,6 +79,7 @@ class Pipeline:
         if ticket is None:
             ticket = self.ticket(inbound)
         ticket.attempt = attempt
+        ticket.needs_offset = decode_as is not None
         try:
             route = self.gate.open(inbound.topic, needs_offset=decode_as is not None)
             ticket.facts = route.facts

@@ -100,13 +100,14 @@ class Worker:
             coalesces=settings.coalescer.in_gateway,
             facts=self.audit_events.facts,
         )
-        self.gate = Gate(self.routes, self.held.refusal)
+        self.spool = spool_of(settings, self.topics, lambda: self.policies, now_ms, self.meter)
+        is_spooled = (lambda topic: False) if self.spool is None else self.spool.backlogs.is_behind
+        self.gate = Gate(self.routes, self.held.refusal, is_spooled)
         limits = {name: lane_limits(cluster) for name, cluster in ingest_tier.items()}
         self._preparing = Preparing(self.routes.prepare_in_turns)
         url = settings.blobs.url
         self.blobs = None if url is None else Blobs(url, settings.blobs.uploads)
         self.service = identity_of(settings.redis, self.meter)
-        self.spool = spool_of(settings, self.topics, lambda: self.policies, now_ms, self.meter)
         self._clock = ClockWatch(self.topics.get, time.monotonic)
         self.suppressor: Suppressor | None = None
         lanes = partial(self._open_lanes, options, limits)

@@ -15,6 +15,7 @@ from typing import Any
 from headgate.backends.base import Deliveries, Verdicts
 from headgate.backends.kafka.producing.lone_batch import LoneBatch
 from headgate.core.admission import Admission
+from headgate.core.formats.decode import decode
 from headgate.core.ids import EventIds
 from headgate.core.outcome import Failure, Name, Reason
 from headgate.core.publish import Publish, Ticket
@@ -50,6 +51,7 @@ from support.gateway.room import digest
 
 AFTER_S = 2.0
 AWAY = Failure(Reason.KAFKA_UNAVAILABLE, "no broker", None, 1)
+NDJSON = b"application/x-ndjson"
 UNKNOWN = Failure(Reason.UNKNOWN, "no answer")
 
 
@@ -122,13 +124,7 @@ class SpoolWorld:
 
     async def live(self) -> None:
         """Begin, over what an earlier life left on disk."""
-        policies = [
-            policy_of(key=("/id",), spool=True),
-            policy_of(pattern="deals", key=("/id",), suppress="raw", spool=True),
-            policy_of(pattern="clicks", keyless="spread"),
-            policy_of(pattern="sparks", key=(), keyless="spread", spool=True),
-        ]
-        table = PolicyTable(policies)
+        self.table = _table(spool=True)
         self.topics = FakeTopics(
             *(topic_state(one, self.partitions) for one in ("orders", "deals", "clicks", "sparks"))
         )
@@ -139,7 +135,7 @@ class SpoolWorld:
         self.writing = Writing(self.backlogs, self.disk, lambda: self.now_ms, self.allowance.came)
 
         def after_s(topic: str) -> float | None:
-            policy = table.match(topic)
+            policy = self.table.match(topic)
             return self.after_s if policy is not None and policy.spool else None
 
         self._after_s = after_s
@@ -148,9 +144,10 @@ class SpoolWorld:
             self.backlogs.found(one)
         self.admission = Admission(1_000_000_000, 1_000_000)
         ids, helper = EventIds(b"\1" * 6), HelperProcess()
+        self.routes = Routes(self.table, self.topics, self._route)
         parts = PipelineParts(
             schedule=lambda call: call(),
-            gate=Gate(Routes(table, self.topics, self._route)),
+            gate=Gate(self.routes, is_spooled=self.backlogs.is_behind),
             admission=self.admission,
             quotas=NoQuotas(),
             ids=ids,
@@ -224,6 +221,20 @@ class SpoolWorld:
         inbound = Inbound(topic, "p", {b"content-type": kind}, body, "r", self.now_s)
         return self.pipeline.take(inbound)
 
+    def post_for_offset(self, topic: str, *values: object) -> Ticket:
+        """The same by a front whose answers name offsets."""
+        body = "\n".join(map(json.dumps, values)).encode()
+        assert self.admission.take_bytes("p", len(body)) is None
+        inbound = Inbound(topic, "p", {b"content-type": NDJSON}, body, "r", self.now_s)
+        return self.pipeline.take(
+            inbound, lambda asked, _: decode(asked.body, asked.headers, False, 1000)
+        )
+
+    def reload(self, *, spool: bool) -> None:
+        """Whether the topics spool from now on."""
+        self.table = _table(spool=spool)
+        self.routes.replace(self.table)
+
     def away(self) -> None:
         """Kafka is known to be away."""
         self.is_up = False
@@ -275,6 +286,17 @@ class SpoolWorld:
             record = one.record
             event_id = dict(record.headers)[EVENT_ID].decode()
             yield record.key, event_id, json.loads(record.value or b"null")
+
+
+def _table(*, spool: bool) -> PolicyTable:
+    return PolicyTable(
+        [
+            policy_of(key=("/id",), spool=spool),
+            policy_of(pattern="deals", key=("/id",), suppress="raw", spool=spool),
+            policy_of(pattern="clicks", keyless="spread"),
+            policy_of(pattern="sparks", key=(), keyless="spread", spool=spool),
+        ]
+    )
 
 
 def names(ticket: Ticket) -> list[Name | None]:
