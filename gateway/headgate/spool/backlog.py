@@ -85,7 +85,8 @@ class Backlog:
     oldest_ms: when the oldest of them was spooled, or somewhat earlier.
     last_read: the number of the newest chunk that was read.  unit: what is drained now.
     counts: its events, from when they wait for the disk until it has forgotten them, by the
-    partition count that they were placed by.  topic_counts: the same of all of the topic's.
+    partition count that they were placed by, what was placed first comes first.  topic_counts: the
+    same of all of the topic's.
     landed: what of chunks that were not read yet must not be published again.
     is_watched: events of it are in the lane, which may be slow.
     gate: see the module.  flows: what was drained last was acknowledged.  forgetting: chunks whose
@@ -148,6 +149,16 @@ class Backlog:
             return False
         coming = sum([len(one.publishes) for one in (*self.waiting, *self.writing)])
         return self.left + coming <= MAX_EVENTS
+
+    def is_due(self, partitions: int) -> bool:
+        """Whether what was placed by this count may go: what other lanes have of the topic that
+        was placed by an earlier count comes before."""
+        for count, events in self.topic_counts.items():
+            if count == partitions:
+                return True
+            if events != self.counts.get(count, 0):
+                return False
+        return True
 
     @property
     def is_empty(self) -> bool:

@@ -6,9 +6,10 @@ goes as one that suppresses nothing: announced (docs/design/suppression-protocol
 its first event is answered `spooled` until its last one has ended.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from headgate.backends.base import Suppression
+from headgate.core.keys import partition_for
 from headgate.core.suppression.protocol import Scope
 from headgate.spool.backlog import Backlog
 from headgate.spool.reading import LaneFigures
@@ -47,14 +48,33 @@ class Backlogs:
             backlog = self._all[topic, partition] = Backlog(topic, partition, counts)
         return backlog
 
-    def found(self, figures: LaneFigures) -> None:
+    def found(self, lanes: Sequence[LaneFigures]) -> None:
         """This lies on disk since an earlier run."""
-        self.begin(figures.topic)
-        backlog = self.of(figures.topic, figures.partition)
-        backlog.left += figures.events
-        backlog.stored(figures.events, figures.bytes, figures.oldest_ms)
-        for partitions, events in figures.partitions.items():
+        placed = list[tuple[int, int, int, Backlog]]()
+        for one in lanes:
+            self.begin(one.topic)
+            backlog = self.of(one.topic, one.partition)
+            backlog.left += one.events
+            backlog.stored(one.events, one.bytes, one.oldest_ms)
+            placed += [
+                (some.first, partitions, some.events, backlog)
+                for partitions, some in one.partitions.items()
+            ]
+        for _, partitions, events, backlog in sorted(placed, key=lambda some: some[0]):
             backlog.count(partitions, events)
+
+    def behind(self, backlog: Backlog, key: bytes | None, partitions: int) -> tuple[Backlog, int]:
+        """Where an event that comes now goes behind all that is spooled of its key, and the
+        partition count that it is then placed by.
+
+        Where a topic has again the count of what was spooled first, and what was spooled last has
+        another, it goes with the latter.
+        """
+        last = next(reversed(backlog.topic_counts), partitions)
+        if last == partitions or partitions not in backlog.topic_counts:
+            return backlog, partitions
+        partition = backlog.partition % last if key is None else partition_for(key, last)
+        return self.of(backlog.topic, partition), last
 
     def had_its_turn(self, backlog: Backlog) -> None:
         """All others come before it."""
@@ -77,7 +97,8 @@ class Backlogs:
     def must_wait(self, backlog: Backlog, partitions: int) -> bool:
         """Whether the lane's next event, placed by this partition count, has to go behind.
 
-        Where a topic has grown since, a key's earlier events may lie in another lane's backlog.
+        Where a topic has another size since, a key's earlier events may lie in another lane's
+        backlog.
         """
         if backlog.topic not in self._held:
             return False

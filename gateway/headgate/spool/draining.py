@@ -142,8 +142,7 @@ class Draining:
             return False
         if backlog.partition < state.partitions and self._lanes.refusal(state, backlog.partition):
             return False
-        # Where the topic has grown, a key has events in several backlogs: the earlier ones first.
-        return min(backlog.counts) == min(backlog.topic_counts)
+        return backlog.is_due(next(iter(backlog.counts)))
 
     async def _read(self, backlog: Backlog) -> Unit | None:
         most = (MAX_EVENTS, MAX_BYTES)
@@ -152,10 +151,13 @@ class Draining:
         for chunk in found:  # it may fail, and events may come: nothing is taken until it is done
             if chunk.packed is None:
                 await self._set_aside(backlog, chunk)
+        good = [chunk for chunk in found if chunk.packed is not None]
+        # What was placed before may have been published, and not be forgotten yet.
+        if not good or not backlog.is_due(good[0].partitions):
+            return None
         events, chunks, at_ms = list[Packed](), list[tuple[int, int, int]](), 0
-        for chunk in found:
-            if chunk.packed is None:
-                continue
+        for chunk in good:
+            assert chunk.packed is not None
             backlog.last_read = chunk.number
             backlog.left -= chunk.events
             landed = backlog.landed.pop(chunk.number, ())
@@ -164,7 +166,7 @@ class Draining:
             at_ms = at_ms or chunk.at_ms
         if not events:
             return None
-        return Unit(backlog, chunks, events, found[0].partitions, at_ms, self._ended)
+        return Unit(backlog, chunks, events, good[0].partitions, at_ms, self._ended)
 
     async def _set_aside(self, backlog: Backlog, chunk: Stored) -> None:
         log.error(

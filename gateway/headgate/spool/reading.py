@@ -10,10 +10,17 @@ from headgate.core.topics.topic import TopicState
 from headgate.spool.database import FILE, connect, cost, translated
 
 
+class Placed(NamedTuple):
+    """What of one lane was placed by one partition count. first: the number of its first chunk."""
+
+    events: int
+    first: int
+
+
 class LaneFigures(NamedTuple):
     """What of one lane lies on disk. bytes: with what the journal itself needs.
 
-    partitions: events by the partition count that they were placed by.
+    partitions: by the partition count that they were placed by.
     """
 
     topic: str
@@ -22,7 +29,7 @@ class LaneFigures(NamedTuple):
     events: int
     bytes: int
     oldest_ms: int
-    partitions: dict[int, int]
+    partitions: dict[int, Placed]
 
 
 class Aside(NamedTuple):
@@ -63,17 +70,18 @@ class Contents:
         with translated(certain=True):
             rows = self._database.execute(
                 'SELECT lane, topic, "partition", partitions, count(*), sum(count), '
-                "sum(length(events)), min(at_ms) FROM chunks JOIN lanes ON lanes.id = lane "
+                "sum(length(events)), min(at_ms), min(number) "
+                "FROM chunks JOIN lanes ON lanes.id = lane "
                 'GROUP BY lane, partitions ORDER BY topic, "partition"'
             ).fetchall()
-        for lane, topic, partition, count, chunks, events, size, oldest in rows:
+        for lane, topic, partition, count, chunks, events, size, oldest, first in rows:
             before = found.get(lane)
             size += cost(0, chunks)
             if before is not None:
                 chunks, size = chunks + before.chunks, size + before.bytes
                 oldest = min(oldest, before.oldest_ms)
-            by_count = {**(before.partitions if before else {}), count: events}
-            total = sum(by_count.values())
+            by_count = {**(before.partitions if before else {}), count: Placed(events, first)}
+            total = sum(one.events for one in by_count.values())
             found[lane] = LaneFigures(topic, partition, chunks, total, size, oldest, by_count)
         return list(found.values())
 

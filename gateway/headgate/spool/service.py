@@ -27,6 +27,7 @@ _OPEN_AGAIN_S: Final = 2.0
 _TELL_S: Final = 10.0
 _REMEMBER_S: Final = 1.0
 _END_S: Final = 3.0
+_NAMED: Final = 5  # topics in one line
 
 
 class LaneSpool(NamedTuple):
@@ -137,7 +138,7 @@ class SpoolService:
             return Dependency("spool", False, False, refused.detail)
         events, _, oldest_s = self.totals()
         detail = f"{events} events, the oldest {oldest_s:.0f} s old" if events else "empty"
-        return Dependency("spool", True, False, detail)
+        return Dependency("spool", True, False, detail + self._unknown())
 
     def totals(self) -> tuple[int, int, float]:
         """Events, bytes, and how many seconds ago the oldest was spooled (0: none is)."""
@@ -179,8 +180,7 @@ class SpoolService:
             self._disk.trouble = str(error)
             return
         self.is_open = True
-        for one in found:  # before anything else is awaited: events come, and must go behind
-            self.backlogs.found(one)
+        self.backlogs.found(found)  # before anything is awaited: events come, and must go behind
         try:
             self._topics.recall(await self._disk.topics())
         except JournalError as error:
@@ -218,6 +218,11 @@ class SpoolService:
             else:
                 self._remembered = states
 
+    def _unknown(self) -> str:
+        """Which topics' events go nowhere, in words."""
+        names = [one for one in self.backlogs.topics if self._topics.get(one) is None]
+        return f"; Kafka does not know {', '.join(sorted(names)[:_NAMED])}" if names else ""
+
     async def _tell(self) -> None:
         """Say in the log how it goes, now and then."""
         is_empty, now_s = not self.backlogs.topics, time.monotonic()
@@ -227,8 +232,8 @@ class SpoolService:
         elif not is_empty and (self._was_empty or now_s - self._told_at >= _TELL_S):
             events, size, oldest_s = self.totals()
             log.warning(
-                "spool: %d events (%d bytes) wait for Kafka, the oldest for %.0f s",
-                events, size, oldest_s,
+                "spool: %d events (%d bytes) wait for Kafka, the oldest for %.0f s%s",
+                events, size, oldest_s, self._unknown(),
             )  # fmt: skip
             self._told_at = now_s
         elif is_empty and self._shrinks:  # a step at a time: events may have to go to disk

@@ -90,14 +90,15 @@ class Spool:
                 publish.advance(Stage.LANE)
                 backlog.gate.append(publish)
             else:
-                self._store_behind(backlog, publish)
+                backlog, count = self.backlogs.behind(backlog, record.key, count)
+                self._store_behind(backlog, publish, count)
             return
         self._put(backlog, publish, common.route.lane)
 
     def _put(self, backlog: Backlog, publish: Publish, state: TopicState) -> None:
         refused = self.lanes.refusal(state, backlog.partition)
         if refused is not None and self._disk.refusal() is None:
-            self._store_behind(backlog, publish)
+            self._store_behind(backlog, publish, count_of(publish))
             return
         if not backlog.is_watched:
             backlog.is_watched = True
@@ -186,7 +187,7 @@ class Spool:
             if publish.dropped:
                 continue
             if backlog.is_behind:  # its lane takes nothing any more
-                self._store_behind(backlog, publish)
+                self._store_behind(backlog, publish, count_of(publish))
             else:
                 assert publish.common is not None  # it came with a request
                 self._put(backlog, publish, publish.common.route.lane)
@@ -208,7 +209,7 @@ class Spool:
         gate, backlog.gate = backlog.gate, deque()
         for publish in gate:
             if not publish.dropped:
-                self._store(backlog, publish)
+                self._store(backlog, publish, count_of(publish))
 
     def _spools(self, topic: str) -> bool:
         """Also if it did until a reload, and something of it still lies on disk."""
@@ -239,7 +240,7 @@ class Spool:
             elif self._seams.failed(publish, _TAKEN_OUT):
                 continue  # the producer gave it back: it is published from disk
             elif publish.owner is None and takes and not publish.dropped:
-                self._store(backlog, publish)
+                self._store(backlog, publish, count_of(publish))
             elif not publish.dropped:
                 foreign.append(publish)
         self._end_gate(backlog)
@@ -251,17 +252,17 @@ class Spool:
             self._reports.failed(foreign, _TAKEN_OUT)
         self._wake()
 
-    def _store_behind(self, backlog: Backlog, publish: Publish) -> None:
+    def _store_behind(self, backlog: Backlog, publish: Publish, partitions: int) -> None:
         """It goes to disk, behind all that its lane, its backlog and the gate have."""
         if not backlog.is_behind:
             self._withdraw(backlog)
         self._end_gate(backlog)
-        self._store(backlog, publish)
+        self._store(backlog, publish, partitions)
 
-    def _store(self, backlog: Backlog, publish: Publish) -> None:
+    def _store(self, backlog: Backlog, publish: Publish, partitions: int) -> None:
         publish.advance(Stage.STORING)
         self.backlogs.begin(backlog.topic)
-        backlog.add(publish, count_of(publish))
+        backlog.add(publish, partitions)
         self._disk.coming += publish.size
         self._wake()
 
@@ -277,10 +278,8 @@ class Spool:
             self._reports.failed(reported, failure)
         self._wake()
 
-    # ---- what `writing` says
-
     def written(self, waiting: Waiting, number: int) -> None:
-        """A chunk is on disk."""
+        """Says `writing`: a chunk is on disk."""
         seam = waiting.seam
         if seam is None:
             unknown = waiting.failure is not None and waiting.failure.reason is Reason.UNKNOWN

@@ -190,9 +190,7 @@ async def test_keyless_events_go_on_where_the_topic_came_back_with_fewer_partiti
     for number in range(30):
         world.post("sparks", {"n": number})
     await world.writing.write()
-    world.partitions = 1
-    for name, state in world.topics.states.items():
-        world.topics.states[name] = state._replace(partitions=1)
+    world.resize(1)
     world.back()
     await world.drain()
     assert {one.record.partition for one in world.landed} == {0}

@@ -3,7 +3,8 @@
 Steps: events of few keys come; Redis answers; batches are handed over, acknowledged, given back by
 the producer, refused, lost with an unknown end (in the log or not); the time of a request is up;
 Kafka goes away and comes back; time passes; the disk takes a commit, refuses it, or leaves it open;
-backlogs drain; the topic grows; the process dies, at any point between these, and begins again.
+backlogs drain; the topic grows, or is made again with another size; the process dies, at any point
+between these, and begins again.
 
 Checked at the end, when all that is left was published:
 - what was answered `published` or `spooled` is in the log, with its event id;
@@ -98,7 +99,8 @@ async def step(history: History) -> None:
         history.send()
     elif what == 30:
         if not any(lanes.queues.values()) and not any(lanes.handed.values()):
-            world.grow()  # what is in lanes then, no spool is needed to get out of order
+            # What is in lanes then, no spool is needed to get out of order.
+            world.resize(rng.choice((1, 2, 3, 4, 5)))
     elif what < 45:
         lanes.hand_over(partition, rng.choice((1, 3, 100)))
     elif what < 55:

@@ -53,14 +53,17 @@ def fill(folder: Path, chunks: int, size: int = 20) -> None:
 
 
 @asynccontextmanager
-async def running(folder: Path) -> AsyncIterator[tuple[SpoolService, FakeLanes]]:
+async def running(
+    folder: Path, *states: TopicState
+) -> AsyncIterator[tuple[SpoolService, FakeLanes]]:
+    """states: what Kafka says of its topics; else there is one, `orders`."""
     lanes: list[FakeLanes] = []
 
     def opened(deliveries: Deliveries) -> FakeLanes:
         lanes.append(FakeLanes(deliveries))
         return lanes[0]
 
-    topics = FakeTopics(topic_state("orders", 3))
+    topics = FakeTopics(*(states or (topic_state("orders", 3),)))
     options = SpoolOptions(folder, 1 << 30, 10**12, 1_000_000)
     service = SpoolService(options, Known(topics), lambda topic: 2.0, lambda: NOW_MS, Figures())
     accounts = Complete(Admission(0, 0), FakeAccounts())
@@ -149,3 +152,16 @@ async def test_while_another_process_has_the_folder_nothing_overtakes_what_lies_
         while service.spool.refusal(state, 0) is not None:
             assert asyncio.get_running_loop().time() < end
             await asyncio.sleep(0.02)
+
+
+async def test_a_topic_that_was_deleted_is_named_where_its_events_wait(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(tmp_path, 5)
+    async with running(tmp_path, topic_state("others", 3)) as (service, _):
+        await until(lambda: "wait for Kafka" in caplog.text)
+        state = service.dependency()
+        assert state.ok
+        assert "5 events" in state.detail
+        assert "Kafka does not know orders" in state.detail
+        assert "Kafka does not know orders" in caplog.text

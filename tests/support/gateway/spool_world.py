@@ -140,8 +140,7 @@ class SpoolWorld:
 
         self._after_s = after_s
         self.found = await self.disk.open()
-        for one in self.found:
-            self.backlogs.found(one)
+        self.backlogs.found(self.found)
         self.admission = Admission(1_000_000_000, 1_000_000)
         ids, helper = EventIds(b"\1" * 6), HelperProcess()
         self.routes = Routes(self.table, self.topics, self._route)
@@ -276,9 +275,13 @@ class SpoolWorld:
 
     def grow(self) -> None:
         """The topics have more partitions from now on."""
-        self.partitions = 5
+        self.resize(5)
+
+    def resize(self, partitions: int) -> None:
+        """The topics have so many partitions from now on: with fewer, they were made again."""
+        self.partitions = partitions
         for name, state in self.topics.states.items():
-            self.topics.states[name] = state._replace(partitions=5)
+            self.topics.states[name] = state._replace(partitions=partitions)
 
     def written(self) -> Iterator[tuple[bytes | None, str, Any]]:
         """Key, event id and value of all records, in the order in which they came."""

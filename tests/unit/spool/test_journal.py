@@ -60,7 +60,7 @@ def test_what_was_committed_is_there_after_a_start(tmp_path: Path) -> None:
     assert values(again) == [record(1).value, record(2).value]
     assert values(again, 1) == [record(3).value]
     [one, other] = again.contents.lanes()
-    assert (one.topic, one.partition, one.events, one.partitions) == ("orders", 0, 2, {3: 2})
+    assert (one.topic, one.partition, one.events, one.partitions) == ("orders", 0, 2, {3: (2, 1)})
     assert other.bytes == written[1][1]
     again.close()
 
