@@ -160,6 +160,10 @@ class Backlog:
                 return False
         return True
 
+    def age_of(self, partitions: int) -> int:
+        """How many other counts the topic has events of that were placed before this one's."""
+        return list(self.topic_counts).index(partitions)
+
     @property
     def is_empty(self) -> bool:
         """Whether nothing of it is on disk, goes there, or waits at the gate."""

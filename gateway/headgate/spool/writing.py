@@ -95,12 +95,20 @@ class Writing:
                 return False
 
     def _take(self) -> list[tuple[Backlog, Waiting]]:
+        """What goes to disk next. Of a topic, what was placed by an earlier count comes before: so
+        a start finds the order of the counts in the numbers."""
         taken = list[tuple[Backlog, Waiting]]()
-        for backlog in self._backlogs:
-            while backlog.waiting and len(taken) < _MAX_CHUNKS:
-                one = backlog.waiting.popleft()
-                backlog.writing.append(one)
-                taken.append((backlog, one))
+        age, oldest = 0, 0
+        while age <= oldest:
+            for backlog in self._backlogs:
+                while backlog.waiting and len(taken) < _MAX_CHUNKS:
+                    if (later := backlog.age_of(backlog.waiting[0].partitions)) > age:
+                        oldest = max(oldest, later)
+                        break
+                    one = backlog.waiting.popleft()
+                    backlog.writing.append(one)
+                    taken.append((backlog, one))
+            age += 1
         return taken
 
     async def _commit(

@@ -65,6 +65,20 @@ async def test_so_it_does_over_a_start(world: SpoolWorld, sizes: list[int]) -> N
     check(world, list(range(len(sizes) + 1)))
 
 
+async def test_so_it_does_where_all_of_it_came_to_disk_at_once(world: SpoolWorld) -> None:
+    world.away()
+    for number, size in enumerate([3, 1, 5]):
+        world.resize(size)
+        for key in KEYS:
+            world.post("orders", {"id": key, "n": number})
+    await world.writing.write()
+    await world.end()
+    await world.live()
+    world.back()
+    await world.drain()
+    check(world, [0, 1, 2])
+
+
 @pytest.mark.parametrize("size", [1, 2, 5])
 async def test_a_lane_does_not_go_on_to_what_was_placed_later_before_the_others_are_as_far(
     world: SpoolWorld, size: int
