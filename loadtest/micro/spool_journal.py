@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from zlib import crc32
 
 from headgate.core.record import Record
 from headgate.core.spool.chunk import pack
@@ -50,8 +51,8 @@ def into_log(folder: Path) -> tuple[Callable[[Append], None], Callable[[], None]
     opened = os.open(folder / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def commit(append: Append) -> None:
-        packed, checksum = pack(append.records)
-        os.write(opened, _HEAD.pack(len(packed), checksum) + packed)
+        packed = pack(append.records)
+        os.write(opened, _HEAD.pack(len(packed), crc32(packed)) + packed)
         os.fdatasync(opened)
 
     return commit, lambda: os.close(opened)

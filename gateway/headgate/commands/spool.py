@@ -86,7 +86,7 @@ def _list(args: argparse.Namespace) -> int:
         _say(line)
     for each in aside:
         where = f"{each.topic}-{each.partition}"
-        _say(f"aside   {each.events} of {where}, spooled {_time(each.at_ms)}: {each.reason}")
+        _say(f"aside   {each.events} of {where}, from {_time(each.oldest_ms)} on: {each.reason}")
     return OK
 
 

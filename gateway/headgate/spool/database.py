@@ -6,12 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NoReturn
 
+from headgate.spool.upgrade import upgrade
+
 FILE: Final = "spool.db"
-_VERSION: Final = 1
+_VERSION: Final = 2
 _ROW_BYTES: Final = 96  # what a chunk costs beside its events: row, index, page ends
 BUSY_S: Final = 5.0  # `headgate spool` reads meanwhile, which holds nobody up for long
 
 _SCHEMA = """
+BEGIN IMMEDIATE;
 CREATE TABLE lanes (id INTEGER PRIMARY KEY, topic TEXT NOT NULL, "partition" INTEGER NOT NULL,
                     UNIQUE (topic, "partition"));
 CREATE TABLE chunks (number INTEGER PRIMARY KEY AUTOINCREMENT, lane INTEGER NOT NULL,
@@ -22,7 +25,6 @@ CREATE TABLE aside (number INTEGER PRIMARY KEY, lane INTEGER NOT NULL, count INT
                     at_ms INTEGER NOT NULL, checksum INTEGER NOT NULL, events BLOB NOT NULL,
                     reason TEXT NOT NULL);
 CREATE TABLE topics (name TEXT PRIMARY KEY, state BLOB NOT NULL);
-
 """
 
 
@@ -39,6 +41,10 @@ class JournalError(Exception):
 
 class JournalInUseError(JournalError):
     """Another process has the folder."""
+
+
+class JournalGoneError(JournalError):
+    """Its files were deleted or replaced while they were open."""
 
 
 class JournalDamagedError(JournalError):
@@ -67,18 +73,26 @@ def connect(path: Path, *, is_reader: bool) -> sqlite3.Connection:
                 database.execute("PRAGMA journal_mode = WAL")
                 database.execute("PRAGMA synchronous = FULL")
             version = int(database.execute("PRAGMA user_version").fetchone()[0])
-            if version == 0 and not is_reader:
-                database.executescript(f"{_SCHEMA} PRAGMA user_version = {_VERSION};")
+            if version == 0 and not is_reader:  # at once: it may be killed
+                database.executescript(f"{_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT")
+            elif version == 1 and not is_reader:
+                database.execute("BEGIN IMMEDIATE")
+                upgrade(database)
+                database.execute(f"PRAGMA user_version = {_VERSION}")
+                database.execute("COMMIT")
             elif version != _VERSION:
-                _refuse(path)
+                _refuse(path, version)
         except BaseException:
             database.close()
             raise
     return database
 
 
-def _refuse(path: Path) -> NoReturn:
-    raise JournalDamagedError(f"{path}: not a spool of this version")
+def _refuse(path: Path, version: int) -> NoReturn:
+    raise JournalError(
+        f"{path}: its version is {version}, and this Headgate's is {_VERSION}: "
+        "nothing is taken or published until one that knows it has emptied it"
+    )
 
 
 @contextlib.contextmanager

@@ -14,11 +14,14 @@ from headgate.spool.database import (
     FILE,
     JournalDamagedError,
     JournalError,
+    JournalGoneError,
     JournalInUseError,
 )
 from headgate.spool.journal import Append, Journal, Stored
 from headgate.spool.options import SpoolOptions
+from headgate.spool.place import kept_in, move
 from headgate.spool.reading import LaneFigures
+from headgate.spool.salvage import Salvage, salvage
 
 Result = TypeVar("Result")
 
@@ -26,12 +29,17 @@ log = logging.getLogger("headgate.spool")
 
 _RETRY_S: Final = 1.0
 _RETRY_AFTER_S: Final = 5
+_UNREAD_S: Final = 10.0  # for so long it takes nothing after it could not be read
 
 
 class Disk:
     """trouble: why nothing can be written, in words; None where it can.  bytes: on disk.
     coming: of events on their way there.  oldest_ms: when the oldest was spooled (0: nothing is).
     is_in_use: another process has the folder, perhaps with events that come before all new ones.
+    lasting: `trouble` that only a start mends, and what to do: the file is damaged, or not there
+    any more. What can be read of it is still published.
+    salvaged: what was taken over of a damaged file at the start, if there was one.
+    kept: folders with damaged files.
     """
 
     def __init__(self, options: SpoolOptions, clock_ms: Callable[[], int]) -> None:
@@ -40,7 +48,12 @@ class Disk:
         self._thread = ThreadPoolExecutor(1, "spool")
         self._journal: Journal | None = None
         self._retry_at = 0.0
+        self._unread_until = 0.0
+        self._unread = ""
         self.trouble: str | None = "not opened yet"
+        self.lasting: str | None = None
+        self.salvaged: Salvage | None = None
+        self.kept: list[str] = []
         self.bytes = self.coming = 0
         self.oldest_ms = 0
         self.is_in_use = False
@@ -71,8 +84,12 @@ class Disk:
     def refusal(self) -> Failure | None:
         """Why it takes nothing now."""
         options = self._options
+        if self.lasting is not None:
+            return _unavailable(f"and the spool takes nothing any more: {self.lasting}")
         if self.trouble is not None:
             return _unavailable(f"and the spool cannot be written: {self.trouble}")
+        if self._unread and time.monotonic() < self._unread_until:
+            return _unavailable(f"and the spool cannot be read: {self._unread}")
         size = self.bytes + self.coming
         if size >= options.max_bytes:
             return _unavailable(f"and the spool is full: {size} bytes (spool.max_bytes)")
@@ -90,6 +107,8 @@ class Disk:
         aside: Sequence[tuple[Append, str]] = (),
     ) -> list[tuple[int, int]]:
         """See `Journal.commit`."""
+        if appends and self.lasting is not None:
+            raise JournalError(self.lasting)
         try:
             written = await self._run(self._open_journal().commit, appends, done, aside)
         except JournalError as error:
@@ -104,13 +123,25 @@ class Disk:
         self, topic: str, partition: int, after: int, before: int | None, most: tuple[int, int]
     ) -> list[Stored]:
         """See `Journal.read`. most: events and bytes."""
-        return await self._run(
-            self._open_journal().read, topic, partition, after, before, most[0], most[1]
-        )
+        arguments = (topic, partition, after, before, *most)
+        try:
+            found = await self._run(self._open_journal().read, *arguments)
+        except JournalError as error:
+            if self._unread != str(error):
+                log.warning("spool: %s-%d cannot be read: %s", topic, partition, error)
+            self._unread, self._unread_until = str(error), time.monotonic() + _UNREAD_S
+            self._note_lasting(error)
+            raise
+        self._unread = ""
+        return found
 
     async def set_aside(self, number: int, reason: str) -> None:
         """See `Journal.set_aside`."""
-        await self._run(self._open_journal().set_aside, number, reason)
+        try:
+            await self._run(self._open_journal().set_aside, number, reason)
+        except JournalError as error:
+            self._note_lasting(error)
+            raise
 
     async def remember(self, topics: Sequence[TopicState]) -> None:
         """See `Journal.remember`."""
@@ -147,27 +178,55 @@ class Disk:
     def _opened(self) -> tuple[Journal, list[LaneFigures]]:
         folder = self._options.folder
         try:
-            return _open(folder)
+            found = _open(folder)
         except JournalDamagedError as error:
-            kept = folder / f"damaged-{self._clock_ms()}"
-            try:
-                _move(folder, kept)
-            except OSError as refused:
-                raise JournalError(f"it is damaged, and cannot be moved: {refused}") from error
+            found = self._begin_again(folder, error)
+        if found[0].is_missing:
             log.critical(
-                "spool: %s is damaged (%s): it is kept as %s, and what can be read of it is shown "
-                "by `headgate spool export`",
-                folder / FILE,
-                error,
-                kept,
+                "spool: %s is missing: what it had is lost, and a new one is begun", folder / FILE
             )
-            return _open(folder)
+        self.kept = kept_in(folder)
+        return found
+
+    def _begin_again(
+        self, folder: Path, error: JournalDamagedError
+    ) -> tuple[Journal, list[LaneFigures]]:
+        kept = folder / f"damaged-{self._clock_ms()}"
+        try:
+            move(folder, kept)
+        except OSError as refused:
+            raise JournalError(f"it is damaged, and cannot be moved: {refused}") from error
+        journal = Journal(folder)
+        try:
+            self.salvaged = found = salvage(kept, journal)
+            lanes = journal.contents.lanes()
+        except BaseException:
+            journal.close()
+            raise
+        log.critical(
+            "spool: %s is damaged (%s): it is kept as %s. %d events of it are published, at least "
+            "%d are not%s",
+            folder / FILE, error, kept, found.events, sum(events for _, events in found.aside),
+            "" if found.is_complete else ", and how many else it had is not known",
+        )  # fmt: skip
+        return journal, lanes
 
     def _failed(self, error: JournalError) -> None:
         if self.trouble is None:
             log.error("spool: it cannot be written: %s", error)
         self.trouble = str(error)
         self._retry_at = time.monotonic() + _RETRY_S
+        self._note_lasting(error)
+
+    def _note_lasting(self, error: JournalError) -> None:
+        if self.lasting is not None:
+            return
+        if isinstance(error, JournalDamagedError):
+            self.lasting = f"it is damaged ({error}): restart the gateway, which sets it aside"
+        elif isinstance(error, JournalGoneError):
+            self.lasting = f"{error}: restart the gateway once nothing is left in the spool"
+        if self.lasting is not None:
+            log.critical("spool: %s", self.lasting)
 
     async def _run(self, call: Callable[..., Result], *arguments: object) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._thread, call, *arguments)
@@ -180,13 +239,6 @@ def _open(folder: Path) -> tuple[Journal, list[LaneFigures]]:
     except BaseException:
         journal.close()
         raise
-
-
-def _move(folder: Path, to: Path) -> None:
-    to.mkdir(mode=0o700)
-    for name in (FILE, f"{FILE}-wal", f"{FILE}-shm"):
-        if (folder / name).exists():
-            (folder / name).rename(to / name)
 
 
 def _unavailable(detail: str) -> Failure:

@@ -124,8 +124,7 @@ class Draining:
         if unit is None:
             try:
                 unit = backlog.unit = await self._read(backlog)
-            except JournalError as error:
-                log.warning("spool: %s-%s: %s", backlog.topic, backlog.partition, error)
+            except JournalError:  # `Disk` has said it
                 self._paused[backlog] = self._clock() + _PAUSE_S
             if unit is None:
                 return False

@@ -9,30 +9,27 @@ refuses it for good or because it is damaged, is set aside for people (`headgate
 """
 
 import contextlib
-import fcntl
-import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from headgate.core.record import Record
-from headgate.core.spool.chunk import DamagedChunk, Packed, pack, pack_topic, unpack
+from headgate.core.spool.chunk import DamagedChunk, Label, Packed, pack, pack_topic, unpack
 from headgate.core.topics.topic import TopicState
 from headgate.spool.database import (
     BUSY_S,
     FILE,
     JournalError,
-    JournalInUseError,
     connect,
     cost,
     translated,
 )
-from headgate.spool.reading import Contents
+from headgate.spool.place import Place
+from headgate.spool.reading import Contents, Raw
 
 Execute = Callable[..., sqlite3.Cursor]
 
-_LOCK: Final = "lock"
 _PAGES: Final = 2000  # of 4 kB, that are given back at a time: others wait for that
 
 
@@ -64,30 +61,42 @@ class Journal:
     """See the module. folder: made if need be. Raises JournalError, from `__init__` on."""
 
     def __init__(self, folder: Path) -> None:
-        self._lock: int | None = None
         self._lanes: dict[tuple[str, int], int] = {}
         self._newest = 0  # number of the newest chunk that is known to be on disk
         self._is_in_doubt = False  # whether a commit failed that may be on disk
         try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._lock = _locked(folder)
-            self._database = connect(folder / FILE, is_reader=False)
+            self._place = Place(folder)
         except OSError as error:
-            self._unlock()
+            raise JournalError(f"{folder}: {error.strerror or error}") from error
+        try:
+            self._database = connect(folder / FILE, is_reader=False)
+            try:
+                self.contents = Contents(self._database)
+                self._newest = self.contents.newest()
+                self._place.opened()
+            except BaseException:
+                self._database.close()
+                raise
+        except OSError as error:
+            self._place.close()
             raise JournalError(f"{folder}: {error.strerror or error}") from error
         except BaseException:
-            self._unlock()
+            self._place.close()
             raise
-        self.contents = Contents(self._database)
-        self._newest = self.contents.newest()
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether a file was here once, and had gone when this one was made."""
+        return self._place.is_missing
 
     def close(self) -> None:
         """Give the folder back."""
         if self._is_in_doubt:
             with contextlib.suppress(JournalError):
                 self.commit((), ())
-        self._database.close()
-        self._unlock()
+        with self._place.spared():
+            self._database.close()
+        self._place.close()
 
     def commit(
         self,
@@ -102,11 +111,13 @@ class Journal:
         """
         written = list[tuple[int, int]]()
         try:
+            if appends:
+                self._place.check(certain=True)
             with self._transaction(certain=not appends) as execute:
                 if self._is_in_doubt:  # what was answered `unknown` must not come much later
                     execute("DELETE FROM chunks WHERE number > ?", (self._newest,))
                 for append in appends:
-                    row, size = self._row(append)
+                    row, size = self._row(append, append.partitions)
                     number = execute(
                         "INSERT INTO chunks (lane, count, at_ms, checksum, events, partitions) "
                         "VALUES (?, ?, ?, ?, ?, ?)",
@@ -115,7 +126,7 @@ class Journal:
                     assert number is not None
                     written.append((number, size))
                 for append, reason in aside:
-                    row, _ = self._row(append)
+                    row, _ = self._row(append, 0)
                     execute(
                         "INSERT INTO aside (lane, count, at_ms, checksum, events, reason) "
                         "VALUES (?, ?, ?, ?, ?, ?)",
@@ -123,6 +134,8 @@ class Journal:
                     )
                 for number in done:
                     execute("DELETE FROM chunks WHERE number = ?", (number,))
+            if appends:
+                self._place.check(certain=False)
         except JournalError as error:
             self._is_in_doubt |= not error.is_certain
             raise
@@ -144,24 +157,30 @@ class Journal:
         after, before: only those with a number between.
         """
         found, events, size = list[Stored](), 0, 0
-        with translated(certain=True):
-            lane = self._lane(topic, partition)
-            rows = self._database.execute(
-                "SELECT number, partitions, at_ms, checksum, count, events FROM chunks "
-                "WHERE lane = ? AND number > ? AND number < ? ORDER BY number LIMIT ?",
-                (lane, after, self._newest + 1 if before is None else before, max_events),
-            )
-            for number, partitions, at_ms, checksum, count, packed in rows:
-                events, size = events + count, size + len(packed)
-                if found and (events > max_events or size > max_bytes):
-                    break
-                if found and partitions != found[0].partitions:
-                    break
-                try:
-                    unpacked = unpack(packed, checksum)
-                except DamagedChunk:
-                    unpacked = None
-                found.append(Stored(number, partitions, count, at_ms, unpacked, cost(len(packed))))
+        try:
+            with translated(certain=True):
+                lane = self._lane(topic, partition)
+                rows = self._database.execute(
+                    "SELECT number, partitions, at_ms, checksum, count, events FROM chunks "
+                    "WHERE lane = ? AND number > ? AND number < ? ORDER BY number LIMIT ?",
+                    (lane, after, self._newest + 1 if before is None else before, max_events),
+                )
+                for number, partitions, at_ms, checksum, count, packed in rows:
+                    events, size = events + count, size + len(packed)
+                    if found and (events > max_events or size > max_bytes):
+                        break
+                    if found and partitions != found[0].partitions:
+                        break
+                    label = Label(topic, partition, partitions, count, at_ms)
+                    try:
+                        unpacked = unpack(packed, checksum, label)
+                    except DamagedChunk:
+                        unpacked = None
+                    length = cost(len(packed))
+                    found.append(Stored(number, partitions, count, at_ms, unpacked, length))
+        except JournalError:
+            if not found:  # else what came before the fault goes first
+                raise
         return found
 
     def set_aside(self, number: int, reason: str) -> None:
@@ -173,6 +192,23 @@ class Journal:
                 (reason, number),
             )
             execute("DELETE FROM chunks WHERE number = ?", (number,))
+
+    def adopt(self, chunks: Sequence[Raw], aside: Sequence[tuple[Raw, str]]) -> None:
+        """Take over chunks of another file, with their numbers; and others aside, each with why."""
+        with self._transaction() as execute:
+            for one in chunks:
+                execute(
+                    "INSERT INTO chunks (number, lane, count, at_ms, checksum, events, partitions) "
+                    "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    (one.number, *self._adopted(one), one.partitions),
+                )
+            for one, reason in aside:
+                execute(
+                    "INSERT INTO aside (lane, count, at_ms, checksum, events, reason) "
+                    "VALUES (?, ?, ?, ?, ?, ?)",
+                    (*self._adopted(one), reason),
+                )
+        self._newest = max([self._newest, *(one.number for one in chunks)])
 
     def remember(self, topics: Sequence[TopicState]) -> None:
         """What Kafka said of these topics; what was remembered before is forgotten."""
@@ -228,11 +264,17 @@ class Journal:
             known = self._lanes[place] = int(found.fetchone()[0])
         return known
 
-    def _row(self, append: Append) -> tuple[tuple[int, int, int, int, bytes], int]:
+    def _row(self, append: Append, partitions: int) -> tuple[tuple[int, int, int, int, bytes], int]:
         """Lane, count, time, checksum, events; and the bytes that it costs."""
-        events, checksum = pack(append.records)
-        lane = self._lane(append.topic, append.partition)
-        return (lane, len(append.records), append.at_ms, checksum, events), cost(len(events))
+        topic, partition, count = append.topic, append.partition, len(append.records)
+        events = pack(append.records)
+        checksum = Label(topic, partition, partitions, count, append.at_ms).checksum(events)
+        lane = self._lane(topic, partition)
+        return (lane, count, append.at_ms, checksum, events), cost(len(events))
+
+    def _adopted(self, one: Raw) -> tuple[int, int, int, int, bytes]:
+        lane = self._lane(one.topic, one.partition)
+        return lane, one.events, one.at_ms, one.checksum, one.packed
 
     @contextlib.contextmanager
     def _transaction(self, *, certain: bool = True) -> Iterator[Execute]:
@@ -253,21 +295,3 @@ class Journal:
         with contextlib.suppress(sqlite3.Error):
             if self._database.in_transaction:
                 self._database.execute("ROLLBACK")
-
-    def _unlock(self) -> None:
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
-
-
-def _locked(folder: Path) -> int:
-    found = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(found, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(found)
-        raise JournalInUseError(f"{folder}: another process uses it") from error
-    except BaseException:
-        os.close(found)
-        raise
-    return found

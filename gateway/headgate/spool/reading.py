@@ -1,13 +1,23 @@
 """What lies in a spool, for people and for a start: beside whoever owns it, or instead."""
 
+import contextlib
 import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Final, NamedTuple
 
-from headgate.core.spool.chunk import DamagedChunk, Packed, unpack, unpack_topic
+from headgate.core.spool.chunk import DamagedChunk, Label, Packed, unpack, unpack_topic
 from headgate.core.topics.topic import TopicState
-from headgate.spool.database import FILE, connect, cost, translated
+from headgate.spool.database import (
+    FILE,
+    JournalDamagedError,
+    JournalError,
+    connect,
+    cost,
+    translated,
+)
+
+TABLES: Final = ("aside", "chunks")
 
 
 class Placed(NamedTuple):
@@ -33,21 +43,53 @@ class LaneFigures(NamedTuple):
 
 
 class Aside(NamedTuple):
-    """A chunk that was set aside, and why."""
+    """What of one lane was set aside for one reason. oldest_ms: when the first was spooled."""
+
+    topic: str
+    partition: int
+    events: int
+    oldest_ms: int
+    reason: str
+
+
+class Raw(NamedTuple):
+    """A chunk as it lies there. partitions: see `Label`."""
 
     number: int
     topic: str
     partition: int
+    partitions: int
     events: int
     at_ms: int
-    reason: str
+    checksum: int
+    packed: bytes
+
+    def unpacked(self) -> list[Packed] | None:
+        """None where it is damaged."""
+        label = Label(self.topic, self.partition, self.partitions, self.events, self.at_ms)
+        try:
+            return unpack(self.packed, self.checksum, label)
+        except DamagedChunk:
+            return None
+
+
+class Gap(NamedTuple):
+    """Chunks that cannot be read, by number. last: None = to the end."""
+
+    table: str
+    first: int
+    last: int | None
 
 
 class Contents:
-    """What lies in a spool's file. Raises JournalError."""
+    """What lies in a spool's file. Raises JournalError.
+
+    gaps: what could not be read of what was read one after the other (`rows`).
+    """
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
+        self.gaps: list[Gap] = []
 
     @classmethod
     def of(cls, folder: Path) -> "Contents":
@@ -93,35 +135,100 @@ class Contents:
         return [one for one in found if one is not None]
 
     def aside(self) -> list[Aside]:
-        """What was set aside, the oldest first."""
+        """What was set aside, by lane and reason, the oldest first."""
         with translated(certain=True):
             rows = self._database.execute(
-                'SELECT number, topic, "partition", count, at_ms, reason FROM aside '
-                "JOIN lanes ON lanes.id = lane ORDER BY number"
+                'SELECT topic, "partition", sum(count), min(at_ms), reason FROM aside '
+                "JOIN lanes ON lanes.id = lane GROUP BY lane, reason ORDER BY min(number)"
             )
             return [Aside(*row) for row in rows]
 
     def events(self, topic: str | None = None) -> Iterator[tuple[str, int, int, Packed | None]]:
         """Topic, partition, when it was spooled (ms), and the event, of all that lies here and
         aside; None for a chunk that is damaged. topic: only its."""
-        for table in ("aside", "chunks"):
-            after = 0
-            while rows := self._some(table, topic, after):
-                after = rows[-1][0]
-                for _, name, partition, at_ms, checksum, packed in rows:
-                    try:
-                        unpacked: Sequence[Packed | None] = unpack(packed, checksum)
-                    except DamagedChunk:
-                        unpacked = (None,)
-                    for event in unpacked:
-                        yield name, partition, at_ms, event
+        for table in TABLES:
+            for one in self.rows(table, topic):
+                unpacked: Sequence[Packed | None] = one.unpacked() or (None,)
+                for event in unpacked:
+                    yield one.topic, one.partition, one.at_ms, event
 
-    def _some(self, table: str, topic: str | None, after: int) -> list[tuple[Any, ...]]:
+    def rows(self, table: str, topic: str | None = None) -> Iterator[Raw]:
+        """The chunks of one of `TABLES`, in order. What SQLite cannot read is left out, and noted
+        in `gaps`."""
+        after = 0
+        while True:
+            try:
+                rows = self._some(table, topic, after)
+            except JournalDamagedError:
+                rows = self._next(table, topic, after)
+            if not rows:
+                return
+            yield from rows
+            after = rows[-1].number
+
+    def missing(self) -> list[tuple[str, int]]:
+        """Topic and partition of each chunk in `gaps`, as far as anything tells of them."""
+        found = list[tuple[str, int]]()
+        for gap in self.gaps:
+            if gap.table == "chunks":
+                with contextlib.suppress(JournalDamagedError), translated(certain=True):
+                    found += self._database.execute(
+                        'SELECT topic, "partition" FROM chunks INDEXED BY chunks_of_lane '
+                        "CROSS JOIN lanes ON lanes.id = lane WHERE number BETWEEN ? AND ?",
+                        (gap.first, gap.last or 1 << 62),
+                    ).fetchall()
+        return found
+
+    def _some(self, table: str, topic: str | None, after: int) -> list[Raw]:
         """A read that goes on keeps the gateway's WAL from being used again: so, some at a time."""
+        return self._where("number > ?2 ORDER BY number LIMIT 20", table, topic, after)
+
+    def _one(self, table: str, topic: str | None, number: int) -> list[Raw]:
+        return self._where("number = ?2", table, topic, number)
+
+    def _where(self, which: str, table: str, topic: str | None, number: int) -> list[Raw]:
+        partitions = "partitions" if table == "chunks" else "0"
         with translated(certain=True):
-            return self._database.execute(
-                f'SELECT number, topic, "partition", at_ms, checksum, events FROM {table} '
+            rows = self._database.execute(
+                f'SELECT number, topic, "partition", {partitions}, count, at_ms, checksum, events '
+                f"FROM {table} "
                 "CROSS JOIN lanes ON lanes.id = lane "  # in this order, or all would be sorted
-                "WHERE number > ?2 AND (?1 IS NULL OR topic = ?1) ORDER BY number LIMIT 20",
-                (topic, after),
+                f"WHERE (?1 IS NULL OR topic = ?1) AND {which}",
+                (topic, number),
             ).fetchall()
+        return [Raw(*row) for row in rows]
+
+    def _next(self, table: str, topic: str | None, after: int) -> list[Raw]:
+        """The next one that can be read, looked for one by one."""
+        last = self._last(table)
+        if last is None:
+            self._miss(table, after + 1, None)
+            return []
+        for number in range(after + 1, last + 1):
+            try:
+                found = self._one(table, topic, number)
+            except JournalDamagedError:
+                self._miss(table, number, number)
+                continue
+            if found:
+                return found
+        return []
+
+    def _last(self, table: str) -> int | None:
+        """The number of the last one, by whatever can be read."""
+        found = list[int]()
+        for query in (
+            f"SELECT seq FROM sqlite_sequence WHERE name = '{table}'",
+            f"SELECT max(number) FROM {table}",
+            f"SELECT max(number) FROM {table} INDEXED BY {table}_of_lane",
+        ):
+            with contextlib.suppress(JournalError), translated(certain=True):
+                found += [row[0] for row in self._database.execute(query) if row[0] is not None]
+        return max(found, default=None)
+
+    def _miss(self, table: str, first: int, last: int | None) -> None:
+        before = self.gaps[-1] if self.gaps else None
+        if before is not None and before.table == table and before.last == first - 1:
+            self.gaps[-1] = Gap(table, before.first, last)
+        else:
+            self.gaps.append(Gap(table, first, last))

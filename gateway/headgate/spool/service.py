@@ -138,6 +138,8 @@ class SpoolService:
             return Dependency("spool", False, False, refused.detail)
         events, _, oldest_s = self.totals()
         detail = f"{events} events, the oldest {oldest_s:.0f} s old" if events else "empty"
+        if self._disk.kept:
+            detail += f"; a damaged file is kept in {', '.join(self._disk.kept[:_NAMED])}"
         return Dependency("spool", True, False, detail + self._unknown())
 
     def totals(self) -> tuple[int, int, float]:
@@ -180,6 +182,9 @@ class SpoolService:
             self._disk.trouble = str(error)
             return
         self.is_open = True
+        salvaged = self._disk.salvaged
+        for topic, lost in () if salvaged is None else salvaged.aside:
+            self._meter.set_aside(topic, lost)
         self.backlogs.found(found)  # before anything is awaited: events come, and must go behind
         try:
             self._topics.recall(await self._disk.topics())

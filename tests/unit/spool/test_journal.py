@@ -9,11 +9,12 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headgate.core.record import Record
-from headgate.core.spool.chunk import DamagedChunk, pack, unpack
+from headgate.core.spool.chunk import DamagedChunk, Label, pack, unpack
 from headgate.spool.database import FILE, JournalDamagedError, JournalError
 from headgate.spool.journal import Append, Journal
 from headgate.spool.reading import Contents
@@ -37,18 +38,32 @@ def values(journal: Journal, partition: int = 0) -> list[bytes | None]:
 
 def test_a_chunk_comes_back_as_it_was() -> None:
     records = [record(1), Record("orders", 0, None, None, [], 7), record(3)]
-    assert unpack(*pack(records)) == [
+    label = Label("orders", 0, 3, 3, 1_700_000_000_000)
+    packed = pack(records)
+    assert unpack(packed, label.checksum(packed), label) == [
         (one.key, one.value, one.headers, one.timestamp_ms) for one in records
     ]
 
 
 def test_a_chunk_of_which_any_byte_changed_is_damaged() -> None:
-    packed, checksum = pack([record(1), record(2)])
+    label = Label("orders", 0, 3, 2, 1_700_000_000_000)
+    packed = pack([record(1), record(2)])
+    checksum = label.checksum(packed)
     for at in range(len(packed)):
         changed = bytearray(packed)
         changed[at] ^= 1 << random.randrange(8)
         with pytest.raises(DamagedChunk):
-            unpack(bytes(changed), checksum)
+            unpack(bytes(changed), checksum, label)
+
+
+@pytest.mark.parametrize(
+    "change", [{"topic": "other"}, {"partition": 1}, {"partitions": 2}, {"events": 1}, {"at_ms": 0}]
+)
+def test_a_chunk_of_which_anything_else_is_said_is_damaged(change: dict[str, Any]) -> None:
+    label = Label("orders", 0, 3, 2, 1_700_000_000_000)
+    packed = pack([record(1), record(2)])
+    with pytest.raises(DamagedChunk):
+        unpack(packed, label.checksum(packed), label._replace(**change))
 
 
 def test_what_was_committed_is_there_after_a_start(tmp_path: Path) -> None:

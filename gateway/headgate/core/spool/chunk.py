@@ -1,12 +1,13 @@
 """Spooled events as they lie on disk: some of one lane's, in order, packed together.
 
-A chunk is one MessagePack array of records, and a CRC-32 of it stands beside it. Events are packed
-by the chunk because they are written, read and done by the chunk: a row for each would cost the
-journal three times as much.
+A chunk is one MessagePack array of records, and a CRC-32 stands beside it: of that, and of what the
+chunk's row says of it, so that nothing is published to another place than it was meant for. Events
+are packed by the chunk because they are written, read and done by the chunk: a row for each would
+cost the journal three times as much.
 """
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 from zlib import crc32
 
 import msgspec
@@ -26,15 +27,29 @@ class DamagedChunk(ValueError):
     """A chunk is not what was written."""
 
 
-def pack(records: Iterable[Record]) -> tuple[bytes, int]:
-    """The records of one chunk, and the checksum of that."""
-    packed = _encode([(one.key, one.value, one.headers, one.timestamp_ms) for one in records])
-    return packed, crc32(packed)
+class Label(NamedTuple):
+    """What a chunk's row says of it. partitions: the count that its events were placed by; 0 of
+    what was set aside.  at_ms: milliseconds since 1970, when they were spooled."""
+
+    topic: str
+    partition: int
+    partitions: int
+    events: int
+    at_ms: int
+
+    def checksum(self, packed: bytes) -> int:
+        """Of both together."""
+        return crc32(packed, crc32(repr(tuple(self)).encode()))
 
 
-def unpack(packed: bytes, checksum: int) -> list[Packed]:
+def pack(records: Sequence[Record]) -> bytes:
+    """The records of one chunk."""
+    return _encode([(one.key, one.value, one.headers, one.timestamp_ms) for one in records])
+
+
+def unpack(packed: bytes, checksum: int, label: Label) -> list[Packed]:
     """Raises DamagedChunk."""
-    if crc32(packed) != checksum:
+    if label.checksum(packed) != checksum:
         raise DamagedChunk("its checksum is another")
     try:
         return _decode(packed)
