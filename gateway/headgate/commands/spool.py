@@ -6,6 +6,7 @@ import base64
 import logging
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,8 +15,11 @@ from typing import TYPE_CHECKING, Any
 from headgate.commands import FAILED, OK, USAGE, CommandError, add_command
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from headgate.commands import Subparsers
     from headgate.core.spool.chunk import Packed
+    from headgate.spool.reading import Gap, LaneFigures
 
 _EXAMPLES = """  headgate spool list /var/lib/headgate/spool
   headgate spool export /var/lib/headgate/spool --topic orders > orders.ndjson
@@ -29,6 +33,10 @@ of one that will not come back, and repeats what that one had handed over and no
 (the same event ids; docs/operate/spool.md).
 
 exit codes: 0 done, 1 failed (of drain: something is left or set aside), 2 usage or configuration"""
+
+_WAY_OUT = """The start of its gateway, or `headgate spool drain`, publishes what can be read of it
+and keeps the file in a folder damaged-TIME; `export` shows what can be read. If nothing of it is
+wanted, delete the folder."""
 
 
 def register(subparsers: "Subparsers") -> None:
@@ -54,28 +62,46 @@ def register(subparsers: "Subparsers") -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do it; return the exit code. Raises ConfigError, CommandError."""
-    from headgate.spool.database import FILE, JournalError
+    from headgate.spool.database import FILE, JournalDamagedError, JournalError
 
     if not (args.folder / FILE).is_file():
         raise CommandError(f"{args.folder}: there is no spool in it ({FILE})", USAGE)
     actions = {"list": _list, "export": _export, "drain": _drain, "drop": _drop}
     try:
         return actions[args.action](args)
+    except JournalDamagedError as error:
+        raise CommandError(f"{args.folder}: it is damaged ({error}). {_WAY_OUT}", FAILED) from error
     except JournalError as error:
         raise CommandError(f"{args.folder}: {error}", FAILED) from error
 
 
 def _list(args: argparse.Namespace) -> int:
+    from headgate.spool.place import kept_in
     from headgate.spool.reading import Contents
 
-    contents = Contents.of(args.folder)
+    contents, kept = Contents.of(args.folder), kept_in(args.folder)
     try:
-        lanes, aside = contents.lanes(), contents.aside()
+        lanes, aside = contents.readable()
+        missing = contents.missing()
     finally:
         contents.close()
-    if not lanes and not aside:
+    if lanes:
+        _show(lanes)
+    elif not aside and not contents.gaps:
         _say("empty: nothing waits, and nothing was set aside")
-        return OK
+    for each in aside:
+        where = f"{each.topic}-{each.partition}"
+        _say(f"aside   {each.events} of {where}, from {_time(each.oldest_ms)} on: {each.reason}")
+    _tell_gaps(contents.gaps, missing, _say)
+    for name in kept:
+        path = args.folder / name
+        _say(
+            f"kept    {path}: a damaged file; `headgate spool export` shows what can be read of it"
+        )
+    return FAILED if contents.gaps else OK
+
+
+def _show(lanes: "list[LaneFigures]") -> None:
     rows: list[tuple[str, ...]] = [("topic", "partition", "events", "bytes", "oldest")]
     for one in lanes:
         figures = (str(one.partition), f"{one.events:,}", f"{one.bytes:,}")
@@ -84,10 +110,16 @@ def _list(args: argparse.Namespace) -> int:
     rows.append(("all", "", *total, ""))
     for line in _table(rows):
         _say(line)
-    for each in aside:
-        where = f"{each.topic}-{each.partition}"
-        _say(f"aside   {each.events} of {where}, from {_time(each.oldest_ms)} on: {each.reason}")
-    return OK
+
+
+def _tell_gaps(
+    gaps: "Sequence[Gap]", missing: "Sequence[tuple[str, int]]", say: "Callable[[str], None]"
+) -> None:
+    for gap in gaps:
+        last = "the end" if gap.last is None else f"{gap.last}"
+        say(f"damaged {gap.table}: numbers {gap.first} to {last} cannot be read")
+    for (topic, partition), chunks in sorted(Counter(missing).items()):
+        say(f"lost    {chunks} chunks (of 1 to 500 events) of {topic}-{partition}")
 
 
 def _export(args: argparse.Namespace) -> int:
@@ -103,12 +135,14 @@ def _export(args: argparse.Namespace) -> int:
                 continue
             line = orjson.dumps(_shown(topic, partition, at_ms, event))
             sys.stdout.buffer.write(line + b"\n")
+        missing = contents.missing()
     finally:
         contents.close()
     sys.stdout.flush()
     if damaged:
-        sys.stderr.write(f"headgate: {damaged} chunks are damaged and were left out\n")
-    return FAILED if damaged else OK
+        _warn(f"{damaged} chunks are damaged and were left out")
+    _tell_gaps(contents.gaps, missing, _warn)
+    return FAILED if damaged or contents.gaps else OK
 
 
 def _drop(args: argparse.Namespace) -> int:
@@ -127,17 +161,20 @@ def _drop(args: argparse.Namespace) -> int:
 
 def _drain(args: argparse.Namespace) -> int:
     from headgate.config import load
+    from headgate.spool.place import kept_in
     from headgate.wiring.spool_drain import drain
 
     logging.getLogger("aiokafka").addHandler(logging.NullHandler())
     settings = load(args.config, os.environ)
     left = asyncio.run(drain(settings, args.folder, args.timeout, _say))
-    aside = _aside(args.folder)
+    aside, kept = _aside(args.folder), kept_in(args.folder)
     if left:
         _say(f"failed  {left} events are left")
     if aside:
         _say(f"aside   {aside} events cannot be published: `headgate spool list` says why")
-    if left or aside:
+    for name in kept:
+        _say(f"kept    {args.folder / name}: a damaged file, and not all of it may be published")
+    if left or aside or kept:
         return FAILED
     _say("done    the spool is empty")
     return OK
@@ -185,6 +222,10 @@ def _table(rows: list[tuple[str, ...]]) -> Iterator[str]:
         first, *rest = zip(row, widths, strict=True)
         cells = [first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in rest)]
         yield "  ".join(cells).rstrip()
+
+
+def _warn(line: str) -> None:
+    sys.stderr.write(f"headgate: {line}\n")
 
 
 def _say(line: str) -> None:

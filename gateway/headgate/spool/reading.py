@@ -2,7 +2,8 @@
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -108,24 +109,28 @@ class Contents:
 
     def lanes(self) -> list[LaneFigures]:
         """What lies here, by topic and partition."""
-        found: dict[int, LaneFigures] = {}
         with translated(certain=True):
             rows = self._database.execute(
-                'SELECT lane, topic, "partition", partitions, count(*), sum(count), '
+                'SELECT topic, "partition", partitions, count(*), sum(count), '
                 "sum(length(events)), min(at_ms), min(number) "
                 "FROM chunks JOIN lanes ON lanes.id = lane "
                 'GROUP BY lane, partitions ORDER BY topic, "partition"'
             ).fetchall()
-        for lane, topic, partition, count, chunks, events, size, oldest, first in rows:
-            before = found.get(lane)
-            size += cost(0, chunks)
-            if before is not None:
-                chunks, size = chunks + before.chunks, size + before.bytes
-                oldest = min(oldest, before.oldest_ms)
-            by_count = {**(before.partitions if before else {}), count: Placed(events, first)}
-            total = sum(one.events for one in by_count.values())
-            found[lane] = LaneFigures(topic, partition, chunks, total, size, oldest, by_count)
-        return list(found.values())
+        return _figures(rows)
+
+    def readable(self) -> tuple[list[LaneFigures], list[Aside]]:
+        """`lanes` and `aside`, of what can be read where the file is damaged (`gaps`)."""
+        try:
+            return self.lanes(), self.aside()
+        except JournalDamagedError:
+            lanes = _figures(
+                (*one[1:4], 1, one.events, len(one.packed), one.at_ms, one.number)
+                for one in self.rows("chunks")
+            )
+            aside = Counter[tuple[str, int]]()
+            for one in self.rows("aside"):
+                aside[one.topic, one.partition] += one.events
+            return lanes, [Aside(*lane, events, 0, "") for lane, events in aside.items()]
 
     def topics(self) -> list[TopicState]:
         """What Kafka last said of the topics that spool."""
@@ -232,3 +237,20 @@ class Contents:
             self.gaps[-1] = Gap(table, before.first, last)
         else:
             self.gaps.append(Gap(table, first, last))
+
+
+def _figures(rows: Iterable[tuple[str, int, int, int, int, int, int, int]]) -> list[LaneFigures]:
+    """Of topic, partition, partition count; chunks, events, bytes; oldest, and the first number."""
+    found: dict[tuple[str, int], LaneFigures] = {}
+    for topic, partition, placed_by, chunks, events, size, oldest, first in rows:
+        nothing = LaneFigures(topic, partition, 0, 0, 0, oldest, {})
+        before = found.get((topic, partition), nothing)
+        some = before.partitions.get(placed_by, Placed(0, first))
+        before.partitions[placed_by] = Placed(some.events + events, min(some.first, first))
+        found[topic, partition] = before._replace(
+            chunks=before.chunks + chunks,
+            events=before.events + events,
+            bytes=before.bytes + cost(size, chunks),
+            oldest_ms=min(before.oldest_ms, oldest),
+        )
+    return list(found.values())

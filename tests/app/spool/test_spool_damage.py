@@ -169,7 +169,10 @@ async def test_a_disk_that_cannot_be_read_is_refused_to_events_and_tried_again(
     await spooled(world, 0, 1)
     journal = world.disk._journal
     assert journal is not None
-    database, journal._database = journal._database, sqlite3.connect(":memory:")
+    database, journal._database = (
+        journal._database,
+        sqlite3.connect(":memory:", check_same_thread=False),
+    )
     world.back()
     await until_stuck(world)
     world.away()
