@@ -20,7 +20,8 @@ from zlib import crc32
 
 from headgate.core.record import Record
 from headgate.core.spool.chunk import pack
-from headgate.spool.journal import Append, Journal
+from headgate.spool.entries import Append
+from headgate.spool.journal import Journal
 
 SIZES = (1, 10, 500)
 ROUNDS = 3

@@ -43,6 +43,10 @@ class JournalInUseError(JournalError):
     """Another process has the folder."""
 
 
+class JournalFullError(JournalError):
+    """The disk is full."""
+
+
 class JournalGoneError(JournalError):
     """Its files were deleted or replaced while they were open."""
 
@@ -102,7 +106,10 @@ def translated(*, certain: bool) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         text = str(error) or type(error).__name__
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        extended = getattr(error, "sqlite_errorcode", 0)
+        code = extended & 0xFF
+        if code == sqlite3.SQLITE_FULL or extended == sqlite3.SQLITE_IOERR_SHMSIZE:
+            raise JournalFullError(text, is_certain=certain) from error
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             raise JournalDamagedError(text) from error
         raise JournalError(text, is_certain=certain) from error

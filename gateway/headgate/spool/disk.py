@@ -17,7 +17,8 @@ from headgate.spool.database import (
     JournalGoneError,
     JournalInUseError,
 )
-from headgate.spool.journal import Append, Journal, Stored
+from headgate.spool.entries import Append, Stored
+from headgate.spool.journal import Journal
 from headgate.spool.options import SpoolOptions
 from headgate.spool.place import kept_in, move
 from headgate.spool.reading import LaneFigures

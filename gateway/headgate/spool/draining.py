@@ -23,7 +23,7 @@ from headgate.spool.backlog import MAX_BYTES, MAX_EVENTS, Backlog, Unit
 from headgate.spool.backlogs import Backlogs
 from headgate.spool.database import JournalError
 from headgate.spool.disk import Disk
-from headgate.spool.journal import Append, Stored
+from headgate.spool.entries import Append, Stored
 from headgate.spool.options import SpoolMeter
 from headgate.spool.writing import Writing
 

@@ -12,49 +12,27 @@ import contextlib
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, TypeVar
 
-from headgate.core.record import Record
-from headgate.core.spool.chunk import DamagedChunk, Label, Packed, pack, pack_topic, unpack
+from headgate.core.spool.chunk import DamagedChunk, Label, pack, pack_topic, unpack
 from headgate.core.topics.topic import TopicState
 from headgate.spool.database import (
     BUSY_S,
     FILE,
     JournalError,
+    JournalFullError,
     connect,
     cost,
     translated,
 )
+from headgate.spool.entries import Append, Stored
 from headgate.spool.place import Place
 from headgate.spool.reading import Contents, Raw
 
 Execute = Callable[..., sqlite3.Cursor]
+Result = TypeVar("Result")
 
 _PAGES: Final = 2000  # of 4 kB, that are given back at a time: others wait for that
-
-
-class Append(NamedTuple):
-    """A chunk to be written. partitions: the count that its events were placed by.
-
-    at_ms: milliseconds since 1970, when they were spooled.
-    """
-
-    topic: str
-    partition: int
-    partitions: int
-    at_ms: int
-    records: Sequence[Record]
-
-
-class Stored(NamedTuple):
-    """A chunk of so many events as it lies in the journal. packed: None where it is damaged."""
-
-    number: int
-    partitions: int
-    events: int
-    at_ms: int
-    packed: list[Packed] | None
-    bytes: int
 
 
 class Journal:
@@ -69,7 +47,7 @@ class Journal:
         except OSError as error:
             raise JournalError(f"{folder}: {error.strerror or error}") from error
         try:
-            self._database = connect(folder / FILE, is_reader=False)
+            self._database = self._with_room(lambda: connect(folder / FILE, is_reader=False))
             try:
                 self.contents = Contents(self._database)
                 self._newest = self.contents.newest()
@@ -109,10 +87,20 @@ class Journal:
         aside: written where nobody publishes them, each with the reason.
         Returns number and bytes of each chunk that was written.
         """
+        if appends:
+            self._place.check(certain=True)
+            self._place.keep_room()
+            return self._commit(appends, done, aside)
+        return self._with_room(lambda: self._commit((), done, aside))
+
+    def _commit(
+        self,
+        appends: Sequence[Append],
+        done: Sequence[int],
+        aside: Sequence[tuple[Append, str]],
+    ) -> list[tuple[int, int]]:
         written = list[tuple[int, int]]()
         try:
-            if appends:
-                self._place.check(certain=True)
             with self._transaction(certain=not appends) as execute:
                 if self._is_in_doubt:  # what was answered `unknown` must not come much later
                     execute("DELETE FROM chunks WHERE number > ?", (self._newest,))
@@ -220,6 +208,12 @@ class Journal:
 
     def drop(self, topic: str | None, *, aside_only: bool = False) -> int:
         """Delete what lies here (and aside) for good; returns how many events that were."""
+        dropped = self._with_room(lambda: self._drop(topic, aside_only))
+        while self.shrink():
+            continue
+        return dropped
+
+    def _drop(self, topic: str | None, aside_only: bool) -> int:
         dropped = 0
         with self._transaction() as execute:
             for table in ("aside",) if aside_only else ("aside", "chunks"):
@@ -230,8 +224,6 @@ class Journal:
                 )
                 dropped += int(counted.fetchone()[0])
                 execute(f"DELETE FROM {table} WHERE {which}", (topic,))
-        while self.shrink():
-            continue
         return dropped
 
     def shrink(self) -> bool:
@@ -250,6 +242,15 @@ class Journal:
             finally:
                 execute(f"PRAGMA busy_timeout = {BUSY_S * 1000:.0f}")
         return False
+
+    def _with_room(self, call: Callable[[], Result]) -> Result:
+        """What makes room must go though the disk is full."""
+        try:
+            return call()
+        except JournalFullError:
+            if not self._place.give_room():
+                raise
+        return call()
 
     def _lane(self, topic: str, partition: int) -> int:
         place = (topic, partition)

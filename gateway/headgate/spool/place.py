@@ -2,6 +2,9 @@
 
 SQLite goes on writing to a file that was deleted: what it says is on disk is gone with the process.
 So whoever answers `spooled` asks before and after each commit whether the files have their names.
+
+To forget what was published takes room in the log, and so does a start. So some is kept on the disk
+in a file, which is given away for that alone; nothing is added before it is there again.
 """
 
 import contextlib
@@ -11,7 +14,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from headgate.spool.database import FILE, JournalDamagedError, JournalGoneError, JournalInUseError
+from headgate.spool.database import (
+    FILE,
+    JournalDamagedError,
+    JournalFullError,
+    JournalGoneError,
+    JournalInUseError,
+)
 from headgate.spool.wal import has_lost_commits
 
 LOG: Final = f"{FILE}-wal"
@@ -19,6 +28,8 @@ FILES: Final = (FILE, LOG, f"{FILE}-shm")
 _LOCK: Final = "lock"
 _MADE: Final = b"a spool was made here\n"
 _OTHERS: Final = 0o007
+_ROOM: Final = "room"
+_ROOM_BYTES: Final = 4 << 20  # beyond what the log grows by until it begins again
 
 
 class Place:
@@ -27,6 +38,7 @@ class Place:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._known: dict[str, tuple[int, int]] = {}
+        self._has_room = False
         _make(folder)
         self._lock = _locked(folder)
         try:
@@ -61,6 +73,32 @@ class Place:
             if found != known:
                 text = f"{self._folder / name} was replaced by another file"
                 raise JournalGoneError(text, is_certain=certain)
+
+    def keep_room(self) -> None:
+        """There is some. Raises JournalFullError."""
+        if self._has_room:
+            return
+        path = self._folder / _ROOM
+        try:
+            opened = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+            try:
+                os.posix_fallocate(opened, 0, _ROOM_BYTES)
+            finally:
+                os.close(opened)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                path.unlink()
+            raise JournalFullError(f"{path}: {error.strerror or error}") from error
+        self._has_room = True
+
+    def give_room(self) -> bool:
+        """Some for what makes room; False where there is none."""
+        try:
+            (self._folder / _ROOM).unlink()
+        except OSError:
+            return False
+        self._has_room = False
+        return True
 
     @contextlib.contextmanager
     def spared(self) -> Iterator[None]:

@@ -10,7 +10,7 @@ from headgate.spool.backlog import Backlog, Seam, Unit, Waiting
 from headgate.spool.backlogs import Backlogs
 from headgate.spool.database import JournalError
 from headgate.spool.disk import Disk
-from headgate.spool.journal import Append
+from headgate.spool.entries import Append
 from headgate.spool.spool import Spool
 
 log = logging.getLogger("headgate.spool")

@@ -19,7 +19,8 @@ from headgate.pipeline.clock_watch import ClockWatch
 from headgate.pipeline.complete import Complete
 from headgate.pipeline.reports import Reports
 from headgate.spool.database import FILE
-from headgate.spool.journal import Append, Journal
+from headgate.spool.entries import Append
+from headgate.spool.journal import Journal
 from headgate.spool.options import SpoolOptions
 from headgate.spool.service import SpoolService
 from headgate.suppression.none import Unsuppressed

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from headgate.core.record import Record
 from headgate.spool.database import FILE
-from headgate.spool.journal import Append, Journal
+from headgate.spool.entries import Append
+from headgate.spool.journal import Journal
 
 PAGE = 4096
 LOG = f"{FILE}-wal"

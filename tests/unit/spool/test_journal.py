@@ -16,7 +16,8 @@ import pytest
 from headgate.core.record import Record
 from headgate.core.spool.chunk import DamagedChunk, Label, pack, unpack
 from headgate.spool.database import FILE, JournalDamagedError, JournalError
-from headgate.spool.journal import Append, Journal
+from headgate.spool.entries import Append
+from headgate.spool.journal import Journal
 from headgate.spool.reading import Contents
 
 EVENTS = (500, 1_000_000)
@@ -183,6 +184,7 @@ from unit.spool.test_journal import append, record, values
 from headgate.spool.database import JournalError
 from headgate.spool.journal import Journal
 journal = Journal(Path(sys.argv[1]))
+journal._place.keep_room()
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, resource.RLIM_INFINITY))
 told = 0

@@ -11,7 +11,8 @@ import pytest
 
 from headgate.core.record import Record
 from headgate.spool.database import FILE, JournalError
-from headgate.spool.journal import Append, Journal
+from headgate.spool.entries import Append
+from headgate.spool.journal import Journal
 from headgate.spool.reading import Contents
 from support.gateway.fakes import topic_state
 
