@@ -155,6 +155,11 @@ CASES = (
     Case("HeadgateHeldEventsWait", *_over(_HELD_AGE, 90, 5)),
     Case("HeadgateHeldEventsWait", *_over(_HELD_LAG, 2e5, 10)),
     Case("HeadgateSpoolWaits", *_over('headgate_spool_oldest_seconds{topic="t"}', 700, 30)),
+    Case(
+        "HeadgateSpoolTakesNothing",
+        {'headgate_dependency_up{instance="a",dependency="spool"}': "0x60"},
+        {'headgate_dependency_up{instance="a",dependency="kafka main"}': "0x60"},
+    ),
     Case("HeadgateSpoolAside", *_counts(_ASIDE), at=90),
     Case("HeadgateSpoolAside", {_ASIDE: "_x80 1x40"}, {_ASIDE: "1x120"}, at=90),
     Case(

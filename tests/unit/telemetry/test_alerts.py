@@ -37,7 +37,7 @@ VALUES = {
     ("headgate_config_reloads_total", "result"): {"applied", "refused"},
     ("headgate_tls_reloads_total", "result"): {"applied", "refused"},
     ("headgate_events_total", "reason"): set(Reason),
-    ("headgate_dependency_up", "dependency"): {"kafka .*", "redis.*"},
+    ("headgate_dependency_up", "dependency"): {"kafka .*", "redis.*", "spool"},
     ("up", "job"): {"headgate", "headgate-monitor"},
     ("headgate_suppression_state", "state"): set(STATES),
 }
