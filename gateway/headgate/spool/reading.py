@@ -1,6 +1,7 @@
 """What lies in a spool, for people and for a start: beside whoever owns it, or instead."""
 
 import contextlib
+import os
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -95,7 +96,15 @@ class Contents:
     @classmethod
     def of(cls, folder: Path) -> "Contents":
         """Of a folder, whoever owns it now."""
-        return cls(connect(folder / FILE, is_reader=True))
+        try:
+            return cls(connect(folder / FILE, is_reader=True))
+        except JournalDamagedError:
+            raise
+        except JournalError as error:
+            if os.access(folder, os.W_OK):
+                raise
+            text = f"{error}: who reads it must be able to write there, so copy the whole folder"
+            raise JournalError(text) from error
 
     def close(self) -> None:
         """Close the file."""
