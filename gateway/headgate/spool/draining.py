@@ -146,11 +146,15 @@ class Draining:
     async def _read(self, backlog: Backlog) -> Unit | None:
         most = (MAX_EVENTS, MAX_BYTES)
         place = (backlog.topic, backlog.partition)
-        found = await self._disk.read(*place, backlog.last_read, backlog.next_seam(), most)
+        expected, before = backlog.left, backlog.next_seam()
+        found = await self._disk.read(*place, backlog.last_read, before, most)
+        if not found and before is None and backlog.left == expected:
+            self._miss(backlog)
+        good = [chunk for chunk in found if chunk.packed is not None]
+        others = sum([chunk.events for chunk in good])
         for chunk in found:  # it may fail, and events may come: nothing is taken until it is done
             if chunk.packed is None:
-                await self._set_aside(backlog, chunk)
-        good = [chunk for chunk in found if chunk.packed is not None]
+                await self._set_aside(backlog, chunk, others)
         # What was placed before may have been published, and not be forgotten yet.
         if not good or not backlog.is_due(good[0].partitions):
             return None
@@ -167,15 +171,30 @@ class Draining:
             return None
         return Unit(backlog, chunks, events, good[0].partitions, at_ms, self._ended)
 
-    async def _set_aside(self, backlog: Backlog, chunk: Stored) -> None:
+    async def _set_aside(self, backlog: Backlog, chunk: Stored, others: int) -> None:
+        """others: events that are to be left."""
         log.error(
             "spool: %d events of %s-%d are damaged on disk and are set aside",
             chunk.events, backlog.topic, backlog.partition,
         )  # fmt: skip
         await self._disk.set_aside(chunk.number, "damaged")
-        size = (chunk.number, chunk.events, chunk.bytes)
-        self._writing.gone(backlog, size, chunk.partitions)
-        self._meter.set_aside(backlog.topic, chunk.events)
+        # What its row says may be what is damaged.
+        known = chunk.partitions in backlog.counts
+        placed_by = chunk.partitions if known else next(iter(backlog.counts))
+        events = max(0, min(chunk.events, backlog.left - others))
+        self._writing.gone(backlog, (chunk.number, events, chunk.bytes), placed_by)
+        self._meter.set_aside(backlog.topic, events)
+
+    def _miss(self, backlog: Backlog) -> None:
+        """Less lies there than was put there: nothing waits for the rest."""
+        lost = backlog.left
+        log.error(
+            "spool: %d events of %s-%d are not on disk any more",
+            lost, backlog.topic, backlog.partition,
+        )  # fmt: skip
+        for placed_by, events in list(backlog.counts.items()):
+            self._writing.gone(backlog, (0, min(events, backlog.left), 0), placed_by)
+        self._meter.set_aside(backlog.topic, lost)
 
     def _put(self, unit: Unit, state: TopicState) -> bool:
         rows, scope = unit.rows, self._backlogs.scope_of(unit.backlog.topic)

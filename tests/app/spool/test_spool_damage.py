@@ -182,3 +182,35 @@ async def test_a_disk_that_cannot_be_read_is_refused_to_events_and_tried_again(
     await world.drain()
     assert published(world) == [0, 1]
     await spooled(world, 2)
+
+
+@pytest.mark.parametrize(
+    "change", ["partitions = 7", "count = 5", "count = 0", "count = -1", "at_ms = 0"]
+)
+async def test_a_row_that_is_damaged_under_the_gateway_keeps_nothing_waiting(
+    world: SpoolWorld, change: str
+) -> None:
+    await spooled(world, 0, 1, 2)
+    with sqlite3.connect(world.options.folder / FILE) as database:
+        database.execute(f"UPDATE chunks SET {change} WHERE number = 2")
+    database.close()
+    world.back()
+    await world.drain()
+    assert published(world) == [0, 2]
+    assert world.meter.counts["aside"] == 1
+    ticket = world.post("orders", {"id": 1, "n": 3})
+    world.publish()
+    assert names(ticket) == [Name.PUBLISHED]
+
+
+async def test_rows_that_are_deleted_under_the_gateway_keep_nothing_waiting(
+    world: SpoolWorld,
+) -> None:
+    await spooled(world, 0, 1, 2)
+    with sqlite3.connect(world.options.folder / FILE) as database:
+        database.execute("DELETE FROM chunks WHERE number > 1")
+    database.close()
+    world.back()
+    await world.drain()
+    assert published(world) == [0]
+    assert world.meter.counts["aside"] == 2
