@@ -87,7 +87,8 @@ class Backlog:
     counts: its events, from when they wait for the disk until it has forgotten them, by the
     partition count that they were placed by, what was placed first comes first.  topic_counts: the
     same of all of the topic's.
-    landed: what of chunks that were not read yet must not be published again.
+    landed: what of chunks that were not read yet must not be published again.  ended: the same of
+    whole chunks; they are forgotten with the next commit that the disk takes.
     is_watched: events of it are in the lane, which may be slow.
     gate: see the module.  flows: what was drained last was acknowledged.  forgetting: chunks whose
     events have ended well and that the journal still has.
@@ -96,6 +97,7 @@ class Backlog:
     __slots__ = (
         "bytes",
         "counts",
+        "ended",
         "events",
         "flows",
         "forgetting",
@@ -122,6 +124,7 @@ class Backlog:
         self.counts: dict[int, int] = {}
         self.topic_counts = topic_counts
         self.landed: dict[int, set[int]] = {}
+        self.ended: set[int] = set()
         self.waiting: deque[Waiting] = deque()
         self.writing: list[Waiting] = []
         self.unit: Unit | None = None
@@ -179,9 +182,12 @@ class Backlog:
         last.bytes += publish.size
         self.count(partitions, 1)
 
-    def take(self, waiting: Waiting) -> None:
-        """A chunk of its own for the next commit, behind what waits."""
-        self.waiting.append(waiting)
+    def take(self, waiting: Waiting, *, first: bool = False) -> None:
+        """A chunk of its own for the next commit, behind what waits, or before it."""
+        if first:
+            self.waiting.appendleft(waiting)
+        else:
+            self.waiting.append(waiting)
         self.count(waiting.partitions, len(waiting.publishes))
 
     def count(self, partitions: int, events: int) -> None:

@@ -49,6 +49,7 @@ class Disk:
         self._thread = ThreadPoolExecutor(1, "spool")
         self._journal: Journal | None = None
         self._retry_at = 0.0
+        self._known = 0  # the newest chunk that was there at the start or that `commit` returned
         self._unread_until = 0.0
         self._unread = ""
         self.trouble: str | None = "not opened yet"
@@ -65,10 +66,11 @@ class Disk:
         Raises JournalError: its folder cannot be used, or another process uses it.
         """
         try:
-            self._journal, found = await self._run(self._opened)
+            journal, found = await self._run(self._opened)
         except JournalError as error:
             self.is_in_use = isinstance(error, JournalInUseError)
             raise
+        self._journal, self._known = journal, journal.newest
         self.is_in_use = False
         self.trouble = None
         self.bytes = sum(one.bytes for one in found)
@@ -115,6 +117,7 @@ class Disk:
         except JournalError as error:
             self._failed(error)
             raise
+        self._known = max([self._known, *(number for number, _ in written)])
         if self.trouble is not None:
             log.warning("spool: it can be written again")
             self.trouble = None
@@ -123,7 +126,12 @@ class Disk:
     async def read(
         self, topic: str, partition: int, after: int, before: int | None, most: tuple[int, int]
     ) -> list[Stored]:
-        """See `Journal.read`. most: events and bytes."""
+        """See `Journal.read`. most: events and bytes.
+
+        Only what `commit` has returned: of what is written just now, the caller does not know yet
+        that it is there, nor whether it may be read.
+        """
+        before = self._known + 1 if before is None else min(before, self._known + 1)
         arguments = (topic, partition, after, before, *most)
         try:
             found = await self._run(self._open_journal().read, *arguments)

@@ -147,9 +147,11 @@ class Draining:
         most = (MAX_EVENTS, MAX_BYTES)
         place = (backlog.topic, backlog.partition)
         expected, before = backlog.left, backlog.next_seam()
-        found = await self._disk.read(*place, backlog.last_read, before, most)
-        if not found and before is None and backlog.left == expected:
+        ended = frozenset(backlog.ended)
+        read = await self._disk.read(*place, backlog.last_read, before, most)
+        if not read and before is None and backlog.left == expected:
             self._miss(backlog)
+        found = [chunk for chunk in read if chunk.number not in ended]
         good = [chunk for chunk in found if chunk.packed is not None]
         others = sum([chunk.events for chunk in good])
         for chunk in found:  # it may fail, and events may come: nothing is taken until it is done

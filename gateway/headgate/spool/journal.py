@@ -40,7 +40,7 @@ class Journal:
 
     def __init__(self, folder: Path) -> None:
         self._lanes: dict[tuple[str, int], int] = {}
-        self._newest = 0  # number of the newest chunk that is known to be on disk
+        self.newest = 0  # number of the newest chunk that is known to be on disk
         self._is_in_doubt = False  # whether a commit failed that may be on disk
         try:
             self._place = Place(folder)
@@ -50,7 +50,7 @@ class Journal:
             self._database = self._with_room(lambda: connect(folder / FILE, is_reader=False))
             try:
                 self.contents = Contents(self._database)
-                self._newest = self.contents.newest()
+                self.newest = self.contents.newest()
                 self._place.opened()
             except BaseException:
                 self._database.close()
@@ -103,7 +103,7 @@ class Journal:
         try:
             with self._transaction(certain=not appends) as execute:
                 if self._is_in_doubt:  # what was answered `unknown` must not come much later
-                    execute("DELETE FROM chunks WHERE number > ?", (self._newest,))
+                    execute("DELETE FROM chunks WHERE number > ?", (self.newest,))
                 for append in appends:
                     row, size = self._row(append, append.partitions)
                     number = execute(
@@ -128,7 +128,7 @@ class Journal:
             self._is_in_doubt |= not error.is_certain
             raise
         self._is_in_doubt = False
-        self._newest = max([self._newest, *(number for number, _ in written)])
+        self.newest = max([self.newest, *(number for number, _ in written)])
         return written
 
     def read(
@@ -151,7 +151,7 @@ class Journal:
                 rows = self._database.execute(
                     "SELECT number, partitions, at_ms, checksum, count, events FROM chunks "
                     "WHERE lane = ? AND number > ? AND number < ? ORDER BY number LIMIT ?",
-                    (lane, after, self._newest + 1 if before is None else before, max_events),
+                    (lane, after, self.newest + 1 if before is None else before, max_events),
                 )
                 for number, partitions, at_ms, checksum, count, packed in rows:
                     events, size = events + count, size + len(packed)
@@ -196,7 +196,7 @@ class Journal:
                     "VALUES (?, ?, ?, ?, ?, ?)",
                     (*self._adopted(one), reason),
                 )
-        self._newest = max([self._newest, *(one.number for one in chunks)])
+        self.newest = max([self.newest, *(one.number for one in chunks)])
 
     def remember(self, topics: Sequence[TopicState]) -> None:
         """What Kafka said of these topics; what was remembered before is forgotten."""

@@ -4,11 +4,12 @@ Whichever comes first, the acknowledgement or the disk, answers the request. If 
 the chunk is forgotten; if the events end otherwise there, what is on disk is published later.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Publish
-from headgate.spool.backlog import Seam
+from headgate.spool.backlog import Backlog, Seam, Waiting
+from headgate.spool.placement import by_count, count_of
 from headgate.spool.reports import SpoolReports
 
 
@@ -33,13 +34,17 @@ class Seams:
     def __contains__(self, publish: Publish) -> bool:
         return publish in self._of
 
-    def begin(self, publishes: list[Publish]) -> Seam:
-        """The producer has these, and they go to disk now."""
-        seam = Seam(publishes)
-        for publish in publishes:
-            self._of[publish] = seam
-            publish.spooled = True
-        return seam
+    def begin(self, backlog: Backlog, publishes: Iterable[Publish]) -> list[Waiting]:
+        """The producer has these, and they are to go to disk now."""
+        waiting = list[Waiting]()
+        for some in by_count(publishes):
+            seam = Seam(some)
+            backlog.seams.append(seam)
+            for publish in some:
+                self._of[publish] = seam
+                publish.spooled = True
+            waiting.append(Waiting(some, count_of(some[0]), seam))
+        return waiting
 
     def acknowledged(self, batch: Sequence[Publish]) -> None:
         """Kafka has these, and those who wait for them have heard."""

@@ -19,7 +19,7 @@ from headgate.backends.base import Lanes
 from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Publish, Stage
 from headgate.core.topics.topic import TopicState
-from headgate.spool.backlog import Backlog, Unit, Waiting, since
+from headgate.spool.backlog import Backlog, Seam, Unit, Waiting, since
 from headgate.spool.backlogs import Backlogs
 from headgate.spool.disk import Disk
 from headgate.spool.placement import by_count, count_of
@@ -228,10 +228,8 @@ class Spool:
         crossing = [one for one in handed if is_open(one) and one not in self._seams]
         if crossing and takes:
             self.backlogs.begin(backlog.topic)
-            for some in by_count(crossing):
-                seam = self._seams.begin(some)
-                backlog.seams.append(seam)
-                self._take(backlog, Waiting(some, count_of(some[0]), seam))
+            for waiting in self._seams.begin(backlog, crossing):
+                self._take(backlog, waiting)
         drained, foreign = list[Publish](), list[Publish]()
         for publish in queued:
             if isinstance(publish.owner, Unit):
@@ -266,8 +264,8 @@ class Spool:
         self._disk.coming += publish.size
         self._wake()
 
-    def _take(self, backlog: Backlog, waiting: Waiting) -> None:
-        backlog.take(waiting)
+    def _take(self, backlog: Backlog, waiting: Waiting, *, first: bool = False) -> None:
+        backlog.take(waiting, first=first)
         self._disk.coming += waiting.bytes
 
     def _end(self, batch: Sequence[Publish], failure: Failure) -> None:
@@ -280,20 +278,23 @@ class Spool:
 
     def written(self, waiting: Waiting, number: int) -> None:
         """Says `writing`: a chunk is on disk."""
-        seam = waiting.seam
-        if seam is None:
-            unknown = waiting.failure is not None and waiting.failure.reason is Reason.UNKNOWN
-            self._reports.spooled(waiting.publishes, not unknown)
+        if waiting.seam is not None:
+            self._seams.written(waiting.seam, waiting.publishes, number)
             return
-        self._seams.written(seam, waiting.publishes, number)
+        unknown = waiting.failure is not None and waiting.failure.reason is Reason.UNKNOWN
+        self._reports.spooled(waiting.publishes, not unknown)
 
     def not_written(self, waiting: Waiting, failure: Failure) -> None:
         """The disk did not take it. failure: the answer to those that no lane has."""
-        seam = waiting.seam
-        if seam is None:
-            for publish in waiting.publishes:
-                if publish.stage is not Stage.ENDED:
-                    publish.advance(Stage.ENDED)
-            self._reports.failed(waiting.publishes, worse(waiting.failure, failure))
+        if waiting.seam is not None:
+            self._seams.not_written(waiting.seam, failure)
             return
-        self._seams.not_written(seam, failure)
+        for publish in waiting.publishes:
+            if publish.stage is not Stage.ENDED:
+                publish.advance(Stage.ENDED)
+        self._reports.failed(waiting.publishes, worse(waiting.failure, failure))
+
+    def try_again(self, backlog: Backlog, seam: Seam) -> None:
+        """Says `writing`: the disk did not take it. It must not come behind what waits now."""
+        for waiting in reversed(self._seams.begin(backlog, filter(is_open, seam.open))):
+            self._take(backlog, waiting, first=True)

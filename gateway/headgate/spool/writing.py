@@ -142,6 +142,7 @@ class Writing:
             self._written(backlog, one, number, size, at_ms)
         for each in done:
             each.backlog.forgetting -= 1
+            each.backlog.ended.discard(each.number)
             each.backlog.count(each.placed_by, -each.events)
         assert self.spool is not None
         for backlog in dict.fromkeys(each.backlog for each in done):
@@ -170,6 +171,9 @@ class Writing:
             if one.seam is not None:
                 backlog.seams.remove(one.seam)
             self.spool.not_written(one, _failure(error))
+        for backlog, one in reversed(waiting):
+            if one.seam is not None and backlog.waiting:
+                self.spool.try_again(backlog, one.seam)
 
     def _ended(self, backlog: Backlog, one: Waiting) -> None:
         backlog.writing.remove(one)
@@ -189,6 +193,7 @@ class Writing:
             if seam.landed:
                 backlog.landed[seam.number] = seam.landed
         else:
+            backlog.ended.add(seam.number)
             self._forget(backlog, seam.number, seam.count, seam.size, seam.placed_by, 0)
 
     def _forget(

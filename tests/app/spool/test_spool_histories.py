@@ -125,10 +125,10 @@ async def step(history: History) -> None:
     elif what < 86:
         if rng.random() < 0.1:
             world.disk.fault = rng.choice(("certain", "lost", "written"))
-        await world.writing.write()
+        await world.go("writing", world.writing.write)
     elif what < 98:
         world.now_s += 0.6
-        await world.draining.turn()
+        await world.go("draining", world.draining.turn)
     else:
         history.faults += 1
         for number, batch in lanes.handed.items():
@@ -138,6 +138,13 @@ async def step(history: History) -> None:
         history.died()
         await world.live()
         world.back()
+    if rng.random() < 0.4:
+        world.disk.is_slow = not world.disk.is_slow
+    if rng.random() < 0.6:
+        world.disk.go_on()
+        await world.go_on()
+    for one in world.backlogs:
+        assert one.left >= 0, "read before it was counted"
 
 
 @pytest.mark.parametrize("seed", range(examples(400)))
@@ -149,6 +156,7 @@ async def test_what_was_promised_is_kept(tmp_path: Path, seed: int) -> None:
     for _ in range(rng.choice((60, 200, 400))):
         await step(history)
     world.disk.fault = None
+    await world.hurry()
     world.disk._retry_at = 0.0
     await world.disk.probe()
     world.back()

@@ -6,9 +6,11 @@ log holds, outlive it.
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections import defaultdict, deque
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -57,20 +59,49 @@ UNKNOWN = Failure(Reason.UNKNOWN, "no answer")
 
 class FaultyDisk(Disk):
     """fault: what the next commit meets: `certain` (nothing of it is written), `written` or `lost`
-    (its end is not known to the gateway)."""
+    (its end is not known to the gateway).  is_slow: whatever it is asked waits for `go_on`, before
+    it is done and before that is known. It does one thing after another, as a thread does."""
 
     fault: str | None = None
+    is_slow = False
+
+    def go_on(self) -> bool:
+        """Let what has waited longest go on; whether there was any."""
+        waiting = self._waiting
+        while waiting and waiting[0].done():  # who waited has ended
+            waiting.popleft()
+        if waiting:
+            waiting.popleft().set_result(None)
+            return True
+        return False
+
+    @cached_property
+    def _waiting(self) -> deque[asyncio.Future[None]]:
+        return deque()
+
+    async def _run(self, call: Callable[..., Any], *arguments: object) -> Any:
+        await self._wait()
+        try:
+            return call(*arguments)
+        finally:
+            await self._wait()
+
+    async def _wait(self) -> None:
+        if self.is_slow:
+            self._waiting.append(asyncio.get_running_loop().create_future())
+            await self._waiting[-1]
 
     async def commit(self, *arguments: object) -> list[tuple[int, int]]:  # type: ignore[override]
-        fault, self.fault = self.fault, None
+        fault, self.fault, known = self.fault, None, self._known
         if fault == "written":
             await super().commit(*arguments)  # type: ignore[arg-type]
+            self._known = known
         if fault is not None:
             error = JournalError("the disk is full", is_certain=fault == "certain")
             if fault == "written":
                 assert self._journal is not None
                 self._journal._is_in_doubt = True
-                self._journal._newest -= len(arguments[0])  # type: ignore[arg-type]
+                self._journal.newest -= len(arguments[0])  # type: ignore[arg-type]
             self._failed(error)
             raise error
         return await super().commit(*arguments)  # type: ignore[arg-type]
@@ -121,6 +152,7 @@ class SpoolWorld:
         self.meter = Figures()
         self.is_up = True
         self.after_s: float | None = AFTER_S
+        self._begun: dict[str, asyncio.Task[object]] = {}
 
     async def live(self) -> None:
         """Begin, over what an earlier life left on disk."""
@@ -269,8 +301,37 @@ class SpoolWorld:
                 return
         raise AssertionError("it does not come to an end")
 
+    async def go(self, name: str, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Begin this, unless it has not ended since it was begun under this name; go on with all
+        that was begun as far as the disk lets it."""
+        begun = self._begun.get(name)
+        if begun is None or begun.done():
+            if begun is not None:
+                begun.result()
+            self._begun[name] = asyncio.create_task(work())
+        await self.go_on()
+
+    async def go_on(self) -> None:
+        """See `go`."""
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    async def hurry(self) -> None:
+        """The disk is quick again, and what was begun comes to its end."""
+        self.disk.is_slow = False
+        while self.disk.go_on():
+            await self.go_on()
+        for task in self._begun.values():
+            await task
+        self._begun.clear()
+
     async def end(self) -> None:
         """Die: nothing of what was in memory is left."""
+        for task in self._begun.values():
+            task.cancel()
+        await asyncio.gather(*self._begun.values(), return_exceptions=True)
+        self._begun.clear()
+        self.disk.is_slow = False
         await self.disk.close()
 
     def grow(self) -> None:
