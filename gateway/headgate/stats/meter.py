@@ -51,6 +51,7 @@ class Meter:
         self._acks: dict[str, _Times] = {}
         self._counters: dict[str, dict[tuple[str, ...], float]] = {}
         self._stalls = Peaks()
+        self._tasks = process.Tasks(clock)
         self._depths: Callable[[], Iterable[Depth | tuple[str, int, int, int]]] = tuple
         self._held_rows: Callable[[], Mapping[str, HeldFigures]] = dict
         self._spool_rows: Callable[[], Mapping[str, tuple[int, int, float]]] = dict
@@ -216,6 +217,7 @@ class Meter:
             "headgate_in_flight_bytes": {(): size},
             "headgate_event_loop_stall_seconds": {(): self._stalls.largest(self._clock())},
             "headgate_worker_memory_bytes": {(): process.memory_bytes()},
+            "headgate_worker_tasks": {(): self._tasks.count()},
         }
 
     def _suppression_states(self) -> dict[tuple[str, ...], float]:

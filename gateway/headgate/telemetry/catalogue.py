@@ -236,6 +236,12 @@ _DECLARED = (
         "Resident memory of the workers together.",
     ),
     Metric(
+        "headgate_worker_tasks",
+        MetricKind.SUM,
+        (),
+        "Tasks of the workers' event loops: one for each open connection, and some dozens.",
+    ),
+    Metric(
         "headgate_ready",
         MetricKind.MAX,
         (),

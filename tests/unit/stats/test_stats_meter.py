@@ -1,5 +1,7 @@
 """The meter counts every event once, with bounded labels."""
 
+import asyncio
+
 import pytest
 
 from headgate.core.outcome import Failure, Name, Outcome, Reason
@@ -8,6 +10,7 @@ from headgate.stats import serialised, snapshot
 from headgate.stats.exposition import render
 from headgate.stats.labels import MAX_PAIRS, Labels
 from headgate.stats.meter import MAX_KNOWN, Meter
+from headgate.stats.process import Tasks
 from headgate.stats.series import FOLD_EVENTS
 from headgate.stats.snapshot import REJECTS_KEPT, WINDOW_S, Pair, recent
 from headgate.stats.stall import Peaks
@@ -235,6 +238,24 @@ def test_gauges_are_read_when_a_snapshot_is_taken(meter: Meter) -> None:
     assert gauges["headgate_in_flight_bytes"] == {(): 500}
     assert gauges["headgate_event_loop_stall_seconds"] == {(): 0.25}
     assert gauges["headgate_worker_memory_bytes"][()] > 1_000_000
+
+
+async def test_tasks_are_counted_now_and_then() -> None:
+    now = 100.0
+    tasks = Tasks(lambda: now)
+    before = tasks.count()
+    async with asyncio.TaskGroup() as group:
+        ending = asyncio.Event()
+        for _ in range(5):
+            group.create_task(ending.wait())
+        assert tasks.count() == before
+        now += 15
+        assert tasks.count() == before + 5
+        ending.set()
+
+
+def test_there_are_no_tasks_without_a_loop() -> None:
+    assert Tasks(lambda: 100.0).count() == 0
 
 
 def test_stalls_are_forgotten_after_a_minute() -> None:
