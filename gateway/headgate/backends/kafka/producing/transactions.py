@@ -13,6 +13,7 @@ Private parts of aiokafka 0.14, and why:
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from itertools import chain
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
@@ -115,6 +116,16 @@ class TransactionalProducer:
             if task is not None:
                 task.cancel()
         await drop_client(self._inner.client, *self._requests, sender)
+        self._forget_failures()
+
+    def _forget_failures(self) -> None:
+        """The sender has told all batches why it ended. Those that wait for a batch to be sent hear
+        of it twice, and here nobody waits: asyncio would log each."""
+        accumulator = self._inner._message_accumulator
+        for batch in chain(*accumulator._batches.values(), accumulator._pending_batches):
+            told = batch._drain_waiter
+            if told.done() and not told.cancelled():
+                told.exception()
 
     async def _send(
         self,
