@@ -27,20 +27,25 @@ class Clients:
         self._numbers = count()
         self.sent: list[Sent] = []
 
-    async def burst(self, until: asyncio.Event) -> None:
+    async def burst(self, until: asyncio.Event, latest_end_s: float = _LATEST_END_S) -> None:
         """Post until the event is set. Each key has its last event, which is held for certain,
-        some time before: what is open then may be all that is known of it when an owner dies."""
+        some time before, and after so long at the latest: what is open then may be all that is
+        known of it when an owner dies."""
         timeout = aiohttp.ClientTimeout(total=_GIVE_UP_S)
         async with aiohttp.ClientSession(timeout=timeout) as session, asyncio.TaskGroup() as group:
             for number in range(CLIENTS):
                 keys = [f"key-{number}-{one}" for one in range(KEYS_OF_A_CLIENT)]
-                group.create_task(self._one(session, keys, until))
+                group.create_task(self._one(session, keys, until, latest_end_s))
 
     async def _one(
-        self, session: aiohttp.ClientSession, keys: Sequence[str], until: asyncio.Event
+        self,
+        session: aiohttp.ClientSession,
+        keys: Sequence[str],
+        until: asyncio.Event,
+        latest_end_s: float,
     ) -> None:
         turns, began = count(self._random.randrange(2)), time.monotonic()
-        ends = {key: began + _LATEST_END_S * self._random.random() for key in keys}
+        ends = {key: began + latest_end_s * self._random.random() for key in keys}
         while ends:
             key = self._random.choice(list(ends))
             if until.is_set() or time.monotonic() > ends[key]:

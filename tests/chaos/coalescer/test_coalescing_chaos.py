@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import random
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -18,15 +16,6 @@ from support.process.stack import Gateway, RunningBroker, RunningRedis, eventual
 
 pytestmark = [pytest.mark.kafka, pytest.mark.redis, pytest.mark.timeout(3600)]
 Note = Callable[[str, object], None]
-
-
-@pytest.fixture
-def seed(record_property: Note) -> int:
-    """Of the clients and the faults; CHAOS_SEED takes one again."""
-    seed = int(os.environ.get("CHAOS_SEED") or random.SystemRandom().randrange(1_000_000))
-    record_property("seed", seed)
-    sys.stderr.write(f"CHAOS_SEED={seed}\n")
-    return seed
 
 
 @pytest.fixture

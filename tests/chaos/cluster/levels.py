@@ -1,0 +1,60 @@
+"""What processes hold: memory, file descriptors, threads, and what is under way."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from http.client import HTTPException
+from typing import NamedTuple
+
+import psutil
+
+from support.clients.http_client import ClosedError, exchange
+from support.process.stack import Gateway
+
+_IN_FLIGHT = re.compile(r"^headgate_in_flight_(?:events|bytes)(?:\{.*\})? (\S+)$", re.MULTILINE)
+
+
+class Level(NamedTuple):
+    """Of the parent and all workers of a gateway together. rss: bytes."""
+
+    rss: int
+    fds: int
+    threads: int
+    processes: int
+
+
+def level(gateway: Gateway) -> Level:
+    """Read what its processes have now."""
+    rss = fds = threads = processes = 0
+    for pid in gateway.pids:
+        with suppress(psutil.NoSuchProcess):
+            process = psutil.Process(pid)
+            rss += process.memory_info().rss
+            fds += process.num_fds()
+            threads += process.num_threads()
+            processes += 1
+    return Level(rss, fds, threads, processes)
+
+
+def in_flight(gateway: Gateway) -> float:
+    """Events and bytes that its gauges tell of, summed; infinity while it does not answer."""
+    try:
+        text = exchange(gateway.management_port, "GET", "/metrics").body.decode()
+    except (OSError, HTTPException, ClosedError):
+        return float("inf")
+    return sum(map(float, _IN_FLIGHT.findall(text)))
+
+
+def grown(before: Iterable[Level], after: Iterable[Level]) -> list[str]:
+    """What did not come back to its level. Free memory that an allocator keeps is no growth."""
+    found = []
+    for number, (was, now) in enumerate(zip(before, after, strict=True)):
+        if now.rss > was.rss * 1.3 + 60 * 2**20:
+            found.append(f"gateway {number}: {was.rss >> 20} -> {now.rss >> 20} MiB")
+        if now.fds > was.fds + 15:
+            found.append(f"gateway {number}: {was.fds} -> {now.fds} file descriptors")
+        if now.threads > was.threads + 10:
+            found.append(f"gateway {number}: {was.threads} -> {now.threads} threads")
+    return found

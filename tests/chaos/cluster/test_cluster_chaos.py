@@ -1,0 +1,98 @@
+"""Two gateways, and one that spools, on three brokers and Redis with a replica; all of it breaks.
+
+CHAOS_SEED takes a round again: the same faults in the same order, of the same lengths.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from chaos.cluster.faults import Outage
+from chaos.cluster.levels import grown, level
+from chaos.cluster.stand import Stand, stand
+from chaos.suppression.history import Attempt
+from headgate.devstack.broker import KafkaInstallation
+from support.process.stack import Gateway, RunningRedis, eventually
+from support.scale import scaled
+
+pytestmark = [pytest.mark.kafka, pytest.mark.redis, pytest.mark.timeout(3600)]
+Note = Callable[[str, object], None]
+
+
+def defects(it: Stand) -> list[str]:
+    """Lines of the gateways' logs that only a mistake can have caused."""
+    return [
+        f"gateway {number}: {line[:1000]}"
+        for number, gateway in enumerate(it.gateways.all)
+        for line in gateway.log().splitlines()
+        if "was never retrieved" in line or "goes on after an error" in line
+    ]
+
+
+def times(outages: Sequence[Outage], sent: Sequence[Attempt]) -> list[dict[str, float]]:
+    """Of each outage: seconds from its beginning to the first 503, and from its end to the first
+    and the last client that gets its events published again."""
+    found = []
+    for outage in outages:
+        refused = [one.told for one in sent if one.outcome == "kafka_unavailable"
+                   and outage.since < one.told < outage.able]  # fmt: skip
+        again: dict[str, float] = {}
+        for one in sent:
+            if one.outcome == "published" and one.told > outage.able:
+                again.setdefault(one.key, one.told - outage.able)
+        found.append({
+            "refused_s": round(min(refused) - outage.since, 1) if refused else -1.0,
+            "lasted_s": round(outage.able - outage.since, 1),
+            "first_again_s": round(min(again.values(), default=-1.0), 1),
+            "all_again_s": round(max(again.values(), default=-1.0), 1),
+        })  # fmt: skip
+    return found
+
+
+@pytest.mark.parametrize("length", scaled((1, 25.0), (5, 180.0)))
+async def test_nothing_that_was_answered_is_wrong(
+    kafka_installation: KafkaInstallation,
+    start_redis: Callable[..., RunningRedis],
+    start_gateway: Callable[..., Gateway],
+    tmp_path: Path,
+    seed: int,
+    record_property: Note,
+    length: tuple[int, float],
+) -> None:
+    """length: rounds, and seconds of each."""
+    async with stand(
+        kafka_installation, start_redis, start_gateway, tmp_path, seed, pause_s=0.1
+    ) as it:
+        await run_rounds(it, seed, record_property, *length)
+
+
+async def run_rounds(it: Stand, seed: int, note: Note, rounds: int, seconds: float) -> None:
+    await it.load(5.0)  # every path once
+    await it.until_calm()
+    before = [level(gateway) for gateway in it.gateways.all]
+    for number in range(rounds):
+        await it.load(seconds, lambda: it.faults.round(seconds))
+        await it.until_calm()
+        wrong = [*await it.wrong(), *defects(it)]
+        figures = {
+            "seed": seed,
+            "round": number + 1,
+            "faults": dict(it.faults.happened),
+            "answers": dict(Counter(str(one.outcome) for one in it.traffic.all)),
+            "held": dict(Counter(str(one.outcome) for one in it.held.sent)),
+            "slowest_s": round(max(one.told - one.sent for one in it.traffic.all), 1),
+            "outages": times(it.faults.outages, it.traffic.plain),
+        }
+        note("cluster", json.dumps(figures))
+        sys.stderr.write(f"{json.dumps(figures)}\n")
+        assert not wrong, "\n".join([*wrong[:20], *it.faults.said])
+        await eventually(lambda: not grown(before, map(level, it.gateways.all)), 60.0, 1.0)
+    outcomes = Counter(str(one.outcome) for one in it.traffic.all)
+    assert outcomes["published"] > 100, outcomes
+    assert outcomes["unchanged"] > 10, outcomes
