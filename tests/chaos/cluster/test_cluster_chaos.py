@@ -35,22 +35,22 @@ def defects(it: Stand) -> list[str]:
     ]
 
 
-def times(outages: Sequence[Outage], sent: Sequence[Attempt]) -> list[dict[str, float]]:
-    """Of each outage: seconds from its beginning to the first 503, and from its end to the first
-    and the last client that gets its events published again."""
+def times(outages: Sequence[Outage], probes: Sequence[Attempt]) -> list[dict[str, float]]:
+    """Of each outage, in seconds: how long it lasted; from its beginning to the first 503; from its
+    end to the first event that is published again, and until no probe fails any more. -1: never.
+    """
     found = []
-    for outage in outages:
-        refused = [one.told for one in sent if one.outcome == "kafka_unavailable"
-                   and outage.since < one.told < outage.able]  # fmt: skip
-        again: dict[str, float] = {}
-        for one in sent:
-            if one.outcome == "published" and one.told > outage.able:
-                again.setdefault(one.key, one.told - outage.able)
+    for since, able in outages:
+        refused = [one.told for one in probes if one.outcome == "kafka_unavailable"
+                   and since < one.told < able]  # fmt: skip
+        later = [one for one in probes if able < one.told < able + 30.0]
+        again = [one.told for one in later if one.outcome == "published"]
+        failed = [one.sent for one in later if one.outcome != "published" and one.sent > able]
         found.append({
-            "refused_s": round(min(refused) - outage.since, 1) if refused else -1.0,
-            "lasted_s": round(outage.able - outage.since, 1),
-            "first_again_s": round(min(again.values(), default=-1.0), 1),
-            "all_again_s": round(max(again.values(), default=-1.0), 1),
+            "lasted": round(able - since, 1),
+            "first 503": round(min(refused, default=since - 1.0) - since, 1),
+            "published again": round(min(again, default=able - 1.0) - able, 1),
+            "last failure": round(max(failed, default=able) - able, 1),
         })  # fmt: skip
     return found
 
@@ -87,7 +87,7 @@ async def run_rounds(it: Stand, seed: int, note: Note, rounds: int, seconds: flo
             "answers": dict(Counter(str(one.outcome) for one in it.traffic.all)),
             "held": dict(Counter(str(one.outcome) for one in it.held.sent)),
             "slowest_s": round(max(one.told - one.sent for one in it.traffic.all), 1),
-            "outages": times(it.faults.outages, it.traffic.plain),
+            "outages": times(it.faults.outages, it.traffic.probes),
         }
         note("cluster", json.dumps(figures))
         sys.stderr.write(f"{json.dumps(figures)}\n")

@@ -37,6 +37,7 @@ class Traffic:
         self._sent: Counter[str] = Counter()  # by key, over all runs
         self._last: dict[str, str] = {}
         self.plain: list[Attempt] = []  # of batches too; `content` is the event's number of its key
+        self.probes: list[Attempt] = []  # those of `plain` that wait for no other
         self.states: list[Attempt] = []  # of one client for each key
         self.raced: list[Attempt] = []  # of several
         self.split: list[Attempt] = []  # `content` is what every piece has in it
@@ -69,6 +70,8 @@ class Traffic:
             yield self._singles(session, PLAIN, f"plain-{number}", self.plain, self._number)
         for number in range(4):
             yield self._batches(session, f"batch-{number}")
+        for url in self._urls:
+            yield self._probes(session, url)
         for number in range(12):
             yield self._singles(session, STATES, f"one-{number}", self.states, self._letter)
         for number in range(6):
@@ -110,6 +113,23 @@ class Traffic:
             _note(one, told)
             await self._pause(len(body), one)
 
+    async def _probes(self, session: aiohttp.ClientSession, url: str) -> None:
+        """An event of a key of its own now and then, whether or not the last one was answered:
+        when a gateway begins to refuse, those who wait for their answers do not see."""
+        async with asyncio.TaskGroup() as group:
+            while not self._stopping:
+                key = f"probe-{next(self._numbers)}"
+                one = Attempt(key, key, "0", time.monotonic())
+                self.plain.append(one)
+                self.probes.append(one)
+                group.create_task(self._probe(session, url, one))
+                await asyncio.sleep(0.5)
+
+    async def _probe(self, session: aiohttp.ClientSession, url: str, one: Attempt) -> None:
+        body, headers = _small(one.key, one.content), {"Headgate-Event-Id": one.event_id}
+        (told,) = await self._post(session, PLAIN, body, headers, 1, url)
+        _note(one, told)
+
     async def _batches(self, session: aiohttp.ClientSession, key: str) -> None:
         while not self._stopping:
             size, first = self._random.randint(2, 6), self._sent[key]
@@ -130,9 +150,11 @@ class Traffic:
         body: bytes,
         headers: dict[str, str],
         events: int,
+        place: str | None = None,
     ) -> list[dict[str, object]]:
         """Return one answer for each event; {} = none."""
-        place = self._spooling if topic == SPOOLED else self._random.choice(self._urls)
+        if place is None:
+            place = self._spooling if topic == SPOOLED else self._random.choice(self._urls)
         url = f"{place}/v1/topics/{topic}/events"
         headers = {"Content-Type": "application/json", **headers}
         try:
