@@ -27,6 +27,7 @@ from headgate.core.outcome import Name
 _WAIT_MS = 1000  # the longest look for records: what stops or reloads must be noticed
 _IDLE_MS = 500  # an offset alone is committed when nothing was read for so long
 _MARKS_A_KEY = 10  # a mark is a key and a number, a held event some hundred bytes and its value
+_BACK_MS = 1000  # what a clock may go back by, as when it is corrected
 _REDIS_WAIT_MS = 1000  # until Redis is asked again where the topic does not publish without it
 
 
@@ -47,9 +48,11 @@ class PartitionSession:
         self._committed = -1
         self._topic_id = ""
         self._is_flagged = False
+        self._latest_ms = 0
 
     async def run(self) -> None:
         """Coalesce until it is time to stop. Raises LogError."""
+        self._latest_ms = self._around.now_ms()
         windows = await self._begin()
         while not self._around.is_stopping():
             await self._read(windows)
@@ -58,7 +61,7 @@ class PartitionSession:
                 continue
             self._around.show(windows.figures)
             rules = self._rules
-            now_ms = self._around.now_ms()
+            now_ms = self._now_ms()
             await self._around.turn()
             closed = windows.take_due(now_ms, rules.max_records, rules.max_bytes)
             if closed and not await self._emit(windows, closed):
@@ -106,16 +109,26 @@ class PartitionSession:
         due_ms = windows.next_due_ms()
         wait_ms = _WAIT_MS
         if due_ms is not None:
-            wait_ms = max(0, min(_WAIT_MS, due_ms - self._around.now_ms()))
+            wait_ms = max(0, min(_WAIT_MS, due_ms - self._now_ms()))
         if self._has_to_tell(windows):
             wait_ms = min(wait_ms, _IDLE_MS)
         if windows.must_close:
             return
         read = await self._poll(wait_ms)
         await self._around.turn()
-        windows.read(read.records, read.position, self._around.now_ms())
+        windows.read(read.records, read.position, self._now_ms())
         if not read.records and not windows.is_catching_up and self._has_to_tell(windows):
             await self._commit(windows.low_water(), Unsettled(self._decisions, ()))
+
+    def _now_ms(self) -> int:
+        """Raises LogError where the clock went back: what is open would stay so for as long. In the
+        next session it opens anew, by the clock as it is now."""
+        now_ms = self._around.now_ms()
+        if now_ms < self._latest_ms - _BACK_MS:
+            back_s = (self._latest_ms - now_ms) / 1000
+            raise LogError("clock_went_back", f"the clock went back by {back_s:.0f} s", True)
+        self._latest_ms = max(self._latest_ms, now_ms)
+        return now_ms
 
     async def _poll(self, wait_ms: int) -> Read:
         """What lies in H, but for marks of an H that is no more."""

@@ -97,7 +97,7 @@ class World:
         self.group = Committed(-1, "")
         self.epoch = 0
         self.transactions: list[Transaction] = []
-        self.now = 1000
+        self.now = 1_000_000
         self.redis_up = True
         self.wire: list[Transaction] = []  # EndTxn requests that have not arrived
         self.violations: list[str] = []

@@ -27,6 +27,7 @@ SEARCHED = 20 * HISTORIES  # for one that shows what a rule is for
 BACKLOG_SEED, BLIND_SEED = 187, 101  # the first that do, see RULES_OUT
 FAULTS = ("crash", "zombie", "timeout", "lose_request", "lose_answer", "lose_by_fence", "flush",
           "expire", "cut", "recreate_held")  # fmt: skip
+CLOCKS = (("clock_back",), ("clock_back", "crash", "cut"))
 
 
 class History:
@@ -181,6 +182,10 @@ class History:
             return
         self._heal()
 
+    def _clock_back(self, owner: Process) -> None:
+        """That of all, by far more than any window is open."""
+        self.world.now -= 100_000
+
     def _heal(self) -> None:
         self.world.redis_up = True
         for process in self.processes:
@@ -211,7 +216,7 @@ def seeds(histories: int) -> Iterable[int]:
 
 
 @pytest.mark.parametrize("histories", SIZES)
-@pytest.mark.parametrize("faults", [(), *((one,) for one in FAULTS), FAULTS], ids=str)
+@pytest.mark.parametrize("faults", [(), *((one,) for one in FAULTS), FAULTS, *CLOCKS], ids=str)
 def test_the_rules_hold(faults: tuple[str, ...], histories: int) -> None:
     for seed in seeds(histories):
         history = History(seed, faults)
