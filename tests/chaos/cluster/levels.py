@@ -16,35 +16,45 @@ from support.process.stack import Gateway
 _IN_FLIGHT = re.compile(r"^headgate_in_flight_(?:events|bytes)(?:\{.*\})? (\S+)$", re.MULTILINE)
 
 
+_TASKS = re.compile(r"^headgate_worker_tasks (\S+)$", re.MULTILINE)
+
+
 class Level(NamedTuple):
-    """Of the parent and all workers of a gateway together. rss: bytes."""
+    """Of the parent and all workers of a gateway together. rss: bytes.
+
+    tasks: of the workers' event loops, 15 s old at most; None while it does not answer.
+    """
 
     rss: int
     fds: int
     threads: int
-    processes: int
+    tasks: float | None
 
 
 def level(gateway: Gateway) -> Level:
     """Read what its processes have now."""
-    rss = fds = threads = processes = 0
+    rss = fds = threads = 0
     for pid in gateway.pids:
         with suppress(psutil.NoSuchProcess):
             process = psutil.Process(pid)
             rss += process.memory_info().rss
             fds += process.num_fds()
             threads += process.num_threads()
-            processes += 1
-    return Level(rss, fds, threads, processes)
+    found = _TASKS.search(_metrics(gateway))
+    return Level(rss, fds, threads, float(found[1]) if found else None)
 
 
 def in_flight(gateway: Gateway) -> float:
     """Events and bytes that its gauges tell of, summed; infinity while it does not answer."""
+    text = _metrics(gateway)
+    return sum(map(float, _IN_FLIGHT.findall(text))) if text else float("inf")
+
+
+def _metrics(gateway: Gateway) -> str:
     try:
-        text = exchange(gateway.management_port, "GET", "/metrics").body.decode()
+        return exchange(gateway.management_port, "GET", "/metrics").body.decode()
     except (OSError, HTTPException, ClosedError):
-        return float("inf")
-    return sum(map(float, _IN_FLIGHT.findall(text)))
+        return ""
 
 
 def grown(before: Iterable[Level], after: Iterable[Level]) -> list[str]:
@@ -57,4 +67,6 @@ def grown(before: Iterable[Level], after: Iterable[Level]) -> list[str]:
             found.append(f"gateway {number}: {was.fds} -> {now.fds} file descriptors")
         if now.threads > was.threads + 10:
             found.append(f"gateway {number}: {was.threads} -> {now.threads} threads")
+        if (now.tasks or 0) > (was.tasks or 0) + 20:
+            found.append(f"gateway {number}: {was.tasks} -> {now.tasks} tasks")
     return found

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from html import escape
-from http.client import HTTPException
 from typing import NamedTuple
 
 from redis import Redis
 
 from chaos.cluster.levels import level
 from headgate.devstack.ports import LOOPBACK
-from support.clients.http_client import ClosedError, exchange
 from support.process.stack import Gateway, RunningRedis
 
-_TASKS = re.compile(r"^headgate_worker_tasks (\S+)$", re.MULTILINE)
 _WIDE, _HIGH, _LEFT, _TOP, _GAP = 640, 120, 70, 24, 40
 _COLOURS = ("#1b6ca8", "#c0392b", "#2d8a4e", "#8e44ad")
 
@@ -35,21 +31,12 @@ def sample(at: float, gateways: Sequence[Gateway], redis: RunningRedis) -> Sampl
         now = level(gateway)
         values[f"RSS, MiB of {whom}"] = now.rss / 2**20
         values[f"file descriptors of {whom}"] = now.fds
-        if (tasks := _tasks(gateway)) is not None:
-            values[f"tasks of {whom}"] = tasks
+        if now.tasks is not None:
+            values[f"tasks of {whom}"] = now.tasks
         values[f"log lines of {whom}"] = gateway.log().count("\n")
     with Redis(LOOPBACK, redis.port) as asked:
         values["memory, MiB of Redis"] = asked.info("memory")["used_memory"] / 2**20
     return Sample(at, values)
-
-
-def _tasks(gateway: Gateway) -> float | None:
-    try:
-        text = exchange(gateway.management_port, "GET", "/metrics").body.decode()
-    except (OSError, HTTPException, ClosedError):
-        return None
-    found = _TASKS.search(text)
-    return float(found[1]) if found else None
 
 
 class Trend(NamedTuple):
