@@ -57,16 +57,26 @@ def _metrics(gateway: Gateway) -> str:
         return ""
 
 
-def grown(before: Iterable[Level], after: Iterable[Level]) -> list[str]:
+def total(levels: Iterable[Level]) -> Level:
+    """Of several gateways: what is held in turns, as partitions are, moves between them."""
+    all_of = list(levels)
+    return Level(
+        sum(one.rss for one in all_of),
+        sum(one.fds for one in all_of),
+        sum(one.threads for one in all_of),
+        sum(one.tasks or 0.0 for one in all_of),
+    )
+
+
+def grown(was: Level, now: Level) -> list[str]:
     """What did not come back to its level. Free memory that an allocator keeps is no growth."""
     found = []
-    for number, (was, now) in enumerate(zip(before, after, strict=True)):
-        if now.rss > was.rss * 1.3 + 60 * 2**20:
-            found.append(f"gateway {number}: {was.rss >> 20} -> {now.rss >> 20} MiB")
-        if now.fds > was.fds + 15:
-            found.append(f"gateway {number}: {was.fds} -> {now.fds} file descriptors")
-        if now.threads > was.threads + 10:
-            found.append(f"gateway {number}: {was.threads} -> {now.threads} threads")
-        if (now.tasks or 0) > (was.tasks or 0) + 20:
-            found.append(f"gateway {number}: {was.tasks} -> {now.tasks} tasks")
+    if now.rss > was.rss * 1.3 + 100 * 2**20:
+        found.append(f"{was.rss >> 20} -> {now.rss >> 20} MiB")
+    if now.fds > was.fds + 40:
+        found.append(f"{was.fds} -> {now.fds} file descriptors")
+    if now.threads > was.threads + 20:
+        found.append(f"{was.threads} -> {now.threads} threads")
+    if (now.tasks or 0.0) > (was.tasks or 0.0) + 60:
+        found.append(f"{was.tasks} -> {now.tasks} tasks")
     return found
