@@ -246,6 +246,20 @@ def test_what_passes_is_counted_until_it_ends() -> None:
     assert claims.figures["under_way"] == 1  # the unknown one has a token now
 
 
+def test_what_passed_is_announced_again_whoever_looked_before_it_came() -> None:
+    world = World()
+    process, scope = world.g0, world.scope
+    assert not process.claims.passes(scope, 1, process.seconds)
+    process.exchange()
+    process.claims.tick(process.seconds)  # nothing has passed yet
+    assert process.claims.passes(scope, 1, process.seconds)
+    until_s = scope.free_until_s
+    world.now = until_s * 1000 - 1
+    process.claims.tick(process.seconds)  # it is under way still
+    process.exchange()
+    assert scope.free_until_s > until_s
+
+
 def test_what_fails_while_verdicts_are_told_leaves_no_event_waiting_for_ever() -> None:
     class Breaks(Process):
         breaks_at = -1
