@@ -32,6 +32,13 @@ from headgate.spool.reading import Contents, Raw
 Execute = Callable[..., sqlite3.Cursor]
 Result = TypeVar("Result")
 
+_ADD: Final = (
+    "INSERT INTO chunks (number, lane, count, at_ms, checksum, events, partitions) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?)"  # a number that is null is the next one
+)
+_ADD_ASIDE: Final = (
+    "INSERT INTO aside (lane, count, at_ms, checksum, events, reason) VALUES (?, ?, ?, ?, ?, ?)"
+)
 _PAGES: Final = 2000  # of 4 kB, that are given back at a time: others wait for that
 
 
@@ -106,20 +113,12 @@ class Journal:
                     execute("DELETE FROM chunks WHERE number > ?", (self.newest,))
                 for append in appends:
                     row, size = self._row(append, append.partitions)
-                    number = execute(
-                        "INSERT INTO chunks (lane, count, at_ms, checksum, events, partitions) "
-                        "VALUES (?, ?, ?, ?, ?, ?)",
-                        (*row, append.partitions),
-                    ).lastrowid
+                    number = execute(_ADD, (None, *row, append.partitions)).lastrowid
                     assert number is not None
                     written.append((number, size))
                 for append, reason in aside:
                     row, _ = self._row(append, 0)
-                    execute(
-                        "INSERT INTO aside (lane, count, at_ms, checksum, events, reason) "
-                        "VALUES (?, ?, ?, ?, ?, ?)",
-                        (*row, reason),
-                    )
+                    execute(_ADD_ASIDE, (*row, reason))
                 for number in done:
                     execute("DELETE FROM chunks WHERE number = ?", (number,))
             if appends:
@@ -185,17 +184,9 @@ class Journal:
         """Take over chunks of another file, with their numbers; and others aside, each with why."""
         with self._transaction() as execute:
             for one in chunks:
-                execute(
-                    "INSERT INTO chunks (number, lane, count, at_ms, checksum, events, partitions) "
-                    "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                    (one.number, *self._adopted(one), one.partitions),
-                )
+                execute(_ADD, (one.number, *self._adopted(one), one.partitions))
             for one, reason in aside:
-                execute(
-                    "INSERT INTO aside (lane, count, at_ms, checksum, events, reason) "
-                    "VALUES (?, ?, ?, ?, ?, ?)",
-                    (*self._adopted(one), reason),
-                )
+                execute(_ADD_ASIDE, (*self._adopted(one), reason))
         self.newest = max([self.newest, *(one.number for one in chunks)])
 
     def remember(self, topics: Sequence[TopicState]) -> None:
