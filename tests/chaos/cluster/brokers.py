@@ -22,7 +22,7 @@ from support.kafka import kafka_log
 from support.process.stack import RunningBroker, eventually, free_port
 from support.process.tcp_proxy import TcpProxy
 
-SIZE = 3
+SIZE, MIN_IN_SYNC = 3, 2
 PROBE, PROBE_PARTITIONS = "probe", 3  # where the judge sees whether Kafka takes anything
 _REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 

@@ -27,7 +27,6 @@ from support.process.stack import RunningBroker
 from support.process.tcp_proxy import TcpProxy
 
 TOPICS = (*BEHIND_BOTH, SPOOLED)
-MIN_IN_SYNC = 2
 
 
 class Outage(NamedTuple):
@@ -43,8 +42,9 @@ class Outage(NamedTuple):
 class Faults:
     """What there is to break. happened: how often what did.
 
-    Each fault takes a length in seconds and ends with what it broke mended. A round draws them in
-    an order of its own, each as often as the others.
+    Each fault takes a length in seconds and what it draws from, and ends with what it broke mended.
+    A round draws them in an order of its own, each as often as the others. What one draws from is
+    its own: a seed gives the same faults, whatever else happens at what time.
     """
 
     def __init__(self, brokers: Brokers, redis: RedisPair, gateways: Gateways, seed: int) -> None:
@@ -83,7 +83,10 @@ class Faults:
             "the clock jumps": self._jump,
             "the spool's disk is full": self._fill_spool,
         }
-        self.all: dict[str, Callable[[float], Awaitable[None]]] = {**of_kafka, **of_others}
+        self.all: dict[str, Callable[[float, random.Random], Awaitable[None]]] = {
+            **of_kafka,
+            **of_others,
+        }
         self._of_kafka, self._of_others = list(of_kafka), list(of_others)
         self._deck: list[str] = []
 
@@ -96,27 +99,32 @@ class Faults:
             other = self._of_others if names[0] in self._of_kafka else self._of_kafka
             if self._random.random() < 0.3:
                 names.append(self._random.choice(other))
-            await asyncio.gather(*(self.one(name) for name in names))
-            await asyncio.sleep(1.0 + 2 * self._random.random())
+            pause_s = 1.0 + 2 * self._random.random()
+            await asyncio.gather(*(self.one(name, self._seed()) for name in names))
+            await asyncio.sleep(pause_s)
 
     def _draw(self) -> str:
         if not self._deck:
             self._deck = self._random.sample(list(self.all), len(self.all))
         return self._deck.pop()
 
-    async def one(self, name: str) -> None:
+    def _seed(self) -> int:
+        return self._random.randrange(1 << 30)
+
+    async def one(self, name: str, seed: int) -> None:
         """Let this happen, for a length that is drawn."""
-        spell_s = 1.0 + 7 * self._random.random()
+        chance = random.Random(seed)
+        spell_s = 1.0 + 7 * chance.random()
         self._say(f"{name} ({spell_s:.1f} s)")
         self.happened[name] += 1
-        await self.all[name](spell_s)
+        await self.all[name](spell_s, chance)
         self._say(f"{name}: over")
 
     def _say(self, what: str) -> None:
         self.said.append(f"{time.monotonic() - self._began:6.1f} {what}")
 
-    def _some(self, size: int) -> list[RunningBroker]:
-        return self._random.sample(self._brokers.nodes, size)
+    def _some(self, size: int, chance: random.Random) -> list[RunningBroker]:
+        return chance.sample(self._brokers.nodes, size)
 
     async def _until_able(self) -> float:
         """Say when there were enough replicas; wait until all of them are in sync."""
@@ -127,12 +135,12 @@ class Faults:
     async def _until_whole(self) -> None:
         await self._brokers.until_whole(TOPICS)
 
-    async def _kill_one(self, spell_s: float) -> None:
-        await self._kill(self._some(1), spell_s)
+    async def _kill_one(self, spell_s: float, chance: random.Random) -> None:
+        await self._kill(self._some(1, chance), spell_s)
 
-    async def _kill_two(self, spell_s: float) -> None:
+    async def _kill_two(self, spell_s: float, chance: random.Random) -> None:
         since = time.monotonic()
-        able = await self._kill(self._some(2), LANE_STALL_S + spell_s)
+        able = await self._kill(self._some(2, chance), LANE_STALL_S + spell_s)
         self.outages.append(Outage(since, able))
 
     async def _kill(self, nodes: list[RunningBroker], spell_s: float) -> float:
@@ -143,12 +151,12 @@ class Faults:
             await self._brokers.restart(node)
         return await self._until_able()
 
-    async def _freeze_one(self, spell_s: float) -> None:
-        await self._freeze(self._some(1), spell_s)
+    async def _freeze_one(self, spell_s: float, chance: random.Random) -> None:
+        await self._freeze(self._some(1, chance), spell_s)
 
-    async def _freeze_two(self, spell_s: float) -> None:
+    async def _freeze_two(self, spell_s: float, chance: random.Random) -> None:
         since = time.monotonic()
-        able = await self._freeze(self._some(2), LANE_STALL_S + spell_s)
+        able = await self._freeze(self._some(2, chance), LANE_STALL_S + spell_s)
         self.outages.append(Outage(since, able))
 
     async def _freeze(self, nodes: list[RunningBroker], spell_s: float) -> float:
@@ -159,18 +167,18 @@ class Faults:
             node.resume()
         return await self._until_able()
 
-    async def _roll(self, _: float) -> None:
-        for node in self._some(3):
+    async def _roll(self, _: float, chance: random.Random) -> None:
+        for node in self._some(3, chance):
             await asyncio.to_thread(node.stop)
             await self._brokers.restart(node)
             await self._until_whole()
 
-    async def _move(self, _: float) -> None:
-        topic = self._random.choice([PLAIN, STATES, HELD])
-        await self._brokers.move_replicas(topic, self._random)
+    async def _move(self, _: float, chance: random.Random) -> None:
+        topic = chance.choice([PLAIN, STATES, HELD])
+        await self._brokers.move_replicas(topic, chance)
 
-    async def _fill_broker(self, spell_s: float) -> None:
-        (node,) = self._some(1)
+    async def _fill_broker(self, spell_s: float, chance: random.Random) -> None:
+        (node,) = self._some(1, chance)
         fill_disk(node, spare_bytes=1000)
         await asyncio.sleep(2 + spell_s)
         self.happened["a broker ended because its disk was full"] += node.exit_code is not None
@@ -178,7 +186,7 @@ class Faults:
         await self._brokers.restart(node)
         await self._until_whole()
 
-    async def _reconfigure(self, spell_s: float) -> None:
+    async def _reconfigure(self, spell_s: float, chance: random.Random) -> None:
         for configs in (
             {"min.insync.replicas": "3", "max.message.bytes": "70000"},
             {"min.insync.replicas": "2", "max.message.bytes": "60000"},
@@ -189,8 +197,8 @@ class Faults:
                 )
             await asyncio.sleep(spell_s)
 
-    async def _grow(self, _: float) -> None:
-        """Once in a round: keys move then, and no further growth could show more."""
+    async def _grow(self, _: float, chance: random.Random) -> None:
+        """Once: keys move then, and topics that doubled again and again would only cost time."""
         if self._grown:
             return
         self._grown = True
@@ -202,33 +210,33 @@ class Faults:
                 kafka_log.add_partitions, self._brokers.bootstrap, topic, 2 * count
             )
 
-    def _ways(self) -> list[TcpProxy]:
+    def _ways(self, chance: random.Random) -> list[TcpProxy]:
         """One way, or all ways of a gateway to Kafka, to Redis, or to everything."""
-        number = self._random.randrange(COUNT)
+        number = chance.randrange(COUNT)
         kafka, redis = self._brokers.ways[number], self._redis.ways[number]
-        one = self._random.choice([*kafka, redis])
-        return self._random.choice([[one], kafka, [redis], [*kafka, redis]])
+        one = chance.choice([*kafka, redis])
+        return chance.choice([[one], kafka, [redis], [*kafka, redis]])
 
-    async def _freeze_network(self, spell_s: float) -> None:
-        ways = self._ways()
+    async def _freeze_network(self, spell_s: float, chance: random.Random) -> None:
+        ways = self._ways(chance)
         for way in ways:
             way.hold(new_too=True)
         await self._then_mend(ways, spell_s)
 
-    async def _slow_network(self, spell_s: float) -> None:
-        ways, chance = self._ways(), self._random
+    async def _slow_network(self, spell_s: float, chance: random.Random) -> None:
+        ways = self._ways(chance)
         for way in ways:
             way.request_delay = way.answer_delay = lambda: 0.4 * chance.random() ** 3
         await self._then_mend(ways, spell_s)
 
-    async def _cut_network(self, spell_s: float) -> None:
-        ways = self._ways()
+    async def _cut_network(self, spell_s: float, chance: random.Random) -> None:
+        ways = self._ways(chance)
         for way in ways:
             way.cut()
         await self._then_mend(ways, spell_s)
 
-    async def _half_open_network(self, spell_s: float) -> None:
-        ways = self._ways()
+    async def _half_open_network(self, spell_s: float, chance: random.Random) -> None:
+        ways = self._ways(chance)
         for way in ways:
             way.lose()
         await self._then_mend(ways, spell_s)
@@ -238,37 +246,37 @@ class Faults:
         for way in ways:
             way.mend()
 
-    async def _kill_redis(self, spell_s: float) -> None:
+    async def _kill_redis(self, spell_s: float, chance: random.Random) -> None:
         await self._redis.kill(spell_s / 2)
 
-    async def _flush_redis(self, _: float) -> None:
+    async def _flush_redis(self, _: float, chance: random.Random) -> None:
         await self._redis.flush()
 
-    async def _fail_over(self, spell_s: float) -> None:
+    async def _fail_over(self, spell_s: float, chance: random.Random) -> None:
         await self._redis.fail_over(spell_s / 2)
 
-    async def _kill_worker(self, _: float) -> None:
-        self._gateways.kill_worker(self._gateways.any())
+    async def _kill_worker(self, _: float, chance: random.Random) -> None:
+        self._gateways.kill_worker(chance.randrange(COUNT), chance)
 
-    async def _freeze_worker(self, spell_s: float) -> None:
-        await self._gateways.freeze_worker(self._gateways.any(), spell_s)
+    async def _freeze_worker(self, spell_s: float, chance: random.Random) -> None:
+        await self._gateways.freeze_worker(chance.randrange(COUNT), spell_s, chance)
 
-    async def _kill_gateway(self, _: float) -> None:
-        await self._gateways.kill(self._gateways.any())
+    async def _kill_gateway(self, _: float, chance: random.Random) -> None:
+        await self._gateways.kill(chance.randrange(COUNT))
 
-    async def _kill_parent(self, _: float) -> None:
-        await self._gateways.kill_parent(self._gateways.any())
+    async def _kill_parent(self, _: float, chance: random.Random) -> None:
+        await self._gateways.kill_parent(chance.randrange(COUNT))
 
-    async def _drain(self, _: float) -> None:
-        await self._gateways.drain(self._gateways.any())
+    async def _drain(self, _: float, chance: random.Random) -> None:
+        await self._gateways.drain(chance.randrange(COUNT))
 
-    async def _reload(self, spell_s: float) -> None:
-        await self._gateways.reload(self._random.randrange(SPOOLING), spell_s / 2)
+    async def _reload(self, spell_s: float, chance: random.Random) -> None:
+        await self._gateways.reload(chance.randrange(SPOOLING), spell_s / 2)
 
-    async def _jump(self, spell_s: float) -> None:
-        for time_of in self._random.sample(self._gateways.times, min(2, len(self._gateways.times))):
-            time_of.jump(self._random.randint(-1800, 1800))
+    async def _jump(self, spell_s: float, chance: random.Random) -> None:
+        for time_of in chance.sample(self._gateways.times, min(2, len(self._gateways.times))):
+            time_of.jump(chance.randint(-1800, 1800))
         await asyncio.sleep(spell_s)
 
-    async def _fill_spool(self, spell_s: float) -> None:
+    async def _fill_spool(self, spell_s: float, chance: random.Random) -> None:
         await self._gateways.fill_spool(spell_s)

@@ -83,9 +83,8 @@ spool_after_ms = 1000
 class Gateways:
     """all: `all[SPOOLING]` spools, the others have every other topic."""
 
-    def __init__(self, brokers: Brokers, redis: RedisPair, folder: Path, seed: int) -> None:
+    def __init__(self, brokers: Brokers, redis: RedisPair, folder: Path) -> None:
         self._brokers, self._redis, self._folder = brokers, redis, folder
-        self._random = random.Random(seed)
         self.times: list[FakeTime] = []  # of each gateway, where there is libfaketime
         self.all: list[Gateway] = []
 
@@ -126,22 +125,18 @@ class Gateways:
         for gateway in self.all:
             await wait_until_ready(gateway)
 
-    def any(self) -> int:
-        """The number of one."""
-        return self._random.randrange(COUNT)
-
-    def kill_worker(self, number: int) -> None:
+    def kill_worker(self, number: int, chance: random.Random) -> None:
         """kill -9; the parent starts another."""
         workers = self._workers(number)
         if workers:
-            _signal(self._random.choice(workers), signal.SIGKILL)
+            _signal(chance.choice(workers), signal.SIGKILL)
 
-    async def freeze_worker(self, number: int, spell_s: float) -> None:
+    async def freeze_worker(self, number: int, spell_s: float, chance: random.Random) -> None:
         """SIGSTOP for a spell."""
         workers = self._workers(number)
         if not workers:
             return
-        pid = self._random.choice(workers)
+        pid = chance.choice(workers)
         _signal(pid, signal.SIGSTOP)
         try:
             await asyncio.sleep(spell_s)

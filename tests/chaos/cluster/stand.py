@@ -8,8 +8,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from chaos.cluster import judge
-from chaos.cluster.brokers import PROBE, PROBE_PARTITIONS, Brokers
-from chaos.cluster.faults import MIN_IN_SYNC, Faults
+from chaos.cluster.brokers import MIN_IN_SYNC, PROBE, PROBE_PARTITIONS, Brokers
+from chaos.cluster.faults import Faults
 from chaos.cluster.gateways import (
     BEHIND_BOTH,
     CHUNKED,
@@ -127,7 +127,7 @@ async def stand(
         redis = RedisPair(start_redis, COUNT)
         await redis.start(ending)
         await asyncio.to_thread(_create_topics, brokers)
-        gateways = Gateways(brokers, redis, folder, seed)
+        gateways = Gateways(brokers, redis, folder)
         await asyncio.to_thread(gateways.prepare)
         gateways.start(start_gateway)
         await gateways.until_ready()

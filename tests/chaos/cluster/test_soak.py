@@ -144,10 +144,10 @@ async def run(it: Stand, bulk: Bulk) -> tuple[list[Sample], list[tuple[float, st
             group.create_task(watch(stop))
             group.create_task(bulk.run(stop))
             try:
-                for name in FAULTS:
+                for number, name in enumerate(FAULTS):
                     await asyncio.sleep(EVERY_S)
                     faults.append((time.monotonic() - began, name))
-                    await it.faults.one(name)
+                    await it.faults.one(name, number)
                 await asyncio.sleep(max(0.0, began + LENGTH_S - time.monotonic()))
             finally:
                 stop.set()
