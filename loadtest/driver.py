@@ -78,7 +78,8 @@ class Run:
         sampler = None
         if self.plan.sample_s:
             sampler = tasks.create_task(sampled(watch, self.load, self.plan.sample_s, self.samples))
-        await asyncio.sleep(self.plan.warm_up_s)
+        if self.plan.warm_up_s:  # else nothing may be answered before the window: not one turn
+            await asyncio.sleep(self.plan.warm_up_s)
         self.tally.open_window(time.monotonic())
         self.start = watch.mark(self.tally)
         with contextlib.suppress(TimeoutError):
