@@ -14,6 +14,7 @@ from headgate.consumer.claims import ClaimChecks, ClaimError
 from headgate.core.record import DATAREF, VALUE_BYTES, VALUE_SHA256
 from headgate.core.schema import BadSchemaError, Schema
 from support.gateway.data_plane_world import data_port
+from support.process.accepting import accepting
 
 DIGEST = "0" * 64
 
@@ -33,9 +34,7 @@ async def trap() -> AsyncIterator[Trap]:
         visits.append(str(writer.get_extra_info("peername")))
         writer.close()
 
-    server = await asyncio.start_server(visited, "127.0.0.1", 0)
-    async with server:
-        port = server.sockets[0].getsockname()[1]
+    async with accepting(visited) as port:
         yield Trap(f"http://127.0.0.1:{port}", visits)
 
 

@@ -1,4 +1,4 @@
-"""A real broker behind a delaying proxy, a real Redis, two gateways, and what happens to them."""
+"""A real broker behind a proxy that delays, real Redis, two gateways, what happens to them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from chaos.suppression.proxy import DelayingProxy
 from headgate.devstack.ports import LOOPBACK
 from support.kafka import kafka_log
 from support.process.stack import Gateway, RunningBroker, RunningRedis, eventually, free_port
+from support.process.tcp_proxy import TcpProxy
 
 QUARANTINE_S = 1.5
 CONFIG = """
@@ -139,7 +139,8 @@ async def stand(
         # Mostly short, sometimes long: what overtakes what differs from one piece to the next.
         return longest * chance.random() if chance.random() < 0.2 else shortest
 
-    async with DelayingProxy(port, broker.plan.port, delay):
+    async with TcpProxy(port, broker.plan.port) as proxy:
+        proxy.request_delay = proxy.answer_delay = delay
         await asyncio.to_thread(broker.create_topic, topic, 6)
         text = CONFIG.format(
             bootstrap=f"{LOOPBACK}:{port}",

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager, closing, suppress
 from aiokafka.protocol.metadata import MetadataResponse_v5
 
 from headgate.devstack.ports import LOOPBACK
+from support.process.accepting import accepting
 
 _METADATA = 3  # its number in Kafka's protocol
 _VERSION = MetadataResponse_v5.API_VERSION
@@ -72,19 +73,6 @@ async def _frame(reader: asyncio.StreamReader) -> bytes:
 async def kafka_relay(target: str) -> AsyncIterator[KafkaRelay]:
     """Relay to `target` as long as the block runs."""
     relay = KafkaRelay(target)
-    tasks = set[asyncio.Task[None]]()
-
-    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(relay.serve(reader, writer))
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
-
-    server = await asyncio.start_server(accept, LOOPBACK, 0)
-    relay.bootstrap = f"{LOOPBACK}:{server.sockets[0].getsockname()[1]}"
-    try:
+    async with accepting(relay.serve) as port:
+        relay.bootstrap = f"{LOOPBACK}:{port}"
         yield relay
-    finally:
-        server.close()
-        for task in list(tasks):
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

@@ -13,6 +13,7 @@ from headgate.devstack.child import Child
 from headgate.devstack.ports import LOOPBACK
 from headgate.devstack.redis import answers_ping, find_redis
 from support.identity.authority import Pair
+from support.process.accepting import accepting
 from support.process.stack import free_port
 
 ADMIN = "admin-password"
@@ -35,9 +36,8 @@ async def behind_tls(target: int, pair: Pair) -> AsyncIterator[int]:
         inside, outside = await asyncio.open_connection(LOOPBACK, target)
         await asyncio.gather(copy(reader, outside), copy(inside, writer), return_exceptions=True)
 
-    server = await asyncio.start_server(accept, LOOPBACK, 0, ssl=context)
-    async with server:
-        yield server.sockets[0].getsockname()[1]
+    async with accepting(accept, context=context) as port:
+        yield port
 
 
 @asynccontextmanager

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 
 from headgate.devstack.ports import LOOPBACK
+from support.process.accepting import accepting
 
 
 class TcpProxy:
@@ -22,21 +23,15 @@ class TcpProxy:
         self.request_delay: Callable[[], float] = _at_once
         self.answer_delay: Callable[[], float] = _at_once
         self._passing: set[_Passing] = set()
-        self._server: asyncio.Server | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._end = AsyncExitStack()
         self._holds_new = self._is_cut = self._loses = False
 
     async def __aenter__(self) -> TcpProxy:
-        self._server = await asyncio.start_server(self._accept, LOOPBACK, self.port)
+        await self._end.enter_async_context(accepting(self._accept, self.port))
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        assert self._server is not None
-        self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._server.wait_closed()
+        await self._end.aclose()
 
     def hold(self, *, new_too: bool) -> None:
         """Keep what comes on every connection. new_too: also on those that begin later."""
@@ -79,10 +74,6 @@ class TcpProxy:
         if self._is_cut:
             writer.transport.abort()
             return
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
         passing = _Passing(writer, is_held=self._holds_new, loses=self._loses)
         self._passing.add(passing)
         try:
