@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from headgate.core.suppression.layout import Agreement, LayoutReply, LayoutSpans
-from support.scenarios.sharded_world import World
 from support.scale import scaled
+from support.scenarios.sharded_world import World
 from support.virtual_time import run_in_virtual_time
 
 CHANGES = {
