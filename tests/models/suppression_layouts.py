@@ -142,7 +142,8 @@ class World:
         if g == 0:
             heard[i] = Heard(older, server.told[other])
         waits = gateway.waits
-        if gateway.phase == STARTING and server.told[other] and not waits:
+        is_first = not gateway.told >> i & 1
+        if gateway.phase == STARTING and server.told[other] and is_first:
             waits = True
             self._mark_before(own)
         told = list(server.told)
@@ -154,8 +155,7 @@ class World:
         )
 
     def _mark_before(self, own: int) -> None:
-        """What gateways of the other list have heard by now ends before the wait does. (Servers
-        told later are not in it: what was heard there ends later, and not before the wait.)"""
+        """What gateways of the other list have heard by now ends before the wait does."""
         for g, gateway in enumerate(self.gateways):
             if gateway.layout != own:
                 heard = tuple(one and one._replace(before=True) for one in gateway.heard)

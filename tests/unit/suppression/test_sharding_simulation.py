@@ -112,3 +112,11 @@ def test_a_server_that_lost_its_state_does_not_count_against_the_others() -> Non
         agreement.heard(number, 1_000.0, 1_000.0, quiet())
     agreement.heard(2, 1_000.0, 1_000.0, noisy(0.0, found=False))
     assert agreement.believes(0.0, 1_000.0)
+
+
+def test_only_the_first_answer_of_each_server_makes_a_start_wait() -> None:
+    agreement = Agreement(3, SPANS)
+    agreement.heard(0, 1_000.0, 1_000.0, noisy(2.0))
+    agreement.heard(1, 1_001.0, 1_001.0, noisy(2.0))
+    agreement.heard(0, 1_005.0, 1_005.0, noisy(1.0))
+    assert agreement.begins_s == 1_011.0

@@ -120,15 +120,17 @@ class Agreement:
     until_s: how long it may believe what servers say, if it hears nothing more.  quiet_s: since
     when more than half of its servers know of no other layout; to what was born before they may
     owe something. (The interval of tellings is taken off: clocks differ, servers are started one
-    after the other, and a quarantine is longer.)  begins_s: not before then may it take events.
+    after the other, and a quarantine is longer.)  begins_s: not before then may it take
+    events, a lease after each server was first told.
     """
 
-    __slots__ = ("_heard", "_spans", "begins_s", "count", "quiet_s", "until_s")
+    __slots__ = ("_heard", "_met", "_spans", "begins_s", "count", "quiet_s", "until_s")
 
     def __init__(self, count: int, spans: LayoutSpans) -> None:
         self.count = count
         self._spans = spans
         self._heard = [_NOTHING] * count
+        self._met: set[int] = set()  # those that have answered
         self.until_s, self.quiet_s, self.begins_s = -math.inf, math.inf, -math.inf
 
     @staticmethod
@@ -143,8 +145,9 @@ class Agreement:
         age_s = (reply.now - reply.noisy) / 1000
         noisy_s = -math.inf if age_s >= self._spans.keep else now_s - age_s
         self._heard[server] = _Heard(sent_s, noisy_s)
-        if reply.found:
+        if reply.found and server not in self._met:
             self.begins_s = max(self.begins_s, now_s + self._spans.lease)
+        self._met.add(server)
         self._conclude(now_s)
 
     def lost(self, server: int, now_s: float) -> None:
