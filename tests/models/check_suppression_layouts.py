@@ -45,4 +45,4 @@ def main(limit: int, *, traces: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 400_000, traces=len(sys.argv) > 2)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 150_000, traces=len(sys.argv) > 2)

@@ -55,7 +55,8 @@ class Setup:
     lists: tuple[tuple[int, ...], tuple[int, ...]] = (FAR, (0, 1))
     owners: tuple[int, int] = (2, 0)
     starts: tuple[int, int] = (0, 0)
-    posts: int = 2
+    # Who posts what, in this order: another content at the other gateway, then the old one at g0.
+    posts: tuple[tuple[int, int], ...] = ((1, B), (0, A))
     changes: int = 1
     restarts: int = 0
 
@@ -296,10 +297,10 @@ def _steps(setup: Setup, state: State) -> Iterator[Step]:
 
 def _of_gateway(setup: Setup, state: State, g: int, gateway: Gateway) -> Iterator[Step]:
     servers = setup.lists[gateway.layout]
-    if gateway.phase == BEGUN and len(state.events) < setup.posts:
-        for content in (A, B):
-            name = f"{'AB'[content]} arrives at g{g} of {servers}"
-            yield name, lambda w, c=content: w.arrive(g, c)
+    if gateway.phase == BEGUN and len(state.events) < len(setup.posts):
+        who, content = setup.posts[len(state.events)]
+        if who == g:
+            yield f"{'AB'[content]} arrives at g{g} of {servers}", lambda w: w.arrive(g, content)
     if gateway.phase == STARTING:
         is_told = all(gateway.told >> i & 1 for i in servers) or not setup.rules.tells
         if is_told:

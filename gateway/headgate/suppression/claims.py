@@ -94,6 +94,7 @@ class Claims(Bypass):
             self._namespaces.announce(scope)
             if self.mode is not _AWAY:
                 return False
+        self._namespaces.passing.add(scope)  # `renew` may have dropped it before the first passed
         scope.passed_s = now_s
         scope.unreserved.count += count
         return True
