@@ -40,7 +40,8 @@ HOT = """
     core/idempotency/remembered core/suppression/digest core/event core/audit_events core/ids
     core/formats/jsontext core/keys core/outcome core/publish core/reasons core/record
     core/refusal core/http/reply core/http/request core/topics/route core/scanning
-    core/suppression/protocol core/suppression/reservation
+    core/suppression/protocol core/suppression/reservation core/suppression/slots
+    core/suppression/layout
     idempotency/events idempotency/identity_client idempotency/pending idempotency/requests
     idempotency/waiting backends/redis/identity edge/once
     pipeline/admit pipeline/complete pipeline/gate pipeline/identify pipeline/inbound
@@ -49,7 +50,8 @@ HOT = """
     pipeline/turn suppression/arrivals suppression/bypass suppression/claims
     suppression/completions suppression/growth suppression/namespaces suppression/outgoing
     suppression/settlements suppression/states suppression/suppressor suppression/in_flight
-    suppression/waits backends/kafka/producing/bell
+    suppression/waits suppression/sharded suppression/tellings idempotency/sharded
+    backends/kafka/producing/bell
     backends/kafka/producing/builder backends/kafka/producing/cluster
     backends/kafka/producing/lane backends/kafka/producing/lanes backends/kafka/producing/producer
     backends/redis/suppression backends/kafka/producing/rounds edge/answer edge/events

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from typing import Any
 
-from cases import canonical, fairness, growth, identity, spool, workers
+from cases import canonical, fairness, growth, identity, shards, spool, workers
 from cases.large import STALL_GOAL_S, LargeResult
 from cases.pairs import Case, Pair
 
@@ -118,6 +118,12 @@ def workers_table(found: workers.Found) -> str:
     """One row a case."""
     header = ("case", "workers", "us/event", "events/s", "dearest / 1 worker", "goal", "log")
     return table(header, workers.rows(found))
+
+
+def shards_table(found: shards.Found) -> str:
+    """One row a case and number of Redis servers."""
+    header = ("case", "servers", "events/s", "gateway us/event", "each redis us/event", "log")
+    return table(header, shards.rows(found))
 
 
 def canonical_table(found: canonical.Found) -> str:

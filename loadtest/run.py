@@ -11,6 +11,7 @@ python loadtest/run.py peers            beside handlers in Rust and Python and k
 python loadtest/run.py peers --quick    3 rounds of 2 s, about ten minutes
 python loadtest/run.py growth           10 to 1,000 topics, 6 to 1,000 partitions: 5 rounds
 python loadtest/run.py workers          1, 2 and 4 workers: 5 rounds
+python loadtest/run.py shards           1, 2 and 3 Redis servers: 5 rounds
 python loadtest/run.py canonical        values compared instead of bytes, 1 kB in batches: 5 rounds
 python loadtest/run.py spool            spooled events beside published ones, and their way back
 python loadtest/run.py identity         Idempotency-Keys and event ids beside plain: 5 rounds
@@ -39,6 +40,7 @@ from cases import (
     memory,
     moments,
     pairs,
+    shards,
     spool,
     workers,
 )
@@ -55,6 +57,7 @@ from report import (
     identity_table,
     large_table,
     pairs_table,
+    shards_table,
     spool_table,
     workers_table,
 )
@@ -169,6 +172,15 @@ def run_workers(options: Namespace, directory: Path) -> tuple[str, object]:
     return text + workers_table(found), {case.title: reports for case, reports in found.items()}
 
 
+def run_shards(options: Namespace, directory: Path) -> tuple[str, object]:
+    number = options.pairs or (3 if options.quick else 5)
+    seconds = options.seconds or (2.0 if options.quick else 5.0)
+    with shards.shards_stand(directory, options.workers or "1") as running:
+        found = shards.measure(running, number, seconds, say)
+    text = f"{number} rounds of all numbers of servers in turn, {seconds:g} s each.\n\n"
+    return text + shards_table(found), {case.title: reports for case, reports in found.items()}
+
+
 def run_canonical(options: Namespace, directory: Path) -> tuple[str, object]:
     number = options.pairs or (3 if options.quick else 5)
     seconds = options.seconds or (2.0 if options.quick else 5.0)
@@ -235,6 +247,7 @@ RUNS = {
     "peers": run_peers,
     "growth": run_growth,
     "workers": run_workers,
+    "shards": run_shards,
     "canonical": run_canonical,
     "identity": run_identity,
     "spool": run_spool,

@@ -13,7 +13,7 @@ from headgate.backends.kafka.configured import cluster_options
 from headgate.backends.kafka.topic_reader import READ_ERRORS, TopicReader
 from headgate.backends.redis.sentinel import resolved
 from headgate.check.finding import Finding, error, ok
-from headgate.check.redis import judge_redis
+from headgate.check.redis import judge_redis, judge_runs
 from headgate.check.topics import (
     judge_facts,
     judge_held,
@@ -92,14 +92,31 @@ async def _read_cluster(name: str, cluster: ClusterSettings) -> _Cluster:
 
 
 async def _check_redis(redis: RedisSettings) -> list[Finding]:
-    if redis.address is None:
+    servers = redis.servers
+    if not servers:
         return [ok("redis", "not configured, and no topic suppresses")]
     timeout_s = max(redis.timeout_ms / 1000, _MIN_REDIS_S)
+    names = ["redis"] if len(servers) == 1 else [f"redis {name}" for name in servers]
+    asked = map(_check_server, names, servers.values(), [timeout_s] * len(names))
+    found = await asyncio.gather(*asked)
+    runs = dict(zip(names, (one.run_id for one in found), strict=True))
+    return [finding for one in found for finding in one.findings] + list(judge_runs(runs))
+
+
+class _Server(NamedTuple):
+    """What one Redis said. run_id: of its process, None when it did not answer."""
+
+    run_id: str | None
+    findings: list[Finding]
+
+
+async def _check_server(name: str, url: str, timeout_s: float) -> _Server:
     try:
-        address = await resolved(redis.address)
+        address = await resolved(url)
     except (RedisError, OSError) as failure:
-        fix = "Check the hosts and the service in redis.url."
-        return [error("redis", f"no sentinel names a master: {_error_text(failure)}", fix)]
+        fix = "Check the hosts and the service in its URL."
+        text = f"no sentinel names a master: {_error_text(failure)}"
+        return _Server(None, [error(name, text, fix)])
     client = Redis.from_url(
         address,
         socket_timeout=timeout_s,
@@ -109,13 +126,14 @@ async def _check_redis(redis: RedisSettings) -> list[Finding]:
     )
     try:
         info = await client.info()
-        findings = list(judge_redis(info, await _redis_config(client)))
+        findings = list(judge_redis(info, await _redis_config(client), name))
     except (RedisError, OSError, TimeoutError) as failure:
-        fix = "Check redis.url and redis.ssl_cafile; until it answers nothing is suppressed."
-        return [error("redis", f"no answer: {_error_text(failure)}", fix)]
+        fix = "Check its URL and redis.ssl_cafile; until it answers nothing is suppressed."
+        return _Server(None, [error(name, f"no answer: {_error_text(failure)}", fix)])
     finally:
         await client.aclose()
-    return [ok("redis", f"answers, version {info.get('redis_version', 'unknown')}"), *findings]
+    answers = ok(name, f"answers, version {info.get('redis_version', 'unknown')}")
+    return _Server(info.get("run_id"), [answers, *findings])
 
 
 async def _redis_config(client: Any) -> Mapping[str, str] | None:

@@ -9,11 +9,27 @@ _SUBJECT = "redis"
 _NEARLY_FULL = 0.9
 
 
-def judge_redis(info: Mapping[str, Any], config: Mapping[str, str] | None) -> Iterator[Finding]:
-    """info: the answer of INFO.  config: of CONFIG GET, None where that is forbidden."""
-    yield from _eviction(info, config)
-    yield from _memory(info)
-    yield from _persistence(info, config)
+def judge_redis(
+    info: Mapping[str, Any], config: Mapping[str, str] | None, subject: str = _SUBJECT
+) -> Iterator[Finding]:
+    """info: the answer of INFO.  config: of CONFIG GET, None where that is forbidden.
+    subject: which of several it is."""
+    found = (*_eviction(info, config), *_memory(info), *_persistence(info, config), *_kind(info))
+    for one in found:
+        yield one._replace(subject=subject)
+
+
+def judge_runs(runs: Mapping[str, str | None]) -> Iterator[Finding]:
+    """Two names for one server. runs: the id of each one's process, None where it is not known."""
+    names: dict[str, str] = {}
+    for name, run_id in runs.items():
+        other = names.setdefault(run_id, name) if run_id is not None else name
+        if other != name:
+            text = f"the same server as {other}: databases of one server share its processor"
+            yield warn(name, text, "Name each server once in redis.urls.")
+
+
+def _kind(info: Mapping[str, Any]) -> Iterator[Finding]:
     if info.get("role") not in (None, "master"):
         yield error(_SUBJECT, f"it is a {info['role']}: no writes", "Name the master in redis.url.")
     if str(info.get("cluster_enabled", "0")) == "1":

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import ip_address
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from headgate.check.finding import Finding, ok, warn
 from headgate.config.backend_settings import ClusterSettings, RedisSettings
@@ -96,14 +96,19 @@ def _redis(settings: Settings) -> Iterator[Finding]:
 
 
 def _redis_password(redis: RedisSettings, origins: Mapping[str, str]) -> Iterator[Finding]:
-    parts = urlsplit(redis.url or "")
-    if parts.password is None and "password" not in parse_qs(parts.query):
-        return
-    yield from _written("redis.url", origins)
-    if parts.scheme in ("redis", "redis+sentinel") and not _is_loopback(
-        parts.hostname or "localhost"
-    ):
-        yield warn("redis.url", "the password travels in clear text", "Use rediss://.")
+    option = "redis.url" if redis.url is not None else "redis.urls"
+    with_password = [parts for parts in map(urlsplit, redis.listed) if _has_password(parts)]
+    if with_password:
+        yield from _written(option, origins)
+    for parts in with_password:
+        is_local = _is_loopback(parts.hostname or "localhost")
+        if parts.scheme in ("redis", "redis+sentinel") and not is_local:
+            yield warn(option, "the password travels in clear text", "Use rediss://.")
+            break
+
+
+def _has_password(parts: SplitResult) -> bool:
+    return parts.password is not None or "password" in parse_qs(parts.query)
 
 
 def _written(secret: str, origins: Mapping[str, str]) -> Iterator[Finding]:

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from urllib.parse import urlencode, urlsplit
 
 from headgate.core.option import about
+from headgate.core.suppression.servers import server_name
 
 _DAY_MS = 86_400_000
 _GIBIBYTE = 1_073_741_824
@@ -146,6 +147,15 @@ class RedisSettings:
             secret=True,
         ),
     ] = field(default=None, repr=False)
+    urls: Annotated[
+        tuple[str, ...],
+        about(
+            "Several servers instead of one `url`, each a URL as that: keys are spread over them. "
+            "All gateways need the same ones (docs/operate/redis-servers.md).",
+            example='["redis://redis-1:6379/0", "redis://redis-2:6379/0", "redis://redis-3:6379/0"]',
+            secret=True,
+        ),
+    ] = field(default=(), repr=False)
     ssl_cafile: Annotated[
         str | None,
         about(
@@ -199,12 +209,27 @@ class RedisSettings:
     ] = 15_000
 
     @property
+    def listed(self) -> tuple[str, ...]:
+        """All URLs, however they were given."""
+        return self.urls if self.url is None else (self.url,)
+
+    @property
     def address(self) -> str | None:
-        """The URL as all clients of ours take it, with what belongs to the connection."""
-        if self.url is None or self.ssl_cafile is None:
-            return self.url
-        sign = "&" if urlsplit(self.url).query else "?"
-        return f"{self.url}{sign}{urlencode({'ssl_ca_certs': self.ssl_cafile})}"
+        """Of the only server or the first, as all clients of ours take it. What is kept once, such
+        as pauses, is there."""
+        return next(iter(self.servers.values()), None)
+
+    @property
+    def servers(self) -> dict[str, str]:
+        """Their addresses by their names."""
+        return {server_name(url): self._address(url) for url in self.listed}
+
+    def _address(self, url: str) -> str:
+        """With what belongs to the connection."""
+        if self.ssl_cafile is None or not url.startswith("rediss"):
+            return url
+        sign = "&" if urlsplit(url).query else "?"
+        return f"{url}{sign}{urlencode({'ssl_ca_certs': self.ssl_cafile})}"
 
 
 @dataclass(frozen=True, slots=True)

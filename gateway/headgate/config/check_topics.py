@@ -34,11 +34,11 @@ def topic_contradictions(settings: Settings) -> Iterator[Problem]:
         for problem in (each for check in checks for each in check):
             path = ("topics", policy.pattern, problem.option)
             yield problem._replace(option=dotted(path).removesuffix('.""'))
-        if policy.suppress != "off" and settings.redis.url is None:
+        if policy.suppress != "off" and not settings.redis.listed:
             option = dotted(("topics", policy.pattern, "suppress"))
             found = f"{shown(policy.suppress)} without Redis"
-            yield Problem(option, found, '"off", or redis.url set', "Set redis.url.")
-        if policy.dedupe_ttl_s is not None and settings.redis.url is None:
+            yield Problem(option, found, '"off", or redis.url set', "Set redis.url or redis.urls.")
+        if policy.dedupe_ttl_s is not None and not settings.redis.listed:
             option = dotted(("topics", policy.pattern, "dedupe_ttl_s"))
             found = f"{policy.dedupe_ttl_s} without Redis"
             yield Problem(option, found, "not set, or redis.url set", "Set redis.url.")

@@ -3,6 +3,7 @@
 import dataclasses
 import re
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -15,6 +16,8 @@ from headgate.config.errors import Problem, shown
 from headgate.config.names import dotted
 from headgate.config.origins import DEFAULT, derived
 from headgate.config.settings import Settings
+from headgate.core.suppression.servers import server_name
+from headgate.core.suppression.slots import MAX_SERVERS
 
 _REDIS_SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel")
 
@@ -97,17 +100,35 @@ def _hosts(settings: Settings) -> Iterator[Problem]:
 
 def _redis(settings: Settings) -> Iterator[Problem]:
     redis = settings.redis
-    if redis.url is not None and urlsplit(redis.url).scheme not in _REDIS_SCHEMES:
-        expected = "a redis://, rediss://, unix:// or redis+sentinel://HOST,HOST/SERVICE URL"
-        yield Problem("redis.url", shown(redis.url, secret=True), expected)
-    elif redis.url is not None and "+sentinel" in urlsplit(redis.url).scheme:
-        parts = urlsplit(redis.url)
-        if not parts.netloc.rpartition("@")[2] or not parts.path.strip("/"):
-            expected = "redis+sentinel://HOST[:26379][,HOST]/SERVICE[/DB]"
-            yield Problem("redis.url", shown(redis.url, secret=True), expected)
+    if redis.url is not None and redis.urls:
+        expected = "redis.url for one server, or redis.urls for several, not both"
+        yield Problem("redis.urls", "set beside redis.url", expected)
+    problems = [
+        *(() if redis.url is None else _redis_url("redis.url", redis.url)),
+        *chain.from_iterable(_redis_url("redis.urls", url) for url in redis.urls),
+    ]
+    yield from problems
+    if not problems and len({server_name(url) for url in redis.urls}) < len(redis.urls):
+        yield Problem("redis.urls", "one server twice", "each server once")
+    if len(redis.urls) > MAX_SERVERS:
+        yield Problem("redis.urls", f"{len(redis.urls)} servers", f"at most {MAX_SERVERS}")
     yield from missing_files({"redis.ssl_cafile": redis.ssl_cafile})
-    if redis.ssl_cafile is not None and not (redis.url or "").startswith("rediss"):
+    has_tls = any(url.startswith("rediss") for url in redis.listed)
+    if redis.ssl_cafile is not None and not has_tls:
         yield Problem("redis.ssl_cafile", shown(redis.ssl_cafile), "not set, or a rediss:// URL")
     if not re.fullmatch(r"[\w.:\-]+", redis.namespace):
         expected = "letters, digits, dots, colons, dashes and underscores"
         yield Problem("redis.namespace", shown(redis.namespace), expected)
+
+
+def _redis_url(option: str, url: str) -> Iterator[Problem]:
+    parts = urlsplit(url)
+    expected = None
+    if parts.scheme not in _REDIS_SCHEMES:
+        expected = "a redis://, rediss://, unix:// or redis+sentinel://HOST,HOST/SERVICE URL"
+    elif "+sentinel" in parts.scheme and not (
+        parts.netloc.rpartition("@")[2] and parts.path.strip("/")
+    ):
+        expected = "redis+sentinel://HOST[:26379][,HOST]/SERVICE[/DB]"
+    if expected is not None:
+        yield Problem(option, shown(url, secret=True), expected)

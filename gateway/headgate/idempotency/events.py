@@ -24,6 +24,7 @@ from headgate.core.topics.route import Route
 from headgate.idempotency.identity_client import IdentityClient
 from headgate.idempotency.options import NO_REDIS, IdentityMeter
 from headgate.idempotency.pending import Sized, Verdicts
+from headgate.idempotency.sharded import ShardedIdentity
 
 GoOn = Callable[[list[Publish]], None]
 
@@ -31,7 +32,9 @@ GoOn = Callable[[list[Publish]], None]
 class EventIdentity:
     """prefix: of every name in Redis."""
 
-    def __init__(self, client: IdentityClient, prefix: str, meter: IdentityMeter) -> None:
+    def __init__(
+        self, client: IdentityClient | ShardedIdentity, prefix: str, meter: IdentityMeter
+    ) -> None:
         self._client = client
         self._prefix = prefix
         self._meter = meter
@@ -41,14 +44,17 @@ class EventIdentity:
 
         Events without an id wait with the others, so that the order of each key stays.
         """
-        if self._client.is_idle and all(publish.event_id is None for publish in started):
+        client = self._client.of(route.state.topic_id)
+        if client.is_idle and all(publish.event_id is None for publish in started):
             go_on(started)
             return
         attempt = ticket.attempt = ticket.attempt or Attempt()
-        claims = self._claims(attempt, route, started)
-        self._client.ask(claims, partial(self._decided, attempt, route, started, go_on))
+        claims = self._claims(attempt, route, started, client)
+        client.ask(claims, partial(self._decided, attempt, route, started, go_on))
 
-    def _claims(self, attempt: Attempt, route: Route, started: list[Publish]) -> Iterator[Sized]:
+    def _claims(
+        self, attempt: Attempt, route: Route, started: list[Publish], client: IdentityClient
+    ) -> Iterator[Sized]:
         """Made as calls have room, so that digesting never takes long at a time."""
         first_of: dict[bytes, tuple[int, bytes]] = {}
         keep_ms = (route.policy.dedupe_ttl_s or 0) * 1000.0
@@ -67,7 +73,7 @@ class EventIdentity:
             content = event_fingerprint(record.key, _content(publish), content_type_of(record))
             known = first_of.setdefault(name, (publish.index, content))
             if known == (publish.index, content):
-                claim = Claim(name, content, self._client.new_token(), keep_ms)
+                claim = Claim(name, content, client.new_token(), keep_ms)
                 attempt.events[publish.index] = claim
                 yield Sized(claim, len(record.value or b""))
             elif known[1] == content:

@@ -30,7 +30,10 @@ _QUIET_TURNS = 2
 
 
 class IdentityClient:
-    """clock: seconds, never jumping.  random_bytes: as `os.urandom`."""
+    """clock: seconds, never jumping.  random_bytes: as `os.urandom`.
+
+    stem: what its tokens begin with.
+    """
 
     def __init__(
         self,
@@ -43,7 +46,7 @@ class IdentityClient:
         self._store = store
         self._claim_ms = options.claim_ms
         self._clock = clock
-        self._stem = random_bytes(6)
+        self.stem = random_bytes(6)
         self._tokens = 0
         self._waiting = Waiting(options, lambda: meter.identity_bypassed("backlog", 1))
         self._outgoing: PackedCall | None = None
@@ -66,10 +69,14 @@ class IdentityClient:
         """Tell Redis the last ends if it takes them in time, and disconnect."""
         await self._session.close()
 
+    def of(self, topic_id: bytes) -> "IdentityClient":
+        """Who knows the keys and ids of a topic, see `sharded`."""
+        return self
+
     def new_token(self) -> bytes:
         """12 bytes that no other attempt has, here or elsewhere."""
         self._tokens += 1
-        return self._stem + self._tokens.to_bytes(6, "big")
+        return self.stem + self._tokens.to_bytes(6, "big")
 
     @property
     def is_idle(self) -> bool:
@@ -112,6 +119,11 @@ class IdentityClient:
         if self._clock() - self._slow_s < _SLOW_S:
             return False, f"slow: requests did not wait longer than {self._timeout_s:g} s"
         return True, "connected"
+
+    def dependencies(self) -> list[tuple[str, bool, bool, str]]:
+        """As /ready shows it: its name, whether it is well, whether it is needed, and in words."""
+        ok, detail = self.health()
+        return [("redis identity", ok, False, detail)]
 
     def _go_on_overdue(self) -> bool:
         """Nobody waits for Redis any longer than redis.timeout_ms, whatever the queue is."""

@@ -23,6 +23,7 @@ from headgate.core.refusal import Refused
 from headgate.idempotency.identity_client import IdentityClient
 from headgate.idempotency.options import NO_REDIS, IdentityMeter
 from headgate.idempotency.pending import Sized, Verdicts
+from headgate.idempotency.sharded import ShardedIdentity
 
 _AT_ONCE_BYTES = 1_048_576  # digesting more would hold up the event loop for milliseconds
 
@@ -33,7 +34,11 @@ class RequestIdentity:
     """client: None where there is no Redis.  key_ms: how long what was done is remembered."""
 
     def __init__(
-        self, client: IdentityClient | None, prefix: str, key_ms: float, meter: IdentityMeter
+        self,
+        client: IdentityClient | ShardedIdentity | None,
+        prefix: str,
+        key_ms: float,
+        meter: IdentityMeter,
     ) -> None:
         self._client = client
         self._prefix = prefix
@@ -57,7 +62,7 @@ class RequestIdentity:
         except Refused as refused:
             begun(refused.failure)
             return
-        client = self._client
+        client = None if self._client is None else self._client.of(asked.topic_id)
         if client is None:
             begun(self._without(asked, Attempt(), "not_configured"))
             return

@@ -1,14 +1,15 @@
 """The queue of one process, and what becomes of it when Redis cannot be asked."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import Final
 
 from headgate.backends.base import Verdicts
 from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Publish, Stage
-from headgate.core.suppression.protocol import Scope, SuppressionReply
+from headgate.core.suppression.layout import Agreement
+from headgate.core.suppression.protocol import Scope, SuppressionCall, SuppressionReply
 from headgate.suppression.arrivals import Arrivals
 from headgate.suppression.completions import Completions
 from headgate.suppression.in_flight import PublishesInFlight
@@ -20,6 +21,8 @@ from headgate.suppression.waits import Waits
 
 # Looking a member up in an Enum class costs 0.1 us in Python 3.11.
 _RESERVING: Final = Stage.RESERVING
+
+_NONE: Final = set[Scope]()
 
 _REFUSED = Failure(
     Reason.REDIS_UNAVAILABLE,
@@ -40,7 +43,7 @@ class BypassMode(Enum):
 class Bypass:
     """What `claims.Claims` stands on. new_stem: 10 bytes that were never used before.
 
-    A token is a stem and a number of two bytes.
+    A token is a stem and a number of two bytes.  agreement: on which servers there are.
     """
 
     def __init__(
@@ -49,7 +52,10 @@ class Bypass:
         options: SuppressOptions,
         meter: SuppressionMeter,
         new_stem: Callable[[], bytes],
+        agreement: Agreement,
     ) -> None:
+        self._agreement = agreement
+        self._quarantine_s = options.quarantine_ms / 1000
         self._verdicts = verdicts
         self._meter = meter
         self._new_stem = new_stem
@@ -69,6 +75,55 @@ class Bypass:
         self._draining = False
         self._owes = False  # published unreserved since Redis last knew everything
         self.mode = BypassMode.AWAY
+
+    # ---- how publishes end
+
+    def acknowledged(self, batch: Sequence[Publish], base_offset: int, now_s: float) -> None:
+        """See `base.Suppression`."""
+        self._ends.acknowledged(batch, base_offset, now_s, self.mode is BypassMode.AWAY)
+
+    def settle(self, first: Publish, placed: Iterable[tuple[int, Publish]]) -> None:
+        """Those of a batch whose keys this server knows. first: of the whole batch."""
+        self._ends.fence(first)
+        self._ends.settle(placed, self.mode is BypassMode.AWAY)
+
+    def ended(self, publish: Publish, certain: bool, now_s: float) -> None:
+        """See `base.Suppression`."""
+        self._ends.ended(publish, certain, now_s, self.mode is BypassMode.AWAY)
+
+    # ---- topics
+
+    def open(self, scope: Scope) -> None:
+        """Talk to a namespace as soon as Redis is there: its quarantine begins with its birth."""
+        self._namespaces.open(scope)
+
+    def shut(self, scope: Scope) -> None:
+        """Its topic is compared here no more."""
+        self._namespaces.shut(scope)
+
+    def touch(self, scope: Scope) -> None:
+        """Talk to a namespace soon."""
+        self._namespaces.to_talk.add(scope)
+
+    def is_told(self, scope: Scope) -> bool:
+        """Whether Redis knows all that is to be told of a topic, or cannot be told now."""
+        known = self._namespaces
+        if self.mode is BypassMode.AWAY:
+            return True
+        if scope in known.to_talk or scope in known.to_announce or scope in known.to_drop:
+            return False
+        return self._outgoing is None or scope not in self._outgoing.scopes
+
+    def _doubted(
+        self, sent_s: float, call: SuppressionCall, reply: SuppressionReply, now_s: float
+    ) -> set[Scope]:
+        """The namespaces of a reply whose `unchanged` is not to be believed."""
+        agreement, known = self._agreement, self._namespaces
+        away_s = sent_s - reply.now / 1000 - self._quarantine_s
+        born_s = [away_s + state.opens_ms / 1000 for state in reply.states]
+        if not known.doubted and now_s < agreement.until_s and min(born_s) >= agreement.quiet_s:
+            return _NONE
+        return known.judge(call.scopes, born_s, agreement, now_s)
 
     def _count(self, reply: SuppressionReply) -> None:
         if reply.crowded:

@@ -3,13 +3,14 @@
 Synchronous and told the time; `suppressor.py` carries its calls to Redis and back.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from headgate.backends.base import Verdicts
 from headgate.backends.redis.errors import StoreError
 from headgate.core.publish import Publish, Stage
 from headgate.core.suppression import protocol
+from headgate.core.suppression.layout import Agreement
 from headgate.core.suppression.protocol import Scope, SuppressionCall, SuppressionReply
 from headgate.core.suppression.states import TopicSuppression
 from headgate.suppression.bypass import Bypass, BypassMode
@@ -40,8 +41,9 @@ class Claims(Bypass):
         new_stem: Callable[[], bytes],
         new_nonce: Callable[[], bytes],
         grow: Grow = grow_alone,
+        agreement: Agreement | None = None,
     ) -> None:
-        super().__init__(verdicts, options, meter, new_stem)
+        super().__init__(verdicts, options, meter, new_stem, agreement or Agreement.granted())
         self._options = options
         self._spans = options.spans
         self._token_ttl_s = options.token_ttl_ms / 1000
@@ -70,14 +72,6 @@ class Claims(Bypass):
         if self.mode is not _READY and not self._draining:
             self._bypass_all("breaker_open")
 
-    def acknowledged(self, batch: Sequence[Publish], base_offset: int, now_s: float) -> None:
-        """See `base.Suppression`."""
-        self._ends.acknowledged(batch, base_offset, now_s, self.mode is _AWAY)
-
-    def ended(self, publish: Publish, certain: bool, now_s: float) -> None:
-        """See `base.Suppression`."""
-        self._ends.ended(publish, certain, now_s, self.mode is _AWAY)
-
     def forget(self, request: Forget) -> None:
         """Take a request to forget; its future ends with the call that carries it."""
         self._forgets.append(request)
@@ -93,14 +87,6 @@ class Claims(Bypass):
             left = (self._settlements, self._in_flight.unregistered, self._namespaces.to_drop)
             self._owes = any(left)
         return not self._owes
-
-    def open(self, scope: Scope) -> None:
-        """Talk to a namespace as soon as Redis is there: its quarantine begins with its birth."""
-        self._namespaces.open(scope)
-
-    def shut(self, scope: Scope) -> None:
-        """Its topic is compared here no more."""
-        self._namespaces.shut(scope)
 
     def passes(self, scope: Scope, count: int, now_s: float) -> bool:
         """See `base.Suppression`. Only while it is announced, or others would not know of them."""
@@ -163,7 +149,8 @@ class Claims(Bypass):
         if self._settlements:
             outgoing.settle(self._settlements, 0.5 if ready else 1.0)
         if ready:
-            outgoing.reserve(self._queue, self._settlements, self._new_stem())
+            doubts = bool(known.doubted) or now_s >= self._agreement.until_s
+            outgoing.reserve(self._queue, self._settlements, self._new_stem(), force=doubts)
             self._waits.left += len(outgoing.reserved)
         self._outgoing = outgoing if outgoing else None
         return self._outgoing
@@ -177,6 +164,7 @@ class Claims(Bypass):
     ) -> None:
         """The script's answer is here: verdicts in order of arrival."""
         changed = self._namespaces.answered(call.scopes, reply.states, reply.now, now_s)
+        doubted = self._doubted(outgoing.sent_s, call, reply, now_s)
         if outgoing.announced:
             lease_s = self._spans.lease / 1000
             self._namespaces.announced(outgoing.announced, outgoing.sent_s + lease_s)
@@ -200,6 +188,8 @@ class Claims(Bypass):
                 # Told under another incarnation than the one that knows what is in flight here,
                 # or for a topic that is another now: good for nothing.
                 self._bypass(publish)
+            elif verdict >= 0 and doubted and reservation.scope in doubted:
+                late.append(publish)
             elif verdict >= 0:
                 publish.advance(_ENDED)
                 latest = arrivals.latest.pop(reservation.entry, None)
@@ -277,6 +267,9 @@ class Claims(Bypass):
         self._namespaces.renew(now_s, lease_s, {one.reserved.scope for one in self._outdated})
         overdue_s = now_s - self._options.quarantine_ms / 6000
         self._namespaces.talk_to(self._in_flight.scopes(), overdue_s)
+        if self._options.touches_opened:
+            self._namespaces.talk_to(self._namespaces.opened, overdue_s)
+        self._namespaces.check_doubted(now_s)
         self._namespaces.stay_in_touch(now_s)
         if self.mode is BypassMode.AWAY:
             self._shed()
@@ -285,7 +278,8 @@ class Claims(Bypass):
 
     def states(self, now_s: float) -> dict[str, TopicSuppression]:
         """Of each topic that is compared here, whether it is suppressed now."""
-        return states_of(self._namespaces, self.mode is not _READY, now_s)
+        doubts = now_s >= self._agreement.until_s
+        return states_of(self._namespaces, self.mode is not _READY, now_s, doubts)
 
     @property
     def figures(self) -> dict[str, int]:

@@ -1,6 +1,6 @@
 """How publishes end, and what Redis must be told of that."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from headgate.core.publish import Publish
 from headgate.core.suppression import protocol
@@ -45,15 +45,23 @@ class Completions:
         holds for every slower one, so the highest offset *when it was reserved* decides, which
         lay in the log before this record did.
         """
-        in_flight, arrivals = self._in_flight, self._arrivals
-        if in_flight.unfenced:
-            in_flight.fence(batch[0])
+        self.fence(batch[0])
         if base_offset < 0:
             for publish in batch:
                 self.ended(publish, False, now_s, is_away)
             return
+        self.settle(enumerate(batch, base_offset), is_away)
+
+    def fence(self, publish: Publish) -> None:
+        """A record of its partition was acknowledged."""
+        if self._in_flight.unfenced:
+            self._in_flight.fence(publish)
+
+    def settle(self, placed: Iterable[tuple[int, Publish]], is_away: bool) -> None:
+        """These were acknowledged, each with its offset."""
+        in_flight, arrivals = self._in_flight, self._arrivals
         settlements, scope, pending = self._settlements, None, dict[bytes, bytes]()
-        for offset, publish in enumerate(batch, base_offset):
+        for offset, publish in placed:
             digest = publish.digest
             if not digest:
                 if digest is not None:

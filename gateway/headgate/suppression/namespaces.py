@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from headgate.core.suppression.layout import Agreement
 from headgate.core.suppression.protocol import NamespaceState, Scope
 
 _SILENCE_S = 1.0
@@ -14,12 +15,14 @@ class Namespaces:
     to_announce: tell that records are written there without a reservation.
     opened: of topics that are compared here.  passing: of those whose events pass without being
     reserved, or did so not long ago.
+    doubted: what is known of them may be older than what gateways with other servers wrote.
     """
 
     __slots__ = (
         "_nonces",
         "_opens_s",
         "_talked",
+        "doubted",
         "opened",
         "passing",
         "to_announce",
@@ -33,6 +36,7 @@ class Namespaces:
         self._talked: dict[Scope, float] = {}
         self.passing: set[Scope] = set()
         self.opened: set[Scope] = set()
+        self.doubted: set[Scope] = set()
         self.to_talk: set[Scope] = set()
         self.to_drop: set[Scope] = set()
         self.to_announce: set[Scope] = set()
@@ -59,6 +63,26 @@ class Namespaces:
                     changed.add(scope)
         return changed
 
+    def judge(
+        self,
+        scopes: Sequence[Scope],
+        born_s: Sequence[float],
+        agreement: Agreement,
+        now_s: float,
+    ) -> set[Scope]:
+        """Return those of a reply whose `unchanged` is not to be believed; plan to begin those anew
+        that have to. born_s: when each was born, not too late."""
+        found = set()
+        for scope, born in zip(scopes, born_s, strict=True):
+            if agreement.begins_anew(born, now_s):
+                self.to_drop.add(scope)
+            if agreement.believes(born, now_s):
+                self.doubted.discard(scope)
+            else:
+                found.add(scope)
+        self.doubted |= found
+        return found
+
     def opens_s(self, scope: Scope) -> float | None:
         """When (s) it suppresses, if nothing happens before; None: not known yet."""
         return self._opens_s.get(scope)
@@ -68,6 +92,10 @@ class Namespaces:
         for scope in scopes:
             if self._talked.get(scope, since_s) <= since_s:
                 self.to_talk.add(scope)
+
+    def check_doubted(self, now_s: float) -> None:
+        """Plan to look again at those that were not believed."""
+        self.talk_to(self.doubted, now_s - _SILENCE_S)
 
     def stay_in_touch(self, now_s: float) -> None:
         """Plan to talk to any namespace, so that even an idle process notices a dead Redis."""
@@ -114,6 +142,7 @@ class Namespaces:
     def forget(self, scope: Scope) -> None:
         """No topic has it any more."""
         self.opened.discard(scope)
+        self.doubted.discard(scope)
         self.passing.discard(scope)
         self._nonces.pop(scope, None)
         self._opens_s.pop(scope, None)

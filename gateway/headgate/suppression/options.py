@@ -24,6 +24,8 @@ class SuppressOptions:
     fences_by_writing: a record of unknown end may land until a later one of its partition is
     acknowledged (an idempotent producer's successor); else only for token_ttl_ms (the end of a
     transaction).
+    touches_opened: talk to every topic that is compared, used or not: where others ask another of
+    several servers, this one is to know the topic's key rule all the same.
     """
 
     token_ttl_ms: float = 240_000.0
@@ -36,6 +38,7 @@ class SuppressOptions:
     unreserved_max: int = 100_000
     unknown_max: int = 100_000
     fences_by_writing: bool = True
+    touches_opened: bool = False
 
     @property
     def spans(self) -> SuppressionSpans:

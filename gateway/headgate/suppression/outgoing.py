@@ -131,11 +131,14 @@ class OutgoingCall:
         """Tell those who asked to forget that it is done, or why not."""
         finish(self._forgets, error)
 
-    def reserve(self, queue: deque[Publish], settlements: Settlements, stem: bytes) -> None:
+    def reserve(
+        self, queue: deque[Publish], settlements: Settlements, stem: bytes, *, force: bool = False
+    ) -> None:
         """Take reservations in order of arrival, each behind the settlements of its key.
 
         Several of one key take the room of one, so there may be room left after a round.
-        stem: 10 bytes; with the number of the reservation behind it, its token.
+        stem: 10 bytes; with the number of the reservation behind it, its token.  force: `unchanged`
+        would not be believed.
         """
         while queue:
             count = min(self.room, len(_NUMBERS) - len(self.reserved))
@@ -146,9 +149,11 @@ class OutgoingCall:
                 queue.clear()
             else:
                 some = [queue.popleft() for _ in range(count)]
-            self._reserve(some, settlements, stem)
+            self._reserve(some, settlements, stem, force)
 
-    def _reserve(self, some: list[Publish], settlements: Settlements, stem: bytes) -> None:
+    def _reserve(
+        self, some: list[Publish], settlements: Settlements, stem: bytes, force: bool
+    ) -> None:
         # The hottest loop of suppression: about 1 us an event, most of it these lines.
         operations, scope, place, head = self._operations, None, b"", RESERVE + stem
         first = len(self.reserved)
@@ -164,7 +169,7 @@ class OutgoingCall:
                 if settlements and self._left > len(some):
                     known = self._behind_settlement(settlements, scope, entry)
             reservation.token = stem + number
-            if reservation.force:
+            if force or reservation.force:
                 operations[entry] = known + FORCE + reservation.token + number
             else:  # as `protocol.reserve`
                 operations[entry] = known + head + number + publish.digest + number  # type: ignore[operator]

@@ -6,10 +6,12 @@ from collections.abc import Iterable, Mapping
 from headgate.backends.base import Topics
 from headgate.core.suppression.states import QUARANTINE, TopicSuppression, worst
 from headgate.core.topics.policy import PolicyTable
+from headgate.suppression.sharded import ShardedSuppressor
 from headgate.suppression.suppressor import Suppressor
 from headgate.telemetry.health import Dependency
 
 States = Mapping[str, TopicSuppression]
+AnySuppressor = Suppressor | ShardedSuppressor
 
 
 def states_now(seen: Iterable[States], policies: PolicyTable, topics: Topics) -> States:
@@ -25,8 +27,19 @@ def _counts(name: str, policies: PolicyTable, topics: Topics) -> bool:
     return policy is not None and policy.suppress != "off" and topics.get(name) is not None
 
 
-def redis_dependency(suppressor: Suppressor, states: States) -> Dependency:
-    """Redis as /ready shows it. Not required: without it events are published all the same.
+def redis_dependencies(suppressor: AnySuppressor, states: States) -> list[Dependency]:
+    """Redis as /ready shows it, each server for itself. states: those that count (`states_now`)."""
+    if isinstance(suppressor, Suppressor):
+        return [redis_dependency(suppressor, states)]
+    found = []
+    for name, part in suppressor.parts.items():
+        own = {topic: one for topic, one in part.states().items() if topic in states}
+        found.append(redis_dependency(part, own, f"redis {name}"))
+    return found
+
+
+def redis_dependency(suppressor: Suppressor, states: States, name: str = "redis") -> Dependency:
+    """One server. Not required: without it events are published all the same.
 
     It is well also while topics are in quarantine: it answers, and no event is lost. Every start
     and every change of what is compared begins with one, and must not turn health checks red.
@@ -34,10 +47,8 @@ def redis_dependency(suppressor: Suppressor, states: States) -> Dependency:
     ok, detail = suppressor.health()
     quarantined = [state.until_s or 0.0 for state in states.values() if state.state == QUARANTINE]
     if not ok or not quarantined:
-        return Dependency("redis", ok, False, detail)
+        return Dependency(name, ok, False, detail)
     until_s, count = max(quarantined), len(quarantined)
     topics = "1 topic suppresses" if count == 1 else f"{count} topics suppress"
     span = f"for up to {math.ceil(until_s)} s" if until_s else "yet"
-    return Dependency(
-        "redis", ok, False, f"{detail}; {topics} nothing {span} (quarantine)", until_s
-    )
+    return Dependency(name, ok, False, f"{detail}; {topics} nothing {span} (quarantine)", until_s)

@@ -11,13 +11,18 @@ _log = logging.getLogger("headgate.suppression.states")
 _MAX_NAMED = 5  # topics in a line of the log
 
 
-def states_of(namespaces: Namespaces, is_away: bool, now_s: float) -> dict[str, TopicSuppression]:
-    """Of each topic that is compared by these. is_away: Redis does not answer."""
+def states_of(
+    namespaces: Namespaces, is_away: bool, now_s: float, doubts: bool = False
+) -> dict[str, TopicSuppression]:
+    """Of each topic that is compared by these. is_away: Redis does not answer.  doubts: nothing is
+    believed, for it is not known which servers other gateways have."""
     found = {}
     for scope in namespaces.opened:
         opens_s = namespaces.opens_s(scope)
         if is_away:
             state = TopicSuppression(AWAY)
+        elif doubts or scope in namespaces.doubted:
+            state = TopicSuppression(QUARANTINE)
         elif opens_s is None or now_s < opens_s:
             state = TopicSuppression(QUARANTINE, None if opens_s is None else opens_s - now_s)
         else:
@@ -37,10 +42,13 @@ class StateLog:
         paused = {topic for topic, one in states.items() if one.state == QUARANTINE}
         if begun := paused - self._paused:
             until_s = max(states[topic].until_s or 0.0 for topic in begun)
+            span = (
+                f"for {until_s:.0f} s if nothing else happens" if until_s else "until more is known"
+            )
             _log.warning(
-                "suppression: %s: quarantine: all is published, for %.0f s if nothing else happens "
-                "(Redis is new or lost its state, or other gateways write by other rules)",
-                _named(begun), until_s,
+                "suppression: %s: quarantine: all is published, %s (Redis is new or lost its "
+                "state, or other gateways write by other rules or have other servers)",
+                _named(begun), span,
             )  # fmt: skip
         if ended := {topic for topic in self._paused - paused if _is_on(states.get(topic))}:
             _log.info("suppression: %s: on, the quarantine is over", _named(ended))

@@ -31,6 +31,7 @@ from headgate.suppression.claims import Claims
 from headgate.suppression.growth import Grow, grow_alone
 from headgate.suppression.options import SuppressionMeter, SuppressOptions
 from headgate.suppression.states import StateLog
+from headgate.suppression.tellings import Membership, Tellings, may_begin, memberships
 
 _log = logging.getLogger("headgate.suppression.suppressor")
 _START_S = 1.5  # how long `start` waits for a connection
@@ -44,6 +45,8 @@ class Suppressor:
     """`base.Suppression`.
 
     clock: seconds, never jumping.  random_bytes: as `os.urandom`.  grow: see `Claims`.
+    membership: of this server, where there are others (`sharded`, which looks into `claims`).
+    name: for the log.
     """
 
     def __init__(
@@ -55,19 +58,25 @@ class Suppressor:
         random_bytes: Callable[[int], bytes],
         meter: SuppressionMeter,
         grow: Grow = grow_alone,
+        membership: Membership | None = None,
+        name: str = "suppression",
     ) -> None:
         self._store = store
         self._options = options
         self._clock = clock
+        membership = membership or memberships(("",), options, "headgate")[0]
+        self._tellings, self._must_tell = Tellings(store, membership, clock), False
+        self.on_reply: Callable[[], None] = lambda: None  # or the connection is lost
         new_stem = _unique(random_bytes(5), 5)
         new_nonce = _unique(random_bytes(10), 6)
-        self._claims = Claims(verdicts, options, meter, new_stem, new_nonce, grow)
+        self._agreement = membership.agreement
+        self.claims = Claims(verdicts, options, meter, new_stem, new_nonce, grow, self._agreement)
         self._linger_s = options.linger_ms / 1000
         # Every process has to be back well within the quarantine.
         longest_s = max(FIRST_DELAY_S, min(LONGEST_DELAY_S, options.quarantine_ms / 4000))
         times = SessionTimes(_START_S, options.tick_s, longest_s)
-        work = SessionWork(self._catch_up, self._serve, self._claims.lost, self._wake, self._tick)
-        self._session = ScriptSession("suppression", _log, store, work, times, clock)
+        work = SessionWork(self._catch_up, self._serve, self._lost, self._wake, self._tick)
+        self._session = ScriptSession(name, _log, store, work, times, clock)
         self._sleeper: asyncio.Future[None] | None = None
         self._sleeps_for_events = False
         self._overdue_check = OverdueCheck(options.timeout_ms / 1000, self._give_up_overdue)
@@ -79,6 +88,7 @@ class Suppressor:
         past it; but what goes past a healthy Redis, other gateways would not know of.
         """
         await self._session.start()
+        await may_begin(self._agreement, self._clock)
 
     async def close(self) -> None:
         """Send the last settlements if Redis takes them in time, and disconnect."""
@@ -86,87 +96,87 @@ class Suppressor:
 
     def reserve(self, publish: Publish) -> None:
         """Ask whether the event must be published. While Redis is away the answer comes at once."""
-        self._claims.reserve(publish)
+        self.claims.reserve(publish)
         if self._sleeper is not None:
             self._wake()
 
     def passes(self, scope: Scope, count: int) -> bool:
         """See `base.Suppression`."""
-        if self._claims.passes(scope, count, self._clock()):
+        if self.claims.passes(scope, count, self._clock()):
             return True
-        self._news()
+        self.news()
         return False
 
     def hold(self, scope: Scope) -> None:
         """See `base.Suppression`."""
-        self._claims.hold(scope)
-        self._news()
+        self.claims.hold(scope)
+        self.news()
 
     def release(self, scope: Scope) -> None:
         """See `base.Suppression`."""
-        self._claims.release(scope)
+        self.claims.release(scope)
 
     def acknowledged(self, batch: Sequence[Publish], base_offset: int) -> None:
         """Settle a lane's batch."""
-        self._claims.acknowledged(batch, base_offset, self._clock())
-        self._news()
+        self.claims.acknowledged(batch, base_offset, self._clock())
+        self.news()
 
     def ended(self, publish: Publish, certain: bool) -> None:
         """It ended without acknowledgement. certain: no record of it can be in the log."""
-        self._claims.ended(publish, certain, self._clock())
-        self._news()
+        self.claims.ended(publish, certain, self._clock())
+        self.news()
 
     def scope_changed(self, old: Scope, new: Scope) -> None:
         """A topic has another id, partition count or policy from now on."""
-        self._claims.scope_changed(old, new)
-        self._news()
+        self.claims.scope_changed(old, new)
+        self.news()
 
     def grew(self, scope: Scope) -> None:
         """A topic has more partitions; its scope has the new count."""
-        self._claims.grew(scope)
+        self.claims.grew(scope)
 
     def shut(self, scope: Scope) -> None:
         """A topic suppresses no more."""
-        self._claims.shut(scope)
+        self.claims.shut(scope)
 
     def open(self, scope: Scope) -> None:
         """A topic suppresses: talk to its namespace now, or as soon as Redis is there.
 
         Its quarantine begins with its birth, so that it is over when the first events come.
         """
-        self._claims.open(scope)
-        self._news()
+        self.claims.open(scope)
+        self.news()
 
     def rule_changed(self, scope: Scope) -> None:
         """The topic's events get their keys by another rule from now on."""
-        self._claims.rule_changed(scope)
-        self._news()
+        self.claims.rule_changed(scope)
+        self.news()
 
     def drop(self, scope: Scope) -> None:
         """Trust nothing that is known of the topic: it begins a new incarnation first."""
-        self._claims.drop(scope)
-        self._news()
+        self.claims.drop(scope)
+        self.news()
 
     def is_settled(self) -> bool:
         """Whether Redis knows of every publish that went past it."""
-        return self._claims.is_settled()
+        return self.claims.is_settled()
 
     async def forget(self, scope: Scope, key: bytes | None = None) -> None:
         """Let the next event of the key (None: of every key) be published.
 
         Deletes no entry: it holds the tokens of others. Raises StoreError if Redis is away.
         """
-        if self._claims.mode is not BypassMode.READY:
+        if self.claims.mode is not BypassMode.READY:
             trouble = self._session.trouble
             raise StoreError("breaker_open", str(trouble), trouble.in_words)
         done = asyncio.get_running_loop().create_future()
-        self._claims.forget((scope, None if key is None else scope.entry(key), done))
-        self._news()
+        self.claims.forget((scope, None if key is None else scope.entry(key), done))
+        self.news()
         await done
 
     def health(self) -> tuple[bool, str]:
         """Tell whether events are reserved now, and in words why not."""
-        if self._claims.mode is not BypassMode.READY:
+        if self.claims.mode is not BypassMode.READY:
             return False, f"events go past Redis: {self._session.trouble.in_words}"
         if self._clock() - self._slow_s < _SLOW_S:
             waited = f"{self._options.timeout_ms:g} ms (redis.timeout_ms)"
@@ -175,24 +185,31 @@ class Suppressor:
 
     def states(self) -> dict[str, TopicSuppression]:
         """Of each topic that suppresses here, by name, whether it does so now."""
-        return self._claims.states(self._clock())
+        return self.claims.states(self._clock())
+
+    async def _tell(self) -> None:
+        self._must_tell = False
+        await self._tellings.tell()
 
     async def _catch_up(self) -> None:
-        self._claims.catching_up()
-        while self._claims.is_behind:
+        await self._tell()
+        self.claims.catching_up()
+        while self.claims.is_behind:
             await self._exchange()
-        self._claims.mode = BypassMode.READY
+        self.claims.mode = BypassMode.READY
 
     async def _serve(self) -> None:
         while True:
             await self._until_due()
+            if self._must_tell:
+                await self._tell()
             if not await self._exchange() and self._session.is_closing:
                 return
 
     async def _until_due(self) -> None:
         """Wait until there is something to say, and then for what should go with it."""
-        claims = self._claims
-        if not claims.has_news:
+        claims = self.claims
+        if not claims.has_news and not self._must_tell:
             await self._sleep()
         if not claims.waiting:
             await self._sleep(self._linger_s, for_events=True)
@@ -201,7 +218,7 @@ class Suppressor:
 
     async def _gather(self) -> None:
         """Let those events come that are on their way, as many as a call takes."""
-        claims, until_s = self._claims, self._clock() + self._linger_s
+        claims, until_s = self.claims, self._clock() + self._linger_s
         seen, quiet = claims.waiting, 0
         while 0 < seen < self._options.max_keys_per_call and quiet < _QUIET_TURNS:
             await asyncio.sleep(0)
@@ -225,7 +242,8 @@ class Suppressor:
             if timer is not None:
                 timer.cancel()
 
-    def _news(self) -> None:
+    def news(self) -> None:
+        """There is something to tell Redis, and no event waits for it."""
         if not self._sleeps_for_events:
             self._wake()
 
@@ -235,30 +253,37 @@ class Suppressor:
 
     async def _exchange(self) -> bool:
         """Make one call if there is anything to say."""
-        outgoing = self._claims.next_call(self._clock())
+        outgoing = self.claims.next_call(self._clock())
         if outgoing is None:
             return False
         self._overdue_check.begin()
-        call = self._claims.call(outgoing)
+        call = self.claims.call(outgoing)
         reply = await self._store.run(call)
-        self._claims.answered(outgoing, call, reply, self._clock())
+        self.claims.answered(outgoing, call, reply, self._clock())
+        self.on_reply()
         return True
+
+    def _lost(self, error: StoreError) -> None:
+        self._tellings.lost()
+        self.claims.lost(error)
+        self.on_reply()
 
     def _give_up_overdue(self) -> bool:
         """Nobody waits for Redis any longer than redis.timeout_ms, whatever the queue is."""
         now_s = self._clock()
-        count = self._claims.give_up(now_s)
+        count = self.claims.give_up(now_s)
         if count:
             if now_s - self._slow_s >= _SLOW_S:
                 self._slow_count = 0
                 _log.warning("suppression: Redis is slow: events go past it")
             self._slow_s = now_s
             self._slow_count += count
-        return self._claims.is_waited_for
+        return self.claims.is_waited_for
 
     def _tick(self) -> None:
-        if self._claims.tick(self._clock()):
-            self._news()
+        self._must_tell = self._tellings.is_due
+        if self.claims.tick(self._clock()) or self._must_tell:
+            self.news()
         self._log.note(self.states())
 
 

@@ -40,18 +40,18 @@ from headgate.stats.labels import Labels
 from headgate.stats.meter import Meter
 from headgate.stats.stall import watch_loop
 from headgate.suppression.none import Unsuppressed
-from headgate.suppression.report import States, redis_dependency, states_now
-from headgate.suppression.suppressor import Suppressor
+from headgate.suppression.report import AnySuppressor, States, redis_dependencies, states_now
 from headgate.telemetry.health import Dependency, Readiness
 from headgate.wiring.audit_events import AuditEvents
 from headgate.wiring.callers import Callers
-from headgate.wiring.coalescing import HeldTopics, cluster_of, suppressor_of
+from headgate.wiring.coalescing import HeldTopics, cluster_of
 from headgate.wiring.front import data_plane, listen, starting, streams
 from headgate.wiring.identity import identity_of
 from headgate.wiring.limits import Limits
 from headgate.wiring.pipeline import PipelineParts, RequestLimits, build_pipeline
 from headgate.wiring.reloading import Preparing, Reload, free_in_turns
 from headgate.wiring.spool import spool_of, spooling_to
+from headgate.wiring.suppression import suppressor_of
 
 _END_S = 1.0  # how long cancelled tasks have to end
 
@@ -109,7 +109,7 @@ class Worker:
         self.blobs = None if url is None else Blobs(url, settings.blobs.uploads)
         self.service = identity_of(settings.redis, self.meter)
         self._clock = ClockWatch(self.topics.get, time.monotonic)
-        self.suppressor: Suppressor | None = None
+        self.suppressor: AnySuppressor | None = None
         lanes = partial(self._open_lanes, options, limits)
         self.pipeline, self._oversize = build_pipeline(self._parts(clock_ms, lanes))
         self.topics.on_change(self._topic_changed)
@@ -268,10 +268,9 @@ class Worker:
                 needed = not (spools and spooling_to(name, self.policies))
                 found.append(Dependency(f"kafka {name}", ok, needed, detail))
         if self.suppressor is not None:
-            found.append(redis_dependency(self.suppressor, self.suppression()))
+            found += redis_dependencies(self.suppressor, self.suppression())
         if self.service is not None:
-            ok, detail = self.service.health()
-            found.append(Dependency("redis identity", ok, False, detail))
+            found += [Dependency(*one) for one in self.service.dependencies()]
         return Readiness(self.server.is_leaving, (*found, *self._clock.dependencies()))
 
     def suppression(self) -> States:

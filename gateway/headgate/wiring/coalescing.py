@@ -1,7 +1,6 @@
 """Wires the coalescer of a process: its own routes, its own connection to Redis, its owners."""
 
 import logging
-import os
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -11,7 +10,6 @@ from headgate.backends.base import Suppression, Verdicts
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.kafka.topics import KafkaTopics
 from headgate.backends.owned import OwnedTasks
-from headgate.backends.redis.suppression import RedisStore
 from headgate.coalescer.coalescer import GROUP, Coalescer, CoalescerOptions, held_states
 from headgate.coalescer.decisions import SuppressedDecisions, Trust
 from headgate.coalescer.digests import Digests
@@ -32,10 +30,10 @@ from headgate.offload.helper_process import HelperProcess
 from headgate.pipeline.routes import Compiler, Routes
 from headgate.stats.gauges import HeldFigures
 from headgate.suppression.none import Unsuppressed
-from headgate.suppression.options import SuppressionMeter, SuppressOptions
-from headgate.suppression.report import States, redis_dependency
-from headgate.suppression.suppressor import Suppressor
+from headgate.suppression.options import SuppressionMeter
+from headgate.suppression.report import AnySuppressor, States, redis_dependencies
 from headgate.telemetry.health import Dependency
+from headgate.wiring.suppression import suppressor_of
 
 log = logging.getLogger("headgate.coalescing")
 
@@ -60,7 +58,7 @@ class Coalescing:
         helper: HelperProcess,
         facts: Facts | None = None,
     ) -> None:
-        self._suppressor: Suppressor | None = None
+        self._suppressor: AnySuppressor | None = None
         self._meter = meter
         self._topics = topics
         self._compiler = Compiler(settings.http.json_max_depth, settings.redis.namespace)
@@ -112,7 +110,7 @@ class Coalescing:
         owned = self._coalescer.partitions
         found = [Dependency("coalescer", True, False, f"owns {owned} partitions")]
         if self._suppressor is not None:
-            found.append(redis_dependency(self._suppressor, self.suppression()))
+            found += redis_dependencies(self._suppressor, self.suppression())
         return found
 
     def _connect(self, settings: Settings, verdicts: Verdicts) -> tuple[Suppression, Trust]:
@@ -129,34 +127,6 @@ class Coalescing:
     def _topic_changed(self, before: TopicState | None, after: TopicState | None) -> None:
         if after is not None:
             self._coalescer.prepare(after.name)
-
-
-def suppressor_of(
-    settings: Settings,
-    verdicts: Verdicts,
-    meter: SuppressionMeter,
-    topics: KafkaTopics,
-    *,
-    fences_by_writing: bool = True,
-) -> Suppressor | None:
-    """Return a connection to the suppression state; None where there is no Redis."""
-    redis = settings.redis
-    if redis.address is None:
-        return None
-    longest = max(cluster.delivery_timeout_ms for cluster in settings.clusters.values())
-    options = SuppressOptions(
-        token_ttl_ms=2 * longest,
-        quarantine_ms=redis.quarantine_ms,
-        max_suppress_age_ms=redis.max_suppress_age_ms,
-        timeout_ms=redis.timeout_ms,
-        fences_by_writing=fences_by_writing,
-    )
-    store = RedisStore(redis.address, options.timeout_ms)
-
-    def grow(scope: Scope, partitions: int) -> None:
-        topics.grown(scope.topic, scope.topic_id, partitions)
-
-    return Suppressor(store, verdicts, options, time.monotonic, os.urandom, meter, grow)
 
 
 class HeldTopics:

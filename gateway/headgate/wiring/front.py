@@ -29,6 +29,7 @@ from headgate.edge.streams import StreamLimits, Streams
 from headgate.edge.tls import server_context
 from headgate.idempotency.identity_client import IdentityClient
 from headgate.idempotency.requests import RequestIdentity
+from headgate.idempotency.sharded import ShardedIdentity
 from headgate.pipeline.deadlines import Deadlines
 from headgate.pipeline.gate import Gate
 from headgate.pipeline.pipeline import Pipeline
@@ -40,7 +41,7 @@ _LINGER_S = 2.0  # for connections that are still open once everything is answer
 
 def starting(
     pipeline: Pipeline,
-    service: IdentityClient | None,
+    service: IdentityClient | ShardedIdentity | None,
     redis: RedisSettings,
     meter: Meter,
     deadlines: Deadlines,

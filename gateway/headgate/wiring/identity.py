@@ -1,4 +1,4 @@
-"""The connection to Redis that knows Idempotency-Keys and event ids."""
+"""The connections to Redis that know Idempotency-Keys and event ids."""
 
 import os
 import time
@@ -7,13 +7,23 @@ from headgate.backends.redis.identity import RedisIdentityStore
 from headgate.config.backend_settings import RedisSettings
 from headgate.idempotency.identity_client import IdentityClient
 from headgate.idempotency.options import IdentityOptions
+from headgate.idempotency.sharded import ShardedIdentity
 from headgate.stats.meter import Meter
 
 
-def identity_of(redis: RedisSettings, meter: Meter) -> IdentityClient | None:
+def identity_of(redis: RedisSettings, meter: Meter) -> IdentityClient | ShardedIdentity | None:
     """None where there is no Redis."""
-    if redis.address is None:
-        return None
-    store = RedisIdentityStore(redis.address, redis.timeout_ms)
     options = IdentityOptions(claim_ms=redis.claim_ms, timeout_ms=redis.timeout_ms)
-    return IdentityClient(store, options, time.monotonic, os.urandom, meter)
+    clients = {
+        name: IdentityClient(
+            RedisIdentityStore(address, redis.timeout_ms),
+            options,
+            time.monotonic,
+            os.urandom,
+            meter,
+        )
+        for name, address in redis.servers.items()
+    }
+    if len(clients) > 1:
+        return ShardedIdentity(clients)
+    return next(iter(clients.values()), None)

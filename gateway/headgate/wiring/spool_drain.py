@@ -29,8 +29,9 @@ from headgate.spool.service import SpoolService
 from headgate.stats.labels import Labels
 from headgate.stats.meter import Meter
 from headgate.suppression.none import Unsuppressed
-from headgate.wiring.coalescing import cluster_of, suppressor_of
+from headgate.wiring.coalescing import cluster_of
 from headgate.wiring.spool import spool_of
+from headgate.wiring.suppression import suppressor_of
 
 _STEP_S = 0.2
 _TELL_S = 5.0

@@ -12,7 +12,7 @@ import uvloop
 
 from headgate.backends.redis.suppression import RedisStore
 from headgate.config import load
-from headgate.wiring import coalescing
+from headgate.wiring import suppression
 from headgate.wiring.app import Worker
 
 SCRIPT = Path(__file__).with_name("epoch.lua")
@@ -30,7 +30,7 @@ class EpochStore(RedisStore):
 
 async def run(config: Path) -> None:
     settings = load(config, os.environ)
-    coalescing.RedisStore = EpochStore  # type: ignore[misc]
+    suppression.RedisStore = EpochStore  # type: ignore[misc]
     worker = Worker(settings, 1)
     assert EpochStore.used
     stop = asyncio.Event()

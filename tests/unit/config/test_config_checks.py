@@ -10,6 +10,7 @@ CLUSTER = '[clusters.main]\nbootstrap_servers = "a:1"\n'
 BACKFILL = '[clusters.old]\nbootstrap_servers = "b:1"\ntier = "backfill"\n'
 OAUTH = 'security_protocol = "SASL_SSL"\nsasl_mechanism = "OAUTHBEARER"\n'
 DIGEST = "ab" * 32
+REDIS = "[redis]\n"
 
 
 def settings(folder: Path, text: str) -> Settings:
@@ -84,6 +85,9 @@ def settings(folder: Path, text: str) -> Settings:
         (CLUSTER + '[redis]\nssl_cafile = "/nowhere"\n', "redis.ssl_cafile", "is not a file"),
         (CLUSTER + '[redis]\nssl_cafile = "/nowhere"\n', "redis.ssl_cafile", "rediss://"),
         (CLUSTER + "[topics.a]\nsuppress = 'raw'\n", "topics.a.suppress", "redis.url"),
+        (CLUSTER + REDIS + 'url = "redis://a"\nurls = ["redis://b"]\n', "redis.urls", "redis.url"),
+        (CLUSTER + REDIS + 'urls = ["redis://a", "http://b"]\n', "redis.urls", "redis://"),
+        (CLUSTER + REDIS + 'urls = ["redis://a", "redis://:x@A:6379/0"]\n', "redis.urls", "once"),
         (CLUSTER + "[topics.a]\nfacts_one_in = 9\n", "topics.a.facts_one_in", "facts = true"),
         (CLUSTER + "[topics.a]\nignore = ['/at']\n", "topics.a.ignore", 'suppress = "canonical"'),
         (CLUSTER + "[topics.a]\nignore = ['at']\n", "topics.a.ignore", 'Did you mean "/at"?'),

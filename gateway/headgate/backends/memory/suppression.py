@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from headgate.backends.redis.errors import StoreError
+from headgate.core.suppression.layout import LayoutCall, LayoutReply, tell
 from headgate.core.suppression.protocol import SuppressionCall, SuppressionReply
 from headgate.core.suppression.rules import StoredKey, run
 
@@ -46,15 +47,23 @@ class MemoryStore:
 
     async def run(self, call: SuppressionCall) -> SuppressionReply:
         """Apply the rules at the redis' time."""
-        self._check()
-        if self._process != self.redis.process:
-            self._process = 0
-            raise StoreError("redis_error", "the connection was closed")
+        self._check_process()
         return run(self.redis.values, call, self.redis.identity, int(self.redis.clock()))
+
+    async def tell(self, call: LayoutCall) -> LayoutReply:
+        """The same for the layout."""
+        self._check_process()
+        return tell(self.redis.values, call, self.redis.identity, int(self.redis.clock()))
 
     async def close(self) -> None:
         """Forget the connection."""
         self._process = 0
+
+    def _check_process(self) -> None:
+        self._check()
+        if self._process != self.redis.process:
+            self._process = 0
+            raise StoreError("redis_error", "the connection was closed")
 
     def _check(self) -> None:
         if self.cut or not self.redis.up:

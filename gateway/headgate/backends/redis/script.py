@@ -1,4 +1,4 @@
-"""One connection to Redis and one script that runs on it.
+"""One connection to Redis and the scripts that run on it.
 
 redis-py's `Connection` connects, authenticates, does TLS and parses; the command itself is packed
 here, because redis-py's command layer costs 25 us an event at 64 events a call (measured).
@@ -47,25 +47,27 @@ _CONNECT_TIMEOUT_S = 1.0  # a connection task waits for it, no request does
 
 
 class RedisScript:
-    """A connection and a script. url: redis://, rediss://, unix://, or see `sentinel`.
-    timeout_ms: of a call."""
+    """A connection and its scripts. url: redis://, rediss://, unix://, or see `sentinel`.
+    timeout_ms: of a call.  others: scripts that are called by their number, from 1."""
 
-    def __init__(self, url: str, timeout_ms: float, script: str) -> None:
+    def __init__(self, url: str, timeout_ms: float, script: str, *others: str) -> None:
         self._url = url
         self._patience = Patience(timeout_ms / 1000)
-        self._script = script.encode()
-        self._sha = b""
+        self._scripts = [text.encode() for text in (script, *others)]
+        self._shas: list[bytes] = []
         self.connection: AbstractConnection | None = None
 
     async def connect(self) -> Mapping[str, str]:
-        """Open a new connection, load the script, return what INFO says. Raises StoreError."""
+        """Open a new connection, load the scripts, return what INFO says. Raises StoreError."""
         await self.close()
         try:
             connection = self.connection = _connection(await resolved(self._url))
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
                 await connection.connect()  # type: ignore[no-untyped-call]
                 lines = _lines(await _ask(connection, b"INFO"))
-                self._sha = await _ask(connection, b"SCRIPT", [b"LOAD", self._script])
+                self._shas = [
+                    await _ask(connection, b"SCRIPT", [b"LOAD", text]) for text in self._scripts
+                ]
         except (TimeoutError, RedisError, OSError) as error:
             await self.close()
             raise _translate(error) from error
@@ -74,10 +76,10 @@ class RedisScript:
             raise StoreError("redis_error", "Redis: a replica, which takes no writes")
         return lines
 
-    async def evaluate(self, arguments: Sequence[int | bytes]) -> Any:
+    async def evaluate(self, arguments: Sequence[int | bytes], script: int = 0) -> Any:
         """One EVALSHA. After an error or a timeout the connection is closed.
 
-        arguments: what follows the script's name. Raises StoreError.
+        arguments: what follows the script's name.  script: its number. Raises StoreError.
         """
         connection = self.connection
         if connection is None or not connection.is_connected:
@@ -85,7 +87,7 @@ class RedisScript:
         try:
             async with asyncio.timeout(None) as scope:
                 self._patience.begins(scope)
-                return await self._run(connection, arguments)
+                return await self._run(connection, arguments, script)
         except (TimeoutError, RedisError, OSError) as error:
             await self.close()
             raise _translate(error) from error
@@ -98,12 +100,14 @@ class RedisScript:
         if connection is not None:
             await connection.disconnect(nowait=True)
 
-    async def _run(self, connection: AbstractConnection, arguments: Sequence[int | bytes]) -> Any:
+    async def _run(
+        self, connection: AbstractConnection, arguments: Sequence[int | bytes], script: int
+    ) -> Any:
         try:
-            return await _ask(connection, b"EVALSHA", [self._sha, *arguments])
+            return await _ask(connection, b"EVALSHA", [self._shas[script], *arguments])
         except NoScriptError:  # SCRIPT FLUSH; nothing ran
-            await _ask(connection, b"SCRIPT", [b"LOAD", self._script])
-            return await _ask(connection, b"EVALSHA", [self._sha, *arguments])
+            await _ask(connection, b"SCRIPT", [b"LOAD", self._scripts[script]])
+            return await _ask(connection, b"EVALSHA", [self._shas[script], *arguments])
 
 
 def script_text(name: str) -> str:

@@ -1,4 +1,4 @@
-"""The suppression state in a real Redis: one connection, one script.
+"""The suppression state in a real Redis: one connection, two scripts.
 
 One connection matters: a connection never outlives a Redis process, so R, read once for each
 connection, is the R of every call on it (docs/design/suppression-protocol.md).
@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from hashlib import blake2b
 
 from headgate.backends.redis.script import RedisScript, script_text
+from headgate.core.suppression.layout import LayoutCall, LayoutReply
 from headgate.core.suppression.protocol import SuppressionCall, SuppressionReply, read_reply
 
 
@@ -16,7 +17,7 @@ class RedisStore:
 
     def __init__(self, url: str, timeout_ms: float, script: str | None = None) -> None:
         text = script_text("suppression.lua") if script is None else script
-        self._redis = RedisScript(url, timeout_ms, text)
+        self._redis = RedisScript(url, timeout_ms, text, script_text("layout.lua"))
         self._identity = b""
 
     async def connect(self) -> None:
@@ -26,6 +27,12 @@ class RedisStore:
     async def run(self, call: SuppressionCall) -> SuppressionReply:
         """One EVALSHA. After an error or a timeout the connection is closed."""
         return read_reply(call, await self._redis.evaluate(arguments_of(call, self._identity)))
+
+    async def tell(self, call: LayoutCall) -> LayoutReply:
+        """As `run`, of the other script."""
+        arguments: list[int | bytes] = [1, call.name, call.packed(self._identity)]
+        now, noisy, found = await self._redis.evaluate(arguments, 1)
+        return LayoutReply(now, noisy, found == 1)
 
     async def close(self) -> None:
         """Close without waiting for the peer, which may be stopped."""

@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from headgate.core.suppression.layout import LayoutCall, LayoutReply
 from headgate.core.suppression.protocol import SuppressionCall, SuppressionReply
 
 
@@ -18,6 +19,10 @@ class SuppressionStore(Protocol):
 
     async def run(self, call: SuppressionCall) -> SuppressionReply:
         """Run the script once. Raises StoreError."""
+        ...
+
+    async def tell(self, call: LayoutCall) -> LayoutReply:
+        """Tell it our layout. Raises StoreError, as `run` does."""
         ...
 
     async def close(self) -> None:

@@ -76,6 +76,7 @@ class Scope:
     __slots__ = (
         "_entries",
         "_hashed_entries",
+        "_prefix",
         "free_until_s",
         "incarnation",
         "namespace",
@@ -96,10 +97,17 @@ class Scope:
         self.rule = rule
         self.free_until_s = self.passed_s = -math.inf
         self.unreserved = Counter()
+        self._prefix = prefix
         self.namespace = f"{prefix}:{topic_id.hex()}".encode()
         self.incarnation = self.namespace + b":inc"
         self._entries = self.namespace + b":k:"
         self._hashed_entries = self.namespace + b":h:"
+
+    def twin(self) -> "Scope":
+        """The same topic at one of several servers. What passes is counted for all of them."""
+        twin = Scope(self.topic, self.topic_id, self.partitions, self.rule, self._prefix)
+        twin.unreserved = self.unreserved
+        return twin
 
     def entry(self, key: bytes) -> bytes:
         """Return the name of a key's entry."""

@@ -1,0 +1,248 @@
+"""Suppression on several Redis servers: a thin router in front of one suppressor for each.
+
+A key is known by one server (`core.suppression.slots`), and all that concerns a key alone is the
+protocol of that server: the rest of this process, and the other servers, have no part in it. What
+holds for a topic as a whole must be known by all servers: that its events pass unreserved, and the
+rule by which they get their keys, for by another rule the same thing is another server's. So events
+wait until every server that answers was told of it.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from headgate.backends.redis.errors import StoreError
+from headgate.core.publish import Publish, Stage
+from headgate.core.suppression.layout import Agreement
+from headgate.core.suppression.protocol import Scope
+from headgate.core.suppression.reservation import Reservation
+from headgate.core.suppression.slots import Slots
+from headgate.core.suppression.states import TopicSuppression, worst
+from headgate.suppression.suppressor import Suppressor
+from headgate.suppression.tellings import may_begin
+
+
+class ShardedSuppressor:
+    """`base.Suppression`.
+
+    parts: a suppressor for each server, by its identity; of one list all are members.
+    agreement: theirs.  timeout_s: how long an event waits for a server to be told of its topic.
+    """
+
+    def __init__(
+        self,
+        parts: dict[str, Suppressor],
+        agreement: Agreement,
+        clock: Callable[[], float],
+        timeout_s: float,
+    ) -> None:
+        self.parts = parts
+        self._parts = list(parts.values())
+        self._slots = Slots(list(parts))
+        self._agreement = agreement
+        self._clock = clock
+        self._timeout_s = timeout_s
+        # A topic's scope at each server, and whose those are.
+        self._scopes: dict[Scope, tuple[Scope, ...]] = {}
+        self._numbers: dict[Scope, int] = {}
+        # Topics that not all servers were told of, those that were not, and what waits for them.
+        self._untold: dict[Scope, set[int]] = {}
+        self._waiting: dict[Scope, deque[Publish]] = {}
+        for number, part in enumerate(self._parts):
+            part.on_reply = partial(self._replied, number)
+
+    # ---- start and stop
+
+    async def start(self) -> None:
+        """See `Suppressor`: connect to all, and agree with other gateways on the servers."""
+        await asyncio.gather(*(part.start() for part in self._parts))
+        await may_begin(self._agreement, self._clock)
+
+    async def close(self) -> None:
+        """See `Suppressor`."""
+        for scope in list(self._waiting):
+            self._go_on(scope)
+        await asyncio.gather(*(part.close() for part in self._parts))
+
+    # ---- events
+
+    def reserve(self, publish: Publish) -> None:
+        """Ask the server of its key."""
+        scope = publish.reserved.scope
+        if (self._untold or scope not in self._scopes) and self._waits(scope):
+            publish.advance(Stage.QUEUED)
+            self._waiting[scope].append(publish)
+            return
+        self._ask(publish)
+
+    def _ask(self, publish: Publish) -> None:
+        reservation, key = publish.reserved, publish.record.key
+        assert key is not None  # what has none is published without being asked for
+        number = self._slots.owner(key)
+        reservation.scope = self._at_servers(reservation.scope)[number]
+        self._parts[number].reserve(publish)
+
+    def passes(self, scope: Scope, count: int) -> bool:
+        """See `base.Suppression`. Every server that answers must have been told."""
+        scopes = self._at_servers(scope)
+        found = [part.passes(one, 0) for part, one in zip(self._parts, scopes, strict=True)]
+        if all(found):
+            scope.unreserved.count += count
+            return True
+        if scope not in self._untold:
+            self._must_tell(scope)
+        return False
+
+    def acknowledged(self, batch: Sequence[Publish], base_offset: int) -> None:
+        """Settle a lane's batch, each event at its server."""
+        if base_offset < 0:
+            for publish in batch:
+                self.ended(publish, False)
+            return
+        found: list[list[tuple[int, Publish]]] = [[] for _ in self._parts]
+        for offset, publish in enumerate(batch, base_offset):
+            reservation = publish.reservation
+            number = 0 if reservation is None else self._numbers.get(reservation.scope, 0)
+            found[number].append((offset, publish))
+        for part, placed in zip(self._parts, found, strict=True):
+            part.claims.settle(batch[0], placed)
+            if placed:
+                part.news()
+
+    def ended(self, publish: Publish, certain: bool) -> None:
+        """See `base.Suppression`."""
+        reservation = publish.reservation
+        if reservation is None:
+            return
+        number = self._numbers.get(reservation.scope)
+        if number is None:
+            key = publish.record.key
+            number = 0 if key is None else self._slots.owner(key)
+            scope = self._at_servers(reservation.scope)[number]
+            if publish.digest is not None:  # it still waited here, and nobody knows of it
+                return
+            # It passed with others, whose reservation it shares.
+            publish.reservation = Reservation(scope, reservation.partitions)
+        self._parts[number].ended(publish, certain)
+
+    # ---- topics
+
+    def hold(self, scope: Scope) -> None:
+        """See `base.Suppression`."""
+        for part, one in self._pairs(scope):
+            part.hold(one)
+
+    def release(self, scope: Scope) -> None:
+        """See `base.Suppression`."""
+        for part, one in self._pairs(scope):
+            part.release(one)
+
+    def open(self, scope: Scope) -> None:
+        """See `Suppressor`."""
+        for part, one in self._pairs(scope):
+            part.open(one)
+
+    def shut(self, scope: Scope) -> None:
+        """See `Suppressor`."""
+        for part, one in self._pairs(scope):
+            part.shut(one)
+
+    def grew(self, scope: Scope) -> None:
+        """See `Suppressor`."""
+        for part, one in self._pairs(scope):
+            one.partitions = scope.partitions
+            part.grew(one)
+
+    def rule_changed(self, scope: Scope) -> None:
+        """See `Suppressor`."""
+        for part, one in self._pairs(scope):
+            one.rule = scope.rule
+            part.rule_changed(one)
+        self._must_tell(scope)
+
+    def scope_changed(self, old: Scope, new: Scope) -> None:
+        """See `Suppressor`."""
+        before = self._at_servers(old)
+        new.passed_s, new.unreserved = old.passed_s, old.unreserved
+        now = self._at_servers(new)
+        for part, former, one in zip(self._parts, before, now, strict=True):
+            part.scope_changed(former, one)
+        waiting = self._waiting.pop(old, ())
+        self._untold.pop(old, None)
+        for one in self._scopes.pop(old):
+            del self._numbers[one]
+        for publish in waiting:
+            publish.reserved.scope = new
+            self.reserve(publish)
+
+    def drop(self, scope: Scope) -> None:
+        """See `Suppressor`."""
+        for part, one in self._pairs(scope):
+            part.drop(one)
+
+    async def forget(self, scope: Scope, key: bytes | None = None) -> None:
+        """See `Suppressor`. Of every key: every server must answer. Raises StoreError."""
+        pairs = list(self._pairs(scope))
+        if key is not None:
+            pairs = [pairs[self._slots.owner(key)]]
+        asked = (part.forget(one, key) for part, one in pairs)
+        for found in await asyncio.gather(*asked, return_exceptions=True):
+            if isinstance(found, StoreError):
+                raise found
+
+    def is_settled(self) -> bool:
+        """See `Suppressor`."""
+        return all(part.is_settled() for part in self._parts)
+
+    def states(self) -> dict[str, TopicSuppression]:
+        """Of each topic the worst of what it is at any server."""
+        return worst(part.states() for part in self._parts)
+
+    # ---- what all servers must be told
+
+    def _at_servers(self, scope: Scope) -> tuple[Scope, ...]:
+        found = self._scopes.get(scope)
+        if found is None:
+            found = self._scopes[scope] = tuple(scope.twin() for _ in self._parts)
+            self._numbers.update({one: number for number, one in enumerate(found)})
+            self._must_tell(scope)
+        return found
+
+    def _pairs(self, scope: Scope) -> "zip[tuple[Suppressor, Scope]]":
+        return zip(self._parts, self._at_servers(scope), strict=True)
+
+    def _must_tell(self, scope: Scope) -> None:
+        self._untold[scope] = set(range(len(self._parts)))
+        for part, one in zip(self._parts, self._scopes[scope], strict=True):
+            part.claims.touch(one)
+            part.news()
+        for number in range(len(self._parts)):
+            self._note(scope, number)  # those that are away need not be told
+
+    def _waits(self, scope: Scope) -> bool:
+        self._at_servers(scope)
+        if scope not in self._untold:
+            return False
+        if scope not in self._waiting:
+            self._waiting[scope] = deque()
+            asyncio.get_running_loop().call_later(self._timeout_s, self._go_on, scope)
+        return True
+
+    def _replied(self, number: int) -> None:
+        for scope in list(self._untold):
+            self._note(scope, number)
+
+    def _note(self, scope: Scope, number: int) -> None:
+        untold = self._untold.get(scope)
+        if untold is not None and self._parts[number].claims.is_told(self._scopes[scope][number]):
+            untold.discard(number)
+            if not untold:
+                self._go_on(scope)
+
+    def _go_on(self, scope: Scope) -> None:
+        """All were told, or the events have waited for too long."""
+        self._untold.pop(scope, None)
+        for publish in self._waiting.pop(scope, ()):
+            if publish.stage is Stage.QUEUED:
+                self._ask(publish)
