@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from hashlib import sha256
 from typing import Any, NamedTuple, Protocol
 
+from headgate.core.admission import OVERLOADED_RETRY_S
 from headgate.core.ids import EventIds
 from headgate.core.outcome import Failure, Reason
 from headgate.core.oversize.split import NotSplit, Split, split
@@ -28,7 +29,11 @@ log = logging.getLogger("headgate.ladder.climb")
 
 _SPLIT_HERE_BYTES = 65_536  # below, cutting costs less than the way to another process and back
 _AT_A_TIME = 2  # documents compressed or cut at a time: each holds copies of its value
-_LOST = Failure(Reason.INTERNAL, "the process that cuts documents ended; nothing was written")
+_LOST = Failure(
+    Reason.OVERLOADED,  # it was killed, or had no time: nothing that the producer can mend
+    "the process that cuts documents ended; nothing was written",
+    retry_after_s=OVERLOADED_RETRY_S,
+)
 
 
 class BlobStore(Protocol):

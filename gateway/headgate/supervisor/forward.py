@@ -56,7 +56,7 @@ class Forward:
                 raise Refused(body.broken) from None
             log.warning("the management process does not answer: %r", error)
             detail = "the management process does not answer"
-            raise Refused(Failure(Reason.INTERNAL, detail)) from None
+            raise Refused(Failure(Reason.OVERLOADED, detail, retry_after_s=1)) from None
 
     async def close(self) -> None:
         """Close the connections."""

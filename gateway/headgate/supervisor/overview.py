@@ -129,7 +129,7 @@ class Overview:
                 return await client.forget(topic, key)
             except WorkerUnreachableError:
                 continue  # forgetting twice does no harm: ask the next one
-        return Failure(Reason.INTERNAL, "no worker answers", retry_after_s=1)
+        return Failure(Reason.OVERLOADED, "no worker answers", retry_after_s=1)
 
     async def audits(self) -> Mapping[str, bytes] | Failure:
         """The newest skew audit of each topic."""

@@ -61,10 +61,12 @@ class SlowBlobs:
 
 
 class Here:
-    """Work for the helper process is done here."""
+    """Work for the helper process is done here, or lost as if it had been killed."""
+
+    is_lost = False
 
     async def ask(self, work: Callable[..., Any], *args: Any) -> Any:
-        return work(*args)
+        return None if self.is_lost else work(*args)
 
 
 class FakeLone:
@@ -77,7 +79,7 @@ class OversizeRoom(Room):
 
     def __init__(self) -> None:
         super().__init__()
-        self.blobs = SlowBlobs()
+        self.blobs, self.helper = SlowBlobs(), Here()
         policies = [
             policy(pattern="claims", key=("/id",), oversize=("claim-check",)),
             policy(pattern="chunks", key=("/id",), oversize=("chunk",), suppress="raw"),
@@ -92,7 +94,7 @@ class OversizeRoom(Room):
             return Route(chosen, state, 128, digest, Scope(state.name, b"\1" * 16, 3, b"f"))
 
         routes = Routes(PolicyTable(policies), FakeTopics(*states), compile_route)
-        tools = Tools(EventIds(b"\2" * 6), self.blobs, Here(), FakeLone, 1 << 20)
+        tools = Tools(EventIds(b"\2" * 6), self.blobs, self.helper, FakeLone, 1 << 20)
         self.build(gate=Gate(routes), tools=tools)
 
     def decide(self) -> None:
@@ -376,6 +378,19 @@ async def test_without_all_elements_there_is_no_manifest() -> None:
     room.run()
     assert behind.done
     assert b"manifest" not in b"".join(value or b"" for value in room.values())
+
+
+async def test_a_producer_may_try_again_when_the_helper_process_was_lost() -> None:
+    room = OversizeRoom()
+    room.helper.is_lost = True
+    ticket = room.post("deals", deal("d", 400))
+    await room.settle()
+    failure = outcome(ticket).failure
+    assert (failure.reason, failure.retry_after_s) == (Reason.OVERLOADED, 1)
+    room.helper.is_lost = False
+    again = room.post("deals", deal("d", 400))
+    await room.settle()
+    assert outcome(again).name is Name.PUBLISHED
 
 
 async def test_no_rung_that_fits_is_413_and_names_them() -> None:
