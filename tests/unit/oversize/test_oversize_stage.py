@@ -127,10 +127,9 @@ def big(key: str, size: int = 9000, fill: str = "x") -> bytes:
     return b'{"id":"%s","text":"%s"}' % (key.encode(), fill.encode() * size)
 
 
-def deal(key: str, options: int = 40) -> bytes:
-    return json.dumps(
-        {"id": key, "options": [{"id": f"{key}-{n}", "text": "x" * 200} for n in range(options)]}
-    ).encode()
+def deal(key: str, options: int = 40, size: int = 200) -> bytes:
+    texts = [{"id": f"{key}-{n}", "text": "x" * size} for n in range(options)]
+    return json.dumps({"id": key, "options": texts}).encode()
 
 
 def outcome(ticket: Ticket) -> Any:
@@ -383,12 +382,12 @@ async def test_without_all_elements_there_is_no_manifest() -> None:
 async def test_a_producer_may_try_again_when_the_helper_process_was_lost() -> None:
     room = OversizeRoom()
     room.helper.is_lost = True
-    ticket = room.post("deals", deal("d", 400))
+    ticket = room.post("deals", deal("d", size=2000))
     await room.settle()
     failure = outcome(ticket).failure
     assert (failure.reason, failure.retry_after_s) == (Reason.OVERLOADED, 1)
     room.helper.is_lost = False
-    again = room.post("deals", deal("d", 400))
+    again = room.post("deals", deal("d", size=2000))
     await room.settle()
     assert outcome(again).name is Name.PUBLISHED
 
