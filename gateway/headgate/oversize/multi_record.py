@@ -95,9 +95,16 @@ class MultiRecordPublish:
         else:
             self._refusal = self._refusal or outcome.failure
         if self._ended == self.count:
-            self._on_end(self)
+            self._end()
         elif self._on_others_written is not None and self._ended == self.count - 1:
             if self._written == self._ended:
                 self._on_others_written(self)
             else:  # the last one is not sent
-                self._on_end(self)
+                self._end()
+
+    def _end(self) -> None:
+        """Let go of the parts, which know this: a cycle would keep their values for long, as the
+        collector looks seldom (`wiring.collector`)."""
+        self._parts.clear()
+        self._records = ()
+        self._on_end(self)

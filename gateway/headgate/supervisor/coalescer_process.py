@@ -24,6 +24,7 @@ from headgate.telemetry.health import Dependency, Readiness
 from headgate.wiring.audit_events import AuditEvents
 from headgate.wiring.coalescing import HeldTopics, cluster_of
 from headgate.wiring.collector import restore_the_collector, spare_the_collector
+from headgate.wiring.leftovers import give_back_leftovers
 
 log = logging.getLogger("headgate.coalescing_process")
 
@@ -79,6 +80,7 @@ async def coalesce(settings: Settings) -> None:
         exit_stack.callback(restore_the_collector)
         tasks = OwnedTasks()
         tasks.keep(partial(watch_loop, meter.loop_stall), "watch of the event loop")
+        tasks.keep(partial(give_back_leftovers, held.held_bytes), "leftovers")
         exit_stack.push_async_callback(tasks.end, _END_S)
         log.info("coalescer started", extra={"pid": os.getpid(), "native": CODE})
         await stop.wait()

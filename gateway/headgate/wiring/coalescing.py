@@ -194,6 +194,11 @@ class HeldTopics:
         """Of each topic that the coalescer here compares, whether it is suppressed now."""
         return {} if self._coalescing is None else self._coalescing.suppression()
 
+    def held_bytes(self) -> int:
+        """Of all events that are held here."""
+        figures = self._coalescing.figures() if self._coalescing is not None else {}
+        return sum(each.bytes for each in figures.values())
+
     def rows(self) -> dict[str, HeldFigures]:
         """What to show of each topic."""
         figures = self._coalescing.figures() if self._coalescing is not None else {}

@@ -28,6 +28,7 @@ from headgate.oversize.choose import Tools
 from headgate.pipeline.gate import Gate
 from headgate.pipeline.inbound import Inbound
 from headgate.pipeline.routes import Routes
+from support.gateway.cycles import counted_cycles
 from support.gateway.fakes import FakeTopics, policy, topic_state
 from support.gateway.room import Room, digest
 
@@ -472,3 +473,21 @@ async def step(random_: random.Random, room: OversizeRoom) -> None:
         else:
             await asyncio.sleep(0.001)
         await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("topic", ["claims", "chunks", "deals", "packed"])
+async def test_what_is_large_leaves_no_cycle(topic: str) -> None:
+    """Its values would stay in memory until the collector looks, which is seldom."""
+    room = OversizeRoom()
+    with counted_cycles("headgate.core") as left:
+        for number in range(3):
+            room.post(
+                topic, deal(f"d-{number}") if topic == "deals" else big("a", fill="xyz"[number])
+            )
+            await room.settle()
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(room.lanes, "refusal", lambda *_: AWAY)
+            room.post(topic, deal("e") if topic == "deals" else big("e"))
+            await room.settle()
+        room.lanes.logs.clear()  # they hold what was published
+    assert not left

@@ -1,6 +1,15 @@
 """When a worker gives freed memory back."""
 
-from headgate.wiring.leftovers import Leftovers
+import asyncio
+import gc
+import weakref
+from itertools import chain, repeat
+
+import pytest
+
+from headgate.wiring import leftovers as module
+from headgate.wiring.leftovers import Leftovers, give_back_leftovers
+from support.process.stack import eventually
 
 MIB = 2**20
 
@@ -38,3 +47,26 @@ def test_growth_counts_from_the_least_that_was_seen() -> None:
     leftovers = Leftovers(200 * MIB)
     assert not any(looks(leftovers, 5, 100, 0))
     assert looks(leftovers, 5, 120, 0)[-1]
+
+
+class Cycle:
+    def __init__(self) -> None:
+        self.itself = self
+
+
+async def test_cycles_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The collector would come for them in an hour, and with them for what they hold."""
+    resident = chain([80 * MIB], repeat(200 * MIB))
+    monkeypatch.setattr(module, "_LOOK_S", 0.001)
+    monkeypatch.setattr(module, "memory_bytes", lambda: next(resident))
+    gc.collect()
+    gc.disable()
+    try:
+        cycle = weakref.ref(Cycle())
+        assert cycle() is not None
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(give_back_leftovers(lambda: 0))
+            await eventually(lambda: cycle() is None, 10)
+            task.cancel()
+    finally:
+        gc.enable()
