@@ -28,7 +28,7 @@ from headgate.oversize.choose import Tools
 from headgate.pipeline.gate import Gate
 from headgate.pipeline.inbound import Inbound
 from headgate.pipeline.routes import Routes
-from support.gateway.cycles import counted_cycles
+from support.cycles import counted_cycles
 from support.gateway.fakes import FakeTopics, policy, topic_state
 from support.gateway.room import Room, digest
 
