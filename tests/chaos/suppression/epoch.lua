@@ -13,7 +13,7 @@ local NONE = string.rep('\0', 16)
 local reply, verdicts, start = {now, 0, 0, ''}, {}, 1
 for i = 1, namespaces do
   local _, count = struct.unpack('>BI4', header, first + (i - 1) * 13)
-  reply[i + 4] = struct.pack('>c16I4d', string.rep('n', 16), count, 0)
+  reply[i + 4] = struct.pack('>c16I4d', string.rep('n', 16), count, now)
 end
 for k = namespaces + 1, #KEYS do
   local bytes = struct.unpack('>I2', ARGV[2], 2 * (k - namespaces) - 1)
