@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, Protocol
 
 import aiohttp
 
+from headgate.core.outage import Outage
 from headgate.core.tracing.span import Span
 from headgate.tracing import otlp
 
@@ -60,10 +61,9 @@ class Exporter:
         self._resource = resource
         self._post = post
         self._meter = meter
-        self._clock = clock
         self._waiting: deque[Span] = deque()
         self._enough = asyncio.Event()
-        self._away_since: float | None = None
+        self._outage = Outage(clock)
         self._pause_s = _FIRST_PAUSE_S
 
     def take(self, spans: Sequence[Span]) -> None:
@@ -122,16 +122,13 @@ class Exporter:
         return True
 
     def _is_away(self, why: str) -> None:
-        if self._away_since is None:
-            self._away_since = self._clock()
+        if self._outage.begins():
             log.warning("the collector of spans is away: %s", why)
 
     def _is_back(self) -> None:
         self._pause_s = _FIRST_PAUSE_S
-        if self._away_since is not None:
-            away_s = round(self._clock() - self._away_since, 3)
+        if (away_s := self._outage.ends()) is not None:
             log.info("the collector of spans is back", extra={"away_s": away_s})
-            self._away_since = None
 
 
 class Collector:
