@@ -29,6 +29,7 @@ from headgate.config.settings import HttpSettings  # noqa: E402
 from headgate.core.outcome import TRAITS  # noqa: E402
 from headgate.edge.openapi.document import document  # noqa: E402
 from headgate.telemetry.catalogue import METRICS  # noqa: E402
+from headgate.telemetry.log_fields import LOG_FIELDS  # noqa: E402
 from headgate.telemetry.metric import MetricKind  # noqa: E402
 from support.clients.peers_produce import tables as peers_produce  # noqa: E402
 
@@ -65,6 +66,12 @@ def metrics() -> str:
             for metric in METRICS.values()
         ),
     )
+
+
+def log_fields() -> str:
+    """Every field of the log."""
+    rows = ((f"`{name}`", field.kind, field.text) for name, field in LOG_FIELDS.items())
+    return table("field|type|meaning", rows)
 
 
 def reasons() -> str:
@@ -238,6 +245,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "reference/commands.md": commands,
     "reference/http.md": http,
     "publish/peers-produce-cases.md": peers_produce,
+    "operate/logs.md": log_fields,
     "operate/runbooks/index.md": runbooks,
     **{f"{page}.md": partial(alert, rule) for page, rule in alerts()},
 }

@@ -82,6 +82,7 @@ ALLOWED = {
         "stats",
         "telemetry",
     },
+    "tracing": {"__version__", "tracing", "core", "backends.base"},
     "replays": {"replays", "backends", "config", "core"},
     "check": {"check", "backends", "config", "core"},
     "devstack": {"devstack", "config", "core"},
@@ -102,6 +103,7 @@ FOREIGN = {
     "stats": {"datasketches", "msgspec", "numpy", "prometheus_client"},
     "monitor": {"aiohttp"},
     "telemetry": {"orjson"},
+    "tracing": {"aiohttp", "orjson"},
     "devstack": {"aiohttp", "aiokafka"},
 }
 # Inside core: who reads and writes JSON, and what Spark's executors import without a dependency.

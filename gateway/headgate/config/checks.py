@@ -12,6 +12,7 @@ from headgate.config.check_clusters import cluster_contradictions
 from headgate.config.check_oversize import blob_contradictions
 from headgate.config.check_spool import spool_contradictions
 from headgate.config.check_topics import producer_contradictions, topic_contradictions
+from headgate.config.check_tracing import tracing_contradictions
 from headgate.config.errors import Problem, shown
 from headgate.config.names import dotted
 from headgate.config.origins import DEFAULT, derived
@@ -59,6 +60,7 @@ def contradictions(settings: Settings, origins: Mapping[str, str]) -> list[Probl
         *topic_contradictions(settings),
         *spool_contradictions(settings),
         *producer_contradictions(settings),
+        *tracing_contradictions(settings.tracing),
     ]
     written = {option: origin for option, origin in origins.items() if origin != DEFAULT}
     return [problem._replace(origin=written.get(problem.option, "")) for problem in found]

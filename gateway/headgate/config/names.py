@@ -21,6 +21,7 @@ from headgate.config.settings import (
     LogSettings,
     ProducerSettings,
 )
+from headgate.config.tracing_settings import TracingSettings
 from headgate.core.topics.policy import TopicPolicy
 
 SECTIONS: Mapping[str, type[Any]] = {
@@ -34,6 +35,7 @@ SECTIONS: Mapping[str, type[Any]] = {
     "monitor": MonitorSettings,
     "replays": ReplaySettings,
     "logs": LogSettings,
+    "tracing": TracingSettings,
 }
 NAMED: Mapping[str, type[Any]] = {
     "clusters": ClusterSettings,

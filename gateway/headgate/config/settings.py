@@ -16,6 +16,7 @@ from headgate.config.backend_settings import (
 )
 from headgate.config.monitor_settings import MonitorSettings
 from headgate.config.replay_settings import ReplaySettings
+from headgate.config.tracing_settings import TracingSettings
 from headgate.core.option import about
 from headgate.core.topics.policy import TopicPolicy
 
@@ -269,3 +270,4 @@ class Settings:
     monitor: MonitorSettings = field(default_factory=MonitorSettings)
     replays: ReplaySettings = field(default_factory=ReplaySettings)
     logs: LogSettings = field(default_factory=LogSettings)
+    tracing: TracingSettings = field(default_factory=TracingSettings)

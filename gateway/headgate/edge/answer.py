@@ -43,11 +43,13 @@ def closing(response: bytes) -> bytes:
 class Answer(web.StreamResponse):
     """A complete HTTP/1.1 response, on a connection that stays open unless it is told otherwise.
 
-    Not initialised as a StreamResponse: it has what `RequestHandler` asks of one, and no more.
+    Not initialised as a StreamResponse: it has what `RequestHandler` and the access
+    log ask of one, and no more.
     """
 
     def __init__(self, reply: Reply, request_id: str) -> None:
         self._bytes = on_the_wire(reply, request_id)
+        self._status = reply.status
         self._writer: AbstractStreamWriter | None = None
         self._stays = True
 

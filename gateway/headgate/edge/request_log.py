@@ -1,8 +1,8 @@
 """What the log says of requests: those that did not end well, and every one where that is wanted.
 
-The table of reasons gives the level: a client's mistake is no alarm. Of each reason some lines are
-written, and then it is told how many were left out: a client that repeats its mistake without end
-must not fill the disk.
+The table of reasons gives the level: a client's mistake is no alarm. Of each reason and producer
+some lines a minute are written, and then it is told how many were left out: a client that repeats
+its mistake without end must neither fill the disk nor hide the mistakes of others.
 """
 
 import asyncio
@@ -16,9 +16,11 @@ from aiohttp import web
 from headgate.core.outcome import TRAITS, Failure, Reason
 from headgate.core.publish import Ticket
 from headgate.telemetry.logs import ACCESS, REQUESTS
+from headgate.telemetry.metric import OTHER
 
-LINES = 20  # of one reason within WINDOW_S
-WINDOW_S = 10.0
+LINES = 10  # of one reason and producer within WINDOW_S
+WINDOW_S = 60.0
+MAX_PRODUCERS = 50  # of one reason that are told apart at a time: clients may choose their names
 _MAX_DETAIL = 500
 _LEVELS = logging.getLevelNamesMapping()
 
@@ -47,12 +49,20 @@ class RequestReports(Protocol):
 
 class RequestLog:
     """logs_every_request: or only what failed.  later: calls something after so many seconds, by
-    default by the running loop."""
+    default by the running loop.  trace_id: of the request that is being answered, if it is sampled.
+    """
 
-    def __init__(self, *, logs_every_request: bool = False, later: Later | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        logs_every_request: bool = False,
+        later: Later | None = None,
+        trace_id: Callable[[], str | None] = lambda: None,
+    ) -> None:
         self._later = later or _later
+        self._trace_id = trace_id
         self.logs_every_request = logs_every_request
-        self._windows: dict[Reason, _Window] = {}
+        self._windows: dict[Reason, dict[str, _Window]] = {}
 
     def refused(self, failure: Failure, request_id: str, **fields: Any) -> None:
         """A request failed as a whole. fields: producer, topic or path, as far as is known; status
@@ -84,40 +94,52 @@ class RequestLog:
         """Any request, where `logs_every_request`. size: bytes of its body, as sent."""
         extra = {"method": method, "path": path, "status": status, "bytes": size, **fields}
         extra["ms"] = round(seconds * 1000, 3)
-        access.info("%s %s %d", method, path, status, extra=extra)
+        access.info("%s %s %d", method, path, status, extra=self._traced(extra))
 
     def close(self) -> None:
         """Tell what is only counted."""
-        for reason in list(self._windows):
-            self._end(reason)
+        for reason, windows in list(self._windows.items()):
+            for producer in list(windows):
+                self._end(reason, producer)
 
     def _report(self, failure: Failure, fields: dict[str, Any]) -> None:
         reason = failure.reason
         level = _level(reason)
         if not log.isEnabledFor(level):
             return
-        window = self._windows.get(reason)
-        if window is None:
-            window = self._windows[reason] = _Window()
-            self._later(WINDOW_S, lambda: self._end(reason))
+        fields = self._traced({**fields, "reason": str(reason)})
+        window = self._window(reason, str(fields.get("producer", "")))
         window.written += 1
         if window.written > LINES:
             window.left_out += 1
             window.newest = fields
             return
-        detail = failure.detail[:_MAX_DETAIL]
-        log.log(level, "%s: %s", reason, detail, extra={**fields, "reason": str(reason)})
+        log.log(level, "%s: %s", reason, failure.detail[:_MAX_DETAIL], extra=fields)
 
-    def _end(self, reason: Reason) -> None:
-        window = self._windows.pop(reason, None)
+    def _window(self, reason: Reason, producer: str) -> "_Window":
+        windows = self._windows.setdefault(reason, {})
+        if producer not in windows and len(windows) >= MAX_PRODUCERS:
+            producer = OTHER
+        window = windows.get(producer)
+        if window is None:
+            window = windows[producer] = _Window()
+            self._later(WINDOW_S, lambda: self._end(reason, producer))
+        return window
+
+    def _end(self, reason: Reason, producer: str) -> None:
+        window = self._windows.get(reason, {}).pop(producer, None)
         if window is None or not window.left_out:
             return
-        extra = {**window.newest, "reason": str(reason), "left_out": window.left_out}
+        extra = {**window.newest, "left_out": window.left_out}
         log.log(_level(reason), "%s: more of them, the newest one here", reason, extra=extra)
+
+    def _traced(self, fields: dict[str, Any]) -> dict[str, Any]:
+        trace_id = self._trace_id()
+        return fields if trace_id is None else {**fields, "trace_id": trace_id}
 
 
 class _Window:
-    """One reason's lines. newest: the fields of the last one that was left out."""
+    """The lines of one reason and producer. newest: the fields of the last that was left out."""
 
     __slots__ = ("left_out", "newest", "written")
 

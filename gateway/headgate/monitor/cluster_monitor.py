@@ -7,6 +7,7 @@ two."""
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ from headgate.core.groups.facts import Partition, Regression
 from headgate.core.groups.probation import Probation
 from headgate.core.groups.report import GroupReport
 from headgate.core.groups.rogue_readers import RogueReaders
+from headgate.core.outage import Outage
 from headgate.monitor.broker_metrics import ScrapeError, scrape
 from headgate.monitor.commit_stream import take
 
@@ -90,6 +92,9 @@ class ClusterMonitor:
         self._first_poll = asyncio.Event()
         self._one_at_a_time = asyncio.Lock()
         self._tasks = OwnedTasks()
+        self._outage = Outage(time.monotonic)
+        self._scrape_outage = Outage(time.monotonic)
+        self._stream_outage = Outage(time.monotonic)
 
     def start(self, *, follows: bool = True) -> None:
         """Begin to poll, and to follow every commit."""
@@ -118,10 +123,12 @@ class ClusterMonitor:
                     async with self._one_at_a_time, asyncio.timeout(_POLL_S):
                         await self._poll()
                 except READ_ERRORS as error:
+                    self._outage.begins()
                     log.warning("cluster %s cannot be polled: %r", self.name, error)
                     self.status = self.status._replace(ok=False, detail=kafka_in_words(error))
                     await self._reader.close()
                 else:
+                    self._is_back(self._outage, "is polled again")
                     commits = self.status.commits
                     self.status = Status(True, "", self._now_ms(), clock() - began, commits)
                     self._has_polled.set()
@@ -165,10 +172,11 @@ class ClusterMonitor:
         try:
             brokers = await scrape(self.exporters.urls)
         except ScrapeError as error:
-            if not self.rogue_detail:
+            if self._scrape_outage.begins():
                 log.warning("cluster %s: brokers' metrics: %s", self.name, error)
             self.rogue_detail = "brokers' metrics cannot be read; the monitor's log says why"
             return
+        self._is_back(self._scrape_outage, "brokers' metrics can be read again")
         self.rogue_detail = ""
         self.readers.polled(self._now_ms(), brokers, poll.stored, poll.groups)
 
@@ -201,6 +209,7 @@ class ClusterMonitor:
                 if await self._begin(commits):
                     await commits.follow(self._take)
             except READ_ERRORS as error:
+                self._stream_outage.begins()
                 log.warning("cluster %s: %s is not followed: %r", self.name, TOPIC, error)
                 self._is_followed(f"{TOPIC} cannot be read: {kafka_in_words(error)}")
             else:
@@ -218,7 +227,12 @@ class ClusterMonitor:
                 return False
             await self._poll(commits)
             self._is_followed("")
+            self._is_back(self._stream_outage, f"{TOPIC} is followed again")
             return True
+
+    def _is_back(self, outage: Outage, what: str) -> None:
+        if (away_s := outage.ends()) is not None:
+            log.info("cluster %s: %s", self.name, what, extra={"away_s": away_s})
 
     def _is_followed(self, reason: str) -> None:
         self._has_commit_stream = not reason

@@ -1,4 +1,4 @@
-"""A snapshot as Prometheus text."""
+"""A snapshot as Prometheus text, plain or OpenMetrics: the latter has exemplars."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -13,7 +13,10 @@ from prometheus_client.core import (
     Metric as Family,
 )
 from prometheus_client.exposition import generate_latest
+from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Exemplar
+from prometheus_client.utils import floatToGoString
 
 from headgate.stats import serialised
 from headgate.stats.snapshot import Buckets, Snapshot, recent
@@ -21,13 +24,25 @@ from headgate.telemetry.catalogue import METRICS
 from headgate.telemetry.metric import Metric, MetricKind
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+OPENMETRICS_CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 
 def render(snapshot: Snapshot, now: float) -> bytes:
     """The text of /metrics, every declared metric once. now: seconds since 1970."""
+    return generate_latest(_registry(families(snapshot, now)))
+
+
+def render_openmetrics(snapshot: Snapshot, now: float) -> bytes:
+    """The same in OpenMetrics 1.0, with exemplars."""
+    registry = _registry(families(snapshot, now, is_openmetrics=True))
+    text: bytes = openmetrics.generate_latest(registry)  # type: ignore[no-untyped-call]
+    return text
+
+
+def _registry(collected: Iterable[Family]) -> CollectorRegistry:
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Once(families(snapshot, now)))
-    return generate_latest(registry)
+    registry.register(_Once(collected))
+    return registry
 
 
 class _Once(Collector):
@@ -40,12 +55,13 @@ class _Once(Collector):
         return self._collected
 
 
-def families(snapshot: Snapshot, now: float) -> Iterator[Family]:
+def families(snapshot: Snapshot, now: float, *, is_openmetrics: bool = False) -> Iterator[Family]:
     """All metrics in the order of their declaration, also those without a figure yet."""
     gauges = dict(snapshot.gauges) | _from_details(snapshot, now)
     for metric in METRICS.values():
         if metric.kind is MetricKind.HISTOGRAM:
-            yield _histogram(metric, snapshot.histograms.get(metric.name, {}))
+            values = snapshot.histograms.get(metric.name, {})
+            yield _histogram(metric, values, is_openmetrics=is_openmetrics)
         elif metric.kind is MetricKind.COUNTER:
             yield _counter(metric, snapshot.counters.get(metric.name, {}))
         else:
@@ -85,14 +101,27 @@ def _gauge(metric: Metric, values: dict[tuple[str, ...], float]) -> Family:
     return family
 
 
-def _histogram(metric: Metric, values: dict[tuple[str, ...], Buckets]) -> Family:
+def _histogram(
+    metric: Metric, values: dict[tuple[str, ...], Buckets], *, is_openmetrics: bool
+) -> Family:
     family = HistogramMetricFamily(metric.name, metric.text, labels=metric.labels)
-    bounds = [*(f"{bound:g}" if bound < 1 else f"{bound:.0f}" for bound in metric.buckets), "+Inf"]
+    shown = floatToGoString if is_openmetrics else _plain_bound
+    bounds = [*map(shown, metric.buckets), "+Inf"]
     for labels, buckets in sorted(values.items(), key=lambda item: item[0]):
         reached = 0
-        cumulative = []
-        for bound, count in zip(bounds, buckets.counts, strict=True):
+        cumulative: list[tuple[str, float] | tuple[str, float, Exemplar]] = []
+        for index, count in enumerate(buckets.counts):
             reached += count
-            cumulative.append((bound, float(reached)))
+            found = buckets.exemplars.get(index)
+            if found is None:
+                cumulative.append((bounds[index], float(reached)))
+            else:
+                example = Exemplar({"trace_id": found.trace_id}, found.value, found.at)
+                cumulative.append((bounds[index], float(reached), example))
         family.add_metric(labels, buckets=cumulative, sum_value=buckets.sum)
     return family
+
+
+def _plain_bound(bound: float) -> str:
+    """As it always was here. OpenMetrics asks for another form of whole numbers ("1.0")."""
+    return f"{bound:g}" if bound < 1 else f"{bound:.0f}"

@@ -13,7 +13,7 @@ from headgate.stats import process, snapshot
 from headgate.stats.gauges import HeldFigures, of_held, of_spool
 from headgate.stats.labels import MAX_PAIRS, Labels
 from headgate.stats.series import Series
-from headgate.stats.snapshot import Buckets, Pair, Snapshot
+from headgate.stats.snapshot import Buckets, Exemplar, Pair, Snapshot
 from headgate.stats.stall import Peaks
 from headgate.telemetry.metric import OTHER, SECONDS
 
@@ -132,6 +132,13 @@ class Meter:
         """Count an answered request. route: the route's template, never the path."""
         _observe(self._requests, (route, status), seconds)
 
+    def exemplar(self, route: str, status: int, seconds: float, trace_id: str) -> None:
+        """Keep a request that was counted before, and is traced, as its bucket's example."""
+        row = self._requests.get((route, status))
+        if row is not None:
+            found = Exemplar(trace_id, seconds, self._clock())
+            row.exemplars[bisect_left(SECONDS, seconds)] = found
+
     def acknowledged(self, topic: str, seconds: float, records: int) -> None:
         """Count a lane's batch that Kafka acknowledged. topic: one that Kafka has."""
         _observe(self._acks, topic, seconds)
@@ -153,6 +160,10 @@ class Meter:
     def identity_bypassed(self, reason: str, count: int) -> None:
         """Count requests and events that were not recognised because Redis was not asked."""
         self._add("headgate_identity_bypassed_total", (reason,), count)
+
+    def spans(self, result: str, count: int) -> None:
+        """Count spans of traces by what became of them."""
+        self._add("headgate_trace_spans_total", (result,), count)
 
     def keys_fetched(self, result: str) -> None:
         """Count a fetch of the issuer's keys."""
@@ -242,14 +253,15 @@ class Meter:
 class _Times:
     """`Buckets` while they are filled."""
 
-    __slots__ = ("counts", "sum")
+    __slots__ = ("counts", "exemplars", "sum")
 
     def __init__(self) -> None:
         self.counts = [0] * (len(SECONDS) + 1)
         self.sum = 0.0
+        self.exemplars: dict[int, Exemplar] = {}
 
     def frozen(self) -> Buckets:
-        return Buckets(list(self.counts), self.sum)
+        return Buckets(list(self.counts), self.sum, dict(self.exemplars))
 
 
 def _observe(table: dict[Label, _Times], label: Label, seconds: float) -> None:

@@ -26,11 +26,23 @@ class Pair(NamedTuple):
     topic: str
 
 
-class Buckets(msgspec.Struct):
-    """A histogram: counts per bucket (the last one is +Inf, not cumulative) and the values' sum."""
+class Exemplar(NamedTuple):
+    """One value of a bucket, of a request that is traced: which one, and when (s since 1970)."""
+
+    trace_id: str
+    value: float
+    at: float
+
+
+class Buckets(msgspec.Struct, omit_defaults=True):
+    """A histogram: counts per bucket (the last one is +Inf, not cumulative) and the values' sum.
+
+    exemplars: by bucket, the newest.
+    """
 
     counts: list[int]
     sum: float = 0.0
+    exemplars: dict[int, Exemplar] = {}
 
 
 class Reject(msgspec.Struct, frozen=True, order=True):
@@ -134,7 +146,12 @@ def _merge_histograms(
 
 def _add_buckets(one: Buckets, other: Buckets) -> Buckets:
     counts = [left + right for left, right in zip(one.counts, other.counts, strict=True)]
-    return Buckets(counts, one.sum + other.sum)
+    exemplars = dict(one.exemplars)
+    for bucket, exemplar in other.exemplars.items():
+        before = exemplars.get(bucket)
+        if before is None or before.at < exemplar.at:
+            exemplars[bucket] = exemplar
+    return Buckets(counts, one.sum + other.sum, exemplars)
 
 
 def _merge_details(one: dict[Pair, Detail], other: dict[Pair, Detail]) -> dict[Pair, Detail]:

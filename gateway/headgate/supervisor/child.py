@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from headgate.core.outage import Outage
 from headgate.supervisor.control import worker_socket
 from headgate.supervisor.lifeline import HURRY
 from headgate.supervisor.worker_client import WorkerClient
@@ -43,7 +44,7 @@ class WorkerProcess:
     """The worker with one index; at most one process at a time.
 
     answered: whether the running process has answered on its socket.  started, last_answer:
-    monotonic seconds.
+    monotonic seconds.  outage: whether it does not answer.
     """
 
     def __init__(self, index: int, launch: Launch, watchers: Watchers) -> None:
@@ -58,6 +59,7 @@ class WorkerProcess:
         self.answered = False
         self.started = 0.0
         self.last_answer = 0.0
+        self.outage = Outage(time.monotonic)
 
     @property
     def pid(self) -> int | None:

@@ -1,14 +1,13 @@
 """What `headgate coalesce` answers over HTTP: health and metrics, nothing of the control plane."""
 
-import time
 from collections.abc import Callable
 
 from aiohttp import web
 
+from headgate.edge.management.metrics_page import metrics_page
 from headgate.edge.management.routes import problems
 from headgate.edge.request_log import RequestLog
 from headgate.edge.server import PagesRunner
-from headgate.stats.exposition import CONTENT_TYPE, render
 from headgate.stats.meter import Meter
 from headgate.stats.snapshot import Snapshot
 from headgate.telemetry.build import BUILD_GAUGES
@@ -47,8 +46,7 @@ class Pages:
         reply = self._readiness().reply()
         return web.Response(body=reply.body, status=reply.status, content_type="application/json")
 
-    async def _metrics(self, _request: web.Request) -> web.Response:
+    async def _metrics(self, request: web.Request) -> web.Response:
         found = self._meter.collect(with_details=False)
         gauges = {**found.gauges, **BUILD_GAUGES}
-        text = render(Snapshot(found.counters, gauges, found.histograms), time.time())
-        return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
+        return metrics_page(request, Snapshot(found.counters, gauges, found.histograms))

@@ -13,13 +13,13 @@ from headgate.backends.kafka.topics import KafkaTopics
 from headgate.backends.owned import OwnedTasks
 from headgate.config import Settings
 from headgate.core.topics.policy import PolicyTable
-from headgate.native.chosen import CODE
 from headgate.offload.helper_process import HelperProcess
 from headgate.stats.labels import Labels
 from headgate.stats.meter import Meter
 from headgate.stats.stall import watch_loop
 from headgate.supervisor.coalescer_pages import Pages
 from headgate.suppression.report import states_now
+from headgate.telemetry.build import BUILD_FIELDS
 from headgate.telemetry.health import Dependency, Readiness
 from headgate.wiring.audit_events import AuditEvents
 from headgate.wiring.coalescing import HeldTopics, cluster_of
@@ -82,7 +82,7 @@ async def coalesce(settings: Settings) -> None:
         tasks.keep(partial(watch_loop, meter.loop_stall), "watch of the event loop")
         tasks.keep(partial(give_back_leftovers, held.held_bytes), "leftovers")
         exit_stack.push_async_callback(tasks.end, _END_S)
-        log.info("coalescer started", extra={"pid": os.getpid(), "native": CODE})
+        log.info("coalescer started", extra={**BUILD_FIELDS, "pid": os.getpid()})
         await stop.wait()
     log.info("coalescer ended")
 

@@ -1,7 +1,5 @@
 """What `headgate monitor` answers over HTTP: groups, figures, health."""
 
-import time
-
 from aiohttp import web
 
 from headgate.backends.owned import OwnedTasks
@@ -9,6 +7,7 @@ from headgate.config import Settings
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused
 from headgate.edge.management.json_page import json_page
+from headgate.edge.management.metrics_page import metrics_page
 from headgate.edge.management.paging import listed, page_of, paging
 from headgate.edge.management.remote import asking
 from headgate.edge.management.routes import problems
@@ -18,7 +17,6 @@ from headgate.edge.server import PagesRunner
 from headgate.edge.tls import server_context
 from headgate.monitor.monitor import Monitor
 from headgate.monitor.views import RowPlace, row_place
-from headgate.stats.exposition import CONTENT_TYPE, render
 from headgate.stats.snapshot import Snapshot
 from headgate.telemetry.build import BUILD_GAUGES
 from headgate.wiring.callers import Callers
@@ -76,11 +74,10 @@ class MonitorPages:
         }
         return web.json_response(page, status=200 if is_ready else 503)
 
-    async def _metrics(self, _request: web.Request) -> web.Response:
+    async def _metrics(self, request: web.Request) -> web.Response:
         found = self._monitor.figures()
         gauges = {**found.gauges, **BUILD_GAUGES}
-        text = render(Snapshot(found.counters, gauges), time.time())
-        return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
+        return metrics_page(request, Snapshot(found.counters, gauges))
 
     async def _groups(self, request: web.Request) -> web.Response:
         self._may_view(request)

@@ -19,8 +19,8 @@ from headgate.core.groups.lag_rules import LagRules
 from headgate.monitor.cluster_monitor import Exporters
 from headgate.monitor.monitor import Monitor, MonitorOptions
 from headgate.monitor.table import lines
-from headgate.native.chosen import CODE
 from headgate.supervisor.monitor_pages import MonitorPages
+from headgate.telemetry.build import BUILD_FIELDS
 
 log = logging.getLogger("headgate.monitoring_process")
 
@@ -59,7 +59,7 @@ async def monitor(settings: Settings, say: Say | None) -> None:
         found.start()
         log.info(
             "monitor started",
-            extra={"pid": os.getpid(), "native": CODE, "port": settings.monitor.port},
+            extra={**BUILD_FIELDS, "pid": os.getpid(), "port": settings.monitor.port},
         )
         if say is not None:
             tasks = OwnedTasks()

@@ -165,6 +165,7 @@ class Overview:
         except WorkerUnreachableError as error:
             if worker.pid == pid and worker.answered and not self.is_draining:
                 self._states.pop(pid, None)
+                worker.outage.begins()
                 log.warning("worker %d does not answer: %s", worker.index, error)
                 self._end_if_hung(worker)
             return
@@ -173,6 +174,10 @@ class Overview:
         self.figures.update(pid, figures, with_details)
         self._states[pid] = state
         worker.last_answer = time.monotonic()
+        away_s = worker.outage.ends()
+        if away_s is not None and worker.answered:
+            known = {"worker": worker.index, "away_s": away_s}
+            log.info("worker %d answers again", worker.index, extra=known)
         if not worker.answered:
             worker.answered = True
             log.info("worker %d is up", worker.index, extra={"worker": worker.index, "pid": pid})

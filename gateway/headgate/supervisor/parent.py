@@ -8,12 +8,14 @@ producers and certificates.
 
 import asyncio
 import logging
+import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,6 +34,7 @@ from headgate.supervisor.kept_tls import KeptTls
 from headgate.supervisor.overview import Overview
 from headgate.supervisor.ports import management_sites, reserved
 from headgate.supervisor.private_folder import private_folder
+from headgate.telemetry.build import BUILD_FIELDS
 from headgate.wiring.callers import Callers
 from headgate.wiring.collector import restore_the_collector
 from headgate.wiring.reloading import Reload, Reloading, RestartNeededError, beside, prepared
@@ -131,6 +134,7 @@ class Parent:
         stopping = asyncio.create_task(self._stop.wait(), name="stop")
         running = [asyncio.create_task(each.run(), name="worker") for each in self._workers]
         is_clean = False
+        self._say_that_it_starts()
         try:
             await asyncio.wait([stopping, *running], return_when=asyncio.FIRST_COMPLETED)
             server.is_leaving = True
@@ -142,6 +146,19 @@ class Parent:
             ended = await asyncio.gather(*running, return_exceptions=True)
             await tasks.end(_END_S)
         return _exit_code(ended, is_clean)
+
+    def _say_that_it_starts(self) -> None:
+        http = self._overview.settings.http
+        known = {
+            **BUILD_FIELDS,
+            "pid": os.getpid(),
+            "data": f"{http.host}:{http.port}",
+            "management": f"{http.host}:{http.management_port}",
+            "workers": http.workers,
+            "file": str(self._start.config),
+            "config_sha256": self._config_sha256,
+        }
+        log.info("the gateway starts", extra=known)
 
     async def _drain(self, running: Sequence["asyncio.Task[None]"]) -> bool:
         """End the workers within their time; False when one had to be killed."""
@@ -213,7 +230,8 @@ class Parent:
         self._overview.reloaded = time.monotonic()
         self._admin.callers = reload.callers
         self._overview.figures.count("headgate_config_reloads_total", ("applied",))
-        log.info("configuration reloaded", extra={"file": str(self._start.config)})
+        known = {"file": str(self._start.config), "config_sha256": self._config_sha256}
+        log.info("configuration reloaded", extra=known)
         return True
 
     async def _renew_certificates(self) -> bool:
@@ -260,6 +278,7 @@ class Parent:
         fresh.touch(mode=0o600)
         fresh.write_text(text, encoding="utf-8", newline="")
         fresh.replace(self._in_force)
+        self._config_sha256 = sha256(text.encode()).hexdigest()
 
 
 def _exit_code(ended: Sequence[BaseException | None], is_clean: bool) -> int:

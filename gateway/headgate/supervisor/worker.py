@@ -19,12 +19,12 @@ from headgate.core.coalescing.held import topic_of
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused
 from headgate.edge.tls import server_context
-from headgate.native.chosen import CODE
 from headgate.supervisor import lifeline
 from headgate.supervisor.control import WorkerState, control_socket, worker_socket
 from headgate.supervisor.forward import Forward
 from headgate.supervisor.lifeline import HURRY
 from headgate.telemetry import logs
+from headgate.telemetry.build import BUILD_FIELDS
 from headgate.wiring.app import Worker
 from headgate.wiring.collector import restore_the_collector, spare_the_collector
 from headgate.wiring.leftovers import give_back_leftovers
@@ -80,7 +80,8 @@ async def _run(place: WorkerFiles, settings: Settings) -> None:
         spare_the_collector()
         tasks.keep(partial(give_back_leftovers, lambda: worker.admission.bytes), "leftovers")
         async with control_socket(worker_socket(place.folder, place.number), _Controlled(worker)):
-            log.info("worker %d started", place.number, extra={"pid": os.getpid(), "native": CODE})
+            known = {**BUILD_FIELDS, "worker": place.number, "pid": os.getpid()}
+            log.info("worker %d started", place.number, extra=known)
             await leave.wait()
             worker.server.is_leaving = True
             with suppress(TimeoutError):

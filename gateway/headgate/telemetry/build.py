@@ -24,6 +24,13 @@ BUILD_GAUGES: Final[dict[str, dict[tuple[str, ...], float]]] = {
     "headgate_build_info": {(__version__, platform.python_version()): 1.0},
     "headgate_native_info": {(CODE, HOT_PATH): 1.0},
 }
+# For the line that says that a process starts.
+BUILD_FIELDS: Final = {
+    "version": __version__,
+    "native": CODE,
+    "hot_path": HOT_PATH,
+    "python": platform.python_version(),
+}
 WITHOUT_NATIVE: Final = (
     "runs without its native code, at up to twice the processor time: install it anew with a C "
     "compiler"

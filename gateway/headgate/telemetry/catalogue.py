@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from headgate.telemetry.group_metrics import GROUP_METRICS
 from headgate.telemetry.metric import BYTES, SECONDS, Metric, MetricKind
+from headgate.telemetry.process_metrics import PROCESS_METRICS
 
 _BY_PAIR = ("producer", "topic")
 
@@ -218,30 +219,6 @@ _DECLARED = (
         "Replays in the registries of the backfill tiers, by state.",
     ),
     Metric(
-        "headgate_event_loop_stall_seconds",
-        MetricKind.MAX,
-        (),
-        "Longest time in the last minute for which a worker's event loop was held up.",
-    ),
-    Metric(
-        "headgate_worker_cpu_seconds_total",
-        MetricKind.COUNTER,
-        ("mode",),
-        "CPU seconds of the workers, user and system.",
-    ),
-    Metric(
-        "headgate_worker_memory_bytes",
-        MetricKind.SUM,
-        (),
-        "Resident memory of the workers together.",
-    ),
-    Metric(
-        "headgate_worker_tasks",
-        MetricKind.SUM,
-        (),
-        "Tasks of the workers' event loops: one for each open connection, and some dozens.",
-    ),
-    Metric(
         "headgate_ready",
         MetricKind.MAX,
         (),
@@ -281,18 +258,8 @@ _DECLARED = (
         ("result",),
         "Fetches of the keys of signed tokens, of all processes, by result (fetched, failed).",
     ),
-    Metric(
-        "headgate_build_info",
-        MetricKind.MAX,
-        ("version", "python"),
-        "Always 1; the labels say what runs.",
-    ),
-    Metric(
-        "headgate_native_info",
-        MetricKind.MAX,
-        ("native", "hot_path"),
-        "Always 1; native: c or python, hot_path: mypyc or python.",
-    ),
 )
 
-METRICS: Mapping[str, Metric] = {metric.name: metric for metric in (*_DECLARED, *GROUP_METRICS)}
+METRICS: Mapping[str, Metric] = {
+    metric.name: metric for metric in (*_DECLARED, *PROCESS_METRICS, *GROUP_METRICS)
+}

@@ -25,7 +25,6 @@ from headgate.core.topics.policy import PolicyTable
 from headgate.core.topics.topic import TopicState
 from headgate.edge.events import EventsFront
 from headgate.edge.origins import Origins
-from headgate.edge.request_log import RequestLog
 from headgate.edge.routes import Page
 from headgate.idempotency.events import EventIdentity
 from headgate.offload.helper_process import HelperProcess
@@ -45,13 +44,14 @@ from headgate.telemetry.health import Dependency, Readiness
 from headgate.wiring.audit_events import AuditEvents
 from headgate.wiring.callers import Callers
 from headgate.wiring.coalescing import HeldTopics, cluster_of
-from headgate.wiring.front import data_plane, listen, starting, streams
+from headgate.wiring.front import data_plane, listen, request_log, starting, streams
 from headgate.wiring.identity import identity_of
 from headgate.wiring.limits import Limits
 from headgate.wiring.pipeline import PipelineParts, RequestLimits, build_pipeline
 from headgate.wiring.reloading import Preparing, Reload, free_in_turns
 from headgate.wiring.spool import spool_of, spooling_to
 from headgate.wiring.suppression import suppressor_of
+from headgate.wiring.tracing import tracing_of
 
 _END_S = 1.0  # how long cancelled tasks have to end
 
@@ -83,6 +83,7 @@ class Worker:
         self.topics = KafkaTopics(options, refresh_ms)
         self.policies = PolicyTable(settings.topics)
         self.meter = Meter(self._labels(), time.time)
+        self._tracing = tracing_of(settings.tracing, self.meter)
         self._limits = Limits(settings, workers, self.meter)
         self.admission = self._limits.admission
         self.callers = Callers(settings.auth, Origins.of_data_port, self.meter.keys_fetched)
@@ -110,7 +111,7 @@ class Worker:
         self.service = identity_of(settings.redis, self.meter)
         self._clock = ClockWatch(self.topics.get, time.monotonic)
         self.suppressor: AnySuppressor | None = None
-        lanes = partial(self._open_lanes, options, limits)
+        lanes = self._tracing.lanes(partial(self._open_lanes, options, limits))
         self.pipeline, self._oversize = build_pipeline(self._parts(clock_ms, lanes))
         self.topics.on_change(self._topic_changed)
 
@@ -128,7 +129,7 @@ class Worker:
             clock_ms=clock_ms,
             clock=self._clock,
             lanes=lanes,
-            suppression=self._open_suppression,
+            suppression=self._tracing.suppression(self._open_suppression),
             identities=None if service is None else EventIdentity(service, prefix, self.meter),
             helper=self._helper,
             tools=Tools(self._ids, self.blobs, self._helper, LoneBatch, BATCH_BYTES),
@@ -161,6 +162,7 @@ class Worker:
 
     async def start(self) -> None:
         """Connect and listen. Kafka or Redis may be down: then events are answered 503."""
+        self._tracing.start(self._exit)
         self._exit.push_async_callback(self._preparing.close)
         await self.topics.start(self._cluster_of)
         self._exit.push_async_callback(self.topics.close)
@@ -195,8 +197,6 @@ class Worker:
         self._tasks.keep(deadlines.run, "deadlines")
         await self.callers.start(self._tasks)
         self._tasks.keep(partial(watch_loop, self.meter.loop_stall), "watch of the event loop")
-        request_log = RequestLog(logs_every_request=self.settings.logs.access)
-        self._exit.callback(request_log.close)
         identity = (self.pipeline, self.service, self.settings.redis, self.meter)
         self._front = EventsFront(
             self.pipeline,
@@ -205,12 +205,12 @@ class Worker:
             starting(*identity, deadlines, self._limits.in_turn),
             self._limits.quotas,
             PoolWeigher(self._helper),
-            self.meter,
+            self._tracing.requests(self.meter),
             streams(self.settings, self.gate, self.blobs),
             self._request_ids,
             http.body_max_bytes,
             http.body_timeout_ms / 1000,
-            request_log,
+            request_log(self.settings.logs, self._tracing, self._exit),
         )
         await self._listen()
 
@@ -219,7 +219,9 @@ class Worker:
         plane = data_plane(
             self._front, self._bursts(), self.topics, self.readiness, ids, http, self._others
         )
-        self.server, self.port = await listen(plane, self._front, ids, http, self._exit)
+        self.server, self.port = await listen(
+            plane, self._front, ids, http, self._tracing, self._exit
+        )
 
     def _bursts(self) -> Bursts:
         timeout_s = self.settings.http.request_timeout_ms / 1000

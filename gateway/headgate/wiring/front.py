@@ -10,6 +10,7 @@ from aiohttp import web
 from headgate.backends.blobs.blobs import Blobs
 from headgate.coalescer.bursts import Bursts
 from headgate.config import HttpSettings, RedisSettings, Settings
+from headgate.config.settings import LogSettings
 from headgate.core.ids import RequestIds
 from headgate.edge.bursts import BurstsFront
 from headgate.edge.confluent.produce import ProduceEndpoint
@@ -21,6 +22,7 @@ from headgate.edge.events import EventsFront
 from headgate.edge.in_turn import InTurn
 from headgate.edge.listener import Listener
 from headgate.edge.once import Once
+from headgate.edge.request_log import RequestLog, RequestReports
 from headgate.edge.routes import Confluent, DataPlane, Page
 from headgate.edge.server import HttpServer, close_sites
 from headgate.edge.shortcut import ShortConnection
@@ -35,6 +37,7 @@ from headgate.pipeline.gate import Gate
 from headgate.pipeline.pipeline import Pipeline
 from headgate.stats.meter import Meter
 from headgate.telemetry.health import Readiness
+from headgate.wiring.tracing import Tracing
 
 _LINGER_S = 2.0  # for connections that are still open once everything is answered
 
@@ -90,20 +93,28 @@ def _document(http: HttpSettings) -> bytes:
     return document(http)
 
 
+def request_log(logs: LogSettings, tracing: Tracing, closing: AsyncExitStack) -> RequestReports:
+    """What the log says of requests. closing: takes what ends it."""
+    log = RequestLog(logs_every_request=logs.access, trace_id=tracing.trace_id)
+    closing.callback(log.close)
+    return tracing.reports(log)
+
+
 async def listen(
     plane: DataPlane,
     front: EventsFront,
     request_ids: RequestIds,
     http: HttpSettings,
+    tracing: Tracing,
     closing: AsyncExitStack,
 ) -> tuple[HttpServer, Listener]:
     """Open the data port. closing: takes what closes it again."""
     server = HttpServer(
-        plane.answer,
+        tracing.answer(plane.answer, front),
         http.header_max_bytes,
         request_ids,
         front.request_log,
-        partial(ShortConnection, front),
+        partial(ShortConnection, tracing.front(front)),
         idle_s=http.idle_timeout_ms / 1000,
     )
     runner = web.ServerRunner(server, shutdown_timeout=_LINGER_S)

@@ -17,7 +17,7 @@ from headgate.config.settings import HttpSettings, LogSettings, Settings
 from headgate.core.outcome import TRAITS, Failure, Name, Outcome, Reason, rejected
 from headgate.core.publish import Ticket
 from headgate.edge.management.routes import management_app
-from headgate.edge.request_log import LINES, WINDOW_S, RequestLog
+from headgate.edge.request_log import LINES, MAX_PRODUCERS, WINDOW_S, RequestLog
 from headgate.supervisor.forward import Forward
 from headgate.telemetry import logs
 from support.gateway.admin_world import TOPICS, FakeInstance, admin_of
@@ -166,8 +166,8 @@ async def test_where_both_ports_are_one_and_nobody_answers(
     async with data_port(others=forward) as port:
         answer = await port.ask("GET", "/v1/producers")
         line = written.of(answer.headers["x-request-id"])
-        assert answer.status == 500
-        assert (line["level"], line["path"]) == ("ERROR", "/v1/producers")
+        assert answer.status == 503
+        assert (line["level"], line["path"]) == ("WARNING", "/v1/producers")
         await forward.close()
 
 
@@ -186,6 +186,9 @@ async def test_every_request_is_where_that_is_wanted(written: Written) -> None:
             known = (line["method"], line["path"], line["status"], line["bytes"], line["producer"])
             assert known == ("POST", "/v1/topics/orders/events", 201, len(GOOD), "shop")
             assert line["ms"] >= 0
+        answer = await port.post("orders", GOOD, {**JSON, "Headgate-Producer": "shop"}, "?x=1")
+        *_, line = written.lines(logs.ACCESS)
+        assert (line["request_id"], line["status"]) == (answer.headers["x-request-id"], 201)
         await port.ask("GET", "/live")
         await port.post("orders", GOOD, {**JSON, "Headgate-Producer": ""})
         *_, live, refused = written.lines(logs.ACCESS)
@@ -247,6 +250,34 @@ def test_the_worst_of_a_batch_gives_its_level(written: Written) -> None:
     ticket.is_batch = True
     reported.ended(ticket, 207)
     assert (written.of("r-1")["level"], written.of("r-1")["reason"]) == ("WARNING", "unknown")
+
+
+def test_a_flood_of_one_producer_hides_nothing_of_others(written: Written) -> None:
+    timers = Timers()
+    reported = RequestLog(later=timers)
+    for producer in ("loud", "quiet"):
+        for number in range(100 if producer == "loud" else 2):
+            failure = Failure(Reason.MISSING_KEY, "why")
+            reported.refused(failure, f"{producer}-{number}", producer=producer)
+    lines = [one["producer"] for one in written.lines()]
+    assert lines == ["loud"] * LINES + ["quiet"] * 2
+    timers.ring()
+    assert [(one["producer"], one["left_out"]) for one in written.lines()[LINES + 2 :]] == [
+        ("loud", 100 - LINES)
+    ]
+
+
+def test_a_flood_of_producers_is_bounded(written: Written) -> None:
+    timers = Timers()
+    reported = RequestLog(later=timers)
+    for number in range(1000):
+        failure = Failure(Reason.MISSING_KEY, "why")
+        reported.refused(failure, f"r-{number}", producer=f"p-{number}")
+    assert len(written.lines()) == MAX_PRODUCERS + LINES
+    timers.ring()
+    (last,) = written.lines()[MAX_PRODUCERS + LINES :]
+    assert last["left_out"] == 1000 - MAX_PRODUCERS - LINES
+    assert timers.calls == []
 
 
 @pytest.mark.parametrize("reason", [Reason.MALFORMED, Reason.OVERLOADED, Reason.INTERNAL])

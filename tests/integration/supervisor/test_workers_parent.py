@@ -82,6 +82,7 @@ def test_a_worker_that_hangs_is_seen_and_holds_nobody_up(start: Callable[..., Ru
         frozen.resume()
     running.until(running.ready)
     assert "does not answer" in running.log
+    running.until(lambda: "answers again" in running.log)
 
 
 def test_rates_and_pages(start: Callable[..., Running]) -> None:

@@ -38,6 +38,7 @@ from headgate.pipeline.deadlines import Deadlines
 from headgate.pipeline.quotas import ProducerQuotas
 from headgate.telemetry.health import Readiness
 from headgate.wiring.front import data_plane
+from headgate.wiring.tracing import Tracing
 from support.clients.http_client import Answer, exchange
 from support.gateway.fakes import FakeLanes, FakeSuppression
 from support.gateway.room import Room
@@ -157,10 +158,12 @@ async def data_port(
     context: ssl.SSLContext | None = None,
     quotas: ProducerQuotas | None = None,
     in_turn: InTurn | None = None,
+    tracing: Tracing | None = None,
 ) -> AsyncIterator[DataPort]:
     """Listen on a free port until the block ends.  others: see `DataPlane`.  identity: who knows
     Idempotency-Keys.  callers: who may do what, by default everybody everything.  requests: who is
-    told of each request.  context: none = no TLS."""
+    told of each request.  context: none = no TLS.  tracing: the room is built with it, too."""
+    tracing = tracing or Tracing()
     room, http, ids = room or PromptRoom(), http or HttpSettings(), RequestIds(b"\1" * 6)
     loop = asyncio.get_running_loop()
     pipeline = room.pipeline
@@ -179,16 +182,21 @@ async def data_port(
         ids,
         http.body_max_bytes,
         http.body_timeout_ms / 1000,
-        request_log or RequestLog(),
+        tracing.reports(request_log or RequestLog()),
     )
     topics = OneCluster()
     known = (pipeline.gate, topics, lambda: PolicyTable(()))
     bursts = Bursts(*known, room.lanes, room.quotas, lambda: 0, 1.0)  # no topic here coalesces
     plane = data_plane(front, bursts, topics, readiness, ids, http, others)
-    short = partial(ShortConnection, front)
+    short = partial(ShortConnection, tracing.front(front))
     idle_s = http.idle_timeout_ms / 1000
     server = HttpServer(
-        plane.answer, http.header_max_bytes, ids, front.request_log, short, idle_s=idle_s
+        tracing.answer(plane.answer, front),
+        http.header_max_bytes,
+        ids,
+        front.request_log,
+        short,
+        idle_s=idle_s,
     )
     runner = web.ServerRunner(server, shutdown_timeout=1.0)
     await runner.setup()

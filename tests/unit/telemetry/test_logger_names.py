@@ -66,6 +66,8 @@ NAMES = {
     "headgate.suppression.states",
     "headgate.spool",
     "headgate.suppression.suppressor",
+    "headgate.suppression.tellings",
+    "headgate.tracing",
     "headgate.turn",
     "headgate.worker",
     "headgate.worker_process",

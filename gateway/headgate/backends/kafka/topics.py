@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
@@ -9,6 +10,7 @@ from headgate.backends.kafka.in_words import kafka_in_words
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.kafka.topic_reader import READ_ERRORS, TopicReader
 from headgate.backends.owned import OwnedTasks
+from headgate.core.outage import Outage
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused
 from headgate.core.topics.topic import PartitionState, TopicState
@@ -177,6 +179,7 @@ class _Reading:
         self.answering = False
         self.was_read = False
         self.detail = "not asked yet"
+        self._outage = Outage(time.monotonic)
         self._refresh_s = refresh_s
         self._publish = publish
         self._states: Mapping[str, TopicState] = {}
@@ -206,13 +209,15 @@ class _Reading:
             self._failed(error)
             await self.reader.close()
             return
+        if (away_s := self._outage.ends()) is not None:
+            log.info("cluster %s answers again", self.cluster, extra={"away_s": away_s})
         self.answering = self.was_read = True
         self.detail = f"{len(states)} topics"
         self._states = states
         self._publish(self.cluster, states)
 
     def _failed(self, error: BaseException) -> None:
-        if self.answering or not self.was_read:
+        if self._outage.begins() or not self.was_read:
             log.warning("cluster %s does not answer: %r", self.cluster, error)
         self.answering = False
         self.detail = f"no answer: {kafka_in_words(error)}"

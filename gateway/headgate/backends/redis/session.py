@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 from headgate.backends.owned import OwnedTasks
 from headgate.backends.redis.errors import StoreError
 from headgate.core.breaker import Breaker, BreakerState
+from headgate.core.outage import Outage
 
 FIRST_DELAY_S, LONGEST_DELAY_S = 0.05, 5.0  # between two attempts to connect
 _PROVEN_S = 10.0  # a connection that lasted so long resets the delay
@@ -79,6 +80,7 @@ class ScriptSession:
         self._times = times
         self._clock = clock
         self._breaker = Breaker(FIRST_DELAY_S, times.longest_delay, _PROVEN_S)
+        self._outage = Outage(clock)
         self._tasks = OwnedTasks()
         self._running: asyncio.Task[None] | None = None
         self._tried = asyncio.Event()
@@ -122,10 +124,15 @@ class ScriptSession:
         await self._work.catch_up()
         self._breaker.succeeded(self._clock())
         self._tried.set()
-        self._log.info("%s: connected to Redis", self._name)
+        away_s = self._outage.ends()
+        if away_s is None:
+            self._log.info("%s: connected to Redis", self._name)
+        else:
+            self._log.info("%s: Redis is back", self._name, extra={"away_s": away_s})
 
     def _lost(self, error: StoreError) -> None:
         self._tried.set()
+        self._outage.begins()
         if self._breaker.state is BreakerState.CLOSED or str(self.trouble) != str(error):
             self._log.warning("%s: Redis is away: %s", self._name, error)
         self.trouble = error

@@ -25,7 +25,8 @@ _SINGLE = (
 _EVENT_ID_MAX = 256
 _BURST_MAX = 128
 _SHOWN_BYTES = 40  # of a value that is refused
-_OURS = frozenset((b"headgate-", b"prefer", b"tracepare"))  # the first nine bytes of our names
+# The first nine bytes of our names.
+_OURS = frozenset((b"headgate-", b"prefer", b"tracepare", b"tracestat"))
 
 
 class RequestOptions(NamedTuple):
@@ -179,6 +180,8 @@ def _record_headers(ours: Mapping[bytes, bytes]) -> tuple[tuple[str, bytes], ...
     found: list[tuple[str, bytes]] = []
     if b"traceparent" in ours:
         found.append(("traceparent", ours[b"traceparent"]))
+        if b"tracestate" in ours:  # means something only beside the other
+            found.append(("tracestate", ours[b"tracestate"]))
     for name, value in ours.items():
         if name.startswith(_RECORD_HEADER):
             shown = name[len(_RECORD_HEADER) :].decode("ascii", "replace")

@@ -11,6 +11,7 @@ import aiohttp
 from joserfc.jwk import Key
 
 from headgate.config.auth_settings import AuthSettings
+from headgate.core.outage import Outage
 from headgate.edge.jwt.keys import BadKeysError, Keys, read_keys
 
 log = logging.getLogger("headgate.edge.jwt")
@@ -42,6 +43,7 @@ class FetchedKeys:
         self._report = report
         self._clock = clock
         self._keys: Keys | None = None
+        self._outage = Outage(clock)
         self._wake = asyncio.Event()
         self.first = asyncio.Event()
         # Names of keys in tokens that were not known: since the last fetch, and in vain before it.
@@ -74,6 +76,7 @@ class FetchedKeys:
             self._accept(read_keys(await self._body(), self._algorithms), asked)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError, BadKeysError) as error:
             self._report(FAILED)
+            self._outage.begins()
             left_s = max(0.0, self.trusted_until - self._clock())
             known = {"url": self._url, "trusted_for_s": round(left_s)}
             log.error("the issuer's keys cannot be fetched: %r", error, extra=known)  # noqa: TRY400
@@ -101,6 +104,9 @@ class FetchedKeys:
         return True
 
     def _accept(self, keys: Keys, asked: set[str]) -> None:
+        if (away_s := self._outage.ends()) is not None:
+            known = {"url": self._url, "away_s": away_s}
+            log.info("the issuer's keys are fetched again", extra=known)
         before = set() if self._keys is None else self._keys.thumbprints
         if before - keys.thumbprints:
             self.generation += 1

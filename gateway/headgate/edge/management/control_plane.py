@@ -21,6 +21,7 @@ from headgate.edge.management import views
 from headgate.edge.management.instance import Instance
 from headgate.edge.management.json_bodies import JsonBodies
 from headgate.edge.management.json_page import json_page
+from headgate.edge.management.metrics_page import metrics_page
 from headgate.edge.management.offsets import OffsetPages, OffsetService, SnapshotService
 from headgate.edge.management.paging import listed, names_of, paging
 from headgate.edge.management.pauses import PauseEndpoints, read_intent
@@ -30,7 +31,6 @@ from headgate.edge.management.view_parts import iso
 from headgate.edge.openapi.page import docs_page
 from headgate.edge.problems import html_page
 from headgate.edge.request_log import REPORTED
-from headgate.stats.exposition import CONTENT_TYPE, render
 
 log = logging.getLogger("headgate.changes")
 
@@ -76,11 +76,10 @@ class Admin:
         }
         return json_page(request, page, 200 if health.is_ready else 503)
 
-    async def metrics(self, _request: web.Request) -> web.Response:
-        """Prometheus text of all workers together."""
+    async def metrics(self, request: web.Request) -> web.Response:
+        """The figures of all workers together."""
         await self._instance.refresh()
-        text = render(self._instance.figures.total(), time.time())
-        return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
+        return metrics_page(request, self._instance.figures.total())
 
     async def openapi(self, _request: web.Request) -> web.Response:
         """The description of both ports."""

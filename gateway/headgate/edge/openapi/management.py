@@ -115,7 +115,7 @@ _METRICS = Operation(
     "/metrics",
     "management",
     "Pages",
-    "Figures of all workers in Prometheus' text format",
+    "Figures of all workers, in Prometheus' text format or in OpenMetrics, as Accept asks",
     {
         "200": answer("Metrics", "text/plain", {"type": "string"}),
         **problems(*ALWAYS),

@@ -107,6 +107,7 @@ _HEADERS = (
         {"type": "string", "enum": ["gzip", "deflate", "zstd", "identity"]},
     ),
     header("traceparent", "Written to Kafka.", {"type": "string"}),
+    header("tracestate", "Written to Kafka with traceparent.", {"type": "string"}),
     header("X-Request-Id", "Your id of the request.", {"type": "string", "maxLength": 128}),
 )
 

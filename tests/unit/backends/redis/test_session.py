@@ -94,6 +94,26 @@ def test_a_start_does_not_wait_long_for_a_store_that_hangs() -> None:
     run_in_virtual_time(work())
 
 
+def test_the_log_says_when_the_store_is_back(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+
+    async def work() -> None:
+        store = Store()
+        owner = Owner(store)
+        owner.raises["serve"] = AWAY
+        store.takes_s = 3.0
+        await owner.session.start()
+        await asyncio.sleep(20)
+        await owner.session.close()
+
+    run_in_virtual_time(work())
+    texts = [one.getMessage().partition(":")[2] for one in caplog.records]
+    assert texts == [
+        " connected to Redis", " Redis is away: not connected to the store", " Redis is back",
+    ]  # fmt: skip
+    assert 3 <= caplog.records[-1].__dict__["away_s"] < 4
+
+
 def test_while_the_store_is_away_attempts_are_ever_rarer() -> None:
     async def work() -> None:
         store = Store()

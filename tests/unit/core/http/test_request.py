@@ -88,4 +88,12 @@ def test_record_headers_come_from_the_request_but_never_hg_ones() -> None:
             b"tracestate": b"x=y",
         }
     )
-    assert dict(options.record_headers) == {"tenant": b"\xff raw", "traceparent": b"00-abc-def-01"}
+    assert dict(options.record_headers) == {
+        "tenant": b"\xff raw",
+        "traceparent": b"00-abc-def-01",
+        "tracestate": b"x=y",
+    }
+
+
+def test_a_tracestate_means_nothing_alone() -> None:
+    assert read_options({b"tracestate": b"x=y"}).record_headers == ()

@@ -12,6 +12,7 @@ from headgate.backends.kafka.producing.lane import Lane
 from headgate.backends.kafka.producing.producer import START_TIMEOUT_S, Producer
 from headgate.backends.kafka.topic_reader import READ_ERRORS
 from headgate.backends.kafka.topics import RETRY_AFTER_S, KafkaTopics
+from headgate.core.outage import Outage
 from headgate.core.outcome import Failure, Reason
 
 log = logging.getLogger("headgate.backends.cluster")
@@ -70,6 +71,7 @@ class ProducingCluster:
         self._silent_since: float | None = None
         self._probed_at = 0.0
         self._detail = "not connected yet"
+        self._outage = Outage(time.monotonic)
 
     async def ready(self) -> Producer:
         """Wait until a batch may be handed over."""
@@ -125,6 +127,7 @@ class ProducingCluster:
             self._open(producer)
             reason = await asyncio.shield(producer.broken)
             self._hold()
+            self._outage.begins()
             log.warning("producer of cluster %s is replaced: %s", self.name, reason)
             await self._quiesce()
             await self._drop()
@@ -167,12 +170,15 @@ class ProducingCluster:
                 return producer
 
     def _report(self, error: BaseException) -> None:
+        self._outage.begins()
         detail = f"cannot connect: {kafka_in_words(error)}"
         if detail != self._detail:
             log.warning("cluster %s: cannot connect: %r", self.name, error)
         self._detail = detail
 
     def _open(self, producer: Producer) -> None:
+        if (away_s := self._outage.ends()) is not None:
+            log.info("cluster %s: connected again", self.name, extra={"away_s": away_s})
         self.producer = producer
         self.refusing = None
         self.tried.set()

@@ -1,0 +1,1 @@
+"""What tracing decides: which requests are sampled, and what becomes a span."""

@@ -1,0 +1,197 @@
+"""One sampled request: its spans while they are made.
+
+    request                     from its head to its answer
+    ├── reserve                 from the first question to Redis to the last answer
+    └── produce                 from the first record's lane to the last acknowledgement
+
+However many events a request has, it has one span of each kind.
+"""
+
+from collections import Counter
+
+from headgate.core.publish import Ticket
+from headgate.core.tracing.context import traceparent
+from headgate.core.tracing.span import Attributes, Moment, Span, SpanKind
+
+_SERVER_ERROR = 500
+_LATE = "not acknowledged when the request was answered"
+
+
+class Reserving:
+    """The reserve span. ended_ns: of the last answer so far, 0 before the first one."""
+
+    __slots__ = ("began_ns", "ended_ns", "events", "topic", "unchanged", "unreserved")
+
+    def __init__(self, topic: str, now_ns: int) -> None:
+        self.topic = topic
+        self.began_ns = now_ns
+        self.ended_ns = self.events = self.unchanged = self.unreserved = 0
+
+    def attributes(self) -> Attributes:
+        """What is known of it in the end."""
+        return {
+            "db.system.name": "redis",
+            "messaging.destination.name": self.topic,
+            "headgate.events": self.events,
+            "headgate.unchanged": self.unchanged,
+            "headgate.unreserved": self.unreserved,
+        }
+
+
+class Producing:
+    """The produce span. open: records without an end.  place: partition and offset of the last."""
+
+    __slots__ = ("began_ns", "ended_ns", "error", "handed_ns", "open", "place", "records", "topic")
+
+    def __init__(self, topic: str, now_ns: int) -> None:
+        self.topic = topic
+        self.began_ns = now_ns
+        self.ended_ns = self.handed_ns = self.open = self.records = 0
+        self.error = ""
+        self.place = (-1, -1)
+
+    def attributes(self) -> Attributes:
+        """What is known of it in the end."""
+        found: Attributes = {
+            "messaging.system": "kafka",
+            "messaging.operation.type": "send",
+            "messaging.operation.name": "produce",
+            "messaging.destination.name": self.topic,
+        }
+        partition, offset = self.place
+        if self.records > 1:
+            found["messaging.batch.message_count"] = self.records
+        elif offset >= 0:
+            found["messaging.destination.partition.id"] = str(partition)
+            found["messaging.kafka.offset"] = offset
+        if self.error:
+            found["error.type"] = self.error
+        return found
+
+
+class Trace:
+    """See the module. Ids in hexadecimal; times are nanoseconds since 1970.
+
+    parent_id: empty where the trace begins here.  state: the caller's `tracestate`.
+    method, path: of the request.  route: the path's template, once it is known.
+    ticket: of its events, or the last one's of a stream.  reason: why it was refused as a whole.
+    """
+
+    __slots__ = (
+        "began_ns",
+        "flags",
+        "method",
+        "parent_id",
+        "path",
+        "produce_id",
+        "producing",
+        "reason",
+        "request_id",
+        "reserving",
+        "route",
+        "span_id",
+        "state",
+        "ticket",
+        "trace_id",
+    )
+
+    def __init__(
+        self, trace_id: str, parent_id: str, flags: int, state: str, ids: str, now_ns: int
+    ) -> None:
+        """ids: 32 random hexadecimal digits, for the spans that have their ids in advance."""
+        self.trace_id = trace_id
+        self.parent_id = parent_id
+        self.flags = flags
+        self.state = state
+        self.span_id, self.produce_id = ids[:16], ids[16:]
+        self.began_ns = now_ns
+        self.method = "POST"
+        self.path = self.route = self.request_id = self.reason = ""
+        self.reserving: Reserving | None = None
+        self.producing: Producing | None = None
+        self.ticket: Ticket | None = None
+
+    @property
+    def context(self) -> bytes:
+        """The records' `traceparent`: whoever consumes them continues the produce span."""
+        return traceparent(self.trace_id, self.produce_id, self.flags)
+
+    def spans(self, status: int, reserve_id: str, now_ns: int) -> list[Span]:
+        """All of them, now that it is answered. status: of HTTP; 0: the client left."""
+        found = [self._request(status, now_ns)]
+        reserving, producing = self.reserving, self.producing
+        if reserving is not None:
+            found.append(
+                self._below(
+                    f"reserve {reserving.topic}", SpanKind.CLIENT, reserve_id,
+                    reserving.began_ns, reserving.ended_ns or now_ns, reserving.attributes(),
+                )
+            )  # fmt: skip
+        if producing is not None:
+            if producing.open:
+                producing.ended_ns, producing.error = now_ns, producing.error or _LATE
+            handed_ns = producing.handed_ns
+            moments = (Moment("handed over to the producer", handed_ns),) if handed_ns else ()
+            found.append(
+                self._below(
+                    f"produce {producing.topic}", SpanKind.PRODUCER, self.produce_id,
+                    producing.began_ns, producing.ended_ns, producing.attributes(),
+                    producing.error, moments,
+                )
+            )  # fmt: skip
+        return found
+
+    def _request(self, status: int, now_ns: int) -> Span:
+        attributes: Attributes = {"http.request.method": self.method, "url.path": self.path}
+        for name, text in (("http.route", self.route), ("headgate.request_id", self.request_id)):
+            if text:
+                attributes[name] = text
+        if status:
+            attributes["http.response.status_code"] = status
+        error = ""
+        if not status:
+            error = "the client left"
+        elif status >= _SERVER_ERROR:
+            error = attributes["error.type"] = str(status)
+        if self.ticket is not None:
+            attributes |= _outcomes(self.ticket)
+        elif self.reason:
+            attributes["headgate.reasons"] = self.reason
+        return Span(
+            f"{self.method} {self.route}".rstrip(), SpanKind.SERVER, self.trace_id, self.span_id,
+            self.parent_id, self.state, self.began_ns, max(now_ns, self.began_ns), attributes,
+            error,
+        )  # fmt: skip
+
+    def _below(
+        self,
+        name: str,
+        kind: SpanKind,
+        span_id: str,
+        began_ns: int,
+        ended_ns: int,
+        attributes: Attributes,
+        error: str = "",
+        moments: tuple[Moment, ...] = (),
+    ) -> Span:
+        """A span within the request's. The clock may have been set back: none ends before it
+        begins."""
+        ended_ns = max(ended_ns, began_ns)
+        return Span(
+            name, kind, self.trace_id, span_id, self.span_id, self.state, began_ns, ended_ns,
+            attributes, error, moments,
+        )  # fmt: skip
+
+
+def _outcomes(ticket: Ticket) -> Attributes:
+    found: Attributes = {
+        "messaging.destination.name": ticket.topic,
+        "headgate.producer": ticket.producer,
+    }
+    outcomes = ticket.answered()
+    found |= {f"headgate.{name}": count for name, count in Counter(
+        str(outcome.name) for outcome in outcomes).items()}  # fmt: skip
+    reasons = {str(outcome.failure.reason) for outcome in outcomes if outcome.failure is not None}
+    if reasons:
+        found["headgate.reasons"] = ",".join(sorted(reasons))
+    return found

@@ -1,0 +1,1 @@
+"""Tracing: what measures the stages, and what brings spans to the collector."""

@@ -1,0 +1,155 @@
+"""Tracing in a worker: put between the parts while they are put together, or not at all.
+
+Whether a worker traces is decided here, once. Where it does not, each part is what it would be
+without tracing, so that no request and no event passes a line or a branch because of it.
+"""
+
+import os
+import platform
+import random
+import socket
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import NamedTuple, Protocol, TypeVar
+
+from headgate import __version__
+from headgate.backends.base import Deliveries, Lanes, Suppression, Verdicts
+from headgate.backends.owned import OwnedTasks
+from headgate.config.tracing_settings import TracingSettings
+from headgate.core.tracing.traces import Sampling, Traces
+from headgate.edge.events import EventsFront
+from headgate.edge.reports import Requests
+from headgate.edge.request_log import RequestReports
+from headgate.edge.routes import Page
+from headgate.edge.shortcut import PostsFront
+from headgate.edge.traced import (
+    RequestMeter,
+    TracedAnswers,
+    TracedFront,
+    TracedReports,
+    TracedRequests,
+    current_trace_id,
+)
+from headgate.tracing.exporter import Collector, Exporter, SpanMeter
+from headgate.tracing.stages import (
+    TracedDeliveries,
+    TracedLanes,
+    TracedSuppression,
+    TracedVerdicts,
+)
+
+Part = TypeVar("Part")
+OpenLanes = Callable[[Deliveries], Lanes]
+OpenSuppression = Callable[[Verdicts], Suppression]
+
+_END_S = 1.0  # how long the sending task has to end
+_SPANS = 3  # that a request has, at most
+
+
+class TracingMeter(RequestMeter, SpanMeter, Protocol):
+    """`stats.meter`, as far as it is asked here."""
+
+
+def _as_it_is(part: Part) -> Part:
+    return part
+
+
+def _first(answer: Page, _front: EventsFront) -> Page:
+    return answer
+
+
+def _no_trace() -> None:
+    return None
+
+
+def _nothing_to_start(_closing: AsyncExitStack) -> None:
+    pass
+
+
+class Tracing(NamedTuple):
+    """How the parts of a worker are traced; without it they are left as they are.
+
+    lanes: the way to Kafka, and what it reports.  suppression: what Redis is asked, and answers.
+    requests: who counts requests.  reports: what the log says of them.
+    front: who takes those of the short way.  answer: who answers all others.
+    trace_id: of the request that is being answered, for the log.
+    start: begins to send spans; takes what ends that.
+    """
+
+    lanes: Callable[[OpenLanes], OpenLanes] = _as_it_is
+    suppression: Callable[[OpenSuppression], OpenSuppression] = _as_it_is
+    requests: Callable[[RequestMeter], Requests] = _as_it_is
+    reports: Callable[[RequestReports], RequestReports] = _as_it_is
+    front: Callable[[EventsFront], PostsFront] = _as_it_is
+    answer: Callable[[Page, EventsFront], Page] = _first
+    trace_id: Callable[[], str | None] = _no_trace
+    start: Callable[[AsyncExitStack], None] = _nothing_to_start
+
+
+def tracing_of(settings: TracingSettings, meter: TracingMeter) -> Tracing:
+    """The worker's. meter: counts spans."""
+    if settings.endpoint is None:
+        return Tracing()
+    timeout_s = settings.timeout_ms / 1000
+    collector = Collector(settings.endpoint, settings.header_pairs, timeout_s)
+    exporter = Exporter(_resource(settings.service_name), collector.post, meter)
+    traces = Traces(
+        Sampling(settings.sample_one_in, random.random),
+        lambda digits: os.urandom(digits // 2).hex(),
+        time.time_ns,
+        exporter.take,
+        lambda: meter.spans("dropped", _SPANS),
+    )
+
+    def start(closing: AsyncExitStack) -> None:
+        tasks = OwnedTasks()
+        closing.push_async_callback(collector.close)
+        closing.push_async_callback(exporter.close)
+        closing.push_async_callback(tasks.end, _END_S)
+        tasks.keep(exporter.run, "export of spans")
+
+    return traced_by(traces)._replace(start=start)
+
+
+def traced_by(traces: Traces) -> Tracing:
+    """The parts measure what these sample."""
+    return Tracing(
+        partial(_lanes, traces),
+        partial(_suppression, traces),
+        TracedRequests,
+        TracedReports,
+        lambda front: TracedFront(front, traces),
+        lambda answer, front: TracedAnswers(answer, traces, front.request_id).answer,
+        current_trace_id,
+    )
+
+
+def _lanes(traces: Traces, open_lanes: OpenLanes) -> OpenLanes:
+    def opened(deliveries: Deliveries) -> Lanes:
+        return TracedLanes(open_lanes(TracedDeliveries(deliveries, traces)), traces)
+
+    return opened
+
+
+def _suppression(traces: Traces, open_suppression: OpenSuppression) -> OpenSuppression:
+    def opened(verdicts: Verdicts) -> Suppression:
+        return TracedSuppression(open_suppression(TracedVerdicts(verdicts, traces)), traces)
+
+    return opened
+
+
+def _resource(service_name: str) -> Mapping[str, str | int]:
+    """Who makes the spans, in OpenTelemetry's words."""
+    return {
+        "service.name": service_name,
+        "service.version": __version__,
+        "service.instance.id": f"{socket.gethostname()}-{os.getpid()}",
+        "host.name": socket.gethostname(),
+        "process.pid": os.getpid(),
+        "process.runtime.name": platform.python_implementation().lower(),
+        "telemetry.sdk.name": "headgate",
+        "telemetry.sdk.language": "python",
+        "telemetry.sdk.version": __version__,
+    }
