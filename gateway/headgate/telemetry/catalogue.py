@@ -8,6 +8,7 @@ docs/reference/metrics.md shows this table to operators.
 from collections.abc import Mapping
 
 from headgate.telemetry.group_metrics import GROUP_METRICS
+from headgate.telemetry.instance_metrics import INSTANCE_METRICS
 from headgate.telemetry.metric import BYTES, SECONDS, Metric, MetricKind
 
 _BY_PAIR = ("producer", "topic")
@@ -217,82 +218,8 @@ _DECLARED = (
         ("state",),
         "Replays in the registries of the backfill tiers, by state.",
     ),
-    Metric(
-        "headgate_event_loop_stall_seconds",
-        MetricKind.MAX,
-        (),
-        "Longest time in the last minute for which a worker's event loop was held up.",
-    ),
-    Metric(
-        "headgate_worker_cpu_seconds_total",
-        MetricKind.COUNTER,
-        ("mode",),
-        "CPU seconds of the workers, user and system.",
-    ),
-    Metric(
-        "headgate_worker_memory_bytes",
-        MetricKind.SUM,
-        (),
-        "Resident memory of the workers together.",
-    ),
-    Metric(
-        "headgate_worker_tasks",
-        MetricKind.SUM,
-        (),
-        "Tasks of the workers' event loops: one for each open connection, and some dozens.",
-    ),
-    Metric(
-        "headgate_ready",
-        MetricKind.MAX,
-        (),
-        "1 while GET /ready answers 200, else 0.",
-    ),
-    Metric(
-        "headgate_dependency_up",
-        MetricKind.MAX,
-        ("dependency",),
-        "1 while every worker reaches this (redis, spool, or kafka and a cluster's name; each of "
-        "several Redis servers with its name), else 0.",
-    ),
-    Metric(
-        "headgate_workers", MetricKind.SUM, ("state",), "Worker processes by state (up, wanted)."
-    ),
-    Metric(
-        "headgate_worker_restarts_total",
-        MetricKind.COUNTER,
-        (),
-        "Workers started again because they had died.",
-    ),
-    Metric(
-        "headgate_config_reloads_total",
-        MetricKind.COUNTER,
-        ("result",),
-        "SIGHUP reloads by result (applied, refused).",
-    ),
-    Metric(
-        "headgate_tls_reloads_total",
-        MetricKind.COUNTER,
-        ("result",),
-        "Certificates that had changed when SIGHUP came, by result (applied, refused).",
-    ),
-    Metric(
-        "headgate_issuer_keys_fetches_total",
-        MetricKind.COUNTER,
-        ("result",),
-        "Fetches of the keys of signed tokens, of all processes, by result (fetched, failed).",
-    ),
-    Metric(
-        "headgate_build_info",
-        MetricKind.MAX,
-        ("version", "python"),
-        "Always 1; the labels say what runs.",
-    ),
-    Metric(
-        "headgate_native_info",
-        MetricKind.MAX,
-        ("native", "hot_path"),
-        "Always 1; native: c or python, hot_path: mypyc or python.",
-    ),
 )
 
-METRICS: Mapping[str, Metric] = {metric.name: metric for metric in (*_DECLARED, *GROUP_METRICS)}
+METRICS: Mapping[str, Metric] = {
+    metric.name: metric for metric in (*_DECLARED, *INSTANCE_METRICS, *GROUP_METRICS)
+}
