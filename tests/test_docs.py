@@ -22,6 +22,7 @@ from headgate.config.names import NAMED, SECTIONS
 from headgate.core.option import options_of
 from headgate.telemetry import catalogue as metrics
 from support.known_metrics import JOB_LABELS, records
+from support.pages import anchors
 from support.root import ROOT
 
 PACKAGE = ROOT / "gateway" / "headgate"
@@ -32,7 +33,6 @@ PLACES = ("docs/", "deploy/", "loadtest/", "tests/", "gateway/", "spark/")
 LATER = "Not in this build"  # the README's section of what may be named though it is not there
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-_HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 _CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
 _COMMAND = re.compile(r"(?:bin/|^|[`\s])headgate ([a-z]+)((?:[^\n`#]|\\\n)*)", re.MULTILINE)
 _OPTION = re.compile(r"`(?:\[?)([a-z]+)\.(?!py`)([a-z]\w*(?:\.\w+)*)\]?`")
@@ -56,13 +56,6 @@ def text_of(document: Path) -> str:
 def without_later(text: str) -> str:
     """The text without the README's section about what is not there yet."""
     return re.sub(rf"^## {LATER}\n.*?(?=^## )", "", text, flags=re.MULTILINE | re.DOTALL)
-
-
-def anchors(document: Path) -> set[str]:
-    """The anchors that a Markdown viewer gives to headings."""
-    prose = re.sub(r"```.*?```", "", text_of(document), flags=re.DOTALL)
-    plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in _HEADING.findall(prose))
-    return {heading.strip().replace(" ", "-") for heading in plain}
 
 
 def markdown() -> list[Path]:
@@ -132,8 +125,9 @@ def test_options_exist(document: Path) -> None:
 
 @pytest.mark.parametrize("document", OURS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_metrics_exist(document: Path) -> None:
-    # and what is no metric of the gateway: the consumer's, its table, the Spark jobs
+    # and what is no metric of the gateway: the consumer's, its table, packages
     others = {"headgate_consumer", "headgate_positions", "headgate_spark", "headgate_spark_job"}
+    others |= {"headgate_dashboards"}
     known = {*metrics.METRICS, *JOB_LABELS, *(name for name, _ in records()), *others}
     named = {_EXPOSED.sub("", name) for name in _METRIC.findall(text_of(document))}
     assert named <= known
