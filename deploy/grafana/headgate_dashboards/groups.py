@@ -51,7 +51,7 @@ _STATES = Row(
             Unit.COUNT,
             "operate/consumer-groups#what-a-groups-page-shows",
             (
-                Query(recorded("group:headgate_group_lag:sum", OF_GROUP), "lag"),
+                Query(now("group:headgate_group_lag:sum", "group", OF_GROUP), "lag"),
                 Query(
                     now("headgate_group_position_age_seconds", "group", OF_GROUP, "max"),
                     "age of position",

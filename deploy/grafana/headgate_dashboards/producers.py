@@ -38,12 +38,12 @@ _TABLE = Row(
             "operate/control-plane#a-producer",
             (
                 Query(
-                    recorded("producer_topic:headgate_events:rate5m", OF_PAIR),
+                    now("producer_topic:headgate_events:rate5m", _PAIR, OF_PAIR),
                     "events",
                     Unit.EVENTS_PER_S,
                 ),
                 Query(
-                    recorded("producer_topic:headgate_event_bytes:rate5m", OF_PAIR),
+                    now("producer_topic:headgate_event_bytes:rate5m", _PAIR, OF_PAIR),
                     "bytes",
                     Unit.BYTES_PER_S,
                 ),
@@ -51,7 +51,7 @@ _TABLE = Row(
                 Query(_share("superseded"), "superseded"),
                 Query(_share("rejected"), "rejected"),
                 Query(
-                    recorded("producer_topic:headgate_suppressed_bytes:ratio_rate5m", OF_PAIR),
+                    now("producer_topic:headgate_suppressed_bytes:ratio_rate5m", _PAIR, OF_PAIR),
                     "bytes not published",
                 ),
                 Query(now("headgate_top_key_share", _PAIR, OF_PAIR, "max"), "top key"),

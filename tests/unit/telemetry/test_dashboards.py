@@ -93,6 +93,16 @@ def test_what_a_panel_asks_for_exists(panel: Panel) -> None:
         assert set(re.findall(r"{{(\w+)}}", target.get("legendFormat", ""))) <= labels
 
 
+@pytest.mark.parametrize(
+    "panel", [one for one in PANELS if one.shown["type"] == "table"], ids=lambda one: one.board
+)
+def test_the_columns_of_a_table_have_the_same_rows(panel: Panel) -> None:
+    """Grafana joins them by all labels; a series that is not summed has its name as one."""
+    outer = [re.match(r"\w+ by \(([^)]*)\)", one["expr"]) for one in panel.shown["targets"]]
+    assert len({found and found.group(1) for found in outer}) == 1
+    assert outer[0] is not None
+
+
 def datasources(node: object) -> Iterator[object]:
     """Everything that says where to ask, at any depth."""
     if isinstance(node, dict):
