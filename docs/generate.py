@@ -1,8 +1,9 @@
 """Writes what the documents take from the code; `make docs` runs it before it builds the site.
 
 A page holds a generated block between two comments: `<!-- generated: NAME -->` and
-`<!-- end of NAME -->`. The rest of the page is written by hand. One file is generated as a whole:
-deploy/config/reference.toml. tests/test_docs.py fails when anything here is out of date.
+`<!-- end of NAME -->`. The rest of the page is written by hand. Generated as a whole are
+deploy/config/reference.toml and deploy/grafana/dashboards. tests/test_docs.py fails when anything
+here is out of date.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 if __name__ == "__main__":
-    sys.path[:0] = [str(ROOT / folder) for folder in ("gateway", "spark", "tests")]
+    sys.path[:0] = [
+        str(ROOT / folder) for folder in ("gateway", "spark", "tests", "deploy/grafana")
+    ]
 
 import headgate.cli  # noqa: E402
 import headgate_spark.cli  # noqa: E402
@@ -31,9 +34,12 @@ from headgate.edge.openapi.document import document  # noqa: E402
 from headgate.telemetry.catalogue import METRICS  # noqa: E402
 from headgate.telemetry.log_fields import LOG_FIELDS  # noqa: E402
 from headgate.telemetry.metric import MetricKind  # noqa: E402
+from headgate_dashboards import BOARDS  # noqa: E402
+from headgate_dashboards.render import rendered  # noqa: E402
 from support.clients.peers_produce import tables as peers_produce  # noqa: E402
 
 REFERENCE = ROOT / "deploy" / "config" / "reference.toml"
+DASHBOARDS = ROOT / "deploy" / "grafana" / "dashboards"
 ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yml"
 INTERNAL = {"worker"}  # `headgate serve` starts it, never a person
 _GAUGES = {
@@ -238,6 +244,15 @@ def runbooks() -> str:
     return "\n".join(parts)
 
 
+def dashboards() -> str:
+    """Every dashboard, and what it is about."""
+    rows = (
+        (f"`dashboards/{board.name}.json`", board.title.rpartition("/ ")[2], board.about)
+        for board in BOARDS
+    )
+    return table("file|dashboard|answers", rows)
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "reference/options.md": reference_markdown,
     "reference/metrics.md": metrics,
@@ -246,6 +261,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "reference/http.md": http,
     "publish/peers-produce-cases.md": peers_produce,
     "operate/logs.md": log_fields,
+    "operate/monitor.md": dashboards,
     "operate/runbooks/index.md": runbooks,
     **{f"{page}.md": partial(alert, rule) for page, rule in alerts()},
 }
@@ -263,6 +279,8 @@ def with_block(page: str, name: str, block: str) -> str:
 def generated() -> Iterator[tuple[Path, str]]:
     """Every file with something generated, as it should be."""
     yield REFERENCE, reference_toml()
+    for board in BOARDS:
+        yield DASHBOARDS / f"{board.name}.json", rendered(board)
     for name, make in BLOCKS.items():
         page = ROOT / "docs" / name
         yield page, with_block(page.read_text(), page.stem, make())

@@ -21,9 +21,8 @@ from headgate import cli
 from headgate.config.names import NAMED, SECTIONS
 from headgate.core.option import options_of
 from headgate.telemetry import catalogue as metrics
-from headgate_spark.audit.report import textfile as audit_textfile
-from headgate_spark.mirror import mirror_lag
-from headgate_spark.replay import replay_metrics
+from support.known_metrics import JOB_LABELS, records
+from support.pages import anchors
 from support.root import ROOT
 
 PACKAGE = ROOT / "gateway" / "headgate"
@@ -33,22 +32,12 @@ CODE = {".py", ".pyi", ".c", ".h", ".lua", ".toml", ".yml"}
 PLACES = ("docs/", "deploy/", "loadtest/", "tests/", "gateway/", "spark/")
 LATER = "Not in this build"  # the README's section of what may be named though it is not there
 
-# What the jobs write for Prometheus' textfile collector.
-JOB_METRICS = {
-    "headgate_mirror_timestamp_seconds",
-    "headgate_mirror_topic_skipped",
-    "headgate_replay_timestamp_seconds",
-    *(f"headgate_{name}" for name in (*mirror_lag._HELP, *replay_metrics._HELP)),
-    *audit_textfile._HELP,
-}
-
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-_HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 _CODE = re.compile(r"```.*?```|`[^`\n]+`", re.DOTALL)
 _COMMAND = re.compile(r"(?:bin/|^|[`\s])headgate ([a-z]+)((?:[^\n`#]|\\\n)*)", re.MULTILINE)
 _OPTION = re.compile(r"`(?:\[?)([a-z]+)\.(?!py`)([a-z]\w*(?:\.\w+)*)\]?`")
 _NAME = re.compile(r"`([a-z]+(?:_[a-z0-9]+)+)`")
-_METRIC = re.compile(r"\bheadgate_[a-z_]+[a-z]")
+_METRIC = re.compile(r"(?:\b\w+:)?\bheadgate_[a-z_]+[a-z](?::\w+)?")
 _EXPOSED = re.compile(r"_(bucket|sum|count)$")
 
 
@@ -67,13 +56,6 @@ def text_of(document: Path) -> str:
 def without_later(text: str) -> str:
     """The text without the README's section about what is not there yet."""
     return re.sub(rf"^## {LATER}\n.*?(?=^## )", "", text, flags=re.MULTILINE | re.DOTALL)
-
-
-def anchors(document: Path) -> set[str]:
-    """The anchors that a Markdown viewer gives to headings."""
-    prose = re.sub(r"```.*?```", "", text_of(document), flags=re.DOTALL)
-    plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in _HEADING.findall(prose))
-    return {heading.strip().replace(" ", "-") for heading in plain}
 
 
 def markdown() -> list[Path]:
@@ -143,16 +125,17 @@ def test_options_exist(document: Path) -> None:
 
 @pytest.mark.parametrize("document", OURS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_metrics_exist(document: Path) -> None:
-    # and what is no metric of the gateway: the consumer's, its table, the Spark jobs
+    # and what is no metric of the gateway: the consumer's, its table, packages
     others = {"headgate_consumer", "headgate_positions", "headgate_spark", "headgate_spark_job"}
-    known = set(metrics.METRICS) | JOB_METRICS | others
+    others |= {"headgate_dashboards"}
+    known = {*metrics.METRICS, *JOB_LABELS, *(name for name, _ in records()), *others}
     named = {_EXPOSED.sub("", name) for name in _METRIC.findall(text_of(document))}
     assert named <= known
 
 
 @pytest.mark.parametrize("document", OURS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_names_in_code_style_occur_in_the_code(document: Path) -> None:
-    words = set(JOB_METRICS)
+    words = set(JOB_LABELS)
     for path in (*PACKAGE.rglob("*"), *(ROOT / "spark").rglob("*.py")):
         if path.suffix in {".c", ".py", ".lua", ".toml"}:
             words.update(re.findall(r"\w+", path.read_text()))

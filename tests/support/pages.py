@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from support.root import ROOT
@@ -109,3 +110,10 @@ def _is_like(expected: Any, found: Any) -> bool:
         pattern = ".*".join(map(re.escape, expected.split(ANYTHING)))
         return re.fullmatch(pattern, found, re.DOTALL) is not None
     return type(expected) is type(found) and bool(expected == found)
+
+
+def anchors(document: Path) -> set[str]:
+    """The anchors that a Markdown viewer gives to headings."""
+    prose = re.sub(r"```.*?```", "", document.read_text(), flags=re.DOTALL)
+    plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in _HEADING.findall(prose))
+    return {heading.strip().replace(" ", "-") for heading in plain}

@@ -55,6 +55,8 @@ class Overview:
         for name, rows in BUILD_GAUGES.items():
             for labels, value in rows.items():
                 self.figures.set(name, labels, value)
+        for name, limit in _limits(settings).items():
+            self.figures.set(name, (), limit)
         # From 0 on: a counter that appears with its first count shows no increase.
         self.figures.count("headgate_worker_restarts_total", by=0)
         for result in ("applied", "refused"):
@@ -191,6 +193,17 @@ class Overview:
             # The kernel goes on giving it its share of new connections.
             log.error("worker %d has been silent for %.0f s and is killed", worker.index, silent_s)
             worker.signal(signal.SIGKILL)
+
+
+def _limits(settings: Settings) -> dict[str, float]:
+    """What the instance's load is a share of. A reload changes none of it."""
+    limits: dict[str, float] = {
+        "headgate_in_flight_limit_events": settings.admission.in_flight_max_events,
+        "headgate_in_flight_limit_bytes": settings.admission.in_flight_max_bytes,
+    }
+    if settings.spool.path is not None:
+        limits["headgate_spool_limit_bytes"] = settings.spool.max_bytes
+    return limits
 
 
 def _badness(one: Dependency) -> tuple[bool, float]:

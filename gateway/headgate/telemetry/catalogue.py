@@ -8,8 +8,8 @@ docs/reference/metrics.md shows this table to operators.
 from collections.abc import Mapping
 
 from headgate.telemetry.group_metrics import GROUP_METRICS
+from headgate.telemetry.instance_metrics import INSTANCE_METRICS
 from headgate.telemetry.metric import BYTES, SECONDS, Metric, MetricKind
-from headgate.telemetry.process_metrics import PROCESS_METRICS
 
 _BY_PAIR = ("producer", "topic")
 
@@ -218,48 +218,8 @@ _DECLARED = (
         ("state",),
         "Replays in the registries of the backfill tiers, by state.",
     ),
-    Metric(
-        "headgate_ready",
-        MetricKind.MAX,
-        (),
-        "1 while GET /ready answers 200, else 0.",
-    ),
-    Metric(
-        "headgate_dependency_up",
-        MetricKind.MAX,
-        ("dependency",),
-        "1 while every worker reaches this (redis, spool, or kafka and a cluster's name; each of "
-        "several Redis servers with its name), else 0.",
-    ),
-    Metric(
-        "headgate_workers", MetricKind.SUM, ("state",), "Worker processes by state (up, wanted)."
-    ),
-    Metric(
-        "headgate_worker_restarts_total",
-        MetricKind.COUNTER,
-        (),
-        "Workers started again because they had died.",
-    ),
-    Metric(
-        "headgate_config_reloads_total",
-        MetricKind.COUNTER,
-        ("result",),
-        "SIGHUP reloads by result (applied, refused).",
-    ),
-    Metric(
-        "headgate_tls_reloads_total",
-        MetricKind.COUNTER,
-        ("result",),
-        "Certificates that had changed when SIGHUP came, by result (applied, refused).",
-    ),
-    Metric(
-        "headgate_issuer_keys_fetches_total",
-        MetricKind.COUNTER,
-        ("result",),
-        "Fetches of the keys of signed tokens, of all processes, by result (fetched, failed).",
-    ),
 )
 
 METRICS: Mapping[str, Metric] = {
-    metric.name: metric for metric in (*_DECLARED, *PROCESS_METRICS, *GROUP_METRICS)
+    metric.name: metric for metric in (*_DECLARED, *INSTANCE_METRICS, *GROUP_METRICS)
 }

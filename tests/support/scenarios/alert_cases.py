@@ -48,6 +48,13 @@ _OLDEST = 'headgate_replay_oldest_seconds{cluster="c"}'
 _REMAINING = 'headgate_replay_remaining_offsets{cluster="c"}'
 _HELD_AGE, _HELD_LAG = 'headgate_held_oldest_seconds{topic="t"}', 'headgate_held_lag{topic="t"}'
 _ASIDE = 'headgate_spool_aside_total{topic="t"}'
+_OUTCOMES = 'producer_outcome:headgate_events:ratio_rate5m{producer="p",outcome="%s"}'
+_UNCHANGED = _OUTCOMES % "unchanged"
+_FETCHES = 'headgate_issuer_keys_fetches_total{instance="a",result="%s"}'
+_RESTARTS = 'headgate_worker_restarts_total{instance="a"}'
+_FACTS = 'headgate_facts_total{topic="t",result="%s"}'
+_FAILED = 'headgate_replays{instance="a",state="failed"}'
+_SHARD = 'headgate_dependency_up{instance="a",dependency="redis %s"}'
 _CLOCK = "0+60x120"  # a file that is written every minute
 
 CASES = (
@@ -129,11 +136,29 @@ CASES = (
         {'headgate_dependency_up{instance="a",dependency="redis identity"}': "0x60"},
         {'headgate_dependency_up{instance="a",dependency="kafka main"}': "0x60"},
     ),
+    # One of several servers.
+    Case(
+        "HeadgateRedisUnavailable",
+        {_SHARD % "redis-1:6379/0": "1x60", _SHARD % "redis-2:6379/0": "0x60"},
+        {_SHARD % "redis-1:6379/0": "1x60", _SHARD % "redis-2:6379/0": "1x60"},
+    ),
     Case(
         "HeadgateEventsRefused",
         {'headgate_events_total{topic="t",reason="overloaded",outcome="failed"}': "0+3x60"},
         {'headgate_events_total{topic="t",reason="too_large",outcome="failed"}': "0+3x60"},
     ),
+    Case(
+        "HeadgateBudgetFills",
+        {'instance:headgate_in_flight_bytes:ratio{instance="a"}': "0.95x60"},
+        {'instance:headgate_in_flight_bytes:ratio{instance="a"}': "0.5x60"},
+    ),
+    Case(
+        "HeadgateBudgetFills",
+        {'instance:headgate_in_flight_events:ratio{instance="a"}': "0.95x60"},
+        {'instance:headgate_in_flight_events:ratio{instance="a"}': "0.1x26 0.95x30"},
+    ),
+    Case("HeadgateProducerRejected", *_over(_OUTCOMES % "rejected", 0.8, 0.2)),
+    Case("HeadgateProducerRejected", {_OUTCOMES % "rejected": "1x60"}, {_UNCHANGED: "1x60"}),
     Case(
         "HeadgateReloadRefused",
         {'headgate_config_reloads_total{result="refused",instance="a"}': "0x25 1x60"},
@@ -144,6 +169,15 @@ CASES = (
         {'headgate_tls_reloads_total{result="refused",instance="a"}': "0x25 1x60"},
         {'headgate_tls_reloads_total{result="applied",instance="a"}': "0x25 1x60"},
     ),
+    # It failed once and was fetched again; it fails, and nothing else happens.
+    Case(
+        "HeadgateIssuerAway",
+        {_FETCHES % "failed": "0+1x60", _FETCHES % "fetched": "7x60"},
+        {_FETCHES % "failed": "0+1x60", _FETCHES % "fetched": "0+5x60"},
+        at=45,
+    ),
+    # It was never there since the start.
+    Case("HeadgateIssuerAway", {_FETCHES % "failed": "_x20 3x60"}, {_FETCHES % "failed": "3x60"}),
     Case(
         "HeadgateProducerRebuilt",
         *_counts('headgate_producer_rebuilds_total{cluster="c",reason="fenced"}'),
@@ -155,6 +189,9 @@ CASES = (
     Case("HeadgateHeldEventsWait", *_over(_HELD_AGE, 90, 5)),
     Case("HeadgateHeldEventsWait", *_over(_HELD_LAG, 2e5, 10)),
     Case("HeadgateSpoolWaits", *_over('headgate_spool_oldest_seconds{topic="t"}', 700, 30)),
+    Case(
+        "HeadgateSpoolFills", *_over('instance:headgate_spool_bytes:ratio{instance="a"}', 0.6, 0.2)
+    ),
     Case(
         "HeadgateSpoolTakesNothing",
         {'headgate_dependency_up{instance="a",dependency="spool"}': "0x60"},
@@ -174,6 +211,9 @@ CASES = (
         {'headgate_workers{state="up"}': "1x60", 'headgate_workers{state="wanted"}': "2x60"},
         {'headgate_workers{state="up"}': "2x60", 'headgate_workers{state="wanted"}': "2x60"},
     ),
+    Case("HeadgateWorkersRestart", {_RESTARTS: "0x25 1x60"}, {_RESTARTS: "0x5 1x60"}),
+    Case("HeadgateFactsDropped", *_counts(_FACTS % "full"), at=60),
+    Case("HeadgateFactsDropped", {_FACTS % "no_topic": "0+9x60"}, {_FACTS % "written": "0+9x60"}),
     Case("HeadgateMirrorLost", *_counts(_LOST), at=90),
     Case("HeadgateMirrorGap", *_counts(_GAPS), at=90),
     Case("HeadgateMirrorForeign", *_counts(_FOREIGN), at=90),
@@ -217,6 +257,9 @@ CASES = (
         {_OLDEST: "4000+60x90", _REMAINING: "5000-10x90"},
         at=60,
     ),
+    Case("HeadgateReplayFailed", {_FAILED: "2x70 3x20"}, {_FAILED: "2x5 3x90"}, at=80),
+    # One that was looked at and deleted.
+    Case("HeadgateReplayFailed", {_FAILED: "0x70 1x20"}, {_FAILED: "2x70 1x20"}, at=80),
 )
 
 

@@ -6,7 +6,8 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from headgate.config.settings import Settings
+from headgate.config.backend_settings import SpoolSettings
+from headgate.config.settings import AdmissionSettings, Settings
 from headgate.core.outcome import Failure, Name, Outcome, Reason
 from headgate.core.suppression.states import AWAY, ON, QUARANTINE, TopicSuppression
 from headgate.stats.labels import Labels
@@ -75,6 +76,20 @@ async def test_nothing_is_ready_before_a_worker_answers() -> None:
     await seen.refresh()
     assert seen.health().is_ready
     assert seen.health().status == "ready"
+
+
+def test_the_limits_are_shown_that_the_load_is_a_share_of() -> None:
+    admission = AdmissionSettings(in_flight_max_bytes=4096, in_flight_max_events=7)
+    spool = SpoolSettings(path="/var/lib/headgate/spool", max_bytes=2_097_152)
+
+    def shown(settings: Settings) -> dict[str, float]:
+        gauges = Overview(settings).figures.total().gauges
+        return {name: rows[()] for name, rows in gauges.items() if "_limit_" in name}
+
+    limits = {"headgate_in_flight_limit_bytes": 4096, "headgate_in_flight_limit_events": 7}
+    assert shown(Settings(admission=admission)) == limits
+    limits["headgate_spool_limit_bytes"] = 2_097_152
+    assert shown(Settings(admission=admission, spool=spool)) == limits
 
 
 async def test_the_worst_state_that_any_worker_sees_is_shown() -> None:

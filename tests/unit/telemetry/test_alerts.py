@@ -13,14 +13,9 @@ import pytest
 import yaml
 
 from generate import ALERTS, alerts
-from headgate.core.groups.cluster_watch import ClusterHealth
 from headgate.core.groups.lag_rules import LagState
-from headgate.core.groups.report import Heat
-from headgate.core.outcome import Reason
-from headgate.core.suppression.states import STATES
-from headgate.telemetry.catalogue import METRICS
-from headgate_spark.mirror import mirror_lag
-from headgate_spark.replay import replay_metrics
+from support.known_metrics import LABELS, wrong
+from support.promql import selectors
 from support.root import ROOT
 from support.scenarios.alert_cases import CASES, rule_tests
 
@@ -29,43 +24,14 @@ OPERATE = sorted((DOCS / "operate").rglob("*.md"))
 PAGES = list(alerts())
 RULES = [rule for _, rule in PAGES]
 RE_ALL = re.MULTILINE | re.DOTALL
-VALUES = {
-    ("headgate_group_state", "state"): set(LagState),
-    ("headgate_group_heat", "heat"): set(Heat),
-    ("headgate_cluster_partitions", "state"): set(ClusterHealth._fields),
-    ("headgate_workers", "state"): {"up", "wanted"},
-    ("headgate_config_reloads_total", "result"): {"applied", "refused"},
-    ("headgate_tls_reloads_total", "result"): {"applied", "refused"},
-    ("headgate_events_total", "reason"): set(Reason),
-    ("headgate_dependency_up", "dependency"): {"kafka .*", "redis.*", "spool"},
-    ("up", "job"): {"headgate", "headgate-monitor"},
-    ("headgate_suppression_state", "state"): set(STATES),
-}
-LABELS: dict[str, set[str]] = {
-    **{name: set(metric.labels) for name, metric in METRICS.items()},
-    "up": {"job", "instance"},
-    # the textfiles of the jobs
-    "headgate_mirror_timestamp_seconds": {"cluster", "instance"},
-    "headgate_replay_timestamp_seconds": {"cluster", "instance"},
-    **{f"headgate_{name}": {"topic", "partition"} for name in mirror_lag._HELP},
-    "headgate_mirror_topic_skipped": {"topic", "reason"},
-    **{f"headgate_{name}": {"cluster", "state"} for name in replay_metrics._HELP},
-}
-_METRIC = re.compile(r"\b(headgate_\w+|up)(?:\{(\w+)=~?\"([^\"]+)\"\})?")
 
 
 @pytest.mark.parametrize("rule", RULES, ids=[rule["alert"] for rule in RULES])
 def test_an_alert_can_fire(rule: dict[str, Any]) -> None:
-    named = _METRIC.findall(rule["expr"])
+    named = selectors(rule["expr"])
     assert named
-    labels: set[str] = set()
-    for name, label, values in named:
-        assert name in LABELS, name
-        labels.update(LABELS[name])
-        if label:
-            assert label in LABELS[name]
-            assert set(values.split("|")) <= VALUES[name, label]
-    labels.add("instance")  # Prometheus' own
+    assert wrong(rule["expr"]) == []
+    labels = set().union(*(LABELS[one.name] for one in named))
     shown = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
     assert shown <= labels
 
@@ -101,11 +67,7 @@ def test_the_queries_of_a_page_name_what_there_is(page: Path) -> None:
     # a runbook has the alert's own, and how to know that it is over
     assert len(queries(page)) >= 2 or page.parent.parent.name != "runbooks"
     for query in queries(page):
-        for name, label, values in _METRIC.findall(query):
-            assert name.removesuffix("_bucket") in LABELS, name
-            assert not label or label in LABELS[name]
-            if (name, label) in VALUES and values:
-                assert set(values.split("|")) <= VALUES[name, label]
+        assert wrong(query) == []
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool (Debian: prometheus)")

@@ -1,0 +1,258 @@
+"""What becomes of a topic's events: suppressed, coalesced, spooled, cut, published."""
+
+from headgate_dashboards.board import (
+    INSTANCE,
+    TOPIC,
+    Board,
+    Form,
+    Panel,
+    Query,
+    Row,
+    Unit,
+    bad_from,
+)
+from headgate_dashboards.queries import MINE, OF_TOPIC, now, rate, recorded
+
+_WHERE = f"{OF_TOPIC},{MINE}"
+
+
+def _by_topic(expr: str) -> tuple[Query, ...]:
+    return (Query(expr, "{{topic}}"),)
+
+
+_TRAFFIC = Row(
+    "Traffic",
+    (
+        Panel(
+            "Events",
+            "Events of each topic, whatever became of them.",
+            Unit.EVENTS_PER_S,
+            "operate/control-plane",
+            _by_topic(rate("headgate_events_total", "topic", _WHERE)),
+            is_stacked=True,
+        ),
+        Panel(
+            "Records in Kafka",
+            "Records that Kafka acknowledged. More than events: split and chunks; fewer: what "
+            "suppression and coalescing spare.",
+            Unit.RECORDS_PER_S,
+            "publish/answers",
+            _by_topic(rate("headgate_acknowledged_records_total", "topic", _WHERE)),
+            is_stacked=True,
+        ),
+        Panel(
+            "Outcomes",
+            "Share of each outcome in a topic's events of the last five minutes.",
+            Unit.RATIO,
+            "publish/answers",
+            (
+                Query(
+                    recorded("topic_outcome:headgate_events:ratio_rate5m", OF_TOPIC),
+                    "{{topic}} {{outcome}}",
+                ),
+            ),
+        ),
+    ),
+)
+_SUPPRESSION = Row(
+    "Suppression",
+    (
+        Panel(
+            "Unchanged events",
+            "Events that were not published because the log's newest record of their key has that "
+            "content.",
+            Unit.EVENTS_PER_S,
+            "publish/suppression",
+            _by_topic(rate("headgate_events_total", "topic", f'outcome="unchanged",{_WHERE}')),
+        ),
+        Panel(
+            "Bytes not published",
+            "Of unchanged and superseded events.",
+            Unit.BYTES_PER_S,
+            "publish/suppression",
+            _by_topic(rate("headgate_suppressed_bytes_total", "topic", _WHERE)),
+        ),
+        Panel(
+            "Workers that suppress nothing",
+            "Workers that see a topic in quarantine or Redis away. All its events are published.",
+            Unit.COUNT,
+            "operate/runbooks/gateway/nothing-suppressed",
+            (
+                Query(
+                    now("headgate_suppression_state", "topic, state", f'state!="on",{_WHERE}'),
+                    "{{topic}} {{state}}",
+                ),
+            ),
+            steps=bad_from(1),
+        ),
+        Panel(
+            "Compared by bytes, not by value",
+            "Events of canonical topics that are too large or no JSON: there a change of "
+            "whitespace is a change.",
+            Unit.EVENTS_PER_S,
+            "publish/suppression#comparing-json-values",
+            (
+                Query(
+                    rate("headgate_canonical_fallbacks_total", "topic, reason", _WHERE),
+                    "{{topic}} {{reason}}",
+                ),
+            ),
+        ),
+        Panel(
+            "Repeats by event id",
+            "Events and requests that were done before and got their first answer again.",
+            Unit.EVENTS_PER_S,
+            "publish/idempotency",
+            _by_topic(rate("headgate_events_total", "topic", f'outcome="duplicate",{_WHERE}')),
+        ),
+        Panel(
+            "Audit events",
+            "What became of the facts about events that left no record. Anything but written is "
+            "missing in the skew audit.",
+            Unit.EVENTS_PER_S,
+            "operate/skew-audit#what-kafka-never-saw",
+            (Query(rate("headgate_facts_total", "topic, result", _WHERE), "{{topic}} {{result}}"),),
+        ),
+    ),
+)
+_COALESCING = Row(
+    "Coalescing",
+    (
+        Panel(
+            "Superseded events",
+            "Held events that were not published because a later one of their key was.",
+            Unit.EVENTS_PER_S,
+            "publish/coalescing",
+            _by_topic(rate("headgate_coalesced_total", "topic", OF_TOPIC)),
+        ),
+        Panel(
+            "Keys held",
+            "Keys whose events wait until they are left alone.",
+            Unit.COUNT,
+            "publish/coalescing",
+            _by_topic(now("headgate_held_keys", "topic", OF_TOPIC)),
+        ),
+        Panel(
+            "Memory of held events",
+            "Within 20 %, of the coalescers together.",
+            Unit.BYTES,
+            "operate/coalescers",
+            _by_topic(now("headgate_held_bytes", "topic", OF_TOPIC)),
+        ),
+        Panel(
+            "Age of the oldest held event",
+            "It should stay near the topic's longest delay.",
+            Unit.SECONDS,
+            "operate/runbooks/gateway/held-events-wait",
+            _by_topic(now("headgate_held_oldest_seconds", "topic", OF_TOPIC, "max")),
+            steps=bad_from(60),
+        ),
+        Panel(
+            "Held records to read",
+            "Records of the held topic that the coalescers have not covered yet.",
+            Unit.COUNT,
+            "operate/runbooks/gateway/held-events-wait",
+            _by_topic(now("headgate_held_lag", "topic", OF_TOPIC, "max")),
+            steps=bad_from(100_000),
+        ),
+        Panel(
+            "Coalescing restarted",
+            "Owners of held partitions that began again because Kafka refused or did not answer.",
+            Unit.COUNT,
+            "operate/runbooks/gateway/coalescer-restarts",
+            (
+                Query(
+                    rate("headgate_coalescer_restarts_total", "topic, reason", OF_TOPIC),
+                    "{{topic}} {{reason}}",
+                ),
+            ),
+        ),
+    ),
+)
+_SPOOL = Row(
+    "Spool",
+    (
+        Panel(
+            "Events on disk",
+            "Answered spooled, and not yet in Kafka.",
+            Unit.COUNT,
+            "operate/spool",
+            _by_topic(now("headgate_spool_events", "topic", _WHERE)),
+        ),
+        Panel(
+            "Spool in use",
+            "Share of spool.max_bytes. At 100 % events are answered 503 while Kafka is away.",
+            Unit.RATIO,
+            "operate/runbooks/gateway/spool-fills",
+            (Query(recorded("instance:headgate_spool_bytes:ratio", MINE), "{{instance}}"),),
+            steps=bad_from(0.9, 0.5),
+        ),
+        Panel(
+            "Age of the oldest event on disk",
+            "How long Kafka has been away, or how far the spool is from being empty.",
+            Unit.SECONDS,
+            "operate/runbooks/gateway/spool-waits",
+            _by_topic(now("headgate_spool_oldest_seconds", "topic", _WHERE, "max")),
+            steps=bad_from(600, 60),
+        ),
+        Panel(
+            "Bytes on disk",
+            "Of the events that wait, by topic.",
+            Unit.BYTES,
+            "operate/spool",
+            _by_topic(now("headgate_spool_bytes", "topic", _WHERE)),
+        ),
+        Panel(
+            "Published from disk",
+            "Spooled events that Kafka has acknowledged, and those handed over twice.",
+            Unit.EVENTS_PER_S,
+            "operate/spool#when-kafka-is-back",
+            (
+                Query(rate("headgate_spool_drained_total", "topic", _WHERE), "{{topic}}"),
+                Query(rate("headgate_spool_repeated_total", "topic", _WHERE), "{{topic}} repeated"),
+            ),
+        ),
+        Panel(
+            "Set aside",
+            "Spooled events that nobody publishes any more. Look at each of them.",
+            Unit.COUNT,
+            "operate/runbooks/gateway/spool-aside",
+            _by_topic(now("headgate_spool_aside_total", "topic", _WHERE)),
+            steps=bad_from(1),
+        ),
+    ),
+)
+_OVERSIZE = Row(
+    "Oversize",
+    (
+        Panel(
+            "Too large, by what became of it",
+            "A strategy of the topic's oversize policy, or reject.",
+            Unit.EVENTS_PER_S,
+            "publish/oversize#the-oversize-policy",
+            (
+                Query(
+                    rate("headgate_oversize_total", "topic, action", _WHERE), "{{topic}} {{action}}"
+                ),
+            ),
+            width=12,
+        ),
+        Panel(
+            "Sizes",
+            "How many events are how large.",
+            Unit.BYTES,
+            "publish/oversize",
+            (Query(rate("headgate_event_bytes_bucket", "le", _WHERE), "{{le}}"),),
+            Form.HEAT,
+            width=12,
+        ),
+    ),
+)
+
+TOPICS = Board(
+    "topics",
+    "Headgate / Topics",
+    "What becomes of a topic's events: suppressed, coalesced, spooled, cut, published?",
+    (INSTANCE, TOPIC),
+    (_TRAFFIC, _SUPPRESSION, _COALESCING, _SPOOL, _OVERSIZE),
+)
