@@ -4,7 +4,6 @@ import argparse
 import json
 import os
 import ssl
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ from urllib.parse import urlsplit
 
 from headgate.commands import FAILED, USAGE, CommandError
 
-_ANSWER_S = 120.0
+ANSWER_S = 120.0
 _DEFAULT_URL = "http://127.0.0.1:9090"
 _URL_VARIABLE, _TOKEN_VARIABLE = "HEADGATE_URL", "HEADGATE_TOKEN"
 
@@ -44,10 +43,12 @@ def ask(
     body: Any = None,
     headers: Mapping[str, str] | None = None,
     options: Mapping[str, str] | None = None,
+    timeout_s: float = ANSWER_S,
 ) -> Any:
     """The answer's JSON. Raises CommandError with what the gateway says.
 
     options: what the fields of the body, or objects of fields, are called on the command line.
+    timeout_s: how long it may be silent.
     """
     raw = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(
@@ -55,17 +56,12 @@ def ask(
     )
     try:
         context = ssl.create_default_context() if request.type == "https" else None
-        with urllib.request.urlopen(request, timeout=_ANSWER_S, context=context) as answer:
+        with urllib.request.urlopen(request, timeout=timeout_s, context=context) as answer:
             return json.load(answer)
     except urllib.error.HTTPError as error:
         raise CommandError(_error_text(error, args.url, options or {}), FAILED) from error
     except (OSError, ValueError, HTTPException) as error:
         raise CommandError(f"--url {args.url} does not answer: {error}", FAILED) from error
-
-
-def show(page: Any) -> None:
-    """Print an answer."""
-    sys.stdout.write(json.dumps(page, indent=2) + "\n")
 
 
 def read_argument(name: str, text: str) -> Any:
