@@ -82,6 +82,7 @@ ALLOWED = {
         "stats",
         "telemetry",
     },
+    "top": {"core", "monitor.table", "top"},
     "replays": {"replays", "backends", "config", "core"},
     "check": {"check", "backends", "config", "core"},
     "devstack": {"devstack", "config", "core"},

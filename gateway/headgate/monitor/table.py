@@ -1,6 +1,6 @@
 """The groups as lines for a terminal."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from headgate.core.terminal.style import PLAIN, Ink, Style
@@ -33,7 +33,7 @@ def lines(page: dict[str, Any], at: str, style: Style = PLAIN) -> Iterator[str]:
     yield from map(shown, notes(page))
 
 
-def notes(page: dict[str, Any]) -> Iterator[str]:
+def notes(page: Mapping[str, Any]) -> Iterator[str]:
     """The newest commits that went back, and what is wrong with clusters or not seen of them."""
     for one in page["regressions"][:5]:
         by = one["committer"]["client"] if one["committer"] else "committer unknown"

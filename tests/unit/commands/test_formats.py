@@ -16,8 +16,8 @@ import pytest
 
 from headgate.cli import main
 from headgate.core.terminal.text import width
-from support.process.terminal import Terminal
 from support.root import ROOT
+from support.terminal.terminal import Terminal
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b1;1H名前"
 REPLAY: dict[str, Any] = {
