@@ -83,6 +83,7 @@ ALLOWED = {
         "telemetry",
     },
     "tracing": {"__version__", "tracing", "core", "backends.base"},
+    "top": {"core", "monitor.table", "top"},
     "replays": {"replays", "backends", "config", "core"},
     "check": {"check", "backends", "config", "core"},
     "devstack": {"devstack", "config", "core"},

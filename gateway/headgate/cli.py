@@ -16,6 +16,7 @@ COMMANDS = (
     "init",
     "coalesce",
     "monitor",
+    "top",
     "blobs",
     "spool",
     "check",
@@ -31,6 +32,7 @@ _EXAMPLES = """examples:
   headgate serve --config headgate.toml   the gateway alone
   headgate init --config headgate.toml    create the internal topics
   headgate monitor --config headgate.toml what all consumer groups do
+  headgate top                            what producers, topics and groups do now
   headgate check --config headgate.toml   is the configuration right?
   headgate COMMAND --help                 options and examples of a command
 

@@ -4,10 +4,9 @@ import argparse
 import json
 import os
 import ssl
-import sys
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from http import HTTPStatus
 from http.client import HTTPException
 from pathlib import Path
@@ -16,7 +15,7 @@ from urllib.parse import urlsplit
 
 from headgate.commands import FAILED, USAGE, CommandError
 
-_ANSWER_S = 120.0
+ANSWER_S = 120.0
 _DEFAULT_URL = "http://127.0.0.1:9090"
 _URL_VARIABLE, _TOKEN_VARIABLE = "HEADGATE_URL", "HEADGATE_TOKEN"
 
@@ -44,10 +43,13 @@ def ask(
     body: Any = None,
     headers: Mapping[str, str] | None = None,
     options: Mapping[str, str] | None = None,
+    timeout_s: float = ANSWER_S,
+    also: Collection[int] = (),
 ) -> Any:
     """The answer's JSON. Raises CommandError with what the gateway says.
 
     options: what the fields of the body, or objects of fields, are called on the command line.
+    timeout_s: how long it may be silent.  also: statuses that are no refusal (/ready's 503).
     """
     raw = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(
@@ -55,7 +57,7 @@ def ask(
     )
     try:
         context = ssl.create_default_context() if request.type == "https" else None
-        with urllib.request.urlopen(request, timeout=_ANSWER_S, context=context) as answer:
+        with _answered(request, timeout_s, context, also) as answer:
             return json.load(answer)
     except urllib.error.HTTPError as error:
         raise CommandError(_error_text(error, args.url, options or {}), FAILED) from error
@@ -63,9 +65,16 @@ def ask(
         raise CommandError(f"--url {args.url} does not answer: {error}", FAILED) from error
 
 
-def show(page: Any) -> None:
-    """Print an answer."""
-    sys.stdout.write(json.dumps(page, indent=2) + "\n")
+def _answered(
+    request: urllib.request.Request, timeout_s: float, context: ssl.SSLContext | None,
+    also: Collection[int],
+) -> Any:  # fmt: skip
+    try:
+        return urllib.request.urlopen(request, timeout=timeout_s, context=context)
+    except urllib.error.HTTPError as error:
+        if error.code in also:
+            return error
+        raise
 
 
 def read_argument(name: str, text: str) -> Any:
@@ -74,6 +83,12 @@ def read_argument(name: str, text: str) -> Any:
         return json.loads(Path(text[1:]).read_text() if text.startswith("@") else text)
     except (OSError, ValueError) as error:
         raise CommandError(f"{name} {text}: {error}", USAGE) from error
+
+
+def check_gateway(args: argparse.Namespace) -> None:
+    """Raises CommandError where the options of `add_gateway` cannot be meant."""
+    _root(args.url)
+    _headers(args)
 
 
 def _root(url: str) -> str:

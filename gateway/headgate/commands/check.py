@@ -2,10 +2,8 @@
 
 import argparse
 import asyncio
-import json
 import logging
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +11,9 @@ from typing import TYPE_CHECKING
 from headgate.check.finding import Finding, Level, error, ok
 from headgate.check.settings import judge_settings
 from headgate.commands import FAILED, OK, USAGE, add_command
+from headgate.commands.output import add_json, painted, say, show_json
 from headgate.config import ConfigError, Problem, load_with_origins
+from headgate.core.terminal.style import Ink
 
 if TYPE_CHECKING:
     from headgate.commands import Subparsers
@@ -25,6 +25,8 @@ _EXAMPLES = """  headgate check --config headgate.toml
 exit codes: 0 nothing wrong (warnings are allowed, unless --strict), 1 an error or, with --strict,
 a warning, 2 the configuration cannot be used"""
 
+_INKS = {Level.OK: Ink.GOOD, Level.WARN: Ink.WARNING, Level.ERROR: Ink.BAD}
+
 
 def register(subparsers: "Subparsers") -> None:
     """Add `check` to the commands."""
@@ -33,7 +35,7 @@ def register(subparsers: "Subparsers") -> None:
     parser.add_argument("--config", required=True, type=Path, metavar="F", help="the TOML file")
     parser.add_argument("--connect", action="store_true", help="ask Kafka and Redis, too")
     parser.add_argument("--strict", action="store_true", help="warnings count as errors")
-    parser.add_argument("--json", action="store_true", help="one JSON object instead of lines")
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -72,10 +74,10 @@ def _report(args: argparse.Namespace, findings: Sequence[Finding]) -> None:
     if args.json:
         failed = any(finding.level is Level.ERROR for finding in findings)
         shown = [finding._asdict() for finding in findings]
-        report = {"config": str(args.config), "ok": not failed, "findings": shown}
-        sys.stdout.write(json.dumps(report, indent=2) + "\n")
+        show_json({"config": str(args.config), "ok": not failed, "findings": shown})
         return
     for finding in findings:
-        sys.stdout.write(f"{finding.level.upper():5} {finding.subject}: {finding.text}\n")
+        level = painted(f"{finding.level.upper():5}", _INKS[finding.level])
+        say(f"{level} {finding.subject}: {finding.text}")
         if finding.fix:
-            sys.stdout.write(f"      fix: {finding.fix}\n")
+            say(f"      fix: {finding.fix}")

@@ -4,14 +4,18 @@ import argparse
 import asyncio
 import logging
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headgate.commands import FAILED, OK, add_command
+from headgate.commands.output import add_json, painted, say, show_json
+from headgate.core.terminal.style import Ink
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from headgate.commands import Subparsers
+    from headgate.wiring.initialise import ReportLine
 
 _EXAMPLES = """  headgate init --config headgate.toml
   headgate init --config headgate.toml --check     creates nothing: are they there and right?
@@ -30,6 +34,7 @@ def register(subparsers: "Subparsers") -> None:
     parser = add_command(subparsers, "init", purpose, _EXAMPLES)
     parser.add_argument("--config", required=True, type=Path, metavar="F", help="the TOML file")
     parser.add_argument("--check", action="store_true", help="create nothing")
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -41,8 +46,16 @@ def run(args: argparse.Namespace) -> int:
     logging.getLogger("aiokafka").addHandler(logging.NullHandler())
     settings = load(args.config, os.environ)
     lines = asyncio.run(initialise(settings, may_create=not args.check))
-    for line in lines:
-        sys.stdout.write(f"{line.word:7} {line.subject}: {line.text}\n")
-    if not lines:
-        sys.stdout.write("ok      no topic of the configuration needs an internal topic\n")
+    if args.json:
+        show_json({"topics": [line._asdict() for line in lines]})
+    else:
+        _show(lines)
     return FAILED if any(line.is_bad for line in lines) else OK
+
+
+def _show(lines: "Sequence[ReportLine]") -> None:
+    for line in lines:
+        word = painted(f"{line.word:7}", Ink.BAD if line.is_bad else Ink.GOOD)
+        say(f"{word} {line.subject}: {line.text}")
+    if not lines:
+        say("ok      no topic of the configuration needs an internal topic")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headgate.commands import FAILED, OK, CommandError, add_command
+from headgate.commands.output import say, style
 
 if TYPE_CHECKING:
     from headgate.commands import Subparsers
@@ -51,9 +52,9 @@ def run(args: argparse.Namespace) -> int:
     logs.configure(settings.logs)
     if args.once:
         return _once(settings, args.json)
-    say = _say if args.table or sys.stdout.isatty() else None
+    told = say if args.table or sys.stdout.isatty() else None
     try:
-        uvloop.run(monitor(settings, say))
+        uvloop.run(monitor(settings, told, style()))
     except OSError as error:
         raise CommandError(f"monitor.port = {settings.monitor.port}: {error}", FAILED) from error
     return OK
@@ -69,10 +70,5 @@ def _once(settings: "Settings", as_json: bool) -> int:
         found = uvloop.run(poll_once(settings, _ONCE_S))
     except TimeoutError as error:
         raise CommandError("a cluster does not answer: see the log", FAILED) from error
-    _say(orjson.dumps(found.groups()).decode() + "\n" if as_json else table(found))
+    say(orjson.dumps(found.groups()).decode() if as_json else table(found, style()))
     return OK
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()

@@ -1,7 +1,7 @@
 """`headgate offsets`: asks a gateway where a record is on the other tier."""
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headgate.commands import OK, USAGE, CommandError, add_command
 
@@ -13,7 +13,7 @@ _EXAMPLES = """  headgate offsets translate --topic orders 0:1729
   headgate offsets translate --topic orders --to ingest 0:1801
 
 PARTITION:OFFSET[,OFFSET...], as many as you like. A client of the gateway's control plane: --url
-(or HEADGATE_URL), --token-file (or HEADGATE_TOKEN).
+(or HEADGATE_URL), --token-file (or HEADGATE_TOKEN). It prints a table on a terminal, else JSON.
 
 Of a partition that there is, an offset that is not mirrored yet or no longer is `out_of_range`.
 
@@ -26,6 +26,7 @@ _OPTIONS = {"topic": "--topic", "to": "--to", "offsets": "PARTITION:OFFSETS"}
 def register(subparsers: "Subparsers") -> None:
     """Add `offsets` to the commands."""
     from headgate.commands.asking import add_gateway
+    from headgate.commands.output import add_formats
 
     parser = add_command(subparsers, "offsets", "where a record is on the other tier", _EXAMPLES)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
@@ -36,11 +37,13 @@ def register(subparsers: "Subparsers") -> None:
     )
     one.add_argument("places", nargs="+", metavar="PARTITION:OFFSETS")
     add_gateway(one)
+    add_formats(one)
 
 
 def run(args: argparse.Namespace) -> int:
     """Ask, print the answer; return the exit code. Raises CommandError."""
-    from headgate.commands.asking import ask, show
+    from headgate.commands.asking import ask
+    from headgate.commands.output import is_table, show_json
 
     offsets: dict[str, list[int]] = {}
     for place in args.places:
@@ -51,5 +54,27 @@ def run(args: argparse.Namespace) -> int:
         except ValueError as error:
             raise CommandError(f"{place}: PARTITION:OFFSET[,OFFSET...]", USAGE) from error
     body = {"topic": args.topic, "to": args.to, "offsets": offsets}
-    show(ask(args, "POST", "/v1/offsets/translate", body, options=_OPTIONS))
+    page = ask(args, "POST", "/v1/offsets/translate", body, options=_OPTIONS)
+    (_show_table if is_table(args) else show_json)(page)
     return OK
+
+
+def _show_table(page: dict[str, Any]) -> None:
+    from headgate.commands.output import show_table
+    from headgate.core.terminal.style import Ink
+    from headgate.core.terminal.table import Cell, Column
+
+    inks = {"exact": Ink.GOOD, "next": Ink.WARNING, "out_of_range": Ink.BAD}
+    titles = ("partition", "given", "offset", "result")
+    columns = [Column(title, right=title != "result") for title in titles]
+    rows = [
+        [
+            partition,
+            str(one["source"]),
+            "-" if one["offset"] is None else str(one["offset"]),
+            Cell(one["result"] + (", deleted" if one.get("deleted") else ""), inks[one["result"]]),
+        ]
+        for partition, places in page["offsets"].items()
+        for one in places
+    ]
+    show_table(columns, rows)

@@ -2,7 +2,6 @@
 
 import argparse
 import re
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
@@ -11,6 +10,7 @@ from headgate.commands import FAILED, OK, USAGE, CommandError, add_command
 
 if TYPE_CHECKING:
     from headgate.commands import Subparsers
+    from headgate.core.terminal.progress import Step
 
 _EXAMPLES = """  headgate replay create --topic orders --from 2h --producer checkout --wait
   headgate replay create --topic orders --from 2h --to now --dry-run
@@ -24,7 +24,8 @@ _EXAMPLES = """  headgate replay create --topic orders --from 2h --producer chec
   headgate replay cancel ID
 
 A client of the gateway's control plane: --url (or HEADGATE_URL), --token-file (or HEADGATE_TOKEN).
-Whoever reads the result needs isolation.level=read_committed.
+They print a table on a terminal, else JSON, as the API answers. Whoever reads the result needs
+isolation.level=read_committed.
 
 exit codes: 0 done, 1 refused or failed, 2 usage"""
 
@@ -42,6 +43,7 @@ _UNFINISHED = ("pending", "planned", "copying")
 def register(subparsers: "Subparsers") -> None:
     """Add `replay` to the commands."""
     from headgate.commands.asking import add_gateway
+    from headgate.commands.output import add_formats
 
     parser = add_command(subparsers, "replay", "replays from the backfill tier", _EXAMPLES)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
@@ -62,6 +64,7 @@ def register(subparsers: "Subparsers") -> None:
         parsers.append(one)
     for one in parsers:
         add_gateway(one)
+        add_formats(one)
 
 
 def _add_create(parser: argparse.ArgumentParser) -> None:
@@ -88,48 +91,77 @@ def _add_create(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Ask, print the answer; return the exit code. Raises CommandError."""
-    from headgate.commands.asking import ask, show
+    from headgate.commands.asking import ask
+    from headgate.commands.output import is_table, show_json
+    from headgate.commands.replay_tables import show_replays
 
     if args.action == "create":
         return _create(args)
     if args.action == "list":
         chosen = {"topic": args.topic, "state": args.state}
         query = urlencode({name: value for name, value in chosen.items() if value is not None})
-        show(ask(args, "GET", f"/v1/replays?{query}"))
+        page = ask(args, "GET", f"/v1/replays?{query}")
+        (show_replays if is_table(args) else show_json)(page)
         return OK
     path = f"/v1/replays/{quote(args.id, safe='')}"
     if args.action == "show":
-        show(ask(args, "GET", path))
+        page = ask(args, "GET", path)
     elif args.action == "cancel":
-        show(ask(args, "DELETE", path))
+        page = ask(args, "DELETE", path)
     else:
-        show(ask(args, "POST", f"{path}/{args.action}"))
+        page = ask(args, "POST", f"{path}/{args.action}")
+    _show(args, page)
     return OK
 
 
 def _create(args: argparse.Namespace) -> int:
-    from headgate.commands.asking import ask, show
+    from headgate.commands.asking import ask
 
     key = args.idempotency_key
     headers = {} if key is None else {"Idempotency-Key": key}
     page = ask(args, "POST", "/v1/replays", _body(args), headers, _OPTIONS)
-    last = ""
+    if args.wait and page.get("state") in _UNFINISHED:
+        page = _waited_for(args, page)
+    _show(args, page)
+    return FAILED if page.get("state") in ("failed", "cancelled") else OK
+
+
+def _waited_for(args: argparse.Namespace, page: dict[str, Any]) -> dict[str, Any]:
+    from headgate.commands.asking import ask
+    from headgate.commands.output import progress
+
+    line = progress()
     try:
-        while args.wait and page.get("state") in _UNFINISHED:
+        while True:
+            line.show(_step(page))
+            if page.get("state") not in _UNFINISHED:
+                return page
             time.sleep(_POLL_S)
             page = ask(args, "GET", f"/v1/replays/{page['id']}")
-            line = f"{page['id']} {page['state']}: {page['done']['records']} records"
-            if line != last:
-                sys.stderr.write(f"{line}\n")
-                last = line
     except KeyboardInterrupt:
         replay_id = page["id"]
         raise CommandError(
             f"no longer waited for: replay {replay_id} goes on (`headgate replay show {replay_id}`,"
             " or `cancel`)"
         ) from None
-    show(page)
-    return FAILED if page.get("state") in ("failed", "cancelled") else OK
+    finally:
+        line.end()
+
+
+def _step(page: dict[str, Any]) -> "Step":
+    from headgate.core.terminal.progress import Step
+
+    what, done = f"{page['id']} {page['state']}", page["done"]
+    return Step(
+        what, done["read"], page["planned"]["records"], "records", f"{done['records']} taken"
+    )
+
+
+def _show(args: argparse.Namespace, page: dict[str, Any]) -> None:
+    from headgate.commands.output import is_table, show_json
+    from headgate.commands.replay_tables import show_replay
+
+    (show_replay if is_table(args) else show_json)(page)
 
 
 def _body(args: argparse.Namespace) -> dict[str, Any]:

@@ -6,20 +6,15 @@ import base64
 import logging
 import os
 import sys
-from collections import Counter
-from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headgate.commands import FAILED, OK, USAGE, CommandError, add_command
+from headgate.commands.output import add_json, say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from headgate.commands import Subparsers
     from headgate.core.spool.chunk import Packed
-    from headgate.spool.reading import Gap, LaneFigures
 
 _EXAMPLES = """  headgate spool list /var/lib/headgate/spool
   headgate spool export /var/lib/headgate/spool --topic orders > orders.ndjson
@@ -52,6 +47,7 @@ def register(subparsers: "Subparsers") -> None:
         one.add_argument("folder", type=Path, metavar="DIR", help="a gateway's spool.path")
     for one in (export, drop):
         one.add_argument("--topic", metavar="T", help="of this topic alone")
+    add_json(listing)
     drain.add_argument("--config", required=True, type=Path, metavar="F", help="the TOML file")
     drain.add_argument(
         "--timeout", type=float, default=600.0, metavar="S", help="give up after so long (600 s)"
@@ -76,55 +72,21 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace) -> int:
-    from headgate.spool.place import kept_in
-    from headgate.spool.reading import Contents
+    from headgate.commands.output import show_json
+    from headgate.commands.spool_contents import as_json, read_listed, show_listed
 
-    contents, kept = Contents.of(args.folder), kept_in(args.folder)
-    try:
-        lanes, aside = contents.readable()
-        missing = contents.missing()
-    finally:
-        contents.close()
-    if lanes:
-        _show(lanes)
-    elif not aside and not contents.gaps:
-        _say("empty: nothing waits, and nothing was set aside")
-    for each in aside:
-        where = f"{each.topic}-{each.partition}"
-        _say(f"aside   {each.events} of {where}, from {_time(each.oldest_ms)} on: {each.reason}")
-    _tell_gaps(contents.gaps, missing, _say)
-    for name in kept:
-        path = args.folder / name
-        _say(
-            f"kept    {path}: a damaged file; `headgate spool export` shows what can be read of it"
-        )
-    return FAILED if contents.gaps else OK
-
-
-def _show(lanes: "list[LaneFigures]") -> None:
-    rows: list[tuple[str, ...]] = [("topic", "partition", "events", "bytes", "oldest")]
-    for one in lanes:
-        figures = (str(one.partition), f"{one.events:,}", f"{one.bytes:,}")
-        rows.append((one.topic, *figures, _time(one.oldest_ms)))
-    total = (f"{sum(one.events for one in lanes):,}", f"{sum(one.bytes for one in lanes):,}")
-    rows.append(("all", "", *total, ""))
-    for line in _table(rows):
-        _say(line)
-
-
-def _tell_gaps(
-    gaps: "Sequence[Gap]", missing: "Sequence[tuple[str, int]]", say: "Callable[[str], None]"
-) -> None:
-    for gap in gaps:
-        last = "the end" if gap.last is None else f"{gap.last}"
-        say(f"damaged {gap.table}: numbers {gap.first} to {last} cannot be read")
-    for (topic, partition), chunks in sorted(Counter(missing).items()):
-        say(f"lost    {chunks} chunks (of 1 to 500 events) of {topic}-{partition}")
+    found = read_listed(args.folder)
+    if args.json:
+        show_json(as_json(found))
+    else:
+        show_listed(found)
+    return FAILED if found.gaps else OK
 
 
 def _export(args: argparse.Namespace) -> int:
     import orjson
 
+    from headgate.commands.spool_contents import tell_damage
     from headgate.spool.reading import Contents
 
     contents, damaged = Contents.of(args.folder), 0
@@ -141,7 +103,7 @@ def _export(args: argparse.Namespace) -> int:
     sys.stdout.flush()
     if damaged:
         _warn(f"{damaged} chunks are damaged and were left out")
-    _tell_gaps(contents.gaps, missing, _warn)
+    tell_damage(contents.gaps, missing, _warn)
     return FAILED if damaged or contents.gaps else OK
 
 
@@ -155,7 +117,7 @@ def _drop(args: argparse.Namespace) -> int:
         dropped = journal.drop(args.topic, aside_only=args.aside)
     finally:
         journal.close()
-    _say(f"dropped {dropped} events")
+    say(f"dropped {dropped} events")
     return OK
 
 
@@ -166,17 +128,17 @@ def _drain(args: argparse.Namespace) -> int:
 
     logging.getLogger("aiokafka").addHandler(logging.NullHandler())
     settings = load(args.config, os.environ)
-    left = asyncio.run(drain(settings, args.folder, args.timeout, _say))
+    left = asyncio.run(drain(settings, args.folder, args.timeout, say))
     aside, kept = _aside(args.folder), kept_in(args.folder)
     if left:
-        _say(f"failed  {left} events are left")
+        say(f"failed  {left} events are left")
     if aside:
-        _say(f"aside   {aside} events cannot be published: `headgate spool list` says why")
+        say(f"aside   {aside} events cannot be published: `headgate spool list` says why")
     for name in kept:
-        _say(f"kept    {args.folder / name}: a damaged file, and not all of it may be published")
+        say(f"kept    {args.folder / name}: a damaged file, and not all of it may be published")
     if left or aside or kept:
         return FAILED
-    _say("done    the spool is empty")
+    say("done    the spool is empty")
     return OK
 
 
@@ -191,11 +153,13 @@ def _aside(folder: Path) -> int:
 
 
 def _shown(topic: str, partition: int, at_ms: int, event: "Packed") -> dict[str, Any]:
+    from headgate.commands.spool_contents import moment
+
     key, value, headers, timestamp_ms = event
     return {
         "topic": topic,
         "partition": partition,
-        "spooled_at": _time(at_ms),
+        "spooled_at": moment(at_ms),
         "timestamp": timestamp_ms,
         **_text("key", key),
         **_text("value", value),
@@ -212,22 +176,5 @@ def _text(name: str, content: bytes | None) -> dict[str, str | None]:
         return {f"{name}_base64": base64.b64encode(content).decode()}
 
 
-def _time(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _table(rows: list[tuple[str, ...]]) -> Iterator[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        first, *rest = zip(row, widths, strict=True)
-        cells = [first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in rest)]
-        yield "  ".join(cells).rstrip()
-
-
 def _warn(line: str) -> None:
     sys.stderr.write(f"headgate: {line}\n")
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()

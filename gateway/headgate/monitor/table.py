@@ -1,19 +1,40 @@
 """The groups as lines for a terminal."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-_COLUMNS = ("STATE", "GROUP", "CLUSTER", "LAG", "HEAT", "MEMBERS", "REMARKS")
+from headgate.core.terminal.style import PLAIN, Ink, Style
+from headgate.core.terminal.table import Cell, Column, table
+from headgate.core.terminal.text import shown
+
+COLUMNS = (
+    Column("state"),
+    Column("group", gives_way=True),
+    Column("cluster"),
+    Column("lag", right=True),
+    Column("heat"),
+    Column("members", right=True),
+    Column("remarks", gives_way=True),
+)
+_STATES = {
+    "OK": Ink.GOOD,
+    "WARN": Ink.WARNING,
+    "STALL": Ink.BAD,
+    "STOP": Ink.BAD,
+    "REWIND": Ink.BAD,
+}
+_HEATS = {"cold": Ink.BAD, "cooling": Ink.WARNING}
 
 
-def lines(page: dict[str, Any], at: str) -> Iterator[str]:
+def lines(page: dict[str, Any], at: str, style: Style = PLAIN) -> Iterator[str]:
     """A table of `Monitor.groups()`, and what cannot be seen of clusters. at: the time in words."""
-    rows = [_COLUMNS, *(_row(row) for row in page["groups"])]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     yield f"{at}  {len(page['groups'])} groups"
-    for row in rows:
-        padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
-        yield "  ".join([*padded, row[-1]]).rstrip()
+    yield from table(COLUMNS, map(row, page["groups"]), style)
+    yield from map(shown, notes(page))
+
+
+def notes(page: Mapping[str, Any]) -> Iterator[str]:
+    """The newest commits that went back, and what is wrong with clusters or not seen of them."""
     for one in page["regressions"][:5]:
         by = one["committer"]["client"] if one["committer"] else "committer unknown"
         end = f"recovered {one['recovered_at']}" if one["recovered_at"] else "not recovered"
@@ -23,21 +44,30 @@ def lines(page: dict[str, Any], at: str) -> Iterator[str]:
         yield from _of_cluster(cluster)
 
 
-def _row(row: dict[str, Any]) -> Sequence[str]:
-    remarks = []
-    if row["stuck_commit"]:
-        remarks.append("stuck commit")
-    if row["regressions"]:
-        remarks.append(f"{row['regressions']} commits went back")
-    if row["idle_members"]:
-        remarks.append(f"{row['idle_members']} idle")
-    if not row["probation"]["admitted"]:
-        remarks.append("on probation")
-    if row["loss_in_s"] is not None:
-        remarks.append(f"loses records in {row['loss_in_s']:.0f} s")
-    members = str(row["members"])
-    cells = (row["state"], row["group"], row["cluster"], str(row["lag"]), row["heat"], members)
-    return (*(str(cell) for cell in cells), ", ".join(remarks))
+def row(group: dict[str, Any]) -> list[Cell]:
+    """One group, in the order of `COLUMNS`."""
+    return [
+        Cell(group["state"], _STATES.get(group["state"], Ink.PLAIN)),
+        Cell(group["group"]),
+        Cell(group["cluster"]),
+        Cell(f"{group['lag']:,}"),
+        Cell(group["heat"], _HEATS.get(group["heat"], Ink.PLAIN)),
+        Cell(str(group["members"])),
+        Cell(", ".join(_remarks(group))),
+    ]
+
+
+def _remarks(group: dict[str, Any]) -> Iterator[str]:
+    if group["stuck_commit"]:
+        yield "stuck commit"
+    if group["regressions"]:
+        yield f"{group['regressions']} commits went back"
+    if group["idle_members"]:
+        yield f"{group['idle_members']} idle"
+    if not group["probation"]["admitted"]:
+        yield "on probation"
+    if group["loss_in_s"] is not None:
+        yield f"loses records in {group['loss_in_s']:.0f} s"
 
 
 def _of_cluster(cluster: dict[str, Any]) -> Iterator[str]:

@@ -16,6 +16,7 @@ from headgate.backends.redis.pause_store import RedisPauses
 from headgate.config import Settings
 from headgate.core.groups.cluster_watch import WatchOptions
 from headgate.core.groups.lag_rules import LagRules
+from headgate.core.terminal.style import PLAIN, Style
 from headgate.monitor.cluster_monitor import Exporters
 from headgate.monitor.monitor import Monitor, MonitorOptions
 from headgate.monitor.table import lines
@@ -42,8 +43,8 @@ def monitor_options(settings: Settings) -> MonitorOptions:
     return MonitorOptions(watch, said.interval_ms / 1000, file)
 
 
-async def monitor(settings: Settings, say: Say | None) -> None:
-    """Poll until SIGTERM or SIGINT. say: takes the table after every poll.
+async def monitor(settings: Settings, say: Say | None, style: Style = PLAIN) -> None:
+    """Poll until SIGTERM or SIGINT. say: takes the table after every poll, in this style.
 
     Raises OSError when monitor.port cannot be opened.
     """
@@ -63,7 +64,8 @@ async def monitor(settings: Settings, say: Say | None) -> None:
         )
         if say is not None:
             tasks = OwnedTasks()
-            tasks.keep(partial(_show, found, say, settings.monitor.interval_ms / 1000), "table")
+            interval_s = settings.monitor.interval_ms / 1000
+            tasks.keep(partial(_show, found, say, style, interval_s), "table")
             exit_stack.push_async_callback(tasks.end, _END_S)
         await stop.wait()
     log.info("monitor ended")
@@ -96,17 +98,17 @@ def _monitor(settings: Settings, exit_stack: AsyncExitStack) -> Monitor:
     return Monitor(clusters, monitor_options(settings), pauses, _now_ms, exporters)
 
 
-async def _show(found: Monitor, say: Say, interval_s: float) -> None:
+async def _show(found: Monitor, say: Say, style: Style, interval_s: float) -> None:
     await found.polled()
     while True:
-        say(table(found))
+        say(table(found, style))
         await asyncio.sleep(interval_s)
 
 
-def table(found: Monitor) -> str:
-    """The groups for a terminal."""
+def table(found: Monitor, style: Style = PLAIN) -> str:
+    """The groups for a terminal, without an end of the last line."""
     at = time.strftime("%H:%M:%S")
-    return "\n".join(lines(found.groups(), at)) + "\n"
+    return "\n".join(lines(found.groups(), at, style))
 
 
 def _now_ms() -> int:

@@ -39,6 +39,15 @@ def test_list_counts_what_can_be_read_and_says_what_cannot(
     assert "cannot be read" in shown
 
 
+def test_list_says_the_same_to_machines(damaged: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("list", str(damaged), "--json") == 1
+    page = json.loads(capsys.readouterr().out)
+    [waiting], [lost] = page["waiting"], page["lost"]
+    assert waiting["events"] + lost["chunks"] == 300
+    assert page["damaged"][0]["table"] == "chunks"
+    assert (page["aside"], page["kept"]) == ([], [])
+
+
 def test_export_writes_what_can_be_read_and_says_what_cannot(
     damaged: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:

@@ -64,6 +64,17 @@ def test_what_config_prints_loads_to_the_same(
     assert load(copy, secrets) == load(config, secrets)
 
 
+def test_each_of_several_secrets_is_masked(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    several = 'urls = ["redis://a:hush@h:1", "redis://i:2"]'
+    config.write_text(
+        config.read_text().replace('url = "redis://user:hush@127.0.0.1:9/0"', several)
+    )
+    assert main(["config", "--config", str(config)]) == 0
+    assert 'urls = ["redis://a:***@h:1", "redis://i:2"]' in capsys.readouterr().out
+
+
 def test_config_as_json(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["config", "--config", str(config), "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)

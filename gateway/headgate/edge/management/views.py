@@ -65,6 +65,7 @@ def _producer(name: str, seen: ViewInput, keys: int) -> Json:
         "events_per_s": round(rate.events, 3),
         "bytes_per_s": round(rate.bytes, 1),
         "last_seen": view_parts.iso(last),
+        "received_total": _received(figures, pairs),
         "events_total": _totals(figures, pairs),
         "bytes_saved_total": _saved(figures, pairs),
         "ratios": view_parts.ratios(window),
@@ -81,6 +82,7 @@ def _pair(pair: Pair, seen: ViewInput, keys: int) -> Json:
         "events_per_s": round(rate.events, 3),
         "bytes_per_s": round(rate.bytes, 1),
         "last_seen": view_parts.iso(detail.last_seen),
+        "received_total": _received(seen.figures, (pair,)),
         "events_total": _totals(seen.figures, (pair,)),
         "bytes_saved_total": _saved(seen.figures, (pair,)),
         "suppression": seen.suppressed(pair.topic),
@@ -137,6 +139,14 @@ def topic(
         "keys": view_parts.keys(window.sketched, keys),
         "skew": view_parts.skew(window.sketched, state.partitions),
     }
+
+
+def _received(figures: Snapshot, pairs: Iterable[Pair]) -> Json:
+    """What was posted, each event once, however often it is in `events_total`."""
+    found = figures.histograms.get("headgate_event_bytes", {})
+    every = [found[pair] for pair in pairs if pair in found]
+    events = sum(sum(buckets.counts) for buckets in every)
+    return {"events": events, "bytes": int(sum(buckets.sum for buckets in every))}
 
 
 def _totals(figures: Snapshot, pairs: Collection[Pair]) -> Json:

@@ -168,6 +168,7 @@ SCHEMAS: dict[str, Json] = {
         events_per_s=_NUMBER,
         bytes_per_s=_NUMBER,
         last_seen=_or_null("string"),
+        received_total=_COUNTS,
         events_total=_COUNTS,
         bytes_saved_total=_COUNT,
         ratios={"type": "object"},
@@ -176,6 +177,7 @@ SCHEMAS: dict[str, Json] = {
             "items": _object(
                 ["topic", "events_total", "suppression"],
                 topic=_TEXT,
+                received_total=_COUNTS,
                 events_total=_COUNTS,
                 suppression=_SUPPRESSION,
             ),

@@ -111,6 +111,8 @@ async def test_what_hygiene_saves_is_shown_for_each_producer(
     assert saves["events_total"] == ends
     assert saves["bytes_saved_total"] == 800
     assert saves["window"]["events"] == 10  # each is one event, however it ended
+    assert saves["received_total"] == {"events": 10, "bytes": 1000}
+    assert page["received_total"] == {"events": 18, "bytes": 6_003_500}
     ratios = {name: saves["ratios"][name] for name in ("superseded", "unchanged", "published")}
     assert ratios == {"superseded": 0.7, "unchanged": 0.1, "published": 0.2}
     assert page["bytes_saved_total"] == 2300

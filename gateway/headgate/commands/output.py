@@ -1,0 +1,81 @@
+"""What commands print: tables and lines for people, JSON for machines."""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from threading import Lock
+from typing import Any
+
+from headgate.core.terminal.progress import ProgressLine
+from headgate.core.terminal.style import Ink, Style, style_of
+from headgate.core.terminal.table import Column, Row, facts, table
+
+_COLUMNS = 80  # where the terminal does not say
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """For commands that print lines for people."""
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of lines")
+
+
+def add_formats(parser: argparse.ArgumentParser) -> None:
+    """For commands that show the control plane's answers: scripts read them as they came."""
+    formats = parser.add_mutually_exclusive_group()
+    formats.add_argument("--json", action="store_true", help="JSON also on a terminal")
+    formats.add_argument(
+        "--table", action="store_true", help="a table also where that is no terminal (then: JSON)"
+    )
+
+
+def is_table(args: argparse.Namespace) -> bool:
+    """What is asked for with the options of `add_formats`."""
+    return bool(args.table or (not args.json and sys.stdout.isatty()))
+
+
+def show_table(columns: Sequence[Column], rows: Iterable[Row]) -> None:
+    """Print a table, as wide as it gets: a name that is cut off cannot be copied."""
+    for line in table(columns, rows, style()):
+        say(line)
+
+
+def show_facts(pairs: Iterable[tuple[str, str]]) -> None:
+    """Print names and values, a line each."""
+    for line in facts(pairs, style()):
+        say(line)
+
+
+def show_json(page: Any) -> None:
+    """Print JSON."""
+    say(json.dumps(page, indent=2))
+
+
+def painted(text: str, ink: Ink) -> str:
+    """The text in this ink, where standard output has colours."""
+    return style().paint(text, ink)
+
+
+def say(line: str) -> None:
+    """Print one line at once."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def style() -> Style:
+    """Of standard output."""
+    return style_of(os.environ, is_terminal=sys.stdout.isatty())
+
+
+def progress() -> ProgressLine:
+    """How far something is, on standard error."""
+    shape = style_of(os.environ, is_terminal=sys.stderr.isatty())
+    return ProgressLine(sys.stderr, shape, time.monotonic, _room, Lock())
+
+
+def _room() -> int:
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns or _COLUMNS
+    except (OSError, ValueError):
+        return _COLUMNS

@@ -1,0 +1,140 @@
+"""`headgate top`: producers, topics and groups of a gateway, live in the terminal."""
+
+import argparse
+import sys
+import time
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from headgate.commands import OK, USAGE, CommandError, add_command
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from headgate.commands import Subparsers
+    from headgate.top.readings import Reading, View
+    from headgate.top.views import Sort
+
+_EXAMPLES = """  headgate top                                      live; the last line has the keys
+  headgate top --view groups --interval 5           lag of all consumer groups
+  headgate top --url http://gateway-1:9090 --token-file viewer.token
+  headgate top --once --view topics --sort bytes    one table, measured for one interval
+  headgate top --json | jq .rows                    the same for machines
+
+keys: p producers, t topics, g groups; sorted by r rate, b bytes, x rejects, u unchanged, n name,
+w the monitor's order of groups; arrows or j and k, space and page up to scroll; q quits
+
+Rates are over the last polls, up to 10 s. It asks the gateway at --url alone, as one that may view:
+--token-file (or HEADGATE_TOKEN). Groups are known where `headgate monitor` runs. If the gateway
+does not answer, it says so and goes on asking. Where there is no terminal, it prints one table.
+
+signals: TERM and INT end it
+exit codes: 0 ended (or printed once), 1 failed, 2 usage"""
+
+_VIEWS = ("producers", "topics", "groups")
+_SORTS = ("rate", "bytes", "rejects", "unchanged", "name", "worst")
+_MIN_INTERVAL_S = 1.0
+_ANSWER_S = 10.0
+_PAGE = "limit=1000"
+
+
+def register(subparsers: "Subparsers") -> None:
+    """Add `top` to the commands."""
+    from headgate.commands.asking import add_gateway
+
+    purpose = "producers, topics and groups of a gateway, live in the terminal"
+    parser = add_command(subparsers, "top", purpose, _EXAMPLES)
+    parser.add_argument("--view", choices=_VIEWS, default="producers", help="default: producers")
+    parser.add_argument(
+        "--sort", choices=_SORTS, help="default: rate; of groups worst, as the monitor has them"
+    )
+    parser.add_argument(
+        "--interval", type=float, default=2.0, metavar="S",
+        help="seconds between two polls; default: 2, least: 1",
+    )  # fmt: skip
+    once = parser.add_mutually_exclusive_group()
+    once.add_argument("--once", action="store_true", help="print one table, and end")
+    once.add_argument("--json", action="store_true", help="print one JSON object, and end")
+    add_gateway(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Show until it is told to end; return the exit code. Raises CommandError."""
+    from headgate.commands.asking import check_gateway
+    from headgate.commands.output import style
+    from headgate.top.readings import View
+    from headgate.top.session import NoAnswerError, Options, run_live
+    from headgate.top.views import SORTS, Sort
+
+    if not args.interval >= _MIN_INTERVAL_S:  # also nan
+        raise CommandError(f"--interval {args.interval:g}: at least {_MIN_INTERVAL_S:g}", USAGE)
+    view = View(args.view)
+    sort = SORTS[view][0] if args.sort is None else Sort(args.sort)
+    if sort not in SORTS[view]:
+        raise CommandError(f"--sort {sort}: {view} are sorted by {', '.join(SORTS[view])}", USAGE)
+    if args.once or args.json or not (style().is_terminal and sys.stdin.isatty()):
+        _print_once(args, view, sort)
+        return OK
+    check_gateway(args)
+
+    def poll(wanted: "View") -> "Reading":
+        try:
+            return _read(args, wanted)
+        except CommandError as error:
+            raise NoAnswerError(str(error)) from error
+
+    run_live(Options(args.url, view, sort, args.interval), poll, style())
+    return OK
+
+
+def _print_once(args: argparse.Namespace, view: "View", sort: "Sort") -> None:
+    from headgate.commands.output import show_json, show_table
+    from headgate.top.views import json_rows, listing
+
+    first = _read(args, view)
+    time.sleep(args.interval)
+    readings, now = [first, _read(args, view)], datetime.now(UTC)
+    if args.json:
+        rows = json_rows(readings, sort)
+        show_json({"at": now.isoformat(timespec="milliseconds"), "view": view, "rows": rows})
+    else:
+        show_table(*listing(readings, sort, now))
+
+
+def _read(args: argparse.Namespace, view: "View") -> "Reading":
+    """Raises CommandError."""
+    from headgate.top.readings import View, groups_read, producers_read, topics_read
+
+    try:
+        health = _ask(args, "/ready", also=(HTTPStatus.SERVICE_UNAVAILABLE,))
+        if view is View.GROUPS:
+            pages = list(_pages(args, "/v1/groups"))
+            rows = [row for page in pages for row in page["groups"]]
+            return groups_read(time.monotonic(), health, {**pages[0], "groups": rows})
+        producers = [row for page in _pages(args, "/v1/producers") for row in page["producers"]]
+        at_s = time.monotonic()
+        if view is View.PRODUCERS:
+            return producers_read(at_s, health, producers)
+        topics = [row for page in _pages(args, "/v1/topics") for row in page["topics"]]
+        return topics_read(at_s, health, topics, producers)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        text = f"--url {args.url}: what answers is no gateway of this version ({error!r})"
+        raise CommandError(text) from error
+
+
+def _pages(args: argparse.Namespace, path: str) -> "Iterator[Any]":
+    following = ""
+    while True:
+        page = _ask(args, f"{path}?{_PAGE}{following}")
+        yield page
+        if page.get("next") is None:
+            return
+        following = f"&after={quote(page['next'], safe='')}"
+
+
+def _ask(args: argparse.Namespace, path: str, also: "Collection[int]" = ()) -> Any:
+    from headgate.commands.asking import ask
+
+    return ask(args, "GET", path, timeout_s=_ANSWER_S, also=also)

@@ -1,0 +1,1 @@
+"""What a terminal shows: text of any origin, colours, tables, figures. Pure: writes nothing."""

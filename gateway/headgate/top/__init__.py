@@ -1,0 +1,1 @@
+"""`headgate top`: producers, topics and groups of a gateway, live in a terminal."""

@@ -1,0 +1,187 @@
+"""The three tables of `headgate top`, and how they are sorted. Pure."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from headgate.core.terminal.figures import duration, share, short
+from headgate.core.terminal.style import Ink
+from headgate.core.terminal.table import Cell, Column
+from headgate.monitor import table as groups
+from headgate.top.readings import Flow, Json, Reading, View, flows, growth
+
+_MANY_UNCHANGED = 0.5
+
+
+class Sort(StrEnum):
+    """By what rows are sorted; the largest first, names from A on. worst: as the monitor has it."""
+
+    RATE = "rate"
+    BYTES = "bytes"
+    REJECTS = "rejects"
+    UNCHANGED = "unchanged"
+    NAME = "name"
+    WORST = "worst"
+
+
+SORTS: Mapping[View, Sequence[Sort]] = {
+    View.PRODUCERS: (Sort.RATE, Sort.BYTES, Sort.REJECTS, Sort.UNCHANGED, Sort.NAME),
+    View.TOPICS: (Sort.RATE, Sort.BYTES, Sort.REJECTS, Sort.UNCHANGED, Sort.NAME),
+    View.GROUPS: (Sort.WORST, Sort.RATE, Sort.REJECTS, Sort.NAME),
+}
+# What a group has in place of events: what its lag does, and how often it was set back.
+_SORTED_COLUMNS: Mapping[View, Mapping[Sort, str]] = {
+    View.PRODUCERS: {
+        Sort.RATE: "events/s", Sort.BYTES: "bytes/s", Sort.REJECTS: "rejects/s",
+        Sort.UNCHANGED: "unchanged", Sort.NAME: "producer",
+    },
+    View.TOPICS: {
+        Sort.RATE: "events/s", Sort.BYTES: "bytes/s", Sort.REJECTS: "rejects/s",
+        Sort.UNCHANGED: "unchanged", Sort.NAME: "topic",
+    },
+    View.GROUPS: {
+        Sort.WORST: "state", Sort.RATE: "lag/s", Sort.REJECTS: "remarks", Sort.NAME: "group"
+    },
+}  # fmt: skip
+_FLOW = (
+    Column("events/s", right=True), Column("bytes/s", right=True), Column("unchanged", right=True),
+    Column("rejects/s", right=True), Column("saved/s", right=True),
+)  # fmt: skip
+_COLUMNS: Mapping[View, Sequence[Column]] = {
+    View.PRODUCERS: (
+        Column("producer", gives_way=True), *_FLOW, Column("topics", right=True), Column("seen"),
+    ),
+    View.TOPICS: (
+        Column("topic", gives_way=True), *_FLOW, Column("hottest", right=True), Column("remarks"),
+    ),
+    View.GROUPS: (*groups.COLUMNS[:4], Column("lag/s", right=True), *groups.COLUMNS[4:]),
+}  # fmt: skip
+
+
+class Listing(NamedTuple):
+    """A table, sorted."""
+
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Cell]]
+
+
+def listing(readings: Sequence[Reading], sort: Sort, now: datetime) -> Listing:
+    """The table of the newest reading. now: in any zone."""
+    newest = readings[-1]
+    view, title = newest.view, _SORTED_COLUMNS[newest.view].get(sort)
+    columns = [
+        one._replace(ink=Ink.CHOSEN) if one.title == title else one for one in _COLUMNS[view]
+    ]
+    names = sorted_names(readings, sort)
+    if view is View.GROUPS:
+        grown = growth(readings)
+        return Listing(columns, [_group(newest.rows[name], grown.get(name)) for name in names])
+    flowing, row = flows(readings), _producer if view is View.PRODUCERS else _topic
+    return Listing(columns, [row(newest.rows[name], flowing[name], now) for name in names])
+
+
+def sorted_names(readings: Sequence[Reading], sort: Sort) -> list[str]:
+    """The names of the newest reading's rows. What is not known comes last."""
+    newest = readings[-1]
+    if sort is Sort.WORST:
+        return list(newest.rows)
+    names = sorted(newest.rows)
+    if sort is Sort.NAME:
+        return names
+    measure = _measure(readings, sort)
+    return sorted(names, key=measure, reverse=True)
+
+
+def json_rows(readings: Sequence[Reading], sort: Sort) -> list[Json]:
+    """The same for machines: figures as they are, by the second."""
+    newest, view = readings[-1], readings[-1].view
+    names = sorted_names(readings, sort)
+    if view is View.GROUPS:
+        grown = growth(readings)
+        return [{**newest.rows[name], "lag_per_s": grown.get(name)} for name in names]
+    flowing = flows(readings)
+    return [{view.value[:-1]: name, **flowing[name]._asdict()} for name in names]
+
+
+def total(readings: Sequence[Reading]) -> Flow:
+    """Of all rows together."""
+    found = list(flows(readings).values())
+    ends = [(one.unchanged, one.events_per_s) for one in found]
+    weighed = [(part, rate) for part, rate in ends if part is not None and rate]
+    events = sum(rate for _, rate in weighed)
+    return Flow(
+        _sum(one.events_per_s for one in found),
+        _sum(one.bytes_per_s for one in found),
+        _sum(one.saved_per_s for one in found),
+        _sum(one.refused_per_s for one in found),
+        sum(part * rate for part, rate in weighed) / events if events else None,
+    )
+
+
+def _measure(readings: Sequence[Reading], sort: Sort) -> Callable[[str], float]:
+    newest = readings[-1]
+    if newest.view is View.GROUPS:
+        if sort is Sort.REJECTS:
+            return lambda name: float(newest.rows[name]["regressions"])
+        grown = growth(readings)
+        return lambda name: grown.get(name, -1e300)
+    flowing = flows(readings)
+    member = {
+        Sort.RATE: "events_per_s",
+        Sort.BYTES: "bytes_per_s",
+        Sort.REJECTS: "refused_per_s",
+        Sort.UNCHANGED: "unchanged",
+    }[sort]
+
+    def measured(name: str) -> float:
+        found: float | None = getattr(flowing[name], member)
+        return -1.0 if found is None else found
+
+    return measured
+
+
+def _sum(rates: Any) -> float | None:
+    known = [rate for rate in rates if rate is not None]
+    return sum(known) if known else None
+
+
+def _producer(row: Json, flow: Flow, now: datetime) -> list[Cell]:
+    return [Cell(row["producer"]), *_flowing(flow), Cell(str(len(row["topics"]))),
+            Cell(_since(row["last_seen"], now))]  # fmt: skip
+
+
+def _topic(row: Json, flow: Flow, _: datetime) -> list[Cell]:
+    skew = row["skew"]
+    hottest = share(skew["hottest_partition_share"]) if skew["judged"] else "-"
+    remarks, suppression, held = list[str](), row["suppression"], row.get("held")
+    if suppression is not None and suppression["state"] in ("quarantine", "away"):
+        remarks.append(f"suppression: {suppression['state']}")
+    if held is not None and held["keys"]:
+        remarks.append(f"{held['keys']} keys held")
+    return [Cell(row["topic"]), *_flowing(flow), Cell(hottest),
+            Cell(", ".join(remarks), Ink.WARNING)]  # fmt: skip
+
+
+def _flowing(flow: Flow) -> list[Cell]:
+    rejects = Ink.BAD if flow.refused_per_s else Ink.PLAIN
+    many = flow.unchanged is not None and flow.unchanged >= _MANY_UNCHANGED
+    return [
+        Cell(short(flow.events_per_s)),
+        Cell(short(flow.bytes_per_s, "B")),
+        Cell(share(flow.unchanged), Ink.WARNING if many else Ink.PLAIN),
+        Cell(short(flow.refused_per_s), rejects),
+        Cell(short(flow.saved_per_s, "B")),
+    ]
+
+
+def _group(row: Json, per_s: float | None) -> list[Cell]:
+    cells = groups.row(row)
+    ink = Ink.WARNING if per_s is not None and per_s > 0 else Ink.PLAIN
+    return [*cells[:4], Cell(short(per_s), ink), *cells[4:]]
+
+
+def _since(at: str | None, now: datetime) -> str:
+    if at is None:
+        return "never"
+    return f"{duration(max(0.0, (now - datetime.fromisoformat(at)).total_seconds()))} ago"
