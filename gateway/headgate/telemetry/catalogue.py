@@ -47,6 +47,18 @@ _DECLARED = (
         "Records that Kafka acknowledged.",
     ),
     Metric(
+        "headgate_partition_records_total",
+        MetricKind.COUNTER,
+        ("topic", "partition"),
+        "The same by partition.",
+    ),
+    Metric(
+        "headgate_partition_bytes_total",
+        MetricKind.COUNTER,
+        ("topic", "partition"),
+        "Bytes of these records before compression: keys, values and headers.",
+    ),
+    Metric(
         "headgate_suppressed_bytes_total",
         MetricKind.COUNTER,
         _BY_PAIR,
