@@ -51,7 +51,9 @@ class Recorder:
 
 
 def _pairs(fleet: Fleet) -> dict[str, Table]:
-    volumes: Table = {(pair.producer, pair.topic): one.bytes for pair, one in fleet.volumes().items()}
+    volumes: Table = {
+        (pair.producer, pair.topic): one.bytes for pair, one in fleet.volumes().items()
+    }
     return {**{name: fleet.counter(name) for name in _OF_PAIRS}, BYTES: volumes}
 
 
