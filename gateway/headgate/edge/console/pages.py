@@ -1,0 +1,20 @@
+"""All pages of the console, put together."""
+
+from headgate.edge.console.console import Console
+from headgate.edge.console.overview import OverviewPage
+from headgate.edge.console.page import Incidents
+from headgate.edge.console.plots import Plots, Recorded
+from headgate.edge.console.producers import ProducerPages
+from headgate.edge.management.control_plane import Admin
+
+
+def console(admin: Admin, incidents: Incidents = tuple, plots: Plots | None = None) -> Console:
+    """plots: None = from what this process has kept.  incidents: of the event log."""
+    plots = plots or Recorded(admin.instance.history)
+    producers = ProducerPages(admin, plots)
+    pages = {
+        "": OverviewPage(admin.instance, plots, incidents).build,
+        "/producers": producers.list,
+        "/producers/{name}": producers.show,
+    }
+    return Console(admin, pages, {})
