@@ -25,6 +25,7 @@ from support.identity.secured_ports import (
 
 OWN, OTHER = "deals", "orders"  # the topic that producers may post to, and one that they may not
 OPEN, KNOWN, POST, VIEW, OPERATE = "open", "known", "post", "view", "operate"
+SEE = "view or operate"
 DATA, MANAGEMENT = "data", "management"
 JSON = "application/json"
 V2 = "application/vnd.kafka.json.v2+json"
@@ -103,6 +104,11 @@ TABLE = {
     (MANAGEMENT, "GET", "/console/static/{name}"): Row(OPEN, 404),
     (MANAGEMENT, "GET", "/console/producers"): Row(VIEW),
     (MANAGEMENT, "GET", "/console/producers/{name}"): Row(VIEW),
+    (MANAGEMENT, "GET", "/console/topics"): Row(VIEW),
+    (MANAGEMENT, "GET", "/console/topics/{topic}"): Row(VIEW),
+    (MANAGEMENT, "GET", "/console/topics/{topic}/partitions/{partition}"): Row(VIEW),
+    # Everybody lacks the token that is in the form; with it: test_console_actions.py.
+    (MANAGEMENT, "POST", "/console/topics/{topic}/forget"): Row(SEE, 403),
     (MANAGEMENT, "GET", "/problems"): Row(OPEN),
     (MANAGEMENT, "GET", "/problems/{reason}"): Row(OPEN),
     (MANAGEMENT, "GET", "/openapi.json"): Row(OPEN),
@@ -194,6 +200,7 @@ def expected(row: Row, roles: set[str] | None, topic: str) -> int:
         POST: "produce" in roles and topic == OWN,
         VIEW: "view" in roles,
         OPERATE: "operate" in roles,
+        SEE: not roles.isdisjoint({"view", "operate"}),
     }
     return welcome if is_let_in[row.access] else 403
 

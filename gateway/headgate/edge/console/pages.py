@@ -5,6 +5,7 @@ from headgate.edge.console.overview import OverviewPage
 from headgate.edge.console.page import Incidents
 from headgate.edge.console.plots import Plots, Recorded
 from headgate.edge.console.producers import ProducerPages
+from headgate.edge.console.topics import TopicPages
 from headgate.edge.management.control_plane import Admin
 
 
@@ -12,9 +13,14 @@ def console(admin: Admin, incidents: Incidents = tuple, plots: Plots | None = No
     """plots: None = from what this process has kept.  incidents: of the event log."""
     plots = plots or Recorded(admin.instance.history)
     producers = ProducerPages(admin, plots)
+    topics = TopicPages(admin, plots)
     pages = {
         "": OverviewPage(admin.instance, plots, incidents).build,
         "/producers": producers.list,
         "/producers/{name}": producers.show,
+        "/topics": topics.list,
+        "/topics/{topic}": topics.show,
+        "/topics/{topic}/partitions/{partition}": topics.partition,
     }
-    return Console(admin, pages, {})
+    actions = {"/topics/{topic}/forget": topics.forget}
+    return Console(admin, pages, actions)

@@ -5,6 +5,7 @@ import binascii
 import logging
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import orjson
@@ -14,7 +15,7 @@ from headgate.core.coalescing.held import held_topic
 from headgate.core.consuming.pauses import Intent
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused, malformed
-from headgate.core.topics.policy import PolicyTable
+from headgate.core.topics.policy import PolicyTable, TopicPolicy
 from headgate.core.topics.topic import TopicState
 from headgate.edge.auth import Authenticator, Identity
 from headgate.edge.management import views
@@ -140,7 +141,7 @@ class Admin:
         self.identify(request, "view")
         await self.instance.refresh()
         name = request.match_info["topic"]
-        state, policy = await self._topic(name)
+        state, policy = await self.served(name)
         held = self.instance.topics().get(held_topic(name))
         return json_page(request, views.topic(state, policy, held, self.seen()))
 
@@ -173,18 +174,25 @@ class Admin:
 
     async def forget(self, request: web.Request) -> web.Response:
         """Drop suppression state, so that the next event of the key (or of all) is published."""
+        return json_page(request, {"forgotten": await self.forget_key(request, _key)})
+
+    async def forget_key(
+        self, request: web.Request, key_of: Callable[[web.Request], bytes | None]
+    ) -> dict[str, Any]:
+        """The same, whoever says which key (None: all)."""
         caller = self.identify(request, "operate")
         name = request.match_info["topic"]
-        _, policy = await self._topic(name)
+        _, policy = await self.served(name)
         if policy.suppress == "off":
             raise Refused(malformed(f"topic {name!r} does not suppress"))
-        key = _key(request)
+        key = key_of(request)
         failed = await self.instance.forget(name, key)
         if failed is not None:
             raise Refused(failed)
         shown = None if key is None else key.decode("utf-8", "backslashreplace")
-        self.changed(request, caller, "forget", {"topic": name, "key": shown})
-        return json_page(request, {"forgotten": {"topic": name, "key": shown}})
+        forgotten = {"topic": name, "key": shown}
+        self.changed(request, caller, "forget", forgotten)
+        return forgotten
 
     async def paused(self, request: web.Request) -> web.Response:
         """Every reason why a group, or a part of it, is paused."""
@@ -246,7 +254,8 @@ class Admin:
             self._table = PolicyTable(topics)
         return self._table
 
-    async def _topic(self, name: str) -> tuple[TopicState, Any]:
+    async def served(self, name: str) -> tuple[TopicState, TopicPolicy]:
+        """A topic that Kafka has and a policy matches. Raises Refused."""
         if name not in self.instance.topics():
             await self.instance.refresh(at_once=True)  # workers may take its events by now
         state = self.instance.topics().get(name)

@@ -69,19 +69,28 @@ function heat(figure) {
   const canvas = figure.querySelector("canvas");
   if (!script || !canvas) return;
   const data = JSON.parse(script.textContent);
-  const steps = data.rows[0][1].length, height = 14;
-  canvas.width = steps * 8;
-  canvas.height = data.rows.length * height;
+  const height = 16, labels = 36, scale = devicePixelRatio || 1;
+  const across = Math.max(200, figure.clientWidth - 2), down = data.rows.length * height;
+  const step = (across - labels) / Math.max(data.rows[0][1].length, 24);
+  canvas.width = across * scale;
+  canvas.height = down * scale;
+  canvas.style.height = `${down}px`;
   const pen = canvas.getContext("2d");
+  pen.scale(scale, scale);
+  pen.font = "11px system-ui, sans-serif";
+  pen.textBaseline = "middle";
   const most = Math.max(...data.rows.map(([, values]) => Math.max(...values)), 1e-9);
-  pen.fillStyle = colour("paper");
-  pen.fillRect(0, 0, canvas.width, canvas.height);
-  pen.fillStyle = colour("c5");
-  data.rows.forEach(([, values], row) => values.forEach((value, step) => {
-    pen.globalAlpha = value ? 0.12 + 0.88 * Math.sqrt(value / most) : 0;
-    pen.fillRect(step * 8, row * height, 8, height - 1);
-  }));
-  pen.globalAlpha = 1;
+  const ink = colour("ink"), hot = colour("c5");
+  data.rows.forEach(([number, values], row) => {
+    pen.globalAlpha = 1;
+    pen.fillStyle = ink;
+    pen.fillText(number, 4, (row + 0.5) * height);
+    pen.fillStyle = hot;
+    values.forEach((value, place) => {
+      pen.globalAlpha = value ? 0.1 + 0.9 * Math.sqrt(value / most) : 0.03;
+      pen.fillRect(labels + place * step, row * height + 1, Math.max(step - 1, 1), height - 2);
+    });
+  });
 }
 
 function drawAll() {
