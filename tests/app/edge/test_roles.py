@@ -107,6 +107,10 @@ TABLE = {
     (MANAGEMENT, "GET", "/console/topics"): Row(VIEW),
     (MANAGEMENT, "GET", "/console/topics/{topic}"): Row(VIEW),
     (MANAGEMENT, "GET", "/console/topics/{topic}/partitions/{partition}"): Row(VIEW),
+    (MANAGEMENT, "GET", "/console/groups"): Row(VIEW),
+    (MANAGEMENT, "GET", "/console/groups/{group}"): Row(VIEW),
+    (MANAGEMENT, "POST", "/console/groups/{group}/pause"): Row(SEE, 403),
+    (MANAGEMENT, "POST", "/console/groups/{group}/resume"): Row(SEE, 403),
     # Everybody lacks the token that is in the form; with it: test_console_actions.py.
     (MANAGEMENT, "POST", "/console/topics/{topic}/forget"): Row(SEE, 403),
     (MANAGEMENT, "GET", "/problems"): Row(OPEN),

@@ -1,6 +1,7 @@
 """All pages of the console, put together."""
 
 from headgate.edge.console.console import Console
+from headgate.edge.console.groups import GroupPages
 from headgate.edge.console.overview import OverviewPage
 from headgate.edge.console.page import Incidents
 from headgate.edge.console.plots import Plots, Recorded
@@ -14,6 +15,7 @@ def console(admin: Admin, incidents: Incidents = tuple, plots: Plots | None = No
     plots = plots or Recorded(admin.instance.history)
     producers = ProducerPages(admin, plots)
     topics = TopicPages(admin, plots)
+    groups = GroupPages(admin)
     pages = {
         "": OverviewPage(admin.instance, plots, incidents).build,
         "/producers": producers.list,
@@ -21,6 +23,12 @@ def console(admin: Admin, incidents: Incidents = tuple, plots: Plots | None = No
         "/topics": topics.list,
         "/topics/{topic}": topics.show,
         "/topics/{topic}/partitions/{partition}": topics.partition,
+        "/groups": groups.list,
+        "/groups/{group}": groups.show,
     }
-    actions = {"/topics/{topic}/forget": topics.forget}
+    actions = {
+        "/topics/{topic}/forget": topics.forget,
+        "/groups/{group}/pause": groups.pause,
+        "/groups/{group}/resume": groups.resume,
+    }
     return Console(admin, pages, actions)

@@ -24,7 +24,7 @@ from headgate.edge.management.json_bodies import JsonBodies
 from headgate.edge.management.json_page import json_page
 from headgate.edge.management.offsets import OffsetPages, OffsetService, SnapshotService
 from headgate.edge.management.paging import listed, names_of, paging
-from headgate.edge.management.pauses import PauseEndpoints, read_intent
+from headgate.edge.management.pauses import PauseEndpoints, fields_of, read_intent
 from headgate.edge.management.remote import asking
 from headgate.edge.management.replays import ReplayPages, ReplayRequests
 from headgate.edge.management.view_parts import iso
@@ -201,19 +201,26 @@ class Admin:
 
     async def pause(self, request: web.Request) -> web.Response:
         """Pause a group, a topic or a partition of it, for a reason."""
-        caller, group = self.identify(request, "operate"), request.match_info["group"]
-        intent = read_intent(await self._bodies.read(request))
-        await self.pauses.pause(group, intent, caller.name)
-        self.changed(request, caller, "pause", _paused(group, intent))
-        return json_page(request, await self.pauses.shown(group))
+        return await self._change_pause(request, is_pause=True)
 
     async def resume(self, request: web.Request) -> web.Response:
         """Take one reason away; reading goes on when all are gone."""
-        caller, group = self.identify(request, "operate"), request.match_info["group"]
+        return await self._change_pause(request, is_pause=False)
+
+    async def _change_pause(self, request: web.Request, *, is_pause: bool) -> web.Response:
+        self.identify(request, "operate")
         intent = read_intent(await self._bodies.read(request))
-        await self.pauses.resume(group, intent)
-        self.changed(request, caller, "resume", _paused(group, intent))
-        return json_page(request, await self.pauses.shown(group))
+        await self.change_pause(request, intent, is_pause=is_pause)
+        return json_page(request, await self.pauses.shown(request.match_info["group"]))
+
+    async def change_pause(self, request: web.Request, intent: Intent, *, is_pause: bool) -> None:
+        """Carry out what `pause` and `resume` are asked, and note it."""
+        caller, group = self.identify(request, "operate"), request.match_info["group"]
+        if is_pause:
+            await self.pauses.pause(group, intent, caller.name)
+        else:
+            await self.pauses.resume(group, intent)
+        self.changed(request, caller, "pause" if is_pause else "resume", fields_of(group, intent))
 
     async def groups(self, request: web.Request) -> web.Response:
         """What the monitor says of all groups, or of one."""
@@ -289,7 +296,3 @@ def _key(request: web.Request) -> bytes | None:
             raise Refused(malformed("key_base64 is not base64")) from error
     text = request.query.get("key")
     return None if text is None else text.encode()
-
-
-def _paused(group: str, intent: Intent) -> dict[str, Any]:
-    return {"group": group, "scope": str(intent.scope), "reason": intent.reason}
