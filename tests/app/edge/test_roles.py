@@ -111,6 +111,13 @@ TABLE = {
     (MANAGEMENT, "GET", "/console/groups/{group}"): Row(VIEW),
     (MANAGEMENT, "POST", "/console/groups/{group}/pause"): Row(SEE, 403),
     (MANAGEMENT, "POST", "/console/groups/{group}/resume"): Row(SEE, 403),
+    (MANAGEMENT, "GET", "/console/replays"): Row(VIEW),
+    (MANAGEMENT, "GET", "/console/replays/new"): Row(VIEW),
+    (MANAGEMENT, "GET", "/console/replays/{id}"): Row(VIEW, 404),
+    (MANAGEMENT, "POST", "/console/replays/new"): Row(SEE, 403),
+    (MANAGEMENT, "POST", "/console/replays/{id}/pause"): Row(SEE, 403),
+    (MANAGEMENT, "POST", "/console/replays/{id}/resume"): Row(SEE, 403),
+    (MANAGEMENT, "POST", "/console/replays/{id}/cancel"): Row(SEE, 403),
     # Everybody lacks the token that is in the form; with it: test_console_actions.py.
     (MANAGEMENT, "POST", "/console/topics/{topic}/forget"): Row(SEE, 403),
     (MANAGEMENT, "GET", "/problems"): Row(OPEN),

@@ -1,12 +1,15 @@
 """All pages of the console, put together."""
 
+from headgate.core.replays.replay import Control
 from headgate.edge.console.console import Console
 from headgate.edge.console.groups import GroupPages
 from headgate.edge.console.overview import OverviewPage
-from headgate.edge.console.page import Incidents
+from headgate.edge.console.page import Act, Build, Incidents
 from headgate.edge.console.plots import Plots, Recorded
 from headgate.edge.console.producers import ProducerPages
+from headgate.edge.console.replays import ReplayConsole
 from headgate.edge.console.topics import TopicPages
+from headgate.edge.console.wizard import Wizard
 from headgate.edge.management.control_plane import Admin
 
 
@@ -16,7 +19,8 @@ def console(admin: Admin, incidents: Incidents = tuple, plots: Plots | None = No
     producers = ProducerPages(admin, plots)
     topics = TopicPages(admin, plots)
     groups = GroupPages(admin)
-    pages = {
+    replays, wizard = ReplayConsole(admin), Wizard(admin, plots)
+    pages: dict[str, Build] = {
         "": OverviewPage(admin.instance, plots, incidents).build,
         "/producers": producers.list,
         "/producers/{name}": producers.show,
@@ -25,10 +29,17 @@ def console(admin: Admin, incidents: Incidents = tuple, plots: Plots | None = No
         "/topics/{topic}/partitions/{partition}": topics.partition,
         "/groups": groups.list,
         "/groups/{group}": groups.show,
+        "/replays": replays.list,
+        "/replays/new": wizard.show,
+        "/replays/{id}": replays.show,
     }
-    actions = {
+    actions: dict[str, Act] = {
         "/topics/{topic}/forget": topics.forget,
         "/groups/{group}/pause": groups.pause,
         "/groups/{group}/resume": groups.resume,
+        "/replays/new": wizard.send,
+        "/replays/{id}/pause": replays.change(Control.PAUSE),
+        "/replays/{id}/resume": replays.change(Control.RUN),
+        "/replays/{id}/cancel": replays.change(Control.CANCEL),
     }
     return Console(admin, pages, actions)
