@@ -118,6 +118,8 @@ TABLE = {
     (MANAGEMENT, "POST", "/console/replays/{id}/pause"): Row(SEE, 403),
     (MANAGEMENT, "POST", "/console/replays/{id}/resume"): Row(SEE, 403),
     (MANAGEMENT, "POST", "/console/replays/{id}/cancel"): Row(SEE, 403),
+    (MANAGEMENT, "GET", "/console/audits"): Row(VIEW),
+    (MANAGEMENT, "GET", "/console/audits/{topic}"): Row(VIEW, 404),
     # Everybody lacks the token that is in the form; with it: test_console_actions.py.
     (MANAGEMENT, "POST", "/console/topics/{topic}/forget"): Row(SEE, 403),
     (MANAGEMENT, "GET", "/problems"): Row(OPEN),

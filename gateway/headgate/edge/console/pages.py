@@ -1,6 +1,7 @@
 """All pages of the console, put together."""
 
 from headgate.core.replays.replay import Control
+from headgate.edge.console.audits import AuditPages
 from headgate.edge.console.console import Console
 from headgate.edge.console.groups import GroupPages
 from headgate.edge.console.overview import OverviewPage
@@ -20,6 +21,7 @@ def console(admin: Admin, incidents: Incidents = tuple, plots: Plots | None = No
     topics = TopicPages(admin, plots)
     groups = GroupPages(admin)
     replays, wizard = ReplayConsole(admin), Wizard(admin, plots)
+    audits = AuditPages(admin)
     pages: dict[str, Build] = {
         "": OverviewPage(admin.instance, plots, incidents).build,
         "/producers": producers.list,
@@ -32,6 +34,8 @@ def console(admin: Admin, incidents: Incidents = tuple, plots: Plots | None = No
         "/replays": replays.list,
         "/replays/new": wizard.show,
         "/replays/{id}": replays.show,
+        "/audits": audits.list,
+        "/audits/{topic}": audits.show,
     }
     actions: dict[str, Act] = {
         "/topics/{topic}/forget": topics.forget,

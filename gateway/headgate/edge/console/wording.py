@@ -68,7 +68,7 @@ def moment(at: float | str | None) -> Markup:
     """A time: UTC as it is, which the page's script shows in the reader's zone. at: s since 1970
     or RFC 3339."""
     if not at:
-        return Markup("<span>never</span>")
+        return Markup("<span>{}</span>").format(_NONE)
     try:
         parsed = (
             datetime.fromisoformat(at) if isinstance(at, str) else datetime.fromtimestamp(at, UTC)
