@@ -4,7 +4,8 @@ Pure: the parent tells it what it read and when.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import reduce
 from typing import NamedTuple
 
 from headgate.stats.snapshot import Labels, Pair, Snapshot, add_table, merge, without_gauges
@@ -62,12 +63,10 @@ class Fleet:
         """What `set` has set; None: nothing yet."""
         return self._own.gauges.get(name, {}).get(labels)
 
-    def total(self) -> Snapshot:
-        """Everything together."""
-        merged = merge(self._gone, self._own)
-        for figures in self._live.values():
-            merged = merge(merged, figures)
-        return merged
+    def total(self, wanted: Callable[[Pair], bool] | None = None) -> Snapshot:
+        """Everything together. wanted: which pairs' details, None = all: sketches take long."""
+        parts = [_chosen(figures, wanted) for figures in self.parts()]
+        return reduce(merge, parts)
 
     def parts(self) -> Iterator[Snapshot]:
         """What `total` merges: of the workers that died, of this process, and of each worker."""
@@ -100,6 +99,13 @@ class Fleet:
                 before = summed.get(pair, _NOTHING)
                 summed[pair] = Volume(before.events + volume.events, before.bytes + volume.bytes)
         return summed
+
+
+def _chosen(figures: Snapshot, wanted: Callable[[Pair], bool] | None) -> Snapshot:
+    if wanted is None:
+        return figures
+    details = {pair: detail for pair, detail in figures.details.items() if wanted(pair)}
+    return Snapshot(figures.counters, figures.gauges, figures.histograms, details)
 
 
 def _volumes(figures: Snapshot) -> Iterable[tuple[Pair, Volume]]:

@@ -204,5 +204,8 @@ def audit(topic: str) -> bytes:
     from support.scenarios import skew_world
 
     found = document([skew_world.figures_of(skew_world.data_bomb())], 1_769_860_800_000)
+    if topic == HOSTILE:
+        spoilt = json.dumps(HOSTILE)[1:-1]
+        found = json.loads(json.dumps(found).replace("deal-admin", spoilt))
     at = found["generated_at"]
     return orjson.dumps({**found["topics"][0], "topic": topic, "generated_at": at})

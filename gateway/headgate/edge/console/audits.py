@@ -1,6 +1,6 @@
 """The newest skew audits: the list, and a topic's."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import orjson
@@ -109,6 +109,13 @@ def _read(document: Mapping[str, Any]) -> AuditRow | None:
         return None
 
 
-def _listed(document: Mapping[str, Any], name: str) -> "list[dict[str, Any]]":
-    found = document.get(name)
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+class _Lenient(dict[str, Any]):
+    """What another release leaves out is shown as unknown."""
+
+    def __missing__(self, name: str) -> None:
+        return None
+
+
+def _listed(document: Mapping[str, Any], name: str) -> Sequence[_Lenient]:
+    found = document.get(name) or ()
+    return [_Lenient(one) for one in found if isinstance(one, dict)]

@@ -61,8 +61,8 @@ class ProducerPages:
     async def show(self, request: web.Request, _caller: Identity) -> Page:
         """One producer."""
         name = request.match_info["name"]
-        seen = self._admin.seen()
-        if name not in views.producer_names(seen, self._admin.instance.settings.producers):
+        seen = self._admin.seen(lambda pair: pair.producer == name)
+        if not seen.figures.details and name not in self._admin.instance.settings.producers:
             detail = f"no producer {name!r} is configured or was seen"
             raise Refused(Failure(Reason.NOT_FOUND, detail))
         found = views.producer(name, seen)

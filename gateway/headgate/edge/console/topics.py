@@ -95,7 +95,7 @@ class TopicPages:
         name = request.match_info["topic"]
         state, policy = await self._admin.served(name)
         held = self._admin.instance.topics().get(held_topic(name))
-        found = views.topic(state, policy, held, self._admin.seen())
+        found = views.topic(state, policy, held, self._seen(name))
         unit = "bytes" if request.query.get("heat") == "bytes" else "records"
         written = {
             one: await self._plots.read(metric, (1,), {0: {name}}) for one, metric in _UNITS.items()
@@ -124,7 +124,7 @@ class TopicPages:
         if not 0 <= number < state.partitions:
             detail = f"topic {name!r} has the partitions 0 to {state.partitions - 1}"
             raise Refused(Failure(Reason.NOT_FOUND, detail))
-        found = views.topic(state, policy, None, self._admin.seen())
+        found = views.topic(state, policy, None, self._seen(name))
         written = {
             one: await self._plots.read(metric, (1,), {0: {name}}) for one, metric in _UNITS.items()
         }
@@ -147,6 +147,9 @@ class TopicPages:
         key = str((await request.post()).get("key", ""))
         await self._admin.forget_key(request, lambda _: key.encode() if key else None)
         return Done(f"/console/topics/{quote(request.match_info['topic'], safe='')}")
+
+    def _seen(self, topic: str) -> views.ViewInput:
+        return self._admin.seen(lambda pair: pair.topic == topic)
 
     def _partitions(self, state: TopicState, written: dict[str, Points]) -> Sequence[PartitionRow]:
         """The busiest first."""

@@ -32,6 +32,7 @@ from headgate.edge.openapi.page import docs_page
 from headgate.edge.problems import html_page
 from headgate.edge.request_log import REPORTED
 from headgate.stats.exposition import CONTENT_TYPE, render
+from headgate.stats.snapshot import Pair
 
 log = logging.getLogger("headgate.changes")
 
@@ -245,13 +246,13 @@ class Admin:
         self._changes.append(change | fields)
         log.info("change: %s by %s", what, caller.name, extra={"remote": remote, **fields})
 
-    def seen(self) -> views.ViewInput:
-        """All figures, sketches included."""
+    def seen(self, wanted: Callable[[Pair], bool] | None = None) -> views.ViewInput:
+        """All figures; wanted: of which pairs with sketches (None: of all)."""
         instance = self.instance
         table = self.policies()
         topics = instance.topics()
         policies = {name: policy for name in topics if (policy := table.match(name)) is not None}
-        figures, suppression = instance.figures.total(), instance.suppression()
+        figures, suppression = instance.figures.total(wanted), instance.suppression()
         return views.ViewInput(figures, instance.rates, policies, suppression, time.time())
 
     def policies(self) -> PolicyTable:
