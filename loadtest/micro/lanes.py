@@ -137,7 +137,9 @@ class Clients:
 class Counts:
     """What the lanes tell to nobody here."""
 
-    def acknowledged(self, topic: str, seconds: float, records: int) -> None:
+    def acknowledged(
+        self, topic: str, partition: int, seconds: float, records: int, size: int
+    ) -> None:
         """Counted by `Clients`."""
 
     def rebuilt(self, cluster: str, reason: str) -> None:

@@ -1,6 +1,6 @@
-"""What topics have that waits, as gauges: figures that others keep, read for a snapshot."""
+"""What topics have that waits, and what their partitions got: kept by others, for a snapshot."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 Gauges = dict[str, dict[tuple[str, ...], float]]
@@ -41,6 +41,22 @@ def of_held(rows: Mapping[str, HeldFigures]) -> Gauges:
 def of_spool(rows: Mapping[str, tuple[int, int, float]]) -> Gauges:
     """By topic: events, bytes, and how many seconds ago the oldest was spooled."""
     return _gauges(_SPOOL_GAUGES, rows)
+
+
+def of_partitions(rows: Mapping[tuple[str, int], Sequence[int]]) -> Gauges:
+    """Counters from records and bytes by topic and partition."""
+    records: dict[tuple[str, ...], float] = {}
+    by_topic: dict[tuple[str, ...], float] = {}
+    sizes: dict[tuple[str, ...], float] = {}
+    for (topic, partition), (count, size) in rows.items():
+        labels = topic, str(partition)
+        records[labels], sizes[labels] = count, size
+        by_topic[(topic,)] = by_topic.get((topic,), 0) + count
+    return {
+        "headgate_acknowledged_records_total": by_topic,
+        "headgate_partition_records_total": records,
+        "headgate_partition_bytes_total": sizes,
+    }
 
 
 def _gauges(names: tuple[str, ...], rows: Mapping[str, tuple[float | None, ...]]) -> Gauges:

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 from headgate.core.outcome import Name, Outcome
 from headgate.core.suppression.states import STATES, TopicSuppression
 from headgate.stats import process, snapshot
-from headgate.stats.gauges import HeldFigures, of_held, of_spool
+from headgate.stats.gauges import HeldFigures, of_held, of_partitions, of_spool
 from headgate.stats.labels import MAX_PAIRS, Labels
 from headgate.stats.series import Series
 from headgate.stats.snapshot import Buckets, Exemplar, Pair, Snapshot
@@ -49,6 +49,7 @@ class Meter:
         self._known: dict[tuple[str, str], Series] = {}
         self._requests: dict[tuple[str, int], _Times] = {}
         self._acks: dict[str, _Times] = {}
+        self._written: dict[tuple[str, int], list[int]] = {}  # records and bytes
         self._counters: dict[str, dict[tuple[str, ...], float]] = {}
         self._stalls = Peaks()
         self._tasks = process.Tasks(clock)
@@ -139,10 +140,19 @@ class Meter:
             found = Exemplar(trace_id, seconds, self._clock())
             row.exemplars[bisect_left(SECONDS, seconds)] = found
 
-    def acknowledged(self, topic: str, seconds: float, records: int) -> None:
-        """Count a lane's batch that Kafka acknowledged. topic: one that Kafka has."""
+    def acknowledged(
+        self, topic: str, partition: int, seconds: float, records: int, size: int
+    ) -> None:
+        """Count a lane's batch that Kafka acknowledged. topic: one that Kafka has.
+
+        size: bytes of the records, as the lane counts them.
+        """
         _observe(self._acks, topic, seconds)
-        self._add("headgate_acknowledged_records_total", (topic,), records)
+        written = self._written.get((topic, partition))
+        if written is None:
+            written = self._written[topic, partition] = [0, 0]
+        written[0] += records
+        written[1] += size
 
     def rebuilt(self, cluster: str, reason: str) -> None:
         """Count a Kafka producer that was rebuilt."""
@@ -189,6 +199,7 @@ class Meter:
             histograms=self._histograms(),
         )
         collected.counters["headgate_worker_cpu_seconds_total"] = process.cpu_seconds()
+        collected.counters |= of_partitions(self._written)
         for pair, series in self._series.items():
             series.fold()
             _put_series(collected, pair, series)

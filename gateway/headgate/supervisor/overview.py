@@ -14,6 +14,7 @@ from headgate.core.suppression.states import TopicSuppression, worst
 from headgate.core.topics.topic import TopicState
 from headgate.edge.management.instance import Monitored
 from headgate.stats.fleet import Fleet, Rates
+from headgate.stats.recorder import Recorder
 from headgate.supervisor.audits import LatestAudits
 from headgate.supervisor.child import WorkerProcess
 from headgate.supervisor.control import WorkerState
@@ -47,6 +48,8 @@ class Overview:
         self.figures = Fleet()
         self._audits = LatestAudits(settings.clusters.values())
         self.rates = Rates()
+        self.history = Recorder()
+        self.since: dict[str, float] = {}
         self.is_draining = False
         self.reloaded = 0.0  # monotonic seconds of the last reload
         self._states: dict[int, WorkerState] = {}
@@ -148,6 +151,7 @@ class Overview:
             if with_details:
                 self._details_read = now
             self.rates.note(now, self.figures.volumes())
+            self.history.note(time.time(), self.figures)
             self.figures.set("headgate_workers", ("up",), len(self._states))
             self.figures.set("headgate_workers", ("wanted",), len(self.workers))
             self._show(self.health())
@@ -155,7 +159,10 @@ class Overview:
     def _show(self, health: InstanceHealth) -> None:
         self.figures.set("headgate_ready", (), float(health.is_ready))
         for name, one in health.dependencies.items():
-            self.figures.set("headgate_dependency_up", (name,), float(bool(one["ok"])))
+            is_up = float(bool(one["ok"]))
+            if self.figures.own("headgate_dependency_up", (name,)) != is_up:
+                self.since[name] = time.time()
+            self.figures.set("headgate_dependency_up", (name,), is_up)
 
     async def _read_one(self, worker: WorkerProcess, with_details: bool) -> None:
         pid, client = worker.pid, worker.client

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from headgate.telemetry.group_metrics import GROUP_METRICS
 from headgate.telemetry.instance_metrics import INSTANCE_METRICS
 from headgate.telemetry.metric import BYTES, SECONDS, Metric, MetricKind
+from headgate.telemetry.waiting_metrics import WAITING_METRICS
 
 _BY_PAIR = ("producer", "topic")
 
@@ -48,6 +49,18 @@ _DECLARED = (
         "Records that Kafka acknowledged.",
     ),
     Metric(
+        "headgate_partition_records_total",
+        MetricKind.COUNTER,
+        ("topic", "partition"),
+        "The same by partition.",
+    ),
+    Metric(
+        "headgate_partition_bytes_total",
+        MetricKind.COUNTER,
+        ("topic", "partition"),
+        "Bytes of these records before compression: keys, values and headers.",
+    ),
+    Metric(
         "headgate_suppressed_bytes_total",
         MetricKind.COUNTER,
         _BY_PAIR,
@@ -59,74 +72,7 @@ _DECLARED = (
         _BY_PAIR,
         "Held events that were not published because a later one of their key was.",
     ),
-    Metric(
-        "headgate_held_keys",
-        MetricKind.SUM,
-        ("topic",),
-        "Keys whose events are held, in the partitions that the workers own.",
-    ),
-    Metric(
-        "headgate_held_bytes",
-        MetricKind.SUM,
-        ("topic",),
-        "Memory that held events take, within 20 %.",
-    ),
-    Metric(
-        "headgate_held_oldest_seconds",
-        MetricKind.MAX,
-        ("topic",),
-        "Age of the oldest event that is held.",
-    ),
-    Metric(
-        "headgate_held_lag",
-        MetricKind.MAX,
-        ("topic",),
-        "Records of the held topic that the coalescer's group has not covered yet.",
-    ),
-    Metric(
-        "headgate_coalescer_restarts_total",
-        MetricKind.COUNTER,
-        ("topic", "reason"),
-        "Owners of held partitions that began again because Kafka refused or did not answer.",
-    ),
-    Metric(
-        "headgate_spool_events",
-        MetricKind.SUM,
-        ("topic",),
-        "Events on disk that Kafka has not acknowledged yet.",
-    ),
-    Metric(
-        "headgate_spool_bytes",
-        MetricKind.SUM,
-        ("topic",),
-        "Bytes on disk of these events.",
-    ),
-    Metric(
-        "headgate_spool_oldest_seconds",
-        MetricKind.MAX,
-        ("topic",),
-        "Seconds since the oldest of these events was spooled.",
-    ),
-    Metric(
-        "headgate_spool_drained_total",
-        MetricKind.COUNTER,
-        ("topic",),
-        "Spooled events that Kafka has acknowledged since.",
-    ),
-    Metric(
-        "headgate_spool_repeated_total",
-        MetricKind.COUNTER,
-        ("topic",),
-        "Spooled events that were handed over once more, because the end of the first time is not "
-        "known: they may be in Kafka twice, with the same event id.",
-    ),
-    Metric(
-        "headgate_spool_aside_total",
-        MetricKind.COUNTER,
-        ("topic",),
-        "Spooled events that nobody publishes any more, because Kafka refuses them for good or "
-        "they are damaged on disk: see `headgate spool list`.",
-    ),
+    *WAITING_METRICS,
     Metric(
         "headgate_oversize_total",
         MetricKind.COUNTER,

@@ -22,6 +22,7 @@ from headgate.replays.none import NoSecondTier
 from headgate.stats.fleet import Fleet, Rates
 from headgate.stats.labels import Labels
 from headgate.stats.meter import Meter
+from headgate.stats.recorder import Recorder
 from headgate.supervisor.overview import InstanceHealth
 
 TOPICS = (
@@ -50,6 +51,8 @@ class FakeInstance:
     settings: Settings
     figures: Fleet = field(default_factory=Fleet)
     rates: Rates = field(default_factory=Rates)
+    history: Recorder = field(default_factory=Recorder)
+    since: dict[str, float] = field(default_factory=dict)
     forgotten: list[tuple[str, bytes | None]] = field(default_factory=list)
     failure: Failure | None = None
     is_ready: bool = True

@@ -122,8 +122,11 @@ class LaneCounts:
         self.history = history
         self.records = 0
 
-    def acknowledged(self, topic: str, seconds: float, records: int) -> None:
+    def acknowledged(
+        self, topic: str, partition: int, seconds: float, records: int, size: int
+    ) -> None:
         assert seconds >= 0
+        assert size >= records
         self.records += records
 
     def rebuilt(self, cluster: str, reason: str) -> None:

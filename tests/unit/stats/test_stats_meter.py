@@ -216,15 +216,20 @@ def test_windows_show_the_last_hour_or_two_only(meter: Meter, clock: Clock) -> N
 def test_requests_acknowledgements_and_rebuilds(meter: Meter) -> None:
     meter.request("/v1/topics/{topic}/events", 201, 0.001)
     meter.request("/v1/topics/{topic}/events", 201, 99.0)
-    meter.acknowledged("orders", 0.004, 17)
+    meter.acknowledged("orders", 3, 0.004, 17, 1700)
+    meter.acknowledged("orders", 4, 0.004, 1, 100)
     meter.rebuilt("main", "out_of_order")
     meter.bypassed("breaker", 5)
     collected = meter.collect()
     requests = collected.histograms["headgate_request_seconds"]
     row = requests[("/v1/topics/{topic}/events", "201")]
     assert (row.counts[0], row.counts[-1], sum(row.counts)) == (1, 1, 2)
-    assert sum(collected.histograms["headgate_ack_seconds"][("orders",)].counts) == 1
-    assert collected.counters["headgate_acknowledged_records_total"] == {("orders",): 17}
+    assert sum(collected.histograms["headgate_ack_seconds"][("orders",)].counts) == 2
+    assert collected.counters["headgate_acknowledged_records_total"] == {("orders",): 18}
+    records = {("orders", "3"): 17, ("orders", "4"): 1}
+    assert collected.counters["headgate_partition_records_total"] == records
+    sizes = {("orders", "3"): 1700, ("orders", "4"): 100}
+    assert collected.counters["headgate_partition_bytes_total"] == sizes
     assert collected.counters["headgate_producer_rebuilds_total"] == {("main", "out_of_order"): 1}
     assert collected.counters["headgate_suppression_bypassed_total"] == {("breaker",): 5}
 
@@ -303,7 +308,7 @@ def test_what_is_collected_is_declared_and_labelled_as_declared(meter: Meter) ->
     meter.account("shop", "orders", [published(), rejected(), published(None)], [10, 20, 5])
     meter.account("shop", "orders", [Outcome(Name.UNCHANGED, 0, 0, b"k")], [10])
     meter.request("/live", 200, 0.1)
-    meter.acknowledged("orders", 0.1, 1)
+    meter.acknowledged("orders", 0, 0.1, 1, 10)
     meter.rebuilt("main", "fatal")
     meter.bypassed("breaker", 1)
     meter.quota_rejected("shop", 1)

@@ -36,7 +36,9 @@ _HEADERS: Final = [(CONTENT_TYPE, b"application/json")]
 class FactsMeter(Protocol):
     """Who counts facts, and what their lanes do (`cluster.LaneMeter`)."""
 
-    def acknowledged(self, topic: str, seconds: float, records: int) -> None: ...
+    def acknowledged(
+        self, topic: str, partition: int, seconds: float, records: int, size: int
+    ) -> None: ...
 
     def rebuilt(self, cluster: str, reason: str) -> None: ...
 

@@ -5,6 +5,7 @@ import binascii
 import logging
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import orjson
@@ -14,7 +15,7 @@ from headgate.core.coalescing.held import held_topic
 from headgate.core.consuming.pauses import Intent
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused, malformed
-from headgate.core.topics.policy import PolicyTable
+from headgate.core.topics.policy import PolicyTable, TopicPolicy
 from headgate.core.topics.topic import TopicState
 from headgate.edge.auth import Authenticator, Identity
 from headgate.edge.management import views
@@ -24,13 +25,14 @@ from headgate.edge.management.json_page import json_page
 from headgate.edge.management.metrics_page import metrics_page
 from headgate.edge.management.offsets import OffsetPages, OffsetService, SnapshotService
 from headgate.edge.management.paging import listed, names_of, paging
-from headgate.edge.management.pauses import PauseEndpoints, read_intent
+from headgate.edge.management.pauses import PauseEndpoints, fields_of, read_intent
 from headgate.edge.management.remote import asking
 from headgate.edge.management.replays import ReplayPages, ReplayRequests
 from headgate.edge.management.view_parts import iso
 from headgate.edge.openapi.page import docs_page
 from headgate.edge.problems import html_page
 from headgate.edge.request_log import REPORTED
+from headgate.stats.snapshot import Pair
 
 log = logging.getLogger("headgate.changes")
 
@@ -51,11 +53,12 @@ class Admin:
     def __init__(
         self, instance: Instance, callers: Authenticator, pauses: PauseEndpoints, services: Services
     ) -> None:
-        self._pauses = pauses
+        self.pauses = pauses
+        self.services = services
         self._bodies = bodies = JsonBodies(instance.settings.http.body_timeout_ms / 1000)
-        self.replays = ReplayPages(services.replays, self._identify, bodies, self._changed)
-        self.offsets = OffsetPages(services[1], services[2], self._identify, bodies, self._changed)
-        self._instance = instance
+        self.replays = ReplayPages(services.replays, self.identify, bodies, self.changed)
+        self.offsets = OffsetPages(services[1], services[2], self.identify, bodies, self.changed)
+        self.instance = instance
         self.callers = callers
         self._table: PolicyTable | None = None
         self._changes: deque[dict[str, Any]] = deque(maxlen=_CHANGES_KEPT)
@@ -68,7 +71,7 @@ class Admin:
 
     async def ready(self, request: web.Request) -> web.Response:
         """200 or 503, with the worst state of each dependency that any worker sees."""
-        health = self._instance.health()
+        health = self.instance.health()
         page = {
             "status": health.status,
             "dependencies": health.dependencies,
@@ -78,8 +81,8 @@ class Admin:
 
     async def metrics(self, request: web.Request) -> web.Response:
         """The figures of all workers together."""
-        await self._instance.refresh()
-        return metrics_page(request, self._instance.figures.total())
+        await self.instance.refresh()
+        return metrics_page(request, self.instance.figures.total())
 
     async def openapi(self, _request: web.Request) -> web.Response:
         """The description of both ports."""
@@ -93,28 +96,28 @@ class Admin:
         # What describes both ports takes a MiB, and most parents are never asked.
         from headgate.edge.openapi.document import document
 
-        return document(self._instance.settings.http)
+        return document(self.instance.settings.http)
 
     # ---- producers and topics
 
     async def producers(self, request: web.Request) -> web.Response:
         """All producers, page by page."""
-        self._identify(request, "view")
+        self.identify(request, "view")
         wanted = paging(request)
-        await self._instance.refresh()
-        seen = self._seen()
-        every = views.producer_names(seen, self._instance.settings.producers)
+        await self.instance.refresh()
+        seen = self.seen()
+        every = views.producer_names(seen, self.instance.settings.producers)
         names, following = names_of(every, wanted)
         return json_page(request, listed("producers", views.producers(names, seen), following))
 
     async def producer(self, request: web.Request) -> web.Response:
         """One producer."""
-        self._identify(request, "view")
-        await self._instance.refresh()
+        self.identify(request, "view")
+        await self.instance.refresh()
         name = request.match_info["name"]
-        seen = self._seen()
+        seen = self.seen()
         known = {
-            *self._instance.settings.producers,
+            *self.instance.settings.producers,
             *(detail.producer for detail in seen.figures.details),
         }
         if name not in known:
@@ -125,34 +128,34 @@ class Admin:
 
     async def topics(self, request: web.Request) -> web.Response:
         """All topics that exist and that a policy matches, page by page."""
-        self._identify(request, "view")
+        self.identify(request, "view")
         wanted = paging(request)
-        await self._instance.refresh()
-        seen = self._seen()
+        await self.instance.refresh()
+        seen = self.seen()
         names, following = names_of(sorted(seen.policies), wanted)
-        rows = views.topics(names, self._instance.topics(), seen)
+        rows = views.topics(names, self.instance.topics(), seen)
         return json_page(request, listed("topics", rows, following))
 
     async def topic(self, request: web.Request) -> web.Response:
         """One topic."""
-        self._identify(request, "view")
-        await self._instance.refresh()
+        self.identify(request, "view")
+        await self.instance.refresh()
         name = request.match_info["topic"]
-        state, policy = await self._topic(name)
-        held = self._instance.topics().get(held_topic(name))
-        return json_page(request, views.topic(state, policy, held, self._seen()))
+        state, policy = await self.served(name)
+        held = self.instance.topics().get(held_topic(name))
+        return json_page(request, views.topic(state, policy, held, self.seen()))
 
     async def spool(self, request: web.Request) -> web.Response:
         """What waits on disk for Kafka, and how it goes. Whoever waits for it wants it fresh."""
-        self._identify(request, "view")
-        await self._instance.refresh(at_once=True)
-        state = self._instance.health().dependencies.get("spool")
-        return json_page(request, views.spool(self._instance.figures.total(), state))
+        self.identify(request, "view")
+        await self.instance.refresh(at_once=True)
+        state = self.instance.health().dependencies.get("spool")
+        return json_page(request, views.spool(self.instance.figures.total(), state))
 
     async def audits(self, request: web.Request) -> web.Response:
         """The newest skew audit of all topics, or of one."""
-        self._identify(request, "view")
-        found = await self._instance.audits()
+        self.identify(request, "view")
+        found = await self.instance.audits()
         if isinstance(found, Failure):
             raise Refused(found)
         wanted = request.query.get("topic")
@@ -171,94 +174,112 @@ class Admin:
 
     async def forget(self, request: web.Request) -> web.Response:
         """Drop suppression state, so that the next event of the key (or of all) is published."""
-        caller = self._identify(request, "operate")
+        return json_page(request, {"forgotten": await self.forget_key(request, _key)})
+
+    async def forget_key(
+        self, request: web.Request, key_of: Callable[[web.Request], bytes | None]
+    ) -> dict[str, Any]:
+        """The same, whoever says which key (None: all)."""
+        caller = self.identify(request, "operate")
         name = request.match_info["topic"]
-        _, policy = await self._topic(name)
+        _, policy = await self.served(name)
         if policy.suppress == "off":
             raise Refused(malformed(f"topic {name!r} does not suppress"))
-        key = _key(request)
-        failed = await self._instance.forget(name, key)
+        key = key_of(request)
+        failed = await self.instance.forget(name, key)
         if failed is not None:
             raise Refused(failed)
         shown = None if key is None else key.decode("utf-8", "backslashreplace")
-        self._changed(request, caller, "forget", {"topic": name, "key": shown})
-        return json_page(request, {"forgotten": {"topic": name, "key": shown}})
+        forgotten = {"topic": name, "key": shown}
+        self.changed(request, caller, "forget", forgotten)
+        return forgotten
 
     async def paused(self, request: web.Request) -> web.Response:
         """Every reason why a group, or a part of it, is paused."""
-        self._identify(request, "view")
-        return json_page(request, await self._pauses.shown(request.match_info["group"]))
+        self.identify(request, "view")
+        return json_page(request, await self.pauses.shown(request.match_info["group"]))
 
     async def pause(self, request: web.Request) -> web.Response:
         """Pause a group, a topic or a partition of it, for a reason."""
-        caller, group = self._identify(request, "operate"), request.match_info["group"]
-        intent = read_intent(await self._bodies.read(request))
-        await self._pauses.pause(group, intent, caller.name)
-        self._changed(request, caller, "pause", _paused(group, intent))
-        return json_page(request, await self._pauses.shown(group))
+        return await self._change_pause(request, is_pause=True)
 
     async def resume(self, request: web.Request) -> web.Response:
         """Take one reason away; reading goes on when all are gone."""
-        caller, group = self._identify(request, "operate"), request.match_info["group"]
+        return await self._change_pause(request, is_pause=False)
+
+    async def _change_pause(self, request: web.Request, *, is_pause: bool) -> web.Response:
+        self.identify(request, "operate")
         intent = read_intent(await self._bodies.read(request))
-        await self._pauses.resume(group, intent)
-        self._changed(request, caller, "resume", _paused(group, intent))
-        return json_page(request, await self._pauses.shown(group))
+        await self.change_pause(request, intent, is_pause=is_pause)
+        return json_page(request, await self.pauses.shown(request.match_info["group"]))
+
+    async def change_pause(self, request: web.Request, intent: Intent, *, is_pause: bool) -> None:
+        """Carry out what `pause` and `resume` are asked, and note it."""
+        caller, group = self.identify(request, "operate"), request.match_info["group"]
+        if is_pause:
+            await self.pauses.pause(group, intent, caller.name)
+        else:
+            await self.pauses.resume(group, intent)
+        self.changed(request, caller, "pause" if is_pause else "resume", fields_of(group, intent))
 
     async def groups(self, request: web.Request) -> web.Response:
         """What the monitor says of all groups, or of one."""
-        self._identify(request, "view")
+        self.identify(request, "view")
         authorization = request.headers.get("Authorization")
-        found = await self._instance.monitored(str(request.rel_url), authorization)
+        found = await self.instance.monitored(str(request.rel_url), authorization)
         if isinstance(found, Failure):
             raise Refused(found)
         return web.Response(status=found.status, body=found.body, content_type=found.content_type)
 
     async def changes(self, request: web.Request) -> web.Response:
         """The newest changes made here since the start, newest first."""
-        self._identify(request, "view")
+        self.identify(request, "view")
         return json_page(request, {"changes": list(reversed(self._changes))})
 
-    def _changed(
+    def changed(
         self, request: web.Request, caller: Identity, what: str, fields: dict[str, Any]
     ) -> None:
+        """Note a change in the change log."""
         remote = asking(request).address or "unix socket"
         change = {"at": iso(time.time()), "who": caller.name, "remote": remote, "what": what}
         self._changes.append(change | fields)
         log.info("change: %s by %s", what, caller.name, extra={"remote": remote, **fields})
 
-    def _seen(self) -> views.ViewInput:
-        instance = self._instance
-        table = self._policies()
+    def seen(self, wanted: Callable[[Pair], bool] | None = None) -> views.ViewInput:
+        """All figures; wanted: of which pairs with sketches (None: of all)."""
+        instance = self.instance
+        table = self.policies()
         topics = instance.topics()
         policies = {name: policy for name in topics if (policy := table.match(name)) is not None}
-        figures, suppression = instance.figures.total(), instance.suppression()
+        figures, suppression = instance.figures.total(wanted), instance.suppression()
         return views.ViewInput(figures, instance.rates, policies, suppression, time.time())
 
-    def _policies(self) -> PolicyTable:
+    def policies(self) -> PolicyTable:
         """Of the configuration in force, made once."""
-        topics = self._instance.settings.topics
+        topics = self.instance.settings.topics
         if self._table is None or self._table.policies is not topics:
             self._table = PolicyTable(topics)
         return self._table
 
-    async def _topic(self, name: str) -> tuple[TopicState, Any]:
-        if name not in self._instance.topics():
-            await self._instance.refresh(at_once=True)  # workers may take its events by now
-        state = self._instance.topics().get(name)
-        policy = self._policies().match(name)
+    async def served(self, name: str) -> tuple[TopicState, TopicPolicy]:
+        """A topic that Kafka has and a policy matches. Raises Refused."""
+        if name not in self.instance.topics():
+            await self.instance.refresh(at_once=True)  # workers may take its events by now
+        state = self.instance.topics().get(name)
+        policy = self.policies().match(name)
         if state is None or policy is None:
             raise Refused(Failure(Reason.UNKNOWN_TOPIC, f"no topic {name!r} is served here"))
         return state, policy
 
-    def _identify(self, request: web.Request, *roles: str) -> Identity:
+    def identify(self, request: web.Request, *roles: str) -> Identity:
+        """Who asks, if it has one of the roles. Raises Refused."""
         headers = {name.lower(): value for name, value in request.raw_headers}
         found = self.callers.identify(headers, asking(request))
         if isinstance(found, Failure):
             raise Refused(found)
         if found.roles.isdisjoint(roles):
             detail = f"this needs the role {' or '.join(map(repr, roles))}"
-            if self._instance.settings.auth.is_open:
+            if self.instance.settings.auth.is_open:
                 detail += '; with auth.mode = "none" changes are allowed from loopback only'
             raise Refused(Failure(Reason.FORBIDDEN, detail))
         request.setdefault(REPORTED, {})["producer"] = found.name
@@ -275,7 +296,3 @@ def _key(request: web.Request) -> bytes | None:
             raise Refused(malformed("key_base64 is not base64")) from error
     text = request.query.get("key")
     return None if text is None else text.encode()
-
-
-def _paused(group: str, intent: Intent) -> dict[str, Any]:
-    return {"group": group, "scope": str(intent.scope), "reason": intent.reason}

@@ -8,6 +8,7 @@ from headgate.core.outcome import Failure
 from headgate.core.suppression.states import TopicSuppression
 from headgate.core.topics.topic import TopicState
 from headgate.stats.fleet import Fleet, Rates
+from headgate.stats.recorder import Recorder
 
 
 class HealthView(Protocol):
@@ -37,6 +38,12 @@ class Instance(Protocol):
     settings: Settings
     figures: Fleet
     rates: Rates
+    history: Recorder
+
+    @property
+    def since(self) -> Mapping[str, float]:
+        """When each dependency came or went, seconds since 1970; by name."""
+        ...
 
     async def refresh(self, at_once: bool = False) -> None:
         """Read the workers, unless that was done within the last second, or in any case."""

@@ -103,6 +103,11 @@ def read_intent(document: object) -> Intent:
         raise Refused(malformed(str(error))) from error
 
 
+def fields_of(group: str, intent: Intent) -> dict[str, Any]:
+    """As the change log has it."""
+    return {"group": group, "scope": str(intent.scope), "reason": intent.reason}
+
+
 def _read_scope(document: object) -> PauseScope:
     """Raises ValueError."""
     if document == "all":

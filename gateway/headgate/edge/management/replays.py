@@ -67,16 +67,27 @@ class ReplayPages:
         look at offsets, so that whoever may view may ask."""
         self._identify(request, "view", "operate")  # the body says which of them it takes
         request_body = await self._bodies.read(request)
-        is_dry = isinstance(request_body, dict) and request_body.get("dry_run") is True
-        caller = self._identify(request, "view" if is_dry else "operate")
-        page, is_new = await self._service.create(request_body, caller.name, _key(request))
+        page, is_new = await self.ask(request, request_body, _key(request))
         if not is_new:
             return json_page(request, page)
-        fields = {"replay": page["id"], "called": page["name"], "topic": page["topic"]}
-        self._changed(request, caller, "replay", fields)
         answer = json_page(request, page, 201)
         answer.headers["Location"] = f"/v1/replays/{page['id']}"
         return answer
+
+    async def ask(
+        self, request: web.Request, request_body: Any, key: str | None
+    ) -> tuple[dict[str, Any], bool]:
+        """Carry out what `create` is asked. Returns the page, and whether it is a new replay.
+
+        key: an Idempotency-Key.
+        """
+        is_dry = isinstance(request_body, dict) and request_body.get("dry_run") is True
+        caller = self._identify(request, "view" if is_dry else "operate")
+        page, is_new = await self._service.create(request_body, caller.name, key)
+        if is_new:
+            fields = {"replay": page["id"], "called": page["name"], "topic": page["topic"]}
+            self._changed(request, caller, "replay", fields)
+        return page, is_new
 
     async def list(self, request: web.Request) -> web.Response:
         """All replays, or those of a topic or in a state."""
@@ -92,15 +103,15 @@ class ReplayPages:
 
     async def cancel(self, request: web.Request) -> web.Response:
         """End it for good; its topic is deleted."""
-        return await self._control(request, Control.CANCEL)
+        return json_page(request, await self.change(request, Control.CANCEL))
 
     async def pause(self, request: web.Request) -> web.Response:
         """Stop copying until it is resumed."""
-        return await self._control(request, Control.PAUSE)
+        return json_page(request, await self.change(request, Control.PAUSE))
 
     async def resume(self, request: web.Request) -> web.Response:
         """Go on copying."""
-        return await self._control(request, Control.RUN)
+        return json_page(request, await self.change(request, Control.RUN))
 
     async def events(self, request: web.Request) -> web.StreamResponse:
         """Server-sent events: the replay, again after each change, until it has ended."""
@@ -141,12 +152,13 @@ class ReplayPages:
                 if refusal.failure.reason is Reason.NOT_FOUND:
                     return  # forgotten: it had ended
 
-    async def _control(self, request: web.Request, wanted: Control) -> web.Response:
+    async def change(self, request: web.Request, wanted: Control) -> dict[str, Any]:
+        """Carry out what these are asked, and note it. Returns the page."""
         caller, replay_id = self._identify(request, "operate"), request.match_info["id"]
         page = await self._service.control(replay_id, wanted)
         what = {Control.CANCEL: "cancel", Control.PAUSE: "pause", Control.RUN: "resume"}[wanted]
         self._changed(request, caller, f"{what} replay", {"replay": replay_id})
-        return json_page(request, page)
+        return page
 
 
 def _key(request: web.Request) -> str | None:

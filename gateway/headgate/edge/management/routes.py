@@ -12,6 +12,9 @@ from headgate.core.http.path_hints import of_management_port, of_one_port
 from headgate.core.ids import RequestIds
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused
+from headgate.edge.console.page import Incidents
+from headgate.edge.console.pages import console
+from headgate.edge.console.plots import Plots
 from headgate.edge.management.control_plane import Admin
 from headgate.edge.management.json_page import is_pretty
 from headgate.edge.problems import index_page, problem_page, problem_response
@@ -22,8 +25,17 @@ log = logging.getLogger("headgate.edge.management")
 Page = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def management_app(admin: Admin, *, logs_every_request: bool = False) -> web.Application:
-    """The management port's application. logs_every_request: or only of those that failed."""
+def management_app(
+    admin: Admin,
+    *,
+    logs_every_request: bool = False,
+    incidents: Incidents = tuple,
+    plots: Plots | None = None,
+) -> web.Application:
+    """The management port's application.
+
+    logs_every_request: or only of those that failed.  incidents, plots: see `console`.
+    """
     request_log = RequestLog(logs_every_request=logs_every_request)
     app = web.Application(middlewares=[problems(request_log)])
 
@@ -63,6 +75,7 @@ def management_app(admin: Admin, *, logs_every_request: bool = False) -> web.App
         ("GET", "/problems/{reason}", _problem),
         ("GET", "/openapi.json", admin.openapi),
         ("GET", "/docs", admin.docs),
+        *console(admin, incidents, plots).routes(),
     ]
     for method, path, page in routes:
         app.router.add_route(method, path, page, expect_handler=_nothing_yet)

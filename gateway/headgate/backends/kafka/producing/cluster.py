@@ -31,8 +31,10 @@ _MAX_PAUSE_S = 10.0
 class LaneMeter(Protocol):
     """Who counts what the lanes do."""
 
-    def acknowledged(self, topic: str, seconds: float, records: int) -> None:
-        """A batch was acknowledged so many seconds after its hand-over."""
+    def acknowledged(
+        self, topic: str, partition: int, seconds: float, records: int, size: int
+    ) -> None:
+        """A batch was acknowledged so many seconds after its hand-over. size: bytes."""
         ...
 
     def rebuilt(self, cluster: str, reason: str) -> None:
@@ -105,9 +107,9 @@ class ProducingCluster:
         """Read the topics' limits again."""
         self._topics.refresh_soon(self.name)
 
-    def measured(self, topic: str, seconds: float, records: int) -> None:
+    def measured(self, topic: str, partition: int, seconds: float, records: int, size: int) -> None:
         """Count an acknowledged batch."""
-        self._meter.acknowledged(topic, seconds, records)
+        self._meter.acknowledged(topic, partition, seconds, records, size)
 
     def health(self) -> tuple[bool, str]:
         """Tell whether records can be written, and why not."""

@@ -232,7 +232,8 @@ class Lane:
         self._halving.accepted(len(batch.publishes))
         advance_all(batch.publishes, _ENDED)
         self._deliveries.acknowledged(batch.publishes, base_offset)
-        self._shared.measured(self.topic, now - self.handed_at, len(batch.publishes))
+        took_s, count = now - self.handed_at, len(batch.publishes)
+        self._shared.measured(self.topic, self.partition, took_s, count, batch.size)
 
     def _judge(self, error: BaseException, handed: Handed) -> None:
         verdict = classify(error, handed.attempts)

@@ -27,6 +27,6 @@ class SharedProducer(Protocol):
         """The broker found a batch too large, so the known limits are old."""
         ...
 
-    def measured(self, topic: str, seconds: float, records: int) -> None:
+    def measured(self, topic: str, partition: int, seconds: float, records: int, size: int) -> None:
         """A batch was acknowledged."""
         ...

@@ -1,0 +1,79 @@
+"""Tables that are sorted, searched and shown in pages, as the address says."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from aiohttp import web
+from yarl import URL
+
+PAGE = 50  # rows
+
+Column = Callable[[Any], Any]
+
+
+class Listing(NamedTuple):
+    """rows: of this page.  total: of all that match.  kept: what a search keeps of the address."""
+
+    rows: Sequence[Any]
+    total: int
+    page: int
+    pages: int
+    sort: str
+    is_descending: bool
+    query: str
+    url: URL
+    kept: Sequence[tuple[str, str]] = ()
+
+    def at(self, page: int) -> str:
+        """Another page's address."""
+        return str(self.url.update_query(page=str(page)))
+
+    def sorted_by(self, column: str) -> str:
+        """The address of the list by this column; the other way round where it is so already."""
+        is_same = column == self.sort
+        order = "asc" if is_same and self.is_descending else "desc"
+        if not is_same and column == "name":
+            order = "asc"
+        return str(self.url.update_query(sort=column, order=order, page="1"))
+
+
+def listed(
+    request: web.Request,
+    rows: Mapping[str, Any],
+    columns: Mapping[str, Column],
+    default: str,
+    kept: Sequence[str] = (),
+) -> Listing:
+    """rows: by name, which `?q=` searches.  columns: what `?sort=` may say, beside `name`."""
+    asked = request.query
+    query = asked.get("q", "").strip()[:200]
+    sort = asked.get("sort", default)
+    if sort not in columns:
+        sort = "name" if sort == "name" else default
+    is_descending = asked.get("order", "asc" if sort == "name" else "desc") != "asc"
+    wanted = query.casefold()
+    found = sorted((name, row) for name, row in rows.items() if wanted in name.casefold())
+    if sort == "name":
+        found = found[::-1] if is_descending else found
+    else:
+        value = columns[sort]
+        found.sort(key=lambda one: value(one[1]), reverse=is_descending)
+    pages = max(1, -(-len(found) // PAGE))
+    page = min(pages, _number(asked.get("page", "1")))
+    url = request.rel_url.with_query([pair for pair in asked.items() if pair[0] != "live"])
+    return Listing(
+        found[(page - 1) * PAGE : page * PAGE],
+        len(found),
+        page,
+        pages,
+        sort,
+        is_descending,
+        query,
+        url,
+        [(name, asked[name]) for name in kept if name in asked],
+    )
+
+
+def _number(text: str) -> int:
+    is_number = text.isascii() and text.isdecimal() and len(text) < 7
+    return max(1, int(text)) if is_number else 1

@@ -1,0 +1,40 @@
+"""What a page is before it is HTML, and what it may ask for."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from aiohttp import web
+
+from headgate.edge.auth import Identity
+
+
+class Incident(NamedTuple):
+    """Something that happened. at: seconds since 1970.  severity: info, warning or critical."""
+
+    at: float
+    kind: str
+    severity: str
+    text: str
+
+
+Incidents = Callable[[], Sequence[Incident]]  # the newest first, some dozens at most
+
+
+class Page(NamedTuple):
+    """template: its file.  is_live: whether its block `live` is sent again and again."""
+
+    template: str
+    title: str
+    values: Mapping[str, Any]
+    status: int = 200
+    is_live: bool = False
+
+
+class Done(NamedTuple):
+    """A form was carried out. shown_at: the address of the page that shows what became of it."""
+
+    shown_at: str
+
+
+Build = Callable[[web.Request, Identity], Awaitable[Page]]
+Act = Callable[[web.Request, Identity], Awaitable[Page | Done]]

@@ -1,0 +1,49 @@
+"""All pages of the console, put together."""
+
+from headgate.core.replays.replay import Control
+from headgate.edge.console.audits import AuditPages
+from headgate.edge.console.console import Console
+from headgate.edge.console.groups import GroupPages
+from headgate.edge.console.overview import OverviewPage
+from headgate.edge.console.page import Act, Build, Incidents
+from headgate.edge.console.plots import Plots, Recorded
+from headgate.edge.console.producers import ProducerPages
+from headgate.edge.console.replays import ReplayConsole
+from headgate.edge.console.topics import TopicPages
+from headgate.edge.console.wizard import Wizard
+from headgate.edge.management.control_plane import Admin
+
+
+def console(admin: Admin, incidents: Incidents = tuple, plots: Plots | None = None) -> Console:
+    """plots: None = from what this process has kept.  incidents: of the event log."""
+    plots = plots or Recorded(admin.instance.history)
+    producers = ProducerPages(admin, plots)
+    topics = TopicPages(admin, plots)
+    groups = GroupPages(admin)
+    replays, wizard = ReplayConsole(admin), Wizard(admin, plots)
+    audits = AuditPages(admin)
+    pages: dict[str, Build] = {
+        "": OverviewPage(admin.instance, plots, incidents).build,
+        "/producers": producers.list,
+        "/producers/{name}": producers.show,
+        "/topics": topics.list,
+        "/topics/{topic}": topics.show,
+        "/topics/{topic}/partitions/{partition}": topics.partition,
+        "/groups": groups.list,
+        "/groups/{group}": groups.show,
+        "/replays": replays.list,
+        "/replays/new": wizard.show,
+        "/replays/{id}": replays.show,
+        "/audits": audits.list,
+        "/audits/{topic}": audits.show,
+    }
+    actions: dict[str, Act] = {
+        "/topics/{topic}/forget": topics.forget,
+        "/groups/{group}/pause": groups.pause,
+        "/groups/{group}/resume": groups.resume,
+        "/replays/new": wizard.send,
+        "/replays/{id}/pause": replays.change(Control.PAUSE),
+        "/replays/{id}/resume": replays.change(Control.RUN),
+        "/replays/{id}/cancel": replays.change(Control.CANCEL),
+    }
+    return Console(admin, pages, actions)

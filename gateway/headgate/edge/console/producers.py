@@ -1,0 +1,113 @@
+"""Who posts: the list, and a producer's page."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from aiohttp import web
+
+from headgate.core.outcome import TRAITS, Failure, Name, Reason
+from headgate.core.refusal import Refused
+from headgate.edge.auth import Identity
+from headgate.edge.console import advice, figures
+from headgate.edge.console.listing import listed
+from headgate.edge.console.page import Page
+from headgate.edge.console.plots import Plot, Plots, named, tail
+from headgate.edge.management import views
+from headgate.edge.management.control_plane import Admin
+from headgate.stats import recorder
+from headgate.telemetry.catalogue import METRICS
+from headgate.telemetry.metric import OTHER
+
+_SPARK_STEPS = 60
+_SPARK_S = 3600.0
+_REJECTS = 20
+
+_COLUMNS = {
+    "rate": lambda one: one.events_per_s,
+    "bytes": lambda one: one.bytes_per_s,
+    "size": lambda one: one.mean_bytes or 0.0,
+    "unchanged": lambda one: one.share(Name.UNCHANGED, Name.SUPERSEDED),
+    "rejects": lambda one: one.of(Name.REJECTED),
+    "events": lambda one: one.events,
+    "seen": lambda one: one.last_seen,
+}
+
+
+class ProducerPages:
+    """admin: who sees all figures."""
+
+    def __init__(self, admin: Admin, plots: Plots) -> None:
+        self._admin = admin
+        self._plots = plots
+
+    async def list(self, request: web.Request, _caller: Identity) -> Page:
+        """All that are configured or were seen."""
+        instance = self._admin.instance
+        pairs = figures.by_pair(instance.figures, instance.rates, time.time())
+        known = instance.settings.producers
+        summaries = figures.grouped(pairs, lambda pair: pair.producer, known)
+        listing = listed(request, summaries, _COLUMNS, "rate")
+        names = {name for name, _ in listing.rows}
+        points = await self._plots.read(recorder.EVENTS, (0,), {0: names}, _SPARK_S)
+        values = {
+            "listing": listing,
+            "sparks": {row[0]: tail(line, _SPARK_STEPS) for row, line in points.rows.items()},
+            "Name": Name,
+            "other": OTHER,
+        }
+        return Page("producers.html", "Producers", values, is_live=True)
+
+    async def show(self, request: web.Request, _caller: Identity) -> Page:
+        """One producer."""
+        name = request.match_info["name"]
+        seen = self._admin.seen(lambda pair: pair.producer == name)
+        if not seen.figures.details and name not in self._admin.instance.settings.producers:
+            detail = f"no producer {name!r} is configured or was seen"
+            raise Refused(Failure(Reason.NOT_FOUND, detail))
+        found = views.producer(name, seen)
+        rejects = [
+            {"topic": topic["topic"], **one, "advice": _advice(one["reason"])}
+            for topic in found["topics"]
+            for one in topic["recent_rejects"]
+        ]
+        rejects.sort(key=lambda one: one["at"] or "", reverse=True)
+        ends = await self._plots.read(recorder.EVENTS, (2,), {0: {name}})
+        sizes = await self._plots.read(recorder.BYTES, (1,), {0: {name}})
+        values = {
+            "name": name,
+            "found": found,
+            "rejects": rejects[:_REJECTS],
+            "buckets": _buckets(self._admin, name),
+            "outcomes": Plot("outcomes", "Events a second by outcome", "events",
+                             recorder.EVENTS, ends, named(ends)),
+            "volume": Plot("volume", "Bytes a second by topic", "B",
+                           "headgate_event_bytes", sizes, named(sizes)),
+            "source": self._plots.source,
+            "letter": advice.letter(name, found, rejects),
+            "other": OTHER,
+        }  # fmt: skip
+        return Page("producer.html", f"Producer {name}", values, is_live=True)
+
+
+def _advice(reason: str) -> str:
+    return TRAITS[Reason(reason)].advice if reason in frozenset(Reason) else ""
+
+
+def _buckets(admin: Admin, producer: str) -> list[Mapping[str, Any]]:
+    """Events by size since the start, from the histogram."""
+    bounds = METRICS["headgate_event_bytes"].buckets
+    counts = [0] * (len(bounds) + 1)
+    for part in admin.instance.figures.parts():
+        for labels, row in part.histograms.get("headgate_event_bytes", {}).items():
+            if labels[0] == producer:
+                counts = [one + other for one, other in zip(counts, row.counts, strict=True)]
+    total = sum(counts)
+    if not total:
+        return []
+    rows: list[Mapping[str, Any]] = [
+        {"up_to": bound, "count": count, "share": count / total}
+        for bound, count in zip([*bounds, None], counts, strict=True)
+    ]
+    filled = [place for place, row in enumerate(rows) if row["count"]]
+    return rows[filled[0] : filled[-1] + 1]

@@ -1,0 +1,77 @@
+"""Pages as HTML: the templates, and what they may use."""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import jinja2
+import orjson
+from markupsafe import Markup
+
+from headgate.edge.console import wording
+from headgate.edge.console.page import Page
+
+FOLDER = Path(__file__).parent
+_ESCAPED = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "'": "\\u0027"}
+
+
+class Rendering:
+    """static: the address of a static file by its name; it changes with the file."""
+
+    def __init__(self) -> None:
+        self._templates = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(FOLDER / "templates"),
+            autoescape=True,
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            auto_reload=False,
+        )
+        self._templates.filters |= {
+            "number": wording.number,
+            "count": wording.count,
+            "size": wording.size,
+            "rate": wording.rate,
+            "share": wording.share,
+            "duration": wording.duration,
+            "moment": wording.moment,
+            "part": lambda text: quote(str(text), safe=""),
+            "data": _data,
+        }
+        static = {path.name: address(path) for path in static_files()}
+        self._templates.globals |= {"spark": wording.spark, "static": static}
+        # A block that is rendered alone knows no import of its template.
+        self._templates.globals["m"] = self._templates.get_template("macros.html").module
+
+    def page(self, page: Page, shell: Mapping[str, Any]) -> str:
+        """The whole page. shell: what the layout around it needs."""
+        template = self._templates.get_template(page.template)
+        return template.render({**shell, **page.values, "title": page.title})
+
+    def live(self, page: Page, shell: Mapping[str, Any]) -> str:
+        """Its block `live` alone."""
+        template = self._templates.get_template(page.template)
+        context = template.new_context({**shell, **page.values, "title": page.title})
+        return "".join(template.blocks["live"](context))
+
+
+def static_files() -> list[Path]:
+    """Scripts and styles."""
+    folder = FOLDER / "static"
+    return sorted(path for path in folder.rglob("*") if path.suffix in (".js", ".css", ".svg"))
+
+
+def address(path: Path) -> str:
+    """Where a static file is; browsers may keep it for ever."""
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+    return f"/console/static/{path.stem}.{digest}{path.suffix}"
+
+
+def _data(value: Any) -> Markup:
+    """As JSON inside a script element that no browser runs."""
+    text = orjson.dumps(value).decode()
+    for character, escaped in _ESCAPED.items():
+        text = text.replace(character, escaped)
+    return Markup(text)

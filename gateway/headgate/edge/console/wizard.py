@@ -1,0 +1,103 @@
+"""A new replay, step by step: topic, time, filter, mode, dry run, create."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from headgate.core.outcome import Failure
+from headgate.core.refusal import Refused
+from headgate.edge.auth import Identity
+from headgate.edge.console import replay_form
+from headgate.edge.console.page import Done, Page
+from headgate.edge.console.plots import Plot, Plots, named
+from headgate.edge.management.control_plane import Admin
+from headgate.stats import recorder
+
+_LONGEST = 100_000  # characters of a field
+
+Json = dict[str, Any]
+
+
+class Wizard:
+    """Asks the same service as the API."""
+
+    def __init__(self, admin: Admin, plots: Plots) -> None:
+        self._admin = admin
+        self._plots = plots
+
+    async def show(self, request: web.Request, _caller: Identity) -> Page:
+        """The empty form."""
+        topic = request.query.get("topic", "").strip()[:249]
+        name = f"{topic} again" if topic else ""
+        form = {**replay_form.EMPTY, "topic": topic, "name": name, "once": os.urandom(12).hex()}
+        return await self._page(form)
+
+    async def send(self, request: web.Request, _caller: Identity) -> Page | Done:
+        """A dry run, or the real one."""
+        given = await request.post()
+        names = (*replay_form.EMPTY, "once")
+        form = {name: str(given.get(name, ""))[:_LONGEST] for name in names}
+        body: Json = {}
+        try:
+            body = replay_form.body_of(form)
+            if given.get("do") == "create":
+                page, _ = await self._admin.replays.ask(request, body, form["once"])
+                return Done(f"/console/replays/{page['id']}")
+            page, _ = await self._admin.replays.ask(request, {**body, "dry_run": True}, None)
+        except Refused as refused:
+            return await self._page(form, body, failure=refused.failure, base=_base(request))
+        return await self._page(form, body, page["planned"], base=_base(request))
+
+    async def _page(
+        self,
+        form: Mapping[str, str],
+        body: Json | None = None,
+        planned: Json | None = None,
+        failure: Failure | None = None,
+        base: str = "",
+    ) -> Page:
+        topic = form["topic"]
+        events = await self._plots.read(recorder.EVENTS, (2,), {1: {topic}})
+        plot = Plot("brush", f"Events a second of {topic} by outcome", "events",
+                    recorder.EVENTS, events, named(events), brush=True)  # fmt: skip
+        figures = (failure.figures if failure else None) or {}
+        mirrored_to = figures.get("mirrored_to")
+        values = {
+            "form": form,
+            "topics": sorted(self._served()),
+            "plot": plot,
+            "source": self._plots.source,
+            "mirrored": await self._mirrored(topic) if topic else None,
+            "planned": planned,
+            "failure": failure,
+            "mirrored_to": orjson.dumps(mirrored_to).decode() if mirrored_to else "",
+            "curl": replay_form.curl_of(body, base) if body else "",
+            "command": replay_form.command_of(body) if body else "",
+        }
+        return Page("wizard.html", "New replay", values)
+
+    def _served(self) -> list[str]:
+        policies = self._admin.policies()
+        topics = self._admin.instance.topics()
+        return [name for name in topics if policies.match(name) is not None]
+
+    async def _mirrored(self, topic: str) -> Json | None:
+        """From when to when all of it can be replayed; None where that is not known."""
+        try:
+            found = (await self._admin.services.offsets.coverage(topic))["partitions"]
+        except Refused:
+            return None
+        times = [one["times"] for one in found.values() if one["times"]]
+        if not times:
+            return None
+        return {
+            "from": min(one["from"] for one in times),
+            "to": max(one["to"] for one in times),
+        }
+
+
+def _base(request: web.Request) -> str:
+    return f"{request.scheme}://{request.host}"
