@@ -4,6 +4,7 @@ Pure: no clock, no process. `merge` is associative and commutative up to the ske
 the parent may fold workers in any order and keep one snapshot for all workers that have died.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -109,15 +110,19 @@ def _merge_tables(
 ) -> dict[str, dict[Labels, float]]:
     merged = {name: dict(values) for name, values in one.items()}
     for name, values in other.items():
-        into = merged.setdefault(name, {})
-        largest = METRICS[name].kind is MetricKind.MAX
-        for labels, value in values.items():
-            before = into.get(labels)
-            if before is None:
-                into[labels] = value
-            else:
-                into[labels] = max(before, value) if largest else before + value
+        add_table(name, merged.setdefault(name, {}), values)
     return merged
+
+
+def add_table(name: str, into: dict[Labels, float], values: Mapping[Labels, float]) -> None:
+    """Merge the figures of one metric into others of it, as its kind says."""
+    largest = METRICS[name].kind is MetricKind.MAX
+    for labels, value in values.items():
+        before = into.get(labels)
+        if before is None:
+            into[labels] = value
+        else:
+            into[labels] = max(before, value) if largest else before + value
 
 
 def _merge_histograms(
