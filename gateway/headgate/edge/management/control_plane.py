@@ -18,6 +18,7 @@ from headgate.core.topics.policy import PolicyTable
 from headgate.core.topics.topic import TopicState
 from headgate.edge.auth import Authenticator, Identity
 from headgate.edge.management import views
+from headgate.edge.management.installation import Installation, InstallationPages
 from headgate.edge.management.instance import Instance
 from headgate.edge.management.json_bodies import JsonBodies
 from headgate.edge.management.json_page import json_page
@@ -49,12 +50,18 @@ class Admin:
     """The pages. callers: who may do what; replaced at a reload.  pauses: of consumer groups."""
 
     def __init__(
-        self, instance: Instance, callers: Authenticator, pauses: PauseEndpoints, services: Services
+        self,
+        instance: Instance,
+        callers: Authenticator,
+        pauses: PauseEndpoints,
+        services: Services,
+        installation: Installation,
     ) -> None:
         self._pauses = pauses
         self._bodies = bodies = JsonBodies(instance.settings.http.body_timeout_ms / 1000)
         self.replays = ReplayPages(services.replays, self._identify, bodies, self._changed)
         self.offsets = OffsetPages(services[1], services[2], self._identify, bodies, self._changed)
+        self.installation = InstallationPages(installation, self._identify)
         self._instance = instance
         self.callers = callers
         self._table: PolicyTable | None = None

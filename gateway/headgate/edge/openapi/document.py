@@ -9,6 +9,7 @@ from headgate import __version__
 from headgate.config.settings import HttpSettings
 from headgate.edge.openapi.compatible import COMPATIBLE
 from headgate.edge.openapi.compatible_schemas import COMPATIBLE_SCHEMAS
+from headgate.edge.openapi.installation import INSTALLATION, INSTALLATION_SCHEMAS
 from headgate.edge.openapi.management import MANAGEMENT
 from headgate.edge.openapi.native import COMMIT_BURST, PAGES, events_operation
 from headgate.edge.openapi.operation import Json, Operation
@@ -52,7 +53,7 @@ _SECURITY: Json = {
 def operations(http: HttpSettings) -> Sequence[Operation]:
     """Every operation of both ports. HEAD goes with each GET and is not listed."""
     events = events_operation(http.batch_max_events, http.body_max_bytes)
-    return (events, COMMIT_BURST, *COMPATIBLE, *PAGES, *MANAGEMENT, *SECOND_TIER)
+    return (events, COMMIT_BURST, *COMPATIBLE, *PAGES, *MANAGEMENT, *INSTALLATION, *SECOND_TIER)
 
 
 @lru_cache(maxsize=2)
@@ -76,7 +77,12 @@ def document(http: HttpSettings) -> bytes:
         "tags": [{"name": name, "description": text} for name, text in _TAGS.items()],
         "paths": paths,
         "components": {
-            "schemas": {**SCHEMAS, **COMPATIBLE_SCHEMAS, **REPLAY_SCHEMAS},
+            "schemas": {
+                **SCHEMAS,
+                **COMPATIBLE_SCHEMAS,
+                **INSTALLATION_SCHEMAS,
+                **REPLAY_SCHEMAS,
+            },
             "headers": _HEADERS,
             "securitySchemes": _SECURITY,
         },

@@ -33,7 +33,7 @@ class AnyPages:
     """Has a page under every name; only the routes are looked at."""
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("replays", "offsets"):  # pages that hang together
+        if name in ("replays", "offsets", "installation"):  # pages that hang together
             return AnyPages()
 
         async def page(_request: web.Request) -> web.Response:
