@@ -21,6 +21,7 @@ from headgate.edge.events import EventsFront
 from headgate.edge.in_turn import InTurn
 from headgate.edge.listener import Listener
 from headgate.edge.once import Once
+from headgate.edge.openapi.docs_pages import Documents
 from headgate.edge.routes import Confluent, DataPlane, Page
 from headgate.edge.server import HttpServer, close_sites
 from headgate.edge.shortcut import ShortConnection
@@ -77,7 +78,7 @@ def data_plane(
         _confluent(front, topics, http),
         readiness,
         request_ids,
-        partial(_document, http),
+        Documents(partial(_document, http), partial(_own_document, http)),
         Cors(http.cors_origins),
         others,
     )
@@ -88,6 +89,12 @@ def _document(http: HttpSettings) -> bytes:
     from headgate.edge.openapi.document import document
 
     return document(http)
+
+
+def _own_document(http: HttpSettings) -> bytes:
+    from headgate.edge.openapi.document import DATA, document_of
+
+    return document_of(http, DATA)
 
 
 async def listen(

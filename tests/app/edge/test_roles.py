@@ -71,6 +71,7 @@ TABLE = {
     (DATA, "GET", "/problems/{reason}"): Row(OPEN),
     (DATA, "GET", "/openapi.json"): Row(OPEN),
     (DATA, "GET", "/docs"): Row(OPEN),
+    (DATA, "GET", "/docs/{file}"): Row(OPEN),
     (MANAGEMENT, "GET", "/live"): Row(OPEN),
     (MANAGEMENT, "GET", "/ready"): Row(OPEN),
     (MANAGEMENT, "GET", "/metrics"): Row(OPEN),
@@ -105,6 +106,7 @@ TABLE = {
     (MANAGEMENT, "GET", "/problems/{reason}"): Row(OPEN),
     (MANAGEMENT, "GET", "/openapi.json"): Row(OPEN),
     (MANAGEMENT, "GET", "/docs"): Row(OPEN),
+    (MANAGEMENT, "GET", "/docs/{file}"): Row(OPEN),
 }
 # The roles of each caller; None: nobody knows it.
 ROLES = {
@@ -136,6 +138,7 @@ PARTS = {
     "partition": "0",
     "cluster_id": "c-1",
     "reason": "forbidden",
+    "file": "page.js",
     "name": "writer",
     "group": "billing",
     "id": "none",

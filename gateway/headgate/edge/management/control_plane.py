@@ -18,6 +18,7 @@ from headgate.core.topics.policy import PolicyTable
 from headgate.core.topics.topic import TopicState
 from headgate.edge.auth import Authenticator, Identity
 from headgate.edge.management import views
+from headgate.edge.management.documents import DocumentPages
 from headgate.edge.management.installation import Installation, InstallationPages
 from headgate.edge.management.instance import Instance
 from headgate.edge.management.json_bodies import JsonBodies
@@ -28,8 +29,6 @@ from headgate.edge.management.pauses import PauseEndpoints, read_intent
 from headgate.edge.management.remote import asking
 from headgate.edge.management.replays import ReplayPages, ReplayRequests
 from headgate.edge.management.view_parts import iso
-from headgate.edge.openapi.page import docs_page
-from headgate.edge.problems import html_page
 from headgate.edge.request_log import REPORTED
 from headgate.stats.exposition import CONTENT_TYPE, render
 
@@ -62,6 +61,7 @@ class Admin:
         self.replays = ReplayPages(services.replays, self._identify, bodies, self._changed)
         self.offsets = OffsetPages(services[1], services[2], self._identify, bodies, self._changed)
         self.installation = InstallationPages(installation, self._identify)
+        self.documents = DocumentPages(instance.settings.http)
         self._instance = instance
         self.callers = callers
         self._table: PolicyTable | None = None
@@ -88,20 +88,6 @@ class Admin:
         await self._instance.refresh()
         text = render(self._instance.figures.total(), time.time())
         return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
-
-    async def openapi(self, _request: web.Request) -> web.Response:
-        """The description of both ports."""
-        return web.Response(body=self._document(), content_type="application/json")
-
-    async def docs(self, _request: web.Request) -> web.Response:
-        """The same for people."""
-        return html_page(docs_page(self._document()))
-
-    def _document(self) -> bytes:
-        # What describes both ports takes a MiB, and most parents are never asked.
-        from headgate.edge.openapi.document import document
-
-        return document(self._instance.settings.http)
 
     # ---- producers and topics
 

@@ -64,8 +64,9 @@ def management_app(admin: Admin, *, logs_every_request: bool = False) -> web.App
         ("POST", "/v1/snapshots", admin.offsets.take_snapshot),
         ("GET", "/problems", _problem_index),
         ("GET", "/problems/{reason}", _problem),
-        ("GET", "/openapi.json", admin.openapi),
-        ("GET", "/docs", admin.docs),
+        ("GET", "/openapi.json", admin.documents.openapi),
+        ("GET", "/docs", admin.documents.page),
+        ("GET", "/docs/{file}", admin.documents.file),
     ]
     for method, path, page in routes:
         app.router.add_route(method, path, page, expect_handler=_nothing_yet)
