@@ -59,7 +59,7 @@ HOT = """
     edge/origins edge/attempt_limit core/http/attempts
     spool/backlog spool/backlogs spool/placement spool/seams spool/spool spool/writing
     pipeline/routes pipeline/deadlines pipeline/clock_watch native/plain_answers
-    native/plain_resp stats/meter stats/series
+    native/plain_resp stats/meter stats/series stats/times
 """
 NATIVE = [
     Extension(

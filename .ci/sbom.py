@@ -1,8 +1,8 @@
 """Writes the software bill of materials of what `make run` installs: CycloneDX 1.6, as JSON.
 
 cyclonedx-py reads the environment, which has tools of tests and documents as well: what
-requirements.lock does not name is left out. The lock's hashes are added, and the jars that are
-fetched by their hashes. `make sbom` runs it.
+requirements.lock does not name is left out. The lock's hashes are added, the jars that are fetched
+by their hashes, and the files of others that pages are made of. `make sbom` runs it.
 """
 
 import json
@@ -16,6 +16,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 LOCK = ROOT / "requirements.lock"
 JARS = sorted([*ROOT.glob("gateway/**/*.sha256"), *ROOT.glob("spark/**/*.sha256")])
+VENDORED = sorted(ROOT.glob("gateway/**/vendor/README.md"))
+_FILE = re.compile(r"^\| `([^`]+)` \| (\S+) (\S+) \| (\S+) \| `([0-9a-f]{64})` \|$", re.MULTILINE)
 _PINNED = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)", re.MULTILINE)
 
 Component = dict[str, Any]
@@ -57,9 +59,25 @@ def jars() -> Iterator[Component]:
             }
 
 
+def vendored() -> Iterator[Component]:
+    """Each file of an npm package that is in the repository."""
+    for path in VENDORED:
+        for file, package, version, licence, digest in _FILE.findall(path.read_text()):
+            place = str(path.parent.relative_to(ROOT) / file)
+            yield {
+                "type": "library",
+                "bom-ref": f"vendored:{place}",
+                "name": package,
+                "version": version,
+                "purl": f"pkg:npm/{package}@{version}",
+                "licenses": [{"license": {"id": licence}}],
+                "hashes": [{"alg": "SHA-256", "content": digest}],
+                "properties": [{"name": "headgate:file", "value": place}],
+            }
+
+
 def of_lock(bom: dict[str, Any]) -> dict[str, Any]:
-    """The same bill without what the lock does not name, and with hashes and jars. A file of the
-    lock that is not installed here (another platform's) has no hash of its own, so all are told."""
+    """The same bill without what the lock does not name, and X"""
     wanted = locked()
     kept = [one for one in bom["components"] if normal(one["name"]) in wanted]
     for one in kept:
@@ -67,7 +85,7 @@ def of_lock(bom: dict[str, Any]) -> dict[str, Any]:
         more = [{**names, "value": digest} for digest in wanted[normal(one["name"])]]
         one["properties"] = [*one.get("properties", []), *more]
     references = {one["bom-ref"] for one in kept} | {bom["metadata"]["component"]["bom-ref"]}
-    bom["components"] = [*kept, *jars()]
+    bom["components"] = [*kept, *jars(), *vendored()]
     bom["dependencies"] = [
         {
             "ref": one["ref"],

@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 from types import ModuleType
@@ -92,6 +93,25 @@ def test_licences_of_what_runs(requirement: str) -> None:
     assert short <= ALLOWED | CLASSIFIERS, f"{name}: {sorted(short)}"
 
 
+VENDORED = sorted(ROOT.glob("gateway/**/vendor/README.md"))
+ROW = re.compile(r"^\| `([^`]+)` \| (\S+) (\S+) \| (\S+) \| `([0-9a-f]{64})` \|$", re.M)
+
+
+@pytest.mark.parametrize("listed", VENDORED, ids=lambda path: path.parent.parent.parent.name)
+def test_files_of_others_are_unchanged_and_may_be_used(listed: Path) -> None:
+    rows = ROW.findall(listed.read_text())
+    there = {path.name for path in listed.parent.iterdir()}
+    assert {file for file, *_ in rows} == there - {"README.md", "LICENSES.txt"}
+    assert (listed.parent / "LICENSES.txt").stat().st_size > 0
+    for file, _, _, licence, digest in rows:
+        assert licence in ALLOWED, file
+        assert sha256((listed.parent / file).read_bytes()).hexdigest() == digest, file
+
+
+def test_there_are_files_of_others() -> None:
+    assert ROOT / "gateway/headgate/edge/openapi/static/vendor/README.md" in VENDORED
+
+
 @pytest.fixture
 def sbom() -> ModuleType:
     spec = importlib.util.spec_from_file_location("sbom", ROOT / ".ci" / "sbom.py")
@@ -117,7 +137,9 @@ def test_the_bill_of_materials_has_what_the_lock_has_and_no_more(sbom: ModuleTyp
     }
     bom = sbom.of_lock(json.loads(json.dumps(environment)))
     packages = {
-        one["name"]: one for one in bom["components"] if not one["bom-ref"].startswith("jar:")
+        one["name"]: one
+        for one in bom["components"]
+        if not one["bom-ref"].startswith(("jar:", "vendored:"))
     }
     assert set(packages) == {"aiohttp", "backports.zstd"}
     digests = {one["value"] for one in packages["aiohttp"]["properties"]}
@@ -127,6 +149,16 @@ def test_the_bill_of_materials_has_what_the_lock_has_and_no_more(sbom: ModuleTyp
         {"ref": "root", "dependsOn": ["aiohttp==1"]},
         {"ref": "aiohttp==1", "dependsOn": []},
     ]
+    vendored = {
+        (one["name"], one["version"], one["hashes"][0]["content"])
+        for one in bom["components"]
+        if one["bom-ref"].startswith("vendored:")
+    }
+    assert vendored == {
+        (package, version, digest)
+        for listed in VENDORED
+        for _, package, version, _, digest in ROW.findall(listed.read_text())
+    }
     jars = [one for one in bom["components"] if one["bom-ref"].startswith("jar:")]
     lines = {
         line

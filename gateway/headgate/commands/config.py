@@ -5,17 +5,14 @@ import dataclasses
 import json
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from headgate.commands import OK, add_command
 from headgate.config import Loaded, load_with_origins
+from headgate.config.effective import effective
 from headgate.config.errors import toml_text
-from headgate.config.names import NAMED, SECTIONS, dotted
 from headgate.config.reference import reference_toml
-from headgate.config.secrets import masked
-from headgate.core.option import options_of
 
 if TYPE_CHECKING:
     from headgate.commands import Subparsers
@@ -24,15 +21,6 @@ _EXAMPLES = """  headgate config --config headgate.toml
   HEADGATE_HTTP__PORT=8081 headgate config --config headgate.toml
   headgate config --config headgate.toml --json
   headgate config --reference          every option with its default, as TOML"""
-
-
-class Effective(NamedTuple):
-    """One option in force. value: None = not set; secrets are masked."""
-
-    section: str
-    name: str
-    value: Any
-    origin: str
 
 
 def register(subparsers: "Subparsers") -> None:
@@ -53,28 +41,6 @@ def run(args: argparse.Namespace) -> int:
     loaded = load_with_origins(args.config, os.environ)
     sys.stdout.write(_as_json(loaded) if args.json else _as_toml(loaded))
     return OK
-
-
-def effective(loaded: Loaded) -> Iterator[Effective]:
-    """Every option in force, section by section."""
-    settings, origins = loaded
-    for name in SECTIONS:
-        yield from _of_section((name,), getattr(settings, name), origins)
-    for name in NAMED:
-        tables = getattr(settings, name)
-        if name == "topics":
-            tables = {policy.pattern: policy for policy in tables}
-        for table, values in tables.items():
-            yield from _of_section((name, table), values, origins)
-
-
-def _of_section(path: tuple[str, ...], values: Any, origins: Any) -> Iterator[Effective]:
-    for option in options_of(type(values)).values():
-        value = getattr(values, option.name)
-        if option.about.secret and value is not None:
-            value = masked(value) if isinstance(value, str) else tuple(map(masked, value))
-        name = dotted((*path, option.name))
-        yield Effective(dotted(path), option.name, value, origins[name])
 
 
 def _as_json(loaded: Loaded) -> str:

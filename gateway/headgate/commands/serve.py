@@ -17,6 +17,8 @@ _EXAMPLES = """  headgate serve --config headgate.toml
 signals: TERM and INT drain and end it (twice: at once), HUP reloads topics and producers
 exit codes: 0 drained, 1 failed, 2 the configuration cannot be used"""
 
+_WORKERS = "HEADGATE_HTTP__WORKERS"
+
 
 def register(subparsers: "Subparsers") -> None:
     """Add `serve` to the commands."""
@@ -36,12 +38,13 @@ def run(args: argparse.Namespace) -> int:
     from headgate.telemetry import logs  # slow to import
     from headgate.telemetry.build import warn_unless_native
 
-    environ = dict(os.environ)
+    environ, flags = dict(os.environ), {}
     if args.workers is not None:
-        environ["HEADGATE_HTTP__WORKERS"] = args.workers
+        environ[_WORKERS] = args.workers
+        flags[_WORKERS] = "--workers"
     logs.configure(load(args.config, environ).logs)
     warn_unless_native(parent.log)
     try:
-        return asyncio.run(parent.serve(parent.Start(args.config, environ)))
+        return asyncio.run(parent.serve(parent.Start(args.config, environ, flags=flags)))
     except PortTakenError as error:
         raise CommandError(str(error), FAILED) from error

@@ -9,7 +9,7 @@ from headgate.config.checks import contradictions, settle_derived
 from headgate.config.convert import BadValueError, convert, expected
 from headgate.config.errors import ConfigError, Problem, shown
 from headgate.config.names import NAMED, SECTIONS, closest, dotted
-from headgate.config.origins import DEFAULT
+from headgate.config.origins import Origins
 from headgate.config.schemas import read_schemas
 from headgate.config.settings import Settings
 from headgate.config.sources import Given, Paths, from_environment, from_toml, read_file
@@ -22,14 +22,14 @@ class Loaded(NamedTuple):
     """Settings, and for every option by its dotted name where its value is from."""
 
     settings: Settings
-    origins: Mapping[str, str]
+    origins: Origins
 
 
 class _Draft(NamedTuple):
     """What is gathered while sections are built."""
 
     problems: list[Problem]
-    origins: dict[str, str]
+    origins: Origins
 
 
 def load(
@@ -52,7 +52,7 @@ def load_with_origins(
     text: str | None = None,
 ) -> Loaded:
     """The effective settings and where each value is from. Raises ConfigError."""
-    draft = _Draft([], {})
+    draft = _Draft([], Origins())
     given = from_toml(file, read_file(file) if text is None else text, draft.problems)
     given |= from_environment(environ, given, draft.problems)
     settings = _assemble(given, draft)
@@ -107,7 +107,6 @@ def _section(
 def _value(option: Option, path: Paths, written: Mapping[str, Given], draft: _Draft) -> Any:
     """The option's value; after a problem its default, which nobody sees: the load ends."""
     name = dotted((*path, option.name))
-    draft.origins[name] = DEFAULT
     given = _given(option, path, written, draft)
     if given is None:
         if option.required:

@@ -5,6 +5,13 @@ import re
 DEFAULT = "default"
 
 
+class Origins(dict[str, str]):
+    """By an option's dotted name where its value is from; what is not there is the default."""
+
+    def __missing__(self, option: str) -> str:
+        return DEFAULT
+
+
 def is_file_line(origin: str) -> bool:
     """Whether the value itself stands in the configuration file."""
     return re.fullmatch(r".+:\d+", origin) is not None

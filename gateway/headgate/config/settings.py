@@ -244,13 +244,29 @@ class CoalescerSettings:
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """The log on standard error."""
+    """The log on standard error, and the installation log (`GET /v1/log`)."""
 
     level: Annotated[LogLevel, about("The least severe level that is written.")] = "INFO"
     access: Annotated[
         bool, about("A line at INFO for every request as well, which costs some 60 us of each.")
     ] = False
     format: Annotated[LogFormat, about("One JSON object a line, or text for people.")] = "json"
+    installation_file: Annotated[
+        str | None,
+        about(
+            "Where the installation log is kept over restarts; each gateway has its own. Without "
+            "it, it is kept in memory.",
+            example='"/var/lib/headgate/installation.log"',
+        ),
+    ] = None
+    installation_max_bytes: Annotated[
+        int,
+        about(
+            "Of that file and the one before it (`.1`) together.",
+            minimum=65_536,
+            maximum=_GIBIBYTE,
+        ),
+    ] = 1_048_576
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ from headgate.edge.confluent.service import ProduceService
 from headgate.edge.confluent.topic_views import TopicViews
 from headgate.edge.cors import CORS_HEADERS, Cors
 from headgate.edge.events import EventsFront
-from headgate.edge.openapi.page import docs_page
-from headgate.edge.problems import html_page, index_page, problem_page, problem_response, response
+from headgate.edge.openapi.docs_pages import Documents, docs_file, docs_page
+from headgate.edge.problems import index_page, problem_page, problem_response, response
 from headgate.telemetry.health import Readiness
 
 Page = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
@@ -63,7 +63,7 @@ class Confluent(NamedTuple):
 
 
 class DataPlane:
-    """openapi: the document.  others: what is asked for every path not known here (the management
+    """others: what is asked for every path not known here (the management
     pages when both ports are one), or None; it raises Refused."""
 
     def __init__(
@@ -73,13 +73,13 @@ class DataPlane:
         confluent: Confluent,
         readiness: Callable[[], Readiness],
         request_ids: Callable[[], str],
-        openapi: Callable[[], bytes],
+        documents: Documents,
         cors: Cors,
         others: Page | None = None,
     ) -> None:
         self._readiness = readiness
         self._request_ids = request_ids
-        self._openapi = openapi
+        self._documents = documents
         self._cors = cors
         self._others = others
         self._confluent = confluent
@@ -101,6 +101,7 @@ class DataPlane:
             path("/problems/{reason}", GET=self._problem),
             path("/openapi.json", GET=self._document),
             path("/docs", GET=self._docs),
+            path("/docs/{file}", GET=self._docs_file),
         )
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -169,7 +170,13 @@ class DataPlane:
         return problem_page(Reason(reason))
 
     async def _document(self, _request: web.BaseRequest) -> web.Response:
-        return response(Reply(200, JSON, (), self._openapi()), "")
+        return response(Reply(200, JSON, (), self._documents.both()), "")
 
-    async def _docs(self, _request: web.BaseRequest) -> web.Response:
-        return html_page(docs_page(self._openapi()))
+    async def _docs(self, _request: web.BaseRequest) -> web.StreamResponse:
+        return docs_page()
+
+    async def _docs_file(self, request: web.BaseRequest, name: str) -> web.StreamResponse:
+        try:
+            return docs_file(name, self._documents.own)
+        except Refused as refused:
+            return self._refuse(request, refused.failure)

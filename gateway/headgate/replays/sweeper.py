@@ -8,6 +8,8 @@ from functools import partial
 from typing import Any
 
 from headgate.backends.kafka.tier_view import view_of
+from headgate.core.installation.entry import Happening
+from headgate.core.installation.replay_observer import ReplayObserver
 from headgate.core.refusal import Refused
 from headgate.core.replays.plan import BACKFILL
 from headgate.core.replays.replay import Registry, Replay, ReplayState, deleted, record, tombstones
@@ -21,14 +23,17 @@ log = logging.getLogger("headgate.replays.sweeper")
 
 _EVERY_S = 10.0
 SetGauge = Callable[[str, tuple[str, ...], float], None]
+Note = Callable[[Happening], None]
 
 
 class Sweeper:
-    """gauge: sets a figure of /metrics."""
+    """gauge: sets a figure of /metrics.  note: takes what the installation log says of replays."""
 
-    def __init__(self, tiers: SecondTiers, gauge: SetGauge) -> None:
+    def __init__(self, tiers: SecondTiers, gauge: SetGauge, note: Note) -> None:
         self._tiers = tiers
         self._gauge = gauge
+        self._note = note
+        self._observer = ReplayObserver(_now_ms())
         self._said: dict[str, str] = {}
         self._missing: dict[str, set[str]] = {}
 
@@ -47,9 +52,11 @@ class Sweeper:
         backfills = self._tiers.table.backfills()
         await asyncio.gather(*map(self._sweep_backfill, backfills))
         counts = dict.fromkeys(map(str, ReplayState), 0)
-        for backfill in backfills:
-            for replay in self._tiers.log(backfill).last:
-                counts[state_of(replay)] += 1
+        replays = [one for backfill in backfills for one in self._tiers.log(backfill).last]
+        for replay in replays:
+            counts[state_of(replay)] += 1
+        for happening in self._observer.see(replays):
+            self._note(happening)
         for state, count in counts.items():
             self._gauge("headgate_replays", (state,), count)
 

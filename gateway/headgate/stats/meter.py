@@ -5,7 +5,7 @@ Not safe for use from several threads: the event loop's thread feeds and reads i
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from headgate.core.outcome import Name, Outcome
 from headgate.core.suppression.states import STATES, TopicSuppression
@@ -15,11 +15,11 @@ from headgate.stats.labels import MAX_PAIRS, Labels
 from headgate.stats.series import Series
 from headgate.stats.snapshot import Buckets, Exemplar, Pair, Snapshot
 from headgate.stats.stall import Peaks
+from headgate.stats.times import Times, observe
 from headgate.telemetry.metric import OTHER, SECONDS
 
 MAX_KNOWN = 4 * MAX_PAIRS
 
-Label = TypeVar("Label")
 Clock = Callable[[], float]  # seconds since 1970
 
 
@@ -47,8 +47,8 @@ class Meter:
         self._clock = clock
         self._series: dict[Pair, Series] = {}
         self._known: dict[tuple[str, str], Series] = {}
-        self._requests: dict[tuple[str, int], _Times] = {}
-        self._acks: dict[str, _Times] = {}
+        self._requests: dict[tuple[str, int], Times] = {}
+        self._acks: dict[str, Times] = {}
         self._written: dict[tuple[str, int], list[int]] = {}  # records and bytes
         self._counters: dict[str, dict[tuple[str, ...], float]] = {}
         self._stalls = Peaks()
@@ -131,7 +131,7 @@ class Meter:
 
     def request(self, route: str, status: int, seconds: float) -> None:
         """Count an answered request. route: the route's template, never the path."""
-        _observe(self._requests, (route, status), seconds)
+        observe(self._requests, (route, status), seconds)
 
     def exemplar(self, route: str, status: int, seconds: float, trace_id: str) -> None:
         """Keep a request that was counted before, and is traced, as its bucket's example."""
@@ -147,7 +147,7 @@ class Meter:
 
         size: bytes of the records, as the lane counts them.
         """
-        _observe(self._acks, topic, seconds)
+        observe(self._acks, topic, seconds)
         written = self._written.get((topic, partition))
         if written is None:
             written = self._written[topic, partition] = [0, 0]
@@ -259,28 +259,6 @@ class Meter:
             "headgate_ack_seconds": {(topic,): row.frozen() for topic, row in self._acks.items()},
             "headgate_event_bytes": {},
         }
-
-
-class _Times:
-    """`Buckets` while they are filled."""
-
-    __slots__ = ("counts", "exemplars", "sum")
-
-    def __init__(self) -> None:
-        self.counts = [0] * (len(SECONDS) + 1)
-        self.sum = 0.0
-        self.exemplars: dict[int, Exemplar] = {}
-
-    def frozen(self) -> Buckets:
-        return Buckets(list(self.counts), self.sum, dict(self.exemplars))
-
-
-def _observe(table: dict[Label, _Times], label: Label, seconds: float) -> None:
-    row = table.get(label)
-    if row is None:
-        row = table[label] = _Times()
-    row.counts[bisect_left(SECONDS, seconds)] += 1
-    row.sum += seconds
 
 
 def _put_series(into: Snapshot, pair: Pair, series: Series) -> None:

@@ -30,10 +30,12 @@ class Launch(NamedTuple):
 
 
 class Watchers(NamedTuple):
-    """Who hears of a worker's life. died: with the process id that it had."""
+    """Who hears of a worker's life. died: with the process id that it had.  lost: it ended by
+    itself: its index, how, and its exit code."""
 
     died: Callable[[int], None]
     restarted: Callable[[], None]
+    lost: Callable[[int, str, int], None]
 
 
 class HopelessWorkerError(Exception):
@@ -83,6 +85,7 @@ class WorkerProcess:
                 "worker %d %s; it is started again in %g s", self.index, _how(code), pause,
                 extra={"worker": self.index, "exit_code": code},
             )  # fmt: skip
+            self._watchers.lost(self.index, _how(code), code)
             await self._pause(pause)
             pause = min(pause * 2, longest)
             if not self._ending.is_set():

@@ -8,6 +8,7 @@ import dataclasses
 import ssl
 from pathlib import Path
 
+from headgate.config.errors import ConfigError, Problem, shown
 from headgate.config.settings import HttpSettings
 from headgate.edge.tls import server_context
 
@@ -53,6 +54,17 @@ class KeptTls:
         link.replace(self._folder / _IN_FORCE)
         self._kept = texts
         return context
+
+    def accept_first(self, config: Path) -> None:
+        """As `accept`, when there are none to stay. Raises ConfigError that names the file."""
+        try:
+            self.accept()
+        except OSError as error:
+            expected = "a certificate chain and its key, as PEM files"
+            found = f"{shown(self._http.tls_cert_file)} cannot be used: {error}"
+            raise ConfigError(
+                str(config), [Problem("http.tls_cert_file", found, expected)]
+            ) from None
 
     def context(self) -> ssl.SSLContext | None:
         """Of what is in force. None: no TLS. Raises OSError."""

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from headgate.config import Settings
+from headgate.core.installation.entry import Happening, Kind
+from headgate.core.installation.observer import Observer
 from headgate.core.outcome import Failure, Reason
 from headgate.core.suppression.states import TopicSuppression, worst
 from headgate.core.topics.topic import TopicState
@@ -18,12 +20,14 @@ from headgate.stats.recorder import Recorder
 from headgate.supervisor.audits import LatestAudits
 from headgate.supervisor.child import WorkerProcess
 from headgate.supervisor.control import WorkerState
+from headgate.supervisor.installation_log import InstallationLog
 from headgate.supervisor.monitor_client import ask_monitor
+from headgate.supervisor.observing import seen_of
 from headgate.supervisor.worker_client import WorkerUnreachableError
 from headgate.telemetry.build import BUILD_GAUGES
 from headgate.telemetry.health import Dependency
 
-log = logging.getLogger("headgate.overview")
+_log = logging.getLogger("headgate.overview")
 
 _POLL_S = 1.0
 _HUNG_S = 60.0
@@ -42,8 +46,10 @@ class InstanceHealth(NamedTuple):
 class Overview:
     """Implements `edge.management.instance.Instance`."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, log: InstallationLog) -> None:
         self.settings = settings
+        self.log = log
+        self._observer = Observer()
         self.workers: Sequence[WorkerProcess] = ()
         self.figures = Fleet()
         self._audits = LatestAudits(settings.clusters.values())
@@ -72,7 +78,7 @@ class Overview:
             try:
                 await self._read(with_details=number % _DETAILS_EVERY == 0)
             except Exception:
-                log.exception("reading the workers failed")
+                _log.exception("reading the workers failed")
             await asyncio.sleep(_POLL_S)
 
     async def refresh(self, at_once: bool = False) -> None:
@@ -92,6 +98,13 @@ class Overview:
     def worker_restarted(self) -> None:
         """Another process took its place."""
         self.figures.count("headgate_worker_restarts_total")
+
+    def worker_lost(self, index: int, how: str, code: int) -> None:
+        """A worker ended by itself."""
+        details = {"worker": index, "exit_code": code}
+        self.log.note(
+            Happening(Kind.WORKER_DIED, f"worker {index}", f"worker {index} {how}", details)
+        )
 
     def topics(self) -> dict[str, TopicState]:
         """The topics that the workers see, by name."""
@@ -157,6 +170,12 @@ class Overview:
             self._show(self.health())
 
     def _show(self, health: InstanceHealth) -> None:
+        if self._states and not self.is_draining:
+            is_complete = len(self._states) == len(self.workers)
+            states, known = self._states.values(), health.dependencies
+            seen = seen_of(states, known, self.figures, is_complete)
+            for happening in self._observer.see(time.time_ns() // 1_000_000, seen):
+                self.log.note(happening)
         self.figures.set("headgate_ready", (), float(health.is_ready))
         for name, one in health.dependencies.items():
             is_up = float(bool(one["ok"]))
@@ -175,7 +194,7 @@ class Overview:
             if worker.pid == pid and worker.answered and not self.is_draining:
                 self._states.pop(pid, None)
                 worker.outage.begins()
-                log.warning("worker %d does not answer: %s", worker.index, error)
+                _log.warning("worker %d does not answer: %s", worker.index, error)
                 self._end_if_hung(worker)
             return
         if worker.pid != pid:
@@ -186,20 +205,24 @@ class Overview:
         away_s = worker.outage.ends()
         if away_s is not None and worker.answered:
             known = {"worker": worker.index, "away_s": away_s}
-            log.info("worker %d answers again", worker.index, extra=known)
+            _log.info("worker %d answers again", worker.index, extra=known)
         if not worker.answered:
             worker.answered = True
-            log.info("worker %d is up", worker.index, extra={"worker": worker.index, "pid": pid})
+            _log.info("worker %d is up", worker.index, extra={"worker": worker.index, "pid": pid})
             if worker.started < self.reloaded:  # it may have read the file of before
                 worker.signal(signal.SIGHUP)
 
-    @staticmethod
-    def _end_if_hung(worker: WorkerProcess) -> None:
+    def _end_if_hung(self, worker: WorkerProcess) -> None:
         silent_s = time.monotonic() - worker.last_answer
         if silent_s > _HUNG_S:
             # The kernel goes on giving it its share of new connections.
-            log.error("worker %d has been silent for %.0f s and is killed", worker.index, silent_s)
+            _log.error("worker %d has been silent for %.0f s and is killed", worker.index, silent_s)
             worker.signal(signal.SIGKILL)
+            subject, text = (
+                f"worker {worker.index}",
+                f"no answer for {silent_s:.0f} s: it is killed",
+            )
+            self.log.note(Happening(Kind.WORKER_SILENT, subject, text))
 
 
 def _limits(settings: Settings) -> dict[str, float]:

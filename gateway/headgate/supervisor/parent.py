@@ -15,21 +15,23 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
 from headgate.backends.owned import OwnedTasks
 from headgate.backends.redis.pause_store import RedisPauses
-from headgate.config import ConfigError, HttpSettings, Settings, keep_schemas, load, read_file
-from headgate.config.errors import Problem, shown
+from headgate.config import ConfigError
+from headgate.core.installation.entry import Detail, Happening, Kind
 from headgate.edge.management.control_plane import Admin
+from headgate.edge.management.installation import Installation
 from headgate.edge.management.pauses import PauseEndpoints
 from headgate.edge.management.routes import management_app
 from headgate.edge.origins import Origins
 from headgate.edge.server import HttpServer
 from headgate.supervisor.child import HopelessWorkerError, Launch, Watchers, WorkerProcess
 from headgate.supervisor.control import PARENT_SOCKET
+from headgate.supervisor.in_force import InForce, Sources
+from headgate.supervisor.installation_log import InstallationLog
 from headgate.supervisor.kept_tls import KeptTls
 from headgate.supervisor.overview import Overview
 from headgate.supervisor.ports import management_sites, reserved
@@ -37,13 +39,15 @@ from headgate.supervisor.private_folder import private_folder
 from headgate.telemetry.build import BUILD_FIELDS
 from headgate.wiring.callers import Callers
 from headgate.wiring.collector import restore_the_collector
-from headgate.wiring.reloading import Reload, Reloading, RestartNeededError, beside, prepared
+from headgate.wiring.reloading import Reloading, RestartNeededError, beside
 from headgate.wiring.replays import replaying
 
 log = logging.getLogger("headgate.workers")
 
 OK, FAILED, CONFIGURATION = 0, 1, 2  # the command's exit codes
 WORKER_COMMAND = (sys.executable, "-m", "headgate", "worker")
+GATEWAY = "gateway"  # the subject of what happens to all of it
+_MAX_NAMED = 50  # options of a refused file
 _END_S = 1.0  # how long cancelled tasks have to end
 _DRAIN_MARGIN_S = 5.0  # a worker ends itself within drain_timeout_ms; this is for the rest
 
@@ -58,32 +62,27 @@ class Start(NamedTuple):
     config: Path
     environ: Mapping[str, str]
     command: Sequence[str] = WORKER_COMMAND
+    flags: Mapping[str, str] = {}
 
 
 async def serve(start: Start) -> int:
     """Run until a signal ends it; return the exit code. Raises ConfigError, PortTakenError."""
-    text = read_file(start.config)
-    settings = load(start.config, start.environ, text=text)
     with private_folder() as folder:
-        return await Parent(start, settings, text, folder).run()
+        return await Parent(start, folder).run()
 
 
 class Parent:
-    """text: what the settings were read from.  folder: private; holds the sockets and the
-    configuration in force.
+    """folder: private; holds the sockets and the configuration in force. Raises ConfigError."""
 
-    Workers read that copy, so that a file that is being edited cannot keep a worker that died
-    from coming back, and all workers reload the same text.
-    """
-
-    def __init__(self, start: Start, settings: Settings, text: str, folder: Path) -> None:
+    def __init__(self, start: Start, folder: Path) -> None:
         self._start = start
         self._folder = folder
-        self._in_force = folder / "headgate.toml"
-        self._accept(text, settings)
+        self._in_force = InForce(Sources(start.config, start.environ, start.flags), folder)
+        settings = self._in_force.shown.loaded.settings
         self._tls = KeptTls(settings.http, folder)
-        self._keep_certificates(settings.http)
-        self._overview = Overview(settings)
+        self._tls.accept_first(start.config)
+        self._log = InstallationLog.of(settings.logs)
+        self._overview = Overview(settings, self._log)
         self._overview.workers = self._workers = self._places(settings.http.workers)
         self._callers = Callers(
             settings.auth, Origins.of_control_plane, self._overview.keys_fetched
@@ -91,9 +90,12 @@ class Parent:
         callers = self._callers.of(settings)
         url = settings.redis.address
         self._store = None if url is None else RedisPauses(url, settings.redis.timeout_ms / 1000)
-        second = replaying(lambda: self._overview.settings, self._overview.figures.set)
+        second = replaying(
+            lambda: self._overview.settings, self._overview.figures.set, self._log.note
+        )
         self._follow = second.follow
-        self._admin = Admin(self._overview, callers, PauseEndpoints(self._store), second.services)
+        pauses, installation = PauseEndpoints(self._store), Installation(self._log, self._in_force)
+        self._admin = Admin(self._overview, callers, pauses, second.services, installation)
         self._stop = asyncio.Event()
         self._reloading = Reloading(self._reload)
         self._is_hurried = False
@@ -102,7 +104,7 @@ class Parent:
     async def run(self) -> int:
         """Serve; return the exit code."""
         http = self._overview.settings.http
-        app = management_app(self._admin, logs_every_request=self._overview.settings.logs.access)
+        app = management_app(self._admin, self._overview.settings.logs.access)
         with self._signals():
             async with (
                 reserved(http.host, http.port),
@@ -121,20 +123,22 @@ class Parent:
 
     def _places(self, count: int) -> list[WorkerProcess]:
         folder = str(self._folder)
-        command = (*self._start.command, "--config", str(self._in_force), "--folder", folder)
+        command = (*self._start.command, "--config", str(self._in_force.copy), "--folder", folder)
         launch = Launch(command, {**self._start.environ, **self._tls.environ}, self._folder)
-        watchers = Watchers(self._overview.worker_died, self._overview.worker_restarted)
+        overview = self._overview
+        watchers = Watchers(overview.worker_died, overview.worker_restarted, overview.worker_lost)
         return [WorkerProcess(index, launch, watchers) for index in range(count)]
 
     async def _run_workers(self, server: HttpServer) -> int:
         tasks = OwnedTasks()
         tasks.keep(self._overview.poll, "poll")
         tasks.keep(self._follow, "replays")
+        tasks.keep(self._log.run, "installation log")
+        self._note_start()
         await self._callers.start(tasks)
         stopping = asyncio.create_task(self._stop.wait(), name="stop")
         running = [asyncio.create_task(each.run(), name="worker") for each in self._workers]
         is_clean = False
-        self._say_that_it_starts()
         try:
             await asyncio.wait([stopping, *running], return_when=asyncio.FIRST_COMPLETED)
             server.is_leaving = True
@@ -144,21 +148,10 @@ class Parent:
                 each.kill()
             stopping.cancel()
             ended = await asyncio.gather(*running, return_exceptions=True)
+            self._note_end(is_clean)
             await tasks.end(_END_S)
+            await self._log.close()
         return _exit_code(ended, is_clean)
-
-    def _say_that_it_starts(self) -> None:
-        http = self._overview.settings.http
-        known = {
-            **BUILD_FIELDS,
-            "pid": os.getpid(),
-            "data": f"{http.host}:{http.port}",
-            "management": f"{http.host}:{http.management_port}",
-            "workers": http.workers,
-            "file": str(self._start.config),
-            "config_sha256": self._config_sha256,
-        }
-        log.info("the gateway starts", extra=known)
 
     async def _drain(self, running: Sequence["asyncio.Task[None]"]) -> bool:
         """End the workers within their time; False when one had to be killed."""
@@ -170,10 +163,38 @@ class Parent:
             each.end(self._is_hurried)
         bound_s = delay_s + http.drain_timeout_ms / 1000 + _DRAIN_MARGIN_S
         log.info("draining", extra={"delay_s": delay_s, "bound_s": bound_s})
+        text = f"for at most {bound_s:g} s, {delay_s:g} s of which it still serves"
+        self._note(Kind.DRAINING, GATEWAY, text, {"delay_s": delay_s, "bound_s": bound_s})
         _, late = await asyncio.wait(running, timeout=bound_s)
         if late:
             log.error("%d workers did not end within %g s and are killed", len(late), bound_s)
         return not late
+
+    # ---- the installation log
+
+    def _note(
+        self, kind: Kind, subject: str, text: str, details: Mapping[str, Detail] | None = None
+    ) -> None:
+        self._log.note(Happening(kind, subject, text, details or {}))
+
+    def _note_start(self) -> None:
+        http = self._overview.settings.http
+        known: dict[str, Detail] = {
+            **BUILD_FIELDS,
+            "pid": os.getpid(),
+            "data": f"{http.host}:{http.port}",
+            "management": f"{http.host}:{http.management_port}",
+            "workers": http.workers,
+            "file": str(self._start.config),
+            "config_sha256": self._in_force.sha256,
+        }
+        log.info("the gateway starts", extra=known)
+        text = f"headgate {known['version']} ({known['native']}) with {http.workers} worker(s)"
+        self._note(Kind.STARTED, GATEWAY, text, known)
+
+    def _note_end(self, is_clean: bool) -> None:
+        text = "all workers drained" if is_clean else "not all workers ended by themselves in time"
+        self._note(Kind.ENDED, GATEWAY, text, {"clean": is_clean})
 
     # ---- signals
 
@@ -216,7 +237,7 @@ class Parent:
     async def _reload_file(self) -> bool:
         """Put the file's topics and producers in force, or nothing of it."""
         try:
-            reload = await beside(self._accepted)
+            reload = await beside(self._in_force.reread, self._callers.of)
         except ConfigError as error:
             self._refuse(str(error), [problem.option for problem in error.problems])
             return False
@@ -230,8 +251,11 @@ class Parent:
         self._overview.reloaded = time.monotonic()
         self._admin.callers = reload.callers
         self._overview.figures.count("headgate_config_reloads_total", ("applied",))
-        known = {"file": str(self._start.config), "config_sha256": self._config_sha256}
+        file = str(self._start.config)
+        known = {"file": file, "config_sha256": self._in_force.sha256}
         log.info("configuration reloaded", extra=known)
+        counts = f"{len(reload.settings.topics)} topics, {len(reload.settings.producers)} producers"
+        self._note(Kind.RELOADED, "configuration", f"{file}: {counts}", {"file": file})
         return True
 
     async def _renew_certificates(self) -> bool:
@@ -241,6 +265,7 @@ class Parent:
         except OSError as error:
             self._overview.figures.count("headgate_tls_reloads_total", ("refused",))
             log.error("certificates refused, the old ones stay: %s", error)  # noqa: TRY400
+            self._note(Kind.CERTIFICATES_REFUSED, "certificates", f"the old ones stay: {error}")
             return False
         if context is None:
             return False
@@ -248,37 +273,19 @@ class Parent:
             await self._management.port.renew(context)
         self._overview.figures.count("headgate_tls_reloads_total", ("applied",))
         log.info("certificates reloaded")
+        self._note(Kind.CERTIFICATES_RELOADED, "certificates", "new ones are in force")
         return True
-
-    def _keep_certificates(self, http: HttpSettings) -> None:
-        try:
-            self._tls.accept()
-        except OSError as error:
-            expected = "a certificate chain and its key, as PEM files"
-            found = f"{shown(http.tls_cert_file)} cannot be used: {error}"
-            wrong = Problem("http.tls_cert_file", found, expected)
-            raise ConfigError(str(self._start.config), [wrong]) from None
 
     def _refuse(self, why: str, options: Sequence[str]) -> None:
         self._overview.figures.count("headgate_config_reloads_total", ("refused",))
         log.error(
             "reload refused, the old configuration stays: %s", why, extra={"options": options}
         )
-
-    def _accepted(self) -> Reload:
-        text = read_file(self._start.config)
-        settings = load(self._start.config, self._start.environ, text=text)
-        reload = prepared(self._overview.settings, settings, self._callers.of)
-        self._accept(text, settings)
-        return reload
-
-    def _accept(self, text: str, settings: Settings) -> None:
-        keep_schemas(settings.topics, self._folder)
-        fresh = self._folder / "headgate.toml.new"
-        fresh.touch(mode=0o600)
-        fresh.write_text(text, encoding="utf-8", newline="")
-        fresh.replace(self._in_force)
-        self._config_sha256 = sha256(text.encode()).hexdigest()
+        details: dict[str, Detail] = {
+            "file": str(self._start.config),
+            "options": [*options[:_MAX_NAMED]],
+        }
+        self._note(Kind.RELOAD_REFUSED, "configuration", why, details)
 
 
 def _exit_code(ended: Sequence[BaseException | None], is_clean: bool) -> int:

@@ -47,8 +47,9 @@ def redis_dependency(suppressor: Suppressor, states: States, name: str = "redis"
     ok, detail = suppressor.health()
     quarantined = [state.until_s or 0.0 for state in states.values() if state.state == QUARANTINE]
     if not ok or not quarantined:
-        return Dependency(name, ok, False, detail)
+        return Dependency(name, ok, False, detail, server=suppressor.store.server)
     until_s, count = max(quarantined), len(quarantined)
     topics = "1 topic suppresses" if count == 1 else f"{count} topics suppress"
     span = f"for up to {math.ceil(until_s)} s" if until_s else "yet"
-    return Dependency(name, ok, False, f"{detail}; {topics} nothing {span} (quarantine)", until_s)
+    detail = f"{detail}; {topics} nothing {span} (quarantine)"
+    return Dependency(name, ok, False, detail, until_s, server=suppressor.store.server)

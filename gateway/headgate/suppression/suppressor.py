@@ -61,7 +61,7 @@ class Suppressor:
         membership: Membership | None = None,
         name: str = "suppression",
     ) -> None:
-        self._store = store
+        self.store = store
         self._options = options
         self._clock = clock
         membership = membership or memberships(("",), options, "headgate")[0]
@@ -258,7 +258,7 @@ class Suppressor:
             return False
         self._overdue_check.begin()
         call = self.claims.call(outgoing)
-        reply = await self._store.run(call)
+        reply = await self.store.run(call)
         self.claims.answered(outgoing, call, reply, self._clock())
         self.on_reply()
         return True

@@ -11,7 +11,8 @@ class Dependency(NamedTuple):
     """ok: reachable.  required: without it no event of some topic can be taken.
 
     limited_s: it is reachable, but some topics do without it for so many seconds more.
-    vital: without it no event of any topic can be taken.
+    vital: without it no event of any topic can be taken.  server: which process answers where it
+    may be another one tomorrow (for the installation log; /ready does not show it).
     """
 
     name: str
@@ -20,6 +21,7 @@ class Dependency(NamedTuple):
     detail: str
     limited_s: float = 0.0
     vital: bool = False
+    server: str = ""
 
 
 class Readiness(NamedTuple):

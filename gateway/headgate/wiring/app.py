@@ -273,6 +273,9 @@ class Worker:
             found += redis_dependencies(self.suppressor, self.suppression())
         if self.service is not None:
             found += [Dependency(*one) for one in self.service.dependencies()]
+        if self.blobs is not None:
+            ok, detail = self.blobs.health()
+            found.append(Dependency("blobs", ok, False, detail))
         return Readiness(self.server.is_leaving, (*found, *self._clock.dependencies()))
 
     def suppression(self) -> States:

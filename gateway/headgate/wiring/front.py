@@ -22,6 +22,7 @@ from headgate.edge.events import EventsFront
 from headgate.edge.in_turn import InTurn
 from headgate.edge.listener import Listener
 from headgate.edge.once import Once
+from headgate.edge.openapi.docs_pages import Documents
 from headgate.edge.request_log import RequestLog, RequestReports
 from headgate.edge.routes import Confluent, DataPlane, Page
 from headgate.edge.server import HttpServer, close_sites
@@ -80,7 +81,7 @@ def data_plane(
         _confluent(front, topics, http),
         readiness,
         request_ids,
-        partial(_document, http),
+        Documents(partial(_document, http), partial(_own_document, http)),
         Cors(http.cors_origins),
         others,
     )
@@ -98,6 +99,12 @@ def request_log(logs: LogSettings, tracing: Tracing, closing: AsyncExitStack) ->
     log = RequestLog(logs_every_request=logs.access, trace_id=tracing.trace_id)
     closing.callback(log.close)
     return tracing.reports(log)
+
+
+def _own_document(http: HttpSettings) -> bytes:
+    from headgate.edge.openapi.document import DATA, document_of
+
+    return document_of(http, DATA)
 
 
 async def listen(

@@ -4,10 +4,12 @@ from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 
 from headgate.config.settings import Settings
+from headgate.core.installation.entry import Happening
 from headgate.edge.management.control_plane import Services
 from headgate.replays.none import NoSecondTier
 
 SetGauge = Callable[[str, tuple[str, ...], float], None]
+Note = Callable[[Happening], None]
 
 
 class Replaying(NamedTuple):
@@ -17,8 +19,9 @@ class Replaying(NamedTuple):
     follow: Callable[[], Coroutine[Any, Any, None]]
 
 
-def replaying(settings: Callable[[], Settings], gauge: SetGauge) -> Replaying:
-    """settings: those in force.  gauge: sets a figure of /metrics."""
+def replaying(settings: Callable[[], Settings], gauge: SetGauge, note: Note) -> Replaying:
+    """settings: those in force.  gauge: sets a figure of /metrics.  note: of the installation
+    log."""
     if not any(cluster.backfill for cluster in settings().clusters.values()):
         none = NoSecondTier()
         return Replaying(Services(none, none, none), none.follow)
@@ -30,4 +33,4 @@ def replaying(settings: Callable[[], Settings], gauge: SetGauge) -> Replaying:
 
     tiers = SecondTiers(settings)
     services = Services(ReplayService(tiers, settings), Offsets(tiers), Snapshots(tiers))
-    return Replaying(services, Sweeper(tiers, gauge).follow)
+    return Replaying(services, Sweeper(tiers, gauge, note).follow)

@@ -72,6 +72,7 @@ TABLE = {
     (DATA, "GET", "/problems/{reason}"): Row(OPEN),
     (DATA, "GET", "/openapi.json"): Row(OPEN),
     (DATA, "GET", "/docs"): Row(OPEN),
+    (DATA, "GET", "/docs/{file}"): Row(OPEN),
     (MANAGEMENT, "GET", "/live"): Row(OPEN),
     (MANAGEMENT, "GET", "/ready"): Row(OPEN),
     (MANAGEMENT, "GET", "/metrics"): Row(OPEN),
@@ -87,6 +88,9 @@ TABLE = {
     (MANAGEMENT, "GET", "/v1/groups"): Row(VIEW),
     (MANAGEMENT, "GET", "/v1/groups/{group}"): Row(VIEW),
     (MANAGEMENT, "GET", "/v1/changes"): Row(VIEW),
+    (MANAGEMENT, "GET", "/v1/log"): Row(VIEW),
+    (MANAGEMENT, "GET", "/v1/config"): Row(VIEW),
+    (MANAGEMENT, "GET", "/v1/config/findings"): Row(VIEW),
     (MANAGEMENT, "GET", "/v1/audits/latest"): Row(VIEW, 404),
     (MANAGEMENT, "POST", "/v1/replays"): Row(OPERATE, 422, REPLAY),
     (MANAGEMENT, "GET", "/v1/replays"): Row(VIEW, 200),
@@ -126,6 +130,7 @@ TABLE = {
     (MANAGEMENT, "GET", "/problems/{reason}"): Row(OPEN),
     (MANAGEMENT, "GET", "/openapi.json"): Row(OPEN),
     (MANAGEMENT, "GET", "/docs"): Row(OPEN),
+    (MANAGEMENT, "GET", "/docs/{file}"): Row(OPEN),
 }
 # The roles of each caller; None: nobody knows it.
 ROLES = {
@@ -157,6 +162,7 @@ PARTS = {
     "partition": "0",
     "cluster_id": "c-1",
     "reason": "forbidden",
+    "file": "page.js",
     "name": "writer",
     "group": "billing",
     "id": "none",

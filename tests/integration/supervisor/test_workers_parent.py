@@ -3,6 +3,7 @@
 The workers are stand-ins without Kafka (fake_worker.py); test_workers_serve.py has real ones.
 """
 
+import json
 import re
 import signal
 import socket
@@ -13,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from headgate.check.settings import judge_settings
+from headgate.config import load_with_origins
 from headgate.devstack.ports import LOOPBACK
 from support.clients.http_client import Connection, request_bytes
 from support.process.parent_process import Running
@@ -125,6 +128,55 @@ REFUSED = [
     (("drain_timeout_ms = 60000", "drain_timeout_ms = 2000"), "http.drain_timeout_ms"),
     (("[topics.orders]", "[topics.orders"), "headgate.toml"),
 ]
+
+
+def test_what_happened_is_kept_over_a_restart(
+    start: Callable[..., Running], tmp_path: Path
+) -> None:
+    file = tmp_path / "installation.log"
+    environ = {"HEADGATE_LOGS__INSTALLATION_FILE": str(file)}
+    running = start(workers=1, environ=environ)
+    running.until(running.ready)
+    (victim,) = running.workers().values()
+    victim.kill()
+    running.until(lambda: kinds(running)[:1] == ["worker_died"])
+    running.until(running.ready)
+    running.config.write_text(running.text + "[producers.till]\n")
+    running.process.send_signal(signal.SIGHUP)
+    running.until(lambda: kinds(running)[:1] == ["reloaded"])
+    running.config.write_text(running.text + "nothing = 1\n")
+    running.process.send_signal(signal.SIGHUP)
+    running.until(lambda: kinds(running)[:1] == ["reload_refused"])
+    refused = running.json("/v1/log?limit=1")["entries"][0]
+    assert "topics.orders.nothing" in refused["text"]
+    assert refused["details"]["options"] == ["topics.orders.nothing"]
+    running.process.terminate()
+    assert running.process.wait(30) == 0
+    first = ["started", "worker_died", "reloaded", "reload_refused", "draining", "ended"]
+    assert [json.loads(line)["kind"] for line in file.read_text().splitlines()] == first
+    again = start(workers=1, environ=environ)
+    again.until(again.ready)
+    assert kinds(again) == [*first, "started"][::-1]
+
+
+def kinds(running: Running) -> list[str]:
+    return [entry["kind"] for entry in running.json("/v1/log")["entries"]]
+
+
+def test_the_configuration_in_force_says_where_values_are_from(
+    start: Callable[..., Running],
+) -> None:
+    running = start(workers=1, environ={"HEADGATE_LOGS__LEVEL": "WARNING"})
+    running.until(running.ready)
+    shown = running.json("/v1/config?given=true&limit=1000")
+    origins = {one["option"]: one["origin"] for one in shown["options"]}
+    assert origins["logs.level"] == "HEADGATE_LOGS__LEVEL"
+    line = int(origins["topics.orders.kind"].removeprefix(f"{running.config.name}:"))
+    assert running.text.splitlines()[line - 1].startswith("kind")
+    found = running.json("/v1/config/findings")["findings"]
+    loaded = load_with_origins(running.config, {"HEADGATE_LOGS__LEVEL": "WARNING"})
+    assert found == [finding._asdict() for finding in judge_settings(*loaded)]
+    assert found
 
 
 def test_reload_refuses_a_bad_file_and_names_what_is_wrong(start: Callable[..., Running]) -> None:

@@ -6,6 +6,8 @@ import hashlib
 import time
 from dataclasses import dataclass, field
 
+from headgate.config import Loaded
+from headgate.config.origins import Origins as OptionOrigins
 from headgate.config.settings import ProducerSettings, Settings
 from headgate.core.consuming.pauses import Intent, Kept
 from headgate.core.outcome import Failure
@@ -15,6 +17,7 @@ from headgate.core.topics.topic import TopicState
 from headgate.edge.attempt_limit import AttemptLimit
 from headgate.edge.auth import Authenticator, SignedTokens
 from headgate.edge.management.control_plane import Admin, Services
+from headgate.edge.management.installation import Configuration, Found, Installation
 from headgate.edge.management.instance import Monitored
 from headgate.edge.management.pauses import PauseEndpoints
 from headgate.edge.origins import Origins
@@ -23,6 +26,7 @@ from headgate.stats.fleet import Fleet, Rates
 from headgate.stats.labels import Labels
 from headgate.stats.meter import Meter
 from headgate.stats.recorder import Recorder
+from headgate.supervisor.installation_log import InstallationLog
 from headgate.supervisor.overview import InstanceHealth
 
 TOPICS = (
@@ -114,15 +118,31 @@ class KeptInMemory:
         return self.groups.get(group, {}).pop(intent, None) is not None
 
 
+class FakeConfiguration:
+    """Implements `edge.management.installation.ConfigurationInForce`."""
+
+    def __init__(self, settings: Settings) -> None:
+        origins = OptionOrigins({"http.port": "headgate.toml:3"})
+        self.shown = Configuration("headgate.toml", Loaded(settings, origins), 1_790_000_000.0)
+        self.found = [Found("warn", "auth.mode", "anybody may post", 'Set auth.mode = "token".')]
+
+    def findings(self) -> list[Found]:
+        return self.found
+
+
 def admin_of(
     instance: FakeInstance,
     store: KeptInMemory | None = None,
     services: Services | None = None,
     signed: SignedTokens | None = None,
+    log: InstallationLog | None = None,
 ) -> Admin:
     settings = instance.settings
     origins = Origins.of_control_plane(settings.http)
     many = AttemptLimit(1_000_000)  # tests try many wrong ones from one address
     callers = Authenticator(settings.auth, settings.producers, origins, many, signed)
     none = NoSecondTier()
-    return Admin(instance, callers, PauseEndpoints(store), services or Services(none, none, none))
+    services = services or Services(none, none, none)
+    log = log or InstallationLog(None, 0)
+    installation = Installation(log, FakeConfiguration(settings))
+    return Admin(instance, callers, PauseEndpoints(store), services, installation)

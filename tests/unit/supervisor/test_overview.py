@@ -15,6 +15,7 @@ from headgate.stats.meter import Meter
 from headgate.stats.snapshot import Snapshot
 from headgate.supervisor.child import WorkerProcess
 from headgate.supervisor.control import WorkerState
+from headgate.supervisor.installation_log import InstallationLog
 from headgate.supervisor.overview import Overview
 from headgate.supervisor.worker_client import WorkerUnreachableError
 from headgate.telemetry.health import Dependency, Readiness
@@ -56,7 +57,7 @@ class StandIn:
 
 
 def overview(*workers: StandIn) -> Overview:
-    built = Overview(Settings())
+    built = Overview(Settings(), InstallationLog(None, 0))
     built.workers = [cast("WorkerProcess", each) for each in workers]
     return built
 

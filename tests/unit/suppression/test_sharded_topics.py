@@ -32,7 +32,7 @@ class SlowProcess(Process):
         assert isinstance(self.router, ShardedSuppressor)
         self.slow = Slow(world.redis[2])
         part = list(self.router.parts.values())[2]
-        part._store = self.slow
+        part.store = self.slow
         part._session._store = self.slow
         part._tellings._store = self.slow
 

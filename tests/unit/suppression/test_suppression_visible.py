@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -21,6 +22,7 @@ class StandIn:
 
     def __init__(self, ok: bool = True, detail: str = "connected") -> None:
         self.found = ok, detail
+        self.store = SimpleNamespace(server="")
 
     def health(self) -> tuple[bool, str]:
         return self.found

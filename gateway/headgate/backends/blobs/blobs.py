@@ -3,6 +3,8 @@
 import asyncio
 import hashlib
 import logging
+import math
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,6 +23,7 @@ log = logging.getLogger("headgate.backends.blobs")
 T = TypeVar("T")
 
 _RETRY_AFTER_S = 5
+_FAILING_S = 30.0  # how long a failure counts where no blob was stored since
 # What a stream has passed on is free, but in the heaps of the threads it went through: 10 to 20 MB
 # of a body of 100 MB stayed there.
 _TRIM_BYTES = 2_097_152
@@ -54,7 +57,11 @@ class Blobs:
     """
 
     def __init__(
-        self, url: str, uploads: int, make: Callable[[str], ObjectStore] = open_store
+        self,
+        url: str,
+        uploads: int,
+        make: Callable[[str], ObjectStore] = open_store,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._url = url.rstrip("/")
         self._make = make
@@ -62,6 +69,19 @@ class Blobs:
         self._pool = ThreadPoolExecutor(uploads, thread_name_prefix="blobs")
         self._uploads = uploads
         self._streams = 0
+        self._clock = clock
+        self._failed_s = -math.inf
+
+    def health(self) -> tuple[bool, str]:
+        """Whether it takes values, and in words why not."""
+        since_s = self._clock() - self._failed_s
+        if since_s < _FAILING_S:
+            return False, f"it failed {since_s:.0f} s ago and has stored nothing since"
+        return True, "no failure"
+
+    def stored(self) -> None:
+        """A blob is there."""
+        self._failed_s = -math.inf
 
     async def put(self, topic: str, value: bytes) -> StoredBlob:
         """Have the value in the store, durably. Raises Refused (blobs_unavailable)."""
@@ -69,9 +89,11 @@ class Blobs:
         # there has its bytes back in the budget, and a store that hangs must not hold them.
         values = [value]
         try:
-            return await self.run(self._put, topic, values)
+            blob = await self.run(self._put, topic, values)
         finally:
             values.clear()
+        self.stored()
+        return blob
 
     async def begin(self, inspect: Callable[[bytes], None] = lambda piece: None) -> "BlobStream":
         """A blob whose content comes in pieces. Raises Refused (overloaded, blobs_unavailable).
@@ -120,11 +142,13 @@ class Blobs:
         try:
             errors = self._opened().errors
         except ImportError as error:
+            self._failed_s = self._clock()
             log.warning("the blob store cannot be opened: %s; install headgate[s3]", error)
             raise Refused(_UNAVAILABLE) from error
         try:
             return work(*arguments)
         except errors as error:
+            self._failed_s = self._clock()
             log.warning("the blob store fails: %r", error)
             raise Refused(_UNAVAILABLE) from error
 
@@ -174,6 +198,7 @@ class BlobStream:
         name = blob_name(topic, self._sha256.hexdigest())
         await self._blobs.run(self._pending.commit, name, thread=self._thread)
         self._blobs.ended(self._thread)
+        self._blobs.stored()
         return StoredBlob(f"{self._url}/{name.path}", self.size, name.digest)
 
     async def abort(self) -> None:

@@ -38,12 +38,14 @@ class MemoryStore:
     def __init__(self, redis: MemoryRedis) -> None:
         self.redis = redis
         self.cut = False
+        self.server = ""
         self._process = 0
 
     async def connect(self) -> None:
         """Remember which process answers."""
         self._check()
         self._process = self.redis.process
+        self.server = f"memory run {self._process}"
 
     async def run(self, call: SuppressionCall) -> SuppressionReply:
         """Apply the rules at the redis' time."""

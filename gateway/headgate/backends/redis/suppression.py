@@ -19,10 +19,14 @@ class RedisStore:
         text = script_text("suppression.lua") if script is None else script
         self._redis = RedisScript(url, timeout_ms, text, script_text("layout.lua"))
         self._identity = b""
+        self.server = ""
 
     async def connect(self) -> None:
         """Open a new connection, load the script, read run_id and master_replid."""
-        self._identity = _identity(await self._redis.connect())
+        lines = await self._redis.connect()
+        self._identity = _identity(lines)
+        host = getattr(self._redis.connection, "host", "")  # a socket in the file system has none
+        self.server = f"{host}:{lines.get('tcp_port', '')} run {lines['run_id'][:12]}"
 
     async def run(self, call: SuppressionCall) -> SuppressionReply:
         """One EVALSHA. After an error or a timeout the connection is closed."""

@@ -11,7 +11,11 @@ class SuppressionStore(Protocol):
 
     One call at a time. After a StoreError of `run` nothing is known of that call, the connection
     is closed, and `connect` comes before the next `run`.
+
+    server: which Redis process was connected last, for people; empty before the first time.
     """
+
+    server: str
 
     async def connect(self) -> None:
         """Connect, and read which Redis process this is. Raises StoreError."""

@@ -2,17 +2,20 @@
 
 import time
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any, NamedTuple
 
 from aiohttp import web
 
+from headgate.core.installation.entry import Level, LogEntry
 from headgate.core.outcome import Name
 from headgate.core.suppression.states import OFF, ON
 from headgate.edge.auth import Identity
 from headgate.edge.console import figures, wording
 from headgate.edge.console.figures import Summary
-from headgate.edge.console.page import Incidents, Page
+from headgate.edge.console.page import Page
 from headgate.edge.console.plots import Plot, Plots, named
+from headgate.edge.management.installation import EntryLog
 from headgate.edge.management.instance import Instance
 from headgate.stats import recorder
 from headgate.stats.history import Points
@@ -48,10 +51,10 @@ class Reading(NamedTuple):
 class OverviewPage:
     """incidents: the newest events of the log."""
 
-    def __init__(self, instance: Instance, plots: Plots, incidents: Incidents) -> None:
+    def __init__(self, instance: Instance, plots: Plots, log: EntryLog) -> None:
         self._instance = instance
         self._plots = plots
-        self._incidents = incidents
+        self._log = log
 
     async def build(self, _request: web.Request, _caller: Identity) -> Page:
         """The page."""
@@ -72,9 +75,15 @@ class OverviewPage:
             "rejects": _rejects(seen),
             "savers": _savers(self._instance),
             "quarantines": self._quarantines(),
-            "incidents": list(self._incidents())[:_INCIDENTS],
+            "incidents": [one for one in self._log.recent() if one.level is not Level.INFO][
+                :_INCIDENTS
+            ],
         }
         return Page("overview.html", "Overview", values, is_live=True)
+
+    def _recent_incidents(self) -> list[LogEntry]:
+        found = (entry for entry in self._log.recent() if entry.level is not Level.INFO)
+        return list(islice(found, _INCIDENTS))
 
     def _quarantines(self) -> list[dict[str, Any]]:
         return [

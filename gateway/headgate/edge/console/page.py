@@ -1,23 +1,11 @@
 """What a page is before it is HTML, and what it may ask for."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
 from aiohttp import web
 
 from headgate.edge.auth import Identity
-
-
-class Incident(NamedTuple):
-    """Something that happened. at: seconds since 1970.  severity: info, warning or critical."""
-
-    at: float
-    kind: str
-    severity: str
-    text: str
-
-
-Incidents = Callable[[], Sequence[Incident]]  # the newest first, some dozens at most
 
 
 class Page(NamedTuple):

@@ -5,7 +5,7 @@ from headgate.edge.console.audits import AuditPages
 from headgate.edge.console.console import Console
 from headgate.edge.console.groups import GroupPages
 from headgate.edge.console.overview import OverviewPage
-from headgate.edge.console.page import Act, Build, Incidents
+from headgate.edge.console.page import Act, Build
 from headgate.edge.console.plots import Plots, Recorded
 from headgate.edge.console.producers import ProducerPages
 from headgate.edge.console.replays import ReplayConsole
@@ -14,8 +14,8 @@ from headgate.edge.console.wizard import Wizard
 from headgate.edge.management.control_plane import Admin
 
 
-def console(admin: Admin, incidents: Incidents = tuple, plots: Plots | None = None) -> Console:
-    """plots: None = from what this process has kept.  incidents: of the event log."""
+def console(admin: Admin, plots: Plots | None = None) -> Console:
+    """plots: None = from what this process has kept."""
     plots = plots or Recorded(admin.instance.history)
     producers = ProducerPages(admin, plots)
     topics = TopicPages(admin, plots)
@@ -23,7 +23,7 @@ def console(admin: Admin, incidents: Incidents = tuple, plots: Plots | None = No
     replays, wizard = ReplayConsole(admin), Wizard(admin, plots)
     audits = AuditPages(admin)
     pages: dict[str, Build] = {
-        "": OverviewPage(admin.instance, plots, incidents).build,
+        "": OverviewPage(admin.instance, plots, admin.installation.log).build,
         "/producers": producers.list,
         "/producers/{name}": producers.show,
         "/topics": topics.list,

@@ -19,6 +19,8 @@ from headgate.core.topics.policy import PolicyTable, TopicPolicy
 from headgate.core.topics.topic import TopicState
 from headgate.edge.auth import Authenticator, Identity
 from headgate.edge.management import views
+from headgate.edge.management.documents import DocumentPages
+from headgate.edge.management.installation import Installation, InstallationPages
 from headgate.edge.management.instance import Instance
 from headgate.edge.management.json_bodies import JsonBodies
 from headgate.edge.management.json_page import json_page
@@ -29,8 +31,6 @@ from headgate.edge.management.pauses import PauseEndpoints, fields_of, read_inte
 from headgate.edge.management.remote import asking
 from headgate.edge.management.replays import ReplayPages, ReplayRequests
 from headgate.edge.management.view_parts import iso
-from headgate.edge.openapi.page import docs_page
-from headgate.edge.problems import html_page
 from headgate.edge.request_log import REPORTED
 from headgate.stats.snapshot import Pair
 
@@ -51,13 +51,20 @@ class Admin:
     """The pages. callers: who may do what; replaced at a reload.  pauses: of consumer groups."""
 
     def __init__(
-        self, instance: Instance, callers: Authenticator, pauses: PauseEndpoints, services: Services
+        self,
+        instance: Instance,
+        callers: Authenticator,
+        pauses: PauseEndpoints,
+        services: Services,
+        installation: Installation,
     ) -> None:
         self.pauses = pauses
         self.services = services
         self._bodies = bodies = JsonBodies(instance.settings.http.body_timeout_ms / 1000)
         self.replays = ReplayPages(services.replays, self.identify, bodies, self.changed)
         self.offsets = OffsetPages(services[1], services[2], self.identify, bodies, self.changed)
+        self.installation = InstallationPages(installation, self.identify)
+        self.documents = DocumentPages(instance.settings.http)
         self.instance = instance
         self.callers = callers
         self._table: PolicyTable | None = None
@@ -83,20 +90,6 @@ class Admin:
         """The figures of all workers together."""
         await self.instance.refresh()
         return metrics_page(request, self.instance.figures.total())
-
-    async def openapi(self, _request: web.Request) -> web.Response:
-        """The description of both ports."""
-        return web.Response(body=self._document(), content_type="application/json")
-
-    async def docs(self, _request: web.Request) -> web.Response:
-        """The same for people."""
-        return html_page(docs_page(self._document()))
-
-    def _document(self) -> bytes:
-        # What describes both ports takes a MiB, and most parents are never asked.
-        from headgate.edge.openapi.document import document
-
-        return document(self.instance.settings.http)
 
     # ---- producers and topics
 

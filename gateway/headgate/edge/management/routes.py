@@ -12,7 +12,6 @@ from headgate.core.http.path_hints import of_management_port, of_one_port
 from headgate.core.ids import RequestIds
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused
-from headgate.edge.console.page import Incidents
 from headgate.edge.console.pages import console
 from headgate.edge.console.plots import Plots
 from headgate.edge.management.control_plane import Admin
@@ -26,15 +25,11 @@ Page = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def management_app(
-    admin: Admin,
-    *,
-    logs_every_request: bool = False,
-    incidents: Incidents = tuple,
-    plots: Plots | None = None,
+    admin: Admin, logs_every_request: bool = False, plots: Plots | None = None
 ) -> web.Application:
     """The management port's application.
 
-    logs_every_request: or only of those that failed.  incidents, plots: see `console`.
+    logs_every_request: or only of those that failed.  plots: see `console`.
     """
     request_log = RequestLog(logs_every_request=logs_every_request)
     app = web.Application(middlewares=[problems(request_log)])
@@ -59,6 +54,9 @@ def management_app(
         ("GET", "/v1/groups", admin.groups),
         ("GET", "/v1/groups/{group}", admin.groups),
         ("GET", "/v1/changes", admin.changes),
+        ("GET", "/v1/log", admin.installation.entries),
+        ("GET", "/v1/config", admin.installation.options),
+        ("GET", "/v1/config/findings", admin.installation.findings),
         ("GET", "/v1/audits/latest", admin.audits),
         ("POST", "/v1/replays", admin.replays.create),
         ("GET", "/v1/replays", admin.replays.list),
@@ -73,9 +71,10 @@ def management_app(
         ("POST", "/v1/snapshots", admin.offsets.take_snapshot),
         ("GET", "/problems", _problem_index),
         ("GET", "/problems/{reason}", _problem),
-        ("GET", "/openapi.json", admin.openapi),
-        ("GET", "/docs", admin.docs),
-        *console(admin, incidents, plots).routes(),
+        ("GET", "/openapi.json", admin.documents.openapi),
+        ("GET", "/docs", admin.documents.page),
+        ("GET", "/docs/{file}", admin.documents.file),
+        *console(admin, plots).routes(),
     ]
     for method, path, page in routes:
         app.router.add_route(method, path, page, expect_handler=_nothing_yet)

@@ -5,7 +5,7 @@ from headgate.edge.openapi.operation import BASE64, Json
 _TEXT: Json = {"type": "string"}
 _NUMBER: Json = {"type": ["integer", "null"], "minimum": 0}
 _PARTITION: Json = {"type": ["integer", "null"], "minimum": 0, "maximum": 2_147_483_647}
-_BASE64: Json = {"type": ["string", "null"], "pattern": BASE64}
+_BASE64: Json = {"type": ["string", "null"], **BASE64}
 _ANY: Json = {"description": "Any JSON."}
 _IGNORED: Json = {"description": "Taken, and not looked at."}
 
@@ -22,7 +22,7 @@ def _strict(required: list[str], **properties: Json) -> Json:
 def _request(key_and_value: Json) -> Json:
     """A v2 request whose keys and values have this schema."""
     header = _strict(["key", "value"], key={**_TEXT, "pattern": "^[ -~]{1,256}$"})
-    header["properties"]["value"] = {"type": "string", "pattern": BASE64}
+    header["properties"]["value"] = {"type": "string", **BASE64}
     record = _strict(
         [],
         key=key_and_value,
@@ -132,7 +132,7 @@ COMPATIBLE_SCHEMAS: dict[str, Json] = {
             "items": _strict(
                 ["name", "value"],
                 name={**_TEXT, "pattern": "^[ -~]{1,256}$"},
-                value={"type": "string", "pattern": BASE64},
+                value={"type": "string", **BASE64},
             ),
         },
         key=_datum(),

@@ -1,5 +1,6 @@
 """The OpenAPI document: every operation of both ports, with this configuration's limits."""
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -9,6 +10,7 @@ from headgate import __version__
 from headgate.config.settings import HttpSettings
 from headgate.edge.openapi.compatible import COMPATIBLE
 from headgate.edge.openapi.compatible_schemas import COMPATIBLE_SCHEMAS
+from headgate.edge.openapi.installation import INSTALLATION, INSTALLATION_SCHEMAS
 from headgate.edge.openapi.management import MANAGEMENT
 from headgate.edge.openapi.native import COMMIT_BURST, PAGES, events_operation
 from headgate.edge.openapi.operation import Json, Operation
@@ -52,16 +54,43 @@ _SECURITY: Json = {
 def operations(http: HttpSettings) -> Sequence[Operation]:
     """Every operation of both ports. HEAD goes with each GET and is not listed."""
     events = events_operation(http.batch_max_events, http.body_max_bytes)
-    return (events, COMMIT_BURST, *COMPATIBLE, *PAGES, *MANAGEMENT, *SECOND_TIER)
+    return (events, COMMIT_BURST, *COMPATIBLE, *PAGES, *MANAGEMENT, *INSTALLATION, *SECOND_TIER)
+
+
+BOTH = frozenset({"data", "management", "both"})
+DATA = frozenset({"data", "both"})
+MANAGEMENT_PORT = frozenset({"management", "both"})
 
 
 @lru_cache(maxsize=2)
 def document(http: HttpSettings) -> bytes:
-    """The document as JSON."""
+    """The document of both ports as JSON."""
+    return orjson.dumps(_page(http, BOTH))
+
+
+@lru_cache(maxsize=2)
+def document_of(http: HttpSettings, ports: frozenset[str]) -> bytes:
+    """The same of what one port serves: there each path is where the document came from."""
+    if http.management_port == http.port:
+        return document(http)
+    page = _page(http, ports)
+    for methods in page["paths"].values():
+        for operation in methods.values():
+            operation.pop("servers", None)
+    used = {
+        tag for methods in page["paths"].values() for one in methods.values() for tag in one["tags"]
+    }
+    page["tags"] = [tag for tag in page["tags"] if tag["name"] in used]
+    page["components"]["schemas"] = _needed(page["paths"], page["components"]["schemas"])
+    return orjson.dumps(page)
+
+
+def _page(http: HttpSettings, ports: frozenset[str]) -> Json:
     paths: dict[str, Json] = {}
     for operation in operations(http):
-        paths.setdefault(operation.path, {})[operation.method.lower()] = _shown(operation, http)
-    page = {
+        if operation.port in ports:
+            paths.setdefault(operation.path, {})[operation.method.lower()] = _shown(operation, http)
+    return {
         "openapi": "3.1.0",
         "info": {
             "title": "Headgate",
@@ -76,12 +105,30 @@ def document(http: HttpSettings) -> bytes:
         "tags": [{"name": name, "description": text} for name, text in _TAGS.items()],
         "paths": paths,
         "components": {
-            "schemas": {**SCHEMAS, **COMPATIBLE_SCHEMAS, **REPLAY_SCHEMAS},
+            "schemas": {
+                **SCHEMAS,
+                **COMPATIBLE_SCHEMAS,
+                **INSTALLATION_SCHEMAS,
+                **REPLAY_SCHEMAS,
+            },
             "headers": _HEADERS,
             "securitySchemes": _SECURITY,
         },
     }
-    return orjson.dumps(page)
+
+
+def _needed(paths: Json, schemas: dict[str, Json]) -> dict[str, Json]:
+    """The schemas that the paths refer to, and those that these refer to."""
+    needed: set[str] = set()
+    todo = _named(paths)
+    while todo:
+        needed |= todo
+        todo = {other for name in todo for other in _named(schemas[name])} - needed
+    return {name: schema for name, schema in schemas.items() if name in needed}
+
+
+def _named(part: Json) -> set[str]:
+    return set(re.findall(r'"#/components/schemas/(\w+)"', orjson.dumps(part).decode()))
 
 
 def _shown(one: Operation, http: HttpSettings) -> Json:

@@ -20,8 +20,13 @@ from headgate.edge.openapi.operation import (
 _ASKED = (*ALWAYS, *CREDENTIALS, Reason.FORBIDDEN)
 
 
-def _view(
-    target: str, summary: str, schema: Json, *reasons: Reason, parameters: tuple[Json, ...] = ()
+def view(
+    target: str,
+    summary: str,
+    schema: Json,
+    *reasons: Reason,
+    parameters: tuple[Json, ...] = (),
+    description: str = "",
 ) -> Operation:
     """A page for the role `view`."""
     answers = {
@@ -29,7 +34,8 @@ def _view(
         **problems(*_ASKED, *reasons),
     }
     found = Operation("GET", target, "management", "Control plane", summary, answers)
-    return found._replace(parameters=(*parameters, PRETTY), description="Needs the role `view`.")
+    text = f"{description} Needs the role `view`.".strip()
+    return found._replace(parameters=(*parameters, PRETTY), description=text)
 
 
 def _listed(name: str, row: str) -> Json:
@@ -37,7 +43,8 @@ def _listed(name: str, row: str) -> Json:
     return {"type": "object", "required": [name], "properties": {name: rows}}
 
 
-def _paged(name: str, row: str) -> Json:
+def paged(name: str, row: str) -> Json:
+    """A list that comes in pages."""
     listed = _listed(name, row)
     return listed | {
         "required": [name, "next"],
@@ -45,7 +52,7 @@ def _paged(name: str, row: str) -> Json:
     }
 
 
-_PAGING = (
+PAGING = (
     query(
         "limit",
         "Rows of a page.",
@@ -154,28 +161,28 @@ _SPOOL: Json = {
 
 MANAGEMENT = (
     _METRICS,
-    _view(
+    view(
         "/v1/producers",
         "All producers, by name",
-        _paged("producers", "Producer"),
+        paged("producers", "Producer"),
         Reason.MALFORMED,
-        parameters=_PAGING,
+        parameters=PAGING,
     ),
-    _view(
+    view(
         "/v1/producers/{name}",
         "One producer: rates, sizes, ratios, keys, recent rejects",
         ref("Producer"),
         Reason.NOT_FOUND,
         parameters=(path("name", "A producer's name.", example="checkout"),),
     ),
-    _view(
+    view(
         "/v1/topics",
         "All topics that a policy matches, by name",
-        _paged("topics", "Topic"),
+        paged("topics", "Topic"),
         Reason.MALFORMED,
-        parameters=_PAGING,
+        parameters=PAGING,
     ),
-    _view(
+    view(
         "/v1/topics/{topic}",
         "One topic: policy in force, sizes, keys, skew",
         ref("Topic"),
@@ -183,9 +190,9 @@ MANAGEMENT = (
         Reason.NOT_FOUND,
         parameters=(TOPIC,),
     ),
-    _view("/v1/spool", "What waits on disk for Kafka, by topic", _SPOOL),
+    view("/v1/spool", "What waits on disk for Kafka, by topic", _SPOOL),
     _FORGET,
-    _view(
+    view(
         "/v1/audits/latest",
         "The newest skew audit of each topic, as `headgate-spark audit` published it",
         _listed("topics", "Audit"),
@@ -193,22 +200,22 @@ MANAGEMENT = (
         Reason.KAFKA_UNAVAILABLE,
         parameters=(query("topic", "One topic's alone.", {"type": "string"}),),
     ),
-    _view(
+    view(
         "/v1/pauses/{group}",
         "Every reason why a group is paused",
         ref("Paused"),
         Reason.REDIS_UNAVAILABLE,
         parameters=(_GROUP,),
     ),
-    _view(
+    view(
         "/v1/groups",
         "All consumer groups, worst first, as `headgate monitor` sees them",
         ref("Groups"),
         Reason.MALFORMED,
         Reason.NOT_FOUND,
-        parameters=_PAGING,
+        parameters=PAGING,
     ),
-    _view(
+    view(
         "/v1/groups/{group}",
         "One consumer group: partitions, owners, commits, regressions, pauses",
         ref("Group"),
@@ -217,5 +224,5 @@ MANAGEMENT = (
     ),
     _PAUSE,
     _RESUME,
-    _view("/v1/changes", "The newest changes made here", _listed("changes", "Change")),
+    view("/v1/changes", "The newest changes made here", _listed("changes", "Change")),
 )

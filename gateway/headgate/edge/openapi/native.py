@@ -3,6 +3,7 @@
 from typing import Any
 
 from headgate.core.outcome import TRAITS, Reason
+from headgate.edge.openapi.docs_pages import FILES
 from headgate.edge.openapi.operation import (
     ALWAYS,
     CREDENTIALS,
@@ -241,5 +242,8 @@ PAGES = (
         )
     ),
     _page("/openapi.json", "This document", "application/json", {"type": "object"}, "both"),
-    _page("/docs", "This document for people", "text/html", _HTML, "both"),
+    _page("/docs", "What this port serves, to read and to try", "text/html", _HTML, "both"),
+    _page("/docs/{file}", "A file of that page", "*/*", {}, "both")._replace(
+        parameters=(path("file", "Its name.", {"enum": [*FILES]}, "openapi.json"),),
+    ),
 )

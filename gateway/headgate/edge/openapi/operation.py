@@ -21,7 +21,10 @@ CREDENTIALS = (
 )
 ALWAYS = (Reason.MALFORMED, Reason.HEADERS_TOO_LARGE, Reason.INTERNAL)
 BODY = (Reason.REQUEST_TIMEOUT, Reason.TOO_LARGE, Reason.OVERLOADED)  # where one is read
-BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+BASE64: Json = {
+    "pattern": "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$",
+    "examples": ["aGVhZGdhdGU="],
+}
 _WAITS = ("429", "503", "504")
 
 

@@ -7,7 +7,7 @@ from headgate.edge.openapi.operation import BASE64, Json
 _TEXT: Json = {"type": "string"}
 _COUNT: Json = {"type": "integer", "minimum": 0}
 _NUMBER: Json = {"type": "number", "minimum": 0}
-_BASE64: Json = {"type": "string", "contentEncoding": "base64", "pattern": BASE64}
+_BASE64: Json = {"type": "string", "contentEncoding": "base64", **BASE64}
 _COUNTS: Json = {"type": "object", "additionalProperties": _COUNT}
 _TEXTS: Json = {"type": "object", "additionalProperties": _TEXT}
 
@@ -65,7 +65,7 @@ _EVENT = {
     **_object(
         [],
         key={**_or_null("string"), "minLength": 1},
-        key_base64={"type": ["string", "null"], "minLength": 1, "pattern": BASE64},
+        key_base64={"type": ["string", "null"], "minLength": 1, **BASE64},
         value={"description": "Any JSON; its exact text is published."},
         value_base64=_BASE64,
         tombstone={"type": "boolean"},

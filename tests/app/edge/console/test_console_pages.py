@@ -12,10 +12,11 @@ from urllib.parse import quote
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from headgate.edge.console.page import Incident
+from headgate.core.installation.entry import Happening, Kind
 from headgate.edge.console.rendering import static_files
 from headgate.edge.management.control_plane import Services
 from headgate.edge.management.routes import management_app
+from headgate.supervisor.installation_log import InstallationLog
 from support.console import world
 from support.console.replays import some_replays
 from support.console.world import HOSTILE, ConsoleInstance
@@ -191,12 +192,14 @@ async def test_the_overview_says_what_is_not_well() -> None:
 
 
 async def test_recent_incidents_are_what_the_log_says() -> None:
-    found = [Incident(time.time(), "worker_died", "critical", f"worker 0 died {HOSTILE}")]
-    app = management_app(admin_of(world.empty()), incidents=lambda: found)
+    log = InstallationLog(None, 0)
+    log.note(Happening(Kind.WORKER_DIED, "worker 0", f"it died {HOSTILE}"))
+    log.note(Happening(Kind.RELOADED, "configuration", "all is well"))
+    app = management_app(admin_of(world.empty(), log=log))
     async with TestClient(TestServer(app)) as client:
         text = await text_of(client, "")
-    assert "worker_died" in text
-    assert "worker 0 died &lt;script&gt;" in text
+    assert "<b>worker 0</b> it died &lt;script&gt;" in text
+    assert "all is well" not in text
 
 
 async def test_a_producers_page_says_what_to_tell_its_owner() -> None:

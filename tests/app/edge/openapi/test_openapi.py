@@ -1,12 +1,11 @@
-"""The OpenAPI document says what the routers do, no more and no less; /docs shows all of it."""
+"""The OpenAPI document says what the routers do, no more and no less."""
 
 import re
 from collections.abc import Iterator
-from html import escape
-from html.parser import HTMLParser
 from typing import Any
 
 import orjson
+import pytest
 from aiohttp import web
 from openapi_schema_validator import OAS31Validator
 
@@ -14,8 +13,13 @@ from headgate.config.settings import HttpSettings
 from headgate.core.outcome import TRAITS
 from headgate.edge.cors import Cors
 from headgate.edge.management.routes import management_app
-from headgate.edge.openapi.document import document, operations
-from headgate.edge.openapi.page import docs_page
+from headgate.edge.openapi.document import (
+    DATA,
+    MANAGEMENT_PORT,
+    document,
+    document_of,
+    operations,
+)
 from headgate.edge.routes import Confluent, DataPlane
 
 HTTP = HttpSettings(batch_max_events=77, body_max_bytes=123_456)
@@ -33,7 +37,7 @@ class AnyPages:
     """Has a page under every name; only the routes are looked at."""
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("replays", "offsets"):  # pages that hang together
+        if name in ("replays", "offsets", "installation", "documents"):  # pages that hang together
             return AnyPages()
 
         async def page(_request: web.Request) -> web.Response:
@@ -135,32 +139,27 @@ def test_the_limits_are_those_of_the_configuration() -> None:
     assert "123456 bytes" in text
 
 
-class _Links(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.ids: set[str] = set()
-        self.links: list[str] = []
-        self.tags: set[str] = set()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        for name, value in attrs:
-            if name == "id":
-                self.ids.add(value or "")
-            if name in ("href", "src", "action"):
-                self.links.append(value or "")
+def of_port(ports: frozenset[str], **http: Any) -> Any:
+    return orjson.loads(document_of(HttpSettings(**http), ports))
 
 
-def test_the_page_shows_everything_and_needs_nothing_from_elsewhere() -> None:
-    page = docs_page(document(HTTP))
-    found = _Links()
-    found.feed(page)
-    assert not found.tags & {"script", "link", "img", "iframe", "object"}
-    assert all(link.startswith(("#", "/")) and not link.startswith("//") for link in found.links)
-    assert {link[1:] for link in found.links if link.startswith("#")} <= found.ids
-    assert "@import" not in page
-    assert "url(" not in page
-    for one in operations(HTTP):
-        assert escape(one.summary) in page
-    for name in api()["components"]["schemas"]:
-        assert f"schema-{name}" in found.ids
+@pytest.mark.parametrize(("ports", "port"), [(DATA, "data"), (MANAGEMENT_PORT, "management")])
+def test_the_document_of_a_port_has_what_it_serves_and_no_more(
+    ports: frozenset[str], port: str
+) -> None:
+    page = of_port(ports)
+    found = {(m.upper(), path) for path, methods in page["paths"].items() for m in methods}
+    assert found == declared(port, "both")
+    assert all(
+        "servers" not in one for methods in page["paths"].values() for one in methods.values()
+    )
+    text = orjson.dumps(page).decode()
+    refs = set(re.findall(r'"#/components/schemas/(\w+)"', text))
+    assert refs == page["components"]["schemas"].keys()
+    used = {tag for ms in page["paths"].values() for one in ms.values() for tag in one["tags"]}
+    assert {tag["name"] for tag in page["tags"]} == used
+
+
+def test_one_port_for_both_serves_all() -> None:
+    http = HttpSettings(port=8080, management_port=8080)
+    assert document_of(http, DATA) == document_of(http, MANAGEMENT_PORT) == document(http)

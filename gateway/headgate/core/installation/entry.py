@@ -1,0 +1,160 @@
+"""An entry of the installation log: what happened to a gateway, as it is kept and shown."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+Detail = str | int | float | list[str] | None
+MAX_TEXT = 1_000  # characters of a text: a refused file may have thousands of problems
+
+
+class Level(StrEnum):
+    """How much it concerns an operator."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class Kind(StrEnum):
+    """What happened. The value is what `GET /v1/log` shows and filters by."""
+
+    STARTED = "started"
+    DRAINING = "draining"
+    ENDED = "ended"
+    RELOADED = "reloaded"
+    RELOAD_REFUSED = "reload_refused"
+    CERTIFICATES_RELOADED = "certificates_reloaded"
+    CERTIFICATES_REFUSED = "certificates_refused"
+    WORKER_DIED = "worker_died"
+    WORKER_SILENT = "worker_silent"
+    OUTAGE_BEGAN = "outage_began"
+    OUTAGE_ENDED = "outage_ended"
+    REDIS_CHANGED = "redis_changed"
+    QUARANTINE_BEGAN = "quarantine_began"
+    SUPPRESSION_AWAY = "suppression_away"
+    SUPPRESSION_ON = "suppression_on"
+    PRODUCER_REBUILT = "producer_rebuilt"
+    SPOOL_BEGAN = "spool_began"
+    SPOOL_ENDED = "spool_ended"
+    SPOOL_STOPPED = "spool_stopped"
+    SPOOL_RESUMED = "spool_resumed"
+    REPLAY_CREATED = "replay_created"
+    REPLAY_DONE = "replay_done"
+    REPLAY_FAILED = "replay_failed"
+    REPLAY_CANCELLED = "replay_cancelled"
+    REPLAY_EXPIRED = "replay_expired"
+
+
+class Meaning(NamedTuple):
+    """Of a kind: how much it concerns an operator, and what it says."""
+
+    level: Level
+    about: str
+
+
+MEANINGS: Mapping[Kind, Meaning] = {
+    Kind.STARTED: Meaning(Level.INFO, "The gateway started. What was still on before, ended here."),
+    Kind.DRAINING: Meaning(Level.INFO, "It was told to end, and drains."),
+    Kind.ENDED: Meaning(Level.INFO, "It ended; `clean` says whether every worker drained in time."),
+    Kind.RELOADED: Meaning(Level.INFO, "Topics and producers of the file are in force."),
+    Kind.RELOAD_REFUSED: Meaning(
+        Level.ERROR, "The file was refused, the configuration of before stays; `options` names why."
+    ),
+    Kind.CERTIFICATES_RELOADED: Meaning(Level.INFO, "New certificates are in force."),
+    Kind.CERTIFICATES_REFUSED: Meaning(
+        Level.ERROR, "The certificates of now cannot be used; those of before stay."
+    ),
+    Kind.WORKER_DIED: Meaning(Level.ERROR, "A worker ended by itself, and is started again."),
+    Kind.WORKER_SILENT: Meaning(
+        Level.ERROR, "A worker did not answer for a minute, and is killed."
+    ),
+    Kind.OUTAGE_BEGAN: Meaning(
+        Level.ERROR, "Kafka, Redis, the blob store or the clock failed: `subject` says which."
+    ),
+    Kind.OUTAGE_ENDED: Meaning(Level.INFO, "It is well again, after `seconds`."),
+    Kind.REDIS_CHANGED: Meaning(
+        Level.WARNING, "Another Redis process answers than before: a failover, or a restart."
+    ),
+    Kind.QUARANTINE_BEGAN: Meaning(
+        Level.WARNING, "These topics publish everything, for what Redis knows may be incomplete."
+    ),
+    Kind.SUPPRESSION_AWAY: Meaning(
+        Level.WARNING, "These topics publish everything, for Redis does not answer."
+    ),
+    Kind.SUPPRESSION_ON: Meaning(Level.INFO, "These topics are suppressed again, after `seconds`."),
+    Kind.PRODUCER_REBUILT: Meaning(
+        Level.WARNING, "Kafka producers of a cluster failed for good and were made again."
+    ),
+    Kind.SPOOL_BEGAN: Meaning(Level.WARNING, "Events began to wait on disk for Kafka."),
+    Kind.SPOOL_ENDED: Meaning(Level.INFO, "The spool is empty again, after `seconds`."),
+    Kind.SPOOL_STOPPED: Meaning(
+        Level.ERROR, "The spool is full, or its disk fails: it takes none."
+    ),
+    Kind.SPOOL_RESUMED: Meaning(Level.INFO, "The spool takes events again, after `seconds`."),
+    Kind.REPLAY_CREATED: Meaning(Level.INFO, "A replay was asked for."),
+    Kind.REPLAY_DONE: Meaning(Level.INFO, "Its records can be read, or its group is set."),
+    Kind.REPLAY_FAILED: Meaning(Level.ERROR, "A replay failed; `reason` says why."),
+    Kind.REPLAY_CANCELLED: Meaning(Level.INFO, "Somebody cancelled a replay."),
+    Kind.REPLAY_EXPIRED: Meaning(Level.INFO, "A replay's time is over."),
+}
+
+
+class LogEntry(NamedTuple):
+    """One entry. number: grows by one with each.  at_ms: since 1970.  subject: what it is of.
+    details: figures and names, for programs."""
+
+    number: int
+    at_ms: int
+    kind: Kind
+    subject: str
+    text: str
+    details: Mapping[str, Detail]
+
+    @property
+    def level(self) -> Level:
+        """How much it concerns an operator."""
+        return MEANINGS[self.kind].level
+
+
+class Happening(NamedTuple):
+    """What becomes an entry. at_ms: None = now."""
+
+    kind: Kind
+    subject: str
+    text: str
+    details: Mapping[str, Detail] = {}
+    at_ms: int | None = None
+
+
+def entry_of(number: int, now_ms: int, what: Happening) -> LogEntry:
+    """The entry with this number; a text that is too long is cut."""
+    at_ms = now_ms if what.at_ms is None else what.at_ms
+    text = what.text if len(what.text) <= MAX_TEXT else f"{what.text[:MAX_TEXT]}..."
+    return LogEntry(number, at_ms, what.kind, what.subject, text, what.details)
+
+
+def as_document(entry: LogEntry) -> dict[str, object]:
+    """As a JSON object, in the file and in answers alike but for `at`, `level` and `id`."""
+    return {
+        "number": entry.number,
+        "at_ms": entry.at_ms,
+        "kind": str(entry.kind),
+        "subject": entry.subject,
+        "text": entry.text,
+        "details": dict(entry.details),
+    }
+
+
+def read_entry(document: object) -> LogEntry | None:
+    """What `as_document` wrote; None: it is something else, or of a later release."""
+    if not isinstance(document, dict):
+        return None
+    found = {name: document.get(name) for name in LogEntry._fields}
+    number, at_ms, kind = found["number"], found["at_ms"], found["kind"]
+    subject, text, details = found["subject"], found["text"], found["details"]
+    if not (isinstance(number, int) and isinstance(at_ms, int) and kind in list(Kind)):
+        return None
+    if not (isinstance(subject, str) and isinstance(text, str) and isinstance(details, dict)):
+        return None
+    return LogEntry(number, at_ms, Kind(str(kind)), subject, text, details)

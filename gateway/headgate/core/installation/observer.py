@@ -1,0 +1,150 @@
+"""From what the parent polls to entries of the installation log: who came, who went, how long."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from headgate.core.installation.entry import Detail, Happening, Kind
+from headgate.core.installation.steady import Change, Steady
+from headgate.core.suppression.states import AWAY, ON, QUARANTINE
+
+SPOOL = "spool"
+_MAX_NAMED = 20  # topics in an entry; how many there are is said besides
+_SUPPRESSION = {
+    QUARANTINE: (Kind.QUARANTINE_BEGAN, "all is published uncompared (quarantine)"),
+    AWAY: (Kind.SUPPRESSION_AWAY, "all is published uncompared: Redis does not answer"),
+    ON: (Kind.SUPPRESSION_ON, "suppressed again"),
+}
+Words = tuple[Kind, str]
+_OUTAGE: tuple[Words, Words] = (
+    (Kind.OUTAGE_BEGAN, "{}: {}"),
+    (Kind.OUTAGE_ENDED, "{} is well again after {}"),
+)
+_SPOOL_STOP: tuple[Words, Words] = (
+    (Kind.SPOOL_STOPPED, "the {} takes no events: {}"),
+    (Kind.SPOOL_RESUMED, "the {} takes events again after {}"),
+)
+
+
+class Seen(NamedTuple):
+    """One poll.
+
+    dependencies: of each whether it is well, and why not.  servers: of each Redis which process
+    answers, where all workers have the same.  suppression: states by topic.  spooled: events that
+    wait on disk, None = not every worker says.  rebuilds: Kafka producers that were made again so
+    far, by (cluster, reason).
+    """
+
+    dependencies: Mapping[str, tuple[bool, str]]
+    servers: Mapping[str, str]
+    suppression: Mapping[str, str]
+    spooled: int | None
+    rebuilds: Mapping[tuple[str, ...], float]
+
+
+class Observer:
+    """Told of each poll, it says what happened. What no worker reports stays as it was."""
+
+    def __init__(self) -> None:
+        self._well: dict[str, Steady[bool]] = {}
+        self._servers: dict[str, Steady[str]] = {}
+        self._suppressed: dict[str, Steady[str]] = {}
+        self._is_spooling: Steady[bool] = Steady()
+        self._rebuilds: dict[tuple[str, ...], float] = {}
+
+    def see(self, now_ms: int, seen: Seen) -> list[Happening]:
+        """What became of it since the poll before. now_ms: since 1970."""
+        return [
+            *self._dependencies(now_ms, seen.dependencies),
+            *self._changed_servers(now_ms, seen.servers),
+            *self._suppression(now_ms, seen.suppression),
+            *self._spool(now_ms, seen.spooled),
+            *self._rebuilt(seen.rebuilds),
+        ]
+
+    def _dependencies(
+        self, now_ms: int, seen: Mapping[str, tuple[bool, str]]
+    ) -> Iterator[Happening]:
+        for name, (is_well, why) in seen.items():
+            change = self._well.setdefault(name, Steady()).see(now_ms, is_well)
+            if change is not None and (change.before is not None or not is_well):
+                yield _came_or_went(name, change, why)
+
+    def _changed_servers(self, now_ms: int, seen: Mapping[str, str]) -> Iterator[Happening]:
+        for name, server in seen.items():
+            change = self._servers.setdefault(name, Steady()).see(now_ms, server)
+            if change is not None and change.before is not None:
+                text = f"{name}: {change.after} answers, before it was {change.before}"
+                details: dict[str, Detail] = {"before": change.before, "after": change.after}
+                yield Happening(Kind.REDIS_CHANGED, name, text, details, change.at_ms)
+
+    def _suppression(self, now_ms: int, seen: Mapping[str, str]) -> Iterator[Happening]:
+        for gone in self._suppressed.keys() - seen.keys():
+            del self._suppressed[gone]
+        together: dict[str, list[tuple[str, Change[str]]]] = {}
+        for topic, state in seen.items():
+            change = self._suppressed.setdefault(topic, Steady()).see(now_ms, state)
+            if change is not None and (change.before is not None or state != ON):
+                together.setdefault(state, []).append((topic, change))
+        for state, changes in together.items():
+            yield _suppression_changed(state, changes)
+
+    def _spool(self, now_ms: int, spooled: int | None) -> Iterator[Happening]:
+        if spooled is None:
+            return
+        change = self._is_spooling.see(now_ms, spooled > 0)
+        if change is None or (change.before is None and not change.after):
+            return
+        if change.after:
+            text, details = "events wait on disk for Kafka", {"events": spooled}
+            yield Happening(Kind.SPOOL_BEGAN, SPOOL, text, details, change.at_ms)
+            return
+        text = f"empty again after {span(change.lasted_ms)}"
+        yield Happening(Kind.SPOOL_ENDED, SPOOL, text, _lasted(change), change.at_ms)
+
+    def _rebuilt(self, seen: Mapping[tuple[str, ...], float]) -> Iterator[Happening]:
+        for labels, total in seen.items():
+            more = int(total - self._rebuilds.get(labels, 0))
+            self._rebuilds[labels] = total
+            if more > 0:
+                cluster, reason = labels
+                text = f"kafka {cluster}: {more} producer(s) made again: {reason}"
+                details: dict[str, Detail] = {"reason": reason, "count": more}
+                yield Happening(Kind.PRODUCER_REBUILT, f"kafka {cluster}", text, details)
+
+
+def span(ms: int) -> str:
+    """A duration for people: `850 ms`, `12 s`, `3 min 5 s`, `2 h 14 min`."""
+    if ms < 1000:
+        return f"{ms} ms"
+    minutes, seconds = divmod(round(ms / 1000), 60)
+    if not minutes:
+        return f"{seconds} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
+
+
+def _lasted(change: Change[bool] | Change[str]) -> dict[str, Detail]:
+    return {"seconds": round(change.lasted_ms / 1000, 3)}
+
+
+def _came_or_went(name: str, change: Change[bool], why: str) -> Happening:
+    (went, stopped), (came, began) = _SPOOL_STOP if name == SPOOL else _OUTAGE
+    if change.after:
+        text = began.format(name, span(change.lasted_ms))
+        return Happening(came, name, text, _lasted(change), change.at_ms)
+    return Happening(went, name, stopped.format(name, why), {}, change.at_ms)
+
+
+def _suppression_changed(state: str, changes: Sequence[tuple[str, Change[str]]]) -> Happening:
+    kind, said = _SUPPRESSION[state]
+    topics = sorted(topic for topic, _ in changes)
+    named, longest = (
+        topics[:_MAX_NAMED],
+        max((one for _, one in changes), key=lambda c: c.lasted_ms),
+    )
+    subject = topics[0] if len(topics) == 1 else f"{len(topics)} topics"
+    text = f"{', '.join(named)}{' and others' if len(named) < len(topics) else ''}: {said}"
+    details: dict[str, Detail] = {"topics": named, "count": len(topics)}
+    if state == ON:
+        text, details = f"{text} after {span(longest.lasted_ms)}", details | _lasted(longest)
+    return Happening(kind, subject, text, details, min(one.at_ms for _, one in changes))

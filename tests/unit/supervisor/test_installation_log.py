@@ -1,0 +1,175 @@
+"""The installation log over restarts, and with files that are torn, full, or not to be written."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import logging
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headgate.core.installation.entry import Happening, Kind
+from headgate.supervisor.installation_log import KEPT, InstallationLog
+
+MAX = 65_536
+
+
+def clock() -> Callable[[], int]:
+    return itertools.count(1_790_000_000_000, 1000).__next__
+
+
+def log_at(path: Path | None, max_bytes: int = MAX) -> InstallationLog:
+    return InstallationLog(path, max_bytes, clock())
+
+
+def note(log: InstallationLog, *texts: str) -> None:
+    for text in texts:
+        log.note(Happening(Kind.RELOADED, "configuration", text))
+    asyncio.run(log.close())
+
+
+def noted(path: Path | None, *texts: str, max_bytes: int = MAX) -> InstallationLog:
+    log = log_at(path, max_bytes)
+    note(log, *texts)
+    return log
+
+
+def texts(log: InstallationLog, limit: int = KEPT) -> list[str]:
+    return [entry.text for entry in log.recent(limit)]
+
+
+def test_the_newest_come_first_and_no_more_than_asked_for() -> None:
+    log = noted(None, "a", "b", "c")
+    assert texts(log) == ["c", "b", "a"]
+    assert texts(log, 2) == ["c", "b"]
+    assert texts(log, 0) == []
+    assert [entry.number for entry in log.recent()] == [3, 2, 1]
+
+
+def test_memory_is_bounded() -> None:
+    log = noted(None, *map(str, range(KEPT + 10)))
+    assert len(log.recent()) == KEPT
+    assert texts(log)[-1] == "10"
+
+
+def test_entries_and_numbers_go_on_after_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "installation.log"
+    noted(path, "a", "b")
+    log = noted(path, "c")
+    assert texts(log) == ["c", "b", "a"]
+    assert [entry.number for entry in log.recent()] == [3, 2, 1]
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [json.loads(line)["text"] for line in path.read_text().splitlines()] == ["a", "b", "c"]
+
+
+def test_a_torn_line_costs_itself_alone(tmp_path: Path) -> None:
+    path = tmp_path / "installation.log"
+    noted(path, "a", "b")
+    whole = path.read_bytes()
+    for cut in range(1, 40):
+        path.write_bytes(whole[:-cut])
+        log = noted(path, "c")
+        seen = ["c", "b", "a"] if cut == 1 else ["c", "a"]
+        assert texts(log) == seen, cut
+        assert texts(log_at(path)) == seen, cut
+
+
+def test_lines_of_something_else_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "installation.log"
+    path.write_bytes(b'\xff\xfe\n{"kind": "x"}\n[]\n\n{"number": 1}\n')
+    assert texts(noted(path, "a")) == ["a"]
+    assert texts(log_at(path)) == ["a"]
+
+
+def test_files_are_rotated_and_stay_within_their_bound(tmp_path: Path) -> None:
+    path = tmp_path / "installation.log"
+    for number in range(60):
+        noted(path, f"{number} {'x' * 900}", f"{number} {'y' * 900}", max_bytes=20_000)
+        assert sum(one.stat().st_size for one in tmp_path.iterdir()) <= 20_000
+    assert sorted(one.name for one in tmp_path.iterdir()) == [
+        "installation.log", "installation.log.1",
+    ]  # fmt: skip
+    kept = [text.split()[0] for text in texts(log_at(path, 20_000))]
+    assert kept[:2] == ["59", "59"]
+    assert len(kept) >= 8
+
+
+def test_a_folder_that_is_missing_is_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "none" / "installation.log"
+    log = log_at(path)
+    with caplog.at_level(logging.WARNING):
+        for text in ("a", "b", "c"):
+            note(log, text)
+    assert texts(log) == ["c", "b", "a"]
+    (said,) = caplog.messages
+    assert "logs.installation_file" in said
+    path.parent.mkdir()
+    note(log, "d")
+    assert texts(log_at(path)) == ["d", "c", "b", "a"]  # what could not be written is not lost
+
+
+def test_a_full_disk_leaves_whole_lines(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A limit on the size of files fails in the middle of a line, as a full disk does."""
+    path = tmp_path / "installation.log"
+    noted(path, "a", "b")
+    size = path.stat().st_size
+    program = (
+        "import asyncio, resource, signal, sys\n"
+        "from pathlib import Path\n"
+        "from headgate.core.installation.entry import Happening, Kind\n"
+        "from headgate.supervisor.installation_log import InstallationLog\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({size + 20}, {size + 20}))\n"
+        "async def run():\n"
+        f"    log = InstallationLog(Path({str(path)!r}), {MAX})\n"
+        "    log.note(Happening(Kind.RELOADED, 'configuration', 'c'))\n"
+        "    await log.close()\n"
+        "    print([one.text for one in log.recent()])\n"
+        "asyncio.run(run())\n"
+    )
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=True,
+        timeout=60,
+    )  # fmt: skip
+    assert done.stdout.strip() == "['c', 'b', 'a']"
+    assert "File too large" in done.stderr
+    assert path.stat().st_size == size
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
+    assert texts(log_at(path)) == ["b", "a"]
+
+
+async def written(path: Path, text: str) -> None:
+    while texts(log_at(path))[:1] != [text]:  # noqa: ASYNC110 - the file says nothing by itself
+        await asyncio.sleep(0.01)
+
+
+async def test_what_is_noted_is_written_while_it_runs(tmp_path: Path) -> None:
+    path = tmp_path / "installation.log"
+    log = log_at(path)
+    running = asyncio.create_task(log.run())
+    try:
+        for text in ("a", "b"):
+            log.note(Happening(Kind.RELOADED, "configuration", text))
+            async with asyncio.timeout(10):
+                await written(path, text)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    await log.close()
+    assert len(path.read_text().splitlines()) == 2  # nothing twice
+
+
+def test_a_file_of_another_size_does_not_fill_memory(tmp_path: Path) -> None:
+    path = tmp_path / "installation.log"
+    noted(path, *map(str, range(500)), max_bytes=10_000_000)
+    assert len(texts(log_at(path, 10_000))) < 50
