@@ -81,6 +81,7 @@ class Parent:
         self._tls = KeptTls(settings.http, folder)
         self._keep_certificates(settings.http)
         self._overview = Overview(settings)
+        self._show_expiry()
         self._overview.workers = self._workers = self._places(settings.http.workers)
         self._callers = Callers(
             settings.auth, Origins.of_control_plane, self._overview.keys_fetched
@@ -228,6 +229,7 @@ class Parent:
             return False
         if self._management.port is not None:
             await self._management.port.renew(context)
+        self._show_expiry()
         self._overview.figures.count("headgate_tls_reloads_total", ("applied",))
         log.info("certificates reloaded")
         return True
@@ -240,6 +242,10 @@ class Parent:
             found = f"{shown(http.tls_cert_file)} cannot be used: {error}"
             wrong = Problem("http.tls_cert_file", found, expected)
             raise ConfigError(str(self._start.config), [wrong]) from None
+
+    def _show_expiry(self) -> None:
+        if (at_s := self._tls.expires_at) is not None:
+            self._overview.figures.set("headgate_certificate_expiry_timestamp_seconds", (), at_s)
 
     def _refuse(self, why: str, options: Sequence[str]) -> None:
         self._overview.figures.count("headgate_config_reloads_total", ("refused",))
