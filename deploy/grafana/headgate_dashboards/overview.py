@@ -16,6 +16,7 @@ from headgate_dashboards.queries import MINE, increase, now, quantiles, rate, re
 _FIRING = 'count by (severity) (ALERTS{alertname=~"Headgate.*",alertstate="firing"})'
 _WANTED = now("headgate_workers", where=f'state="wanted",{MINE}')
 _UP = now("headgate_workers", where=f'state="up",{MINE}')
+_EXPIRY = "headgate_certificate_expiry_timestamp_seconds"
 _BUILD = (
     f"headgate_build_info{{{MINE}}} * on (instance) group_left (native, hot_path)"
     f" headgate_native_info{{{MINE}}}"
@@ -215,13 +216,23 @@ _ROOM = Row(
             ),
         ),
         Panel(
+            "Certificates",
+            "Until the certificate of a gateway, or of its chain, expires; only with TLS.",
+            Unit.SECONDS,
+            "operate/runbooks/gateway/certificate-expires",
+            (Query(f"min by (instance) ({_EXPIRY}{{{MINE}}}) - time()", "{{instance}}"),),
+            Form.STAT,
+            bad_below(14 * 86_400),
+            6,
+        ),
+        Panel(
             "What runs",
             "Gateways by version and build. native: c and hot_path: mypyc is the fast one.",
             Unit.COUNT,
             "operate/install#native-code",
             (Query(f"count by (version, python, native, hot_path) ({_BUILD})", "gateways"),),
             Form.TABLE,
-            width=24,
+            width=18,
         ),
     ),
 )

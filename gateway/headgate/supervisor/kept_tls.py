@@ -10,6 +10,7 @@ from pathlib import Path
 
 from headgate.config.errors import ConfigError, Problem, shown
 from headgate.config.settings import HttpSettings
+from headgate.core.http.expiry import expires_at
 from headgate.edge.tls import server_context
 
 _OPTIONS = ("tls_cert_file", "tls_key_file", "tls_client_ca_file")
@@ -31,6 +32,11 @@ class KeptTls:
         """What tells a worker to read the copies."""
         place = self._folder / _IN_FORCE
         return {f"HEADGATE_HTTP__{name.upper()}": str(place / name) for name in self._paths}
+
+    @property
+    def expires_at(self) -> float | None:
+        """When the chain in force ends, in seconds since 1970. None: no TLS."""
+        return expires_at(self._kept.get("tls_cert_file", b""))
 
     def accept(self) -> ssl.SSLContext | None:
         """Read the files, and keep them if they can be used.

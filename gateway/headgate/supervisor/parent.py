@@ -83,6 +83,7 @@ class Parent:
         self._tls.accept_first(start.config)
         self._log = InstallationLog.of(settings.logs)
         self._overview = Overview(settings, self._log)
+        self._show_expiry()
         self._overview.workers = self._workers = self._places(settings.http.workers)
         self._callers = Callers(
             settings.auth, Origins.of_control_plane, self._overview.keys_fetched
@@ -271,10 +272,15 @@ class Parent:
             return False
         if self._management.port is not None:
             await self._management.port.renew(context)
+        self._show_expiry()
         self._overview.figures.count("headgate_tls_reloads_total", ("applied",))
         log.info("certificates reloaded")
         self._note(Kind.CERTIFICATES_RELOADED, "certificates", "new ones are in force")
         return True
+
+    def _show_expiry(self) -> None:
+        if (at_s := self._tls.expires_at) is not None:
+            self._overview.figures.set("headgate_certificate_expiry_timestamp_seconds", (), at_s)
 
     def _refuse(self, why: str, options: Sequence[str]) -> None:
         self._overview.figures.count("headgate_config_reloads_total", ("refused",))

@@ -80,6 +80,12 @@ INSTANCE_METRICS = (
         "Certificates that had changed when SIGHUP came, by result (applied, refused).",
     ),
     Metric(
+        "headgate_certificate_expiry_timestamp_seconds",
+        MetricKind.MAX,
+        (),
+        "When the certificate chain in force ends, in seconds since 1970; only with TLS.",
+    ),
+    Metric(
         "headgate_issuer_keys_fetches_total",
         MetricKind.COUNTER,
         ("result",),

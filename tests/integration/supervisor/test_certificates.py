@@ -7,7 +7,9 @@ import json
 import re
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any
@@ -49,6 +51,7 @@ roles = ["view"]
 [topics."{topic}"]
 key = ["/id"]
 """
+EXPIRY = "headgate_certificate_expiry_timestamp_seconds"
 _LEFT = (OSError, http.client.HTTPException)
 
 
@@ -108,6 +111,11 @@ class World:
         found = re.search(rf'^headgate_tls_reloads_total\{{result="{result}"\}} (\S+)$', text, re.M)
         assert found is not None
         return int(float(found[1]))
+
+    def lasts_s(self) -> float:
+        """How long the certificate lasts, by what the gateway says."""
+        [end] = re.findall(rf"^{EXPIRY} (\S+)$", self.ask("/metrics")[1], re.M)
+        return float(end) - time.time()
 
     def shown(self, port: int) -> bytes:
         """The certificate that a new connection gets."""
@@ -214,15 +222,17 @@ async def test_new_certificates_for_new_connections(world: World) -> None:
     gateway = world.gateway
     before = der(world.server)
     assert world.all_show(before)
+    assert 0 < world.lasts_s() < 86_400
     machine = world.authority.issue("m", uri="spiffe://prod/machine")
     path = f"/v1/topics/{world.topic}/events"
     running = world.connect(gateway.port, machine)
     assert ask(running, path, body=b'{"id":1}')[0] == 201
-    world.authority.issue("server", into=world.server)
+    world.authority.issue("server", lasts=timedelta(days=90), into=world.server)
     assert world.all_show(before), "not before it is told"
     gateway.reload()
     await eventually(lambda: world.all_show(der(world.server)), 30)
     assert world.reloads("applied") == 1
+    assert world.lasts_s() == pytest.approx(90 * 86_400, abs=600)
     assert ask(running, path, body=b'{"id":2}')[0] == 201, "connections that were open go on"
     running.close()
     gateway.reload()

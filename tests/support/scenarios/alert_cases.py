@@ -51,6 +51,7 @@ _ASIDE = 'headgate_spool_aside_total{topic="t"}'
 _OUTCOMES = 'producer_outcome:headgate_events:ratio_rate5m{producer="p",outcome="%s"}'
 _UNCHANGED = _OUTCOMES % "unchanged"
 _FETCHES = 'headgate_issuer_keys_fetches_total{instance="a",result="%s"}'
+_EXPIRY = 'headgate_certificate_expiry_timestamp_seconds{instance="a"}'
 _RESTARTS = 'headgate_worker_restarts_total{instance="a"}'
 _FACTS = 'headgate_facts_total{topic="t",result="%s"}'
 _FAILED = 'headgate_replays{instance="a",state="failed"}'
@@ -168,6 +169,13 @@ CASES = (
         "HeadgateReloadRefused",
         {'headgate_tls_reloads_total{result="refused",instance="a"}': "0x25 1x60"},
         {'headgate_tls_reloads_total{result="applied",instance="a"}': "0x25 1x60"},
+    ),
+    Case("HeadgateCertificateExpires", *_over(_EXPIRY, 13 * 86400, 20 * 86400)),
+    # It falls due while Prometheus watches: promtool begins in 1970.
+    Case(
+        "HeadgateCertificateExpires",
+        {_EXPIRY: f"{14 * 86400 + 600}x60"},
+        {_EXPIRY: f"{14 * 86400 + 3000}x60"},
     ),
     # It failed once and was fetched again; it fails, and nothing else happens.
     Case(
