@@ -136,17 +136,21 @@ class Collector:
 
     def __init__(self, endpoint: str, headers: Mapping[str, str], timeout_s: float) -> None:
         self._url = endpoint.rstrip("/") + otlp.PATH
-        timeout = aiohttp.ClientTimeout(total=timeout_s)
-        sent = {"Content-Type": otlp.CONTENT_TYPE, **headers}
-        self._session = aiohttp.ClientSession(
-            headers=sent, timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()
-        )
+        self._headers = {"Content-Type": otlp.CONTENT_TYPE, **headers}
+        self._timeout = aiohttp.ClientTimeout(total=timeout_s)
+        self._session: aiohttp.ClientSession | None = None
 
     async def post(self, body: bytes) -> Answer:
         """Raises OSError, TimeoutError, aiohttp.ClientError where there is no answer."""
+        if self._session is None:
+            no_cookies = aiohttp.DummyCookieJar()
+            self._session = aiohttp.ClientSession(
+                headers=self._headers, timeout=self._timeout, cookie_jar=no_cookies
+            )
         async with self._session.post(self._url, data=body, allow_redirects=False) as answer:
             return Answer(answer.status, await answer.content.read(_ANSWER_BYTES))
 
     async def close(self) -> None:
         """Close its connections."""
-        await self._session.close()
+        if self._session is not None:
+            await self._session.close()

@@ -8,6 +8,7 @@ import pytest
 
 from headgate.config.backend_settings import SpoolSettings
 from headgate.config.settings import AdmissionSettings, Settings
+from headgate.core.outage import Outage
 from headgate.core.outcome import Failure, Name, Outcome, Reason
 from headgate.core.suppression.states import AWAY, ON, QUARANTINE, TopicSuppression
 from headgate.stats.labels import Labels
@@ -30,6 +31,7 @@ class StandIn:
         self.index, self.pid = index, 100 + index
         self.client: StandIn | None = self
         self.answered, self.started, self.last_answer = False, 1.0, 0.0
+        self.outage = Outage(time.monotonic)
         self.signals: list[int] = []
         self.meter = Meter(Labels({"shop"}, {"orders"}.__contains__), time.time)
         self.readiness = readiness
@@ -178,6 +180,21 @@ async def test_a_silent_worker_is_killed_after_a_while_only() -> None:
     worker.last_answer -= 61
     await seen._read(with_details=False)
     assert worker.signals == [9]
+
+
+async def test_a_worker_that_answers_again_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    worker = StandIn(0)
+    seen = overview(worker)
+    for is_silent in (False, True, True, False, False):
+        worker.is_silent = is_silent
+        await seen._read(with_details=False)
+    texts = [one.getMessage().partition(":")[0] for one in caplog.records]
+    assert texts == [
+        "worker 0 is up", "worker 0 does not answer", "worker 0 does not answer",
+        "worker 0 answers again",
+    ]  # fmt: skip
+    assert caplog.records[-1].__dict__["away_s"] >= 0
 
 
 async def test_a_worker_that_starts_may_take_its_time() -> None:
