@@ -2,15 +2,14 @@
 
 A page holds a generated block between two comments: `<!-- generated: NAME -->` and
 `<!-- end of NAME -->`. The rest of the page is written by hand. Generated as a whole are
-deploy/config/reference.toml and deploy/grafana/dashboards. tests/test_docs.py fails when anything
-here is out of date.
+deploy/config/reference.toml, deploy/grafana/dashboards and the manual pages in deploy/man.
+tests/test_docs.py fails when anything here is out of date.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-from argparse import ArgumentParser, _SubParsersAction
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -29,6 +28,8 @@ import headgate.cli  # noqa: E402
 import headgate_spark.cli  # noqa: E402
 from headgate.config.reference import reference_markdown, reference_toml  # noqa: E402
 from headgate.config.settings import HttpSettings  # noqa: E402
+from headgate.core.command_tree.man import man_page  # noqa: E402
+from headgate.core.command_tree.tree import Argument, Command, command_of  # noqa: E402
 from headgate.core.outcome import TRAITS  # noqa: E402
 from headgate.edge.openapi.document import document  # noqa: E402
 from headgate.telemetry.catalogue import METRICS  # noqa: E402
@@ -41,7 +42,7 @@ from support.clients.peers_produce import tables as peers_produce  # noqa: E402
 REFERENCE = ROOT / "deploy" / "config" / "reference.toml"
 DASHBOARDS = ROOT / "deploy" / "grafana" / "dashboards"
 ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yml"
-INTERNAL = {"worker"}  # `headgate serve` starts it, never a person
+PROGRAMS = tuple(command_of(cli.parser(), Path) for cli in (headgate.cli, headgate_spark.cli))
 _GAUGES = {
     MetricKind.SUM: "gauge, sum of the workers",
     MetricKind.MAX: "gauge, largest of the workers",
@@ -99,40 +100,25 @@ def reasons() -> str:
 def commands() -> str:
     """Every command of both programs, with arguments, options and examples."""
     return "\n".join(
-        text
-        for parser in (headgate.cli.parser(), headgate_spark.cli.parser())
-        for text in _command(parser)
+        text for root in PROGRAMS for command in root.every() for text in _command(command)
     )
 
 
-def _command(parser: ArgumentParser) -> Iterator[str]:
-    """A command, and those below it. As tables: argparse changes the layout of its help."""
-    level = "#" * (1 + len(parser.prog.split()))
-    yield f"{level} {parser.prog}\n"
-    if parser.description:
-        yield f"{parser.description[0].upper()}{parser.description[1:].rstrip('.')}.\n"
-    taken = [each for each in parser._actions if "--help" not in each.option_strings]
-    below = [each for each in taken if isinstance(each, _SubParsersAction)]
-    if rows := [_argument(each) for each in taken if each not in below]:
+def _command(command: Command) -> Iterator[str]:
+    """As tables: argparse changes the layout of its help."""
+    yield f"{'#' * (1 + len(command.words))} {' '.join(command.words)}\n"
+    if command.purpose:
+        yield f"{command.purpose}\n"
+    if rows := [_argument(each) for each in command.arguments if "--help" not in each.names]:
         yield table("argument|meaning", rows)
-    if parser.epilog:
-        yield f"```text\n{parser.epilog.strip(chr(10)).rstrip()}\n```\n"
-    for each in below:
-        for name, command in each.choices.items():
-            if name not in INTERNAL:
-                yield from _command(command)
+    if command.text:
+        yield f"```text\n{command.text}\n```\n"
 
 
-def _argument(action: Any) -> tuple[str, str]:
-    value = action.metavar or ("" if action.choices is None else ", ".join(action.choices))
-    if action.option_strings:
-        value = "" if action.nargs == 0 else value or action.dest.upper()
-        name = ", ".join(f"{option} {value}".strip() for option in action.option_strings)
-    else:
-        name = value or action.dest
-    text = (action.help or "").replace("%(default)s", str(action.default))
-    required = " (required)" if action.required and action.option_strings else ""
-    return f"`{name}`", f"{text}{required}".replace("|", r"\|")
+def _argument(argument: Argument) -> tuple[str, str]:
+    name = ", ".join(f"{one} {argument.value}".strip() for one in argument.names)
+    required = " (required)" if argument.is_required else ""
+    return f"`{name or argument.value}`", f"{argument.text}{required}".replace("|", r"\|")
 
 
 def http() -> str:
@@ -281,6 +267,8 @@ def generated() -> Iterator[tuple[Path, str]]:
     yield REFERENCE, reference_toml()
     for board in BOARDS:
         yield DASHBOARDS / f"{board.name}.json", rendered(board)
+    for root in PROGRAMS:
+        yield ROOT / "deploy" / "man" / f"{root.name}.1", man_page(root, headgate.__version__)
     for name, make in BLOCKS.items():
         page = ROOT / "docs" / name
         yield page, with_block(page.read_text(), page.stem, make())

@@ -92,7 +92,7 @@ def test_commands_and_their_options_exist(document: Path) -> None:
         flags = re.findall(r"--[a-z][a-z-]*", rest)
         assert not flags or set(flags) <= set(re.findall(r"--[a-z-]+", help_of(command))), command
         # `worker` is started by `serve`, never by people
-        assert command == "worker" or re.search(rf"^\s+{command} ", shown, re.MULTILINE), command
+        assert command == "worker" or re.search(rf"^ +{command}\b", shown, re.MULTILINE), command
 
 
 def test_the_documents_name_every_command() -> None:

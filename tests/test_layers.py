@@ -89,7 +89,7 @@ ALLOWED = {
     "devstack": {"devstack", "config", "core"},
 }
 # What the Spark jobs may.
-SPARK_ALLOWED = {"core", "kafka", "devstack.cache", "devstack.jars", "devstack.java"}
+SPARK_ALLOWED = {"__version__", "core", "kafka", "devstack.cache", "devstack.jars", "devstack.java"}
 # Where a foreign package may be imported; any other room of the table knows nothing of it.
 FOREIGN = {
     "backends": {"aiokafka", "redis", "hiredis", "fsspec", "botocore", "backports", "compression"},

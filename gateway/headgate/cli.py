@@ -24,6 +24,7 @@ COMMANDS = (
     "replay",
     "offsets",
     "token",
+    "completion",
     "worker",
 )  # modules of headgate.commands
 
@@ -71,7 +72,7 @@ def parser(names: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
     for name in names:
         module = import_module(f"headgate.commands.{name}")
         module.register(subparsers)
-        subparsers.choices[name].set_defaults(run=module.run)
+        subparsers.choices[name].set_defaults(run=module.run, program=parser)
     return found
 
 

@@ -1,14 +1,19 @@
 """The command `headgate-spark`; also `python -m headgate_spark` and spark-submit's script."""
 
 import argparse
+import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
+from headgate import __version__
 from headgate.core.command_line import ended_well, with_times_joined
+from headgate.core.command_tree.completion import EXAMPLES, PURPOSE, SHELLS
+from headgate.core.command_tree.tree import command_of
 from headgate_spark.commands.audit_command import AUDIT_EXAMPLES, add_audit
 from headgate_spark.commands.mirror_command import add_mirror, add_verify
 from headgate_spark.commands.replay_command import add_replay
-from headgate_spark.job.errors import JobError
+from headgate_spark.job.errors import OK, JobError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,6 +40,9 @@ def parser() -> argparse.ArgumentParser:
         epilog=AUDIT_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    python = platform.python_version()
+    version = f"headgate-spark {__version__} (Python {python})"
+    found.add_argument("--version", action="version", version=version)
     jobs = found.add_subparsers(title="jobs", metavar="JOB", required=True)
     add_audit(jobs.add_parser(
         "audit",
@@ -62,7 +70,21 @@ def parser() -> argparse.ArgumentParser:
         description="Carries out replays of mode topic: the runner.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     ))  # fmt: skip
+    completion = jobs.add_parser(
+        "completion",
+        help=PURPOSE,
+        description=PURPOSE,
+        epilog="examples:\n" + EXAMPLES.format(program=found.prog),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    completion.add_argument("shell", choices=SHELLS, help="which shell")
+    completion.set_defaults(run=_complete)
     return found
+
+
+def _complete(chosen: argparse.Namespace, _: Callable[[str], None]) -> int:
+    sys.stdout.write(SHELLS[chosen.shell](command_of(parser(), Path)))
+    return OK
 
 
 def _say(line: str) -> None:

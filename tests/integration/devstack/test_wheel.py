@@ -68,6 +68,7 @@ def serves_natively(
         there = clean_environment(tmp_path / "clean", python)
         pip(there, "install", "--no-deps", wheel)
         assert NATIVE in run(there, "-m", "headgate", "--version").stdout
+        assert Path(there).parents[1].joinpath("share/man/man1/headgate.1").is_file()
         config = f"""
             [clusters.main]
             bootstrap_servers = ["{kafka.bootstrap}"]
@@ -105,7 +106,7 @@ def test_what_pip_builds(
     sources.mkdir()
     for name in BUILT_FROM:
         shutil.copy(ROOT / name, sources / name)
-    for name in ("gateway", "spark"):
+    for name in ("gateway", "spark", "deploy/man"):
         shutil.copytree(ROOT / name, sources / name)
     assert run(python, "-m", "venv", tmp_path / "builds").returncode == 0
     builder = tmp_path / "builds" / "bin" / "python"

@@ -24,6 +24,10 @@ def test_what_a_terminal_acts_on_is_written_out() -> None:
     assert shown("\ud800") == r"\ud800"
 
 
+def test_wide_characters_take_two_columns() -> None:
+    assert (width("a宽\u0301"), width("名前"), fitted("名前", 3)) == (3, 4, "名…")
+
+
 def test_no_pile_of_marks_covers_other_lines() -> None:
     assert width(shown("e" + "\u0301" * 500)) > 490
     assert width(shown("ü")) == width(shown("u\u0308")) == 1
