@@ -41,12 +41,12 @@ class Sweeper:
         """Again and again, until cancelled."""
         while True:
             try:
-                await self._sweep_all()
+                await self.sweep()
             except Exception:
                 log.exception("looking after replays failed")
             await asyncio.sleep(_EVERY_S)
 
-    async def _sweep_all(self) -> None:
+    async def sweep(self) -> None:
         """Each cluster by itself: one that does not answer leaves the others alone. Its replays
         are counted as they were last seen."""
         backfills = self._tiers.table.backfills()

@@ -55,7 +55,7 @@ INSTANCE_METRICS = (
         "headgate_dependency_up",
         MetricKind.MAX,
         ("dependency",),
-        "1 while every worker reaches this (redis, spool, or kafka and a cluster's name; each of "
+        "1 while every worker reaches this (redis, spool, blobs, or kafka and a cluster's name; each of "
         "several Redis servers with its name), else 0.",
     ),
     Metric(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Callable
@@ -287,3 +288,29 @@ async def test_run_before_connect_and_after_close_fails(
     await one.close()
     with pytest.raises(StoreError):
         await run(one, scope, {}, reservations=0)
+
+
+async def test_a_store_says_which_process_it_is_connected_to(
+    connect: Callable[[], SuppressionStore],
+) -> None:
+    one, other = connect(), connect()
+    assert one.server == ""
+    for store in (one, other):
+        await store.connect()
+    assert one.server == other.server != ""
+
+
+@pytest.mark.redis
+async def test_another_redis_process_has_another_name(
+    start_redis: Callable[..., RunningRedis],
+) -> None:
+    server = start_redis()
+    store = RedisStore(server.url, 2000)
+    await store.connect()
+    before = store.server
+    assert before.startswith(f"127.0.0.1:{server.port} run ")
+    await asyncio.to_thread(server.restart)
+    await store.connect()
+    assert store.server.startswith(f"127.0.0.1:{server.port} run ")
+    assert store.server != before
+    await store.close()

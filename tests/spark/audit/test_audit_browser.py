@@ -37,7 +37,7 @@ def test_the_page_opens_in_a_browser(tmp_path: Path) -> None:
     text = page(document(figures, 0), figures)
     file.write_text(text.replace("</body>", probe + "</body>"))
     shown = browse(file, "--dump-dom", f"--screenshot={picture}", "--window-size=1200,2000")
-    assert "<title>4</title>" in shown
+    assert "<title>3</title>" in shown
     assert "2342565" in shown
     head = picture.read_bytes()[:24]
     assert head.startswith(b"\x89PNG")

@@ -121,6 +121,61 @@ async def test_the_longest_quarantine_that_any_worker_sees_is_shown(
     assert (seen.health().dependencies["redis"], seen.health().status) == (redis, "ready")
 
 
+def kinds(seen: Overview) -> list[tuple[str, str]]:
+    """What the installation log says, oldest first."""
+    return [(entry.kind, entry.subject) for entry in seen.log.recent()][::-1]
+
+
+async def test_what_workers_report_goes_into_the_installation_log() -> None:
+    first, second = StandIn(0), StandIn(1)
+    seen = overview(first, second)
+
+    async def polled(
+        *dependencies: Dependency, spooled: int = 0, suppression: str = ON, polls: int = 2
+    ) -> None:
+        first.readiness = READY._replace(dependencies=(*READY.dependencies, *dependencies))
+        first.suppression = {"deals": TopicSuppression(suppression)}
+        first.meter.watch_spool(lambda: {"orders": (spooled, 10, 1.0)} if spooled else {})
+        for _ in range(polls):
+            await seen.refresh(at_once=True)
+
+    well = Dependency("redis", True, False, "connected", server="a:1 run x")
+    await polled(well)
+    assert kinds(seen) == []
+    away = Dependency("redis", False, False, "no connection", server="a:1 run x")
+    await polled(away, suppression=AWAY, spooled=3)
+    await polled(well._replace(server="b:2 run y"), suppression=QUARANTINE, spooled=3)
+    await polled(well._replace(server="b:2 run y"))
+    assert kinds(seen) == [
+        ("outage_began", "redis"),
+        ("suppression_away", "deals"),
+        ("spool_began", "spool"),
+        ("outage_ended", "redis"),
+        ("redis_changed", "redis"),
+        ("quarantine_began", "deals"),
+        ("suppression_on", "deals"),
+        ("spool_ended", "spool"),
+    ]
+
+
+async def test_nothing_is_said_of_a_worker_that_is_missing_or_of_a_drain() -> None:
+    first, second = StandIn(0), StandIn(1)
+    second.meter.watch_spool(lambda: {"orders": (3, 10, 1.0)})
+    seen = overview(first, second)
+    for _ in range(2):
+        await seen.refresh(at_once=True)
+    assert kinds(seen) == [("spool_began", "spool")]
+    second.client = None
+    seen.worker_died(second.pid)
+    for _ in range(3):
+        await seen.refresh(at_once=True)
+    seen.is_draining = True
+    first.readiness = READY._replace(dependencies=(Dependency("redis", False, False, "gone"),))
+    for _ in range(3):
+        await seen.refresh(at_once=True)
+    assert kinds(seen) == [("spool_began", "spool")]
+
+
 async def test_of_each_topic_the_worst_that_any_worker_sees_is_shown() -> None:
     first, second = StandIn(0), StandIn(1)
     first.suppression = {

@@ -1,16 +1,24 @@
-"""Charts as inline SVG: a page that needs no network and no script."""
+"""Charts as inline SVG and HTML: a page that needs no network and no script, and prints.
 
-from collections.abc import Sequence
+A chart is drawn as wide as a telephone shows it, so that its text is never smaller than it says.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from typing import NamedTuple
 
-import numpy as np
+WIDTH, LEFT, RIGHT = 360, 44, 20
+_HEIGHT, _TOP, _BOTTOM = 224, 10, 38
+_MAX_TICKS = 5
+_MAX_DOTS = 64  # of a line: more cannot be told apart
 
-from headgate_spark.audit.judgement.measures import Load
 
-_WIDTH, _HEIGHT, _LEFT, _BOTTOM = 520, 240, 48, 34
-_COLUMNS = 96  # of the heat map: more are put together
-_SHADES, _SCALE_HEIGHT = 5, 16  # of its scale
+class Axis(NamedTuple):
+    """name: what is measured, with its unit.  shown: a value of it, for people."""
+
+    name: str
+    shown: Callable[[float], str]
 
 
 class Line(NamedTuple):
@@ -21,138 +29,114 @@ class Line(NamedTuple):
     points: Sequence[tuple[float, float]]
 
 
-def line_chart(title: str, lines: Sequence[Line], x_name: str, y_name: str) -> str:
-    """Lines over common axes that begin at 0."""
-    xs = [x for line in lines for x, _ in line.points]
-    ys = [y for line in lines for _, y in line.points]
-    widest, highest = max(xs, default=1) or 1, (max(ys, default=1) or 1) * 1.05
-    drawn = [_axes(widest, highest, x_name, y_name)]
-    for number, line in enumerate(lines):
-        points = " ".join(f"{_x(x / widest):.1f},{_y(y / highest):.1f}" for x, y in line.points)
-        drawn.append(f'<polyline class="{line.kind}" points="{points}"/>')
-        drawn += [_dot(line.kind, x / widest, y / highest, x, y) for x, y in line.points[:64]]
-        drawn.append(
-            f'<text class="{line.kind}" x="{_LEFT + 10}" y="{16 + 14 * number}">'
-            f"{escape(line.name)}</text>"
-        )
-    return _svg(title, "".join(drawn), _HEIGHT)
+class Mark(NamedTuple):
+    """A place on the x axis, and what is there."""
+
+    x: float
+    text: str
 
 
-def _dot(kind: str, x: float, y: float, real_x: float, real_y: float) -> str:
-    label = f"{real_x:g}: {real_y:.3g}"
-    return (
-        f'<circle class="{kind}" cx="{_x(x):.1f}" cy="{_y(y):.1f}" r="2.5">'
-        f"<title>{label}</title></circle>"
-    )
+def percent(share: float) -> str:
+    """A share (0 to 1); what is not nothing does not look like it."""
+    if 0 < share < 0.001:
+        return "<0.1%"
+    return f"{share * 100:.3g}%"
 
 
-def heat_map(
-    title: str, heat: Load, names: Sequence[str], numbers: Sequence[int], minutes: int
+def line_chart(
+    title: str, lines: Sequence[Line], x: Axis, y: Axis, mark: Mark | None = None
 ) -> str:
-    """One row a partition, one column a stretch of time; the darker, the more.
-
-    names: of the first and of the last column.  numbers: of the rows.  minutes: of a column.
-    """
-    heat, together = _narrowed(heat)
-    rows, columns = heat.shape
-    side = max(4.0, min(18.0, 360 / max(1, rows)))
-    wide = (_WIDTH - _LEFT - 8) / max(1, columns)
-    top = heat.max() or 1.0
-    cells = [
-        f'<rect x="{_LEFT + column * wide:.1f}" y="{row * side:.1f}" width="{wide:.2f}" '
-        f'height="{side:.1f}" fill-opacity="{heat[row, column] / top:.3f}"/>'
-        for row in range(rows)
-        for column in range(columns)
-        if heat[row, column]
-    ]
-    step = max(1, rows // 12)
-    labels = [
-        f'<text x="{_LEFT - 6}" y="{(row + 0.8) * side:.1f}" text-anchor="end">{number}</text>'
-        for row, number in list(enumerate(numbers))[::step]
-    ]
-    below = rows * side + 16
-    labels += [
-        f'<text x="{_LEFT}" y="{below:.0f}">{escape(names[0])}</text>',
-        f'<text x="{_WIDTH - 8}" y="{below:.0f}" text-anchor="end">{escape(names[1])}</text>',
-    ]
-    scale = _scale(float(heat.max()), below + 12, f"in {together * minutes} minutes")
-    inside = f'<g class="heat">{"".join(cells)}</g>{"".join(labels)}{scale}'
-    return _svg(title, inside, below + 12 + _SCALE_HEIGHT)
+    """Lines over common axes that begin at 0."""
+    xs = _ticks(max((at for line in lines for at, _ in line.points), default=1.0))
+    ys = _ticks(max((at for line in lines for _, at in line.points), default=1.0))
+    drawn = [_grid(xs, ys, x, y)]
+    if mark is not None:
+        drawn.append(_mark(mark, xs[-1]))
+    for line in lines:
+        points = " ".join(f"{_x(a / xs[-1]):.1f},{_y(b / ys[-1]):.1f}" for a, b in line.points)
+        drawn.append(f'<polyline class="{line.kind}" points="{points}"/>')
+    for line in lines:  # above all lines, or one would lie over the dots of another
+        drawn += _dots(line, xs[-1], ys[-1], x, y)
+    legend = "".join(f'<li class="{line.kind}">{escape(line.name)}</li>' for line in lines)
+    inside = f'<ul class="legend">{legend}</ul>{svg(title, "".join(drawn), _HEIGHT)}'
+    return figure(title, y.name, inside)
 
 
-def _scale(top: float, y: float, stretch: str) -> str:
-    """What the shades mean, from nothing to the darkest cell."""
-    boxes = "".join(
-        f'<rect x="{_LEFT + 24 * step}" y="{y:.0f}" width="24" height="10" '
-        f'fill-opacity="{step / _SHADES:.2f}"/>'
-        for step in range(1, _SHADES + 1)
+def bars(title: str, unit: str, rows: Sequence[tuple[str, float]]) -> str:
+    """Horizontal bars: name, and share (0 to 1) of the unit."""
+    top = max((share for _, share in rows), default=1.0) or 1.0
+    drawn = "".join(
+        f"<tr><th><code>{escape(name[:80])}</code></th>"
+        f'<td><div class="bar" style="width:{max(0.5, 100 * share / top):.1f}%" '
+        f'title="{escape(name)}: {escape(percent(share))} {escape(unit)}"></div></td>'
+        f'<td class="n">{escape(percent(share))}</td></tr>'
+        for name, share in rows
     )
-    right = _LEFT + 24 * (_SHADES + 1) + 6
+    return figure(title, f"share {unit}", f'<table class="bars">{drawn}</table>')
+
+
+def figure(title: str, unit: str, inside: str) -> str:
+    """A chart under its name, and what it measures."""
+    caption = f"<figcaption>{escape(title)}<small>{escape(unit)}</small></figcaption>"
+    return f"<figure>{caption}{inside}</figure>"
+
+
+def svg(title: str, inside: str, height: float) -> str:
+    """The picture."""
     return (
-        f'<g class="heat">{boxes}</g><text x="{_LEFT + 18}" y="{y + 10:.0f}" text-anchor="end">0'
-        f'</text><text x="{right}" y="{y + 10:.0f}">{_bytes(top)} {stretch}</text>'
+        f'<svg role="img" aria-label="{escape(title)}" '
+        f'viewBox="0 0 {WIDTH} {height:.0f}">{inside}</svg>'
     )
 
 
-def _bytes(size: float) -> str:
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.3g} {unit}"
-        size /= 1000
-    return f"{size:.3g} TB"
+def _ticks(top: float) -> list[float]:
+    """Round values from 0 to the first that is not below `top`."""
+    top = top or 1.0
+    step = 10.0 ** math.floor(math.log10(top / _MAX_TICKS))
+    step = next(step * by for by in (1, 2, 5, 10) if top / (step * by) <= _MAX_TICKS + 1e-9)
+    return [round(step * number, 12) for number in range(math.ceil(top / step - 1e-9) + 1)]
 
 
-def _narrowed(heat: Load) -> tuple[Load, int]:
-    """Neighbouring windows put together until they fit, and how many of them make one."""
-    factor = -(-heat.shape[1] // _COLUMNS)
-    missing = -heat.shape[1] % factor
-    padded = np.pad(heat, ((0, 0), (0, missing)))
-    together: Load = padded.reshape(heat.shape[0], -1, factor).sum(axis=2)
-    return together, factor
+def _grid(xs: Sequence[float], ys: Sequence[float], x: Axis, y: Axis) -> str:
+    base, right = _y(0), _x(1)
+    drawn = [f'<path class="axis" d="M{LEFT} {_TOP}V{base:.1f}H{right:.1f}"/>']
+    for value in ys:
+        at = _y(value / ys[-1])
+        drawn.append(f'<path class="grid" d="M{LEFT} {at:.1f}H{right:.1f}"/>')
+        drawn.append(text(LEFT - 5, at + 4, y.shown(value), "end"))
+    drawn += [text(_x(one / xs[-1]), base + 15, x.shown(one), "middle") for one in xs]
+    drawn.append(text((LEFT + right) / 2, _HEIGHT - 4, x.name, "middle"))
+    return "".join(drawn)
 
 
-def bars(title: str, rows: Sequence[tuple[str, float, str]]) -> str:
-    """Horizontal bars: name, share of the longest possible (0 to 1), and what is written."""
-    top = max((share for _, share, _ in rows), default=1) or 1
-    drawn = []
-    for number, (name, share, text) in enumerate(rows):
-        y = number * 20
-        short = name if len(name) <= 24 else name[:23] + "…"
-        drawn.append(
-            f'<text x="150" y="{y + 14}" text-anchor="end">{escape(short)}</text>'
-            f'<rect class="bar" x="156" y="{y + 3}" width="{max(1.0, 230 * share / top):.1f}" '
-            f'height="14"><title>{escape(name)}</title></rect>'
-            f'<text x="{162 + max(1.0, 230 * share / top):.1f}" y="{y + 14}">{escape(text)}</text>'
+def _mark(mark: Mark, widest: float) -> str:
+    at = _x(mark.x / widest)
+    anchor, beside = ("end", -4) if mark.x > widest / 2 else ("start", 4)
+    line = f'<path class="mark" d="M{at:.1f} {_TOP}V{_y(0):.1f}"/>'
+    return line + text(at + beside, _TOP + 9, mark.text, anchor)
+
+
+def _dots(line: Line, widest: float, highest: float, x: Axis, y: Axis) -> Iterator[str]:
+    """Each with its values, for who points at it; it is easier to point at than to see."""
+    step = -(-len(line.points) // _MAX_DOTS) or 1
+    for a, b in line.points[::step]:
+        label = f"{line.name}: {x.shown(a)} {x.name}, {y.shown(b)} {y.name}"
+        place = f'cx="{_x(a / widest):.1f}" cy="{_y(b / highest):.1f}"'
+        yield (
+            f'<g><title>{escape(label)}</title><circle class="near" {place} r="9"/>'
+            f'<circle class="{line.kind}" {place} r="2.5"/></g>'
         )
-    return _svg(title, "".join(drawn), 20 * len(rows) + 6)
 
 
-def _axes(widest: float, highest: float, x_name: str, y_name: str) -> str:
-    base, right = _HEIGHT - _BOTTOM, _WIDTH - 8
-    return (
-        f'<path class="axis" d="M{_LEFT} 4V{base}H{right}"/>'
-        f'<text x="{right}" y="{base + 28}" text-anchor="end">{escape(x_name)}</text>'
-        f'<text x="{right}" y="{base + 14}" text-anchor="end">{widest:g}</text>'
-        f'<text x="{_LEFT}" y="{base + 14}">0</text>'
-        f'<text x="{_LEFT - 6}" y="{base}" text-anchor="end">0</text>'
-        f'<text x="{_LEFT - 6}" y="14" text-anchor="end">{highest / 1.05:.3g}</text>'
-        f'<text x="12" y="{base / 2:.0f}" transform="rotate(-90 12 {base / 2:.0f})">'
-        f"{escape(y_name)}</text>"
-    )
+def text(x: float, y: float, words: str, anchor: str) -> str:
+    """Words in a picture. anchor: start, middle or end."""
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
 
 
 def _x(share: float) -> float:
-    return _LEFT + share * (_WIDTH - _LEFT - 8)
+    return LEFT + share * (WIDTH - LEFT - RIGHT)
 
 
 def _y(share: float) -> float:
     base = _HEIGHT - _BOTTOM
-    return base - share * (base - 4)
-
-
-def _svg(title: str, inside: str, height: float) -> str:
-    return (
-        f'<figure><figcaption>{escape(title)}</figcaption><svg role="img" '
-        f'aria-label="{escape(title)}" viewBox="0 0 {_WIDTH} {height:.0f}" width="{_WIDTH}">'
-        f"{inside}</svg></figure>"
-    )
+    return base - share * (base - _TOP)

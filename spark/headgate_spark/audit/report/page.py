@@ -1,66 +1,57 @@
 """The result for people: one HTML page that needs nothing else."""
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-import numpy as np
-
 from headgate_spark.audit.judgement.diagnosis import HOT
-from headgate_spark.audit.judgement.figures import BUCKET_MS, TopicFigures
-from headgate_spark.audit.judgement.measures import lorenz, usefulness
-from headgate_spark.audit.judgement.what_if import what_if
-from headgate_spark.audit.report.charts import Line, bars, heat_map, line_chart
+from headgate_spark.audit.judgement.figures import TopicFigures
+from headgate_spark.audit.judgement.measures import usefulness
+from headgate_spark.audit.report.heat_map import size
+from headgate_spark.audit.report.plots import charts
 from headgate_spark.audit.report.senders_table import senders_table
+from headgate_spark.audit.report.style import STYLE
 from headgate_spark.audit.report.tables import row, table
-from headgate_spark.job.times import shown_time
 
-_STYLE = """
-body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:1120px;padding:0 1rem;
-color:#1b2430;background:#fff}
-h1,h2,h3{line-height:1.2}h2{margin-top:3rem;border-bottom:2px solid #d5dbe3}
-h2,p,li,code{overflow-wrap:anywhere}.wide{overflow-x:auto}
-table{border-collapse:collapse;margin:.5rem 0 1.5rem}td,th{padding:.2rem .8rem .2rem 0;
-text-align:left;vertical-align:top}td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}
-tr+tr td{border-top:1px solid #e6eaef}figure{display:inline-block;margin:0 1.5rem 1.5rem 0;
-vertical-align:top;max-width:100%}figcaption{font-weight:600;margin-bottom:.3rem}
-svg text{font-size:11px;
-fill:#48566a}svg{max-width:100%;height:auto}.axis{fill:none;stroke:#8a97a8}
-polyline{fill:none;stroke-width:2}.a,circle.a{stroke:#1f6feb}.b,circle.b{stroke:#c2410c}
-.c,circle.c{stroke:#8a97a8;stroke-dasharray:4 3}circle{fill:#fff}svg text.a{fill:#1f6feb;
-stroke:none}svg text.b{fill:#c2410c;stroke:none}svg text.c{fill:#6a7686;stroke:none}
-.heat rect{fill:#b91c1c}.bar{fill:#1f6feb}.found{background:#fef3e2;
-border-left:4px solid #c2410c;padding:.5rem 1rem;margin:.5rem 0}.fine{background:#e9f7ef;
-border-left:4px solid #15803d;padding:.5rem 1rem}.note{color:#6a7686}code{background:#f1f4f7}
-"""
-
-
-_NO_KEYS = (
-    "No record has a key: there is nothing to say of heavy keys, or of what other partition counts "
-    "would make of them."
-)
+_CODE = re.compile(r"`([^`]*)`")
+_NOTHING = '<span class="tag ok">nothing</span>'
 
 
 def page(result: dict[str, Any], figures: Sequence[TopicFigures]) -> str:
-    """The whole page. figures: of the same topics, for the charts."""
+    """The whole page, topics in the order given. figures: of the same topics, for the charts."""
     topics = zip(result["topics"], figures, strict=True)
     body = "".join(_topic(topic, one) for topic, one in topics)
-    listed = "".join(
-        f'<tr><td><a href="#{escape(one["topic"])}">{escape(one["topic"])}</a></td>'
-        f'<td class="n">{one["records"]:,}</td><td class="n">{one["bytes"]:,}</td>'
-        f'<td class="n">{one["by_records"]["max_over_mean"]:.2f}</td>'
-        f'<td class="n">{one["by_bytes"]["max_over_mean"]:.2f}</td>'
-        f"<td>{escape(', '.join(one['diagnoses']) or 'none')}</td></tr>"
-        for one in result["topics"]
-    )
-    head = row("th", ["topic", "records", "bytes", "max/mean", "by bytes", "diagnoses"])
+    listed = "".join(map(_listed, result["topics"]))
+    figures_of = ("max/mean, records", "max/mean, bytes", "records", "bytes")
+    head = "".join(f'<th class="n">{one}</th>' for one in figures_of)
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width"><title>Skew audit</title>'
-        f"<style>{_STYLE}</style></head><body><h1>Skew audit</h1>"
-        f'<p class="note">made {escape(result["generated_at"])}; max/mean 1 = even, '
-        f"from {HOT} on a partition is called hot</p>"
-        f"{table(head, listed)}{body}</body></html>\n"
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>Skew audit</title><style>{STYLE}</style></head><body><h1>Skew audit</h1>"
+        f'<p class="note">Made {escape(minute_of(result["generated_at"]))} UTC, worst topic first. '
+        "max/mean: the fullest partition beside the average one, 1 = even; "
+        f"from {HOT} on it is called hot.</p>"
+        f"{table(f'<tr><th>topic</th><th>found</th>{head}</tr>', listed)}{body}</body></html>\n"
+    )
+
+
+def minute_of(time: str) -> str:
+    """A time of the result for people, to the minute."""
+    return time[:16].replace("T", " ")
+
+
+def _listed(topic: dict[str, Any]) -> str:
+    name = escape(topic["topic"])
+    found = "".join(
+        f'<span class="tag">{escape(one.replace("_", " "))}</span>' for one in topic["diagnoses"]
+    )
+    return (
+        f'<tr><td><a href="#{name}">{name}</a></td><td>{found or _NOTHING}</td>'
+        f'<td class="n">{topic["by_records"]["max_over_mean"]:.2f}</td>'
+        f'<td class="n">{topic["by_bytes"]["max_over_mean"]:.2f}</td>'
+        f'<td class="n">{topic["records"]:,}</td>'
+        f'<td class="n" title="{topic["bytes"]:,} bytes">{size(topic["bytes"])}</td></tr>'
     )
 
 
@@ -68,19 +59,21 @@ def _topic(topic: dict[str, Any], figures: TopicFigures) -> str:
     name = escape(topic["topic"])
     window, note = topic["window"], "no record in this window"
     if topic["records"]:
-        note = f"{escape(window['from'])} to {escape(window['to'])}"
+        note = f"{minute_of(window['from'])} to {minute_of(window['to'])} UTC"
     facts = [
-        f"{topic['records']:,} records, {topic['bytes']:,} bytes on {topic['partitions']} "
+        f"{topic['records']:,} records, {size(topic['bytes'])} on {topic['partitions']} "
         f"partitions, {topic['distinct_keys']:,} keys",
         f"{topic['keyless_records']:,} records without key, {topic['tombstones']:,} tombstones",
         _useful(topic),
         topic["fetch"]["why"],
     ]
     listed = "".join(f"<li>{escape(fact)}</li>" for fact in facts)
+    parts = [_measures, _what_if, _keys] if topic["records"] else []
     return (
-        f'<section id="{name}"><h2>{name}</h2><p class="note">{note}</p>{_part(topic)}'
-        f"{_notes(topic)}{_findings(topic)}<ul>{listed}</ul>{_charts(topic, figures)}"
-        f"{_measures(topic)}{_what_if(topic)}{_keys(topic)}{senders_table(topic)}</section>"
+        f'<section id="{name}"><h2>{name}</h2><p class="note">{escape(note)}</p>{_part(topic)}'
+        f'{_notes(topic)}{_findings(topic)}<ul class="facts">{listed}</ul>'
+        f"{charts(topic, figures)}{''.join(part(topic) for part in parts)}{senders_table(topic)}"
+        "</section>"
     )
 
 
@@ -115,74 +108,18 @@ def _findings(topic: dict[str, Any]) -> str:
         for one in topic["findings"]
     )
     rows = "".join(
-        f"<tr><td><strong>{escape(one['action'])}</strong></td><td>{escape(one['why'])}</td>"
-        f"<td>{escape(one['cost'])}</td></tr>"
+        f"<tr><td><strong>{escape(one['action'])}</strong></td>"
+        f'<td data-name="why">{_coded(one["why"])}</td>'
+        f'<td data-name="cost">{_coded(one["cost"])}</td></tr>'
         for one in topic["recommendations"]
     )
     head = "<tr><th>what to do</th><th>why</th><th>cost</th></tr>"
-    return f"{found}<h3>What helps, and what does not</h3>{table(head, rows)}"
+    advice = f'<table class="stacked">{head}{rows}</table>'
+    return f"{found}<h3>What helps, and what does not</h3>{advice}"
 
 
-def _charts(topic: dict[str, Any], figures: TopicFigures) -> str:
-    # what was asked for may begin earlier and end later than the records do
-    ends_ms = figures.heat_from_ms + figures.heat_bytes.shape[1] * BUCKET_MS
-    names = [shown_time(figures.heat_from_ms), shown_time(ends_ms)]
-    numbers = figures.numbers or range(figures.partitions)
-    charts = heat_map(
-        "Bytes by partition and time", figures.heat_bytes, names, numbers, BUCKET_MS // 60_000
-    )
-    charts += _lorenz_chart(figures)
-    if not topic["distinct_keys"]:
-        return f'{charts}<p class="note">{_NO_KEYS}</p>'
-    return charts + _what_if_chart(topic, figures) + _top_keys_chart(topic)
-
-
-def _lorenz_chart(figures: TopicFigures) -> str:
-    lines = [Line("even", "c", [(0.0, 0.0), (1.0, 1.0)])]
-    for name, kind, load in (
-        ("partitions by records", "a", figures.load_records),
-        ("partitions by bytes", "b", figures.load_bytes),
-    ):
-        shares = lorenz(load)
-        steps = np.linspace(0, 1, len(shares))
-        points = zip(steps.tolist(), shares.tolist(), strict=True)
-        lines.append(Line(name, kind, list(points)))
-    if figures.key_buckets:
-        lines.append(Line("keys by records", "c", _key_curve(figures)))
-    return line_chart("Lorenz curve", lines, "share of partitions (keys)", "share of the load")
-
-
-def _key_curve(figures: TopicFigures) -> list[tuple[float, float]]:
-    keys = sum(key_bucket.keys for key_bucket in figures.key_buckets) or 1
-    records = sum(key_bucket.records for key_bucket in figures.key_buckets) or 1
-    points, x, y = [(0.0, 0.0)], 0, 0
-    for key_bucket in figures.key_buckets:
-        x, y = x + key_bucket.keys, y + key_bucket.records
-        points.append((x / keys, y / records))
-    return points
-
-
-def _what_if_chart(topic: dict[str, Any], figures: TopicFigures) -> str:
-    if figures.is_part:
-        return ""
-    rows = what_if(figures)
-    floors = [(row["partitions"], row["floor_bytes"]) for row in topic["what_if"]]
-    lines = [
-        Line("predicted max/mean by records", "a", _points(rows, "max_over_mean_records")),
-        Line("predicted max/mean by bytes", "b", _points(rows, "max_over_mean_bytes")),
-        Line("floor by bytes: n x share of the top key", "c", floors),
-    ]
-    return line_chart("Other partition counts", lines, "partitions", "max/mean")
-
-
-def _points(rows: Iterable[Any], name: str) -> list[tuple[float, float]]:
-    return [(row.partitions, getattr(row, name)) for row in rows]
-
-
-def _top_keys_chart(topic: dict[str, Any]) -> str:
-    heavy = sorted(topic["top_keys"], key=lambda one: -one["byte_share"])[:12]
-    rows = [(one["key"], one["byte_share"], f"{one['byte_share']:.1%}") for one in heavy]
-    return bars("Heaviest keys by bytes", rows)
+def _coded(text: str) -> str:
+    return _CODE.sub(r"<code>\1</code>", escape(text))
 
 
 def _measures(topic: dict[str, Any]) -> str:
@@ -198,7 +135,10 @@ def _measures(topic: dict[str, Any]) -> str:
 def _what_if(topic: dict[str, Any]) -> str:
     if not topic["what_if"] or not topic["distinct_keys"]:
         return ""
-    head = row("th", ["partitions", "max/mean", "floor", "by bytes", "floor", "keys that move"])
+    head = row(
+        "th",
+        ["partitions", "max/mean, records", "floor", "max/mean, bytes", "floor", "keys that move"],
+    )
     now = {topic["partitions"]: " (now)"}
     rows = "".join(
         row(

@@ -57,7 +57,7 @@ async def test_the_page_needs_nothing_from_elsewhere(
     assert "unsafe" not in str(policy)
     assert "<style" not in text
     assert not re.search(r"<script(?![^>]*src=)|\son\w+=|\sstyle=", text)
-    for link in re.findall(r'(?:href|src)="([^"]*)"', text):
+    for link in set(re.findall(r'(?:href|src)="([^"]*)"', text)) - {"data:,"}:  # no picture
         async with http.get(f"{sites[port]}/{link}") as found:
             assert found.status == 200, link
 

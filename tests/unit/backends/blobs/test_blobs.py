@@ -164,6 +164,38 @@ async def test_the_front_stores_off_the_loop_and_says_where(tmp_path):
         await blobs.put("documents", VALUE)
 
 
+async def test_a_failure_counts_until_a_blob_is_stored_or_for_a_while(tmp_path):
+    now = [100.0]
+    root = tmp_path / "root"
+    blobs = Blobs(f"file://{root}", 1, clock=lambda: now[0])
+    assert blobs.health() == (True, "no failure")
+    root.write_text("no folder")
+    for _ in range(2):
+        with pytest.raises(Refused):
+            await blobs.put("deals", VALUE)
+        now[0] += 12
+        assert blobs.health() == (False, "it failed 12 s ago and has stored nothing since")
+    root.unlink()
+    await blobs.put("deals", VALUE)
+    assert blobs.health()[0]
+    root.rename(tmp_path / "aside")
+    root.write_text("no folder")
+    with pytest.raises(Refused):
+        await blobs.begin()
+    now[0] += 29
+    assert not blobs.health()[0]
+    now[0] += 1
+    assert blobs.health()[0]
+    root.unlink()
+    stream = await blobs.begin()
+    await stream.write(VALUE)
+    now[0] -= 5  # within the time of the failure
+    assert not blobs.health()[0]
+    await stream.commit("deals")
+    assert blobs.health()[0]
+    blobs.close()
+
+
 async def test_a_store_that_fails_is_503_and_streams_are_bounded(tmp_path):
     (tmp_path / "file").write_text("not a folder")
     broken = Blobs(f"file://{tmp_path}/file", 1)

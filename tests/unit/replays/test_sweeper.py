@@ -1,0 +1,55 @@
+"""What is done about replays without a request: counted, and told to the installation log."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any, cast
+
+from headgate.core.installation.entry import Happening, Kind
+from headgate.core.replays.replay import Registry
+from headgate.replays.second_tier import SecondTiers
+from headgate.replays.sweeper import Sweeper
+
+SPEC = {"name": "again", "topic": "orders", "mode": "topic", "by": "ann", "keep_s": 3600}
+
+
+class OneTier:
+    """A second tier with one registry, in memory."""
+
+    def __init__(self) -> None:
+        self.table = self
+        self.last = Registry()
+
+    def backfills(self) -> list[str]:
+        return ["main-backfill"]
+
+    def log(self, _backfill: str) -> OneTier:
+        return self
+
+    async def read(self) -> Registry:
+        return self.last
+
+    def put(self, what: str, **fields: Any) -> None:
+        self.last.see(f"r1/{what}".encode(), json.dumps(fields).encode())
+
+
+async def test_replays_are_counted_and_told_of() -> None:
+    tier, gauges, noted = OneTier(), dict[tuple[str, ...], float](), list[Happening]()
+
+    def gauge(_name: str, labels: tuple[str, ...], value: float) -> None:
+        gauges[labels] = value
+
+    sweeper = Sweeper(cast("SecondTiers", tier), gauge, noted.append)
+    now_ms = int(time.time() * 1000)
+    await sweeper.sweep()
+    tier.put("spec", created_ms=now_ms, **SPEC)
+    tier.put("status", state="copying", at_ms=now_ms)
+    await sweeper.sweep()
+    assert [one.kind for one in noted] == [Kind.REPLAY_CREATED]
+    assert gauges["copying",] == 1
+    tier.put("status", state="failed", at_ms=now_ms, reason="no space")
+    await sweeper.sweep()
+    assert [one.kind for one in noted] == [Kind.REPLAY_CREATED, Kind.REPLAY_FAILED]
+    assert noted[-1].text == "again of orders: failed: no space"
+    assert gauges["failed",] == 1
