@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
 import re
@@ -90,6 +91,24 @@ def test_licences_of_what_runs(requirement: str) -> None:
         for one in found
     }
     assert short <= ALLOWED | CLASSIFIERS, f"{name}: {sorted(short)}"
+
+
+VENDORED = [
+    ROOT / "gateway/headgate/edge/console/static/vendor",
+    ROOT / "tests/support/console/axe",
+]
+
+
+@pytest.mark.parametrize("folder", VENDORED, ids=[folder.name for folder in VENDORED])
+def test_files_of_others_are_unchanged_and_come_with_their_licences(folder: Path) -> None:
+    """What a browser runs is installed by nobody: it is in the repository."""
+    listed = re.findall(
+        r"^\| `([^`]+)`.*`([0-9a-f]{64})`", (folder / "README.md").read_text(), re.M
+    )
+    scripts = [path for path in folder.iterdir() if path.suffix in (".js", ".css")]
+    found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in scripts}
+    assert found == dict(listed)
+    assert [path for path in folder.iterdir() if path.name.startswith("LICENSE")]
 
 
 @pytest.fixture
