@@ -109,7 +109,15 @@ def test_files_of_others_are_unchanged_and_may_be_used(listed: Path) -> None:
 
 
 def test_there_are_files_of_others() -> None:
-    assert ROOT / "gateway/headgate/edge/openapi/static/vendor/README.md" in VENDORED
+    folders = {path.parent.parent.parent.name for path in VENDORED}
+    assert folders == {"console", "openapi"}
+
+
+def test_what_checks_the_console_is_unchanged_too() -> None:
+    folder = ROOT / "tests/support/console/axe"
+    digest = sha256((folder / "axe.min.js").read_bytes()).hexdigest()
+    assert f"| `axe.min.js` | `{digest}` |" in (folder / "README.md").read_text()
+    assert (folder / "LICENSE").stat().st_size > 0
 
 
 @pytest.fixture

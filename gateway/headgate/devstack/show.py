@@ -37,7 +37,7 @@ def ready_text(stack: DevStack, viewer: Path) -> str:
 Headgate is running. Ctrl-C stops everything.
 
   gateway     {stack.gateway_url}/v1/topics/TOPIC/events   (also /live, /ready, /problems)
-  management  {stack.management_url}/v1/producers   (also /v1/topics, /metrics)
+  console     {stack.management_url}/console   (also /v1/producers, /v1/topics, /metrics)
   ingest      {stack.ingest.bootstrap}   Kafka tier that takes the events
   backfill    {stack.backfill.bootstrap}   Kafka tier for replays
   redis       {stack.redis.url}

@@ -85,7 +85,7 @@ async def busy(producers: int = 1000, topics: int = 500, groups: int = 500) -> C
             size = 800 + 40 * step
             meter.account(names[number], f"topic-{number % topics:03}", [outcome] * 9, [size] * 9)
 
-    await instance.pass_time(4, post)
+    await instance.pass_time(1, post)
     instance.groups = monitored(groups)
     return instance
 
