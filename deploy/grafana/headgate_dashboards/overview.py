@@ -172,6 +172,14 @@ _ROOM = Row(
             steps=bad_from(0.9, 0.7),
         ),
         Panel(
+            "Spans of traced requests",
+            "What became of spans: exported, refused by the collector, dropped. None: tracing is "
+            "off, or no request was sampled.",
+            Unit.EVENTS_PER_S,
+            "operate/tracing",
+            (Query(rate("headgate_trace_spans_total", "result"), "{{result}}"),),
+        ),
+        Panel(
             "Memory of the workers",
             "Resident memory of a gateway's workers together.",
             Unit.BYTES,

@@ -20,6 +20,11 @@ def _by_topic(expr: str) -> tuple[Query, ...]:
     return (Query(expr, "{{topic}}"),)
 
 
+def _fullest(counter: str) -> tuple[Query, ...]:
+    expr = f"topk(10, {rate(counter, 'topic, partition', _WHERE)})"
+    return (Query(expr, "{{topic}} {{partition}}"),)
+
+
 _TRAFFIC = Row(
     "Traffic",
     (
@@ -39,6 +44,21 @@ _TRAFFIC = Row(
             "publish/answers",
             _by_topic(rate("headgate_acknowledged_records_total", "topic", _WHERE)),
             is_stacked=True,
+        ),
+        Panel(
+            "Fullest partitions",
+            "Records a second of the ten partitions that get most. One far above the others of its "
+            "topic: a hot key.",
+            Unit.RECORDS_PER_S,
+            "operate/runbooks/gateway/hot-key",
+            _fullest("headgate_partition_records_total"),
+        ),
+        Panel(
+            "Fullest partitions, bytes",
+            "Bytes a second of the ten partitions that get most.",
+            Unit.BYTES_PER_S,
+            "operate/runbooks/gateway/hot-key",
+            _fullest("headgate_partition_bytes_total"),
         ),
         Panel(
             "Outcomes",

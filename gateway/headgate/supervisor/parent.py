@@ -36,7 +36,7 @@ from headgate.supervisor.kept_tls import KeptTls
 from headgate.supervisor.overview import Overview
 from headgate.supervisor.ports import management_sites, reserved
 from headgate.supervisor.private_folder import private_folder
-from headgate.telemetry.build import BUILD_FIELDS
+from headgate.telemetry.build import BUILD_FIELDS, VERSION
 from headgate.wiring.callers import Callers
 from headgate.wiring.collector import restore_the_collector
 from headgate.wiring.reloading import Reloading, RestartNeededError, beside
@@ -149,7 +149,8 @@ class Parent:
                 each.kill()
             stopping.cancel()
             ended = await asyncio.gather(*running, return_exceptions=True)
-            self._note_end(is_clean)
+            text = "all workers drained" if is_clean else "not all workers ended in time"
+            self._note(Kind.ENDED, GATEWAY, text, {"clean": is_clean})
             await tasks.end(_END_S)
             await self._log.close()
         return _exit_code(ended, is_clean)
@@ -180,22 +181,19 @@ class Parent:
 
     def _note_start(self) -> None:
         http = self._overview.settings.http
-        known: dict[str, Detail] = {
+        file = str(self._start.config)
+        known = {
             **BUILD_FIELDS,
             "pid": os.getpid(),
             "data": f"{http.host}:{http.port}",
             "management": f"{http.host}:{http.management_port}",
             "workers": http.workers,
-            "file": str(self._start.config),
+            "file": file,
             "config_sha256": self._in_force.sha256,
         }
         log.info("the gateway starts", extra=known)
-        text = f"headgate {known['version']} ({known['native']}) with {http.workers} worker(s)"
-        self._note(Kind.STARTED, GATEWAY, text, known)
-
-    def _note_end(self, is_clean: bool) -> None:
-        text = "all workers drained" if is_clean else "not all workers ended by themselves in time"
-        self._note(Kind.ENDED, GATEWAY, text, {"clean": is_clean})
+        text = f"{VERSION} with {http.workers} worker(s), pid {os.getpid()}"
+        self._note(Kind.STARTED, GATEWAY, text, {**BUILD_FIELDS, "file": file})
 
     # ---- signals
 
@@ -287,11 +285,8 @@ class Parent:
         log.error(
             "reload refused, the old configuration stays: %s", why, extra={"options": options}
         )
-        details: dict[str, Detail] = {
-            "file": str(self._start.config),
-            "options": [*options[:_MAX_NAMED]],
-        }
-        self._note(Kind.RELOAD_REFUSED, "configuration", why, details)
+        known: dict[str, Detail] = {"options": [*options[:_MAX_NAMED]]}
+        self._note(Kind.RELOAD_REFUSED, "configuration", why, known)
 
 
 def _exit_code(ended: Sequence[BaseException | None], is_clean: bool) -> int:

@@ -55,8 +55,8 @@ INSTANCE_METRICS = (
         "headgate_dependency_up",
         MetricKind.MAX,
         ("dependency",),
-        "1 while every worker reaches this (redis, spool, blobs, or kafka and a cluster's name; each of "
-        "several Redis servers with its name), else 0.",
+        "1 while every worker reaches this (redis, spool, blobs, or kafka and a cluster's name; "
+        "each of several Redis servers with its name), else 0.",
     ),
     Metric(
         "headgate_workers", MetricKind.SUM, ("state",), "Worker processes by state (up, wanted)."

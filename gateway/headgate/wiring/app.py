@@ -216,9 +216,8 @@ class Worker:
 
     async def _listen(self) -> None:
         http, ids = self.settings.http, self._request_ids
-        plane = data_plane(
-            self._front, self._bursts(), self.topics, self.readiness, ids, http, self._others
-        )
+        known = (self.topics, self.readiness, ids, http, self._others)
+        plane = data_plane(self._front, self._bursts(), *known)
         self.server, self.port = await listen(
             plane, self._front, ids, http, self._tracing, self._exit
         )

@@ -95,6 +95,7 @@ async def test_path_traversal_by_the_path_of_a_request(tmp_path: Path, kind: str
         ):  # fmt: skip
             asked = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
             found = await answers(to.port, asked.encode())
-            assert found.statuses[0] in (400, 404, 405), path
+            is_home = b"\r\nLocation: /console\r\n" in found.raw  # what is climbed to is `/`
+            assert found.statuses[0] in (400, 404, 405) or is_home, path
             assert b"root:" not in found.raw
         assert to.done() == []

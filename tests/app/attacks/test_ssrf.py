@@ -14,7 +14,7 @@ from headgate.consumer.claims import ClaimChecks, ClaimError
 from headgate.core.record import DATAREF, VALUE_BYTES, VALUE_SHA256
 from headgate.core.schema import BadSchemaError, Schema
 from support.gateway.data_plane_world import data_port
-from support.process.accepting import accepting
+from support.network.accepting import accepting
 
 DIGEST = "0" * 64
 

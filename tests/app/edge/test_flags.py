@@ -50,7 +50,7 @@ def test_all_flags_are_known_here() -> None:
         for each in one.parameters
         if "true" in each["schema"].get("enum", ())
     }
-    assert flags == {*HEADERS, "pretty"}
+    assert flags == {*HEADERS, "pretty", "given"}
 
 
 @WAYS

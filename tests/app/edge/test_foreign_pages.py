@@ -41,8 +41,9 @@ async def test_no_page_of_the_control_plane_is_for_them(instance: FakeInstance) 
             path = route.resource.canonical.format(topic="deals", group="g", id="r")
             for headers in (*FOREIGN, REBOUND):
                 answer = await client.request(route.method, path, headers=headers)
-                page = await answer.json(content_type=None)
-                assert (answer.status, page["reason"]) == (403, "forbidden"), (path, headers)
+                assert answer.status == 403, (path, headers)
+                text = await answer.text()
+                assert "forbidden" in text.lower(), (path, text)  # JSON, or a page of the console
         assert (await client.get("/v1/topics", headers=REBOUND)).status == 403
         own = f"http://127.0.0.1:{client.port}"
         for headers in ({"Origin": own}, {}):

@@ -19,8 +19,8 @@ from confluent_kafka.admin import AdminClient
 from headgate.devstack.broker import BrokerPlan, KafkaInstallation, new_id
 from headgate.devstack.ports import LOOPBACK
 from support.kafka import kafka_log
+from support.network.tcp_proxy import TcpProxy
 from support.process.stack import RunningBroker, eventually, free_port
-from support.process.tcp_proxy import TcpProxy
 
 SIZE, MIN_IN_SYNC = 3, 2
 PROBE, PROBE_PARTITIONS = "probe", 3  # where the judge sees whether Kafka takes anything

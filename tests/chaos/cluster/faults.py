@@ -23,8 +23,8 @@ from chaos.cluster.gateways import (
 )
 from chaos.cluster.redis_pair import RedisPair
 from support.kafka import kafka_log
+from support.network.tcp_proxy import TcpProxy
 from support.process.stack import RunningBroker
-from support.process.tcp_proxy import TcpProxy
 
 TOPICS = (*BEHIND_BOTH, SPOOLED)
 

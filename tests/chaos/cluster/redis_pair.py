@@ -9,8 +9,8 @@ from contextlib import AsyncExitStack
 from redis import Redis
 
 from headgate.devstack.ports import LOOPBACK
+from support.network.tcp_proxy import TcpProxy
 from support.process.stack import RunningRedis, eventually, free_port
-from support.process.tcp_proxy import TcpProxy
 
 
 class RedisPair:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from headgate.devstack.ports import LOOPBACK
 from support.kafka import kafka_log
+from support.network.tcp_proxy import TcpProxy
 from support.process.stack import Gateway, RunningBroker, RunningRedis, eventually, free_port
-from support.process.tcp_proxy import TcpProxy
 
 QUARANTINE_S = 1.5
 CONFIG = """

@@ -15,6 +15,7 @@ from headgate.devstack.broker import BrokerPlan, KafkaInstallation
 from headgate.devstack.ports import LOOPBACK
 from support.clients.http_client import JSON, post
 from support.kafka.kafka_log import read_log
+from support.network.tcp_proxy import TcpProxy
 from support.process.stack import (
     Gateway,
     RunningBroker,
@@ -23,7 +24,6 @@ from support.process.stack import (
     free_port,
     single_node,
 )
-from support.process.tcp_proxy import TcpProxy
 
 pytestmark = [pytest.mark.kafka, pytest.mark.redis]
 DELIVERY_MS = 1_000

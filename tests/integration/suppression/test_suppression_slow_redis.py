@@ -17,8 +17,8 @@ import pytest
 
 from support.clients.http_client import exchange
 from support.kafka.kafka_log import read_log
+from support.network.tcp_proxy import TcpProxy
 from support.process.stack import Gateway, RunningBroker, RunningRedis, eventually, free_port
-from support.process.tcp_proxy import TcpProxy
 
 pytestmark = [pytest.mark.kafka, pytest.mark.redis]
 DELAY_S = (0.1, 0.3)

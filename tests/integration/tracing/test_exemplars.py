@@ -14,7 +14,7 @@ import requests
 from headgate.devstack.child import Child
 from headgate.devstack.ports import LOOPBACK
 from support.clients.http_client import JSON, post
-from support.process.otlp_receiver import OtlpReceiver
+from support.network.otlp_receiver import OtlpReceiver
 from support.process.stack import PATIENCE, Gateway, RunningBroker, eventually, free_port
 
 pytestmark = [

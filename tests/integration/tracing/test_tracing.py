@@ -14,7 +14,7 @@ from headgate.core.tracing.context import read_parent
 from headgate.tracing.exporter import MAX_WAITING
 from support.clients.http_client import JSON, Answer, exchange, post
 from support.kafka.kafka_log import LogRecord, read_log
-from support.process.otlp_receiver import OtlpReceiver, ReceivedSpan
+from support.network.otlp_receiver import OtlpReceiver, ReceivedSpan
 from support.process.stack import Gateway, RunningBroker, RunningRedis, eventually, free_port
 
 pytestmark = [pytest.mark.kafka, pytest.mark.redis]

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, closing, suppress
 from aiokafka.protocol.metadata import MetadataResponse_v5
 
 from headgate.devstack.ports import LOOPBACK
-from support.process.accepting import accepting
+from support.network.accepting import accepting
 
 _METADATA = 3  # its number in Kafka's protocol
 _VERSION = MetadataResponse_v5.API_VERSION

@@ -13,7 +13,7 @@ from headgate.devstack.child import Child
 from headgate.devstack.ports import LOOPBACK
 from headgate.devstack.redis import answers_ping, find_redis
 from support.identity.authority import Pair
-from support.process.accepting import accepting
+from support.network.accepting import accepting
 from support.process.stack import free_port
 
 ADMIN = "admin-password"

@@ -86,7 +86,7 @@ def test_the_limits_are_shown_that_the_load_is_a_share_of() -> None:
     spool = SpoolSettings(path="/var/lib/headgate/spool", max_bytes=2_097_152)
 
     def shown(settings: Settings) -> dict[str, float]:
-        gauges = Overview(settings).figures.total().gauges
+        gauges = Overview(settings, InstallationLog(None, 0)).figures.total().gauges
         return {name: rows[()] for name, rows in gauges.items() if "_limit_" in name}
 
     limits = {"headgate_in_flight_limit_bytes": 4096, "headgate_in_flight_limit_events": 7}

@@ -24,7 +24,7 @@ LOGGERS = {"log", "_log", "access", "logger"}
 OF_EVERY_LINE = {"time", "level", "logger", "text", "error", "repeated"}
 # `REPORTED` is a place on aiohttp's request: `edge.request_log` says what is there.
 KNOWN = {"BUILD_FIELDS": tuple(build.BUILD_FIELDS), "REPORTED": ("request_id", "producer")}
-HANDED_ON = {"_changed"}  # to other modules, under its name
+HANDED_ON = {"changed"}  # to other modules, which keep it as `_changed`
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -152,19 +152,27 @@ def keywords_to(function: Function) -> Iterator[str]:
 
 def handed_to(function: Function, file: Path, index: int) -> Iterator[str]:
     index -= function.args.args[0].arg == "self"
-    for place, call in calls_of(function.name):
-        if len(call.args) > index and (place.file == file or function.name in HANDED_ON):
+    is_handed_on = function.name in HANDED_ON
+    found = calls_of(function.name)
+    if is_handed_on:
+        found = [*found, *calls_of(f"_{function.name}")]
+    for place, call in found:
+        if len(call.args) > index and (place.file == file or is_handed_on):
             yield from keys(call.args[index], place)
 
 
 def keys_returned(name: str, place: Place) -> Iterator[str]:
-    """Of a function of the same module."""
+    """Of a function of the same module, or of the one that it is imported from."""
+    file = place.file
+    for node in ast.walk(tree(file)):
+        if isinstance(node, ast.ImportFrom) and any(one.name == name for one in node.names):
+            file = ROOT / "gateway" / f"{str(node.module).replace('.', '/')}.py"
     (function,) = (
-        one for one in ast.walk(tree(place.file)) if isinstance(one, Function) and one.name == name
+        one for one in ast.walk(tree(file)) if isinstance(one, Function) and one.name == name
     )
     for node in ast.walk(function):
         if isinstance(node, ast.Return) and node.value is not None:
-            yield from keys(node.value, place._replace(function=function))
+            yield from keys(node.value, Place(file, function))
 
 
 @cache
@@ -184,7 +192,7 @@ def test_the_calls_are_found() -> None:
     assert len(found) > 25
     (flood,) = [one for name, one in found.items() if name.startswith("request_log.py: _report")]
     assert {"request_id", "producer", "topic", "status", "trace_id", "reasons", "path"} <= flood
-    (change,) = [one for name, one in found.items() if name.startswith("control_plane.py: _chan")]
+    (change,) = [one for name, one in found.items() if name.startswith("control_plane.py: chan")]
     assert change == {
         "remote", "topic", "key", "group", "scope", "reason", "snapshot", "replay", "called",
     }  # fmt: skip

@@ -50,6 +50,7 @@ NAMES = {
     "headgate.edge.server",
     "headgate.edge.once",
     "headgate.edge.short_way",
+    "headgate.installation_log",
     "headgate.identity.desk",
     "headgate.ladder.climb",
     "headgate.ladder.ladder",

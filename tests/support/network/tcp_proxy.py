@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 
 from headgate.devstack.ports import LOOPBACK
-from support.process.accepting import accepting
+from support.network.accepting import accepting
 
 
 class TcpProxy:
