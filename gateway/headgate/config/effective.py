@@ -51,6 +51,6 @@ def _of_section(
     for option in options_of(type(values)).values():
         value = getattr(values, option.name)
         if option.about.secret and value is not None:
-            value = masked(value)
+            value = masked(value) if isinstance(value, str) else tuple(map(masked, value))
         name = dotted((*path, option.name))
         yield Effective(dotted(path), option.name, value, origins[name])

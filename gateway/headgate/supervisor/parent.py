@@ -8,7 +8,6 @@ producers and certificates.
 
 import asyncio
 import logging
-import os
 import signal
 import sys
 import time
@@ -18,19 +17,17 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from headgate import __version__
 from headgate.backends.owned import OwnedTasks
 from headgate.backends.redis.pause_store import RedisPauses
 from headgate.config import ConfigError, HttpSettings
 from headgate.config.errors import Problem, shown
-from headgate.core.installation.entry import Detail, Happening, Kind
 from headgate.edge.management.control_plane import Admin
 from headgate.edge.management.installation import Installation
 from headgate.edge.management.pauses import PauseEndpoints
 from headgate.edge.management.routes import management_app
 from headgate.edge.origins import Origins
 from headgate.edge.server import HttpServer
-from headgate.native.chosen import CODE
+from headgate.supervisor import happenings
 from headgate.supervisor.child import HopelessWorkerError, Launch, Watchers, WorkerProcess
 from headgate.supervisor.control import PARENT_SOCKET
 from headgate.supervisor.in_force import InForce, Sources
@@ -48,8 +45,6 @@ log = logging.getLogger("headgate.workers")
 
 OK, FAILED, CONFIGURATION = 0, 1, 2  # the command's exit codes
 WORKER_COMMAND = (sys.executable, "-m", "headgate", "worker")
-GATEWAY = "gateway"  # the subject of what happens to all of it
-_MAX_NAMED = 50  # options of a refused file
 _END_S = 1.0  # how long cancelled tasks have to end
 _DRAIN_MARGIN_S = 5.0  # a worker ends itself within drain_timeout_ms; this is for the rest
 
@@ -136,7 +131,7 @@ class Parent:
         tasks.keep(self._overview.poll, "poll")
         tasks.keep(self._follow, "replays")
         tasks.keep(self._log.run, "installation log")
-        self._note_start()
+        self._log.note(happenings.started(str(self._start.config), len(self._workers)))
         await self._callers.start(tasks)
         stopping = asyncio.create_task(self._stop.wait(), name="stop")
         running = [asyncio.create_task(each.run(), name="worker") for each in self._workers]
@@ -150,7 +145,7 @@ class Parent:
                 each.kill()
             stopping.cancel()
             ended = await asyncio.gather(*running, return_exceptions=True)
-            self._note_end(is_clean)
+            self._log.note(happenings.ended(is_clean))
             await tasks.end(_END_S)
             await self._log.close()
         return _exit_code(ended, is_clean)
@@ -165,29 +160,11 @@ class Parent:
             each.end(self._is_hurried)
         bound_s = delay_s + http.drain_timeout_ms / 1000 + _DRAIN_MARGIN_S
         log.info("draining", extra={"delay_s": delay_s, "bound_s": bound_s})
-        text = f"for at most {bound_s:g} s, {delay_s:g} s of which it still serves"
-        self._note(Kind.DRAINING, GATEWAY, text, {"delay_s": delay_s, "bound_s": bound_s})
+        self._log.note(happenings.draining(delay_s, bound_s))
         _, late = await asyncio.wait(running, timeout=bound_s)
         if late:
             log.error("%d workers did not end within %g s and are killed", len(late), bound_s)
         return not late
-
-    # ---- the installation log
-
-    def _note(
-        self, kind: Kind, subject: str, text: str, details: Mapping[str, Detail] | None = None
-    ) -> None:
-        self._log.note(Happening(kind, subject, text, details or {}))
-
-    def _note_start(self) -> None:
-        count = len(self._workers)
-        details: dict[str, Detail] = {"version": __version__, "native": CODE, "workers": count}
-        text = f"headgate {__version__} ({CODE}) with {count} worker(s), pid {os.getpid()}"
-        self._note(Kind.STARTED, GATEWAY, text, details | {"file": str(self._start.config)})
-
-    def _note_end(self, is_clean: bool) -> None:
-        text = "all workers drained" if is_clean else "not all workers ended by themselves in time"
-        self._note(Kind.ENDED, GATEWAY, text, {"clean": is_clean})
 
     # ---- signals
 
@@ -246,8 +223,7 @@ class Parent:
         self._overview.figures.count("headgate_config_reloads_total", ("applied",))
         file = str(self._start.config)
         log.info("configuration reloaded", extra={"file": file})
-        counts = f"{len(reload.settings.topics)} topics, {len(reload.settings.producers)} producers"
-        self._note(Kind.RELOADED, "configuration", f"{file}: {counts}", {"file": file})
+        self._log.note(happenings.reloaded(file, reload.settings))
         return True
 
     async def _renew_certificates(self) -> bool:
@@ -257,7 +233,7 @@ class Parent:
         except OSError as error:
             self._overview.figures.count("headgate_tls_reloads_total", ("refused",))
             log.error("certificates refused, the old ones stay: %s", error)  # noqa: TRY400
-            self._note(Kind.CERTIFICATES_REFUSED, "certificates", f"the old ones stay: {error}")
+            self._log.note(happenings.certificates_refused(error))
             return False
         if context is None:
             return False
@@ -265,7 +241,7 @@ class Parent:
             await self._management.port.renew(context)
         self._overview.figures.count("headgate_tls_reloads_total", ("applied",))
         log.info("certificates reloaded")
-        self._note(Kind.CERTIFICATES_RELOADED, "certificates", "new ones are in force")
+        self._log.note(happenings.certificates_reloaded())
         return True
 
     def _keep_certificates(self, http: HttpSettings) -> None:
@@ -282,11 +258,7 @@ class Parent:
         log.error(
             "reload refused, the old configuration stays: %s", why, extra={"options": options}
         )
-        details: dict[str, Detail] = {
-            "file": str(self._start.config),
-            "options": [*options[:_MAX_NAMED]],
-        }
-        self._note(Kind.RELOAD_REFUSED, "configuration", why, details)
+        self._log.note(happenings.refused(str(self._start.config), why, options))
 
 
 def _exit_code(ended: Sequence[BaseException | None], is_clean: bool) -> int:

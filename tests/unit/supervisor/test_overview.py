@@ -247,7 +247,7 @@ async def test_forgetting_asks_the_next_worker_when_one_is_silent() -> None:
     answering.is_silent = True
     failed = await seen.forget("deals", b"k")
     assert failed is not None
-    assert failed.reason is Reason.INTERNAL
+    assert failed.reason is Reason.OVERLOADED  # it may be asked again
 
 
 async def test_readiness_is_a_figure_too() -> None:
