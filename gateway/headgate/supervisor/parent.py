@@ -8,7 +8,6 @@ producers and certificates.
 
 import asyncio
 import logging
-import os
 import signal
 import sys
 import time
@@ -21,13 +20,13 @@ from typing import NamedTuple
 from headgate.backends.owned import OwnedTasks
 from headgate.backends.redis.pause_store import RedisPauses
 from headgate.config import ConfigError
-from headgate.core.installation.entry import Detail, Happening, Kind
 from headgate.edge.management.control_plane import Admin
 from headgate.edge.management.installation import Installation
 from headgate.edge.management.pauses import PauseEndpoints
 from headgate.edge.management.routes import management_app
 from headgate.edge.origins import Origins
 from headgate.edge.server import HttpServer
+from headgate.supervisor import happenings
 from headgate.supervisor.child import HopelessWorkerError, Launch, Watchers, WorkerProcess
 from headgate.supervisor.control import PARENT_SOCKET
 from headgate.supervisor.in_force import InForce, Sources
@@ -36,7 +35,7 @@ from headgate.supervisor.kept_tls import KeptTls
 from headgate.supervisor.overview import Overview
 from headgate.supervisor.ports import management_sites, reserved
 from headgate.supervisor.private_folder import private_folder
-from headgate.telemetry.build import BUILD_FIELDS, VERSION
+from headgate.telemetry.build import BUILD_FIELDS
 from headgate.wiring.callers import Callers
 from headgate.wiring.collector import restore_the_collector
 from headgate.wiring.reloading import Reloading, RestartNeededError, beside
@@ -46,8 +45,6 @@ log = logging.getLogger("headgate.workers")
 
 OK, FAILED, CONFIGURATION = 0, 1, 2  # the command's exit codes
 WORKER_COMMAND = (sys.executable, "-m", "headgate", "worker")
-GATEWAY = "gateway"  # the subject of what happens to all of it
-_MAX_NAMED = 50  # options of a refused file
 _END_S = 1.0  # how long cancelled tasks have to end
 _DRAIN_MARGIN_S = 5.0  # a worker ends itself within drain_timeout_ms; this is for the rest
 
@@ -135,7 +132,8 @@ class Parent:
         tasks.keep(self._overview.poll, "poll")
         tasks.keep(self._follow, "replays")
         tasks.keep(self._log.run, "installation log")
-        self._note_start()
+        self._say_that_it_starts()
+        self._log.note(happenings.started(str(self._start.config), len(self._workers)))
         await self._callers.start(tasks)
         stopping = asyncio.create_task(self._stop.wait(), name="stop")
         running = [asyncio.create_task(each.run(), name="worker") for each in self._workers]
@@ -149,8 +147,7 @@ class Parent:
                 each.kill()
             stopping.cancel()
             ended = await asyncio.gather(*running, return_exceptions=True)
-            text = "all workers drained" if is_clean else "not all workers ended in time"
-            self._note(Kind.ENDED, GATEWAY, text, {"clean": is_clean})
+            self._log.note(happenings.ended(is_clean))
             await tasks.end(_END_S)
             await self._log.close()
         return _exit_code(ended, is_clean)
@@ -165,35 +162,24 @@ class Parent:
             each.end(self._is_hurried)
         bound_s = delay_s + http.drain_timeout_ms / 1000 + _DRAIN_MARGIN_S
         log.info("draining", extra={"delay_s": delay_s, "bound_s": bound_s})
-        text = f"for at most {bound_s:g} s, {delay_s:g} s of which it still serves"
-        self._note(Kind.DRAINING, GATEWAY, text, {"delay_s": delay_s, "bound_s": bound_s})
+        self._log.note(happenings.draining(delay_s, bound_s))
         _, late = await asyncio.wait(running, timeout=bound_s)
         if late:
             log.error("%d workers did not end within %g s and are killed", len(late), bound_s)
         return not late
 
-    # ---- the installation log
-
-    def _note(
-        self, kind: Kind, subject: str, text: str, details: Mapping[str, Detail] | None = None
-    ) -> None:
-        self._log.note(Happening(kind, subject, text, details or {}))
-
-    def _note_start(self) -> None:
+    def _say_that_it_starts(self) -> None:
         http = self._overview.settings.http
-        file = str(self._start.config)
         known = {
             **BUILD_FIELDS,
             "pid": os.getpid(),
             "data": f"{http.host}:{http.port}",
             "management": f"{http.host}:{http.management_port}",
             "workers": http.workers,
-            "file": file,
+            "file": str(self._start.config),
             "config_sha256": self._in_force.sha256,
         }
         log.info("the gateway starts", extra=known)
-        text = f"{VERSION} with {http.workers} worker(s), pid {os.getpid()}"
-        self._note(Kind.STARTED, GATEWAY, text, {**BUILD_FIELDS, "file": file})
 
     # ---- signals
 
@@ -251,10 +237,10 @@ class Parent:
         self._admin.callers = reload.callers
         self._overview.figures.count("headgate_config_reloads_total", ("applied",))
         file = str(self._start.config)
-        known = {"file": file, "config_sha256": self._in_force.sha256}
-        log.info("configuration reloaded", extra=known)
-        counts = f"{len(reload.settings.topics)} topics, {len(reload.settings.producers)} producers"
-        self._note(Kind.RELOADED, "configuration", f"{file}: {counts}", {"file": file})
+        log.info(
+            "configuration reloaded", extra={"file": file, "config_sha256": self._in_force.sha256}
+        )
+        self._log.note(happenings.reloaded(file, reload.settings))
         return True
 
     async def _renew_certificates(self) -> bool:
@@ -264,7 +250,7 @@ class Parent:
         except OSError as error:
             self._overview.figures.count("headgate_tls_reloads_total", ("refused",))
             log.error("certificates refused, the old ones stay: %s", error)  # noqa: TRY400
-            self._note(Kind.CERTIFICATES_REFUSED, "certificates", f"the old ones stay: {error}")
+            self._log.note(happenings.certificates_refused(error))
             return False
         if context is None:
             return False
@@ -273,7 +259,7 @@ class Parent:
         self._show_expiry()
         self._overview.figures.count("headgate_tls_reloads_total", ("applied",))
         log.info("certificates reloaded")
-        self._note(Kind.CERTIFICATES_RELOADED, "certificates", "new ones are in force")
+        self._log.note(happenings.certificates_reloaded())
         return True
 
     def _show_expiry(self) -> None:
@@ -285,8 +271,7 @@ class Parent:
         log.error(
             "reload refused, the old configuration stays: %s", why, extra={"options": options}
         )
-        known: dict[str, Detail] = {"options": [*options[:_MAX_NAMED]]}
-        self._note(Kind.RELOAD_REFUSED, "configuration", why, known)
+        self._log.note(happenings.refused(str(self._start.config), why, options))
 
 
 def _exit_code(ended: Sequence[BaseException | None], is_clean: bool) -> int:

@@ -238,6 +238,10 @@ async def test_new_certificates_for_new_connections(world: World) -> None:
     gateway.reload()
     await eventually(lambda: gateway.child.log.read_text().count("configuration reloaded") == 2)
     assert world.reloads("applied") == 1, "what has not changed is not counted"
+    viewer = world.issuer.token("first", sub="ann", roles=["view"])
+    _, log = world.ask("/v1/log?kind=reloaded,certificates_reloaded,started", token=viewer)
+    kinds = ["reloaded", "certificates_reloaded", "reloaded", "started"]
+    assert [entry["kind"] for entry in log["entries"]] == kinds
 
 
 async def test_a_bad_pair_is_refused_and_a_dead_worker_comes_back(world: World) -> None:

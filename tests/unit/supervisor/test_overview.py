@@ -1,5 +1,6 @@
 """What the parent makes of its workers' answers, with workers that only exist here."""
 
+import signal
 import time
 from typing import Any, cast
 
@@ -174,6 +175,19 @@ async def test_nothing_is_said_of_a_worker_that_is_missing_or_of_a_drain() -> No
     for _ in range(3):
         await seen.refresh(at_once=True)
     assert kinds(seen) == [("spool_began", "spool")]
+
+
+async def test_a_worker_that_is_silent_for_too_long_is_killed_and_told_of() -> None:
+    worker = StandIn(0)
+    seen = overview(worker)
+    await seen.refresh(at_once=True)
+    worker.is_silent = True
+    worker.last_answer = time.monotonic() - 30
+    await seen.refresh(at_once=True)
+    assert (worker.signals, kinds(seen)) == ([], [])
+    worker.last_answer = time.monotonic() - 61
+    await seen.refresh(at_once=True)
+    assert (worker.signals, kinds(seen)) == ([signal.SIGKILL], [("worker_silent", "worker 0")])
 
 
 async def test_of_each_topic_the_worst_that_any_worker_sees_is_shown() -> None:

@@ -18,11 +18,12 @@ from headgate.edge.openapi.replay_schemas import REPLAY_SCHEMAS
 from headgate.edge.openapi.replays import SECOND_TIER
 from headgate.edge.openapi.schemas import SCHEMAS
 
+_PAGES = "Pages"
 _TAGS = {
     "Events": "Posting events: what services use.",
     "Confluent REST": "The producing half of Confluent's REST v2 and v3, for clients that have it "
     "already. There is no consumer here.",
-    "Pages": "Health, problems and this document, without credentials.",
+    _PAGES: "Health, problems and this document, without credentials.",
     "Control plane": "What operators ask, at the management port. `view` to read, `operate` to "
     "change.",
     "Second tier": "Replays from the backfill tier, and the map of offsets between the tiers.",
@@ -80,7 +81,8 @@ def document_of(http: HttpSettings, ports: frozenset[str]) -> bytes:
     used = {
         tag for methods in page["paths"].values() for one in methods.values() for tag in one["tags"]
     }
-    page["tags"] = [tag for tag in page["tags"] if tag["name"] in used]
+    shown = [tag for tag in page["tags"] if tag["name"] in used]
+    page["tags"] = sorted(shown, key=lambda tag: tag["name"] == _PAGES)  # those come last
     page["components"]["schemas"] = _needed(page["paths"], page["components"]["schemas"])
     return orjson.dumps(page)
 

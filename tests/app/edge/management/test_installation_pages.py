@@ -20,7 +20,9 @@ from headgate.supervisor.installation_log import InstallationLog
 from support.gateway.admin_world import TOKENS, TOPICS, FakeInstance, admin_of
 
 BASE_S = 1_790_000_000  # 2026-09-21T14:13:20Z
-SECRETS = {"sasl": "sasl-secret", "redis": "redis-secret", "url": "url-secret"}
+SECRETS = {
+    "sasl": "sasl-secret", "redis": "redis-secret", "urls": "urls-secret", "url": "url-secret",
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -41,7 +43,10 @@ async def client(log: InstallationLog) -> AsyncIterator[TestClient[Any, Any]]:
     )
     settings = Settings(
         clusters={"main": cluster},
-        redis=RedisSettings(url=f"redis://:{SECRETS['redis']}@127.0.0.1:6379/0"),
+        redis=RedisSettings(
+            url=f"redis://:{SECRETS['redis']}@127.0.0.1:6379/0",
+            urls=(f"redis://:{SECRETS['urls']}@127.0.0.1:6380/0",),
+        ),
         producers=TOKENS,
         topics=TOPICS,
     )
@@ -151,6 +156,7 @@ async def test_no_secret_is_shown(client: TestClient[Any, Any]) -> None:
     options = {one["option"]: one["value"] for one in (await answer.json())["options"]}
     assert options["clusters.main.sasl_password"] == "***"
     assert options["redis.url"] == "redis://:***@127.0.0.1:6379/0"
+    assert options["redis.urls"] == ["redis://:***@127.0.0.1:6380/0"]
     assert options["clusters.main.metrics_urls"] == ["https://ann:***@metrics.example/"]
     assert options["producers.viewer.token_sha256"] == ["***"]
 

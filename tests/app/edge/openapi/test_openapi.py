@@ -158,6 +158,7 @@ def test_the_document_of_a_port_has_what_it_serves_and_no_more(
     assert refs == page["components"]["schemas"].keys()
     used = {tag for ms in page["paths"].values() for one in ms.values() for tag in one["tags"]}
     assert {tag["name"] for tag in page["tags"]} == used
+    assert page["tags"][-1]["name"] == "Pages"
 
 
 def test_one_port_for_both_serves_all() -> None:
