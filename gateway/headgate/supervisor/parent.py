@@ -32,6 +32,7 @@ from headgate.supervisor.kept_tls import KeptTls
 from headgate.supervisor.overview import Overview
 from headgate.supervisor.ports import management_sites, reserved
 from headgate.supervisor.private_folder import private_folder
+from headgate.supervisor.prometheus import plots_of
 from headgate.wiring.callers import Callers
 from headgate.wiring.collector import restore_the_collector
 from headgate.wiring.reloading import Reload, Reloading, RestartNeededError, beside, prepared
@@ -98,8 +99,10 @@ class Parent:
 
     async def run(self) -> int:
         """Serve; return the exit code."""
-        http = self._overview.settings.http
-        app = management_app(self._admin, logs_every_request=self._overview.settings.logs.access)
+        settings = self._overview.settings
+        http = settings.http
+        plots = plots_of(settings.console, self._overview.history)
+        app = management_app(self._admin, logs_every_request=settings.logs.access, plots=plots)
         with self._signals():
             async with (
                 reserved(http.host, http.port),
