@@ -13,6 +13,7 @@ from headgate.config.check_oversize import blob_contradictions
 from headgate.config.check_spool import spool_contradictions
 from headgate.config.check_topics import producer_contradictions, topic_contradictions
 from headgate.config.check_tracing import tracing_contradictions
+from headgate.config.console_settings import ConsoleSettings
 from headgate.config.errors import Problem, shown
 from headgate.config.names import dotted
 from headgate.config.origins import DEFAULT, derived
@@ -56,6 +57,7 @@ def contradictions(settings: Settings, origins: Mapping[str, str]) -> list[Probl
         *auth_contradictions(settings),
         *cluster_contradictions(settings),
         *_redis(settings),
+        *_console(settings.console),
         *blob_contradictions(settings.blobs),
         *topic_contradictions(settings),
         *spool_contradictions(settings),
@@ -121,6 +123,16 @@ def _redis(settings: Settings) -> Iterator[Problem]:
     if not re.fullmatch(r"[\w.:\-]+", redis.namespace):
         expected = "letters, digits, dots, colons, dashes and underscores"
         yield Problem("redis.namespace", shown(redis.namespace), expected)
+
+
+def _console(console: ConsoleSettings) -> Iterator[Problem]:
+    url = console.prometheus_url
+    if url is None:
+        return
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        expected = "a URL such as http://prometheus.internal:9090"
+        yield Problem("console.prometheus_url", shown(url, secret=True), expected)
 
 
 def _redis_url(option: str, url: str) -> Iterator[Problem]:

@@ -12,6 +12,7 @@ from headgate.config.backend_settings import (
     RedisSettings,
     SpoolSettings,
 )
+from headgate.config.console_settings import ConsoleSettings
 from headgate.config.monitor_settings import MonitorSettings
 from headgate.config.replay_settings import ReplaySettings
 from headgate.config.settings import (
@@ -34,6 +35,7 @@ SECTIONS: Mapping[str, type[Any]] = {
     "coalescer": CoalescerSettings,
     "monitor": MonitorSettings,
     "replays": ReplaySettings,
+    "console": ConsoleSettings,
     "logs": LogSettings,
     "tracing": TracingSettings,
 }

@@ -14,6 +14,7 @@ from headgate.config.backend_settings import (
     RedisSettings,
     SpoolSettings,
 )
+from headgate.config.console_settings import ConsoleSettings
 from headgate.config.monitor_settings import MonitorSettings
 from headgate.config.replay_settings import ReplaySettings
 from headgate.config.tracing_settings import TracingSettings
@@ -285,5 +286,6 @@ class Settings:
     coalescer: CoalescerSettings = field(default_factory=CoalescerSettings)
     monitor: MonitorSettings = field(default_factory=MonitorSettings)
     replays: ReplaySettings = field(default_factory=ReplaySettings)
+    console: ConsoleSettings = field(default_factory=ConsoleSettings)
     logs: LogSettings = field(default_factory=LogSettings)
     tracing: TracingSettings = field(default_factory=TracingSettings)

@@ -41,7 +41,7 @@ class Fleet:
         """
         before = self._live.get(worker)
         if not has_details and before is not None:
-            figures.details = before.details
+            figures.details, figures.strangers = before.details, before.strangers
         self._live[worker] = figures
 
     def retire(self, worker: int) -> None:
@@ -105,7 +105,9 @@ def _chosen(figures: Snapshot, wanted: Callable[[Pair], bool] | None) -> Snapsho
     if wanted is None:
         return figures
     details = {pair: detail for pair, detail in figures.details.items() if wanted(pair)}
-    return Snapshot(figures.counters, figures.gauges, figures.histograms, details)
+    return Snapshot(
+        figures.counters, figures.gauges, figures.histograms, details, figures.strangers
+    )
 
 
 def _volumes(figures: Snapshot) -> Iterable[tuple[Pair, Volume]]:

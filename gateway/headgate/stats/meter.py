@@ -15,6 +15,7 @@ from headgate.stats.labels import MAX_PAIRS, Labels
 from headgate.stats.series import Series
 from headgate.stats.snapshot import Buckets, Exemplar, Pair, Snapshot
 from headgate.stats.stall import Peaks
+from headgate.stats.strangers import Strangers, StrangersSeries
 from headgate.stats.times import Times, observe
 from headgate.telemetry.metric import OTHER, SECONDS
 
@@ -46,7 +47,8 @@ class Meter:
         self._labels = labels
         self._clock = clock
         self._series: dict[Pair, Series] = {}
-        self._known: dict[tuple[str, str], Series] = {}
+        self._known: dict[tuple[str, str], Series | StrangersSeries] = {}
+        self._strangers = Strangers()
         self._requests: dict[tuple[str, int], Times] = {}
         self._acks: dict[str, Times] = {}
         self._written: dict[tuple[str, int], list[int]] = {}  # records and bytes
@@ -197,6 +199,7 @@ class Meter:
             counters={name: dict(values) for name, values in self._counters.items()},
             gauges=self._gauges(),
             histograms=self._histograms(),
+            strangers=self._strangers.collect() if with_details else {},
         )
         collected.counters["headgate_worker_cpu_seconds_total"] = process.cpu_seconds()
         collected.counters |= of_partitions(self._written)
@@ -207,7 +210,7 @@ class Meter:
                 collected.details[pair] = series.detail()
         return collected
 
-    def _find(self, producer: str, topic: str) -> Series:
+    def _find(self, producer: str, topic: str) -> Series | StrangersSeries:
         pair = Pair(self._labels.producer(producer), self._labels.topic(topic))
         series = self._series.get(pair)
         if series is None:
@@ -216,8 +219,10 @@ class Meter:
             series = self._series.setdefault(pair, Series())
         if len(self._known) >= MAX_KNOWN:  # clients choose their names
             self._known.clear()
-        self._known[producer, topic] = series
-        return series
+        is_stranger = self._labels.producer(producer) == OTHER
+        found = StrangersSeries(producer, series, self._strangers) if is_stranger else series
+        self._known[producer, topic] = found
+        return found
 
     def _add(self, name: str, labels: tuple[str, ...], count: float) -> None:
         values = self._counters.get(name)

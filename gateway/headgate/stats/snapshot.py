@@ -14,6 +14,7 @@ from headgate.stats.serialised import EMPTY, Sketched
 from headgate.telemetry.catalogue import METRICS
 from headgate.telemetry.metric import MetricKind
 
+STRANGERS_KEPT = 100  # names that clients choose, of a hundred characters at most
 REJECTS_KEPT = 20  # per producer and topic: enough to see what is wrong, bounded
 WINDOW_S = 3600  # an hourly job is always inside the current or the previous window
 
@@ -79,13 +80,24 @@ class Detail(msgspec.Struct):
     windows: dict[int, ProducerHour]
 
 
+class Stranger(msgspec.Struct, frozen=True):
+    """A producer that is not configured: events, an upper bound once others had to make room."""
+
+    events: int
+    last_seen: float
+
+
 class Snapshot(msgspec.Struct):
-    """Figures by metric name and label values, in the order of the metric's labels."""
+    """Figures by metric name and label values, in the order of the metric's labels.
+
+    strangers: producers without a label of their own, by name; `STRANGERS_KEPT` at most.
+    """
 
     counters: dict[str, dict[Labels, float]] = {}
     gauges: dict[str, dict[Labels, float]] = {}
     histograms: dict[str, dict[Labels, Buckets]] = {}
     details: dict[Pair, Detail] = {}
+    strangers: dict[str, Stranger] = {}
 
 
 _ENCODER = msgspec.msgpack.Encoder()
@@ -109,12 +121,15 @@ def merge(one: Snapshot, other: Snapshot) -> Snapshot:
         gauges=_merge_tables(one.gauges, other.gauges),
         histograms=_merge_histograms(one.histograms, other.histograms),
         details=_merge_details(one.details, other.details),
+        strangers=_merge_strangers(one.strangers, other.strangers),
     )
 
 
 def without_gauges(snapshot: Snapshot) -> Snapshot:
     """What stays of a worker that has died: what it counted, not what it held."""
-    return Snapshot(snapshot.counters, {}, snapshot.histograms, snapshot.details)
+    return Snapshot(
+        snapshot.counters, {}, snapshot.histograms, snapshot.details, snapshot.strangers
+    )
 
 
 def _merge_tables(
@@ -157,6 +172,17 @@ def _add_buckets(one: Buckets, other: Buckets) -> Buckets:
         if before is None or before.at < exemplar.at:
             exemplars[bucket] = exemplar
     return Buckets(counts, one.sum + other.sum, exemplars)
+
+
+def _merge_strangers(one: dict[str, Stranger], other: dict[str, Stranger]) -> dict[str, Stranger]:
+    """Those with the most events."""
+    merged = dict(one)
+    for name, stranger in other.items():
+        before = merged.get(name, Stranger(0, 0.0))
+        seen = max(before.last_seen, stranger.last_seen)
+        merged[name] = Stranger(before.events + stranger.events, seen)
+    most = sorted(merged.items(), key=lambda row: -row[1].events)
+    return dict(most[:STRANGERS_KEPT])
 
 
 def _merge_details(one: dict[Pair, Detail], other: dict[Pair, Detail]) -> dict[Pair, Detail]:

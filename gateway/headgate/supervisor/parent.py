@@ -8,6 +8,7 @@ producers and certificates.
 
 import asyncio
 import logging
+import os
 import signal
 import sys
 import time
@@ -35,6 +36,7 @@ from headgate.supervisor.kept_tls import KeptTls
 from headgate.supervisor.overview import Overview
 from headgate.supervisor.ports import management_sites, reserved
 from headgate.supervisor.private_folder import private_folder
+from headgate.supervisor.prometheus import plots_of
 from headgate.telemetry.build import BUILD_FIELDS
 from headgate.wiring.callers import Callers
 from headgate.wiring.collector import restore_the_collector
@@ -101,8 +103,10 @@ class Parent:
 
     async def run(self) -> int:
         """Serve; return the exit code."""
-        http = self._overview.settings.http
-        app = management_app(self._admin, self._overview.settings.logs.access)
+        settings = self._overview.settings
+        http = settings.http
+        plots = plots_of(settings.console, self._overview.history)
+        app = management_app(self._admin, settings.logs.access, plots)
         with self._signals():
             async with (
                 reserved(http.host, http.port),

@@ -82,6 +82,11 @@ def settings(folder: Path, text: str) -> Settings:
         (CLUSTER + '[http]\nhosts = ["http://a.example"]\n', "http.hosts", "without scheme"),
         (CLUSTER + '[http]\nhosts = ["a.example:80"]\n', "http.hosts", "without scheme"),
         (CLUSTER + '[redis]\nnamespace = "a b"\n', "redis.namespace", "letters"),
+        (
+            CLUSTER + '[console]\nprometheus_url = "prom:9090"\n',
+            "console.prometheus_url",
+            "http://",
+        ),
         (CLUSTER + '[redis]\nssl_cafile = "/nowhere"\n', "redis.ssl_cafile", "is not a file"),
         (CLUSTER + '[redis]\nssl_cafile = "/nowhere"\n', "redis.ssl_cafile", "rediss://"),
         (CLUSTER + "[topics.a]\nsuppress = 'raw'\n", "topics.a.suppress", "redis.url"),

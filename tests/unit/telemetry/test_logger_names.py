@@ -57,6 +57,7 @@ NAMES = {
     "headgate.monitor.cluster_monitor",
     "headgate.monitor.kept_probation",
     "headgate.monitor_client",
+    "headgate.prometheus",
     "headgate.monitoring_process",
     "headgate.overview",
     "headgate.ports",

@@ -13,9 +13,12 @@ _PER_PAIR_LABELS = (0, 1)  # of recorder.EVENTS: producer and topic
 
 
 class Plots(Protocol):
-    """source: where the figures are from, in words."""
+    """Reads figures over time."""
 
-    source: str
+    @property
+    def source(self) -> str:
+        """Where they are from, in words."""
+        ...
 
     async def read(
         self,

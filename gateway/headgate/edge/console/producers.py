@@ -16,6 +16,7 @@ from headgate.edge.console.plots import Plot, Plots, named, tail
 from headgate.edge.management import views
 from headgate.edge.management.control_plane import Admin
 from headgate.stats import recorder
+from headgate.stats.snapshot import Stranger
 from headgate.telemetry.catalogue import METRICS
 from headgate.telemetry.metric import OTHER
 
@@ -84,10 +85,16 @@ class ProducerPages:
             "volume": Plot("volume", "Bytes a second by topic", "B",
                            "headgate_event_bytes", sizes, named(sizes)),
             "source": self._plots.source,
+            "strangers": _strangers(seen) if name == OTHER else [],
             "letter": advice.letter(name, found, rejects),
             "other": OTHER,
         }  # fmt: skip
         return Page("producer.html", f"Producer {name}", values, is_live=True)
+
+
+def _strangers(seen: views.ViewInput) -> list[tuple[str, Stranger]]:
+    """Who is behind `other`, the busiest first."""
+    return sorted(seen.figures.strangers.items(), key=lambda row: -row[1].events)
 
 
 def _advice(reason: str) -> str:

@@ -13,6 +13,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from headgate.core.installation.entry import Happening, Kind
+from headgate.core.outcome import Name, Outcome
 from headgate.edge.console.rendering import static_files
 from headgate.edge.management.control_plane import Services
 from headgate.edge.management.routes import management_app
@@ -209,6 +210,17 @@ async def test_a_producers_page_says_what_to_tell_its_owner() -> None:
     assert "make consumers slow" in text
     assert "900000 bytes are over max_bytes" in text
     assert "curl -s &#39;http://127.0.0.1" in text
+
+
+async def test_who_is_not_configured_is_named() -> None:
+    instance = await world.small()
+    instance.meter.account(HOSTILE, "orders", [Outcome(Name.PUBLISHED, 0, 0, b"k")], [1])
+    await instance.refresh()
+    async with opened(instance) as client:
+        text = await text_of(client, "/producers/other")
+        assert "Who this is" not in await text_of(client, "/producers/shop")
+    assert "Who this is" in text
+    assert "&lt;script&gt;alert" in text
 
 
 async def test_a_topics_page_shows_partitions_and_policy() -> None:

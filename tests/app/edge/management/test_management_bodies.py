@@ -92,7 +92,8 @@ async def asked(
             lines = answer.decode().lower().split("\r\n")
             (length,) = (line for line in lines if line.startswith("content-length:"))
             document = await reader.readexactly(int(length.partition(":")[2]))
-        return int(lines[0].split()[1]), orjson.loads(document)
+        is_page = document.startswith(b"<!doctype")  # of the console
+        return int(lines[0].split()[1]), {} if is_page else orjson.loads(document)
     finally:
         writer.close()
 

@@ -1,0 +1,137 @@
+"""The console's figures over time, read from Prometheus; from memory while it does not answer."""
+
+import logging
+import math
+import time
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+import aiohttp
+import orjson
+
+from headgate.config.console_settings import ConsoleSettings
+from headgate.edge.console.plots import Plots, Recorded
+from headgate.stats.history import Points
+from headgate.stats.recorder import Recorder
+from headgate.stats.snapshot import Labels
+from headgate.telemetry.catalogue import METRICS
+from headgate.telemetry.metric import MetricKind
+
+log = logging.getLogger("headgate.prometheus")
+
+_SPAN_S = 21_600.0  # of a plot that asks for no other
+_STEPS = 240  # of a plot
+_LEAST_STEP_S = 15.0  # Prometheus scrapes about as often
+_SCRAPES = 4  # that a rate needs at least
+_TIMEOUT = aiohttp.ClientTimeout(total=2.0)  # a page waits for it
+_AWAY_S = 30.0  # until it is asked again after it did not answer
+_FRESH_S = 10.0
+_KNOWN = 256  # answers that are kept for so long
+_MAX_BYTES = 16_777_216
+
+
+class Query(NamedTuple):
+    """What Prometheus is asked. labels: in the order in which rows have them."""
+
+    text: str
+    labels: tuple[str, ...]
+
+
+class PrometheusPlots:
+    """Implements `Plots`. kept: what this process has itself."""
+
+    def __init__(self, url: str, kept: Plots) -> None:
+        self._url = url.rstrip("/") + "/api/v1/query_range"
+        self._kept = kept
+        self._away_until = 0.0  # monotonic seconds
+        self._answers: dict[tuple[Query, float], tuple[float, Points]] = {}
+
+    @property
+    def source(self) -> str:
+        if time.monotonic() < self._away_until:
+            return f"{self._kept.source} (Prometheus does not answer)"
+        return "Prometheus"
+
+    async def read(
+        self,
+        metric: str,
+        by: Collection[int] = (),
+        where: Mapping[int, Collection[str]] | None = None,
+        span_s: float | None = None,
+    ) -> Points:
+        """See `History.read`; of all gateways that Prometheus scrapes."""
+        span = span_s or _SPAN_S
+        step = max(_LEAST_STEP_S, span / _STEPS)
+        key, now = (query(metric, by, where or {}, step), span), time.monotonic()
+        known = self._answers.get(key)
+        if known is not None and now - known[0] < _FRESH_S:
+            return known[1]
+        found = None if now < self._away_until else await self._ask(key[0], span, step)
+        if found is None:
+            return await self._kept.read(metric, by, where, span_s)
+        if len(self._answers) >= _KNOWN:
+            self._answers.clear()
+        self._answers[key] = now, found
+        return found
+
+    async def _ask(self, asked: Query, span: float, step: float) -> Points | None:
+        end = math.floor(time.time() / step) * step
+        start = end - math.floor(span / step) * step
+        form = {"query": asked.text, "start": f"{start:f}", "end": f"{end:f}", "step": f"{step:f}"}
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=_TIMEOUT) as session,
+                session.post(self._url, data=form, allow_redirects=False) as answer,
+            ):
+                answer.raise_for_status()
+                body = await answer.content.read(_MAX_BYTES)
+            return points(orjson.loads(body), asked, start, end, step)
+        except (aiohttp.ClientError, OSError, ValueError, KeyError, TypeError) as error:
+            self._away_until = time.monotonic() + _AWAY_S
+            log.warning("no figures from %s: %r", self._url, error)
+            return None
+
+
+def plots_of(settings: ConsoleSettings, history: Recorder) -> Plots:
+    """As configured."""
+    kept = Recorded(history)
+    return (
+        kept if settings.prometheus_url is None else PrometheusPlots(settings.prometheus_url, kept)
+    )
+
+
+def query(
+    metric: str, by: Collection[int], where: Mapping[int, Collection[str]], step_s: float
+) -> Query:
+    """The query that means what `History.read` is asked."""
+    declared = METRICS[metric.removesuffix("_sum")]
+    names = tuple(declared.labels[place] for place in by)
+    chosen = [
+        f'{declared.labels[place]}=~"{"|".join(map(_quoted, sorted(values)))}"'
+        for place, values in where.items()
+    ]
+    series = metric + ("{" + ",".join(chosen) + "}" if chosen else "")
+    if declared.kind in (MetricKind.COUNTER, MetricKind.HISTOGRAM):
+        series = f"rate({series}[{max(step_s, _SCRAPES * _LEAST_STEP_S):.0f}s])"
+    grouped = f" by ({','.join(names)})" if names else ""
+    return Query(f"sum{grouped} ({series})", names)
+
+
+def _quoted(value: str) -> str:
+    """Any text inside a regular expression (RE2) inside PromQL's quotes."""
+    plain = "".join(one if one.isalnum() else f"\\x{{{ord(one):x}}}" for one in value)
+    return plain.replace("\\", "\\\\")
+
+
+def points(answer: Any, asked: Query, start: float, end: float, step: float) -> Points:
+    """What was answered. Raises ValueError, KeyError or TypeError where it makes no sense."""
+    count = round((end - start) / step) + 1
+    rows: dict[Labels, list[float]] = {}
+    for series in answer["data"]["result"]:
+        labels = tuple(str(series["metric"].get(name, "")) for name in asked.labels)
+        row = rows.setdefault(labels, [0.0] * count)
+        for at, text in series["values"]:
+            place, value = round((at - start) / step), float(text)
+            if 0 <= place < count and math.isfinite(value):
+                row[place] = value
+    return Points(start, step, {labels: row for labels, row in rows.items() if any(row)})
