@@ -19,6 +19,7 @@ from headgate_spark.audit.job import SKEW_TOPIC, AuditRequest, audit, publish, r
 from headgate_spark.job.errors import JobError
 from headgate_spark.job.options import JobConfig, read_config
 from headgate_spark.job.progress import Progress
+from headgate_spark.job.report import report_to_people
 from headgate_spark.session.kafka_view import KafkaView
 from headgate_spark.session.ranges import Range, since
 from headgate_spark.session.schema import FACTS
@@ -271,7 +272,14 @@ def test_retention_that_passes_is_an_error(
         for done in admin.delete_records([TopicPartition(topic, 0, 50)]).values():
             done.result(30)
         with pytest.raises(JobError, match=r"retention removed .* offset 0, now at 50"):
-            read_facts(spark, view, cluster, ranges, str(tmp_path / "late"), Progress(1))
+            read_facts(
+                spark,
+                view,
+                cluster,
+                ranges,
+                str(tmp_path / "late"),
+                Progress(1, report_to_people()),
+            )
 
 
 def test_a_window_is_of_the_records_own_times(
@@ -285,7 +293,9 @@ def test_a_window_is_of_the_records_own_times(
     cluster, place = config_of(kafka, tmp_path).clusters["main"], Partition(topic, 0)
     with KafkaView(spark, cluster) as view:
         ranges = since(view, [place], noon_ms)
-        read_facts(spark, view, cluster, ranges, str(tmp_path / "facts"), Progress(1))
+        read_facts(
+            spark, view, cluster, ranges, str(tmp_path / "facts"), Progress(1, report_to_people())
+        )
     facts = spark.read.schema(FACTS).parquet(str(tmp_path / "facts"))
     found = within(facts, (noon_ms, noon_ms + hour_ms)).select("offset").collect()
     assert sorted(row["offset"] for row in found) == [0, 3]
