@@ -4,6 +4,7 @@ from headgate.core.replays.replay import Control
 from headgate.edge.console.audits import AuditPages
 from headgate.edge.console.console import Console
 from headgate.edge.console.groups import GroupPages
+from headgate.edge.console.installation import InstallationConsole
 from headgate.edge.console.overview import OverviewPage
 from headgate.edge.console.page import Act, Build
 from headgate.edge.console.plots import Plots, Recorded
@@ -21,7 +22,7 @@ def console(admin: Admin, plots: Plots | None = None) -> Console:
     topics = TopicPages(admin, plots)
     groups = GroupPages(admin)
     replays, wizard = ReplayConsole(admin), Wizard(admin, plots)
-    audits = AuditPages(admin)
+    audits, installation = AuditPages(admin), InstallationConsole(admin.installation)
     pages: dict[str, Build] = {
         "": OverviewPage(admin.instance, plots, admin.installation.log).build,
         "/producers": producers.list,
@@ -36,6 +37,8 @@ def console(admin: Admin, plots: Plots | None = None) -> Console:
         "/replays/{id}": replays.show,
         "/audits": audits.list,
         "/audits/{topic}": audits.show,
+        "/configuration": installation.configuration,
+        "/log": installation.log,
     }
     actions: dict[str, Act] = {
         "/topics/{topic}/forget": topics.forget,

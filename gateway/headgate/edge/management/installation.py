@@ -65,11 +65,12 @@ class Installation(NamedTuple):
 
 
 class InstallationPages:
-    """All of them need the role `view`. log: what `GET /v1/log` reads."""
+    """All of them need the role `view`. log: what `GET /v1/log` reads.  configuration: in
+    force."""
 
     def __init__(self, installation: Installation, identify: IdentifyCaller) -> None:
         self.log = installation.log
-        self._configuration = installation.configuration
+        self.configuration = installation.configuration
         self._identify = identify
 
     async def entries(self, request: web.Request) -> web.Response:
@@ -86,7 +87,7 @@ class InstallationPages:
         """Every option with its value and where that is from."""
         self._identify(request, "view")
         wanted, chosen = paging(request), _chosen(request)
-        file, loaded, read_at = self._configuration.shown
+        file, loaded, read_at = self.configuration.shown
         rows = [(number, one) for number, one in enumerate(effective(loaded)) if chosen(one)]
         page, following = page_of(rows, wanted, _first, _count, str)
         shown = listed("options", [option_view(one) for _, one in page], following)
@@ -96,7 +97,7 @@ class InstallationPages:
         """What `headgate check` says of the configuration in force."""
         self._identify(request, "view")
         wanted = paging(request)
-        rows = list(enumerate(await asyncio.to_thread(self._configuration.findings)))
+        rows = list(enumerate(await asyncio.to_thread(self.configuration.findings)))
         page, following = page_of(rows, wanted, _first, _count, str)
         return json_page(request, listed("findings", [one._asdict() for _, one in page], following))
 

@@ -23,7 +23,8 @@ from support.console.replays import some_replays
 from support.console.world import HOSTILE, ConsoleInstance
 from support.gateway.admin_world import KeptInMemory, admin_of
 
-LISTS = ("", "/producers", "/topics", "/groups", "/replays", "/replays/new", "/audits")
+OF_TRAFFIC = ("", "/producers", "/topics", "/groups", "/replays", "/replays/new", "/audits")
+LISTS = (*OF_TRAFFIC, "/configuration", "/log")
 LARGEST = 300_000  # bytes of a page with all that it loads
 Client = TestClient[Any, Any]
 
@@ -62,6 +63,8 @@ async def test_every_page_says_what_is_missing_where_there_is_nothing(path: str)
         "/replays": "There is no replay",
         "/replays/new": "1. Topic",
         "/audits": "headgate-spark audit",
+        "/configuration": "None is known.",
+        "/log": "Nothing has happened.",
     }
     assert said[path] in text
 
@@ -106,7 +109,7 @@ async def test_static_files_are_kept_by_browsers_and_are_what_the_pages_name() -
         assert (await client.get("/console/static/..%2Fconsole.py")).status == 404
 
 
-@pytest.mark.parametrize("path", [*LISTS, "/producers/NAME", "/topics/orders", "/groups/billing",
+@pytest.mark.parametrize("path", [*OF_TRAFFIC, "/producers/NAME", "/topics/orders", "/groups/billing",
                                   "/audits/orders", "/replays/new?topic=NAME"])  # fmt: skip
 async def test_names_that_others_choose_are_shown_and_never_run(path: str) -> None:
     instance = await world.hostile()
