@@ -153,3 +153,18 @@ async def test_nothing_is_changed_by_a_request_with_a_wrong_flag() -> None:
         assert instance.forgotten == []
         assert (await client.delete("/v1/suppression/deals?pretty=1")).status == 200
     assert instance.forgotten == [("deals", None)]
+
+
+async def test_given(client: TestClient[Any, Any]) -> None:
+    async def shown(query: str) -> int:
+        answer = await client.get(f"/v1/config{query}")
+        assert answer.status == 200, query
+        return len((await answer.json())["options"])
+
+    every = await shown("")
+    for value in FALSE:
+        assert await shown(f"?given={value}") == every
+    for query in ("?given", "?given=", *(f"?given={value}" for value in TRUE)):
+        assert await shown(query) == 1 < every
+    for value in NEITHER[:-1]:
+        assert (await client.get("/v1/config", params={"given": value})).status == 400, value

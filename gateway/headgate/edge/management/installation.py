@@ -11,10 +11,9 @@ from headgate.config import Loaded
 from headgate.config.effective import Effective, effective, plain
 from headgate.config.names import NAMED, SECTIONS
 from headgate.config.origins import DEFAULT
-from headgate.core.http.request import read_flag
 from headgate.core.installation.entry import Kind, LogEntry
 from headgate.core.refusal import Refused, malformed
-from headgate.edge.management.json_page import json_page
+from headgate.edge.management.json_page import is_set, json_page
 from headgate.edge.management.paging import listed, page_of, paging
 from headgate.edge.management.replays import IdentifyCaller
 from headgate.edge.management.view_parts import iso
@@ -163,11 +162,10 @@ def _since_ms(request: web.Request) -> float:
 
 
 def _chosen(request: web.Request) -> Callable[[Effective], bool]:
-    section, given = request.query.get("section"), request.query.get("given", "")
+    section, only_given = request.query.get("section"), is_set(request, "given")
     sections = [*SECTIONS, *NAMED]
     if section is not None and section.partition(".")[0] not in sections:
         raise Refused(malformed(f"section is one of {', '.join(sections)}, or a table of one"))
-    only_given = bool(given) and read_flag("given", given.encode("utf-8", "replace"))
 
     def is_chosen(one: Effective) -> bool:
         inside = section is None or one.section == section or one.section.startswith(f"{section}.")

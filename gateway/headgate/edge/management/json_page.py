@@ -14,8 +14,13 @@ def json_page(request: web.Request, page: object, status: int = 200) -> web.Resp
 
 
 def is_pretty(request: web.Request) -> bool:
-    """Whether the page is for people; `?pretty` alone says yes. Raises Refused (malformed)."""
-    given = request.query.get("pretty")
+    """Whether the page is for people. Raises Refused (malformed)."""
+    return is_set(request, "pretty")
+
+
+def is_set(request: web.Request, name: str) -> bool:
+    """A flag of the query; `?NAME` alone says yes. Raises Refused (malformed)."""
+    given = request.query.get(name)
     if not given:
         return given is not None
-    return read_flag("pretty", given.encode("utf-8", "replace"))
+    return read_flag(name, given.encode("utf-8", "replace"))

@@ -4,7 +4,7 @@ from headgate.config.names import NAMED, SECTIONS
 from headgate.core.installation.entry import MEANINGS, Kind, Level
 from headgate.core.outcome import Reason
 from headgate.edge.openapi.management import PAGING, paged, view
-from headgate.edge.openapi.operation import Json, query
+from headgate.edge.openapi.operation import PRETTY, Json, query
 
 _TEXT: Json = {"type": "string"}
 _KINDS = "\n".join(f"- `{kind}`: {meaning.about}" for kind, meaning in MEANINGS.items())
@@ -69,7 +69,9 @@ INSTALLATION = (
                 f"One section ({', '.join([*SECTIONS, *NAMED])}), or one of its tables.",
                 _TEXT,
             ),
-            query("given", "`true`: without what is the default.", {"enum": ["", "true", "false"]}),
+            query(
+                "given", "Without what is the default; `?given` alone is `true`.", PRETTY["schema"]
+            ),
             *PAGING,
         ),
     ),
