@@ -124,6 +124,8 @@ TABLE = {
     (MANAGEMENT, "POST", "/console/replays/{id}/cancel"): Row(SEE, 403),
     (MANAGEMENT, "GET", "/console/audits"): Row(VIEW),
     (MANAGEMENT, "GET", "/console/audits/{topic}"): Row(VIEW, 404),
+    (MANAGEMENT, "GET", "/console/configuration"): Row(VIEW),
+    (MANAGEMENT, "GET", "/console/log"): Row(VIEW),
     # Everybody lacks the token that is in the form; with it: test_console_actions.py.
     (MANAGEMENT, "POST", "/console/topics/{topic}/forget"): Row(SEE, 403),
     (MANAGEMENT, "GET", "/problems"): Row(OPEN),

@@ -109,8 +109,11 @@ async def test_static_files_are_kept_by_browsers_and_are_what_the_pages_name() -
         assert (await client.get("/console/static/..%2Fconsole.py")).status == 404
 
 
-@pytest.mark.parametrize("path", [*OF_TRAFFIC, "/producers/NAME", "/topics/orders", "/groups/billing",
-                                  "/audits/orders", "/replays/new?topic=NAME"])  # fmt: skip
+@pytest.mark.parametrize(
+    "path",
+    [*OF_TRAFFIC, "/producers/NAME", "/topics/orders", "/groups/billing", "/audits/orders",
+     "/replays/new?topic=NAME"],
+)  # fmt: skip
 async def test_names_that_others_choose_are_shown_and_never_run(path: str) -> None:
     instance = await world.hostile()
     if path == "/groups/billing":
