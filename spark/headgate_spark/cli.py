@@ -3,7 +3,7 @@
 import argparse
 import platform
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from headgate import __version__
@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(given: Sequence[str]) -> int:
     chosen = parser().parse_args(with_times_joined(given))
     try:
-        exit_code: int = chosen.run(chosen, _say)
+        exit_code: int = chosen.run(chosen)
     except JobError as error:
         _say(str(error))
         return error.exit_code
@@ -82,7 +82,7 @@ def parser() -> argparse.ArgumentParser:
     return found
 
 
-def _complete(chosen: argparse.Namespace, _: Callable[[str], None]) -> int:
+def _complete(chosen: argparse.Namespace) -> int:
     sys.stdout.write(SHELLS[chosen.shell](command_of(parser(), Path)))
     return OK
 

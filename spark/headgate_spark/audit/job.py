@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headgate.core.groups.facts import Partition
+from headgate.core.terminal.progress import ProgressLine
 from headgate_spark.audit.judgement.figures import TopicFigures
 from headgate_spark.audit.judgement.senders import with_unpublished
 from headgate_spark.audit.judgement.what_if import candidates
@@ -55,11 +56,13 @@ class AuditRequest:
     patience_s: float = PATIENCE_S
 
 
-def audit(spark: SparkSession, config: JobConfig, request: AuditRequest) -> Document:
+def audit(
+    spark: SparkSession, config: JobConfig, request: AuditRequest, report: ProgressLine
+) -> Document:
     """Read, count, judge, write, publish; return the result. Raises JobError."""
     config = config.patient(request.patience_s)
     cluster = chosen_cluster(config, request.cluster)
-    progress = Progress(STEPS + 3 + request.publish)
+    progress = Progress(STEPS + 3 + request.publish, report)
     with ExitStack() as ending:
         view = ending.enter_context(KafkaView(spark, cluster))
         sizes = view.topics()

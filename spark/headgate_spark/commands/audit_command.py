@@ -3,7 +3,6 @@
 import argparse
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from headgate_spark.job.ending import EndedError, children, end_spark, hushed, s
 from headgate_spark.job.errors import OK, USAGE, JobError, reason_of
 
 if TYPE_CHECKING:
+    from headgate.core.terminal.progress import ProgressLine
     from headgate_spark.audit.job import AuditRequest
     from headgate_spark.audit.report.result import Document
     from headgate_spark.job.options import JobConfig
@@ -63,10 +63,11 @@ def add_audit(parser: argparse.ArgumentParser) -> None:
     add("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark")
 
 
-def run_audit(chosen: argparse.Namespace, say: Callable[[str], None]) -> int:
+def run_audit(chosen: argparse.Namespace) -> int:
     """`headgate-spark audit`. Raises JobError."""
     from headgate_spark.audit.job import AuditRequest  # slow to import
     from headgate_spark.job.options import read_config
+    from headgate_spark.job.report import report_to_people
     from headgate_spark.job.times import now_ms, parse_time
     from headgate_spark.session.session import is_submitted, parse_settings
 
@@ -87,7 +88,7 @@ def run_audit(chosen: argparse.Namespace, say: Callable[[str], None]) -> int:
     # spark-submit's Spark logs is for those who run the cluster.
     quiet = {} if is_submitted(os.environ) else {"spark.log.level": "FATAL"}
     settings = {**quiet, **parse_settings(chosen.conf)}
-    result = _ended_well(config, request, chosen.master, settings, say)
+    result = _ended_well(config, request, chosen.master, settings, report_to_people())
     for topic in result["topics"]:
         found = "; ".join([*filter(None, [", ".join(topic["diagnoses"])]), *topic["notes"]])
         read = topic["partitions_read"]
@@ -102,7 +103,7 @@ def _ended_well(
     request: "AuditRequest",
     master: str | None,
     settings: dict[str, str],
-    say: Callable[[str], None],
+    report: "ProgressLine",
 ) -> "Document":
     """The result, or a JobError; Spark has ended either way, and no run's folder is left."""
     from py4j.protocol import Py4JError, Py4JNetworkError
@@ -115,9 +116,9 @@ def _ended_well(
     before = children()
     with signals_caught() as signals:
         try:
-            spark = hushed(open_session("headgate audit", master, settings, say))
+            spark = hushed(open_session("headgate audit", master, settings, report.say))
             signals.catch()
-            return audit(spark, config, request)
+            return audit(spark, config, request, report)
         except EndedError as ended:
             raise JobError(f"{ended} ended it before the audit was done") from ended
         except Py4JNetworkError as error:

@@ -11,6 +11,7 @@ from headgate_spark.job.errors import USAGE, JobError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from headgate.core.terminal.progress import ProgressLine
     from headgate_spark.job.options import JobConfig
 
 _FAILURES = 8  # how often a task may die before the job gives up
@@ -72,7 +73,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     add("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark")
 
 
-def run_mirror(chosen: argparse.Namespace, say: Callable[[str], None]) -> int:
+def run_mirror(chosen: argparse.Namespace) -> int:
     """`headgate-spark mirror`. Raises JobError."""
     from headgate_spark.mirror.mirror import mirror  # slow to import
     from headgate_spark.mirror.mirror_request import MirrorRequest
@@ -88,18 +89,18 @@ def run_mirror(chosen: argparse.Namespace, say: Callable[[str], None]) -> int:
         retention_ms=chosen.retention_ms,
         metrics=chosen.metrics,
     )
-    return _with_spark(chosen, "headgate mirror", say, lambda spark, config: mirror(
-        spark, config, request, say
+    return _with_spark(chosen, "headgate mirror", lambda spark, config, report: mirror(
+        spark, config, request, report
     ))  # fmt: skip
 
 
-def run_verify(chosen: argparse.Namespace, say: Callable[[str], None]) -> int:
+def run_verify(chosen: argparse.Namespace) -> int:
     """`headgate-spark verify`. Raises JobError."""
     from headgate_spark.mirror.verify import VerifyRequest, verify  # slow to import
 
     request = VerifyRequest(chosen.cluster, chosen.topics, _rate(chosen.bytes_per_s), chosen.out)
-    return _with_spark(chosen, "headgate verify", say, lambda spark, config: verify(
-        spark, config, request, say
+    return _with_spark(chosen, "headgate verify", lambda spark, config, report: verify(
+        spark, config, request, report
     ))  # fmt: skip
 
 
@@ -112,11 +113,11 @@ def _rate(given: float | None) -> float | None:
 def _with_spark(
     chosen: argparse.Namespace,
     name: str,
-    say: Callable[[str], None],
-    job: "Callable[[SparkSession, JobConfig], int]",
+    job: "Callable[[SparkSession, JobConfig, ProgressLine], int]",
 ) -> int:
     from headgate_spark.copying.tiers import pairs
     from headgate_spark.job.options import read_config
+    from headgate_spark.job.report import report_to_people
     from headgate_spark.session.session import open_session, parse_settings
 
     config = read_config(chosen.config, os.environ)
@@ -126,8 +127,10 @@ def _with_spark(
         "spark.speculation": "false",  # two copies of a task would only fence each other
         **parse_settings(chosen.conf),
     }
-    spark = open_session(name, chosen.master or f"local[*,{_FAILURES}]", settings, say)
+    report = report_to_people()
+    spark = open_session(name, chosen.master or f"local[*,{_FAILURES}]", settings, report.say)
     try:
-        return job(spark, config)
+        return job(spark, config, report)
     finally:
+        report.end()
         spark.stop()

@@ -2,7 +2,6 @@
 
 import argparse
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 from headgate_spark.job.errors import USAGE, JobError
@@ -31,13 +30,18 @@ def add_replay(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _REPLAY
 
 
-def run_replay(chosen: argparse.Namespace, say: Callable[[str], None]) -> int:
+def run_replay(chosen: argparse.Namespace) -> int:
     """`headgate-spark replay`. Raises JobError."""
     from headgate_spark.job.options import read_config
+    from headgate_spark.job.report import report_to_people
     from headgate_spark.replay.replay import RunRequest, run_replays  # slow to import
 
     if not chosen.patience > 0:  # also nan
         raise JobError(f"--patience {chosen.patience:g}: seconds, more than 0", USAGE)
     config = read_config(chosen.config, os.environ)
     request = RunRequest(chosen.cluster, chosen.follow, chosen.patience, chosen.metrics)
-    return run_replays(config, request, say)
+    report = report_to_people()
+    try:
+        return run_replays(config, request, report)
+    finally:
+        report.end()

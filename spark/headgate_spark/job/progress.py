@@ -1,58 +1,61 @@
-"""Progress on the terminal: one line a step, with its tasks while it runs."""
+"""How far a job is: its steps, and what is watched while Spark works on it."""
 
-import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
-_EVERY_S = 2.0
+from headgate.core.terminal.progress import ProgressLine, Step
+
+_TERMINAL_S, _LOG_S = 0.5, 2.0  # between two looks
+
+
+@contextmanager
+def watched(report: ProgressLine, look: Callable[[], Step | None]) -> Iterator[None]:
+    """Show how far it is while the block runs. look: from a thread of its own; None = not known."""
+    over = threading.Event()
+    every_s = _TERMINAL_S if report.is_terminal else _LOG_S
+
+    def watch() -> None:
+        while not over.wait(every_s):
+            with suppress(Py4JError):  # Java has ended: the block says so itself
+                if (step := look()) is not None:
+                    report.show(step)
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        report.end()
 
 
 class Progress:
-    """Says what is going on. steps: how many `step` calls there will be, for `[2/9]`."""
+    """The steps of a job. steps: how many `step` calls there will be, for `[2/9]`."""
 
-    def __init__(self, steps: int) -> None:
-        self._steps, self._number = steps, 0
-
-    def say(self, line: str) -> None:
-        """Write one line at once."""
-        sys.stderr.write(f"headgate-spark: {line}\n")
-        sys.stderr.flush()
+    def __init__(self, steps: int, report: ProgressLine) -> None:
+        self._steps, self._number, self._report = steps, 0, report
 
     @contextmanager
     def step(self, what: str, context: SparkContext | None = None) -> Iterator[None]:
-        """Name a step, show its tasks every 2 s while it runs, and how long it took."""
+        """Name a step, show how far its tasks are while it runs, and how long it took."""
         self._number += 1
         head = f"[{self._number}/{self._steps}] {what}"
-        begun, over = time.monotonic(), threading.Event()
-        watch = threading.Thread(target=self._watch, args=(head, context, over), daemon=True)
-        watch.start()
-        try:
+        begun = time.monotonic()
+        with watched(self._report, lambda: None if context is None else _tasks(head, context)):
             yield
-        finally:
-            over.set()
-            watch.join()
-        self.say(f"{head}: {time.monotonic() - begun:.1f} s")
-
-    def _watch(self, head: str, context: SparkContext | None, over: threading.Event) -> None:
-        while not over.wait(_EVERY_S):
-            with suppress(Py4JError):  # Java has ended: the step says so itself
-                if context is not None and (tasks := _tasks(context)):
-                    self.say(f"{head}: {tasks}")
+        self._report.say(f"{head}: {time.monotonic() - begun:.1f} s")
 
 
-def _tasks(context: SparkContext) -> str:
+def _tasks(what: str, context: SparkContext) -> Step | None:
+    """Of the stages that run now."""
     tracker = context.statusTracker()
-    stages = [
-        tracker.getStageInfo(getActiveStageId) for getActiveStageId in tracker.getActiveStageIds()
-    ]
-    running = [
-        f"{stage.numCompletedTasks} of {stage.numTasks} tasks"
-        for stage in stages
-        if stage is not None
-    ]
-    return ", ".join(running)
+    stages = [tracker.getStageInfo(stage_id) for stage_id in tracker.getActiveStageIds()]
+    known = [stage for stage in stages if stage is not None]
+    done, total = sum(one.numCompletedTasks for one in known), sum(one.numTasks for one in known)
+    return Step(what, done, total, "tasks") if total else None

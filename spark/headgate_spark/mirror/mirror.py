@@ -7,7 +7,7 @@ run again by Spark, and a driver that dies leaves nothing but what the next one 
 import asyncio
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -16,6 +16,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from headgate.core.replays.segments import MapError
+from headgate.core.terminal.progress import ProgressLine
 from headgate.kafka.metadata import Metadata
 from headgate_spark.copying.copy_plan import Copied, CopyOptions
 from headgate_spark.copying.tiers import pairs
@@ -39,13 +40,12 @@ from headgate_spark.mirror.mirror_plan import (
     shape_of,
     trim,
 )
+from headgate_spark.mirror.mirror_progress import CopyProgress
 from headgate_spark.mirror.mirror_request import MirrorRequest
 from headgate_spark.mirror.skips import Skips
 
-_EVERY_S = 5.0  # progress
+_EVERY_S, _ON_TERMINAL_S = 5.0, 1.0  # progress
 _ROUNDS = 5  # of copying once, when the source changes meanwhile
-
-Say = Callable[[str], None]
 
 
 class Mirror:
@@ -53,13 +53,15 @@ class Mirror:
 
     def __init__(
         self, spark: SparkSession, config: JobConfig, pair: tuple[Cluster, Cluster],
-        request: MirrorRequest, say: Say,
+        request: MirrorRequest, report: ProgressLine,
     ) -> None:  # fmt: skip
         self._context, self._config, self._request = spark.sparkContext, config, request
         self._source, self._target = pair
-        self._say, self._totals, self._lags = say, Totals(), LagWatch()
-        self._skips = Skips(say)
-        self._file = None if request.metrics is None else Textfile(request.metrics, say)
+        self._report, self._say = report, report.say
+        self._every_s = _ON_TERMINAL_S if report.is_terminal else _EVERY_S
+        self._totals, self._lags, self._pace = Totals(), LagWatch(), CopyProgress()
+        self._skips = Skips(report.say)
+        self._file = None if request.metrics is None else Textfile(request.metrics, report.say)
         self._view = MapView(self._target.connection)
         self._stopped = asyncio.Event()
         self._rounds = 0
@@ -159,6 +161,7 @@ class Mirror:
             self._request.lease_s,
         )
         self._rounds += 1
+        self._pace = CopyProgress(planned.units)
         group = f"headgate-mirror-{self._source.name}-{self._rounds}"
         self._say(f"{self._source.name}: {len(planned.units)} partitions in {len(tasks)} tasks")
         job = asyncio.ensure_future(
@@ -190,7 +193,7 @@ class Mirror:
         try:
             while True:
                 await asyncio.wait(
-                    {job, stopped}, timeout=_EVERY_S, return_when=asyncio.FIRST_COMPLETED
+                    {job, stopped}, timeout=self._every_s, return_when=asyncio.FIRST_COMPLETED
                 )
                 if job.done() or stopped.done():
                     return
@@ -235,17 +238,8 @@ class Mirror:
             ends = {tp: end for tp, (_, end) in (await there.bounds(tps)).items()}
         lags = self._lags.lags(ends, found, time.monotonic())
         self._publish(lags)
-        left, oldest = (
-            sum(lag.records for lag in lags.values()),
-            max((lag.seconds for lag in lags.values()), default=0.0),
-        )
-        done = sum(not lag.records for lag in lags.values())
-        lost = sum(lag.lost for lag in lags.values())
-        more = f", {lost} offsets lost to retention" if lost else ""
-        self._say(
-            f"{self._source.name}: {done} of {len(tps)} partitions up to date, {left} offsets "
-            f"left, {oldest:.0f} s behind{more}"
-        )
+        what, has_end = self._source.name, not self._request.is_following
+        self._report.show(self._pace.step(what, lags, found, has_end=has_end))
 
     def _publish(self, lags: Mapping[TopicPartition, Lag]) -> None:
         if self._file is not None:
@@ -276,20 +270,22 @@ class Mirror:
                 await self._stopped.wait()
 
 
-def mirror(spark: SparkSession, config: JobConfig, request: MirrorRequest, say: Say) -> int:
+def mirror(
+    spark: SparkSession, config: JobConfig, request: MirrorRequest, report: ProgressLine
+) -> int:
     """Run the job; the exit code. Raises JobError."""
     found = pairs(config, request.cluster)
     if request.is_following and len(found) > 1:
         names = ", ".join(source.name for source, _ in found)
         raise JobError(f"--follow takes one cluster a process: --cluster, one of {names}", USAGE)
-    return max(_run(spark, config, pair, request, say) for pair in found)
+    return max(_run(spark, config, pair, request, report) for pair in found)
 
 
 def _run(
     spark: SparkSession, config: JobConfig, pair: tuple[Cluster, Cluster], request: MirrorRequest,
-    say: Say,
+    report: ProgressLine,
 ) -> int:  # fmt: skip
     async def run() -> int:
-        return await Mirror(spark, config, pair, request, say).run()
+        return await Mirror(spark, config, pair, request, report).run()
 
     return asyncio.run(run())

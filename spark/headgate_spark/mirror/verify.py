@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,15 +11,16 @@ from aiokafka.structs import TopicPartition
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+from headgate.core.terminal.figures import short
+from headgate.core.terminal.progress import ProgressLine, Step
 from headgate_spark.copying.copy_plan import CopyOptions
 from headgate_spark.copying.tiers import pairs
 from headgate_spark.job.errors import FAILED, OK, USAGE, JobError
 from headgate_spark.job.options import Cluster, JobConfig, chosen_topics, must_exist
+from headgate_spark.job.progress import watched
 from headgate_spark.kafka.cluster_admin import cluster_admin
 from headgate_spark.mirror.comparer import Verified, compare
 from headgate_spark.mirror.copy_tasks import cause_of
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +33,17 @@ class VerifyRequest:
     out: Path | None = None
 
 
-def verify(spark: SparkSession, config: JobConfig, request: VerifyRequest, say: Say) -> int:
+def verify(
+    spark: SparkSession, config: JobConfig, request: VerifyRequest, report: ProgressLine
+) -> int:
     """Compare everything that is mapped; the exit code. Raises JobError."""
     found: list[Verified] = []
     for source, target in pairs(config, request.cluster):
         tps = asyncio.run(_partitions(config, source, target, request))
-        say(f"{source.name}: comparing {len(tps)} partitions")
-        found += _compare(spark, source, target, tps, request)
+        report.say(f"{source.name}: comparing {len(tps)} partitions")
+        found += _compare(spark, source, target, tps, request, report)
     for one in found:
-        say(sentence(one))
+        report.say(sentence(one))
     if request.out is not None:
         _write(request.out, json.dumps([as_json(one) for one in found], indent=1) + "\n")
     return OK if all(one.is_good for one in found) else FAILED
@@ -73,6 +76,7 @@ def _compare(
     target: Cluster,
     tps: Sequence[TopicPartition],
     request: VerifyRequest,
+    report: ProgressLine,
 ) -> list[Verified]:
     context = spark.sparkContext
     rate = request.bytes_per_s
@@ -80,12 +84,23 @@ def _compare(
         rate /= min(context.defaultParallelism, max(1, len(tps)))
     options = CopyOptions(source.connection, target.connection, rate)
 
+    records, partitions = context.accumulator(0), context.accumulator(0)
+
     def run(some: Iterable[TopicPartition]) -> Iterator[Verified]:
         for tp in some:
-            yield asyncio.run(compare(tp, options))
+            verified = asyncio.run(compare(tp, options))
+            records.add(verified.compared)
+            partitions.add(1)
+            yield verified
+
+    def look() -> Step:
+        """Tasks report when they end: each of them is a partition."""
+        more = f"{short(records.value)} records"
+        return Step(f"{source.name}: comparing", partitions.value, len(tps), "partitions", more)
 
     try:
-        return context.parallelize(list(tps), max(1, len(tps))).mapPartitions(run).collect()
+        with watched(report, look):
+            return context.parallelize(list(tps), max(1, len(tps))).mapPartitions(run).collect()
     except Py4JError as error:
         raise JobError(f"comparing failed: {cause_of(error)}") from error
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from headgate.core.terminal.progress import ProgressLine
 from headgate_spark.copying.source_reader import ReadError
 from headgate_spark.copying.tiers import pairs
 from headgate_spark.job.connections import Connection
@@ -42,27 +43,27 @@ WriterOf = Callable[[Connection], ReplayWriter]
 def run_replays(
     config: JobConfig,
     request: RunRequest,
-    say: Callable[[str], None],
+    report: ProgressLine,
     writer_of: WriterOf = ReplayWriter,
 ) -> int:
     """Until all is done, or for good. writer_of: what writes to a backfill cluster. Raises
     JobError."""
-    return asyncio.run(_run(config, request, say, writer_of))
+    return asyncio.run(_run(config, request, report, writer_of))
 
 
 async def _run(
-    config: JobConfig, request: RunRequest, say: Callable[[str], None], writer_of: WriterOf
+    config: JobConfig, request: RunRequest, report: ProgressLine, writer_of: WriterOf
 ) -> int:
     targets = _targets(config, request.cluster)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    file = None if request.metrics is None else Textfile(request.metrics, say)
+    file = None if request.metrics is None else Textfile(request.metrics, report.say)
     metrics = ReplayMetrics(file)
     connections = {name: one.connection for name, one in config.clusters.items()}
     async with asyncio.TaskGroup() as group:
         for name in targets:
-            post = _Post(connections[name], connections, request, metrics, stop, say, writer_of)
+            post = _Post(connections[name], connections, request, metrics, stop, report, writer_of)
             group.create_task(post.run(), name=name)
     return OK
 
@@ -84,13 +85,13 @@ class _Post:
         request: RunRequest,
         metrics: ReplayMetrics,
         stop: asyncio.Event,
-        say: Callable[[str], None],
+        report: ProgressLine,
         writer_of: WriterOf,
     ) -> None:
         self._target, self._clusters = target, clusters
         self._request, self._stop = request, stop
         self._metrics = metrics
-        self._say = say
+        self._report, self._say = report, report.say
         self._writer_of = writer_of
         self._name = f"{socket.gethostname()}:{os.getpid()}"
 
@@ -128,7 +129,7 @@ class _Post:
         """Be the runner; True: there is nothing left to do, or it was told to stop."""
         writer, reader = self._writer_of(self._target), RegistryReader(self._target)
         runner = Runner(
-            self._name, self._target, self._clusters, writer, reader, self._metrics, self._say
+            self._name, self._target, self._clusters, writer, reader, self._metrics, self._report
         )
         try:
             await writer.start()  # from here on no other runner can commit

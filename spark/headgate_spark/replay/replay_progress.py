@@ -1,13 +1,17 @@
 """How far a replay has come: what its status record says, and what the next one says. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from headgate.core.replays.plan import Piece, pieces_of
 from headgate.core.replays.record_filter import RecordFilter, read_filter
 from headgate.core.replays.replay import Replay, ReplayState
 from headgate.core.replays.segments import NO_TIMESTAMP
+from headgate.core.terminal.figures import short
+from headgate.core.terminal.progress import Step
 from headgate_spark.copying.chunks import Chunk
+
+_NAMED = 2  # more replays at once are only counted
 
 
 class CopyPosition(NamedTuple):
@@ -71,6 +75,22 @@ def remaining(plan: object, status: Mapping[str, Any]) -> int:
         return sum(_left(some, progress.get(str(one), {})) for one, some in pieces.items())
     except (AttributeError, KeyError, TypeError, ValueError):
         return 0
+
+
+def copying_step(replays: Iterable[Replay]) -> Step | None:
+    """How far those that are being copied are, all together; None: none is."""
+    copying = [one for one in replays if one.state is ReplayState.COPYING]
+    if not copying:
+        return None
+    plans = [(one.spec or {}).get("plan", {}) for one in copying]
+    total = sum(remaining(plan, {}) for plan in plans)
+    left = sum(remaining(plan, one.status) for plan, one in zip(plans, copying, strict=True))
+    names = ", ".join(one.id for one in copying)
+    what = f"replay {names}" if len(copying) <= _NAMED else f"{len(copying)} replays"
+    figures = [[one.status.get(name, 0) for one in copying] for name in ("records", "bytes")]
+    records, size = (sum(cast(Any, some)) for some in figures)
+    taken = f"{short(records)} records taken, {short(size, 'B')}"
+    return Step(what, total - left, total, "offsets", taken)
 
 
 def _left(pieces: Sequence[Piece], done: Mapping[str, Any]) -> int:

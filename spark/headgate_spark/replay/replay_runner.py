@@ -5,7 +5,7 @@ anywhere leaves what the next one's first read finds. Replays take turns, a chun
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from aiokafka.structs import TopicPartition
@@ -21,6 +21,7 @@ from headgate.core.replays.replay import (
     runner_record,
 )
 from headgate.core.replays.spec import ReplayMode
+from headgate.core.terminal.progress import ProgressLine
 from headgate_spark.copying.chunks import Chunk
 from headgate_spark.copying.copy_plan import CopyOptions
 from headgate_spark.copying.source_reader import GoneError, ReadError, RecreatedError, SourceReader
@@ -33,6 +34,7 @@ from headgate_spark.replay.replay_progress import (
     CopyPosition,
     Order,
     after_chunk,
+    copying_step,
     next_place,
     when_ready,
     with_state,
@@ -59,14 +61,14 @@ class Runner:
         writer: ReplayWriter,
         reader: RegistryReader,
         metrics: ReplayMetrics,
-        say: Callable[[str], None],
+        report: ProgressLine,
     ) -> None:
         self._name = name
         self._target = target
         self._clusters = clusters
         self._writer, self._reader = writer, reader
         self._metrics = metrics
-        self._say = say
+        self._report, self._say = report, report.say
         self._beat_at = 0.0
         self._cold: dict[tuple[str, int | None], BrokerBuckets] = {}
         # Newer than what the reader has seen so far: nobody else writes them.
@@ -82,6 +84,8 @@ class Runner:
         for replay in list(self._reader.registry):
             if (replay.spec or {}).get("mode") == ReplayMode.TOPIC:
                 did = await self._turn_of(replay) or did
+        if did and (step := copying_step(self._reader.registry)) is not None:
+            self._report.show(step)
         return did
 
     async def sweep(self) -> None:

@@ -19,6 +19,7 @@ from headgate_spark.audit.job import SKEW_TOPIC, AuditRequest, audit, publish, r
 from headgate_spark.job.errors import JobError
 from headgate_spark.job.options import JobConfig, read_config
 from headgate_spark.job.progress import Progress
+from headgate_spark.job.report import report_to_people
 from headgate_spark.session.kafka_view import KafkaView
 from headgate_spark.session.ranges import Range, since
 from headgate_spark.session.schema import FACTS
@@ -74,7 +75,7 @@ def test_an_audit_of_real_topics(kafka: RunningBroker, spark: SparkSession, tmp_
     produce_odd(kafka)
     produce_heavy(kafka)
     config = config_of(kafka, tmp_path)
-    result = audit(spark, config, request_of(tmp_path, publish=True)), tmp_path
+    result = audit(spark, config, request_of(tmp_path, publish=True), report_to_people()), tmp_path
     check_incident_a(result, world)
     check_bytes(result, world)
     check_prediction(kafka, result)
@@ -192,7 +193,7 @@ def check_part(spark: SparkSession, config: JobConfig, tmp_path: Path) -> None:
     ends = np.bincount(skew_world.zipf(6000, partitions=6).partition, minlength=6).tolist()
     offsets = json.dumps({ZIPF: {"4": [0, ends[4]], "1": [0, ends[1] - 1]}})
     out = tmp_path / "part"
-    found = audit(spark, config, request_of(out, offsets=offsets))["topics"][0]
+    found = audit(spark, config, request_of(out, offsets=offsets), report_to_people())["topics"][0]
     assert (found["partitions"], found["partitions_read"]) == (6, [1, 4])
     assert found["records"] == ends[1] + ends[4] - 1
     limit = max(ends[1] - 1, ends[4])
@@ -205,15 +206,17 @@ def check_part(spark: SparkSession, config: JobConfig, tmp_path: Path) -> None:
 def check_errors(kafka: RunningBroker, spark: SparkSession, tmp_path: Path) -> None:
     config = config_of(kafka, tmp_path)
     with pytest.raises(JobError, match=r"has no topic 'audit-none'; it has .*audit-bomb"):
-        audit(spark, config, request_of(tmp_path, "audit-none"))
+        audit(spark, config, request_of(tmp_path, "audit-none"), report_to_people())
     offsets = json.dumps({BOMB: {"0": [0, 10_000_000]}})
     with pytest.raises(JobError, match=r"offsets 0 to 10000000 of .* out of range: .* holds 0 to"):
-        audit(spark, config, request_of(tmp_path, offsets=offsets))
+        audit(spark, config, request_of(tmp_path, offsets=offsets), report_to_people())
     offsets = json.dumps({BOMB: {"12": [0, 1]}})
     with pytest.raises(JobError, match=r"--offsets: .* has no partition 12; it has 12, from 0"):
-        audit(spark, config, request_of(tmp_path, offsets=offsets))
+        audit(spark, config, request_of(tmp_path, offsets=offsets), report_to_people())
     with pytest.raises(JobError, match="no record in this window"):
-        audit(spark, config, request_of(tmp_path, BOMB, from_ms=4_000_000_000_000))
+        audit(
+            spark, config, request_of(tmp_path, BOMB, from_ms=4_000_000_000_000), report_to_people()
+        )
     huge = {"generated_at": "now", "topics": [{"topic": ODD, "text": "x" * 2_000_000}]}
     main = config.clusters["main"]
     with (
@@ -234,7 +237,7 @@ def check_failure_leaves_the_result(
     before = contents(tmp_path)
     assert {path.parent.name for path in before} >= {"load.parquet", "keys.parquet"}
     with pytest.raises(PySparkException):
-        audit(spark, broken, request_of(tmp_path, ODD))
+        audit(spark, broken, request_of(tmp_path, ODD), report_to_people())
     assert contents(tmp_path) == before
 
 
@@ -251,7 +254,10 @@ def test_incident_a_at_its_real_size(
     world = skew_world.data_bomb()
     topic = kafka.create_topic("audit-incident-a", 12)
     produce_world(kafka, topic, world)
-    result = audit(spark, config_of(kafka, tmp_path), request_of(tmp_path, topic)), tmp_path
+    result = (
+        audit(spark, config_of(kafka, tmp_path), request_of(tmp_path, topic), report_to_people()),
+        tmp_path,
+    )
     check_incident_a(result, world, topic)
     check_bytes(result, world, topic)
 
@@ -271,7 +277,14 @@ def test_retention_that_passes_is_an_error(
         for done in admin.delete_records([TopicPartition(topic, 0, 50)]).values():
             done.result(30)
         with pytest.raises(JobError, match=r"retention removed .* offset 0, now at 50"):
-            read_facts(spark, view, cluster, ranges, str(tmp_path / "late"), Progress(1))
+            read_facts(
+                spark,
+                view,
+                cluster,
+                ranges,
+                str(tmp_path / "late"),
+                Progress(1, report_to_people()),
+            )
 
 
 def test_a_window_is_of_the_records_own_times(
@@ -285,7 +298,9 @@ def test_a_window_is_of_the_records_own_times(
     cluster, place = config_of(kafka, tmp_path).clusters["main"], Partition(topic, 0)
     with KafkaView(spark, cluster) as view:
         ranges = since(view, [place], noon_ms)
-        read_facts(spark, view, cluster, ranges, str(tmp_path / "facts"), Progress(1))
+        read_facts(
+            spark, view, cluster, ranges, str(tmp_path / "facts"), Progress(1, report_to_people())
+        )
     facts = spark.read.schema(FACTS).parquet(str(tmp_path / "facts"))
     found = within(facts, (noon_ms, noon_ms + hour_ms)).select("offset").collect()
     assert sorted(row["offset"] for row in found) == [0, 3]

@@ -22,6 +22,7 @@ from headgate_spark.audit.passes import counting
 from headgate_spark.audit.passes.assemble import figures_of
 from headgate_spark.audit.passes.count_all import STEPS, count_all
 from headgate_spark.job.progress import Progress
+from headgate_spark.job.report import report_to_people
 from headgate_spark.session.schema import FACTS
 from headgate_spark.session.source import ROWS_A_TASK
 
@@ -76,7 +77,9 @@ def count(spark: SparkSession, records: int, folder: Path) -> float:
     spark.conf.set("spark.sql.leafNodeDefaultParallelism", "16")
     begun = time.monotonic()
     present = {"scale": PARTITIONS}
-    counted = count_all(spark, facts, folder, present, {"scale": (12, 24, 48)}, Progress(STEPS))
+    counted = count_all(
+        spark, facts, folder, present, {"scale": (12, 24, 48)}, Progress(STEPS, report_to_people())
+    )
     took = time.monotonic() - begun
     figures = figures_of("scale", PARTITIONS, counted, (None, None))
     assert figures.records == records

@@ -17,6 +17,7 @@ from headgate_spark.audit.passes import counting
 from headgate_spark.audit.passes.assemble import Counted, all_runs, figures_of
 from headgate_spark.audit.passes.count_all import STEPS, count_all
 from headgate_spark.job.progress import Progress
+from headgate_spark.job.report import report_to_people
 from support.scenarios import skew_world
 
 WORLDS: list[Callable[[], skew_world.Dataset]] = [
@@ -60,7 +61,7 @@ def test_every_figure_equals_the_plain_count(spark: SparkSession, tmp_path: Path
     frame = spark.read.parquet(write_facts(facts, worlds))
     present = {world.topic: world.partitions for world in worlds}
     counts = dict.fromkeys(present, COUNTS)
-    counted = count_all(spark, frame, out, present, counts, Progress(STEPS))
+    counted = count_all(spark, frame, out, present, counts, Progress(STEPS, report_to_people()))
     for world in worlds:
         check_world(counted, world)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -17,10 +19,12 @@ from headgate.core.replays.offset_map import MAP_TOPIC, read_entry
 from headgate.core.replays.segments import Segment
 from headgate_spark.cli import main
 from support.kafka import kafka_log
-from support.process.mirror_job import Job, config_text
+from support.process.mirror_job import QUICK, Job, config_text
 from support.process.stack import RunningBroker, eventually
+from support.root import ROOT
 from support.scenarios import mirror_world
 from support.scenarios.mirror_world import OddSource, Two
+from support.terminal.terminal import Terminal
 
 pytestmark = pytest.mark.kafka
 
@@ -58,6 +62,29 @@ def test_a_topic_is_mirrored_once_and_a_second_run_writes_nothing(
     ends = kafka_log.end_offsets(two.target.bootstrap, topic_name)
     assert start_job(two, topic_name, "mirror").wait() == 0
     assert kafka_log.end_offsets(two.target.bootstrap, topic_name) == ends
+
+
+def test_on_a_terminal_a_line_says_how_far_it_is(two: Two, topic_name: str, tmp_path: Path) -> None:
+    """And what stays on the screen is what was said for good."""
+    two.source.create_topic(topic_name, 2, mirror_world.SOURCE_CONFIGS)
+    source = OddSource(two.source, topic_name, seed=5)
+    for partition in range(2):
+        source.write(partition, 400)
+    config = tmp_path / "headgate.toml"
+    config.write_text(config_text(two, [topic_name]))
+    code = os.pathsep.join(str(ROOT / one) for one in ("gateway", "spark"))
+    environment = {"PYTHONPATH": code, "SPARK_LOCAL_DIRS": str(tmp_path)}
+    for job, more in (("mirror", ("--bytes-per-s", "60000")), ("verify", ())):
+        command = [sys.executable, "-m", "headgate_spark", job, "--config", str(config)]
+        started = Terminal([*command, *more, *QUICK], environment, columns=100)
+        with started as terminal:
+            assert terminal.ended(240.0) == 0, terminal.screen.text
+            screen = terminal.screen
+        if job == "mirror":
+            drawn = re.findall(r"headgate-spark: main: \[[#.]{20}\] +\d", terminal.written)
+            assert len(set(drawn)) > 1, terminal.written
+        assert "[###" not in screen.text
+        assert "headgate-spark: main: " in screen.text
 
 
 def metric(file: Path, name: str) -> list[float]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from headgate_spark.copying.chunks import SourceRecord
 from headgate_spark.job.connections import Connection
 from headgate_spark.job.options import read_config
+from headgate_spark.job.report import report_to_people
 from headgate_spark.replay.replay import RunRequest, run_replays
 from headgate_spark.replay.replay_writer import Pair, ReplayWriter
 
@@ -65,11 +66,8 @@ def main() -> int:
         return FaultyWriter(connection, replay_id, state, when, number)
 
     request = RunRequest(None, is_following=True, patience_s=PATIENCE_S)
-    return run_replays(read_config(Path(config), os.environ), request, _say, writer_of)
-
-
-def _say(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
+    settings = read_config(Path(config), os.environ)
+    return run_replays(settings, request, report_to_people(), writer_of)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from headgate_spark.copying.chunks import Chunk
 from headgate_spark.replay.replay_progress import (
     Order,
     after_chunk,
+    copying_step,
     next_place,
     when_ready,
     with_state,
@@ -78,3 +79,23 @@ def test_a_reason_stays_with_the_state() -> None:
         "state": "failed", "at_ms": 7, "reason": "records are gone", "records": 5,
         "of_later_release": 1,
     }  # fmt: skip
+
+
+def copying(name: str, at: int, end: int, **status: object) -> Replay:
+    pieces = [{"tier": "backfill", "start": 0, "end": end}]
+    progress = {"0": {"piece": 0, "next": at}}
+    spec = {"plan": {"0": {"pieces": pieces}}}
+    return Replay(name, spec, {"state": "copying", "progress": progress, **status})
+
+
+def test_how_far_all_that_are_being_copied_are() -> None:
+    others = [Replay("r0"), copying("r9", 5, 10, state="ready")]
+    assert copying_step(others) is None
+    some = [copying("r1", 30, 100, records=20, bytes=1500), *others, copying("r2", 10, 60)]
+    step = copying_step(some)
+    assert step is not None
+    assert (step.what, step.done, step.total) == ("replay r1, r2", 40, 160)
+    assert step.more == "20 records taken, 1.50 kB"
+    many = copying_step([copying(f"r{number}", 0, 5) for number in range(3)])
+    assert many is not None
+    assert many.what == "3 replays"

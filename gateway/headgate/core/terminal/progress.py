@@ -95,7 +95,7 @@ class ProgressLine:
     ) -> None:  # fmt: skip
         self._out, self._style, self._clock, self._room = out, style, clock, room
         self._lock, self._prefix, self._pace = lock, prefix, Pace()
-        self._what, self._written_s, self._drawn = "", float("-inf"), ""
+        self._what, self._written_s, self._is_done, self._drawn = "", float("-inf"), False, ""
 
     @property
     def is_terminal(self) -> bool:
@@ -110,14 +110,16 @@ class ProgressLine:
     def show(self, step: Step) -> None:
         """How far it is now; the last one stays until `end`."""
         with self._lock:
-            now_s, is_new = self._clock(), step.what != self._what
+            now_s, is_done = self._clock(), step.part == 1.0
+            is_new = step.what != self._what
             if is_new:
-                self._pace, self._what = Pace(), step.what
+                self._pace, self._what, self._is_done = Pace(), step.what, False
             self._pace.note(now_s, step.done)
             every_s = _REDRAW_EVERY_S if self.is_terminal else _LOG_EVERY_S
-            if not is_new and now_s - self._written_s < every_s and step.part != 1.0:
+            is_end = is_done and not self._is_done
+            if not (is_new or is_end) and now_s - self._written_s < every_s:
                 return
-            self._written_s = now_s
+            self._written_s, self._is_done = now_s, is_done
             text = progress_text(step, self._pace.per_s, has_bar=self.is_terminal)
             if not self.is_terminal:
                 self._write(f"{self._prefix}{text}\n")

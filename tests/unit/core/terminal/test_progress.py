@@ -86,6 +86,7 @@ def test_where_there_is_no_terminal_a_line_comes_every_ten_seconds() -> None:
     for second in range(25):
         world.show(second, second)
     world.show(25, 1000)  # the end is always said
+    world.show(25.1, 1000)  # and once
     world.show(26, 0, "another step")
     lines = world.out.getvalue().splitlines()
     assert lines[0] == "job: copying: 0 %, 0 of 1.00k records"

@@ -1,0 +1,40 @@
+"""How far a mirror is, in words: since its tasks began, and how much is left. Pure."""
+
+from collections.abc import Iterable, Mapping
+
+from aiokafka.structs import TopicPartition
+
+from headgate.core.replays.offset_map import PartitionMap
+from headgate.core.terminal.progress import Step
+from headgate_spark.copying.copy_plan import Unit
+from headgate_spark.mirror.mirror_lag import Lag
+
+
+class CopyProgress:
+    """Of some units that are being copied. Offsets count: the map has them, whoever copies."""
+
+    def __init__(self, units: Iterable[Unit] = ()) -> None:
+        self._begun = {TopicPartition(*unit.place[:2]): unit.known.position for unit in units}
+
+    def step(
+        self, what: str, lags: Mapping[TopicPartition, Lag],
+        maps: Mapping[TopicPartition, PartitionMap], *, has_end: bool,
+    ) -> Step:  # fmt: skip
+        """has_end: what is left now is all that will be copied."""
+        done = sum(self._done(tp, maps[tp]) for tp in self._begun if tp in maps)
+        left = sum(lag.records for lag in lags.values())
+        even = sum(not lag.records for lag in lags.values())
+        oldest = max((lag.seconds for lag in lags.values()), default=0.0)
+        said = [f"{even} of {len(lags)} partitions up to date"]
+        if not has_end:
+            said.append(f"{left} offsets left")
+        said.append(f"{oldest:.0f} s behind")
+        if lost := sum(lag.lost for lag in lags.values()):
+            said.append(f"{lost} offsets lost to retention")
+        return Step(what, done, done + left if has_end else None, "offsets", ", ".join(said))
+
+    def _done(self, tp: TopicPartition, found: PartitionMap) -> int:
+        begun, table = self._begun[tp], found.table
+        if table.position is None:
+            return 0
+        return max(0, table.position - (table.source_start if begun is None else begun))
