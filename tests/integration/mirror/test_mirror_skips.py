@@ -25,6 +25,7 @@ from support.process.stack import RunningBroker, eventually
 from support.scenarios import mirror_world
 from support.scenarios.mirror_copies import mapped_end, produce
 from support.scenarios.mirror_world import Two
+from support.terminal.reported import Reported
 
 pytestmark = pytest.mark.kafka
 
@@ -70,7 +71,7 @@ class Follower:
         file = folder / "headgate.toml"
         file.write_text(config_text(two, ["*"]))
         config = read_config(file, {})
-        self.said: list[str] = []
+        self.reported = Reported()
         self.metrics = folder / "mirror.prom"
         more = {"interval_s": 0.2, "again_s": 0.5, "metrics": self.metrics, **request}
         self.inner = mirror.Mirror(
@@ -78,7 +79,7 @@ class Follower:
             config,
             pairs(config, None)[0],
             MirrorRequest(**more),
-            self.said.append,
+            self.reported.report,
         )
 
     def lines(self, name: str, topic: str) -> list[str]:
@@ -88,7 +89,7 @@ class Follower:
         return [one.removeprefix(start) for one in text.splitlines() if one.startswith(start)]
 
     def count(self, text: str) -> int:
-        return sum(text in one for one in self.said)
+        return sum(text in one for one in self.reported.lines)
 
 
 @pytest.fixture

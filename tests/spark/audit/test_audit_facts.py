@@ -24,6 +24,7 @@ from headgate_spark.audit.passes.facts_topic import fact_rows, summed
 from headgate_spark.audit.report.result import topic_result
 from headgate_spark.audit.report.senders_table import senders_table
 from headgate_spark.job.options import read_config
+from headgate_spark.job.report import report_to_people
 from support.gateway.coalescing_gateway import run_init
 from support.gateway.facts_world import facts_of, sums
 from support.kafka import kafka_log
@@ -219,7 +220,9 @@ async def test_the_audit_says_who_sent_how_many(
     gateway.stop()
     config = read_config(file, {})
     window = {"from_ms": began_ms - 1, "to_ms": time.time_ns() // 1_000_000 + 60_000}
-    result = audit(spark, config, request_of(tmp_path / "out", ",".join(names), **window))
+    result = audit(
+        spark, config, request_of(tmp_path / "out", ",".join(names), **window), report_to_people()
+    )
     topics = {one["topic"]: one for one in result["topics"]}
     check_plain(topics[names[0]], sender)
     check_held(kafka, topics[names[1]])

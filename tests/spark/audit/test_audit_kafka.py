@@ -75,7 +75,7 @@ def test_an_audit_of_real_topics(kafka: RunningBroker, spark: SparkSession, tmp_
     produce_odd(kafka)
     produce_heavy(kafka)
     config = config_of(kafka, tmp_path)
-    result = audit(spark, config, request_of(tmp_path, publish=True)), tmp_path
+    result = audit(spark, config, request_of(tmp_path, publish=True), report_to_people()), tmp_path
     check_incident_a(result, world)
     check_bytes(result, world)
     check_prediction(kafka, result)
@@ -193,7 +193,7 @@ def check_part(spark: SparkSession, config: JobConfig, tmp_path: Path) -> None:
     ends = np.bincount(skew_world.zipf(6000, partitions=6).partition, minlength=6).tolist()
     offsets = json.dumps({ZIPF: {"4": [0, ends[4]], "1": [0, ends[1] - 1]}})
     out = tmp_path / "part"
-    found = audit(spark, config, request_of(out, offsets=offsets))["topics"][0]
+    found = audit(spark, config, request_of(out, offsets=offsets), report_to_people())["topics"][0]
     assert (found["partitions"], found["partitions_read"]) == (6, [1, 4])
     assert found["records"] == ends[1] + ends[4] - 1
     limit = max(ends[1] - 1, ends[4])
@@ -206,15 +206,17 @@ def check_part(spark: SparkSession, config: JobConfig, tmp_path: Path) -> None:
 def check_errors(kafka: RunningBroker, spark: SparkSession, tmp_path: Path) -> None:
     config = config_of(kafka, tmp_path)
     with pytest.raises(JobError, match=r"has no topic 'audit-none'; it has .*audit-bomb"):
-        audit(spark, config, request_of(tmp_path, "audit-none"))
+        audit(spark, config, request_of(tmp_path, "audit-none"), report_to_people())
     offsets = json.dumps({BOMB: {"0": [0, 10_000_000]}})
     with pytest.raises(JobError, match=r"offsets 0 to 10000000 of .* out of range: .* holds 0 to"):
-        audit(spark, config, request_of(tmp_path, offsets=offsets))
+        audit(spark, config, request_of(tmp_path, offsets=offsets), report_to_people())
     offsets = json.dumps({BOMB: {"12": [0, 1]}})
     with pytest.raises(JobError, match=r"--offsets: .* has no partition 12; it has 12, from 0"):
-        audit(spark, config, request_of(tmp_path, offsets=offsets))
+        audit(spark, config, request_of(tmp_path, offsets=offsets), report_to_people())
     with pytest.raises(JobError, match="no record in this window"):
-        audit(spark, config, request_of(tmp_path, BOMB, from_ms=4_000_000_000_000))
+        audit(
+            spark, config, request_of(tmp_path, BOMB, from_ms=4_000_000_000_000), report_to_people()
+        )
     huge = {"generated_at": "now", "topics": [{"topic": ODD, "text": "x" * 2_000_000}]}
     main = config.clusters["main"]
     with (
@@ -235,7 +237,7 @@ def check_failure_leaves_the_result(
     before = contents(tmp_path)
     assert {path.parent.name for path in before} >= {"load.parquet", "keys.parquet"}
     with pytest.raises(PySparkException):
-        audit(spark, broken, request_of(tmp_path, ODD))
+        audit(spark, broken, request_of(tmp_path, ODD), report_to_people())
     assert contents(tmp_path) == before
 
 
@@ -252,7 +254,10 @@ def test_incident_a_at_its_real_size(
     world = skew_world.data_bomb()
     topic = kafka.create_topic("audit-incident-a", 12)
     produce_world(kafka, topic, world)
-    result = audit(spark, config_of(kafka, tmp_path), request_of(tmp_path, topic)), tmp_path
+    result = (
+        audit(spark, config_of(kafka, tmp_path), request_of(tmp_path, topic), report_to_people()),
+        tmp_path,
+    )
     check_incident_a(result, world, topic)
     check_bytes(result, world, topic)
 

@@ -37,6 +37,7 @@ from support.scale import scaled
 from support.scenarios import mirror_world, replay_world
 from support.scenarios.replay_copies import replayed, until_ready, wanted
 from support.scenarios.replay_world import Api, ReplayRunner
+from support.terminal.reported import Reported
 
 pytestmark = pytest.mark.kafka
 
@@ -134,21 +135,21 @@ def test_tiers_that_ask_who_is_there(
     allow_replays(tiers, topic_name)
     gateway = start_gateway(tiers.config("gateway").read_text())
     post(gateway, topic_name, range(40))
-    said: list[str] = []
+    said = Reported()
     asked = MirrorRequest(topics=topic_name)
-    assert mirror(spark, tiers.jobs("mirror"), asked, said.append) == 0, said
+    assert mirror(spark, tiers.jobs("mirror"), asked, said.report) == 0, said.lines
     assert mirror_world.judge(mirror_world.Two(*two), topic_name) == 40
     check_replays(tiers, two, topic_name, gateway)
     if not every_job:  # the others ask for the same login in the same place
         return
     out = tmp_path / "verify.json"
     compared = VerifyRequest(topics=topic_name, out=out)
-    assert verify(spark, tiers.jobs("mirror"), compared, said.append) == 0, said
+    assert verify(spark, tiers.jobs("mirror"), compared, said.report) == 0, said.lines
     found = json.loads(out.read_text())
     assert [one["good"] for one in found] == [True, True]
     assert sum(one["compared"] for one in found) == 40
     request = AuditRequest(None, topic_name, None, None, None, (), tmp_path / "audit", publish=True)
-    (audited,) = audit(spark, tiers.jobs("gate"), request)["topics"]
+    (audited,) = audit(spark, tiers.jobs("gate"), request, said.report)["topics"]
     assert audited["records"] == 45
     assert "headgate.skew" in kafka_log.topic_names(two.ingest.bootstrap)
 
