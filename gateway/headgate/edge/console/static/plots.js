@@ -63,7 +63,7 @@ function draw(figure) {
   drawn.set(figure.id, { names, chart: new uPlot(options(figure, data, box), columns(data), box) });
 }
 
-// A heat map: a row a partition, a column a step; the darker, the more.
+// A heat map: a row a partition, a column a step; the stronger, the more.
 function heat(figure) {
   const script = figure.querySelector("script[type='application/json']");
   const canvas = figure.querySelector("canvas");
