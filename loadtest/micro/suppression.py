@@ -16,6 +16,7 @@ from headgate.backends.redis.suppression import arguments_of
 from headgate.core.outcome import Failure
 from headgate.core.publish import Publish, Stage
 from headgate.core.record import Record
+from headgate.core.suppression.layout import LayoutCall, LayoutReply
 from headgate.core.suppression.protocol import (
     Scope,
     SuppressionCall,
@@ -37,8 +38,14 @@ SCOPE = Scope("deals", bytes(16), 6, b"\x07" * 8)
 class Store:
     """Answers every reservation with the same verdict."""
 
+    server = ""
+
     def __init__(self, verdict: int) -> None:
         self._verdict = verdict
+
+    async def tell(self, call: LayoutCall) -> LayoutReply:
+        """All have agreed for ages."""
+        return LayoutReply(2**60, 0, False)
 
     async def connect(self) -> None:
         """There is nothing to connect to."""
