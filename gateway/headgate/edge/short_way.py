@@ -5,7 +5,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sized
+from collections.abc import Callable, Mapping, Sequence, Sized
 from typing import Final, Protocol
 
 from headgate.core.http.reply import problem
@@ -25,6 +25,8 @@ class Heads(Protocol):
 
     def find(self, framed: Framed) -> tuple[str, Mapping[bytes, bytes]] | None: ...
 
+    def learn(self, framed: Framed, topic: str, headers: Mapping[bytes, bytes]) -> None: ...
+
 
 class Posts(Protocol):
     """See `plain_post.PlainPosts`."""
@@ -34,6 +36,10 @@ class Posts(Protocol):
 
     @property
     def max_bytes(self) -> int: ...
+
+    def read(
+        self, path: str, raw_headers: Sequence[tuple[bytes, bytes]]
+    ) -> tuple[str, Mapping[bytes, bytes]] | None: ...
 
 
 class Front(Protocol):

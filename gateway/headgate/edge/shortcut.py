@@ -16,26 +16,17 @@ readers).
 """
 
 from collections.abc import Mapping
-from typing import Protocol
 
 from aiohttp import StreamReader
 from aiohttp.http import HttpVersion11, RawRequestMessage
 from aiohttp.streams import EMPTY_PAYLOAD
 
 from headgate.edge.known_heads import Framed, frame
-from headgate.edge.plain_post import PlainPosts
 from headgate.edge.server import HttpConnection, HttpServer
 from headgate.edge.short_way import UNREAD_BYTES, Front, ShortWay
 
 _LOST = -1  # it is not known where the next request begins
 _STRANGE_HEADS = 16  # in a row: a client whose heads are all different is not looked at any more
-
-
-class PostsFront(Front, Protocol):
-    """A front that says which requests it takes on the short way."""
-
-    @property
-    def plain_posts(self) -> PlainPosts: ...
 
 
 class ShortConnection(HttpConnection):
@@ -44,7 +35,7 @@ class ShortConnection(HttpConnection):
     # _owed: bytes of the last request that have not come yet, or _LOST for good.
     __slots__ = ("_is_starting", "_owed", "_plain", "_strange", "_way")
 
-    def __init__(self, front: PostsFront, server: HttpServer, **options: object) -> None:
+    def __init__(self, front: Front, server: HttpServer, **options: object) -> None:
         super().__init__(server, **options)
         self._plain = front.plain_posts
         self._way = ShortWay(front, self, server)

@@ -119,7 +119,10 @@ class Bypass:
     ) -> set[Scope]:
         """The namespaces of a reply whose `unchanged` is not to be believed."""
         agreement, known = self._agreement, self._namespaces
-        away_s = sent_s - reply.now / 1000 - self._quarantine_s
+        clock_s = agreement.clock_s
+        if clock_s is None:
+            clock_s = sent_s - reply.now / 1000
+        away_s = clock_s - self._quarantine_s
         born_s = [away_s + state.opens_ms / 1000 for state in reply.states]
         if not known.doubted and now_s < agreement.until_s and min(born_s) >= agreement.quiet_s:
             return _NONE

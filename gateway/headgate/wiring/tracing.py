@@ -23,7 +23,7 @@ from headgate.edge.events import EventsFront
 from headgate.edge.reports import Requests
 from headgate.edge.request_log import RequestReports
 from headgate.edge.routes import Page
-from headgate.edge.shortcut import PostsFront
+from headgate.edge.short_way import Front
 from headgate.edge.traced import (
     RequestMeter,
     TracedAnswers,
@@ -82,7 +82,7 @@ class Tracing(NamedTuple):
     suppression: Callable[[OpenSuppression], OpenSuppression] = _as_it_is
     requests: Callable[[RequestMeter], Requests] = _as_it_is
     reports: Callable[[RequestReports], RequestReports] = _as_it_is
-    front: Callable[[EventsFront], PostsFront] = _as_it_is
+    front: Callable[[EventsFront], Front] = _as_it_is
     answer: Callable[[Page, EventsFront], Page] = _first
     trace_id: Callable[[], str | None] = _no_trace
     start: Callable[[AsyncExitStack], None] = _nothing_to_start

@@ -50,6 +50,7 @@ SILENT_HERE = {
     "headgate_coalescer_restarts_total": "a coalescer whose transaction Kafka refuses",
     "headgate_spool_repeated_total": "a drain that ends without Kafka's answer",
     "headgate_spool_aside_total": "spooled events that Kafka refuses for good",
+    "headgate_trace_spans_total": "a collector, as in test_tracing.py",
     "headgate_unexplained_bytes_per_second": "a rogue reader, for minutes",
 }
 

@@ -121,10 +121,11 @@ class Agreement:
     when more than half of its servers know of no other layout; to what was born before they may
     owe something. (The interval of tellings is taken off: clocks differ, servers are started one
     after the other, and a quarantine is longer.)  begins_s: not before then may it take
-    events, a lease after each server was first told.
+    events, a lease after each server was first told.  clock_s: what the clock of an only server is
+    behind ours, as quiet_s has it: compared by the server's own clock, a slow call raises no doubt.
     """
 
-    __slots__ = ("_heard", "_met", "_spans", "begins_s", "count", "quiet_s", "until_s")
+    __slots__ = ("_heard", "_met", "_spans", "begins_s", "clock_s", "count", "quiet_s", "until_s")
 
     def __init__(self, count: int, spans: LayoutSpans) -> None:
         self.count = count
@@ -132,6 +133,7 @@ class Agreement:
         self._heard = [_NOTHING] * count
         self._met: set[int] = set()  # those that have answered
         self.until_s, self.quiet_s, self.begins_s = -math.inf, math.inf, -math.inf
+        self.clock_s: float | None = None
 
     @staticmethod
     def granted() -> "Agreement":
@@ -143,6 +145,8 @@ class Agreement:
     def heard(self, server: int, sent_s: float, now_s: float, reply: LayoutReply) -> None:
         """A server has answered."""
         age_s = (reply.now - reply.noisy) / 1000
+        if self.count == 1:
+            self.clock_s = now_s - reply.now / 1000
         noisy_s = -math.inf if age_s >= self._spans.keep else now_s - age_s
         self._heard[server] = _Heard(sent_s, noisy_s)
         if reply.found and server not in self._met:
