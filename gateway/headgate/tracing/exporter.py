@@ -24,8 +24,10 @@ BATCH: Final = 128
 EVERY_S: Final = 1.0  # how long a span waits at most for others to go with
 _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 30.0
+_LONGEST_ASKED_S: Final = 300.0  # that a collector may ask for by Retry-After
 _RETRYABLE: Final = frozenset((429, 502, 503, 504))  # by the specification; others are final
 _CLOSE_S: Final = 2.0  # for the last spans, when the gateway ends
+_CLOSE_CONNECTIONS_S: Final = 1.0
 _SHOWN: Final = 200  # characters of what a collector says
 _ANSWER_BYTES: Final = 4096
 
@@ -33,10 +35,11 @@ log = logging.getLogger("headgate.tracing")
 
 
 class Answer(NamedTuple):
-    """What the collector said."""
+    """What the collector said. retry_after_s: how long it asks to be left alone."""
 
     status: int
     body: bytes
+    retry_after_s: float = 0.0
 
 
 Post = Callable[[bytes], Awaitable[Answer]]  # raises OSError, TimeoutError: no answer
@@ -101,25 +104,36 @@ class Exporter:
         """Send the oldest. False: they wait for the collector."""
         spans = list(islice(self._waiting, BATCH))
         try:
-            answer = await self._post(otlp.request(self._resource, spans))
+            body = otlp.request(self._resource, spans)
+        except TypeError as error:  # it would fail for ever, and all that comes behind it
+            self._done(spans, "dropped")
+            log.error("spans cannot be encoded: %r", error)  # noqa: TRY400
+            return True
+        try:
+            answer = await self._post(body)
         except (OSError, TimeoutError, aiohttp.ClientError) as error:
             self._is_away(repr(error))
             return False
         if answer.status in _RETRYABLE:
             self._is_away(f"it answers {answer.status}")
+            self._pause_s = max(self._pause_s, min(answer.retry_after_s, _LONGEST_ASKED_S))
             return False
-        for _ in spans:
-            self._waiting.popleft()
         if answer.status >= 300:
-            self._meter.spans("refused", len(spans))
+            self._done(spans, "refused")
             said = answer.body[:_SHOWN].decode("utf-8", "replace")
             self._is_away(f"it refuses spans: {answer.status} {said}")
             return True
-        refused = min(otlp.rejected(answer.body), len(spans))
-        self._meter.spans("refused", refused)
-        self._meter.spans("exported", len(spans) - refused)
+        refused = otlp.rejected(answer.body, len(spans))
+        self._done(spans[:refused], "refused")
+        self._done(spans[refused:], "exported")
         self._is_back()
         return True
+
+    def _done(self, spans: Sequence[Span], result: str) -> None:
+        """The oldest, which are these or as many as these, wait no more."""
+        for _ in spans:
+            self._waiting.popleft()
+        self._meter.spans(result, len(spans))
 
     def _is_away(self, why: str) -> None:
         if self._outage.begins():
@@ -148,9 +162,26 @@ class Collector:
                 headers=self._headers, timeout=self._timeout, cookie_jar=no_cookies
             )
         async with self._session.post(self._url, data=body, allow_redirects=False) as answer:
-            return Answer(answer.status, await answer.content.read(_ANSWER_BYTES))
+            body = await _beginning(answer.content)
+            return Answer(answer.status, body, _seconds(answer.headers.get("Retry-After")))
 
     async def close(self) -> None:
-        """Close its connections."""
+        """Close its connections, in bounded time."""
         if self._session is not None:
-            await self._session.close()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_CLOSE_CONNECTIONS_S):
+                    await self._session.close()
+
+
+async def _beginning(content: aiohttp.StreamReader) -> bytes:
+    """As much of an answer as is looked at. One that goes on for ever is not waited for."""
+    found = b""
+    while len(found) < _ANSWER_BYTES and (more := await content.read(_ANSWER_BYTES - len(found))):
+        found += more
+    return found
+
+
+def _seconds(retry_after: str | None) -> float:
+    """Collectors give seconds; a date, which HTTP allows as well, is left to the growing pauses."""
+    is_number = retry_after is not None and retry_after.isascii() and retry_after.isdigit()
+    return float(retry_after[:9]) if is_number and retry_after is not None else 0.0

@@ -27,13 +27,14 @@ def request(resource: Mapping[str, str | int], spans: Iterable[Span]) -> bytes:
     return orjson.dumps({"resourceSpans": [whole]})
 
 
-def rejected(answer: bytes) -> int:
-    """How many spans a collector refused of a request that it took."""
+def rejected(answer: bytes, sent: int) -> int:
+    """How many spans a collector refused of a request with so many that it took, whatever number
+    it says."""
     try:
-        partial = orjson.loads(answer)["partialSuccess"]
-        return int(partial.get("rejectedSpans", 0))
-    except (AttributeError, KeyError, TypeError, ValueError):
+        refused = int(orjson.loads(answer)["partialSuccess"].get("rejectedSpans", 0))
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
         return 0  # most answers say nothing of it, or are empty
+    return max(0, min(refused, sent))
 
 
 def _span(span: Span) -> Json:

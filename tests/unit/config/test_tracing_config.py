@@ -57,6 +57,33 @@ def test_what_is_wrong_is_named(tmp_path: Path, text: str, option: str) -> None:
     assert [one.option for one in caught.value.problems] == [option]
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://me:s3cret@otel.example",
+        "http://s3cret@h:4318",
+        "http://me:s3cret@h/x?y",
+        "http://:s3cret@h",
+    ],
+)
+def test_a_url_has_no_password(tmp_path: Path, url: str) -> None:
+    """What names a collector is shown and logged."""
+    with pytest.raises(ConfigError) as caught:
+        settings(tmp_path, f'endpoint = "{url}"')
+    (problem,) = caught.value.problems
+    assert problem.option == "tracing.endpoint"
+    assert "without user and password" in problem.expected
+    assert "tracing.headers" in problem.fix
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["me:s3cret@h:4318", "http://me:s3/cret@h"])
+def test_a_password_in_what_is_no_url_is_not_shown(tmp_path: Path, url: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        settings(tmp_path, f'endpoint = "{url}"')
+    assert "cret" not in str(caught.value)
+
+
 def test_headers_are_secrets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = settings(tmp_path, "", HEADGATE_TRACING__HEADERS="authorization: Bearer s3cret,x-a:b:c")
     assert given.header_pairs == {"authorization": "Bearer s3cret", "x-a": "b:c"}

@@ -120,17 +120,49 @@ def test_what_it_refuses_is_not_sent_again(caplog: pytest.LogCaptureFixture) -> 
     ]
 
 
-def test_it_may_refuse_some() -> None:
+@pytest.mark.parametrize(("refused", "counted"), [("2", 2), ("-2", 0), ("7", 3)])
+def test_it_may_refuse_some(refused: str, counted: int) -> None:
     async def work() -> None:
         world = World()
 
         async def partly() -> Answer:
-            return Answer(200, b'{"partialSuccess":{"rejectedSpans":"2","errorMessage":"no"}}')
+            partial = {"rejectedSpans": refused, "errorMessage": "no"}
+            return Answer(200, orjson.dumps({"partialSuccess": partial}))
 
         world.answers = partly
         world.exporter.take([span(1), span(2), span(3)])
         await world.run(EVERY_S * 1.5)
-        assert +world.counted == {"refused": 2, "exported": 1}
+        assert +world.counted == +Counter({"refused": counted, "exported": 3 - counted})
+
+    run_in_virtual_time(work())
+
+
+@pytest.mark.parametrize(("asked_s", "waited_s"), [(0, 1), (20, 20), (1e9, 300)])
+def test_it_may_ask_to_be_left_alone_for_a_while(asked_s: float, waited_s: float) -> None:
+    async def work() -> None:
+        world, times = World(), list[float]()
+
+        async def busy() -> Answer:
+            times.append(asyncio.get_running_loop().time())
+            return FINE if len(times) > 1 else Answer(429, b"", asked_s)
+
+        world.answers = busy
+        world.exporter.take([span()])
+        await world.run(500.0)
+        assert times[1] - times[0] == pytest.approx(waited_s)
+        assert +world.counted == {"exported": 1}
+
+    run_in_virtual_time(work())
+
+
+def test_what_cannot_be_encoded_holds_nothing_up() -> None:
+    async def work() -> None:
+        world = World()
+        world.exporter.take([span(1, name="\udcff"), span(2)])
+        await world.run(EVERY_S * 1.5)
+        world.exporter.take([span(3)])
+        await world.run(EVERY_S * 1.5)
+        assert +world.counted == {"dropped": 2, "exported": 1}
 
     run_in_virtual_time(work())
 
@@ -187,7 +219,14 @@ def test_a_request_is_as_the_specification_has_it() -> None:
         (b'{"partialSuccess":{}}', 0), (b'{"partialSuccess":{"rejectedSpans":"7"}}', 7),
         (b'{"partialSuccess":{"rejectedSpans":7}}', 7), (b'{"partialSuccess":[1]}', 0),
         (b'{"partialSuccess":{"rejectedSpans":"x"}}', 0),
+        (b'{"partialSuccess":{"rejectedSpans":-3}}', 0),
+        (b'{"partialSuccess":{"rejectedSpans":"-3"}}', 0),
+        (b'{"partialSuccess":{"rejectedSpans":1e308}}', 9),
+        (b'{"partialSuccess":{"rejectedSpans":"99999999999999999999999"}}', 9),
+        (b'{"partialSuccess":{"rejectedSpans":null}}', 0),
+        (b'{"partialSuccess":{"rejectedSpans":NaN}}', 0),
+        (b'{"partialSuccess":{"rejectedSpans":[7]}}', 0),
     ],
 )  # fmt: skip
 def test_any_answer_is_read(answer: bytes, count: int) -> None:
-    assert rejected(answer) == count
+    assert rejected(answer, 9) == count

@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl, quote, unquote_to_bytes
 from headgate.core.outcome import Failure, Reason
 from headgate.core.record import RESERVED_PREFIX
 from headgate.core.refusal import Refused, malformed
+from headgate.core.tracing.context import read_state
 
 _RECORD_HEADER = b"headgate-header-"
 _KEY_STAR = b"headgate-key*"
@@ -180,8 +181,9 @@ def _record_headers(ours: Mapping[bytes, bytes]) -> tuple[tuple[str, bytes], ...
     found: list[tuple[str, bytes]] = []
     if b"traceparent" in ours:
         found.append(("traceparent", ours[b"traceparent"]))
-        if b"tracestate" in ours:  # means something only beside the other
-            found.append(("tracestate", ours[b"tracestate"]))
+        # means something only beside the other
+        if b"tracestate" in ours and (state := read_state(ours[b"tracestate"])):
+            found.append(("tracestate", state))
     for name, value in ours.items():
         if name.startswith(_RECORD_HEADER):
             shown = name[len(_RECORD_HEADER) :].decode("ascii", "replace")

@@ -1,4 +1,4 @@
-"""W3C trace context: what a request's `traceparent` says, and how ours is written."""
+"""W3C trace context: what a request's `traceparent` and `tracestate` say, and how ours is written."""
 
 import re
 from typing import Final, NamedTuple
@@ -10,6 +10,13 @@ _FORM: Final = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-
 _UNUSED_VERSION: Final = b"ff"
 _SAMPLED: Final = 0x01
 _RANDOM: Final = 0x02  # the trace id's last 7 bytes are random; passed on as it came
+
+_MEMBER: Final = re.compile(
+    rb"([a-z0-9][a-z0-9_*/@-]{0,255})=([\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e])"
+)
+_STATE_MEMBERS: Final = 32
+_STATE_BYTES: Final = 512  # as much as everybody must be able to pass on
+_LONG_MEMBER: Final = 128  # these go first where that is too little
 
 
 class Parent(NamedTuple):
@@ -36,6 +43,26 @@ def read_parent(value: bytes | None) -> Parent | None:
     if not trace_id.strip(b"0") or not span_id.strip(b"0"):
         return None
     return Parent(trace_id.decode(), span_id.decode(), int(flags, 16) & (_SAMPLED | _RANDOM))
+
+
+def read_state(value: bytes) -> bytes:
+    """A `tracestate` as it may be passed on: whole members, the newest first, as many as fit. Empty
+    where it is malformed: then nobody can tell whose members these are."""
+    found = dict[bytes, bytes]()
+    for text in value.split(b","):
+        member = text.strip(b" \t")
+        if not member:
+            continue
+        parts = _MEMBER.fullmatch(member)
+        if parts is None or parts[1] in found:
+            return b""
+        found[parts[1]] = member
+    members = list(found.values())[:_STATE_MEMBERS]
+    if len(b",".join(members)) > _STATE_BYTES:
+        members = [one for one in members if len(one) <= _LONG_MEMBER]
+    while len(state := b",".join(members)) > _STATE_BYTES:
+        members.pop()
+    return state
 
 
 def traceparent(trace_id: str, span_id: str, flags: int = 0) -> bytes:

@@ -10,13 +10,12 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from headgate.core.publish import Publish
-from headgate.core.tracing.context import TRACEPARENT, TRACESTATE, read_parent
+from headgate.core.tracing.context import TRACEPARENT, TRACESTATE, read_parent, read_state
 from headgate.core.tracing.span import Span
 from headgate.core.tracing.trace import Trace
 
 MAX_OPEN: Final = 10_000  # of a worker, some kB each; more are left out
 _HEADER: Final = TRACEPARENT.decode()
-_STATE_BYTES: Final = 512  # as much as a tracestate must be able to have
 
 
 class Sampling:
@@ -67,7 +66,7 @@ class Traces:
         if parent is None:
             trace = Trace(self._digits(32), "", 0, "", ids, now_ns)
         else:
-            state = headers.get(TRACESTATE, b"")[:_STATE_BYTES].decode("latin-1")
+            state = read_state(headers.get(TRACESTATE, b"")).decode("ascii")
             trace = Trace(parent.trace_id, parent.span_id, parent.flags, state, ids, now_ns)
         self._open[trace.context] = trace
         return trace

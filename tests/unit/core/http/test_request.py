@@ -95,5 +95,15 @@ def test_record_headers_come_from_the_request_but_never_hg_ones() -> None:
     }
 
 
+def test_a_tracestate_that_is_none_is_left_out_and_a_long_one_cut() -> None:
+    parent = {b"traceparent": b"00-abc-def-01"}
+    for state, written in (
+        (b"no state", None),
+        (b"a=1,b=" + b"v" * 255 + b",c=" + b"v" * 255, b"a=1"),
+    ):
+        headers = dict(read_options({**parent, b"tracestate": state}).record_headers)
+        assert headers.get("tracestate") == written
+
+
 def test_a_tracestate_means_nothing_alone() -> None:
     assert read_options({b"tracestate": b"x=y"}).record_headers == ()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.tracing.context import Parent, read_parent, traceparent
+from headgate.core.tracing.context import Parent, read_parent, read_state, traceparent
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 GOOD = f"00-{TRACE}-{SPAN}-01".encode()
@@ -50,6 +50,36 @@ def test_any_bytes_are_read(value: bytes) -> None:
     parent = read_parent(value)
     if parent is not None:
         assert value.decode().split("-")[1:3] == [parent.trace_id, parent.span_id]
+
+
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [
+        (b"", b""), (b"v=1", b"v=1"), (b" a=1 ,\t, b@c=2 x ,", b"a=1,b@c=2 x"), (b"a=1,a=2", b""),
+        (b"A=1", b""), (b"a", b""), (b"a=", b""), (b"=1", b""), (b"a=1,b=\xc3\xa4", b""),
+        (b"a=1=2", b""), (b"a=1;b", b"a=1;b"), (b"a" * 257 + b"=1", b""), (b"a=" + b"v" * 257, b""),
+        (b"0tenant@sys/x_y-z*=!", b"0tenant@sys/x_y-z*=!"), (b"a=1\x00", b""),
+    ],
+)  # fmt: skip
+def test_a_state_is_passed_on_if_it_is_one(value: bytes, read: bytes) -> None:
+    assert read_state(value) == read
+
+
+def test_a_long_state_is_cut_between_its_members() -> None:
+    many = [b"v%d=%d" % (number, number) for number in range(40)]
+    assert read_state(b",".join(many)) == b",".join(many[:32]), "32 members at most"
+    some = [b"k%02d=%s" % (number, b"v" * 60) for number in range(10)]
+    assert read_state(b",".join(some)) == b",".join(some[:7]), "512 bytes at most"
+    long = b"long=" + b"v" * 200
+    assert read_state(b",".join([long, *some])) == b",".join(some[:7]), "long ones go first"
+    assert read_state(b",".join([long, *some[:3]])) == b",".join([long, *some[:3]])
+
+
+@given(st.lists(st.binary(max_size=300), max_size=40).map(b",".join))
+def test_any_state_is_read_and_reads_again_the_same(value: bytes) -> None:
+    state = read_state(value)
+    assert len(state) <= 512
+    assert read_state(state) == state
 
 
 @pytest.mark.parametrize(("flags", "shown"), [(0, b"01"), (1, b"01"), (2, b"03"), (3, b"03")])
