@@ -29,7 +29,7 @@ class ReplaySettings:
             minimum=0,
             maximum=20_000,
         ),
-    ] = 5000
+    ] = 10_000
     records_max: Annotated[
         int,
         about(
