@@ -1,4 +1,4 @@
-"""W3C trace context: what a request's `traceparent` and `tracestate` say, and how ours is written."""
+"""W3C trace context: what `traceparent` and `tracestate` say, and how ours is written."""
 
 import re
 from typing import Final, NamedTuple
