@@ -106,6 +106,14 @@ _REPLAYS = Row(
             (Query("max by (state) (headgate_replays)", "{{state}}"),),
         ),
         Panel(
+            "Replays that failed",
+            "Within the hour before. Nothing goes on with them: somebody has to ask again.",
+            Unit.COUNT,
+            "operate/runbooks/tiers/replay-failed",
+            (Query("max(increase(headgate_replays_failed_total[1h]))", "failed"),),
+            steps=bad_from(1),
+        ),
+        Panel(
             "Copies by state",
             "Replays of mode topic, by cluster.",
             Unit.COUNT,
@@ -123,6 +131,7 @@ _REPLAYS = Row(
             Unit.COUNT,
             "operate/runbooks/tiers/replay-stuck",
             _by_cluster(now("headgate_replay_remaining_offsets", "cluster", OF_CLUSTER, "max")),
+            width=6,
         ),
         Panel(
             "Age of the oldest replay under way",
@@ -131,6 +140,7 @@ _REPLAYS = Row(
             "operate/runbooks/tiers/replay-stuck",
             _by_cluster(now("headgate_replay_oldest_seconds", "cluster", OF_CLUSTER, "max")),
             steps=bad_from(3600),
+            width=6,
         ),
         Panel(
             "Records replayed",
@@ -138,6 +148,7 @@ _REPLAYS = Row(
             Unit.RECORDS_PER_S,
             "operate/replays#metrics",
             _by_cluster(rate("headgate_replay_records_total", "cluster", OF_CLUSTER)),
+            width=6,
         ),
         Panel(
             "Bytes replayed",
@@ -145,6 +156,7 @@ _REPLAYS = Row(
             Unit.BYTES_PER_S,
             "operate/replays#metrics",
             _by_cluster(rate("headgate_replay_bytes_total", "cluster", OF_CLUSTER)),
+            width=6,
         ),
     ),
 )

@@ -5,10 +5,10 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from headgate.backends.kafka.tier_view import view_of
-from headgate.core.installation.entry import Happening
+from headgate.core.installation.entry import Happening, Kind
 from headgate.core.installation.replay_observer import ReplayObserver
 from headgate.core.refusal import Refused
 from headgate.core.replays.plan import BACKFILL
@@ -22,16 +22,25 @@ from headgate.replays.second_tier import SecondTiers
 log = logging.getLogger("headgate.replays.sweeper")
 
 _EVERY_S = 10.0
-SetGauge = Callable[[str, tuple[str, ...], float], None]
+_FAILED = "headgate_replays_failed_total"
 Note = Callable[[Happening], None]
 
 
-class Sweeper:
-    """gauge: sets a figure of /metrics.  note: takes what the installation log says of replays."""
+class Figures(Protocol):
+    """Those of /metrics that are a process' own."""
 
-    def __init__(self, tiers: SecondTiers, gauge: SetGauge, note: Note) -> None:
+    def set(self, name: str, labels: tuple[str, ...], value: float) -> None: ...
+
+    def count(self, name: str, labels: tuple[str, ...] = (), by: float = 1) -> None: ...
+
+
+class Sweeper:
+    """note: takes what the installation log says of replays."""
+
+    def __init__(self, tiers: SecondTiers, figures: Figures, note: Note) -> None:
         self._tiers = tiers
-        self._gauge = gauge
+        self._figures = figures
+        figures.count(_FAILED, by=0)  # a counter that appears with its first count has no increase
         self._note = note
         self._observer = ReplayObserver(_now_ms())
         self._said: dict[str, str] = {}
@@ -57,8 +66,10 @@ class Sweeper:
             counts[state_of(replay)] += 1
         for happening in self._observer.see(replays):
             self._note(happening)
+            if happening.kind is Kind.REPLAY_FAILED:
+                self._figures.count(_FAILED)
         for state, count in counts.items():
-            self._gauge("headgate_replays", (state,), count)
+            self._figures.set("headgate_replays", (state,), count)
 
     async def _sweep_backfill(self, backfill: str) -> None:
         try:

@@ -90,9 +90,7 @@ class Parent:
         callers = self._callers.of(settings)
         url = settings.redis.address
         self._store = None if url is None else RedisPauses(url, settings.redis.timeout_ms / 1000)
-        second = replaying(
-            lambda: self._overview.settings, self._overview.figures.set, self._log.note
-        )
+        second = replaying(lambda: self._overview.settings, self._overview.figures, self._log.note)
         self._follow = second.follow
         pauses, installation = PauseEndpoints(self._store), Installation(self._log, self._in_force)
         self._admin = Admin(self._overview, callers, pauses, second.services, installation)

@@ -164,6 +164,12 @@ _DECLARED = (
         ("state",),
         "Replays in the registries of the backfill tiers, by state.",
     ),
+    Metric(
+        "headgate_replays_failed_total",
+        MetricKind.COUNTER,
+        (),
+        "Replays that this gateway has seen fail since it started; every gateway counts all.",
+    ),
 )
 
 METRICS: Mapping[str, Metric] = {

@@ -1,14 +1,16 @@
 """Wires what the management port is asked of the second tier, where there is one."""
 
 from collections.abc import Callable, Coroutine
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headgate.config.settings import Settings
 from headgate.core.installation.entry import Happening
 from headgate.edge.management.control_plane import Services
 from headgate.replays.none import NoSecondTier
 
-SetGauge = Callable[[str, tuple[str, ...], float], None]
+if TYPE_CHECKING:
+    from headgate.replays.sweeper import Figures
+
 Note = Callable[[Happening], None]
 
 
@@ -19,9 +21,8 @@ class Replaying(NamedTuple):
     follow: Callable[[], Coroutine[Any, Any, None]]
 
 
-def replaying(settings: Callable[[], Settings], gauge: SetGauge, note: Note) -> Replaying:
-    """settings: those in force.  gauge: sets a figure of /metrics.  note: of the installation
-    log."""
+def replaying(settings: Callable[[], Settings], figures: "Figures", note: Note) -> Replaying:
+    """settings: those in force.  figures: of this process.  note: of the installation log."""
     if not any(cluster.backfill for cluster in settings().clusters.values()):
         none = NoSecondTier()
         return Replaying(Services(none, none, none), none.follow)
@@ -33,4 +34,4 @@ def replaying(settings: Callable[[], Settings], gauge: SetGauge, note: Note) -> 
 
     tiers = SecondTiers(settings)
     services = Services(ReplayService(tiers, settings), Offsets(tiers), Snapshots(tiers))
-    return Replaying(services, Sweeper(tiers, gauge, note).follow)
+    return Replaying(services, Sweeper(tiers, figures, note).follow)

@@ -54,7 +54,7 @@ _FETCHES = 'headgate_issuer_keys_fetches_total{instance="a",result="%s"}'
 _EXPIRY = 'headgate_certificate_expiry_timestamp_seconds{instance="a"}'
 _RESTARTS = 'headgate_worker_restarts_total{instance="a"}'
 _FACTS = 'headgate_facts_total{topic="t",result="%s"}'
-_FAILED = 'headgate_replays{instance="a",state="failed"}'
+_FAILED = 'headgate_replays_failed_total{instance="%s"}'
 _SHARD = 'headgate_dependency_up{instance="a",dependency="redis %s"}'
 _CLOCK = "0+60x120"  # a file that is written every minute
 
@@ -265,9 +265,14 @@ CASES = (
         {_OLDEST: "4000+60x90", _REMAINING: "5000-10x90"},
         at=60,
     ),
-    Case("HeadgateReplayFailed", {_FAILED: "2x70 3x20"}, {_FAILED: "2x5 3x90"}, at=80),
-    # One that was looked at and deleted.
-    Case("HeadgateReplayFailed", {_FAILED: "0x70 1x20"}, {_FAILED: "2x70 1x20"}, at=80),
+    Case("HeadgateReplayFailed", {_FAILED % "a": "0x70 1x20"}, {_FAILED % "a": "2x5 3x90"}, at=80),
+    # Another gateway was started since, and has seen nothing of it.
+    Case(
+        "HeadgateReplayFailed",
+        {_FAILED % "a": "2x70 3x20", _FAILED % "b": "_x75 0x20"},
+        {_FAILED % "a": "2x70 _x20", _FAILED % "b": "_x75 0x20"},
+        at=80,
+    ),
 )
 
 

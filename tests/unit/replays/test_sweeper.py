@@ -10,6 +10,7 @@ from headgate.core.installation.entry import Happening, Kind
 from headgate.core.replays.replay import Registry
 from headgate.replays.second_tier import SecondTiers
 from headgate.replays.sweeper import Sweeper
+from headgate.stats.fleet import Fleet
 
 SPEC = {"name": "again", "topic": "orders", "mode": "topic", "by": "ann", "keep_s": 3600}
 
@@ -35,21 +36,23 @@ class OneTier:
 
 
 async def test_replays_are_counted_and_told_of() -> None:
-    tier, gauges, noted = OneTier(), dict[tuple[str, ...], float](), list[Happening]()
-
-    def gauge(_name: str, labels: tuple[str, ...], value: float) -> None:
-        gauges[labels] = value
-
-    sweeper = Sweeper(cast("SecondTiers", tier), gauge, noted.append)
+    tier, fleet, noted = OneTier(), Fleet(), list[Happening]()
+    sweeper = Sweeper(cast("SecondTiers", tier), fleet, noted.append)
     now_ms = int(time.time() * 1000)
     await sweeper.sweep()
     tier.put("spec", created_ms=now_ms, **SPEC)
     tier.put("status", state="copying", at_ms=now_ms)
     await sweeper.sweep()
     assert [one.kind for one in noted] == [Kind.REPLAY_CREATED]
-    assert gauges["copying",] == 1
+    assert fleet.gauge("headgate_replays")["copying",] == 1
+    assert fleet.counter("headgate_replays_failed_total") == {(): 0}  # so that it can increase
     tier.put("status", state="failed", at_ms=now_ms, reason="no space")
     await sweeper.sweep()
     assert [one.kind for one in noted] == [Kind.REPLAY_CREATED, Kind.REPLAY_FAILED]
     assert noted[-1].text == "again of orders: failed: no space"
-    assert gauges["failed",] == 1
+    assert fleet.gauge("headgate_replays")["failed",] == 1
+    await sweeper.sweep()
+    tier.last = Registry()  # somebody has looked at it and deleted it
+    await sweeper.sweep()
+    assert fleet.gauge("headgate_replays")["failed",] == 0
+    assert fleet.counter("headgate_replays_failed_total") == {(): 1}
