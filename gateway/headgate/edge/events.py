@@ -98,7 +98,9 @@ class EventsFront:
         self, inbound: Inbound, decode_as: Decode | None = None, endpoint: bytes = EVENTS
     ) -> Ticket:
         """See `Starting`."""
-        return await self._starting.start(inbound, endpoint, decode_as)
+        ticket = await self._starting.start(inbound, endpoint, decode_as)
+        self.request_log.began(ticket)
+        return ticket
 
     async def remembered(self, ticket: Ticket, reply: Reply) -> Reply:
         """The reply to a ticket of `start`, once a repeat would be answered with it."""

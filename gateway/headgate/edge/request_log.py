@@ -40,6 +40,8 @@ class RequestReports(Protocol):
 
     def refused(self, failure: Failure, request_id: str, **fields: object) -> None: ...
 
+    def began(self, ticket: Ticket) -> None: ...
+
     def ended(self, ticket: Ticket, status: int) -> None: ...
 
     def served(
@@ -69,6 +71,9 @@ class RequestLog:
         where it is not that of the reason."""
         status = TRAITS[failure.reason].status
         self._report(failure, {"request_id": request_id, "status": status, **fields})
+
+    def began(self, ticket: Ticket) -> None:
+        """Events of a request go their way: nothing to say yet."""
 
     def ended(self, ticket: Ticket, status: int) -> None:
         """All events of a request have ended; one line if any failed."""

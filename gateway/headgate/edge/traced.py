@@ -83,6 +83,12 @@ class TracedReports:
             trace.reason = str(failure.reason)
         self._reports.refused(failure, request_id, **fields)
 
+    def began(self, ticket: Ticket) -> None:
+        trace = _current.get()
+        if trace is not None:
+            trace.ticket = ticket
+        self._reports.began(ticket)
+
     def ended(self, ticket: Ticket, status: int) -> None:
         trace = _current.get()
         if trace is not None:

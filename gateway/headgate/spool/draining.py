@@ -23,6 +23,7 @@ from headgate.spool.backlog import MAX_BYTES, MAX_EVENTS, Backlog, Unit
 from headgate.spool.backlogs import Backlogs
 from headgate.spool.database import JournalError
 from headgate.spool.disk import Disk
+from headgate.spool.drain_spans import DrainSpans
 from headgate.spool.entries import Append, Stored
 from headgate.spool.options import SpoolMeter
 from headgate.spool.writing import Writing
@@ -72,7 +73,7 @@ class Allowance:
 
 
 class Draining:
-    """healthy: whether a cluster takes records."""
+    """healthy: whether a cluster takes records.  spans: where requests are traced."""
 
     def __init__(
         self,
@@ -86,7 +87,9 @@ class Draining:
         clock: Callable[[], float],
         meter: SpoolMeter,
         suppression: Suppression,
+        spans: DrainSpans | None = None,
     ) -> None:
+        self._spans = spans
         self._backlogs = backlogs
         self._disk = disk
         self._writing = writing
@@ -171,7 +174,10 @@ class Draining:
             at_ms = at_ms or chunk.at_ms
         if not events:
             return None
-        return Unit(backlog, chunks, events, good[0].partitions, at_ms, self._ended)
+        unit = Unit(backlog, chunks, events, good[0].partitions, at_ms, self._ended)
+        if self._spans is not None:
+            self._spans.read(unit)
+        return unit
 
     async def _set_aside(self, backlog: Backlog, chunk: Stored, others: int) -> None:
         """others: events that are to be left."""
@@ -224,11 +230,15 @@ class Draining:
         if outcome.name is Name.PUBLISHED:
             del unit.rows[at]
             self._meter.drained(backlog.topic, 1)
+            if self._spans is not None:
+                self._spans.published(unit, at, outcome)
         elif failure is None or failure.reason in _PASSES:
             unit.rows[at].is_repeat = outcome.name is Name.UNKNOWN
             self._paused[backlog], backlog.flows = self._clock() + _PAUSE_S, False
         else:
             self._refused(unit, at, f"{failure.reason}: {failure.detail}")
+            if self._spans is not None:
+                self._spans.refused(unit, at, str(failure.reason))
         if not unit.rows:
             self._writing.finished(unit)
 

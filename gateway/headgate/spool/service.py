@@ -10,9 +10,11 @@ from headgate.backends.base import Lanes, Suppression, Topics
 from headgate.backends.owned import OwnedTasks
 from headgate.core.suppression.protocol import Scope
 from headgate.core.topics.topic import TopicState
+from headgate.core.tracing.later import LaterSpans
 from headgate.spool.backlogs import Backlogs
 from headgate.spool.database import JournalError
 from headgate.spool.disk import Disk
+from headgate.spool.drain_spans import DrainSpans
 from headgate.spool.draining import Allowance, Draining
 from headgate.spool.options import SpoolMeter, SpoolOptions
 from headgate.spool.reports import SpoolReports
@@ -51,7 +53,7 @@ class KnownTopics(Topics, Protocol):
 class SpoolService:
     """Built before the lanes, which report to `spool`.
 
-    after_s: see `Spool`.  clock_ms: milliseconds since 1970.
+    after_s: see `Spool`.  clock_ms: milliseconds since 1970.  spans: where requests are traced.
     """
 
     def __init__(
@@ -61,7 +63,9 @@ class SpoolService:
         after_s: Callable[[str], float | None],
         clock_ms: Callable[[], int],
         meter: SpoolMeter,
+        spans: LaterSpans | None = None,
     ) -> None:
+        self._spans = None if spans is None else DrainSpans(spans)
         self._topics = topics
         self._after_s = after_s
         self._clock_ms = clock_ms
@@ -118,6 +122,7 @@ class SpoolService:
             time.monotonic,
             self._meter,
             self._suppression,
+            self._spans,
         )
         self._tasks.keep(self._writing.run, "spool: writing")
         self._tasks.keep(draining.run, "spool: draining")

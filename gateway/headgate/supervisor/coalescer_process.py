@@ -25,6 +25,7 @@ from headgate.wiring.audit_events import AuditEvents
 from headgate.wiring.coalescing import HeldTopics, cluster_of
 from headgate.wiring.collector import restore_the_collector, spare_the_collector
 from headgate.wiring.leftovers import give_back_leftovers
+from headgate.wiring.tracing import tracing_of
 
 log = logging.getLogger("headgate.coalescing_process")
 
@@ -49,9 +50,11 @@ async def coalesce(settings: Settings) -> None:
         PolicyTable(settings.topics),
     )
     audit_events = AuditEvents(settings, clusters, topics, meter, _now_ms)
+    tracing = tracing_of(settings.tracing, meter)
     held = HeldTopics(
-        settings, clusters, topics, meter, _now_ms, helper, coalesces=True, facts=audit_events.facts
-    )
+        settings, clusters, topics, meter, _now_ms, helper,
+        coalesces=True, facts=audit_events.facts, spans=tracing.later,
+    )  # fmt: skip
     meter.watch_held(held.rows)
     meter.watch_suppression(lambda: states_now([held.suppression()], policies, topics))
 
@@ -63,6 +66,7 @@ async def coalesce(settings: Settings) -> None:
         return Readiness(stop.is_set(), (*kafka, *held.dependencies()))
 
     async with AsyncExitStack() as exit_stack:
+        tracing.start(exit_stack)
         if settings.coalescer.port is not None:
             pages = Pages(meter, readiness, settings.http.header_max_bytes)
             exit_stack.push_async_callback(pages.close)

@@ -13,8 +13,9 @@ CONTENT_TYPE: Final = "application/json"
 
 _ERROR: Final = {"code": 2}
 _SAMPLED: Final = 0x01
-_REMOTE: Final = 0x300  # it is known whether the parent is in another process, and it is
+_REMOTE: Final = 0x300  # the parent came with a request or a record
 _LOCAL: Final = 0x100
+_CONTINUING: Final = (SpanKind.SERVER, SpanKind.CONSUMER)
 
 Json = dict[str, Any]
 
@@ -38,7 +39,7 @@ def rejected(answer: bytes, sent: int) -> int:
 
 
 def _span(span: Span) -> Json:
-    is_remote = span.kind is SpanKind.SERVER  # the request's: only its parent is a caller's
+    is_remote = span.kind in _CONTINUING
     found: Json = {
         "traceId": span.trace_id,
         "spanId": span.span_id,

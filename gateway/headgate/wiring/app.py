@@ -94,14 +94,13 @@ class Worker:
         self.held = HeldTopics(
             settings,
             options,
-            self.topics,
-            self.meter,
-            now_ms,
-            self._helper,
+            *(self.topics, self.meter, now_ms, self._helper),
             coalesces=settings.coalescer.in_gateway,
             facts=self.audit_events.facts,
+            spans=self._tracing.later,
         )
-        self.spool = spool_of(settings, self.topics, lambda: self.policies, now_ms, self.meter)
+        known = (self.topics, lambda: self.policies, now_ms, self.meter, self._tracing.later)
+        self.spool = spool_of(settings, *known)
         is_spooled = (lambda topic: False) if self.spool is None else self.spool.backlogs.is_behind
         self.gate = Gate(self.routes, self.held.refusal, is_spooled)
         limits = {name: lane_limits(cluster) for name, cluster in ingest_tier.items()}

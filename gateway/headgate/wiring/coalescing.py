@@ -10,10 +10,12 @@ from headgate.backends.base import Suppression, Verdicts
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.kafka.topics import KafkaTopics
 from headgate.backends.owned import OwnedTasks
+from headgate.coalescer.base import Decisions
 from headgate.coalescer.coalescer import GROUP, Coalescer, CoalescerOptions, held_states
 from headgate.coalescer.decisions import SuppressedDecisions, Trust
 from headgate.coalescer.digests import Digests
 from headgate.coalescer.owner import Count
+from headgate.coalescer.traced import TracedDecisions
 from headgate.coalescer.turns import Turns
 from headgate.coalescer.watch import HeldWatch
 from headgate.config import Settings
@@ -26,6 +28,7 @@ from headgate.core.outcome import Failure
 from headgate.core.suppression.protocol import Scope
 from headgate.core.topics.policy import PolicyTable
 from headgate.core.topics.topic import TopicState
+from headgate.core.tracing.later import LaterSpans
 from headgate.offload.helper_process import HelperProcess
 from headgate.pipeline.routes import Compiler, Routes
 from headgate.stats.gauges import HeldFigures
@@ -47,7 +50,7 @@ class CoalescerMeter(Count, SuppressionMeter, Protocol):
 
 
 class Coalescing:
-    """`start`, `close`, and `replace` at a reload."""
+    """`start`, `close`, and `replace` at a reload. spans: where requests are traced."""
 
     def __init__(
         self,
@@ -57,6 +60,7 @@ class Coalescing:
         meter: CoalescerMeter,
         helper: HelperProcess,
         facts: Facts | None = None,
+        spans: LaterSpans | None = None,
     ) -> None:
         self._suppressor: AnySuppressor | None = None
         self._meter = meter
@@ -65,7 +69,9 @@ class Coalescing:
         turns = Turns()
         digests = Digests(helper, meter.canonical_fallback, turns)
         connect = partial(self._connect, settings)
-        decisions = SuppressedDecisions(digests, connect, turns)
+        decisions: Decisions = SuppressedDecisions(digests, connect, turns)
+        if spans is not None:
+            decisions = TracedDecisions(decisions, spans)
         policies = PolicyTable(settings.topics)
         self._routes = Routes(policies, topics, self._compiler, holds=False)
         self._coalescer = Coalescer(
@@ -144,6 +150,7 @@ class HeldTopics:
         *,
         coalesces: bool,
         facts: Facts | None = None,
+        spans: LaterSpans | None = None,
     ) -> None:
         self._policies = PolicyTable(settings.topics)
         self._topics = topics
@@ -156,7 +163,7 @@ class HeldTopics:
         }
         self._coalescing: Coalescing | None = None
         if coalesces:
-            self._coalescing = Coalescing(settings, clusters, topics, meter, helper, facts)
+            self._coalescing = Coalescing(settings, clusters, topics, meter, helper, facts, spans)
         self._tasks = OwnedTasks()
 
     async def start(self) -> None:

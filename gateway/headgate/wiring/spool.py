@@ -5,6 +5,7 @@ from pathlib import Path
 
 from headgate.config import Settings
 from headgate.core.topics.policy import PolicyTable
+from headgate.core.tracing.later import LaterSpans
 from headgate.spool.options import SpoolMeter, SpoolOptions
 from headgate.spool.service import KnownTopics, SpoolService
 
@@ -15,8 +16,10 @@ def spool_of(
     policies: Callable[[], PolicyTable],
     clock_ms: Callable[[], int],
     meter: SpoolMeter,
+    spans: LaterSpans | None = None,
 ) -> SpoolService | None:
-    """policies: those in force.  clock_ms: milliseconds since 1970."""
+    """policies: those in force.  clock_ms: milliseconds since 1970.  spans: where requests are
+    traced."""
     spool = settings.spool
     if spool.path is None:
         return None
@@ -28,7 +31,7 @@ def spool_of(
     options = SpoolOptions(
         Path(spool.path), spool.max_bytes, spool.max_age_ms, spool.drain_events_per_s
     )
-    return SpoolService(options, topics, after_s, clock_ms, meter)
+    return SpoolService(options, topics, after_s, clock_ms, meter, spans)
 
 
 def spooling_to(cluster: str, policies: PolicyTable) -> bool:

@@ -18,6 +18,7 @@ from headgate import __version__
 from headgate.backends.base import Deliveries, Lanes, Suppression, Verdicts
 from headgate.backends.owned import OwnedTasks
 from headgate.config.tracing_settings import TracingSettings
+from headgate.core.tracing.later import LaterSpans
 from headgate.core.tracing.traces import Sampling, Traces
 from headgate.edge.events import EventsFront
 from headgate.edge.reports import Requests
@@ -75,6 +76,7 @@ class Tracing(NamedTuple):
     requests: who counts requests.  reports: what the log says of them.
     front: who takes those of the short way.  answer: who answers all others.
     trace_id: of the request that is being answered, for the log.
+    later: of what becomes of records afterwards, in the spool and the coalescer.
     start: begins to send spans; takes what ends that.
     """
 
@@ -86,6 +88,7 @@ class Tracing(NamedTuple):
     answer: Callable[[Page, EventsFront], Page] = _first
     trace_id: Callable[[], str | None] = _no_trace
     start: Callable[[AsyncExitStack], None] = _nothing_to_start
+    later: LaterSpans | None = None
 
 
 def tracing_of(settings: TracingSettings, meter: TracingMeter) -> Tracing:
@@ -95,13 +98,9 @@ def tracing_of(settings: TracingSettings, meter: TracingMeter) -> Tracing:
     timeout_s = settings.timeout_ms / 1000
     collector = Collector(settings.endpoint, settings.header_pairs, timeout_s)
     exporter = Exporter(_resource(settings.service_name), collector.post, meter)
-    traces = Traces(
-        Sampling(settings.sample_one_in, random.random),
-        lambda digits: os.urandom(digits // 2).hex(),
-        time.time_ns,
-        exporter.take,
-        lambda: meter.spans("dropped", _SPANS),
-    )
+    making = (lambda digits: os.urandom(digits // 2).hex(), time.time_ns, exporter.take)
+    sampling = Sampling(settings.sample_one_in, random.random)
+    traces = Traces(sampling, *making, lambda: meter.spans("dropped", _SPANS))
 
     def start(closing: AsyncExitStack) -> None:
         tasks = OwnedTasks()
@@ -110,7 +109,7 @@ def tracing_of(settings: TracingSettings, meter: TracingMeter) -> Tracing:
         closing.push_async_callback(tasks.end, _END_S)
         tasks.keep(exporter.run, "export of spans")
 
-    return traced_by(traces)._replace(start=start)
+    return traced_by(traces)._replace(start=start, later=LaterSpans(*making))
 
 
 def traced_by(traces: Traces) -> Tracing:

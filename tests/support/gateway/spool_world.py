@@ -35,6 +35,7 @@ from headgate.pipeline.routes import Routes
 from headgate.spool.backlogs import Backlogs
 from headgate.spool.database import JournalError
 from headgate.spool.disk import Disk
+from headgate.spool.drain_spans import DrainSpans
 from headgate.spool.draining import Allowance, Draining
 from headgate.spool.options import SpoolOptions
 from headgate.spool.spool import Spool
@@ -151,6 +152,7 @@ class SpoolWorld:
         self.partitions = 3
         self.meter = Figures()
         self.is_up = True
+        self.spans: DrainSpans | None = None
         self.after_s: float | None = AFTER_S
         self._begun: dict[str, asyncio.Task[object]] = {}
 
@@ -205,6 +207,7 @@ class SpoolWorld:
             lambda: self.now_s,
             self.meter,
             self.suppression,
+            self.spans,
         )
 
     # ---- as `SpoolService`
@@ -244,13 +247,13 @@ class SpoolWorld:
 
     # ---- what tests do
 
-    def post(self, topic: str, *values: object) -> Ticket:
+    def post(self, topic: str, *values: object, **headers: bytes) -> Ticket:
         """One request with these documents."""
         body = "\n".join(map(json.dumps, values)).encode()
         kind = b"application/json" if len(values) == 1 else b"application/x-ndjson"
         assert self.admission.take_bytes("p", len(body)) is None
-        inbound = Inbound(topic, "p", {b"content-type": kind}, body, "r", self.now_s)
-        return self.pipeline.take(inbound)
+        given = {b"content-type": kind, **{name.encode(): one for name, one in headers.items()}}
+        return self.pipeline.take(Inbound(topic, "p", given, body, "r", self.now_s))
 
     def post_for_offset(self, topic: str, *values: object) -> Ticket:
         """The same by a front whose answers name offsets."""

@@ -12,6 +12,7 @@ class SpanKind(IntEnum):
     SERVER = 2
     CLIENT = 3
     PRODUCER = 4
+    CONSUMER = 5
 
 
 class Moment(NamedTuple):

@@ -2,13 +2,15 @@
 
     request                     from its head to its answer
     ├── reserve                 from the first question to Redis to the last answer
-    └── produce                 from the first record's lane to the last acknowledgement
+    └── produce                 from the first record's lane to the last acknowledgement, or
+        spool                   where the records went to disk without any lane
 
 However many events a request has, it has one span of each kind.
 """
 
 from collections import Counter
 
+from headgate.core.outcome import Name
 from headgate.core.publish import Ticket
 from headgate.core.tracing.context import traceparent
 from headgate.core.tracing.span import Attributes, Moment, Span, SpanKind
@@ -139,7 +141,25 @@ class Trace:
                     producing.error, moments,
                 )
             )  # fmt: skip
+        elif (spooled := self._spooled()) is not None:  # the records name it, so it must be there
+            found.append(
+                self._below(
+                    f"spool {spooled['messaging.destination.name']}", SpanKind.PRODUCER,
+                    self.produce_id, self.began_ns, now_ns, spooled,
+                )
+            )  # fmt: skip
         return found
+
+    def _spooled(self) -> Attributes | None:
+        if self.ticket is None:
+            return None
+        outcomes = [one for one in self.ticket.answered() if one.name is Name.SPOOLED]
+        if not outcomes:
+            return None
+        return {
+            "messaging.destination.name": self.ticket.topic,
+            "messaging.batch.message_count": len(outcomes),
+        }
 
     def _request(self, status: int, now_ns: int) -> Span:
         attributes: Attributes = {"http.request.method": self.method, "url.path": self.path}

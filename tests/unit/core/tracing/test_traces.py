@@ -109,6 +109,19 @@ def test_what_is_an_error_of_the_gateway(status: int, error: str) -> None:
     assert span.attributes.get("http.response.status_code", 0) == status
 
 
+def test_what_goes_to_disk_without_a_lane_has_the_span_that_its_records_name() -> None:
+    world = World(one_in=1)
+    trace = begun(world)
+    failed = rejected(Failure(Reason.MALFORMED, ""))
+    ticket = trace.ticket = Ticket("orders", "shop", "r-1", 0.0)
+    ticket.outcomes = [Outcome(Name.SPOOLED), Outcome(Name.SPOOLED), failed]
+    world.traces.end(trace, 207)
+    request, spool = world.spans
+    assert (spool.name, spool.parent_id) == ("spool orders", request.span_id)
+    assert trace.context == f"00-{spool.trace_id}-{spool.span_id}-01".encode()
+    assert spool.attributes["messaging.batch.message_count"] == 2
+
+
 def test_what_is_not_acknowledged_in_time_says_so() -> None:
     world = World(one_in=1)
     trace = begun(world)

@@ -1,0 +1,82 @@
+"""Spans of coalesced events, where requests are traced: stands where the decisions would."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from headgate.coalescer.base import Decisions, WindowDecision, WindowVerdict
+from headgate.core.coalescing.window import Window
+from headgate.core.topics.route import Route
+from headgate.core.tracing.later import Carried, LaterSpans, carried
+from headgate.core.tracing.span import Attributes
+
+_GIVEN_UP = "not committed"
+
+
+class _Traced(NamedTuple):
+    """A decision's token, and the span of its window until it is settled."""
+
+    token: object
+    of: Carried
+    topic: str
+    began_ns: int
+    attributes: Attributes
+
+
+class TracedDecisions:
+    """Implements `base.Decisions`: a span for the newest event of each window, the one that is
+    published, from its arrival until it is in its topic or is found unchanged."""
+
+    def __init__(self, decisions: Decisions, spans: LaterSpans) -> None:
+        self._decisions = decisions
+        self._spans = spans
+
+    async def reserve(self, route: Route, windows: Sequence[Window]) -> list[WindowDecision]:
+        found = await self._decisions.reserve(route, windows)
+        return [
+            self._traced(route.topic, window, decided)
+            for window, decided in zip(windows, found, strict=True)
+        ]
+
+    def settle(self, decided: WindowDecision, offset: int) -> None:
+        traced = decided.token
+        if isinstance(traced, _Traced):
+            place: Attributes = {
+                "messaging.destination.partition.id": str(decided.partition),
+                "messaging.kafka.offset": offset,
+            }
+            self._end(traced, place)
+            decided = decided._replace(token=traced.token)
+        self._decisions.settle(decided, offset)
+
+    def give_up(self, decided: WindowDecision, certain: bool) -> None:
+        traced = decided.token
+        if isinstance(traced, _Traced):
+            self._end(traced, {}, _GIVEN_UP)
+            decided = decided._replace(token=traced.token)
+        self._decisions.give_up(decided, certain)
+
+    def has_unreserved(self, route: Route) -> bool:
+        return self._decisions.has_unreserved(route)
+
+    def distrust(self, route: Route) -> None:
+        self._decisions.distrust(route)
+
+    def _traced(self, topic: str, window: Window, decided: WindowDecision) -> WindowDecision:
+        of = carried(window.last.headers)
+        if of is None or decided.verdict is WindowVerdict.WAIT:  # it is asked again later
+            return decided
+        attributes: Attributes = {
+            "messaging.system": "kafka",
+            "messaging.destination.name": topic,
+            "headgate.superseded": sum(one.events for one in window.superseded.values()),
+        }
+        began_ns = window.last.arrived_ms * 1_000_000
+        traced = _Traced(decided.token, of, topic, began_ns, attributes)
+        if decided.verdict is WindowVerdict.UNCHANGED:
+            self._end(traced, {"headgate.unchanged": 1})
+            return decided
+        return decided._replace(token=traced)
+
+    def _end(self, traced: _Traced, more: Attributes, error: str = "") -> None:
+        name, attributes = f"coalesce {traced.topic}", traced.attributes | more
+        self._spans.end(traced.of, name, traced.began_ns, attributes, error)

@@ -1,0 +1,83 @@
+"""Spans of spooled events on their way to Kafka, where requests are traced."""
+
+from headgate.core.outcome import Outcome
+from headgate.core.tracing.later import Carried, LaterSpans, carried
+from headgate.core.tracing.span import Attributes
+from headgate.spool.backlog import Unit
+
+
+class _Draining:
+    """What a request has in a unit. left: events without an end.  place: of the last, in Kafka."""
+
+    __slots__ = ("began_ns", "error", "events", "left", "of", "place")
+
+    def __init__(self, of: Carried, began_ns: int) -> None:
+        self.of = of
+        self.began_ns = began_ns
+        self.events = self.left = 0
+        self.place = (-1, -1)
+        self.error = ""
+
+
+class DrainSpans:
+    """A span from when events of a request were read until the last of them has ended, however
+    many they are, and however often Kafka has to be asked."""
+
+    def __init__(self, spans: LaterSpans) -> None:
+        self._spans = spans
+        self._open: dict[Unit, dict[int, _Draining]] = {}
+
+    def read(self, unit: Unit) -> None:
+        """These go to Kafka now."""
+        by_request = dict[Carried, _Draining]()
+        found = dict[int, _Draining]()
+        for at, row in unit.rows.items():
+            of = carried(row.event[2])
+            if of is None:
+                continue
+            draining = by_request.get(of)
+            if draining is None:
+                draining = by_request[of] = _Draining(of, self._spans.clock_ns())
+            draining.events += 1
+            draining.left += 1
+            found[at] = draining
+        if found:
+            self._open[unit] = found
+
+    def published(self, unit: Unit, at: int, outcome: Outcome) -> None:
+        """Kafka has it."""
+        self._ended(unit, at, (outcome.partition, outcome.offset), "")
+
+    def refused(self, unit: Unit, at: int, reason: str) -> None:
+        """Kafka will never take it."""
+        self._ended(unit, at, (-1, -1), reason)
+
+    def _ended(self, unit: Unit, at: int, place: tuple[int, int], error: str) -> None:
+        found = self._open.get(unit, {})
+        draining = found.pop(at, None)
+        if draining is None:
+            return
+        if not found:
+            del self._open[unit]
+        draining.place, draining.error = place, draining.error or error
+        draining.left -= 1
+        if not draining.left:
+            topic = unit.backlog.topic
+            attributes = _attributes(draining, topic, unit.at_ms)
+            began_ns, error = draining.began_ns, draining.error
+            self._spans.end(draining.of, f"drain {topic}", began_ns, attributes, error)
+
+
+def _attributes(draining: _Draining, topic: str, spooled_ms: int) -> Attributes:
+    partition, offset = draining.place
+    found: Attributes = {
+        "messaging.system": "kafka",
+        "messaging.destination.name": topic,
+        "headgate.spooled_ms": spooled_ms,
+    }
+    if draining.events > 1:
+        found["messaging.batch.message_count"] = draining.events
+    elif offset >= 0:
+        found["messaging.destination.partition.id"] = str(partition)
+        found["messaging.kafka.offset"] = offset
+    return found
