@@ -11,14 +11,14 @@ from headgate_dashboards.board import (
     bad_below,
     bad_from,
 )
-from headgate_dashboards.queries import OF_CLUSTER, OF_GROUP, increase, now, recorded
+from headgate_dashboards.queries import OF_CLUSTER, OF_GROUP, increase_by, now, now_by, recorded
 
 _GROUP = Variable("group", "headgate_group_state")
 _CLUSTER = Variable("cluster", "headgate_monitor_look_age_seconds")
 
 
 def _by_group(metric: str) -> tuple[Query, ...]:
-    return (Query(now(metric, "group", OF_GROUP, "max"), "{{group}}"),)
+    return now_by(metric, "group", OF_GROUP, "max")
 
 
 _STATES = Row(
@@ -30,7 +30,7 @@ _STATES = Row(
             "commits; REWIND: commits went back.",
             Unit.COUNT,
             "operate/consumer-groups#states",
-            (Query(now("headgate_group_state", "state", OF_GROUP), "{{state}}"),),
+            now_by("headgate_group_state", "state", OF_GROUP),
             width=12,
             is_stacked=True,
         ),
@@ -40,7 +40,7 @@ _STATES = Row(
             "else.",
             Unit.COUNT,
             "operate/runbooks/groups/cold-reads",
-            (Query(now("headgate_group_heat", "heat", OF_GROUP), "{{heat}}"),),
+            now_by("headgate_group_heat", "heat", OF_GROUP),
             width=12,
             is_stacked=True,
         ),
@@ -94,19 +94,14 @@ _LAG = Row(
             "The same, for each topic that a group reads.",
             Unit.COUNT,
             "operate/runbooks/groups/group-falls-behind",
-            (Query(now("headgate_group_lag", "group, topic", OF_GROUP), "{{group}} {{topic}}"),),
+            now_by("headgate_group_lag", "group, topic", OF_GROUP),
         ),
         Panel(
             "Largest lag of a partition",
             "Far from the group's average: one partition is stuck, or one key is hot.",
             Unit.COUNT,
             "operate/runbooks/groups/group-stopped",
-            (
-                Query(
-                    now("headgate_group_lag", "group, topic", OF_GROUP, "max"),
-                    "{{group}} {{topic}}",
-                ),
-            ),
+            now_by("headgate_group_lag", "group, topic", OF_GROUP, "max"),
         ),
         Panel(
             "Age of what is read next",
@@ -135,12 +130,7 @@ _COMMITS = Row(
             "Commits that were lower than the one before, also those made good since.",
             Unit.COUNT,
             "operate/runbooks/groups/commits-go-back",
-            (
-                Query(
-                    increase("headgate_commit_regressions_total", "group, topic", OF_GROUP),
-                    "{{group}} {{topic}}",
-                ),
-            ),
+            increase_by("headgate_commit_regressions_total", "group, topic", OF_GROUP),
             width=6,
         ),
         Panel(
@@ -178,12 +168,7 @@ _MONITOR = Row(
             "Older than some intervals: the groups above are as they were then.",
             Unit.SECONDS,
             "operate/runbooks/monitor/monitor-is-blind",
-            (
-                Query(
-                    now("headgate_monitor_look_age_seconds", "cluster", OF_CLUSTER, "max"),
-                    "{{cluster}}",
-                ),
-            ),
+            now_by("headgate_monitor_look_age_seconds", "cluster", OF_CLUSTER, "max"),
             steps=bad_from(120, 60),
             width=6,
         ),
@@ -192,12 +177,7 @@ _MONITOR = Row(
             "How long the last one took.",
             Unit.SECONDS,
             "operate/consumer-groups",
-            (
-                Query(
-                    now("headgate_monitor_look_seconds", "cluster", OF_CLUSTER, "max"),
-                    "{{cluster}}",
-                ),
-            ),
+            now_by("headgate_monitor_look_seconds", "cluster", OF_CLUSTER, "max"),
             width=6,
         ),
         Panel(
@@ -205,12 +185,7 @@ _MONITOR = Row(
             "Whether it reads all commits as they are made, and not only polls.",
             Unit.YES_NO,
             "operate/runbooks/monitor/monitor-misses-commits",
-            (
-                Query(
-                    now("headgate_monitor_follows_commits", "cluster", OF_CLUSTER, "min"),
-                    "{{cluster}}",
-                ),
-            ),
+            now_by("headgate_monitor_follows_commits", "cluster", OF_CLUSTER, "min"),
             steps=bad_below(1),
             width=6,
         ),
@@ -220,14 +195,7 @@ _MONITOR = Row(
             "commits.",
             Unit.BYTES_PER_S,
             "operate/runbooks/groups/rogue-reader",
-            (
-                Query(
-                    now(
-                        "headgate_unexplained_bytes_per_second", "cluster, topic", OF_CLUSTER, "max"
-                    ),
-                    "{{cluster}} {{topic}}",
-                ),
-            ),
+            now_by("headgate_unexplained_bytes_per_second", "cluster, topic", OF_CLUSTER, "max"),
             steps=bad_from(1_048_576),
             width=6,
         ),

@@ -11,18 +11,10 @@ from headgate_dashboards.board import (
     bad_below,
     bad_from,
 )
-from headgate_dashboards.queries import OF_CLUSTER, OF_TOPIC, age, now, rate
+from headgate_dashboards.queries import OF_CLUSTER, OF_TOPIC, age_by, now, now_by, rate_by
 
 _TOPIC = Variable("topic", '{__name__=~"headgate_mirror_lag_records|headgate_audit_records"}')
 _CLUSTER = Variable("cluster", '{__name__=~"headgate_(mirror|replay)_timestamp_seconds"}')
-
-
-def _by_topic(expr: str) -> tuple[Query, ...]:
-    return (Query(expr, "{{topic}}"),)
-
-
-def _by_cluster(expr: str) -> tuple[Query, ...]:
-    return (Query(expr, "{{cluster}}"),)
 
 
 def _measure(name: str) -> Query:
@@ -38,7 +30,7 @@ _MIRROR = Row(
             "How long the oldest record that is not mirrored has been there.",
             Unit.SECONDS,
             "operate/runbooks/tiers/mirror-behind",
-            _by_topic(now("headgate_mirror_lag_seconds", "topic", OF_TOPIC, "max")),
+            now_by("headgate_mirror_lag_seconds", "topic", OF_TOPIC, "max"),
             steps=bad_from(65),
         ),
         Panel(
@@ -46,14 +38,14 @@ _MIRROR = Row(
             "Offsets of the source that are not mirrored yet.",
             Unit.COUNT,
             "operate/runbooks/tiers/mirror-behind",
-            _by_topic(now("headgate_mirror_lag_records", "topic", OF_TOPIC)),
+            now_by("headgate_mirror_lag_records", "topic", OF_TOPIC),
         ),
         Panel(
             "Records mirrored",
             "Copied by the tasks of this run.",
             Unit.RECORDS_PER_S,
             "operate/mirror#metrics",
-            _by_topic(rate("headgate_mirror_records_total", "topic", OF_TOPIC)),
+            rate_by("headgate_mirror_records_total", "topic", OF_TOPIC),
             is_stacked=True,
         ),
         Panel(
@@ -61,7 +53,7 @@ _MIRROR = Row(
             "As they came, compressed.",
             Unit.BYTES_PER_S,
             "operate/mirror#metrics",
-            _by_topic(rate("headgate_mirror_read_bytes_total", "topic", OF_TOPIC)),
+            rate_by("headgate_mirror_read_bytes_total", "topic", OF_TOPIC),
             is_stacked=True,
         ),
         Panel(
@@ -84,12 +76,7 @@ _MIRROR = Row(
             "Topics that cannot be mirrored, by reason.",
             Unit.COUNT,
             "operate/runbooks/tiers/mirror-skips",
-            (
-                Query(
-                    now("headgate_mirror_topic_skipped", "topic, reason", OF_TOPIC, "max"),
-                    "{{topic}} {{reason}}",
-                ),
-            ),
+            now_by("headgate_mirror_topic_skipped", "topic, reason", OF_TOPIC, "max"),
             steps=bad_from(1),
         ),
     ),
@@ -118,19 +105,14 @@ _REPLAYS = Row(
             "Replays of mode topic, by cluster.",
             Unit.COUNT,
             "operate/replays#modes",
-            (
-                Query(
-                    now("headgate_replay_copies", "cluster, state", OF_CLUSTER, "max"),
-                    "{{cluster}} {{state}}",
-                ),
-            ),
+            now_by("headgate_replay_copies", "cluster, state", OF_CLUSTER, "max"),
         ),
         Panel(
             "Offsets to read",
             "That replays under way have still to read.",
             Unit.COUNT,
             "operate/runbooks/tiers/replay-stuck",
-            _by_cluster(now("headgate_replay_remaining_offsets", "cluster", OF_CLUSTER, "max")),
+            now_by("headgate_replay_remaining_offsets", "cluster", OF_CLUSTER, "max"),
             width=6,
         ),
         Panel(
@@ -138,7 +120,7 @@ _REPLAYS = Row(
             "Since it was asked for; 0: none is.",
             Unit.SECONDS,
             "operate/runbooks/tiers/replay-stuck",
-            _by_cluster(now("headgate_replay_oldest_seconds", "cluster", OF_CLUSTER, "max")),
+            now_by("headgate_replay_oldest_seconds", "cluster", OF_CLUSTER, "max"),
             steps=bad_from(3600),
             width=6,
         ),
@@ -147,7 +129,7 @@ _REPLAYS = Row(
             "Copied by the runners.",
             Unit.RECORDS_PER_S,
             "operate/replays#metrics",
-            _by_cluster(rate("headgate_replay_records_total", "cluster", OF_CLUSTER)),
+            rate_by("headgate_replay_records_total", "cluster", OF_CLUSTER),
             width=6,
         ),
         Panel(
@@ -155,7 +137,7 @@ _REPLAYS = Row(
             "Keys and values.",
             Unit.BYTES_PER_S,
             "operate/replays#metrics",
-            _by_cluster(rate("headgate_replay_bytes_total", "cluster", OF_CLUSTER)),
+            rate_by("headgate_replay_bytes_total", "cluster", OF_CLUSTER),
             width=6,
         ),
     ),
@@ -169,7 +151,7 @@ _WRITTEN = Row(
             "still says 1: see its age.",
             Unit.COUNT,
             "operate/runbooks/tiers/no-replay-runner",
-            _by_cluster(now("headgate_replay_runner", "cluster", OF_CLUSTER)),
+            now_by("headgate_replay_runner", "cluster", OF_CLUSTER),
             Form.STAT,
             bad_below(1),
             6,
@@ -180,7 +162,7 @@ _WRITTEN = Row(
             "process is gone.",
             Unit.SECONDS,
             "operate/runbooks/tiers/mirror-silent",
-            _by_cluster(age("headgate_mirror_timestamp_seconds", "cluster", OF_CLUSTER)),
+            age_by("headgate_mirror_timestamp_seconds", "cluster", OF_CLUSTER),
             Form.STAT,
             bad_from(120, 60),
             6,
@@ -190,7 +172,7 @@ _WRITTEN = Row(
             "Of the newest file, where several runners wait for each other.",
             Unit.SECONDS,
             "operate/runbooks/tiers/no-replay-runner",
-            _by_cluster(age("headgate_replay_timestamp_seconds", "cluster", OF_CLUSTER)),
+            age_by("headgate_replay_timestamp_seconds", "cluster", OF_CLUSTER),
             Form.STAT,
             bad_from(60, 30),
             6,

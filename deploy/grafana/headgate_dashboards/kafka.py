@@ -17,10 +17,10 @@ from headgate_dashboards.queries import (
     MINE,
     OF_CLUSTER,
     OF_TOPIC,
-    increase,
-    now,
+    increase_by,
+    now_by,
     quantiles,
-    rate,
+    rate_by,
     recorded,
 )
 
@@ -36,16 +36,11 @@ _BROKERS = Row(
             "Whether every worker of a gateway reaches the cluster.",
             Unit.YES_NO,
             "operate/runbooks/gateway/kafka-unavailable",
-            (
-                Query(
-                    now(
-                        "headgate_dependency_up",
-                        "instance, dependency",
-                        f'dependency=~"kafka .*",{MINE}',
-                        "min",
-                    ),
-                    "{{instance}} {{dependency}}",
-                ),
+            now_by(
+                "headgate_dependency_up",
+                "instance, dependency",
+                f'dependency=~"kafka .*",{MINE}',
+                "min",
             ),
             steps=bad_below(1),
         ),
@@ -54,12 +49,7 @@ _BROKERS = Row(
             "As the monitor sees them. offline and below_min_isr: events are refused.",
             Unit.COUNT,
             "operate/runbooks/monitor/partitions-offline",
-            (
-                Query(
-                    now("headgate_cluster_partitions", "cluster, state", OF_CLUSTER, "max"),
-                    "{{cluster}} {{state}}",
-                ),
-            ),
+            now_by("headgate_cluster_partitions", "cluster, state", OF_CLUSTER, "max"),
             steps=bad_from(1),
         ),
         Panel(
@@ -67,15 +57,10 @@ _BROKERS = Row(
             "Kafka producers of the gateways that were dropped after an error, by reason.",
             Unit.COUNT,
             "operate/runbooks/gateway/producer-rebuilt",
-            (
-                Query(
-                    increase(
-                        "headgate_producer_rebuilds_total",
-                        "cluster, reason",
-                        f"{OF_CLUSTER},{MINE}",
-                    ),
-                    "{{cluster}} {{reason}}",
-                ),
+            increase_by(
+                "headgate_producer_rebuilds_total",
+                "cluster, reason",
+                f"{OF_CLUSTER},{MINE}",
             ),
         ),
     ),
@@ -102,7 +87,7 @@ _PRODUCE = Row(
             "By all in-sync replicas.",
             Unit.RECORDS_PER_S,
             "design/promises",
-            (Query(rate("headgate_acknowledged_records_total", "topic", _WHERE), "{{topic}}"),),
+            rate_by("headgate_acknowledged_records_total", "topic", _WHERE),
             is_stacked=True,
         ),
         Panel(
@@ -110,7 +95,7 @@ _PRODUCE = Row(
             "How many batches took how long. Two bands: some brokers are slower than others.",
             Unit.SECONDS,
             "operate/sizing#kafka-and-redis",
-            (Query(rate("headgate_ack_seconds_bucket", "le", _WHERE), "{{le}}"),),
+            rate_by("headgate_ack_seconds_bucket", "le", _WHERE),
             Form.HEAT,
             width=24,
         ),
@@ -124,14 +109,14 @@ _LANES = Row(
             "In the lanes of a topic or with the producer.",
             Unit.COUNT,
             "operate/overload",
-            (Query(now("headgate_lane_depth", "topic", _WHERE), "{{topic}}"),),
+            now_by("headgate_lane_depth", "topic", _WHERE),
         ),
         Panel(
             "Deepest lane of a topic",
             "Events that wait for one partition. Far above the others: a hot key, or one broker.",
             Unit.COUNT,
             "operate/runbooks/gateway/hot-key",
-            (Query(now("headgate_lane_depth", "topic", _WHERE, "max"), "{{topic}}"),),
+            now_by("headgate_lane_depth", "topic", _WHERE, "max"),
         ),
         Panel(
             "Who fills the queue",
@@ -145,7 +130,7 @@ _LANES = Row(
             "Admitted and not yet answered.",
             Unit.BYTES,
             "operate/overload",
-            (Query(now("headgate_in_flight_bytes", "instance"), "{{instance}}"),),
+            now_by("headgate_in_flight_bytes", "instance"),
             width=12,
         ),
         Panel(
@@ -153,7 +138,7 @@ _LANES = Row(
             "Admitted and not yet answered.",
             Unit.COUNT,
             "operate/overload",
-            (Query(now("headgate_in_flight_events", "instance"), "{{instance}}"),),
+            now_by("headgate_in_flight_events", "instance"),
             width=12,
         ),
     ),
@@ -166,7 +151,7 @@ _FAILED = Row(
             "Events whose end was not known at the deadline: they may be in Kafka or not.",
             Unit.EVENTS_PER_S,
             "operate/runbooks/gateway/unknown-outcomes",
-            (Query(rate("headgate_unknown_outcome_total", "topic", _WHERE), "{{topic}}"),),
+            rate_by("headgate_unknown_outcome_total", "topic", _WHERE),
             steps=bad_from(0.001),
             width=12,
         ),
@@ -175,12 +160,7 @@ _FAILED = Row(
             "They are not written; producers try them again.",
             Unit.EVENTS_PER_S,
             "operate/runbooks/gateway/events-refused",
-            (
-                Query(
-                    rate("headgate_events_total", "topic, reason", f"{_OURS},{_WHERE}"),
-                    "{{topic}} {{reason}}",
-                ),
-            ),
+            rate_by("headgate_events_total", "topic, reason", f"{_OURS},{_WHERE}"),
             steps=bad_from(0.001),
             width=12,
         ),

@@ -11,7 +11,16 @@ from headgate_dashboards.board import (
     bad_below,
     bad_from,
 )
-from headgate_dashboards.queries import MINE, increase, now, quantiles, rate, recorded
+from headgate_dashboards.queries import (
+    MINE,
+    increase,
+    now,
+    now_by,
+    quantiles,
+    rate,
+    rate_by,
+    recorded,
+)
 
 _FIRING = 'count by (severity) (ALERTS{alertname=~"Headgate.*",alertstate="firing"})'
 _WANTED = now("headgate_workers", where=f'state="wanted",{MINE}')
@@ -60,7 +69,7 @@ _HEALTH = Row(
             "Whether every gateway reaches it.",
             Unit.YES_NO,
             "operate/monitor#health",
-            (Query(now("headgate_dependency_up", "dependency", fold="min"), "{{dependency}}"),),
+            now_by("headgate_dependency_up", "dependency", fold="min"),
             Form.STAT,
             bad_below(1),
             12,
@@ -75,7 +84,7 @@ _TRAFFIC = Row(
             "What became of events. Kafka was spared those that are unchanged or superseded.",
             Unit.EVENTS_PER_S,
             "publish/answers",
-            (Query(rate("headgate_events_total", "outcome"), "{{outcome}}"),),
+            rate_by("headgate_events_total", "outcome"),
             is_stacked=True,
         ),
         Panel(
@@ -84,12 +93,7 @@ _TRAFFIC = Row(
             "overloaded, internal and all that end in unavailable.",
             Unit.EVENTS_PER_S,
             "reference/reasons",
-            (
-                Query(
-                    rate("headgate_events_total", "reason", f'outcome="rejected",{MINE}'),
-                    "{{reason}}",
-                ),
-            ),
+            rate_by("headgate_events_total", "reason", f'outcome="rejected",{MINE}'),
             is_stacked=True,
         ),
         Panel(
@@ -129,7 +133,7 @@ _REQUESTS = Row(
             "Answers by HTTP status. 207: a batch of which some events failed.",
             Unit.REQUESTS_PER_S,
             "publish/answers",
-            (Query(rate("headgate_request_seconds_count", "status"), "{{status}}"),),
+            rate_by("headgate_request_seconds_count", "status"),
             width=6,
             is_stacked=True,
         ),
@@ -177,25 +181,21 @@ _ROOM = Row(
             "off, or no request was sampled.",
             Unit.EVENTS_PER_S,
             "operate/tracing",
-            (Query(rate("headgate_trace_spans_total", "result"), "{{result}}"),),
+            rate_by("headgate_trace_spans_total", "result"),
         ),
         Panel(
             "Memory of the workers",
             "Resident memory of a gateway's workers together.",
             Unit.BYTES,
             "operate/sizing",
-            (Query(now("headgate_worker_memory_bytes", "instance"), "{{instance}}"),),
+            now_by("headgate_worker_memory_bytes", "instance"),
         ),
         Panel(
             "Event loop stalls",
             "The longest time in the last minute for which a worker could do nothing else.",
             Unit.SECONDS,
             "operate/runbooks/gateway/event-loop-held-up",
-            (
-                Query(
-                    now("headgate_event_loop_stall_seconds", "instance", fold="max"), "{{instance}}"
-                ),
-            ),
+            now_by("headgate_event_loop_stall_seconds", "instance", fold="max"),
             steps=bad_from(0.25, 0.05),
         ),
         Panel(
@@ -203,7 +203,7 @@ _ROOM = Row(
             "Of the workers' event loops: one for each open connection, and some dozens.",
             Unit.COUNT,
             "operate/overload#clients-that-are-slow-or-silent",
-            (Query(now("headgate_worker_tasks", "instance"), "{{instance}}"),),
+            now_by("headgate_worker_tasks", "instance"),
         ),
         Panel(
             "Restarts and reloads",

@@ -11,7 +11,15 @@ from headgate_dashboards.board import (
     Unit,
     bad_from,
 )
-from headgate_dashboards.queries import OF_PAIR, increase, now, quantile, rate, recorded
+from headgate_dashboards.queries import (
+    OF_PAIR,
+    increase_by,
+    now,
+    quantile,
+    rate,
+    rate_by,
+    recorded,
+)
 
 _PAIR = "producer, topic"
 _NAMES = "{{producer}} {{topic}}"
@@ -70,7 +78,7 @@ _SENT = Row(
             "Events of each producer, whatever became of them.",
             Unit.EVENTS_PER_S,
             "operate/control-plane#a-producer",
-            (Query(rate("headgate_events_total", "producer", OF_PAIR), "{{producer}}"),),
+            rate_by("headgate_events_total", "producer", OF_PAIR),
             is_stacked=True,
         ),
         Panel(
@@ -78,7 +86,7 @@ _SENT = Row(
             "Bytes of their values as the producer sent them.",
             Unit.BYTES_PER_S,
             "operate/control-plane#a-producer",
-            (Query(rate("headgate_event_bytes_sum", "producer", OF_PAIR), "{{producer}}"),),
+            rate_by("headgate_event_bytes_sum", "producer", OF_PAIR),
             is_stacked=True,
         ),
         Panel(
@@ -93,7 +101,7 @@ _SENT = Row(
             "How many events are how large. Two bands far apart: two kinds of events in a topic.",
             Unit.BYTES,
             "publish/oversize",
-            (Query(increase("headgate_event_bytes_bucket", "le", OF_PAIR), "{{le}}"),),
+            increase_by("headgate_event_bytes_bucket", "le", OF_PAIR),
             Form.HEAT,
             width=24,
         ),
@@ -149,14 +157,7 @@ _REFUSED = Row(
             "Why events were rejected; each reason says what to do.",
             Unit.EVENTS_PER_S,
             "reference/reasons",
-            (
-                Query(
-                    rate(
-                        "headgate_events_total", "producer, reason", f'outcome="rejected",{OF_PAIR}'
-                    ),
-                    "{{producer}} {{reason}}",
-                ),
-            ),
+            rate_by("headgate_events_total", "producer, reason", f'outcome="rejected",{OF_PAIR}'),
             width=6,
         ),
         Panel(
@@ -164,12 +165,7 @@ _REFUSED = Row(
             "Events beyond the producer's quota, answered 429.",
             Unit.EVENTS_PER_S,
             "publish/answers#quotas",
-            (
-                Query(
-                    rate("headgate_quota_rejected_total", "producer", 'producer=~"$producer"'),
-                    "{{producer}}",
-                ),
-            ),
+            rate_by("headgate_quota_rejected_total", "producer", 'producer=~"$producer"'),
             width=6,
         ),
         Panel(

@@ -31,6 +31,21 @@ def increase(counter: str, by: str = "", where: str = MINE) -> str:
     return f"{_over('sum', by)} (increase({counter}{{{where}}}{_STEP}))"
 
 
+def now_by(metric: str, by: str, where: str = MINE, fold: str = "sum") -> tuple[Query, ...]:
+    """The same, a series for each set of these labels, which its legend has."""
+    return (Query(now(metric, by, where, fold), _legend(by)),)
+
+
+def rate_by(counter: str, by: str, where: str = MINE) -> tuple[Query, ...]:
+    """The same of `rate`."""
+    return (Query(rate(counter, by, where), _legend(by)),)
+
+
+def increase_by(counter: str, by: str, where: str = MINE) -> tuple[Query, ...]:
+    """The same of `increase`."""
+    return (Query(increase(counter, by, where), _legend(by)),)
+
+
 def quantile(share: float, histogram: str, by: str = "", where: str = MINE) -> str:
     """The value that this share of the observations does not exceed."""
     buckets = rate(f"{histogram}_bucket", f"{by}, le" if by else "le", where)
@@ -45,9 +60,13 @@ def quantiles(histogram: str, where: str = MINE) -> tuple[Query, ...]:
     )
 
 
-def age(timestamp: str, by: str, where: str) -> str:
+def age_by(timestamp: str, by: str, where: str) -> tuple[Query, ...]:
     """Seconds since a time."""
-    return f"time() - max by ({by}) ({timestamp}{{{where}}})"
+    return (Query(f"time() - max by ({by}) ({timestamp}{{{where}}})", _legend(by)),)
+
+
+def _legend(by: str) -> str:
+    return " ".join(f"{{{{{label}}}}}" for label in by.split(", "))
 
 
 def _over(fold: str, by: str) -> str:

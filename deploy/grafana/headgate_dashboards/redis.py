@@ -11,7 +11,7 @@ from headgate_dashboards.board import (
     bad_below,
     bad_from,
 )
-from headgate_dashboards.queries import MINE, OF_TOPIC, now, rate, recorded
+from headgate_dashboards.queries import MINE, OF_TOPIC, now_by, rate_by, recorded
 
 _WHERE = f"{OF_TOPIC},{MINE}"
 
@@ -24,16 +24,11 @@ _SERVERS = Row(
             "its name.",
             Unit.YES_NO,
             "operate/runbooks/gateway/redis-unavailable",
-            (
-                Query(
-                    now(
-                        "headgate_dependency_up",
-                        "instance, dependency",
-                        f'dependency=~"redis.*",{MINE}',
-                        "min",
-                    ),
-                    "{{instance}} {{dependency}}",
-                ),
+            now_by(
+                "headgate_dependency_up",
+                "instance, dependency",
+                f'dependency=~"redis.*",{MINE}',
+                "min",
             ),
             steps=bad_below(1),
             width=12,
@@ -44,7 +39,7 @@ _SERVERS = Row(
             "incomplete; away: Redis does not answer.",
             Unit.COUNT,
             "operate/runbooks/gateway/nothing-suppressed",
-            (Query(now("headgate_suppression_state", "state", _WHERE), "{{state}}"),),
+            now_by("headgate_suppression_state", "state", _WHERE),
             width=12,
             is_stacked=True,
         ),
@@ -74,24 +69,14 @@ _EFFECT = Row(
             "Events with a known id, and requests with a known Idempotency-Key.",
             Unit.EVENTS_PER_S,
             "publish/idempotency",
-            (
-                Query(
-                    rate("headgate_events_total", "topic", f'outcome="duplicate",{_WHERE}'),
-                    "{{topic}}",
-                ),
-            ),
+            rate_by("headgate_events_total", "topic", f'outcome="duplicate",{_WHERE}'),
         ),
         Panel(
             "Refused because Redis is away",
             'Events of topics with redis_loss = "refuse".',
             Unit.EVENTS_PER_S,
             "operate/runbooks/gateway/redis-unavailable",
-            (
-                Query(
-                    rate("headgate_events_total", "topic", f'reason="redis_unavailable",{_WHERE}'),
-                    "{{topic}}",
-                ),
-            ),
+            rate_by("headgate_events_total", "topic", f'reason="redis_unavailable",{_WHERE}'),
             steps=bad_from(0.001),
         ),
     ),
@@ -105,7 +90,7 @@ _WITHOUT = Row(
             "duplicates.",
             Unit.EVENTS_PER_S,
             "operate/runbooks/gateway/suppression-bypassed",
-            (Query(rate("headgate_suppression_bypassed_total", "reason"), "{{reason}}"),),
+            rate_by("headgate_suppression_bypassed_total", "reason"),
             steps=bad_from(0.001),
             width=12,
         ),
@@ -114,7 +99,7 @@ _WITHOUT = Row(
             "Requests and events with an id that went on without asking Redis, by reason.",
             Unit.EVENTS_PER_S,
             "operate/runbooks/gateway/identity-bypassed",
-            (Query(rate("headgate_identity_bypassed_total", "reason"), "{{reason}}"),),
+            rate_by("headgate_identity_bypassed_total", "reason"),
             steps=bad_from(0.001),
             width=12,
         ),

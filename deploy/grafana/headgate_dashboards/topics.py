@@ -11,13 +11,9 @@ from headgate_dashboards.board import (
     Unit,
     bad_from,
 )
-from headgate_dashboards.queries import MINE, OF_TOPIC, now, rate, recorded
+from headgate_dashboards.queries import MINE, OF_TOPIC, now_by, rate, rate_by, recorded
 
 _WHERE = f"{OF_TOPIC},{MINE}"
-
-
-def _by_topic(expr: str) -> tuple[Query, ...]:
-    return (Query(expr, "{{topic}}"),)
 
 
 def _fullest(counter: str) -> tuple[Query, ...]:
@@ -33,7 +29,7 @@ _TRAFFIC = Row(
             "Events of each topic, whatever became of them.",
             Unit.EVENTS_PER_S,
             "operate/control-plane",
-            _by_topic(rate("headgate_events_total", "topic", _WHERE)),
+            rate_by("headgate_events_total", "topic", _WHERE),
             is_stacked=True,
         ),
         Panel(
@@ -42,7 +38,7 @@ _TRAFFIC = Row(
             "suppression and coalescing spare.",
             Unit.RECORDS_PER_S,
             "publish/answers",
-            _by_topic(rate("headgate_acknowledged_records_total", "topic", _WHERE)),
+            rate_by("headgate_acknowledged_records_total", "topic", _WHERE),
             is_stacked=True,
         ),
         Panel(
@@ -83,26 +79,21 @@ _SUPPRESSION = Row(
             "content.",
             Unit.EVENTS_PER_S,
             "publish/suppression",
-            _by_topic(rate("headgate_events_total", "topic", f'outcome="unchanged",{_WHERE}')),
+            rate_by("headgate_events_total", "topic", f'outcome="unchanged",{_WHERE}'),
         ),
         Panel(
             "Bytes not published",
             "Of unchanged and superseded events.",
             Unit.BYTES_PER_S,
             "publish/suppression",
-            _by_topic(rate("headgate_suppressed_bytes_total", "topic", _WHERE)),
+            rate_by("headgate_suppressed_bytes_total", "topic", _WHERE),
         ),
         Panel(
             "Workers that suppress nothing",
             "Workers that see a topic in quarantine or Redis away. All its events are published.",
             Unit.COUNT,
             "operate/runbooks/gateway/nothing-suppressed",
-            (
-                Query(
-                    now("headgate_suppression_state", "topic, state", f'state!="on",{_WHERE}'),
-                    "{{topic}} {{state}}",
-                ),
-            ),
+            now_by("headgate_suppression_state", "topic, state", f'state!="on",{_WHERE}'),
             steps=bad_from(1),
         ),
         Panel(
@@ -111,19 +102,14 @@ _SUPPRESSION = Row(
             "whitespace is a change.",
             Unit.EVENTS_PER_S,
             "publish/suppression#comparing-json-values",
-            (
-                Query(
-                    rate("headgate_canonical_fallbacks_total", "topic, reason", _WHERE),
-                    "{{topic}} {{reason}}",
-                ),
-            ),
+            rate_by("headgate_canonical_fallbacks_total", "topic, reason", _WHERE),
         ),
         Panel(
             "Repeats by event id",
             "Events and requests that were done before and got their first answer again.",
             Unit.EVENTS_PER_S,
             "publish/idempotency",
-            _by_topic(rate("headgate_events_total", "topic", f'outcome="duplicate",{_WHERE}')),
+            rate_by("headgate_events_total", "topic", f'outcome="duplicate",{_WHERE}'),
         ),
         Panel(
             "Audit events",
@@ -131,7 +117,7 @@ _SUPPRESSION = Row(
             "missing in the skew audit.",
             Unit.EVENTS_PER_S,
             "operate/skew-audit#what-kafka-never-saw",
-            (Query(rate("headgate_facts_total", "topic, result", _WHERE), "{{topic}} {{result}}"),),
+            rate_by("headgate_facts_total", "topic, result", _WHERE),
         ),
     ),
 )
@@ -143,28 +129,28 @@ _COALESCING = Row(
             "Held events that were not published because a later one of their key was.",
             Unit.EVENTS_PER_S,
             "publish/coalescing",
-            _by_topic(rate("headgate_coalesced_total", "topic", OF_TOPIC)),
+            rate_by("headgate_coalesced_total", "topic", OF_TOPIC),
         ),
         Panel(
             "Keys held",
             "Keys whose events wait until they are left alone.",
             Unit.COUNT,
             "publish/coalescing",
-            _by_topic(now("headgate_held_keys", "topic", OF_TOPIC)),
+            now_by("headgate_held_keys", "topic", OF_TOPIC),
         ),
         Panel(
             "Memory of held events",
             "Within 20 %, of the coalescers together.",
             Unit.BYTES,
             "operate/coalescers",
-            _by_topic(now("headgate_held_bytes", "topic", OF_TOPIC)),
+            now_by("headgate_held_bytes", "topic", OF_TOPIC),
         ),
         Panel(
             "Age of the oldest held event",
             "It should stay near the topic's longest delay.",
             Unit.SECONDS,
             "operate/runbooks/gateway/held-events-wait",
-            _by_topic(now("headgate_held_oldest_seconds", "topic", OF_TOPIC, "max")),
+            now_by("headgate_held_oldest_seconds", "topic", OF_TOPIC, "max"),
             steps=bad_from(60),
         ),
         Panel(
@@ -172,7 +158,7 @@ _COALESCING = Row(
             "Records of the held topic that the coalescers have not covered yet.",
             Unit.COUNT,
             "operate/runbooks/gateway/held-events-wait",
-            _by_topic(now("headgate_held_lag", "topic", OF_TOPIC, "max")),
+            now_by("headgate_held_lag", "topic", OF_TOPIC, "max"),
             steps=bad_from(100_000),
         ),
         Panel(
@@ -180,12 +166,7 @@ _COALESCING = Row(
             "Owners of held partitions that began again because Kafka refused or did not answer.",
             Unit.COUNT,
             "operate/runbooks/gateway/coalescer-restarts",
-            (
-                Query(
-                    rate("headgate_coalescer_restarts_total", "topic, reason", OF_TOPIC),
-                    "{{topic}} {{reason}}",
-                ),
-            ),
+            rate_by("headgate_coalescer_restarts_total", "topic, reason", OF_TOPIC),
         ),
     ),
 )
@@ -197,7 +178,7 @@ _SPOOL = Row(
             "Answered spooled, and not yet in Kafka.",
             Unit.COUNT,
             "operate/spool",
-            _by_topic(now("headgate_spool_events", "topic", _WHERE)),
+            now_by("headgate_spool_events", "topic", _WHERE),
         ),
         Panel(
             "Spool in use",
@@ -212,7 +193,7 @@ _SPOOL = Row(
             "How long Kafka has been away, or how far the spool is from being empty.",
             Unit.SECONDS,
             "operate/runbooks/gateway/spool-waits",
-            _by_topic(now("headgate_spool_oldest_seconds", "topic", _WHERE, "max")),
+            now_by("headgate_spool_oldest_seconds", "topic", _WHERE, "max"),
             steps=bad_from(600, 60),
         ),
         Panel(
@@ -220,7 +201,7 @@ _SPOOL = Row(
             "Of the events that wait, by topic.",
             Unit.BYTES,
             "operate/spool",
-            _by_topic(now("headgate_spool_bytes", "topic", _WHERE)),
+            now_by("headgate_spool_bytes", "topic", _WHERE),
         ),
         Panel(
             "Published from disk",
@@ -237,7 +218,7 @@ _SPOOL = Row(
             "Spooled events that nobody publishes any more. Look at each of them.",
             Unit.COUNT,
             "operate/runbooks/gateway/spool-aside",
-            _by_topic(now("headgate_spool_aside_total", "topic", _WHERE)),
+            now_by("headgate_spool_aside_total", "topic", _WHERE),
             steps=bad_from(1),
         ),
     ),
@@ -250,11 +231,7 @@ _OVERSIZE = Row(
             "A strategy of the topic's oversize policy, or reject.",
             Unit.EVENTS_PER_S,
             "publish/oversize#the-oversize-policy",
-            (
-                Query(
-                    rate("headgate_oversize_total", "topic, action", _WHERE), "{{topic}} {{action}}"
-                ),
-            ),
+            rate_by("headgate_oversize_total", "topic, action", _WHERE),
             width=12,
         ),
         Panel(
@@ -262,7 +239,7 @@ _OVERSIZE = Row(
             "How many events are how large.",
             Unit.BYTES,
             "publish/oversize",
-            (Query(rate("headgate_event_bytes_bucket", "le", _WHERE), "{{le}}"),),
+            rate_by("headgate_event_bytes_bucket", "le", _WHERE),
             Form.HEAT,
             width=12,
         ),
