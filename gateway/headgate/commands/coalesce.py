@@ -31,14 +31,16 @@ def run(args: argparse.Namespace) -> int:
     """Coalesce until a signal; return the exit code. Raises ConfigError."""
     import uvloop  # slow to import, as what follows
 
-    from headgate.config import load
+    from headgate.config import load, read_file
     from headgate.supervisor.coalescer_process import coalesce
     from headgate.telemetry import logs
+    from headgate.telemetry.build import start_fields
 
-    settings = load(args.config, os.environ)
+    text = read_file(args.config)
+    settings = load(args.config, os.environ, text=text)
     logs.configure(settings.logs)
     try:
-        uvloop.run(coalesce(settings))
+        uvloop.run(coalesce(settings, start_fields(args.config, text)))
     except OSError as error:
         raise CommandError(
             f"coalescer.port = {settings.coalescer.port}: {error}", FAILED

@@ -44,17 +44,19 @@ def run(args: argparse.Namespace) -> int:
     """Watch until a signal; return the exit code. Raises ConfigError, CommandError."""
     import uvloop  # slow to import, as what follows
 
-    from headgate.config import load
+    from headgate.config import load, read_file
     from headgate.supervisor.monitor_process import monitor
     from headgate.telemetry import logs
+    from headgate.telemetry.build import start_fields
 
-    settings = load(args.config, os.environ)
+    text = read_file(args.config)
+    settings = load(args.config, os.environ, text=text)
     logs.configure(settings.logs)
     if args.once:
         return _once(settings, args.json)
     told = say if args.table or sys.stdout.isatty() else None
     try:
-        uvloop.run(monitor(settings, told, style()))
+        uvloop.run(monitor(settings, start_fields(args.config, text), told, style()))
     except OSError as error:
         raise CommandError(f"monitor.port = {settings.monitor.port}: {error}", FAILED) from error
     return OK

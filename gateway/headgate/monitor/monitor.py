@@ -1,6 +1,8 @@
 """All clusters' monitors together: what `/v1/groups`, /metrics and the terminal are made of."""
 
 import asyncio
+import logging
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -10,12 +12,15 @@ from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.owned import OwnedTasks
 from headgate.core.consuming.pauses import Kept
 from headgate.core.groups.cluster_watch import WatchOptions
+from headgate.core.outage import Outage
 from headgate.monitor import views
 from headgate.monitor.cluster_monitor import NO_EXPORTERS, ClusterMonitor, Exporters
 from headgate.monitor.figures import snapshot
 from headgate.monitor.kept_probation import read_probation, write_probation
 from headgate.monitor.views import Json
 from headgate.stats.snapshot import Snapshot
+
+log = logging.getLogger("headgate.monitor.pauses")
 
 _REGRESSIONS_SHOWN = 100
 _KEEP_S = 30.0
@@ -47,6 +52,7 @@ class Monitor:
         known = read_probation(options.state_file)
         self._options = options
         self._pauses = pauses
+        self._redis = Outage(time.monotonic)
         self._now_ms = now_ms
         self.clusters = [
             ClusterMonitor(
@@ -116,12 +122,7 @@ class Monitor:
 
     async def group(self, name: str) -> Json | None:
         """One group on every cluster that has it; None: no cluster has."""
-        kept: Iterable[Kept] | None = None
-        if self._pauses is not None:
-            try:
-                kept = await self._pauses(name)
-            except OSError:
-                kept = None
+        kept = await self._kept(name)
         found = [
             views.group_page(cluster, watch, judged, kept)
             for cluster in self.clusters
@@ -129,3 +130,17 @@ class Monitor:
             and (judged := cluster.judged.get(name)) is not None
         ]
         return {"group": name, "on": found} if found else None
+
+    async def _kept(self, name: str) -> Iterable[Kept] | None:
+        """Why a group is paused; None: nobody knows."""
+        if self._pauses is None:
+            return None
+        try:
+            kept = await self._pauses(name)
+        except OSError as error:
+            if self._redis.begins():
+                log.warning("pauses: Redis is away: %s", error)
+            return None
+        if (away_s := self._redis.ends()) is not None:
+            log.info("pauses: Redis is back", extra={"away_s": away_s})
+        return kept

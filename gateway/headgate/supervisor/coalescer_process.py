@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-import os
 import signal
 import time
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 
@@ -19,7 +19,6 @@ from headgate.stats.meter import Meter
 from headgate.stats.stall import watch_loop
 from headgate.supervisor.coalescer_pages import Pages
 from headgate.suppression.report import states_now
-from headgate.telemetry.build import BUILD_FIELDS
 from headgate.telemetry.health import Dependency, Readiness
 from headgate.wiring.audit_events import AuditEvents
 from headgate.wiring.coalescing import HeldTopics, cluster_of
@@ -32,8 +31,9 @@ log = logging.getLogger("headgate.coalescing_process")
 _END_S = 1.0  # how long cancelled tasks have to end
 
 
-async def coalesce(settings: Settings) -> None:
-    """Coalesce until SIGTERM or SIGINT; then finish, and leave the groups.
+async def coalesce(settings: Settings, start: Mapping[str, object]) -> None:
+    """Coalesce until SIGTERM or SIGINT; then finish, and leave the groups. start: what the log says
+    of it.
 
     Raises OSError when coalescer.port cannot be opened.
     """
@@ -86,9 +86,14 @@ async def coalesce(settings: Settings) -> None:
         tasks.keep(partial(watch_loop, meter.loop_stall), "watch of the event loop")
         tasks.keep(partial(give_back_leftovers, held.held_bytes), "leftovers")
         exit_stack.push_async_callback(tasks.end, _END_S)
-        log.info("coalescer started", extra={**BUILD_FIELDS, "pid": os.getpid()})
+        place = {} if settings.coalescer.port is None else {"management": _address(settings)}
+        log.info("coalescer started", extra={**start, **place})
         await stop.wait()
     log.info("coalescer ended")
+
+
+def _address(settings: Settings) -> str:
+    return f"{settings.http.host}:{settings.coalescer.port}"
 
 
 def _now_ms() -> int:

@@ -30,7 +30,7 @@ class Sources(NamedTuple):
 
 
 class InForce:
-    """folder: private.  sha256: of the file's text, in hexadecimal.
+    """folder: private.  text: of the file.  sha256: of that, in hexadecimal.
 
     Raises ConfigError where the file cannot be used.
     """
@@ -74,4 +74,5 @@ class InForce:
         fresh.write_text(text, encoding="utf-8", newline="")
         fresh.replace(self.copy)
         self.shown = Configuration(str(self._sources.file), loaded, time.time())
+        self.text = text
         self.sha256 = sha256(text.encode()).hexdigest()

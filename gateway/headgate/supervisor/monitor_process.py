@@ -2,10 +2,9 @@
 
 import asyncio
 import logging
-import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -21,7 +20,6 @@ from headgate.monitor.cluster_monitor import Exporters
 from headgate.monitor.monitor import Monitor, MonitorOptions
 from headgate.monitor.table import lines
 from headgate.supervisor.monitor_pages import MonitorPages
-from headgate.telemetry.build import BUILD_FIELDS
 
 log = logging.getLogger("headgate.monitoring_process")
 
@@ -43,8 +41,11 @@ def monitor_options(settings: Settings) -> MonitorOptions:
     return MonitorOptions(watch, said.interval_ms / 1000, file)
 
 
-async def monitor(settings: Settings, say: Say | None, style: Style = PLAIN) -> None:
-    """Poll until SIGTERM or SIGINT. say: takes the table after every poll, in this style.
+async def monitor(
+    settings: Settings, start: Mapping[str, object], say: Say | None, style: Style = PLAIN
+) -> None:
+    """Poll until SIGTERM or SIGINT. start: what the log says of it.  say: takes the table after
+    every poll, in this style.
 
     Raises OSError when monitor.port cannot be opened.
     """
@@ -58,10 +59,9 @@ async def monitor(settings: Settings, say: Say | None, style: Style = PLAIN) -> 
         await pages.start()
         exit_stack.push_async_callback(found.close)
         found.start()
-        log.info(
-            "monitor started",
-            extra={**BUILD_FIELDS, "pid": os.getpid(), "port": settings.monitor.port},
-        )
+        port = settings.monitor.port
+        place = {"port": port, "management": f"{settings.http.host}:{port}"}
+        log.info("monitor started", extra={**start, **place})
         if say is not None:
             tasks = OwnedTasks()
             interval_s = settings.monitor.interval_ms / 1000

@@ -8,7 +8,6 @@ producers and certificates.
 
 import asyncio
 import logging
-import os
 import signal
 import sys
 import time
@@ -37,7 +36,7 @@ from headgate.supervisor.overview import Overview
 from headgate.supervisor.ports import management_sites, reserved
 from headgate.supervisor.private_folder import private_folder
 from headgate.supervisor.prometheus import plots_of
-from headgate.telemetry.build import BUILD_FIELDS
+from headgate.telemetry.build import start_fields
 from headgate.wiring.callers import Callers
 from headgate.wiring.collector import restore_the_collector
 from headgate.wiring.reloading import Reloading, RestartNeededError, beside
@@ -173,13 +172,10 @@ class Parent:
     def _say_that_it_starts(self) -> None:
         http = self._overview.settings.http
         known = {
-            **BUILD_FIELDS,
-            "pid": os.getpid(),
+            **start_fields(self._start.config, self._in_force.text),
             "data": f"{http.host}:{http.port}",
             "management": f"{http.host}:{http.management_port}",
             "workers": http.workers,
-            "file": str(self._start.config),
-            "config_sha256": self._in_force.sha256,
         }
         log.info("the gateway starts", extra=known)
 

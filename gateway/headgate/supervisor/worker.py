@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 import signal
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -14,7 +13,7 @@ import uvloop
 
 from headgate.backends.owned import OwnedTasks
 from headgate.backends.redis.errors import StoreError
-from headgate.config import ConfigError, Settings, load
+from headgate.config import ConfigError, Settings, load, read_file
 from headgate.core.coalescing.held import topic_of
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused
@@ -24,7 +23,7 @@ from headgate.supervisor.control import WorkerState, control_socket, worker_sock
 from headgate.supervisor.forward import Forward
 from headgate.supervisor.lifeline import HURRY
 from headgate.telemetry import logs
-from headgate.telemetry.build import BUILD_FIELDS
+from headgate.telemetry.build import start_fields
 from headgate.wiring.app import Worker
 from headgate.wiring.collector import restore_the_collector, spare_the_collector
 from headgate.wiring.leftovers import give_back_leftovers
@@ -51,15 +50,16 @@ def run_worker(place: WorkerFiles) -> int:
     SIGTERM: after `http.shutdown_delay_ms`.  SIGINT: at once, also during that time.
     Raises ConfigError.
     """
-    settings = load(place.config, place.environ, place.folder)
+    text = read_file(place.config)
+    settings = load(place.config, place.environ, place.folder, text)
     logs.configure(settings.logs)
     lifeline.hold(settings.http.drain_timeout_ms / 1000)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_run(place, settings))
+        runner.run(_run(place, settings, text))
     return 0
 
 
-async def _run(place: WorkerFiles, settings: Settings) -> None:
+async def _run(place: WorkerFiles, settings: Settings, text: str) -> None:
     leave, hurry = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     # SIGINT is the parent's: that of a terminal does not reach the worker's own group. A second
@@ -80,7 +80,9 @@ async def _run(place: WorkerFiles, settings: Settings) -> None:
         spare_the_collector()
         tasks.keep(partial(give_back_leftovers, lambda: worker.admission.bytes), "leftovers")
         async with control_socket(worker_socket(place.folder, place.number), _Controlled(worker)):
-            known = {**BUILD_FIELDS, "worker": place.number, "pid": os.getpid()}
+            data = f"{settings.http.host}:{settings.http.port}"
+            start = start_fields(place.config, text)
+            known = {**start, "worker": place.number, "data": data}
             log.info("worker %d started", place.number, extra=known)
             await leave.wait()
             worker.server.is_leaving = True

@@ -1,8 +1,11 @@
 """Which build runs, for `--version`, the metrics and the log."""
 
 import logging
+import os
 import platform
+from hashlib import sha256
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Final
 
 from headgate import __version__
@@ -24,7 +27,6 @@ BUILD_GAUGES: Final[dict[str, dict[tuple[str, ...], float]]] = {
     "headgate_build_info": {(__version__, platform.python_version()): 1.0},
     "headgate_native_info": {(CODE, HOT_PATH): 1.0},
 }
-# For the line that says that a process starts.
 BUILD_FIELDS: Final = {
     "version": __version__,
     "native": CODE,
@@ -35,6 +37,12 @@ WITHOUT_NATIVE: Final = (
     "runs without its native code, at up to twice the processor time: install it anew with a C "
     "compiler"
 )
+
+
+def start_fields(file: Path, text: str) -> dict[str, object]:
+    """For the line that says that a process starts. text: what the configuration file said."""
+    digest = sha256(text.encode()).hexdigest()
+    return {**BUILD_FIELDS, "pid": os.getpid(), "file": str(file), "config_sha256": digest}
 
 
 def warn_unless_native(log: logging.Logger, native: str = CODE, hot_path: str = HOT_PATH) -> None:

@@ -75,7 +75,7 @@ def main() -> None:
         owner.TransactionalProducer = Unfenced  # type: ignore[misc]
     settings = load(Path(config), os.environ)
     logs.configure(settings.logs)
-    uvloop.run(coalesce(settings))
+    uvloop.run(coalesce(settings, {}))
 
 
 if __name__ == "__main__":

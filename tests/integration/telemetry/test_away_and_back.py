@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
+import sys
 from collections.abc import Callable
-from typing import Any
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from headgate import __version__
+from headgate.devstack.child import Child
+from headgate.devstack.ports import LOOPBACK
 from headgate.telemetry.log_fields import LOG_FIELDS
-from support.clients.http_client import JSON, post
-from support.process.stack import Gateway, RunningBroker, RunningRedis, eventually
+from support.clients.http_client import JSON, ClosedError, exchange, post
+from support.gateway.coalescing_gateway import run_init
+from support.process.stack import Gateway, RunningBroker, RunningRedis, eventually, free_port
 
 pytestmark = [pytest.mark.kafka, pytest.mark.redis]
 
@@ -35,6 +43,9 @@ key = ["/id"]
 kind = "state"
 suppress = "raw"
 """
+# What `headgate coalesce` needs.
+COALESCING = "coalesce_quiet_ms = 100\n"
+PAGE = "/v1/groups/readers"
 TYPES = {
     "string": str, "integer": int, "number": (int, float), "object": dict, "array": list,
 }  # fmt: skip
@@ -45,12 +56,108 @@ AWAY_AND_BACK = (
 )
 
 
-def lines(gateway: Gateway) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in gateway.log().splitlines()]
+# The processes beside a gateway.
+BESIDE = {
+    "monitor": (
+        "monitor started",
+        (("cluster main cannot be polled", "cluster main: is polled again"),
+         ("pauses: Redis is away", "pauses: Redis is back")),
+    ),
+    "coalesce": ("coalescer started", AWAY_AND_BACK[:2]),
+}  # fmt: skip
 
 
-def said(gateway: Gateway, text: str) -> list[dict[str, Any]]:
-    return [line for line in lines(gateway) if re.match(text, line["text"])]
+class Logged(Protocol):
+    """A process with a log."""
+
+    def log(self) -> str: ...
+
+
+def lines(process: Logged) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in process.log().splitlines()]
+
+
+def said(process: Logged, text: str) -> list[dict[str, Any]]:
+    return [line for line in lines(process) if re.match(text, line["text"])]
+
+
+def are_documented(found: list[dict[str, Any]]) -> None:
+    for line in found:
+        assert set(line) <= set(LOG_FIELDS), line
+        wrong = {
+            name
+            for name, value in line.items()
+            if not isinstance(value, TYPES[LOG_FIELDS[name].kind])
+        }
+        assert wrong == set(), line
+
+
+class Beside:
+    """A process beside a gateway."""
+
+    def __init__(self, command: str, config: Path, port: int) -> None:
+        self.port, self._file = port, config.with_name(f"{command}.log")
+        sections = {"monitor": "MONITOR", "coalesce": "COALESCER"}
+        ours = {f"HEADGATE_{sections[command]}__PORT": str(port), "HEADGATE_HTTP__HOST": LOOPBACK}
+        ours["HEADGATE_MONITOR__INTERVAL_MS"] = "300"
+        started = [sys.executable, "-m", "headgate", command, "--config", str(config)]
+        self.child = Child(command, started, self._file, environment={**os.environ, **ours})
+
+    def log(self) -> str:
+        text = self._file.read_text()
+        return text[: text.rfind("\n") + 1]
+
+    def ask(self) -> bool:
+        """A page for which the monitor asks Redis."""
+        with suppress(OSError, ClosedError):
+            exchange(self.port, "GET", PAGE)
+        return True
+
+
+@pytest.mark.parametrize("command", BESIDE)
+async def test_the_processes_beside_a_gateway_say_the_same(
+    start_broker: Callable[..., RunningBroker],
+    start_redis: Callable[..., RunningRedis],
+    tmp_path: Path,
+    command: str,
+) -> None:
+    broker, redis = start_broker(), start_redis()
+    broker.create_topic("orders")
+    config = tmp_path / "headgate.toml"
+    config.write_text(CONFIG.format(bootstrap=broker.bootstrap, redis=redis.url) + COALESCING)
+    assert run_init(config).returncode == 0
+    started, away_and_back = BESIDE[command]
+    process = Beside(command, config, free_port())
+    try:
+        (start,) = await eventually(lambda: said(process, started), 40)
+        if command == "monitor":  # the group that its page is about
+            consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "readers"})
+            consumer.commit(offsets=[TopicPartition("orders", 0, 0)], asynchronous=False)
+            consumer.close()
+            await eventually(lambda: exchange(process.port, "GET", PAGE).status == 200, 40)
+        redis.kill()
+        broker.kill()
+        for away, _ in away_and_back:
+            await eventually(lambda away=away: process.ask() and said(process, away), 40)  # type: ignore[misc]
+        redis.restart()
+        broker.restart()
+        for away, back in away_and_back:
+            line, *_ = await eventually(
+                lambda back=back: process.ask() and said(process, back),  # type: ignore[misc]
+                40,
+            )
+            assert (line["level"], said(process, away)[0]["level"]) == ("INFO", "WARNING")
+            assert line["away_s"] > 0
+    finally:
+        process.child.stop(5.0)
+    assert start["config_sha256"] == hashlib.sha256(config.read_bytes()).hexdigest()
+    assert (start["version"], start["native"], start["file"]) == (
+        __version__,
+        "python",
+        str(config),
+    )
+    assert start["management"] == f"{LOOPBACK}:{process.port}"
+    are_documented(lines(process))
 
 
 async def test_what_was_away_is_back(
@@ -92,11 +199,7 @@ async def test_what_was_away_is_back(
     assert (start["version"], start["native"], start["workers"]) == (__version__, "python", 1)
     assert start["data"].endswith(f":{gateway.port}")
     assert start["management"].endswith(f":{gateway.management_port}")
-    for line in lines(gateway):
-        assert set(line) <= set(LOG_FIELDS), line
-        wrong = {
-            name
-            for name, value in line.items()
-            if not isinstance(value, TYPES[LOG_FIELDS[name].kind])
-        }
-        assert wrong == set(), line
+    (worker,) = said(gateway, "worker 0 started")
+    same = ("version", "native", "data", "config_sha256")
+    assert {worker[name] == start[name] for name in same} == {True}
+    are_documented(lines(gateway))

@@ -157,6 +157,31 @@ async def test_a_group_on_no_cluster_is_none() -> None:
     assert page["on"][0]["pauses"] is None, "where there is no Redis nothing is known of pauses"
 
 
+async def test_the_log_says_once_that_redis_is_away_and_once_that_it_is_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    world, is_away = World(), True
+    world.poll()
+    monitor = monitor_of(world)
+
+    async def pauses(_group: str) -> list[Kept]:
+        if is_away:
+            raise OSError("no answer")
+        return []
+
+    monitor._pauses = pauses
+    for _ in range(3):
+        await monitor.group(GROUP)
+    is_away = False
+    for _ in range(3):
+        await monitor.group(GROUP)
+    said = [(one.levelname, one.getMessage()) for one in caplog.records]
+    away, back = ("WARNING", "pauses: Redis is away: no answer"), ("INFO", "pauses: Redis is back")
+    assert said == [away, back]
+    assert vars(caplog.records[1])["away_s"] >= 0
+
+
 def test_the_end_over_time_is_bounded_and_keeps_its_course() -> None:
     ends = LogEnds()
     for number in range(100_000):

@@ -56,6 +56,7 @@ NAMES = {
     "headgate.ladder.ladder",
     "headgate.monitor.cluster_monitor",
     "headgate.monitor.kept_probation",
+    "headgate.monitor.pauses",
     "headgate.monitor_client",
     "headgate.prometheus",
     "headgate.monitoring_process",
