@@ -1,0 +1,137 @@
+"""Cases of the alerts of gateway."""
+
+from __future__ import annotations
+
+from support.alerts.case import Case, counts, over
+
+_UNKNOWN = 'headgate_unknown_outcome_total{topic="t",instance="a"}'
+_HELD_AGE, _HELD_LAG = 'headgate_held_oldest_seconds{topic="t"}', 'headgate_held_lag{topic="t"}'
+_ASIDE = 'headgate_spool_aside_total{topic="t"}'
+_OUTCOMES = 'producer_outcome:headgate_events:ratio_rate5m{producer="p",outcome="%s"}'
+_UNCHANGED = _OUTCOMES % "unchanged"
+_FETCHES = 'headgate_issuer_keys_fetches_total{instance="a",result="%s"}'
+_EXPIRY = 'headgate_certificate_expiry_timestamp_seconds{instance="a"}'
+_RESTARTS = 'headgate_worker_restarts_total{instance="a"}'
+_FACTS = 'headgate_facts_total{topic="t",result="%s"}'
+_SHARD = 'headgate_dependency_up{instance="a",dependency="redis %s"}'
+
+CASES = (
+    Case("HeadgateUnknownOutcomes", *counts(_UNKNOWN)),
+    # The first ones of a topic: the series is born with them.
+    Case("HeadgateUnknownOutcomes", {_UNKNOWN: "_x26 9x30"}, {_UNKNOWN: "9x60"}),
+    Case(
+        "HeadgateSuppressionBypassed",
+        *counts('headgate_suppression_bypassed_total{reason="redis_slow"}'),
+    ),
+    Case(
+        "HeadgateNothingSuppressed",
+        {'headgate_suppression_state{topic="t",state="quarantine"}': "2x60"},
+        {'headgate_suppression_state{topic="t",state="on"}': "2x60"},
+    ),
+    Case(
+        "HeadgateIdentityBypassed",
+        *counts('headgate_identity_bypassed_total{reason="redis_timeout"}'),
+    ),
+    Case("HeadgateGatewayDown", *over('up{job="headgate",instance="a"}', 0, 1)),
+    Case(
+        "HeadgateGatewayDown",
+        {'up{job="another",instance="a"}': "1x60"},
+        {'up{job="headgate",instance="a"}': "1x60"},
+    ),
+    Case("HeadgateGatewayNotReady", *over('headgate_ready{instance="a"}', 0, 1)),
+    Case(
+        "HeadgateKafkaUnavailable",
+        {'headgate_dependency_up{instance="a",dependency="kafka main"}': "0x60"},
+        {'headgate_dependency_up{instance="a",dependency="redis"}': "0x60"},
+    ),
+    Case(
+        "HeadgateRedisUnavailable",
+        {'headgate_dependency_up{instance="a",dependency="redis identity"}': "0x60"},
+        {'headgate_dependency_up{instance="a",dependency="kafka main"}': "0x60"},
+    ),
+    # One of several servers.
+    Case(
+        "HeadgateRedisUnavailable",
+        {_SHARD % "redis-1:6379/0": "1x60", _SHARD % "redis-2:6379/0": "0x60"},
+        {_SHARD % "redis-1:6379/0": "1x60", _SHARD % "redis-2:6379/0": "1x60"},
+    ),
+    Case(
+        "HeadgateEventsRefused",
+        {'headgate_events_total{topic="t",reason="overloaded",outcome="failed"}': "0+3x60"},
+        {'headgate_events_total{topic="t",reason="too_large",outcome="failed"}': "0+3x60"},
+    ),
+    Case(
+        "HeadgateBudgetFills",
+        {'instance:headgate_in_flight_bytes:ratio{instance="a"}': "0.95x60"},
+        {'instance:headgate_in_flight_bytes:ratio{instance="a"}': "0.5x60"},
+    ),
+    Case(
+        "HeadgateBudgetFills",
+        {'instance:headgate_in_flight_events:ratio{instance="a"}': "0.95x60"},
+        {'instance:headgate_in_flight_events:ratio{instance="a"}': "0.1x26 0.95x30"},
+    ),
+    Case("HeadgateProducerRejected", *over(_OUTCOMES % "rejected", 0.8, 0.2)),
+    Case("HeadgateProducerRejected", {_OUTCOMES % "rejected": "1x60"}, {_UNCHANGED: "1x60"}),
+    Case(
+        "HeadgateReloadRefused",
+        {'headgate_config_reloads_total{result="refused",instance="a"}': "0x25 1x60"},
+        {'headgate_config_reloads_total{result="applied",instance="a"}': "0x25 1x60"},
+    ),
+    Case(
+        "HeadgateReloadRefused",
+        {'headgate_tls_reloads_total{result="refused",instance="a"}': "0x25 1x60"},
+        {'headgate_tls_reloads_total{result="applied",instance="a"}': "0x25 1x60"},
+    ),
+    Case("HeadgateCertificateExpires", *over(_EXPIRY, 13 * 86400, 20 * 86400)),
+    # It falls due while Prometheus watches: promtool begins in 1970.
+    Case(
+        "HeadgateCertificateExpires",
+        {_EXPIRY: f"{14 * 86400 + 600}x60"},
+        {_EXPIRY: f"{14 * 86400 + 3000}x60"},
+    ),
+    # It failed once and was fetched again; it fails, and nothing else happens.
+    Case(
+        "HeadgateIssuerAway",
+        {_FETCHES % "failed": "0+1x60", _FETCHES % "fetched": "7x60"},
+        {_FETCHES % "failed": "0+1x60", _FETCHES % "fetched": "0+5x60"},
+        at=45,
+    ),
+    # It was never there since the start.
+    Case("HeadgateIssuerAway", {_FETCHES % "failed": "_x20 3x60"}, {_FETCHES % "failed": "3x60"}),
+    Case(
+        "HeadgateProducerRebuilt",
+        *counts('headgate_producer_rebuilds_total{cluster="c",reason="fenced"}'),
+    ),
+    Case(
+        "HeadgateEventLoopHeldUp",
+        *over('headgate_event_loop_stall_seconds{instance="a"}', 0.2, 0.01),
+    ),
+    Case("HeadgateHeldEventsWait", *over(_HELD_AGE, 90, 5)),
+    Case("HeadgateHeldEventsWait", *over(_HELD_LAG, 2e5, 10)),
+    Case("HeadgateSpoolWaits", *over('headgate_spool_oldest_seconds{topic="t"}', 700, 30)),
+    Case(
+        "HeadgateSpoolFills", *over('instance:headgate_spool_bytes:ratio{instance="a"}', 0.6, 0.2)
+    ),
+    Case(
+        "HeadgateSpoolTakesNothing",
+        {'headgate_dependency_up{instance="a",dependency="spool"}': "0x60"},
+        {'headgate_dependency_up{instance="a",dependency="kafka main"}': "0x60"},
+    ),
+    Case("HeadgateSpoolAside", *counts(_ASIDE), at=90),
+    Case("HeadgateSpoolAside", {_ASIDE: "_x80 1x40"}, {_ASIDE: "1x120"}, at=90),
+    Case(
+        "HeadgateCoalescerRestarts",
+        *counts('headgate_coalescer_restarts_total{topic="t",reason="timeout"}'),
+    ),
+    Case(
+        "HeadgateHotKey", *over('headgate_top_key_share{producer="p",topic="t"}', 0.4, 0.1), at=60
+    ),
+    Case(
+        "HeadgateWorkersMissing",
+        {'headgate_workers{state="up"}': "1x60", 'headgate_workers{state="wanted"}': "2x60"},
+        {'headgate_workers{state="up"}': "2x60", 'headgate_workers{state="wanted"}': "2x60"},
+    ),
+    Case("HeadgateWorkersRestart", {_RESTARTS: "0x25 1x60"}, {_RESTARTS: "0x5 1x60"}),
+    Case("HeadgateFactsDropped", *counts(_FACTS % "full"), at=60),
+    Case("HeadgateFactsDropped", {_FACTS % "no_topic": "0+9x60"}, {_FACTS % "written": "0+9x60"}),
+)
