@@ -74,6 +74,8 @@ class TracedDeliveries:
 
     def _traced(self, batch: Sequence[Publish]) -> Iterator[tuple[int, Publish, Producing]]:
         """Those of sampled requests, with their place in the batch."""
+        if self._traces.is_idle:
+            return
         for index, publish in enumerate(batch):
             trace = self._traces.of(publish)
             if trace is not None and trace.producing is not None:

@@ -30,6 +30,10 @@ def test_pages_are_answered_by_the_data_plane_itself() -> None:
     assert tracing_of(TracingSettings(), meter()).answer(given, given) is given
 
 
+def test_the_spool_and_the_coalescer_know_nothing_of_it() -> None:
+    assert tracing_of(TracingSettings(), meter()).later is None
+
+
 async def test_with_a_collector_they_are_measured() -> None:
     tracing = tracing_of(TracingSettings(endpoint="http://127.0.0.1:1"), meter())
     given: Any = object()
@@ -37,5 +41,6 @@ async def test_with_a_collector_they_are_measured() -> None:
     assert isinstance(tracing.requests(given), TracedRequests)
     assert tracing.lanes(given) is not given
     assert tracing.suppression(given) is not given
+    assert tracing.later is not None
     async with AsyncExitStack() as closing:
         tracing.start(closing)

@@ -71,6 +71,11 @@ class Traces:
         self._open[trace.context] = trace
         return trace
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no sampled request is under way: then no event is of one."""
+        return not self._open
+
     def of(self, publish: Publish) -> Trace | None:
         """The trace of an event's request, while that is not answered."""
         if not self._open or publish.common is None:
