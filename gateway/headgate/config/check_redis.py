@@ -25,36 +25,18 @@ _ENCODE: Final = (
 # What redis-py's connections take from a URL, and that has a meaning here. Another option is an
 # exception at every attempt to connect (tests/unit/config/test_redis_urls.py compares).
 COMMON: Final = frozenset(
-    [
-        "db",
-        "username",
-        "password",
-        "client_name",
-        "health_check_interval",
-        "lib_name",
-        "lib_version",
-        "protocol",
-        "retry_on_timeout",
-        "socket_read_size",
-        "socket_timeout",
-    ]
+    (
+        *("db", "username", "password", "client_name", "health_check_interval", "lib_name"),
+        *("lib_version", "protocol", "retry_on_timeout", "socket_read_size", "socket_timeout"),
+    )
 )
 KEEPALIVE: Final = frozenset({"socket_keepalive"})
 TLS: Final = frozenset(
-    [
-        "ssl_keyfile",
-        "ssl_certfile",
-        "ssl_cert_reqs",
-        "ssl_include_verify_flags",
-        "ssl_exclude_verify_flags",
-        "ssl_ca_certs",
-        "ssl_ca_data",
-        "ssl_ca_path",
-        "ssl_check_hostname",
-        "ssl_min_version",
-        "ssl_ciphers",
-        "ssl_password",
-    ]
+    (
+        *("ssl_keyfile", "ssl_certfile", "ssl_cert_reqs", "ssl_ca_certs", "ssl_ca_data"),
+        *("ssl_ca_path", "ssl_check_hostname", "ssl_min_version", "ssl_ciphers", "ssl_password"),
+        *("ssl_include_verify_flags", "ssl_exclude_verify_flags"),
+    )
 )
 SENTINEL: Final = frozenset({"sentinel_username", "sentinel_password"})
 _WHOLE: Final = ("db", "health_check_interval", "protocol", "socket_read_size", "ssl_min_version")
