@@ -176,6 +176,7 @@ class Claims(Bypass):
         unchanged, publish_it = self._verdicts.unchanged, self._verdicts.publish
         arrivals, valid = self._arrivals, set(call.scopes) - changed
         late, is_behind = list[Publish](), behind(call, reply, self._grow)
+        doubtful = set[bytes]()  # entries whose events ask again
         for publish, verdict in zip(outgoing.reserved, reply.verdicts, strict=True):
             if publish.stage is not _RESERVING:  # it waited for too long and went on without
                 continue
@@ -188,7 +189,12 @@ class Claims(Bypass):
                 # Told under another incarnation than the one that knows what is in flight here,
                 # or for a topic that is another now: good for nothing.
                 self._bypass(publish)
-            elif verdict >= 0 and doubted and reservation.scope in doubted:
+            elif (verdict >= 0 and doubted and reservation.scope in doubted) or (
+                doubtful and reservation.entry in doubtful
+            ):
+                if verdict < 0:  # it must not overtake one of its key that asks again
+                    self._ends.refuse(publish)
+                doubtful.add(reservation.entry)
                 late.append(publish)
             elif verdict >= 0:
                 publish.advance(_ENDED)
@@ -286,15 +292,6 @@ class Claims(Bypass):
         """Of each topic that is compared here, whether it is suppressed now."""
         doubts = now_s >= self._agreement.until_s
         return states_of(self._namespaces, self.mode is not _READY, now_s, doubts)
-
-    @property
-    def figures(self) -> dict[str, int]:
-        """How many wait, are in flight, and are not settled yet."""
-        return {
-            "waiting": len(self._queue),
-            "under_way": sum(1 for _ in self._in_flight),
-            "unsettled": len(self._settlements),
-        }
 
     def _shed(self) -> None:
         self._namespaces.to_drop.update(self._settlements.overflowed())

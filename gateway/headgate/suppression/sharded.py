@@ -247,10 +247,14 @@ class ShardedSuppressor:
                 self._go_on(scope)
 
     def _go_on(self, scope: Scope) -> None:
-        """All were told, or the events have waited for too long."""
-        for publish in self._taken(scope):
+        """All were told, or the events have waited for too long. What comes while they go on waits
+        behind them."""
+        waiting = self._waiting.get(scope)
+        while waiting:
+            publish = waiting.popleft()
             if publish.stage is Stage.QUEUED:
                 self._ask(publish)
+        self._taken(scope)
 
     def _taken(self, scope: Scope) -> Sequence[Publish]:
         """What waited for a topic to be told, which it does no longer."""

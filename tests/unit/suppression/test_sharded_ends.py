@@ -33,10 +33,11 @@ class Odd(MemoryStore):
         return await super().run(call)
 
     async def close(self) -> None:
-        self.closed = True
         await super().close()
         if self.breaks:
             raise OSError("cannot be closed")
+        await asyncio.sleep(0.1)
+        self.closed = True
 
 
 class OddProcess(Process):
@@ -68,7 +69,7 @@ def test_a_server_that_cannot_be_closed_leaves_none_open() -> None:
         process.odd[0].breaks = True
         with pytest.raises(OSError, match="cannot be closed"):
             await process.router.close()
-        assert all(one.closed for one in process.odd)
+        assert [one.closed for one in process.odd] == [False, True, True]
         assert not tasks()
 
     run_in_virtual_time(run())
@@ -141,6 +142,39 @@ def test_events_wait_for_the_second_change_of_a_rule_as_long_as_for_the_first() 
             assert publish.stage is not Stage.QUEUED
         assert not process.router._timers
         await process.router.close()
+
+    run_in_virtual_time(run())
+
+
+def test_what_comes_while_others_go_on_does_not_overtake_them() -> None:
+    async def run() -> None:
+        process = await started()
+        router, scope = process.router, process.scope
+        process.odd[2].hold = asyncio.Event()
+        scope.rule = b"\x08" * 8
+        router.rule_changed(scope)
+        waiting = [make_publish(content, scope, "k1") for content in "AB"]
+        for publish in waiting:
+            router.reserve(publish)
+        for part in router.parts.values():  # so that verdicts come at once
+            part.claims.lost(StoreError("redis_error", "away"))
+        lane: list[Publish] = []
+        third = make_publish("C", scope, "k1")
+
+        def publish_it(publish: Publish) -> None:
+            publish.advance(Stage.LANE)
+            lane.append(publish)
+            if publish is waiting[0]:
+                router.reserve(third)
+
+        process.publish = publish_it  # type: ignore[method-assign]
+        for part in router.parts.values():
+            part.claims._verdicts = process
+        router._go_on(scope)
+        assert lane == [*waiting, third]
+        assert not router._waiting
+        process.odd[2].hold.set()
+        await process.stop(kill=True)
 
     run_in_virtual_time(run())
 
