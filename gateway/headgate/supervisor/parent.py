@@ -38,7 +38,6 @@ from headgate.supervisor.private_folder import private_folder
 from headgate.supervisor.prometheus import plots_of
 from headgate.telemetry.build import start_fields
 from headgate.wiring.callers import Callers
-from headgate.wiring.collector import restore_the_collector
 from headgate.wiring.reloading import Reloading, RestartNeededError, beside
 from headgate.wiring.replays import replaying
 
@@ -116,7 +115,6 @@ class Parent:
                     return await self._run_workers(management.server)
                 finally:
                     await self._reloading.close()
-                    restore_the_collector()
                     if self._store is not None:
                         await self._store.close()
 
