@@ -26,7 +26,7 @@ _FAILED = "headgate_replays_failed_total"
 Note = Callable[[Happening], None]
 
 
-class Figures(Protocol):
+class ReplayFigures(Protocol):
     """Those of /metrics that are a process' own."""
 
     def set(self, name: str, labels: tuple[str, ...], value: float) -> None: ...
@@ -37,7 +37,7 @@ class Figures(Protocol):
 class Sweeper:
     """note: takes what the installation log says of replays."""
 
-    def __init__(self, tiers: SecondTiers, figures: Figures, note: Note) -> None:
+    def __init__(self, tiers: SecondTiers, figures: ReplayFigures, note: Note) -> None:
         self._tiers = tiers
         self._figures = figures
         figures.count(_FAILED, by=0)  # a counter that appears with its first count has no increase

@@ -6,7 +6,7 @@ from headgate.core.tracing.span import Attributes
 from headgate.spool.backlog import Unit
 
 
-class _Draining:
+class _Piece:
     """What a request has in a unit. left: events without an end.  place: of the last, in Kafka."""
 
     __slots__ = ("began_ns", "error", "events", "left", "of", "place")
@@ -25,22 +25,22 @@ class DrainSpans:
 
     def __init__(self, spans: LaterSpans) -> None:
         self._spans = spans
-        self._open: dict[Unit, dict[int, _Draining]] = {}
+        self._open: dict[Unit, dict[int, _Piece]] = {}
 
     def read(self, unit: Unit) -> None:
         """These go to Kafka now."""
-        by_request = dict[Carried, _Draining]()
-        found = dict[int, _Draining]()
+        by_request = dict[Carried, _Piece]()
+        found = dict[int, _Piece]()
         for at, row in unit.rows.items():
             of = carried(row.event[2])
             if of is None:
                 continue
-            draining = by_request.get(of)
-            if draining is None:
-                draining = by_request[of] = _Draining(of, self._spans.clock_ns())
-            draining.events += 1
-            draining.left += 1
-            found[at] = draining
+            piece = by_request.get(of)
+            if piece is None:
+                piece = by_request[of] = _Piece(of, self._spans.clock_ns())
+            piece.events += 1
+            piece.left += 1
+            found[at] = piece
         if found:
             self._open[unit] = found
 
@@ -54,29 +54,29 @@ class DrainSpans:
 
     def _ended(self, unit: Unit, at: int, place: tuple[int, int], error: str) -> None:
         found = self._open.get(unit, {})
-        draining = found.pop(at, None)
-        if draining is None:
+        piece = found.pop(at, None)
+        if piece is None:
             return
         if not found:
             del self._open[unit]
-        draining.place, draining.error = place, draining.error or error
-        draining.left -= 1
-        if not draining.left:
+        piece.place, piece.error = place, piece.error or error
+        piece.left -= 1
+        if not piece.left:
             topic = unit.backlog.topic
-            attributes = _attributes(draining, topic, unit.at_ms)
-            began_ns, error = draining.began_ns, draining.error
-            self._spans.end(draining.of, f"drain {topic}", began_ns, attributes, error)
+            attributes = _attributes(piece, topic, unit.at_ms)
+            began_ns, error = piece.began_ns, piece.error
+            self._spans.end(piece.of, f"drain {topic}", began_ns, attributes, error)
 
 
-def _attributes(draining: _Draining, topic: str, spooled_ms: int) -> Attributes:
-    partition, offset = draining.place
+def _attributes(piece: _Piece, topic: str, spooled_ms: int) -> Attributes:
+    partition, offset = piece.place
     found: Attributes = {
         "messaging.system": "kafka",
         "messaging.destination.name": topic,
         "headgate.spooled_ms": spooled_ms,
     }
-    if draining.events > 1:
-        found["messaging.batch.message_count"] = draining.events
+    if piece.events > 1:
+        found["messaging.batch.message_count"] = piece.events
     elif offset >= 0:
         found["messaging.destination.partition.id"] = str(partition)
         found["messaging.kafka.offset"] = offset

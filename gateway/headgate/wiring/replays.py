@@ -9,7 +9,7 @@ from headgate.edge.management.control_plane import Services
 from headgate.replays.none import NoSecondTier
 
 if TYPE_CHECKING:
-    from headgate.replays.sweeper import Figures
+    from headgate.replays.sweeper import ReplayFigures
 
 Note = Callable[[Happening], None]
 
@@ -21,7 +21,7 @@ class Replaying(NamedTuple):
     follow: Callable[[], Coroutine[Any, Any, None]]
 
 
-def replaying(settings: Callable[[], Settings], figures: "Figures", note: Note) -> Replaying:
+def replaying(settings: Callable[[], Settings], figures: "ReplayFigures", note: Note) -> Replaying:
     """settings: those in force.  figures: of this process.  note: of the installation log."""
     if not any(cluster.backfill for cluster in settings().clusters.values()):
         none = NoSecondTier()

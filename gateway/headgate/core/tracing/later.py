@@ -7,7 +7,7 @@ topic, the spool, a restart, or another process. So these spans need nobody to r
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from headgate.core.tracing.context import TRACEPARENT, TRACESTATE, Parent, read_parent
+from headgate.core.tracing.context import TRACEPARENT, TRACESTATE, Parent, read_parent, read_state
 from headgate.core.tracing.span import Attributes, Span, SpanKind
 
 _PARENT: Final = TRACEPARENT.decode()
@@ -23,8 +23,7 @@ class Carried(NamedTuple):
 
 def carried(headers: Iterable[tuple[str, bytes]]) -> Carried | None:
     """None: the record is not of a sampled request."""
-    found = parent = None
-    state = b""
+    found, state = None, b""
     for name, value in headers:
         if name == _PARENT:
             found = value
@@ -33,7 +32,7 @@ def carried(headers: Iterable[tuple[str, bytes]]) -> Carried | None:
     parent = read_parent(found)
     if parent is None or not parent.is_sampled:
         return None
-    return Carried(parent, state.decode("ascii", "replace"))
+    return Carried(parent, read_state(state).decode("ascii"))
 
 
 class LaterSpans:

@@ -17,6 +17,13 @@ def test_a_record_of_a_request_that_is_not_sampled_has_none(value: bytes | None)
     assert carried([("hg-producer", b"p"), *given]) is None
 
 
+def test_a_state_that_is_none_is_left_out() -> None:
+    """A record that a client of Kafka wrote may have anything there."""
+    of = carried([("traceparent", SAMPLED), ("tracestate", b"\xff\n")])
+    assert of is not None
+    assert of.state == ""
+
+
 def test_a_span_continues_the_one_that_the_record_names() -> None:
     spans = list[Span]()
     later = LaterSpans(lambda digits: "e" * digits, lambda: 900, spans.extend)
