@@ -1,4 +1,4 @@
-"""One Chromium for all tests of a module: a start costs a second."""
+"""One Chromium for all tests of a worker: a start costs a second."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from playwright.async_api import Browser
 from support.console.browser import browser
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def chromium() -> AsyncIterator[Browser]:
     """Each test opens windows of its own in it."""
     async with browser() as found:

@@ -16,7 +16,7 @@ from support.console.states import AWAY
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="Debian: apt-get install chromium"),
-    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.asyncio(loop_scope="session"),
 ]
 AT = r"\d+ \w+ 20\d\d, \d\d:\d\d:\d\d"
 

@@ -19,7 +19,7 @@ from support.process.stack import PATIENCE, Gateway, RunningBroker, RunningRedis
 
 pytestmark = [  # not `kafka`, which is never skipped under CI: Chromium may not be there
     pytest.mark.skipif(CHROMIUM is None, reason="Debian: apt-get install chromium"),
-    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.redis,
 ]
 

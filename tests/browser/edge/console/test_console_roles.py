@@ -16,7 +16,7 @@ from support.gateway.admin_world import TOKENS
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="Debian: apt-get install chromium"),
-    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.asyncio(loop_scope="session"),
 ]
 
 

@@ -17,16 +17,16 @@ from support.console.world import ConsoleInstance
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="Debian: apt-get install chromium"),
-    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.asyncio(loop_scope="session"),
 ]
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def instance() -> ConsoleInstance:
     return await world.small()
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def server(instance: ConsoleInstance) -> AsyncIterator[str]:
     async with served(instance, (await some_replays()).services()) as found:
         yield found

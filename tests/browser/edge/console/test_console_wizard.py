@@ -20,7 +20,7 @@ from support.scenarios.replay_world import BASE_MS, Api, ReplayRunner, Two, mirr
 
 pytestmark = [  # not `kafka`, which is never skipped under CI: Chromium may not be there
     pytest.mark.skipif(CHROMIUM is None, reason="Debian: apt-get install chromium"),
-    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.timeout(600),
 ]
 
