@@ -21,6 +21,7 @@ pytestmark = [  # not `kafka`, which is never skipped under CI: Chromium may not
     pytest.mark.skipif(CHROMIUM is None, reason="Debian: apt-get install chromium"),
     pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.redis,
+    pytest.mark.timeout(600),
 ]
 
 CONFIG = """
@@ -147,6 +148,10 @@ async def test_outages_are_followed_by_open_pages(
         await follow_groups(groups, WATCHED)
         await first.open("")
         await follow(first, "All is well", "up", "kafka main", "redis")
+        await other.open("/producers/shop")
+        await expect(other.page.locator("#live")).not_to_contain_text("malformed")
+        assert post(gateway.port, topic_name, b"{", headers).status == 400
+        await expect(other.page.locator("#live")).to_contain_text("malformed", timeout=SOON_MS)
         redis.kill()
         with gone(broker):
             await follow(first, "Not well", "down", "kafka main", "redis")
