@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("headgate.audits")
 
 SKEW_TOPIC = "headgate.skew"  # compacted: one record a topic
+_CONNECT_S = 3.0  # to brokers that answer it takes a tenth of it, and somebody waits for the page
 _ANSWER_S = 10.0
 _FRESH_S = 10.0  # audits are made by the hour: a page that is reloaded need not ask Kafka again
+_AWAY_S = 3.0  # nor where it has just not answered
 
 
 class LatestAudits:
@@ -29,28 +31,30 @@ class LatestAudits:
 
     def __init__(self, clusters: Iterable[ClusterSettings]) -> None:
         self._clusters = [cluster for cluster in clusters if cluster.tier == "ingest"]
-        self._known: dict[str, bytes] = {}
-        self._read_at = -_FRESH_S
+        self._found: Mapping[str, bytes] | Failure = {}
+        self._fresh_until = 0.0
         self._reading = asyncio.Lock()
 
     async def by_topic(self) -> Mapping[str, bytes] | Failure:
         """The newest result of each topic, as JSON; the failure when Kafka does not answer."""
-        from headgate.backends.kafka.in_words import kafka_in_words  # see _read
+        async with self._reading:
+            if time.monotonic() >= self._fresh_until:
+                self._found = await self._read()
+                is_away = isinstance(self._found, Failure)
+                self._fresh_until = time.monotonic() + (_AWAY_S if is_away else _FRESH_S)
+        return self._found
+
+    async def _read(self) -> Mapping[str, bytes] | Failure:
+        from headgate.backends.kafka.in_words import kafka_in_words  # see _read_from
         from headgate.backends.kafka.topic_reader import READ_ERRORS
 
-        async with self._reading:
-            if time.monotonic() - self._read_at < _FRESH_S:
-                return self._known
-            try:
-                async with asyncio.timeout(_ANSWER_S):
-                    found = [await _read(cluster) for cluster in self._clusters]
-            except READ_ERRORS as error:
-                log.warning("%s cannot be read: %r", SKEW_TOPIC, error)
-                detail = f"{SKEW_TOPIC} cannot be read: {kafka_in_words(error)}"
-                return Failure(Reason.KAFKA_UNAVAILABLE, detail, retry_after_s=1)
-            self._known = merged(found)
-            self._read_at = time.monotonic()
-        return self._known
+        try:
+            async with asyncio.timeout(_ANSWER_S):
+                return merged([await _read_from(cluster) for cluster in self._clusters])
+        except READ_ERRORS as error:
+            log.warning("%s cannot be read: %r", SKEW_TOPIC, error)
+            detail = f"{SKEW_TOPIC} cannot be read: {kafka_in_words(error)}"
+            return Failure(Reason.KAFKA_UNAVAILABLE, detail, retry_after_s=1)
 
 
 Audit = tuple[int, bytes]  # when it was written, ms since 1970; the result
@@ -73,7 +77,7 @@ def is_result(value: bytes) -> bool:
         return False
 
 
-async def _read(cluster: ClusterSettings) -> dict[str, Audit]:
+async def _read_from(cluster: ClusterSettings) -> dict[str, Audit]:
     from aiokafka import AIOKafkaConsumer  # the parent needs it for this page only
 
     from headgate.backends.kafka.configured import cluster_options
@@ -86,7 +90,8 @@ async def _read(cluster: ClusterSettings) -> dict[str, Audit]:
         isolation_level="read_committed",
     )
     try:
-        await consumer.start()
+        async with asyncio.timeout(_CONNECT_S):
+            await consumer.start()
         return await _newest(consumer)
     finally:
         await consumer.stop()

@@ -15,7 +15,7 @@ from support.scenarios.replay_world import Api, Two
 
 pytestmark = [pytest.mark.kafka, pytest.mark.redis, pytest.mark.timeout(300)]
 
-READS = 30  # of the second tier: each takes a consumer, and drops it
+READS = 10  # of the second tier: each takes a consumer, and drops it
 
 
 @pytest.mark.parametrize("seconds", [0, pytest.param(60, marks=pytest.mark.full)])

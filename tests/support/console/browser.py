@@ -4,25 +4,35 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from aiohttp.test_utils import TestServer
 from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright
 
 from headgate.edge.management.control_plane import Services
 from headgate.edge.management.routes import management_app
+from headgate.supervisor.installation_log import InstallationLog
 from support.console.world import ConsoleInstance
 from support.gateway.admin_world import KeptInMemory, admin_of
+from support.process.stack import eventually
 from support.root import ROOT
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 AXE = (Path(__file__).parent / "axe" / "axe.min.js").read_text()
 PICTURES = ROOT / "build" / "browser"
 DEADLINE_MS = 15_000
-_RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+EVERYTHING = {
+    "type": "tag",
+    "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
+}
+PLACED = {"type": "rule", "values": ["target-size", "scrollable-region-focusable"]}
+# The rows below are made like those above, and axe is what takes longest.
+_WITHIN = {"exclude": [["tbody tr:nth-child(n+21)"]]}
+_PLOTS_FIT = """[...document.querySelectorAll(".uplot")].every((one) =>
+  one.querySelector(".u-wrap").offsetWidth === Math.max(200, one.parentElement.clientWidth))"""
 _OPTIONS = [
     "--no-sandbox",
     "--disable-dev-shm-usage",
@@ -33,9 +43,9 @@ _OPTIONS = [
 class Seen:
     """A page in the browser. errors: what its scripts or its policy complained about."""
 
-    def __init__(self, page: Page, server: TestServer) -> None:
+    def __init__(self, page: Page, management_url: str) -> None:
         self.page = page
-        self._server = server
+        self._console = f"{management_url.rstrip('/')}/console"
         self.errors: list[str] = []
         page.on("console", self._said)
         page.on("pageerror", lambda error: self.errors.append(str(error)))
@@ -45,17 +55,26 @@ class Seen:
         if message.type in ("error", "warning"):
             self.errors.append(message.text)
 
-    async def open(self, path: str = "") -> None:
-        """Load a page of the console and wait until its scripts have run."""
-        await self.page.goto(str(self._server.make_url(f"/console{path}")))
+    async def open(self, path: str = "") -> int:
+        """Load a page of the console and wait until its scripts have run. Returns its status."""
+        answer = await self.page.goto(f"{self._console}{path}")
         await self.page.wait_for_selector("#theme:not([hidden])")
+        assert answer is not None
+        return answer.status
 
-    async def violations(self) -> list[str]:
+    async def resize(self, width: int, scheme: Literal["light", "dark"]) -> None:
+        """As the reader does who turns the telephone, at night; wait until plots have followed."""
+        await self.page.set_viewport_size({"width": width, "height": 900})
+        await self.page.emulate_media(color_scheme=scheme)
+        await eventually(lambda: self.page.evaluate(_PLOTS_FIT))
+
+    async def violations(self, rules: Mapping[str, object] = EVERYTHING) -> list[str]:
         """Of WCAG 2.2 AA and of good practice, as axe sees them."""
-        await self.page.evaluate(AXE)
-        run = {"runOnly": {"type": "tag", "values": _RULES}}
+        if not await self.page.evaluate("typeof axe !== 'undefined'"):
+            await self.page.evaluate(AXE)
+        run = {"runOnly": rules, "resultTypes": ["violations"]}
         found: dict[str, Any] = await self.page.evaluate(
-            "options => axe.run(document, options)", run
+            "([within, options]) => axe.run(within, options)", [_WITHIN, run]
         )
         return [
             f"{one['id']}: {node['html'][:200]} {node['failureSummary']}"
@@ -92,21 +111,24 @@ async def browser() -> AsyncIterator[Browser]:
 
 @asynccontextmanager
 async def served(
-    instance: ConsoleInstance, services: Services | None = None
-) -> AsyncIterator[TestServer]:
-    """The management port over this instance."""
-    app = management_app(admin_of(instance, KeptInMemory(), services))
+    instance: ConsoleInstance,
+    services: Services | None = None,
+    store: KeptInMemory | None = None,
+    log: InstallationLog | None = None,
+) -> AsyncIterator[str]:
+    """The management port over this instance: its address."""
+    app = management_app(admin_of(instance, store or KeptInMemory(), services, log=log))
     async with TestServer(app) as server:
-        yield server
+        yield str(server.make_url("/"))
 
 
 @asynccontextmanager
 async def page(
-    chromium: Browser, server: TestServer, width: int = 1440, **context: Any
+    chromium: Browser, management_url: str, width: int = 1440, **context: Any
 ) -> AsyncIterator[Seen]:
     """A window of its own. context: see Playwright's new_context."""
     opened = await chromium.new_context(viewport={"width": width, "height": 900}, **context)
     try:
-        yield Seen(await opened.new_page(), server)
+        yield Seen(await opened.new_page(), management_url)
     finally:
         await opened.close()

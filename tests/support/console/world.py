@@ -19,6 +19,7 @@ from headgate.edge.management.instance import Monitored
 from headgate.monitor import views
 from headgate.monitor.cluster_monitor import ClusterMonitor
 from headgate.stats.gauges import HeldFigures
+from headgate.supervisor.overview import InstanceHealth
 from support.gateway.admin_world import FakeInstance
 from support.scenarios.group_world import GROUP, World
 
@@ -29,9 +30,19 @@ TOO_LARGE = Failure(Reason.TOO_LARGE, "900000 bytes are over max_bytes")
 
 @dataclass
 class ConsoleInstance(FakeInstance):
-    """groups: what the monitor says, by path without the query; none: no monitor runs."""
+    """groups: what the monitor says, by path without the query; none: no monitor runs.
+
+    away: the dependencies that do not answer, and what is said of them.
+    """
 
     groups: dict[str, Any] = field(default_factory=dict)
+    away: dict[str, str] = field(default_factory=dict)
+
+    def health(self) -> InstanceHealth:
+        health = super().health()
+        for name, detail in self.away.items():
+            health.dependencies[name] = {"ok": False, "required": True, "detail": detail}
+        return health
 
     async def monitored(self, path: str, authorization: str | None) -> Monitored | Failure:
         if not self.groups:

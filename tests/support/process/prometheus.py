@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -54,6 +55,7 @@ class Prometheus:
                 f"--config.file={config}",
                 f"--storage.tsdb.path={folder / 'data'}",
                 f"--web.listen-address={LOOPBACK}:{port}",
+                "--enable-feature=exemplar-storage",
             ],
             folder / "prometheus.log",
         )
@@ -65,6 +67,12 @@ class Prometheus:
     def query(self, expr: str) -> list[dict[str, Any]]:
         """What an instant query finds. An expression that is not one is an AssertionError."""
         found: list[dict[str, Any]] = self._get("query", query=expr)["result"]
+        return found
+
+    def exemplars(self, expr: str, start_s: float) -> list[dict[str, Any]]:
+        """Those of the series since then, up to now."""
+        times = {"start": f"{start_s}", "end": f"{time.time() + 1}"}
+        found: list[dict[str, Any]] = self._get("query_exemplars", query=expr, **times)
         return found
 
     def series(self, selector: str) -> list[dict[str, str]]:

@@ -76,10 +76,12 @@ def headers_of(number: int) -> list[tuple[str, str | bytes | None]]:
     ]
 
 
-def post(two: Two, topic: str, partition: int, numbers: Sequence[int], aborted: int = 0) -> None:
+def post(
+    two: Two, topic: str, partition: int, numbers: Sequence[int], aborted: int = 0, text: str = ""
+) -> None:
     """Events on the ingest tier, some seconds apart by their timestamps, in transactions of 7.
 
-    aborted: records of an aborted transaction after each committed one.
+    aborted: records of an aborted transaction after each committed one.  text: is in each of them.
     """
     producer = Producer(
         {"bootstrap.servers": two.ingest.bootstrap, "transactional.id": f"post-{topic}-{partition}"}
@@ -88,7 +90,7 @@ def post(two: Two, topic: str, partition: int, numbers: Sequence[int], aborted: 
     for at in range(0, len(numbers), 7):
         producer.begin_transaction()
         for number in numbers[at : at + 7]:
-            produce(producer, topic, partition, number)
+            produce(producer, topic, partition, number, text)
         producer.commit_transaction(30)
         if aborted:
             producer.begin_transaction()
@@ -99,8 +101,9 @@ def post(two: Two, topic: str, partition: int, numbers: Sequence[int], aborted: 
     kafka_log.wait_settled(two.ingest.bootstrap, topic)
 
 
-def produce(producer: Producer, topic: str, partition: int, number: int) -> None:
-    value = None if number % 11 == 10 else json.dumps({"id": number, "even": number % 2 == 0})
+def produce(producer: Producer, topic: str, partition: int, number: int, text: str = "") -> None:
+    document = {"id": number, "even": number % 2 == 0, **({"text": text} if text else {})}
+    value = None if number % 11 == 10 else json.dumps(document)
     producer.produce(
         topic,
         value,

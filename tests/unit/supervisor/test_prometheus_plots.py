@@ -3,52 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from aiohttp import web
-from aiohttp.test_utils import TestServer
 
 from headgate.edge.console.plots import Recorded
 from headgate.stats import recorder
 from headgate.stats.recorder import Recorder
 from headgate.supervisor.prometheus import PrometheusPlots, query
+from support.network.prometheus_answers import PrometheusAnswers
 
 
 def kept() -> Recorded:
     found = Recorder()
     found.whole.note(600, {recorder.EVENTS: {("", "", "published", ""): 70.0}}, {})
     return Recorded(found)
-
-
-class Prometheus:
-    """Answers every question with two series; forms: what it was asked."""
-
-    def __init__(self) -> None:
-        self.forms: list[dict[str, Any]] = []
-        self.answer: Any = None
-
-    async def query_range(self, request: web.Request) -> web.Response:
-        form = dict(await request.post())
-        self.forms.append(form)
-        if self.answer is not None:
-            return web.json_response(self.answer)
-        start, step = float(str(form["start"])), float(str(form["step"]))
-        result = [
-            {"metric": {"outcome": name}, "values": [[start, "1.5"], [start + 2 * step, value]]}
-            for name, value in (("published", "4"), ("rejected", "NaN"))
-        ]
-        return web.json_response({"status": "success", "data": {"result": result}})
-
-
-@asynccontextmanager
-async def running(prometheus: Prometheus) -> AsyncIterator[str]:
-    app = web.Application()
-    app.router.add_post("/under/api/v1/query_range", prometheus.query_range)
-    async with TestServer(app) as server:
-        yield str(server.make_url("/under/"))
 
 
 @pytest.mark.parametrize(
@@ -75,8 +44,8 @@ def test_what_it_is_asked(asked: tuple[Any, ...], text: str) -> None:
 
 
 async def test_its_answer_is_what_plots_need_and_is_kept_for_a_moment() -> None:
-    prometheus = Prometheus()
-    async with running(prometheus) as url:
+    prometheus = PrometheusAnswers()
+    async with prometheus.running() as url:
         plots = PrometheusPlots(url, kept())
         found = await plots.read(recorder.EVENTS, by=(2,), span_s=3600)
         again = await plots.read(recorder.EVENTS, by=(2,), span_s=3600)
@@ -92,9 +61,9 @@ async def test_its_answer_is_what_plots_need_and_is_kept_for_a_moment() -> None:
 
 @pytest.mark.parametrize("answer", [{"status": "error"}, [], {"data": {"result": [{}]}}])
 async def test_while_it_makes_no_sense_there_is_what_was_kept(answer: object) -> None:
-    prometheus = Prometheus()
+    prometheus = PrometheusAnswers()
     prometheus.answer = answer
-    async with running(prometheus) as url:
+    async with prometheus.running() as url:
         plots = PrometheusPlots(url, kept())
         for _ in range(3):
             found = await plots.read(recorder.EVENTS, by=(2,))

@@ -1,7 +1,6 @@
 """Answers the console's requests: who may see it, errors as pages, live pages as streams."""
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,7 +21,8 @@ if TYPE_CHECKING:
 HOME = "/console"
 LIVE_S = 3.0  # between two looks of a live page
 MAX_STREAMS = 50
-_SILENT = 5  # looks without a change until a comment line tells proxies that it lives
+_SILENT = 5  # looks without a change until proxies and the page are told that it lives
+_STILL = b"event: still\ndata: there\n\n"
 _REALM = 'Basic realm="Headgate: any user name, and your token as password", charset="UTF-8"'
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -127,20 +127,23 @@ class Console:
         return answer
 
     async def _report(self, answer: web.StreamResponse, build: Build, request: web.Request) -> None:
-        sent, silent = "", 0
+        sent, silent = b"", 0
         while True:
-            with contextlib.suppress(Refused):  # what it shows may be gone, and come back
-                caller = self._admin.identify(request, "view")
-                page = await build(request, caller)
-                text = self._rendering().live(page, self._shell(request, caller))
-                if text != sent:
-                    lines = text.replace("\r", "").replace("\n", "\ndata: ")
-                    await answer.write(f"event: live\ndata: {lines}\n\n".encode())
-                    sent, silent = text, 0
+            found = await self._look(build, request)
+            if found != sent or silent >= _SILENT:
+                await answer.write(_STILL if found == sent else found)
+                sent, silent = found, 0
             await asyncio.sleep(self._interval_s)
             silent += 1
-            if silent % _SILENT == 0:
-                await answer.write(b": still there\n\n")
+
+    async def _look(self, build: Build, request: web.Request) -> bytes:
+        """An event: the live part, or why it cannot be shown now."""
+        try:
+            caller = self._admin.identify(request, "view")
+            page = await build(request, caller)
+        except Refused as refused:  # what it shows may be gone, and come back
+            return _event("refused", refused.failure.detail)
+        return _event("live", self._rendering().live(page, self._shell(request, caller)))
 
     # ---- HTML
 
@@ -191,3 +194,9 @@ class Console:
                 name = address(path).rpartition("/")[2]
                 self._static[name] = _STATIC_TYPES[path.suffix], path.read_bytes()
         return self._static
+
+
+def _event(name: str, text: str) -> bytes:
+    """As server-sent events are written."""
+    lines = text.replace("\r", "").replace("\n", "\ndata: ")
+    return f"event: {name}\ndata: {lines}\n\n".encode()

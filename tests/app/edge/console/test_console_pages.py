@@ -70,6 +70,12 @@ async def test_every_page_says_what_is_missing_where_there_is_nothing(path: str)
     assert said[path] in text
 
 
+async def test_a_time_is_dragged_over_only_where_there_is_a_plot() -> None:
+    async with opened(await world.small()) as client:
+        assert "Drag over the plot" in await text_of(client, "/replays/new?topic=orders")
+        assert "Drag over the plot" not in await text_of(client, "/replays/new?topic=saves")
+
+
 async def test_what_does_not_exist_is_a_page_too() -> None:
     async with opened(world.empty()) as client:
         for path in ("/producers/none", "/topics/none", "/replays/none", "/audits/none"):

@@ -5,50 +5,67 @@ What they look like is kept in build/browser.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
+from playwright.async_api import Browser
 
-from support.console import world
-from support.console.browser import CHROMIUM, browser, page, served
-from support.console.replays import ReplaysInMemory, some_replays
+from support.console.browser import CHROMIUM, EVERYTHING, PLACED, page, served
+from support.console.states import SITUATIONS, routes
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Debian: apt-get install chromium")
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="Debian: apt-get install chromium"),
+    pytest.mark.asyncio(loop_scope="session"),
+]
 
-LISTS = ("", "/producers", "/topics", "/groups", "/replays", "/replays/new", "/audits")
-DETAILS = ("/producers/producer-0003", "/topics/topic-001", "/topics/topic-001?heat=bytes",
-           "/topics/topic-001/partitions/1", "/groups/billing", "/replays/new?topic=topic-001",
-           "/audits/topic-001", "/producers/nobody")  # fmt: skip
-SIZES = ((360, "light"), (800, "dark"), (1440, "light"))
+SIZES: tuple[tuple[int, Literal["light", "dark"]], ...] = (
+    (360, "light"), (800, "dark"), (1440, "light"),
+)  # fmt: skip
+# Every width has the same on it, elsewhere. Colours and sizes differ, and the most is
+# there where there is much.
+RULES = {
+    False: {SIZES[-1][0]: EVERYTHING},
+    True: {SIZES[0][0]: PLACED, SIZES[1][0]: EVERYTHING, SIZES[-1][0]: EVERYTHING},
+}
+# The same pages, asked for otherwise.
+VARIANTS = ("/topics/{topic}?heat=bytes", "/replays/new?topic={topic}", "/producers/nobody",
+            "/log?level=error", "/configuration?all=1")  # fmt: skip
+FOUND_OR_NOT = (200, 404, 503)  # a page that says why is a page, too
+
+
+def paths(situation: str) -> list[str]:
+    """Every page that the console serves, with the variable parts of its address.
+
+    In an empty gateway pages of one thing all say the same: there they are those of idle things.
+    """
+    found = (*routes("GET"), *VARIANTS)
+    only = {"nothing": False, "idle": True}.get(situation)
+    return [path for path in found if only in (None, "{" in path)]
 
 
 def named(path: str) -> str:
-    return path.strip("/").replace("/", "-").replace("?", "-").replace("=", "-") or "overview"
+    plain = "".join(one if one.isalnum() else "-" for one in path).strip("-")
+    return plain.replace("--", "-") or "overview"
 
 
-@pytest.mark.parametrize(("width", "scheme"), SIZES)
-@pytest.mark.parametrize("much", [False, True], ids=["nothing", "much"])
-async def test_every_page_fits_runs_and_is_accessible(much: bool, width: int, scheme: str) -> None:
-    instance = await world.busy() if much else world.empty()
-    replays = await some_replays("topic-001") if much else ReplaysInMemory()
-    paths = LISTS
-    if much:
-        instance.audited = {"topic-001": world.audit("topic-001")}
-        first = next(iter(replays.registry)).id
-        paths = (*LISTS, *DETAILS, f"/replays/{first}")
+@pytest.mark.parametrize("situation", SITUATIONS)
+async def test_every_page_fits_runs_and_is_accessible(chromium: Browser, situation: str) -> None:
+    behind = await SITUATIONS[situation]()
     wrong: dict[str, object] = {}
     async with (
-        browser() as chromium,
-        served(instance, replays.services()) as server,
-        page(chromium, server, width, color_scheme=scheme) as seen,
+        served(behind.instance, behind.services, behind.store, behind.log) as address,
+        page(chromium, address, SIZES[0][0]) as seen,
     ):
-        for path in paths:
-            await seen.open(path)
-            name = "replay" if path.startswith("/replays/0") else named(path)
-            await seen.picture(f"{'much' if much else 'nothing'}-{name}-{width}-{scheme}")
-            wrong[path] = await seen.violations()
-            if overflow := await seen.overflow():
-                wrong[f"{path} is too wide"] = overflow
-        expected = 1 if much else 0  # the page of nobody is a 404, which the browser says
-        errors = [one for one in seen.errors if "404" not in one]
-        assert len(seen.errors) - len(errors) <= expected
-        assert errors == []
+        for path in paths(situation):
+            status = await seen.open(path.format_map(behind.parts))
+            if status not in FOUND_OR_NOT:
+                wrong[f"{path} answers"] = status
+            for width, scheme in SIZES:
+                await seen.resize(width, scheme)
+                await seen.picture(f"{situation}-{named(path)}-{width}-{scheme}")
+                if rules := RULES[situation == "much"].get(width):
+                    wrong[f"{path} at {width}"] = await seen.violations(rules)
+                if overflow := await seen.overflow():
+                    wrong[f"{path} is too wide at {width}"] = overflow
+        wrong["errors"] = [one for one in seen.errors if "status of" not in one]
     assert {path: found for path, found in wrong.items() if found} == {}

@@ -6,31 +6,28 @@ import re
 from collections.abc import AsyncIterator
 
 import pytest
-from aiohttp.test_utils import TestServer
+import pytest_asyncio
 from playwright.async_api import Browser, expect
 
 from headgate.core.outcome import Name, Outcome
 from support.console import world
-from support.console.browser import CHROMIUM, browser, page, served
+from support.console.browser import CHROMIUM, page, served
 from support.console.replays import some_replays
 from support.console.world import ConsoleInstance
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Debian: apt-get install chromium")
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="Debian: apt-get install chromium"),
+    pytest.mark.asyncio(loop_scope="session"),
+]
 
 
-@pytest.fixture
-async def chromium() -> AsyncIterator[Browser]:
-    async with browser() as found:
-        yield found
-
-
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def instance() -> ConsoleInstance:
     return await world.small()
 
 
-@pytest.fixture
-async def server(instance: ConsoleInstance) -> AsyncIterator[TestServer]:
+@pytest_asyncio.fixture(loop_scope="session")
+async def server(instance: ConsoleInstance) -> AsyncIterator[str]:
     async with served(instance, (await some_replays()).services()) as found:
         yield found
 
@@ -42,7 +39,7 @@ async def post_more(instance: ConsoleInstance, events: int) -> None:
 
 
 async def test_figures_arrive_and_take_nothing_from_the_reader(
-    chromium: Browser, server: TestServer, instance: ConsoleInstance
+    chromium: Browser, server: str, instance: ConsoleInstance
 ) -> None:
     async with page(chromium, server) as seen:
         await seen.open("/producers")
@@ -58,7 +55,7 @@ async def test_figures_arrive_and_take_nothing_from_the_reader(
 
 
 async def test_a_plot_goes_on_without_being_drawn_again(
-    chromium: Browser, server: TestServer, instance: ConsoleInstance
+    chromium: Browser, server: str, instance: ConsoleInstance
 ) -> None:
     async with page(chromium, server) as seen:
         await seen.open("")
@@ -73,7 +70,7 @@ async def test_a_plot_goes_on_without_being_drawn_again(
 
 
 async def test_updates_wait_while_they_are_paused(
-    chromium: Browser, server: TestServer, instance: ConsoleInstance
+    chromium: Browser, server: str, instance: ConsoleInstance
 ) -> None:
     async with page(chromium, server) as seen:
         await seen.open("")
@@ -92,7 +89,7 @@ async def test_updates_wait_while_they_are_paused(
         await expect(seen.page.locator("#live")).not_to_have_text(before)
 
 
-async def test_times_are_the_readers_and_utc_is_told(chromium: Browser, server: TestServer) -> None:
+async def test_times_are_the_readers_and_utc_is_told(chromium: Browser, server: str) -> None:
     async with page(chromium, server, timezone_id="America/New_York", locale="en-US") as seen:
         await seen.open("/audits")
         await seen.open("/groups/billing")
@@ -104,7 +101,7 @@ async def test_times_are_the_readers_and_utc_is_told(chromium: Browser, server: 
         assert "America/New_York" in await seen.page.locator("footer").inner_text()
 
 
-async def test_colours_are_kept_for_the_next_page(chromium: Browser, server: TestServer) -> None:
+async def test_colours_are_kept_for_the_next_page(chromium: Browser, server: str) -> None:
     async with page(chromium, server, color_scheme="light") as seen:
         await seen.open("")
         colour = "getComputedStyle(document.body).backgroundColor"
@@ -119,7 +116,7 @@ async def test_colours_are_kept_for_the_next_page(chromium: Browser, server: Tes
         assert seen.errors == []
 
 
-async def test_the_keyboard_is_enough(chromium: Browser, server: TestServer) -> None:
+async def test_the_keyboard_is_enough(chromium: Browser, server: str) -> None:
     async with page(chromium, server) as seen:
         await seen.open("/topics")
         await seen.page.keyboard.press("Tab")
@@ -138,9 +135,7 @@ async def test_the_keyboard_is_enough(chromium: Browser, server: TestServer) -> 
         await seen.page.wait_for_url("**/console/topics/orders")
 
 
-async def test_a_time_is_chosen_by_dragging_over_the_plot(
-    chromium: Browser, server: TestServer
-) -> None:
+async def test_a_time_is_chosen_by_dragging_over_the_plot(chromium: Browser, server: str) -> None:
     async with page(chromium, server) as seen:
         await seen.open("/replays/new?topic=orders")
         plot = await seen.page.locator("#plot-brush .u-over").bounding_box()
@@ -165,7 +160,7 @@ async def test_a_time_is_chosen_by_dragging_over_the_plot(
         assert seen.errors == []
 
 
-async def test_texts_are_copied(chromium: Browser, server: TestServer) -> None:
+async def test_texts_are_copied(chromium: Browser, server: str) -> None:
     permissions = ["clipboard-read", "clipboard-write"]
     async with page(chromium, server, permissions=permissions) as seen:
         await seen.open("/producers/shop")
@@ -175,9 +170,9 @@ async def test_texts_are_copied(chromium: Browser, server: TestServer) -> None:
         assert text.startswith("Producer shop, as Headgate sees it:")
 
 
-async def test_what_needs_no_script_works_without(chromium: Browser, server: TestServer) -> None:
+async def test_what_needs_no_script_works_without(chromium: Browser, server: str) -> None:
     async with page(chromium, server, java_script_enabled=False) as seen:
-        await seen.page.goto(str(server.make_url("/console/producers")))
+        await seen.page.goto(f"{server}console/producers")
         await seen.page.get_by_label("Search by name").fill("sho")
         await seen.page.get_by_role("button", name="Search").click()
         await seen.page.get_by_role("link", name="shop").click()

@@ -82,9 +82,43 @@ document.addEventListener("input", (event) => {
   const at = new Date(event.target.value);
   shown.textContent = Number.isNaN(at.getTime()) ? "" : clock.format(at);
 });
+// A live page says when it no longer is one. The gateway sends something every 15 s at least.
+const SILENT_MS = 40_000;
+let heardAt = Date.now(), lostAt = 0, isRefused = false;
+function tell(kind, text) {
+  const shown = document.getElementById("connection");
+  shown.className = `worry ${kind}`;
+  shown.textContent = text;
+  shown.hidden = false;
+}
+function lost(since) {
+  if (lostAt) return;
+  lostAt = since;
+  isRefused = false;
+  tell("bad", `The connection to the gateway is lost since ${clock.format(lostAt)}. What is shown is of then; it is tried again.`);
+}
+function heard() {
+  heardAt = Date.now();
+  if (lostAt) tell("good", `Connected again since ${clock.format(heardAt)}, after ${Math.ceil((heardAt - lostAt) / 1000)} s.`);
+  lostAt = 0;
+}
+function refused(event) {
+  heard();
+  if (!isRefused) tell("warn", `Not up to date since ${clock.format(heardAt)}: ${event.data}`);
+  isRefused = true;
+}
+document.addEventListener("htmx:sseOpen", (event) => {
+  event.detail.source.addEventListener("still", heard);
+  event.detail.source.addEventListener("refused", refused);
+});
+document.addEventListener("htmx:sseError", () => lost(Date.now()));
 document.addEventListener("htmx:sseBeforeMessage", (event) => {
+  if (isRefused && !lostAt) tell("good", `Up to date again since ${clock.format(Date.now())}.`);
+  isRefused = false;
+  heard();
   if (isPaused) event.preventDefault();
 });
+if (document.getElementById("connection")) setInterval(() => { if (Date.now() - heardAt > SILENT_MS) lost(heardAt); }, 5_000);
 document.addEventListener("htmx:afterSwap", () => { localise(); reveal(); });
 
 // A swap must not take away what the reader has opened, nor what the scripts have drawn.

@@ -112,5 +112,6 @@ addEventListener("resize", () => {
   waiting = setTimeout(redrawAll, 150);
 });
 document.addEventListener("redraw", redrawAll);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redrawAll);
 document.addEventListener("DOMContentLoaded", drawAll);
 document.addEventListener("htmx:afterSwap", drawAll);
