@@ -4,16 +4,11 @@ import argparse
 import json
 import os
 import sys
-import time
 from collections.abc import Iterable, Sequence
-from threading import Lock
 from typing import Any
 
-from headgate.core.terminal.progress import ProgressLine
 from headgate.core.terminal.style import Ink, Style, style_of
 from headgate.core.terminal.table import Column, Row, facts, table
-
-_COLUMNS = 80  # where the terminal does not say
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -66,16 +61,3 @@ def say(line: str) -> None:
 def style() -> Style:
     """Of standard output."""
     return style_of(os.environ, is_terminal=sys.stdout.isatty())
-
-
-def progress() -> ProgressLine:
-    """How far something is, on standard error."""
-    shape = style_of(os.environ, is_terminal=sys.stderr.isatty())
-    return ProgressLine(sys.stderr, shape, time.monotonic, _room, Lock())
-
-
-def _room() -> int:
-    try:
-        return os.get_terminal_size(sys.stderr.fileno()).columns or _COLUMNS
-    except (OSError, ValueError):
-        return _COLUMNS

@@ -10,7 +10,6 @@ from headgate.commands import FAILED, OK, USAGE, CommandError, add_command
 
 if TYPE_CHECKING:
     from headgate.commands import Subparsers
-    from headgate.core.terminal.progress import Step
 
 _EXAMPLES = """  headgate replay create --topic orders --from 2h --producer checkout --wait
   headgate replay create --topic orders --from 2h --to now --dry-run
@@ -44,11 +43,13 @@ def register(subparsers: "Subparsers") -> None:
     """Add `replay` to the commands."""
     from headgate.commands.asking import add_gateway
     from headgate.commands.output import add_formats
+    from headgate.commands.progress import add_quiet
 
     parser = add_command(subparsers, "replay", "replays from the backfill tier", _EXAMPLES)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     create = add_command(actions, "create", "ask for a replay", _EXAMPLES)
     _add_create(create)
+    add_quiet(create)
     listed = add_command(actions, "list", "all replays", _EXAMPLES)
     listed.add_argument("--topic", metavar="T", help="those of one topic")
     listed.add_argument("--state", metavar="S", help="those in one state")
@@ -128,12 +129,13 @@ def _create(args: argparse.Namespace) -> int:
 
 def _waited_for(args: argparse.Namespace, page: dict[str, Any]) -> dict[str, Any]:
     from headgate.commands.asking import ask
-    from headgate.commands.output import progress
+    from headgate.commands.progress import progress
+    from headgate.commands.replay_tables import replay_step
 
-    line = progress()
+    line = progress(is_quiet=args.quiet)
     try:
         while True:
-            line.show(_step(page))
+            line.show(replay_step(page))
             if page.get("state") not in _UNFINISHED:
                 return page
             time.sleep(_POLL_S)
@@ -146,15 +148,6 @@ def _waited_for(args: argparse.Namespace, page: dict[str, Any]) -> dict[str, Any
         ) from None
     finally:
         line.end()
-
-
-def _step(page: dict[str, Any]) -> "Step":
-    from headgate.core.terminal.progress import Step
-
-    what, done = f"{page['id']} {page['state']}", page["done"]
-    return Step(
-        what, done["read"], page["planned"]["records"], "records", f"{done['records']} taken"
-    )
 
 
 def _show(args: argparse.Namespace, page: dict[str, Any]) -> None:

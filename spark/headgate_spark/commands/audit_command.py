@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headgate.commands.progress import add_quiet
 from headgate_spark.job.ending import EndedError, children, end_spark, hushed, signals_caught
 from headgate_spark.job.errors import OK, USAGE, JobError, reason_of
 
@@ -61,6 +62,7 @@ def add_audit(parser: argparse.ArgumentParser) -> None:
     )
     add("--master", metavar="URL", help="Spark's master; default: local[*]")
     add("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark")
+    add_quiet(parser)
 
 
 def run_audit(chosen: argparse.Namespace) -> int:
@@ -88,7 +90,9 @@ def run_audit(chosen: argparse.Namespace) -> int:
     # spark-submit's Spark logs is for those who run the cluster.
     quiet = {} if is_submitted(os.environ) else {"spark.log.level": "FATAL"}
     settings = {**quiet, **parse_settings(chosen.conf)}
-    result = _ended_well(config, request, chosen.master, settings, report_to_people())
+    result = _ended_well(
+        config, request, chosen.master, settings, report_to_people(is_quiet=chosen.quiet)
+    )
     for topic in result["topics"]:
         found = "; ".join([*filter(None, [", ".join(topic["diagnoses"])]), *topic["notes"]])
         read = topic["partitions_read"]
@@ -116,7 +120,7 @@ def _ended_well(
     before = children()
     with signals_caught() as signals:
         try:
-            spark = hushed(open_session("headgate audit", master, settings, report.say))
+            spark = hushed(open_session("headgate audit", master, settings, report.note))
             signals.catch()
             return audit(spark, config, request, report)
         except EndedError as ended:

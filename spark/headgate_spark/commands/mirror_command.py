@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headgate.commands.progress import add_quiet
 from headgate_spark.job.errors import USAGE, JobError
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     add("--bytes-per-s", type=float, metavar="N", help="read at most so much from each broker")
     add("--master", metavar="URL", help="Spark's master; default: local[*,8]")
     add("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark")
+    add_quiet(parser)
 
 
 def run_mirror(chosen: argparse.Namespace) -> int:
@@ -127,8 +129,8 @@ def _with_spark(
         "spark.speculation": "false",  # two copies of a task would only fence each other
         **parse_settings(chosen.conf),
     }
-    report = report_to_people()
-    spark = open_session(name, chosen.master or f"local[*,{_FAILURES}]", settings, report.say)
+    report = report_to_people(is_quiet=chosen.quiet)
+    spark = open_session(name, chosen.master or f"local[*,{_FAILURES}]", settings, report.note)
     try:
         return job(spark, config, report)
     finally:

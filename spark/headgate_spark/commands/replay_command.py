@@ -4,6 +4,7 @@ import argparse
 import os
 from pathlib import Path
 
+from headgate.commands.progress import add_quiet
 from headgate_spark.job.errors import USAGE, JobError
 
 _REPLAY = """examples:
@@ -26,6 +27,7 @@ def add_replay(parser: argparse.ArgumentParser) -> None:
     add("--patience", type=float, default=15.0, metavar="S",
         help="take over from a runner that is silent for so long; default: 15")  # fmt: skip
     add("--metrics", type=Path, metavar="FILE", help="a Prometheus textfile, kept up to date")
+    add_quiet(parser)
     parser.set_defaults(run=run_replay)
     parser.epilog = _REPLAY
 
@@ -40,7 +42,7 @@ def run_replay(chosen: argparse.Namespace) -> int:
         raise JobError(f"--patience {chosen.patience:g}: seconds, more than 0", USAGE)
     config = read_config(chosen.config, os.environ)
     request = RunRequest(chosen.cluster, chosen.follow, chosen.patience, chosen.metrics)
-    report = report_to_people()
+    report = report_to_people(is_quiet=chosen.quiet)
     try:
         return run_replays(config, request, report)
     finally:

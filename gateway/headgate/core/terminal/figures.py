@@ -16,6 +16,11 @@ def short(number: float | None, unit: str = "") -> str:
     return f"{text} {_THOUSANDS[power]}{unit}" if unit else f"{text}{_THOUSANDS[power]}"
 
 
+def counted(number: int, name: str, many: str = "") -> str:
+    """`1 record`, `2 records`, `1,234 records`. many: where an s does not do."""
+    return f"{number:,} {name if number == 1 else many or name + 's'}"
+
+
 def share(part: float | None) -> str:
     """0.5 as `50 %`; None, of nothing: `-`."""
     if part is None:
