@@ -16,6 +16,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from headgate.core.replays.segments import MapError
+from headgate.core.terminal.figures import counted
 from headgate.core.terminal.progress import ProgressLine
 from headgate.kafka.metadata import Metadata
 from headgate_spark.copying.copy_plan import Copied, CopyOptions
@@ -109,7 +110,9 @@ class Mirror:
         if self._request.is_following:  # all of them are skipped
             await self._pause(self._request.interval_s)
         else:
-            self._say(f"{self._source.name}: all of {len(planned.fit)} partitions is mirrored")
+            self._say(
+                f"{self._source.name}: all of {counted(len(planned.fit), 'partition')} is mirrored"
+            )
         return None
 
     async def _plan(self, there: ClusterAdmin, here: ClusterAdmin) -> Plan:
@@ -161,9 +164,10 @@ class Mirror:
             self._request.lease_s,
         )
         self._rounds += 1
-        self._pace = CopyProgress(planned.units)
+        self._pace = CopyProgress(planned.units, self._view.seen)
         group = f"headgate-mirror-{self._source.name}-{self._rounds}"
-        self._say(f"{self._source.name}: {len(planned.units)} partitions in {len(tasks)} tasks")
+        what, among = counted(len(planned.units), "partition"), counted(len(tasks), "task")
+        self._report.note(f"{self._source.name}: {what} in {among}")
         job = asyncio.ensure_future(
             asyncio.to_thread(run_on_spark, self._context, group, tasks, options)
         )
