@@ -115,6 +115,7 @@ FOREIGN = {
     },
     "stats": {"datasketches", "msgspec", "numpy", "prometheus_client"},
     "monitor": {"aiohttp"},
+    "top": {"msgspec"},
     "telemetry": {"orjson"},
     "tracing": {"aiohttp", "orjson"},
     "devstack": {"aiohttp", "aiokafka"},

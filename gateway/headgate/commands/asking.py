@@ -61,7 +61,7 @@ def ask(
             return json.load(answer)
     except urllib.error.HTTPError as error:
         raise CommandError(_error_text(error, args.url, options or {}), FAILED) from error
-    except (OSError, ValueError, HTTPException) as error:
+    except (OSError, ValueError, RecursionError, HTTPException) as error:
         raise CommandError(f"--url {args.url} does not answer: {error}", FAILED) from error
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from headgate.commands import Subparsers
+    from headgate.top.pages import Listed
     from headgate.top.readings import Reading, View
     from headgate.top.views import Sort
 
@@ -37,7 +38,7 @@ _VIEWS = ("producers", "topics", "groups")
 _SORTS = ("rate", "bytes", "rejects", "unchanged", "name", "worst")
 _MIN_INTERVAL_S = 1.0
 _ANSWER_S = 10.0
-_PAGE = "limit=1000"
+_PAGE, _MAX_PAGES = "limit=1000", 100  # more rows are no table for people
 
 
 def register(subparsers: "Subparsers") -> None:
@@ -105,33 +106,46 @@ def _print_once(args: argparse.Namespace, view: "View", sort: "Sort") -> None:
 
 def _read(args: argparse.Namespace, view: "View") -> "Reading":
     """Raises CommandError."""
+    from headgate.top.pages import (
+        GroupsPage,
+        Health,
+        OddPageError,
+        ProducersPage,
+        TopicsPage,
+        checked,
+    )
     from headgate.top.readings import View, groups_read, producers_read, topics_read
 
     try:
-        health = _ask(args, "/ready", also=(HTTPStatus.SERVICE_UNAVAILABLE,))
+        health = checked(_ask(args, "/ready", also=(HTTPStatus.SERVICE_UNAVAILABLE,)), Health)
         if view is View.GROUPS:
-            pages = list(_pages(args, "/v1/groups"))
-            rows = [row for page in pages for row in page["groups"]]
-            return groups_read(time.monotonic(), health, {**pages[0], "groups": rows})
-        producers = [row for page in _pages(args, "/v1/producers") for row in page["producers"]]
-        at_s = time.monotonic()
+            pages = list(_pages(args, "/v1/groups", GroupsPage))
+            return groups_read(time.monotonic(), health, pages)
+        found = [page for page, _ in _pages(args, "/v1/producers", ProducersPage)]
+        at_s, producers = time.monotonic(), [one for page in found for one in page.producers]
         if view is View.PRODUCERS:
             return producers_read(at_s, health, producers)
-        topics = [row for page in _pages(args, "/v1/topics") for row in page["topics"]]
+        topics = [one for page, _ in _pages(args, "/v1/topics", TopicsPage) for one in page.topics]
         return topics_read(at_s, health, topics, producers)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        text = f"--url {args.url}: what answers is no gateway of this version ({error!r})"
+    except OddPageError as error:
+        text = f"--url {args.url}: what answers is not a gateway of this version ({error})"
         raise CommandError(text) from error
 
 
-def _pages(args: argparse.Namespace, path: str) -> "Iterator[Any]":
+def _pages(
+    args: argparse.Namespace, path: str, kind: "type[Listed]"
+) -> "Iterator[tuple[Listed, Any]]":
+    """Each page, and as it came. Raises CommandError, OddPageError."""
+    from headgate.top.pages import checked
+
     following = ""
-    while True:
-        page = _ask(args, f"{path}?{_PAGE}{following}")
-        yield page
-        if page.get("next") is None:
+    for _ in range(_MAX_PAGES):
+        given = _ask(args, f"{path}?{_PAGE}{following}")
+        page = checked(given, kind)
+        yield page, given
+        if page.next is None:
             return
-        following = f"&after={quote(page['next'], safe='')}"
+        following = f"&after={quote(page.next, safe='')}"
 
 
 def _ask(args: argparse.Namespace, path: str, also: "Collection[int]" = ()) -> Any:
