@@ -110,9 +110,8 @@ class Mirror:
         if self._request.is_following:  # all of them are skipped
             await self._pause(self._request.interval_s)
         else:
-            self._say(
-                f"{self._source.name}: all of {counted(len(planned.fit), 'partition')} is mirrored"
-            )
+            count = counted(len(planned.fit), "partition")
+            self._report.note(f"{self._source.name}: up to date ({count})")
         return None
 
     async def _plan(self, there: ClusterAdmin, here: ClusterAdmin) -> Plan:
@@ -202,7 +201,7 @@ class Mirror:
                 if job.done() or stopped.done():
                     return
                 if await self._has_changed(planned, there):
-                    self._say("topics have changed: planning again")
+                    self._report.note("topics have changed: planning again")
                     return
                 if planned.skipped and time.monotonic() - polled_s >= self._request.again_s:
                     if await self._is_fit_again(planned, there, here):

@@ -68,7 +68,7 @@ class Runner:
         self._clusters = clusters
         self._writer, self._reader = writer, reader
         self._metrics = metrics
-        self._report, self._say = report, report.say
+        self._report = report
         self._beat_at = 0.0
         self._cold: dict[tuple[str, int | None], BrokerBuckets] = {}
         # Newer than what the reader has seen so far: nobody else writes them.
@@ -175,7 +175,9 @@ class Runner:
         place = next_place(order, replay.status)
         if place is None:
             await self._close(replay)
-            self._say(f"replay {replay.id}: {replay.status.get('records', 0)} records are ready")
+            self._report.note(
+                f"replay {replay.id}: {replay.status.get('records', 0)} records are ready"
+            )
             return await self._tell(replay, when_ready(replay, order, now_ms()))
         return await self._copy(replay, order, place)
 
@@ -247,7 +249,8 @@ class Runner:
         await self._close(replay)
         async with cluster_admin(self._target) as admin:
             await admin.delete(replay.topic)
-        self._say(f"replay {replay.id}: {state}{': ' + reason if reason else ''}")
+        say = self._report.say if state is ReplayState.FAILED else self._report.note
+        say(f"replay {replay.id}: {state}{': ' + reason if reason else ''}")
         return await self._tell(replay, with_state(replay, state, now_ms(), reason))
 
     # ---- the registry
