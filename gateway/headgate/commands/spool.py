@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from headgate.commands import FAILED, OK, USAGE, CommandError, add_command
 from headgate.commands.output import add_json, say
+from headgate.core.terminal.figures import counted
 
 if TYPE_CHECKING:
     from headgate.commands import Subparsers
@@ -102,7 +103,7 @@ def _export(args: argparse.Namespace) -> int:
         contents.close()
     sys.stdout.flush()
     if damaged:
-        _warn(f"{damaged} chunks are damaged and were left out")
+        _warn(f"damaged and left out: {counted(damaged, 'chunk')}")
     tell_damage(contents.gaps, missing, _warn)
     return FAILED if damaged or contents.gaps else OK
 
@@ -117,7 +118,7 @@ def _drop(args: argparse.Namespace) -> int:
         dropped = journal.drop(args.topic, aside_only=args.aside)
     finally:
         journal.close()
-    say(f"dropped {dropped} events")
+    say(f"dropped {counted(dropped, 'event')}")
     return OK
 
 
@@ -131,9 +132,10 @@ def _drain(args: argparse.Namespace) -> int:
     left = asyncio.run(drain(settings, args.folder, args.timeout, say))
     aside, kept = _aside(args.folder), kept_in(args.folder)
     if left:
-        say(f"failed  {left} events are left")
+        say(f"failed  not published: {counted(left, 'event')}")
     if aside:
-        say(f"aside   {aside} events cannot be published: `headgate spool list` says why")
+        count = counted(aside, "event")
+        say(f"aside   cannot be published: {count} (`headgate spool list` says why)")
     for name in kept:
         say(f"kept    {args.folder / name}: a damaged file, and not all of it may be published")
     if left or aside or kept:
