@@ -13,15 +13,17 @@ from headgate.core.terminal.table import Column, Row, facts, table
 
 def add_json(parser: argparse.ArgumentParser) -> None:
     """For commands that print lines for people."""
-    parser.add_argument("--json", action="store_true", help="one JSON object instead of lines")
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON object instead of lines"
+    )
 
 
 def add_formats(parser: argparse.ArgumentParser) -> None:
     """For commands that show the control plane's answers: scripts read them as they came."""
     formats = parser.add_mutually_exclusive_group()
-    formats.add_argument("--json", action="store_true", help="JSON also on a terminal")
+    formats.add_argument("--json", action="store_true", help="print JSON even on a terminal")
     formats.add_argument(
-        "--table", action="store_true", help="a table also where that is no terminal (then: JSON)"
+        "--table", action="store_true", help="print a table even if the output is not a terminal"
     )
 
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headgate.commands import FAILED, OK, USAGE, CommandError, add_command
+from headgate.commands import FAILED, OK, USAGE, CommandError, add_command, add_config
 from headgate.commands.output import add_json, say
 from headgate.core.terminal.figures import counted
 
@@ -23,7 +23,7 @@ _EXAMPLES = """  headgate spool list /var/lib/headgate/spool
   headgate spool drop /var/lib/headgate/spool --topic orders --yes
   headgate spool drop /var/lib/headgate/spool --aside --yes
 
-DIR is a gateway's spool.path. `list` and `export` may be used beside the gateway; `drain` and
+DIR is a gateway's spool.path. `list` and `export` may run beside the gateway; `drain` and
 `drop` need the folder for themselves. A gateway publishes its own spool: `drain` is for the folder
 of one that will not come back, and repeats what that one had handed over and not noted
 (the same event ids; docs/operate/spool.md).
@@ -37,24 +37,28 @@ wanted, delete the folder."""
 
 def register(subparsers: "Subparsers") -> None:
     """Add `spool` to the commands."""
-    purpose = "look into a spool of events that wait for Kafka, or empty it"
+    purpose = "inspect or empty a spool of events that wait for Kafka"
     parser = add_command(subparsers, "spool", purpose, _EXAMPLES)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    listing = add_command(actions, "list", "what waits, and what was set aside", _EXAMPLES)
+    listing = add_command(actions, "list", "show what waits, and what was set aside", _EXAMPLES)
     export = add_command(actions, "export", "write all events as NDJSON", _EXAMPLES)
-    drain = add_command(actions, "drain", "publish all of it, and end", _EXAMPLES)
+    drain = add_command(actions, "drain", "publish all of it and exit", _EXAMPLES)
     drop = add_command(actions, "drop", "delete events for good", _EXAMPLES)
     for one in (listing, export, drain, drop):
         one.add_argument("folder", type=Path, metavar="DIR", help="a gateway's spool.path")
     for one in (export, drop):
-        one.add_argument("--topic", metavar="T", help="of this topic alone")
+        one.add_argument("--topic", metavar="T", help="only events of this topic")
     add_json(listing)
-    drain.add_argument("--config", required=True, type=Path, metavar="F", help="the TOML file")
+    add_config(drain)
     drain.add_argument(
-        "--timeout", type=float, default=600.0, metavar="S", help="give up after so long (600 s)"
+        "--timeout",
+        type=float,
+        default=600.0,
+        metavar="S",
+        help="give up after so many seconds; default: 600",
     )
     drop.add_argument("--aside", action="store_true", help="only what was set aside")
-    drop.add_argument("--yes", action="store_true", help="really: these events were answered 202")
+    drop.add_argument("--yes", action="store_true", help="confirm: these events were answered 202")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -62,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     from headgate.spool.database import FILE, JournalDamagedError, JournalError
 
     if not (args.folder / FILE).is_file():
-        raise CommandError(f"{args.folder}: there is no spool in it ({FILE})", USAGE)
+        raise CommandError(f"{args.folder}: there is no spool here ({FILE} is missing)", USAGE)
     actions = {"list": _list, "export": _export, "drain": _drain, "drop": _drop}
     try:
         return actions[args.action](args)

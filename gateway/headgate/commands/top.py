@@ -24,12 +24,12 @@ _EXAMPLES = """  headgate top                                      live; the las
   headgate top --once --view topics --sort bytes    one table, measured for one interval
   headgate top --json | jq .rows                    the same for machines
 
-keys: p producers, t topics, g groups; sorted by r rate, b bytes, x rejects, u unchanged, n name,
+keys: p producers, t topics, g groups; sort by r rate, b bytes, x rejects, u unchanged, n name,
 w the monitor's order of groups; arrows or j and k, space and page up to scroll; q quits
 
-Rates are over the last polls, up to 10 s. It asks the gateway at --url alone, as one that may view:
---token-file (or HEADGATE_TOKEN). Groups are known where `headgate monitor` runs. If the gateway
-does not answer, it says so and goes on asking. Where there is no terminal, it prints one table.
+Rates cover the last polls, up to 10 s. Only the gateway at --url is asked; the token needs the role
+`view`. Groups are known only where `headgate monitor` runs. If the gateway does not answer, it says
+so and keeps asking. If the output is not a terminal, it prints one table.
 
 signals: TERM and INT end it
 exit codes: 0 ended (or printed once), 1 failed, 2 usage"""
@@ -45,19 +45,19 @@ def register(subparsers: "Subparsers") -> None:
     """Add `top` to the commands."""
     from headgate.commands.asking import add_gateway
 
-    purpose = "producers, topics and groups of a gateway, live in the terminal"
+    purpose = "show a gateway's producers, topics and groups, live in the terminal"
     parser = add_command(subparsers, "top", purpose, _EXAMPLES)
     parser.add_argument("--view", choices=_VIEWS, default="producers", help="default: producers")
     parser.add_argument(
-        "--sort", choices=_SORTS, help="default: rate; of groups worst, as the monitor has them"
+        "--sort", choices=_SORTS, help="default: rate; for groups worst, the monitor's order"
     )
     parser.add_argument(
         "--interval", type=float, default=2.0, metavar="S",
-        help="seconds between two polls; default: 2, least: 1",
+        help="seconds between two polls; at least 1, default: 2",
     )  # fmt: skip
     once = parser.add_mutually_exclusive_group()
-    once.add_argument("--once", action="store_true", help="print one table, and end")
-    once.add_argument("--json", action="store_true", help="print one JSON object, and end")
+    once.add_argument("--once", action="store_true", help="print one table and exit")
+    once.add_argument("--json", action="store_true", help="print one JSON object and exit")
     add_gateway(parser)
 
 

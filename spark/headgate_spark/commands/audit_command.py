@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from headgate_spark.job.options import JobConfig
 
 AUDIT_EXAMPLES = """examples:
-  headgate-spark audit --config headgate.toml --out audit/           all topics, all that is there
+  headgate-spark audit --config headgate.toml --out audit/           all topics, all records
   headgate-spark audit --config F --topics 'orders,deals.*' --from 24h --out audit/
   headgate-spark audit --config F --topics deals --from 2026-01-31T12:00:00Z --to now \\
       --partitions 20,40 --out audit/
@@ -37,7 +37,7 @@ def add_audit(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--config", required=True, type=Path, metavar="F", help="the gateway's TOML file")
     add("--out", required=True, type=Path, metavar="DIR", help="where the results are written")
-    add("--topics", metavar="P", help="names and globs with commas between; default: all")
+    add("--topics", metavar="P", help="names and globs, separated by commas; default: all")
     add(
         "--from",
         dest="start",
@@ -48,11 +48,16 @@ def add_audit(parser: argparse.ArgumentParser) -> None:
     add(
         "--offsets",
         metavar="JSON",
-        help='instead: {"topic": {"0": [first, behind-the-last]}}; only that is judged',
+        help="in place of --topics, --from, --to: only that is judged; "
+        'such as {"topic": {"0": [first, behind-the-last]}}',
     )
-    add("--cluster", metavar="NAME", help="default: the only one of tier ingest")
-    add("--partitions", default="", metavar="N,N", help="more partition counts to predict")
-    add("--no-publish", action="store_true", help="write files only, nothing to headgate.skew")
+    add("--cluster", metavar="NAME", help="the cluster; default: the only one of tier ingest")
+    add("--partitions", default="", metavar="N,N", help="further partition counts to predict")
+    add(
+        "--no-publish",
+        action="store_true",
+        help="only write files, publish nothing to headgate.skew",
+    )
     add(
         "--patience",
         type=float,
@@ -61,7 +66,13 @@ def add_audit(parser: argparse.ArgumentParser) -> None:
         help="seconds to wait for brokers that are away; default: 45",
     )
     add("--master", metavar="URL", help="Spark's master; default: local[*]")
-    add("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark")
+    add(
+        "--conf",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of Spark; may be repeated",
+    )
     add_quiet(parser)
 
 
@@ -156,7 +167,9 @@ def _counts(text: str) -> tuple[int, ...]:
     try:
         found = tuple(int(part) for part in text.split(",") if part.strip())
     except ValueError as error:
-        raise JobError(f"--partitions {text}: numbers with commas between", USAGE) from error
+        raise JobError(
+            f"--partitions {text}: expected numbers separated by commas", USAGE
+        ) from error
     if any(not 1 <= one <= 1000 for one in found):
         raise JobError(f"--partitions {text}: from 1 to 1000", USAGE)
     return found

@@ -23,10 +23,10 @@ def add_replay(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--config", required=True, type=Path, metavar="F", help="the gateway's TOML file")
     add("--cluster", metavar="NAME", help="the backfill cluster; default: all")
-    add("--follow", action="store_true", help="go on until it is stopped")
+    add("--follow", action="store_true", help="go on until stopped")
     add("--patience", type=float, default=15.0, metavar="S",
-        help="take over from a runner that is silent for so long; default: 15")  # fmt: skip
-    add("--metrics", type=Path, metavar="FILE", help="a Prometheus textfile, kept up to date")
+        help="take over from a runner that is silent for so many seconds; default: 15")  # fmt: skip
+    add("--metrics", type=Path, metavar="FILE", help="keep a Prometheus textfile up to date")
     add_quiet(parser)
     parser.set_defaults(run=run_replay)
     parser.epilog = _REPLAY

@@ -121,7 +121,7 @@ class Mirror:
             known = ", ".join(sorted(metadata.topics)) or "none"
             raise JobError(
                 f"no topic to mirror on cluster {self._source.name}: --topics "
-                f"{request.topics or '(all of the configuration)'} means none of {known}",
+                f"{request.topics or '(all of the configuration)'} matches none of {known}",
                 USAGE,
             )
         if not request.is_following:  # a topic may go or come while others are followed
@@ -280,7 +280,9 @@ def mirror(
     found = pairs(config, request.cluster)
     if request.is_following and len(found) > 1:
         names = ", ".join(source.name for source, _ in found)
-        raise JobError(f"--follow takes one cluster a process: --cluster, one of {names}", USAGE)
+        raise JobError(
+            f"--follow takes one cluster per process: give --cluster, one of {names}", USAGE
+        )
     return max(_run(spark, config, pair, request, report) for pair in found)
 
 
