@@ -89,7 +89,10 @@ ALLOWED = {
     "devstack": {"devstack", "config", "consumer", "core"},
 }
 # What the Spark jobs may.
-SPARK_ALLOWED = {"__version__", "core", "kafka", "devstack.cache", "devstack.jars", "devstack.java"}
+SPARK_ALLOWED = {
+    "__version__", "commands.progress", "core", "kafka", "devstack.cache", "devstack.jars",
+    "devstack.java",
+}  # fmt: skip
 # Where a foreign package may be imported; any other room of the table knows nothing of it.
 FOREIGN = {
     "backends": {"aiokafka", "redis", "hiredis", "fsspec", "botocore", "backports", "compression"},
@@ -112,6 +115,7 @@ FOREIGN = {
     },
     "stats": {"msgspec", "prometheus_client"},
     "monitor": {"aiohttp"},
+    "top": {"msgspec"},
     "telemetry": {"orjson"},
     "tracing": {"aiohttp", "orjson"},
     "devstack": {"aiohttp", "aiokafka"},

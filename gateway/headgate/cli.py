@@ -33,8 +33,8 @@ _EXAMPLES = """examples:
   headgate dev                            Kafka, Redis and the gateway on this machine
   headgate serve --config headgate.toml   the gateway alone
   headgate init --config headgate.toml    create the internal topics
-  headgate monitor --config headgate.toml what all consumer groups do
-  headgate top                            what producers, topics and groups do now
+  headgate monitor --config headgate.toml watch all consumer groups
+  headgate top                            producers, topics and groups, live
   headgate check --config headgate.toml   is the configuration right?
   headgate COMMAND --help                 options and examples of a command
 

@@ -46,15 +46,15 @@ def parser() -> argparse.ArgumentParser:
     jobs = found.add_subparsers(title="jobs", metavar="JOB", required=True)
     add_audit(jobs.add_parser(
         "audit",
-        help="why partitions are unequal, and what would help",
+        help="say why partitions are unequal, and what would help",
         description="Reads topics, and says why their partitions are unequal and what would help.",
         epilog=AUDIT_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     ))  # fmt: skip
     add_mirror(jobs.add_parser(
         "mirror",
-        help="copy topics into the backfill tier, once or for good",
-        description="Copies topics into the backfill tier, records identical, with an exact map "
+        help="copy topics into the backfill tier, once or continuously",
+        description="Copies topics into the backfill tier: identical records, with an exact map "
         "of the offsets.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     ))  # fmt: skip

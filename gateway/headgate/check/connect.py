@@ -24,6 +24,7 @@ from headgate.check.topics import (
 from headgate.config.backend_settings import ClusterSettings, RedisSettings
 from headgate.config.settings import Settings
 from headgate.core.audit_columns import FACTS_TOPIC, facts_cluster
+from headgate.core.terminal.figures import counted
 from headgate.core.topics.policy import PolicyTable
 from headgate.core.topics.topic import TopicState
 
@@ -88,7 +89,9 @@ async def _read_cluster(name: str, cluster: ClusterSettings) -> _Cluster:
         return _Cluster(name, None, [error(subject, text, fix)])
     finally:
         await reader.close()
-    return _Cluster(name, topics, [ok(subject, f"{servers} answers, {len(topics)} topics")])
+    return _Cluster(
+        name, topics, [ok(subject, f"{servers} answers, {counted(len(topics), 'topic')}")]
+    )
 
 
 async def _check_redis(redis: RedisSettings) -> list[Finding]:

@@ -26,13 +26,13 @@ def add_gateway(parser: argparse.ArgumentParser) -> None:
         "--url",
         default=os.environ.get(_URL_VARIABLE, _DEFAULT_URL),
         metavar="URL",
-        help=f"of the management port (or {_URL_VARIABLE}); default: {_DEFAULT_URL}",
+        help=f"URL of the management port (or {_URL_VARIABLE}); default: {_DEFAULT_URL}",
     )
     parser.add_argument(
         "--token-file",
         type=Path,
         metavar="FILE",
-        help=f"with the token, where the gateway asks for one (or {_TOKEN_VARIABLE})",
+        help=f"file with the token, if the gateway asks for one (or {_TOKEN_VARIABLE})",
     )
 
 
@@ -61,7 +61,7 @@ def ask(
             return json.load(answer)
     except urllib.error.HTTPError as error:
         raise CommandError(_error_text(error, args.url, options or {}), FAILED) from error
-    except (OSError, ValueError, HTTPException) as error:
+    except (OSError, ValueError, RecursionError, HTTPException) as error:
         raise CommandError(f"--url {args.url} does not answer: {error}", FAILED) from error
 
 
@@ -98,7 +98,7 @@ def _root(url: str) -> str:
     except ValueError:  # no number of a port, half an IPv6 address
         is_one = False
     if not is_one or not url.isascii() or not url.isprintable() or " " in url:
-        raise CommandError(f"--url {url}: http://HOST:PORT or https://HOST:PORT", USAGE)
+        raise CommandError(f"--url {url}: expected http://HOST:PORT or https://HOST:PORT", USAGE)
     return url.rstrip("/")
 
 

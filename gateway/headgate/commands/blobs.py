@@ -5,10 +5,9 @@ import asyncio
 import logging
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headgate.commands import FAILED, OK, USAGE, CommandError, add_command
+from headgate.commands import FAILED, OK, USAGE, CommandError, add_command, add_config
 
 if TYPE_CHECKING:
     from headgate.commands import Subparsers
@@ -29,18 +28,18 @@ MIN_HOURS = 12  # twice the age at which an object in S3 is written again (backe
 
 def register(subparsers: "Subparsers") -> None:
     """Add `blobs` to the commands."""
-    purpose = "look after the blob store (claim checks)"
+    purpose = "clean up the blob store (claim checks)"
     parser = add_command(subparsers, "blobs", purpose, _EXAMPLES)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     gc = add_command(actions, "gc", "remove blobs that no record refers to any more", _EXAMPLES)
-    gc.add_argument("--config", required=True, type=Path, metavar="F", help="the TOML file")
-    gc.add_argument("--dry-run", action="store_true", help="only tell what would be removed")
+    add_config(gc)
+    gc.add_argument("--dry-run", action="store_true", help="only say what would be removed")
     gc.add_argument(
         "--older-than",
         type=float,
         default=24.0,
         metavar="HOURS",
-        help=f"leave younger blobs alone: their records may still come ({MIN_HOURS} or more; 24)",
+        help=f"leave younger ones: their records may still come; at least {MIN_HOURS}, default: 24",
     )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from headgate.check.finding import Finding, Level, error, ok
 from headgate.check.settings import judge_settings
-from headgate.commands import FAILED, OK, USAGE, add_command
+from headgate.commands import FAILED, OK, USAGE, add_command, add_config
 from headgate.commands.output import add_json, painted, say, show_json
 from headgate.config import ConfigError, Problem, load_with_origins
 from headgate.core.terminal.style import Ink
@@ -32,9 +32,9 @@ def register(subparsers: "Subparsers") -> None:
     """Add `check` to the commands."""
     purpose = "validate the configuration, and with --connect the topics and Redis it relies on"
     parser = add_command(subparsers, "check", purpose, _EXAMPLES)
-    parser.add_argument("--config", required=True, type=Path, metavar="F", help="the TOML file")
-    parser.add_argument("--connect", action="store_true", help="ask Kafka and Redis, too")
-    parser.add_argument("--strict", action="store_true", help="warnings count as errors")
+    add_config(parser)
+    parser.add_argument("--connect", action="store_true", help="also ask Kafka and Redis")
+    parser.add_argument("--strict", action="store_true", help="treat warnings as errors")
     add_json(parser)
 
 

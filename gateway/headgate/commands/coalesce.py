@@ -2,10 +2,9 @@
 
 import argparse
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headgate.commands import FAILED, OK, CommandError, add_command
+from headgate.commands import FAILED, OK, CommandError, add_command, add_config
 
 if TYPE_CHECKING:
     from headgate.commands import Subparsers
@@ -24,7 +23,7 @@ def register(subparsers: "Subparsers") -> None:
     """Add `coalesce` to the commands."""
     purpose = "publish what coalescing topics hold, without a gateway"
     parser = add_command(subparsers, "coalesce", purpose, _EXAMPLES)
-    parser.add_argument("--config", required=True, type=Path, metavar="F", help="the TOML file")
+    add_config(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from headgate.commands import FAILED, OK, USAGE, CommandError, add_command
 from headgate.commands.output import add_json
+from headgate.commands.progress import add_quiet
 
 if TYPE_CHECKING:
     from headgate.backends.kafka.log_scan import LogRecord, Reach
@@ -53,12 +54,14 @@ class _Given(NamedTuple):
 
 def register(subparsers: "Subparsers") -> None:
     """Add `compare` to the commands."""
-    purpose = "whether two topics say the same, key by key"
+    purpose = "say whether two topics have the same contents, key by key"
     parser = add_command(subparsers, "compare", purpose, _EXAMPLES)
     parser.add_argument("first", metavar="FIRST", help="a topic, or CLUSTER/TOPIC")
     parser.add_argument("second", metavar="SECOND", help="a topic, or CLUSTER/TOPIC")
     access = parser.add_mutually_exclusive_group(required=True)
-    access.add_argument("--config", type=Path, metavar="F", help="the TOML file, for its clusters")
+    access.add_argument(
+        "--config", type=Path, metavar="F", help="the configuration file, for its clusters"
+    )
     access.add_argument("--bootstrap-servers", metavar="H:P", help="or brokers that need no login")
     parser.add_argument(
         "--from", dest="begin", metavar="TIME", help="2h (ago), or ISO 8601; default: all there is"
@@ -68,7 +71,8 @@ def register(subparsers: "Subparsers") -> None:
     )
     parser.add_argument(
         "--margin", type=float, default=10.0, metavar="S",
-        help="do not judge a key that differs and was written so near to --from or --to (10 s)",
+        help="do not judge a key that differs and was written within so many seconds of --from or "
+        "--to; default: 10",
     )  # fmt: skip
     parser.add_argument(
         "--key", action="append", default=[], metavar="POINTER",
@@ -78,24 +82,30 @@ def register(subparsers: "Subparsers") -> None:
         "--ignore", action="append", default=[], metavar="POINTER",
         help="a part of the value that does not count; may be repeated",
     )  # fmt: skip
-    parser.add_argument("--bytes", action="store_true", help="compare JSON byte by byte, too")
+    parser.add_argument("--bytes", action="store_true", help="compare JSON byte by byte as well")
     parser.add_argument(
-        "--share", type=float, default=1.0, metavar="PART", help="compare this part of the keys"
+        "--share",
+        type=float,
+        default=1.0,
+        metavar="PART",
+        help="compare only this part of the keys, such as 0.1",
     )
     add_json(parser)
+    add_quiet(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Compare, report; return the exit code. Raises ConfigError, CommandError."""
     from headgate.backends.kafka.log_scan import CutShortError
     from headgate.commands.compare_report import compared, show
-    from headgate.commands.output import progress, show_json
+    from headgate.commands.output import show_json
+    from headgate.commands.progress import progress
 
     # what aiokafka would write to standard error ends the command with a sentence already
     logging.getLogger("aiokafka").addHandler(logging.NullHandler())
     given = _given(args)
     topics = _topics(args)
-    line = progress()
+    line = progress(is_quiet=args.quiet)
     try:
         sides, has_before = asyncio.run(_read(topics, given, line))
     except CutShortError as error:
@@ -144,8 +154,8 @@ def _time_ms(option: str, text: str, now_ms: int) -> int:
             return now_ms - read_relative(option, f"-{text.removeprefix('-')}")
         return read_time(option, int(text) if text.isdecimal() else text)
     except FieldError as error:
-        text = f"{option} {text}: 2h (ago), now, or ISO 8601 with a zone (2026-01-31T12:00:00Z)"
-        raise CommandError(text, USAGE) from error
+        forms = "2h (ago), now, or ISO 8601 with a zone (2026-01-31T12:00:00Z)"
+        raise CommandError(f"{option} {text}: expected {forms}", USAGE) from error
 
 
 def _topics(args: argparse.Namespace) -> list[_Topic]:

@@ -25,12 +25,14 @@ _EXAMPLES = """  headgate config --config headgate.toml
 
 def register(subparsers: "Subparsers") -> None:
     """Add `config` to the commands."""
-    purpose = "show every option in force and where its value is from; secrets are masked"
+    purpose = "show every option in force and where its value comes from; secrets are masked"
     parser = add_command(subparsers, "config", purpose, _EXAMPLES)
     source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--config", type=Path, metavar="F", help="the TOML file")
-    source.add_argument("--reference", action="store_true", help="print all options and defaults")
-    parser.add_argument("--json", action="store_true", help="one JSON object instead of TOML")
+    source.add_argument("--config", type=Path, metavar="F", help="the configuration file")
+    source.add_argument(
+        "--reference", action="store_true", help="print all options with their defaults"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of TOML")
 
 
 def run(args: argparse.Namespace) -> int:

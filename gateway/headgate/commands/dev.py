@@ -22,12 +22,12 @@ _EXAMPLES = """\
 def register(subparsers: Subparsers) -> None:
     """Declare the options."""
     parser = add_command(
-        subparsers, "dev", "Run Kafka (two tiers), Redis and the gateway locally.", _EXAMPLES
+        subparsers, "dev", "run Kafka (two tiers), Redis and the gateway on this machine", _EXAMPLES
     )
     parser.add_argument(
         "--demo",
         action="store_true",
-        help="sample traffic and consumers, the monitor, the mirror and the replay runner, too",
+        help="also sample traffic and consumers, the monitor, the mirror and the replay runner",
     )
     parser.add_argument("--fresh", action="store_true", help="start empty: delete earlier data")
     parser.add_argument(
@@ -35,7 +35,7 @@ def register(subparsers: Subparsers) -> None:
         type=Path,
         default=Path(".headgate"),
         metavar="DIR",
-        help="folder of data and logs (default: .headgate here)",
+        help="folder for data and logs; default: .headgate",
     )
     parser.add_argument(
         "--config",
@@ -47,7 +47,7 @@ def register(subparsers: Subparsers) -> None:
         "--jmx", action="store_true", help="brokers serve their metrics, for `headgate monitor`"
     )
     parser.add_argument(
-        "--json", action="store_true", help="print one line of JSON when all is ready"
+        "--json", action="store_true", help="print one line of JSON when everything is ready"
     )
 
 

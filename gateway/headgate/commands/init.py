@@ -4,10 +4,9 @@ import argparse
 import asyncio
 import logging
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headgate.commands import FAILED, OK, add_command
+from headgate.commands import FAILED, OK, add_command, add_config
 from headgate.commands.output import add_json, painted, say, show_json
 from headgate.core.terminal.style import Ink
 
@@ -32,8 +31,8 @@ def register(subparsers: "Subparsers") -> None:
     """Add `init` to the commands."""
     purpose = "create or check the internal topics (headgate.*) of the configuration"
     parser = add_command(subparsers, "init", purpose, _EXAMPLES)
-    parser.add_argument("--config", required=True, type=Path, metavar="F", help="the TOML file")
-    parser.add_argument("--check", action="store_true", help="create nothing")
+    add_config(parser)
+    parser.add_argument("--check", action="store_true", help="only check, create nothing")
     add_json(parser)
 
 

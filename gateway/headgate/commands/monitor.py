@@ -3,10 +3,9 @@
 import argparse
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headgate.commands import FAILED, OK, CommandError, add_command
+from headgate.commands import FAILED, OK, CommandError, add_command, add_config
 from headgate.commands.output import say, style
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ _EXAMPLES = """  headgate monitor --config headgate.toml            watch, and a
   curl -s 127.0.0.1:9096/v1/groups?pretty            or /v1/groups of any gateway
 
 Polls all groups of all clusters every monitor.interval_ms and, where it may read
-__consumer_offsets, follows every commit. One for an installation is enough. On a terminal it
+__consumer_offsets, follows every commit. One per installation is enough. On a terminal it
 prints a table after every poll; the log, on standard error, names every commit that went back.
 
 signals: TERM and INT end it
@@ -32,11 +31,11 @@ def register(subparsers: "Subparsers") -> None:
     """Add `monitor` to the commands."""
     purpose = "watch all consumer groups: lag, states, commits that went back"
     parser = add_command(subparsers, "monitor", purpose, _EXAMPLES)
-    parser.add_argument("--config", required=True, type=Path, metavar="F", help="the TOML file")
-    parser.add_argument("--once", action="store_true", help="poll once, print, and end")
+    add_config(parser)
+    parser.add_argument("--once", action="store_true", help="poll once, print and exit")
     parser.add_argument("--json", action="store_true", help="with --once: print JSON")
     parser.add_argument(
-        "--table", action="store_true", help="print the table also where that is no terminal"
+        "--table", action="store_true", help="print the table even if the output is not a terminal"
     )
 
 

@@ -13,9 +13,9 @@ _EXAMPLES = """  headgate offsets translate --topic orders 0:1729
   headgate offsets translate --topic orders --to ingest 0:1801
 
 PARTITION:OFFSET[,OFFSET...], as many as you like. A client of the gateway's control plane: --url
-(or HEADGATE_URL), --token-file (or HEADGATE_TOKEN). It prints a table on a terminal, else JSON.
+(or HEADGATE_URL), --token-file (or HEADGATE_TOKEN). It prints JSON, on a terminal a table.
 
-Of a partition that there is, an offset that is not mirrored yet or no longer is `out_of_range`.
+An offset that is not mirrored yet, or no longer, is `out_of_range`.
 
 exit codes: 0 done, 1 refused or failed, 2 usage"""
 
@@ -28,14 +28,21 @@ def register(subparsers: "Subparsers") -> None:
     from headgate.commands.asking import add_gateway
     from headgate.commands.output import add_formats
 
-    parser = add_command(subparsers, "offsets", "where a record is on the other tier", _EXAMPLES)
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    one = add_command(actions, "translate", "offsets of one tier to the other's", _EXAMPLES)
-    one.add_argument("--topic", required=True, metavar="T")
-    one.add_argument(
-        "--to", choices=("backfill", "ingest"), default="backfill", help="default: backfill"
+    parser = add_command(
+        subparsers, "offsets", "find where a record is on the other tier", _EXAMPLES
     )
-    one.add_argument("places", nargs="+", metavar="PARTITION:OFFSETS")
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    one = add_command(
+        actions, "translate", "translate offsets of one tier into the other's", _EXAMPLES
+    )
+    one.add_argument("--topic", required=True, metavar="T", help="the topic")
+    one.add_argument(
+        "--to", choices=("backfill", "ingest"), default="backfill",
+        help="the tier whose offsets are wanted; default: backfill",
+    )  # fmt: skip
+    one.add_argument(
+        "places", nargs="+", metavar="PARTITION:OFFSETS", help="such as 0:1729, or 0:5,9,17"
+    )
     add_gateway(one)
     add_formats(one)
 
@@ -52,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
             found = [int(one) for one in numbers.split(",")]
             offsets.setdefault(str(int(partition)), []).extend(found)
         except ValueError as error:
-            raise CommandError(f"{place}: PARTITION:OFFSET[,OFFSET...]", USAGE) from error
+            raise CommandError(f"{place}: expected PARTITION:OFFSET[,OFFSET...]", USAGE) from error
     body = {"topic": args.topic, "to": args.to, "offsets": offsets}
     page = ask(args, "POST", "/v1/offsets/translate", body, options=_OPTIONS)
     (_show_table if is_table(args) else show_json)(page)

@@ -4,29 +4,26 @@ import argparse
 import json
 import os
 import sys
-import time
 from collections.abc import Iterable, Sequence
-from threading import Lock
 from typing import Any
 
-from headgate.core.terminal.progress import ProgressLine
 from headgate.core.terminal.style import Ink, Style, style_of
 from headgate.core.terminal.table import Column, Row, facts, table
-
-_COLUMNS = 80  # where the terminal does not say
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
     """For commands that print lines for people."""
-    parser.add_argument("--json", action="store_true", help="one JSON object instead of lines")
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON object instead of lines"
+    )
 
 
 def add_formats(parser: argparse.ArgumentParser) -> None:
     """For commands that show the control plane's answers: scripts read them as they came."""
     formats = parser.add_mutually_exclusive_group()
-    formats.add_argument("--json", action="store_true", help="JSON also on a terminal")
+    formats.add_argument("--json", action="store_true", help="print JSON even on a terminal")
     formats.add_argument(
-        "--table", action="store_true", help="a table also where that is no terminal (then: JSON)"
+        "--table", action="store_true", help="print a table even if the output is not a terminal"
     )
 
 
@@ -66,16 +63,3 @@ def say(line: str) -> None:
 def style() -> Style:
     """Of standard output."""
     return style_of(os.environ, is_terminal=sys.stdout.isatty())
-
-
-def progress() -> ProgressLine:
-    """How far something is, on standard error."""
-    shape = style_of(os.environ, is_terminal=sys.stderr.isatty())
-    return ProgressLine(sys.stderr, shape, time.monotonic, _room, Lock())
-
-
-def _room() -> int:
-    try:
-        return os.get_terminal_size(sys.stderr.fileno()).columns or _COLUMNS
-    except (OSError, ValueError):
-        return _COLUMNS

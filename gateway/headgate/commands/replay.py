@@ -10,7 +10,6 @@ from headgate.commands import FAILED, OK, USAGE, CommandError, add_command
 
 if TYPE_CHECKING:
     from headgate.commands import Subparsers
-    from headgate.core.terminal.progress import Step
 
 _EXAMPLES = """  headgate replay create --topic orders --from 2h --producer checkout --wait
   headgate replay create --topic orders --from 2h --to now --dry-run
@@ -24,8 +23,8 @@ _EXAMPLES = """  headgate replay create --topic orders --from 2h --producer chec
   headgate replay cancel ID
 
 A client of the gateway's control plane: --url (or HEADGATE_URL), --token-file (or HEADGATE_TOKEN).
-They print a table on a terminal, else JSON, as the API answers. Whoever reads the result needs
-isolation.level=read_committed.
+They print a table on a terminal, elsewhere the JSON that the API answers. Whoever reads the result
+needs isolation.level=read_committed.
 
 exit codes: 0 done, 1 refused or failed, 2 usage"""
 
@@ -44,23 +43,27 @@ def register(subparsers: "Subparsers") -> None:
     """Add `replay` to the commands."""
     from headgate.commands.asking import add_gateway
     from headgate.commands.output import add_formats
+    from headgate.commands.progress import add_quiet
 
-    parser = add_command(subparsers, "replay", "replays from the backfill tier", _EXAMPLES)
+    parser = add_command(
+        subparsers, "replay", "create and manage replays from the backfill tier", _EXAMPLES
+    )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     create = add_command(actions, "create", "ask for a replay", _EXAMPLES)
     _add_create(create)
-    listed = add_command(actions, "list", "all replays", _EXAMPLES)
-    listed.add_argument("--topic", metavar="T", help="those of one topic")
-    listed.add_argument("--state", metavar="S", help="those in one state")
+    add_quiet(create)
+    listed = add_command(actions, "list", "list replays", _EXAMPLES)
+    listed.add_argument("--topic", metavar="T", help="only those of this topic")
+    listed.add_argument("--state", metavar="S", help="only those in this state")
     parsers = [create, listed]
     for name, purpose in {
-        "show": "one replay",
+        "show": "show one replay",
         "cancel": "end one for good",
-        "pause": "stop copying",
-        "resume": "go on copying",
+        "pause": "pause copying",
+        "resume": "resume copying",
     }.items():
         one = add_command(actions, name, purpose, _EXAMPLES)
-        one.add_argument("id", metavar="ID")
+        one.add_argument("id", metavar="ID", help="the replay's id")
         parsers.append(one)
     for one in parsers:
         add_gateway(one)
@@ -69,24 +72,40 @@ def register(subparsers: "Subparsers") -> None:
 
 def _add_create(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--topic", required=True, metavar="T")
+    add("--topic", required=True, metavar="T", help="the topic to replay")
     add("--from", dest="start", required=True, metavar="WHEN",
-        help="2h (ago), ISO 8601 with a zone, ms since 1970, or JSON of the API")  # fmt: skip
+        help="2h (ago), ISO 8601 with a zone, ms since 1970, or the API's JSON")  # fmt: skip
     add("--to", dest="end", metavar="WHEN", help="the same, or now; default: now")
-    add("--name", metavar="NAME", help="default: made of topic and --from")
-    add("--partitions", metavar="N,N", help="default: all")
-    add("--producer", action="append", default=[], metavar="P", help="only its events")
-    add("--key", action="append", default=[], metavar="K", help="only events of this key")
-    add("--filter", metavar="JSON", help="more conditions, or @FILE")
+    add("--name", metavar="NAME", help="what people call it; default: the topic and --from")
+    add("--partitions", metavar="N,N", help="only these; default: all")
+    add(
+        "--producer",
+        action="append",
+        default=[],
+        metavar="P",
+        help="only its events; may be repeated",
+    )
+    add(
+        "--key",
+        action="append",
+        default=[],
+        metavar="K",
+        help="only events with this key; may be repeated",
+    )
+    add("--filter", metavar="JSON", help="more conditions, as JSON or @FILE")
     add("--mode", choices=("seek", "topic", "group"), default="topic", help="default: topic")
-    add("--group", metavar="G", help="of --mode group: whose offsets are set")
-    add("--ttl", type=int, metavar="S", help="seconds to keep the result")
-    add("--bytes-per-s", type=int, metavar="N")
-    add("--records-per-s", type=int, metavar="N")
-    add("--allow-cold", action="store_true", help="read what is not mirrored from the ingest tier")
+    add("--group", metavar="G", help="with --mode group: whose offsets are set")
+    add("--ttl", type=int, metavar="S", help="keep the result for so many seconds")
+    add("--bytes-per-s", type=int, metavar="N", help="copy at most so many bytes a second")
+    add("--records-per-s", type=int, metavar="N", help="copy at most so many records a second")
+    add("--allow-cold", action="store_true", help="read from the ingest tier what is not mirrored")
     add("--dry-run", action="store_true", help="only say what it would be")
-    add("--idempotency-key", metavar="K", help="a repeat gets the replay that it made before")
-    add("--wait", action="store_true", help="until it is ready or has ended")
+    add(
+        "--idempotency-key",
+        metavar="K",
+        help="a repeated request gets the replay that the first one made",
+    )
+    add("--wait", action="store_true", help="wait until it is ready or has ended")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -128,12 +147,13 @@ def _create(args: argparse.Namespace) -> int:
 
 def _waited_for(args: argparse.Namespace, page: dict[str, Any]) -> dict[str, Any]:
     from headgate.commands.asking import ask
-    from headgate.commands.output import progress
+    from headgate.commands.progress import progress
+    from headgate.commands.replay_tables import replay_step
 
-    line = progress()
+    line = progress(is_quiet=args.quiet)
     try:
         while True:
-            line.show(_step(page))
+            line.show(replay_step(page))
             if page.get("state") not in _UNFINISHED:
                 return page
             time.sleep(_POLL_S)
@@ -141,20 +161,11 @@ def _waited_for(args: argparse.Namespace, page: dict[str, Any]) -> dict[str, Any
     except KeyboardInterrupt:
         replay_id = page["id"]
         raise CommandError(
-            f"no longer waited for: replay {replay_id} goes on (`headgate replay show {replay_id}`,"
+            f"stopped waiting: replay {replay_id} goes on (`headgate replay show {replay_id}`,"
             " or `cancel`)"
         ) from None
     finally:
         line.end()
-
-
-def _step(page: dict[str, Any]) -> "Step":
-    from headgate.core.terminal.progress import Step
-
-    what, done = f"{page['id']} {page['state']}", page["done"]
-    return Step(
-        what, done["read"], page["planned"]["records"], "records", f"{done['records']} taken"
-    )
 
 
 def _show(args: argparse.Namespace, page: dict[str, Any]) -> None:
@@ -171,7 +182,7 @@ def _body(args: argparse.Namespace) -> dict[str, Any]:
     rate = {"bytes_per_s": args.bytes_per_s, "records_per_s": args.records_per_s}
     only = {} if args.filter is None else read_argument("--filter", args.filter)
     if not isinstance(only, dict):
-        raise CommandError("--filter: a JSON object is asked for", USAGE)
+        raise CommandError("--filter: expected a JSON object", USAGE)
     body = {
         "name": args.name or f"{args.topic} from {args.start}",
         "topic": args.topic,
@@ -208,8 +219,8 @@ def _bound(option: str, text: str) -> Any:
         read_time("timestamp", time_ms)
     except FieldError as error:
         raise CommandError(
-            f"{option} {text}: 2h (ago), now, ISO 8601 with a zone (2026-01-31T12:00:00Z), ms "
-            "since 1970, or JSON of the API",
+            f"{option} {text}: expected 2h (ago), now, ISO 8601 with a zone "
+            "(2026-01-31T12:00:00Z), ms since 1970, or the API's JSON",
             USAGE,
         ) from error
     return {"timestamp": time_ms}
@@ -221,4 +232,6 @@ def _numbers(text: str | None) -> list[int] | None:
     try:
         return [int(one) for one in text.split(",")]
     except ValueError as error:
-        raise CommandError(f"--partitions {text}: numbers with commas between", USAGE) from error
+        raise CommandError(
+            f"--partitions {text}: expected numbers separated by commas", USAGE
+        ) from error

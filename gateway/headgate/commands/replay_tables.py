@@ -5,6 +5,7 @@ from typing import Any
 
 from headgate.commands.output import show_facts, show_table
 from headgate.core.terminal.figures import duration, share, short
+from headgate.core.terminal.progress import Amount, Step
 from headgate.core.terminal.style import Ink
 from headgate.core.terminal.table import Cell, Column
 
@@ -35,10 +36,11 @@ def show_replay(page: dict[str, Any]) -> None:
     show_facts(_facts(page))
 
 
-def done_share(page: dict[str, Any]) -> float | None:
-    """How much of what was planned has been read, 0 to 1; None where that says nothing."""
-    planned = page["planned"]["records"]
-    return min(1.0, page["done"]["read"] / planned) if planned else None
+def replay_step(page: dict[str, Any]) -> Step:
+    """How far it is; its part is how much of what was planned has been read."""
+    what, done = f"{page['id']} {page['state']}", page["done"]
+    total, also = page["planned"]["records"], (Amount(done["bytes"], "B"),)
+    return Step(what, done["read"], total, "records", f"{short(done['records'])} taken", also)
 
 
 def _row(page: dict[str, Any]) -> list[str | Cell]:
@@ -49,7 +51,7 @@ def _row(page: dict[str, Any]) -> list[str | Cell]:
         Cell("paused" if is_paused else state, _INKS.get(state, Ink.PLAIN)),
         page["topic"],
         _mode(page),
-        share(done_share(page)),
+        share(replay_step(page).part),
         short(page["done"]["records"]),
         page["by"] or "-",
         page["created_at"] or "-",
@@ -68,7 +70,7 @@ def _facts(page: dict[str, Any]) -> Iterator[tuple[str, str]]:
     records = f"{short(planned['records'])} records, {size}, {covered}"
     yield "planned", f"{records}, about {duration(planned['seconds'])} to copy"
     if (done := page.get("done")) is not None:
-        percent = share(done_share(page))
+        percent = share(replay_step(page).part)
         yield "done", f"{percent}: {short(done['records'])} records, {short(done['bytes'], 'B')}"
     if (result := page.get("result")) is not None:
         yield "result", f"topic {result['topic']} at {result['bootstrap_servers']}"

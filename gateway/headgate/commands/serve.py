@@ -3,10 +3,9 @@
 import argparse
 import asyncio
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headgate.commands import FAILED, CommandError, add_command
+from headgate.commands import FAILED, CommandError, add_command, add_config
 
 if TYPE_CHECKING:
     from headgate.commands import Subparsers
@@ -24,9 +23,9 @@ def register(subparsers: "Subparsers") -> None:
     """Add `serve` to the commands."""
     purpose = "take events over HTTP and publish them to Kafka"
     parser = add_command(subparsers, "serve", purpose, _EXAMPLES)
-    parser.add_argument("--config", required=True, type=Path, metavar="F", help="the TOML file")
+    add_config(parser)
     parser.add_argument(
-        "--workers", metavar="N", help="processes that share the port (over http.workers)"
+        "--workers", metavar="N", help="processes that share the port (overrides http.workers)"
     )
 
 

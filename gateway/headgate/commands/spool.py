@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headgate.commands import FAILED, OK, USAGE, CommandError, add_command
+from headgate.commands import FAILED, OK, USAGE, CommandError, add_command, add_config
 from headgate.commands.output import add_json, say
+from headgate.core.terminal.figures import counted
 
 if TYPE_CHECKING:
     from headgate.commands import Subparsers
@@ -22,7 +23,7 @@ _EXAMPLES = """  headgate spool list /var/lib/headgate/spool
   headgate spool drop /var/lib/headgate/spool --topic orders --yes
   headgate spool drop /var/lib/headgate/spool --aside --yes
 
-DIR is a gateway's spool.path. `list` and `export` may be used beside the gateway; `drain` and
+DIR is a gateway's spool.path. `list` and `export` may run beside the gateway; `drain` and
 `drop` need the folder for themselves. A gateway publishes its own spool: `drain` is for the folder
 of one that will not come back, and repeats what that one had handed over and not noted
 (the same event ids; docs/operate/spool.md).
@@ -36,24 +37,28 @@ wanted, delete the folder."""
 
 def register(subparsers: "Subparsers") -> None:
     """Add `spool` to the commands."""
-    purpose = "look into a spool of events that wait for Kafka, or empty it"
+    purpose = "inspect or empty a spool of events that wait for Kafka"
     parser = add_command(subparsers, "spool", purpose, _EXAMPLES)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    listing = add_command(actions, "list", "what waits, and what was set aside", _EXAMPLES)
+    listing = add_command(actions, "list", "show what waits, and what was set aside", _EXAMPLES)
     export = add_command(actions, "export", "write all events as NDJSON", _EXAMPLES)
-    drain = add_command(actions, "drain", "publish all of it, and end", _EXAMPLES)
+    drain = add_command(actions, "drain", "publish all of it and exit", _EXAMPLES)
     drop = add_command(actions, "drop", "delete events for good", _EXAMPLES)
     for one in (listing, export, drain, drop):
         one.add_argument("folder", type=Path, metavar="DIR", help="a gateway's spool.path")
     for one in (export, drop):
-        one.add_argument("--topic", metavar="T", help="of this topic alone")
+        one.add_argument("--topic", metavar="T", help="only events of this topic")
     add_json(listing)
-    drain.add_argument("--config", required=True, type=Path, metavar="F", help="the TOML file")
+    add_config(drain)
     drain.add_argument(
-        "--timeout", type=float, default=600.0, metavar="S", help="give up after so long (600 s)"
+        "--timeout",
+        type=float,
+        default=600.0,
+        metavar="S",
+        help="give up after so many seconds; default: 600",
     )
     drop.add_argument("--aside", action="store_true", help="only what was set aside")
-    drop.add_argument("--yes", action="store_true", help="really: these events were answered 202")
+    drop.add_argument("--yes", action="store_true", help="confirm: these events were answered 202")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -61,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     from headgate.spool.database import FILE, JournalDamagedError, JournalError
 
     if not (args.folder / FILE).is_file():
-        raise CommandError(f"{args.folder}: there is no spool in it ({FILE})", USAGE)
+        raise CommandError(f"{args.folder}: there is no spool here ({FILE} is missing)", USAGE)
     actions = {"list": _list, "export": _export, "drain": _drain, "drop": _drop}
     try:
         return actions[args.action](args)
@@ -102,7 +107,7 @@ def _export(args: argparse.Namespace) -> int:
         contents.close()
     sys.stdout.flush()
     if damaged:
-        _warn(f"{damaged} chunks are damaged and were left out")
+        _warn(f"damaged and left out: {counted(damaged, 'chunk')}")
     tell_damage(contents.gaps, missing, _warn)
     return FAILED if damaged or contents.gaps else OK
 
@@ -117,7 +122,7 @@ def _drop(args: argparse.Namespace) -> int:
         dropped = journal.drop(args.topic, aside_only=args.aside)
     finally:
         journal.close()
-    say(f"dropped {dropped} events")
+    say(f"dropped {counted(dropped, 'event')}")
     return OK
 
 
@@ -131,9 +136,10 @@ def _drain(args: argparse.Namespace) -> int:
     left = asyncio.run(drain(settings, args.folder, args.timeout, say))
     aside, kept = _aside(args.folder), kept_in(args.folder)
     if left:
-        say(f"failed  {left} events are left")
+        say(f"failed  not published: {counted(left, 'event')}")
     if aside:
-        say(f"aside   {aside} events cannot be published: `headgate spool list` says why")
+        count = counted(aside, "event")
+        say(f"aside   cannot be published: {count} (`headgate spool list` says why)")
     for name in kept:
         say(f"kept    {args.folder / name}: a damaged file, and not all of it may be published")
     if left or aside or kept:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from headgate.commands.output import say, show_table
+from headgate.core.terminal.figures import counted
 from headgate.core.terminal.table import Column
 from headgate.spool.place import kept_in
 from headgate.spool.reading import Aside, Contents, Gap, LaneFigures
@@ -92,7 +93,7 @@ def tell_damage(
         last = "the end" if gap.last is None else f"{gap.last}"
         tell(f"damaged {gap.table}: numbers {gap.first} to {last} cannot be read")
     for (topic, partition), chunks in sorted(Counter(missing).items()):
-        tell(f"lost    {chunks} chunks (of 1 to 500 events) of {topic}-{partition}")
+        tell(f"lost    {counted(chunks, 'chunk')} (of 1 to 500 events) of {topic}-{partition}")
 
 
 def moment(ms: int) -> str:

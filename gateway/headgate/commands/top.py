@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from headgate.commands import Subparsers
+    from headgate.top.pages import Listed
     from headgate.top.readings import Reading, View
     from headgate.top.views import Sort
 
@@ -23,12 +24,12 @@ _EXAMPLES = """  headgate top                                      live; the las
   headgate top --once --view topics --sort bytes    one table, measured for one interval
   headgate top --json | jq .rows                    the same for machines
 
-keys: p producers, t topics, g groups; sorted by r rate, b bytes, x rejects, u unchanged, n name,
+keys: p producers, t topics, g groups; sort by r rate, b bytes, x rejects, u unchanged, n name,
 w the monitor's order of groups; arrows or j and k, space and page up to scroll; q quits
 
-Rates are over the last polls, up to 10 s. It asks the gateway at --url alone, as one that may view:
---token-file (or HEADGATE_TOKEN). Groups are known where `headgate monitor` runs. If the gateway
-does not answer, it says so and goes on asking. Where there is no terminal, it prints one table.
+Rates cover the last polls, up to 10 s. Only the gateway at --url is asked; the token needs the role
+`view`. Groups are known only where `headgate monitor` runs. If the gateway does not answer, it says
+so and keeps asking. If the output is not a terminal, it prints one table.
 
 signals: TERM and INT end it
 exit codes: 0 ended (or printed once), 1 failed, 2 usage"""
@@ -37,26 +38,26 @@ _VIEWS = ("producers", "topics", "groups")
 _SORTS = ("rate", "bytes", "rejects", "unchanged", "name", "worst")
 _MIN_INTERVAL_S = 1.0
 _ANSWER_S = 10.0
-_PAGE = "limit=1000"
+_PAGE, _MAX_PAGES = "limit=1000", 100  # more rows are no table for people
 
 
 def register(subparsers: "Subparsers") -> None:
     """Add `top` to the commands."""
     from headgate.commands.asking import add_gateway
 
-    purpose = "producers, topics and groups of a gateway, live in the terminal"
+    purpose = "show a gateway's producers, topics and groups, live in the terminal"
     parser = add_command(subparsers, "top", purpose, _EXAMPLES)
     parser.add_argument("--view", choices=_VIEWS, default="producers", help="default: producers")
     parser.add_argument(
-        "--sort", choices=_SORTS, help="default: rate; of groups worst, as the monitor has them"
+        "--sort", choices=_SORTS, help="default: rate; for groups worst, the monitor's order"
     )
     parser.add_argument(
         "--interval", type=float, default=2.0, metavar="S",
-        help="seconds between two polls; default: 2, least: 1",
+        help="seconds between two polls; at least 1, default: 2",
     )  # fmt: skip
     once = parser.add_mutually_exclusive_group()
-    once.add_argument("--once", action="store_true", help="print one table, and end")
-    once.add_argument("--json", action="store_true", help="print one JSON object, and end")
+    once.add_argument("--once", action="store_true", help="print one table and exit")
+    once.add_argument("--json", action="store_true", help="print one JSON object and exit")
     add_gateway(parser)
 
 
@@ -105,33 +106,46 @@ def _print_once(args: argparse.Namespace, view: "View", sort: "Sort") -> None:
 
 def _read(args: argparse.Namespace, view: "View") -> "Reading":
     """Raises CommandError."""
+    from headgate.top.pages import (
+        GroupsPage,
+        Health,
+        OddPageError,
+        ProducersPage,
+        TopicsPage,
+        checked,
+    )
     from headgate.top.readings import View, groups_read, producers_read, topics_read
 
     try:
-        health = _ask(args, "/ready", also=(HTTPStatus.SERVICE_UNAVAILABLE,))
+        health = checked(_ask(args, "/ready", also=(HTTPStatus.SERVICE_UNAVAILABLE,)), Health)
         if view is View.GROUPS:
-            pages = list(_pages(args, "/v1/groups"))
-            rows = [row for page in pages for row in page["groups"]]
-            return groups_read(time.monotonic(), health, {**pages[0], "groups": rows})
-        producers = [row for page in _pages(args, "/v1/producers") for row in page["producers"]]
-        at_s = time.monotonic()
+            pages = list(_pages(args, "/v1/groups", GroupsPage))
+            return groups_read(time.monotonic(), health, pages)
+        found = [page for page, _ in _pages(args, "/v1/producers", ProducersPage)]
+        at_s, producers = time.monotonic(), [one for page in found for one in page.producers]
         if view is View.PRODUCERS:
             return producers_read(at_s, health, producers)
-        topics = [row for page in _pages(args, "/v1/topics") for row in page["topics"]]
+        topics = [one for page, _ in _pages(args, "/v1/topics", TopicsPage) for one in page.topics]
         return topics_read(at_s, health, topics, producers)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        text = f"--url {args.url}: what answers is no gateway of this version ({error!r})"
+    except OddPageError as error:
+        text = f"--url {args.url}: what answers is not a gateway of this version ({error})"
         raise CommandError(text) from error
 
 
-def _pages(args: argparse.Namespace, path: str) -> "Iterator[Any]":
+def _pages(
+    args: argparse.Namespace, path: str, kind: "type[Listed]"
+) -> "Iterator[tuple[Listed, Any]]":
+    """Each page, and as it came. Raises CommandError, OddPageError."""
+    from headgate.top.pages import checked
+
     following = ""
-    while True:
-        page = _ask(args, f"{path}?{_PAGE}{following}")
-        yield page
-        if page.get("next") is None:
+    for _ in range(_MAX_PAGES):
+        given = _ask(args, f"{path}?{_PAGE}{following}")
+        page = checked(given, kind)
+        yield page, given
+        if page.next is None:
             return
-        following = f"&after={quote(page['next'], safe='')}"
+        following = f"&after={quote(page.next, safe='')}"
 
 
 def _ask(args: argparse.Namespace, path: str, also: "Collection[int]" = ()) -> Any:

@@ -5,6 +5,8 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from headgate.core.terminal.figures import counted
+
 _SHOWN_CHARACTERS = 120
 
 
@@ -33,8 +35,7 @@ class ConfigError(Exception):
     def __init__(self, file: str, problems: Sequence[Problem]) -> None:
         self.file = file
         self.problems = tuple(problems)
-        count = "1 problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
-        lines = [f"{file}: {count} in the configuration"]
+        lines = [f"{file}: {counted(len(self.problems), 'problem')} in the configuration"]
         super().__init__("\n".join(lines + [f"  {problem}" for problem in self.problems]))
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from headgate.core.terminal.figures import counted
 from headgate.core.terminal.style import PLAIN, Ink, Style
 from headgate.core.terminal.table import Cell, Column, table
 from headgate.core.terminal.text import shown
@@ -28,7 +29,7 @@ _HEATS = {"cold": Ink.BAD, "cooling": Ink.WARNING}
 
 def lines(page: dict[str, Any], at: str, style: Style = PLAIN) -> Iterator[str]:
     """A table of `Monitor.groups()`, and what cannot be seen of clusters. at: the time in words."""
-    yield f"{at}  {len(page['groups'])} groups"
+    yield f"{at}  {counted(len(page['groups']), 'group')}"
     yield from table(COLUMNS, map(row, page["groups"]), style)
     yield from map(shown, notes(page))
 
@@ -61,7 +62,7 @@ def _remarks(group: dict[str, Any]) -> Iterator[str]:
     if group["stuck_commit"]:
         yield "stuck commit"
     if group["regressions"]:
-        yield f"{group['regressions']} commits went back"
+        yield f"{counted(group['regressions'], 'commit')} went back"
     if group["idle_members"]:
         yield f"{group['idle_members']} idle"
     if not group["probation"]["admitted"]:

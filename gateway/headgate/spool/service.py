@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, Protocol
 from headgate.backends.base import Lanes, Suppression, Topics
 from headgate.backends.owned import OwnedTasks
 from headgate.core.suppression.protocol import Scope
+from headgate.core.terminal.figures import counted
 from headgate.core.topics.topic import TopicState
 from headgate.core.tracing.later import LaterSpans
 from headgate.spool.backlogs import Backlogs
@@ -142,7 +143,9 @@ class SpoolService:
         if refused is not None:
             return Dependency("spool", False, False, refused.detail)
         events, _, oldest_s = self.totals()
-        detail = f"{events} events, the oldest {oldest_s:.0f} s old" if events else "empty"
+        detail = (
+            f"{counted(events, 'event')}, the oldest {oldest_s:.0f} s old" if events else "empty"
+        )
         if self._disk.kept:
             detail += f"; a damaged file is kept in {', '.join(self._disk.kept[:_NAMED])}"
         return Dependency("spool", True, False, detail + self._unknown())

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from headgate import __version__
 from headgate.config import Settings
 from headgate.core.installation.entry import Detail, Happening, Kind
+from headgate.core.terminal.figures import counted
 from headgate.native.chosen import CODE
 
 _GATEWAY, _CONFIGURATION, _CERTIFICATES = "gateway", "configuration", "certificates"
@@ -33,7 +34,8 @@ def ended(is_clean: bool) -> Happening:
 
 def reloaded(file: str, settings: Settings) -> Happening:
     """What the file says is in force."""
-    text = f"{file}: {len(settings.topics)} topics, {len(settings.producers)} producers"
+    topics, producers = len(settings.topics), len(settings.producers)
+    text = f"{file}: {counted(topics, 'topic')}, {counted(producers, 'producer')}"
     return Happening(Kind.RELOADED, _CONFIGURATION, text, {"file": file})
 
 

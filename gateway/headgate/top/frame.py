@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from headgate.core.terminal.figures import duration, share, short
+from headgate.core.terminal.figures import counted, duration, share, short
 from headgate.core.terminal.style import Ink, Style
 from headgate.core.terminal.table import cut, table
-from headgate.monitor.table import notes
-from headgate.top.readings import Json, Reading, View
+from headgate.top.pages import Health
+from headgate.top.readings import Reading, View
 from headgate.top.views import SORTS, Sort, listing, total
 
 VIEW_KEYS = {"p": View.PRODUCERS, "t": View.TOPICS, "g": View.GROUPS}
@@ -51,9 +51,9 @@ class Room(NamedTuple):
     rows: int
 
 
-def rows_in(room: Room) -> int:
+def rows_in(shown: Shown, room: Room) -> int:
     """How many rows of the table have room; one at least."""
-    return max(1, room.rows - _AROUND)
+    return max(1, room.rows - _AROUND - len(_notes(shown, room)))
 
 
 def frame(shown: Shown, room: Room, style: Style, now: datetime, now_s: float) -> list[str]:
@@ -85,8 +85,7 @@ def _head(shown: Shown, room: Room, style: Style, now_s: float) -> Iterator[str]
 def _summary(readings: Sequence[Reading]) -> tuple[str, Ink]:
     newest = readings[-1]
     status, ink = _status(newest.health)
-    count = len(newest.rows)
-    parts = [status, f"{count} {newest.view if count != 1 else newest.view.value[:-1]}"]
+    parts = [status, counted(len(newest.names), newest.view.value[:-1])]
     if newest.view is not View.GROUPS:
         found = total(readings)
         parts += [
@@ -98,15 +97,12 @@ def _summary(readings: Sequence[Reading]) -> tuple[str, Ink]:
     return ", ".join(parts), ink
 
 
-def _status(health: Json) -> tuple[str, Ink]:
+def _status(health: Health) -> tuple[str, Ink]:
     """What /ready says, and what is missing."""
-    status = str(health["status"])
-    wrong = [
-        f"{name}: {one['detail']}" for name, one in health["dependencies"].items() if not one["ok"]
-    ]
-    workers = health.get("workers")
-    if workers is not None and workers["up"] < workers["wanted"]:
-        wrong.append(f"{workers['up']} of {workers['wanted']} workers")
+    status, workers = health.status, health.workers
+    wrong = [f"{name}: {one.detail}" for name, one in health.dependencies.items() if not one.ok]
+    if workers is not None and workers.up < workers.wanted:
+        wrong.append(f"{workers.up} of {counted(workers.wanted, 'worker')}")
     text = f"{status} ({'; '.join(wrong)})" if wrong else status
     if status in ("ready", "degraded"):
         return text, Ink.WARNING if wrong else Ink.PLAIN
@@ -116,15 +112,20 @@ def _status(health: Json) -> tuple[str, Ink]:
 def _body(shown: Shown, room: Room, style: Style, now: datetime) -> Iterator[str]:
     if not shown.readings:
         return
-    found, left = listing(shown.readings, shown.sort, now), rows_in(room)
-    said = list(notes(shown.readings[-1].page))[:_MAX_NOTES] if shown.view is View.GROUPS else []
-    if said and len(found.rows) + len(said) > left:
-        said = said[: left // 3]
-    left -= len(said)
-    rows = found.rows[shown.first : shown.first + left]
+    found = listing(shown.readings, shown.sort, now)
+    rows = found.rows[shown.first : shown.first + rows_in(shown, room)]
     yield from table(found.columns, rows, style, room.columns)
-    for line in said:
+    for line in _notes(shown, room):
         yield style.paint(cut(line, room.columns), Ink.WARNING)
+
+
+def _notes(shown: Shown, room: Room) -> Sequence[str]:
+    """What stands below the rows: where there is too little room, no more than a third of it."""
+    if not shown.readings:
+        return ()
+    newest, left = shown.readings[-1], room.rows - _AROUND
+    said = newest.notes[:_MAX_NOTES]
+    return said if len(newest.names) + len(said) <= left else said[: max(0, left // 3)]
 
 
 def _keys(shown: Shown, room: Room, style: Style) -> str:

@@ -4,6 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from headgate.core.terminal.table import Cell
+from headgate.monitor import table
+from headgate.top.pages import GroupPage, GroupsPage, Health, PairPage, ProducerPage, TopicPage
+
 Json = dict[str, Any]
 
 SPAN_S = 10.0  # of the rates: a gateway's figures are up to a second older than its answer
@@ -46,56 +50,73 @@ class Flow(NamedTuple):
     unchanged: float | None = None
 
 
+class GroupRow(NamedTuple):
+    """A group: as it was checked, as the monitor's table has it, and as it came."""
+
+    page: GroupPage
+    cells: Sequence[Cell]
+    given: Json
+
+
 class Reading(NamedTuple):
     """One poll. at_s: of a steady clock.  health: of /ready.
 
-    rows: of the view, by name.  tallies, lags: what rates are made of, by name.
-    page: the groups' page, with what is said of clusters.
+    producers, topics, groups: rows by name; those of the view.
+    tallies: what rates are made of, by name.  notes: what is said of clusters, below the groups.
     """
 
     at_s: float
     view: View
-    health: Json
-    rows: Mapping[str, Json]
+    health: Health
+    producers: Mapping[str, ProducerPage] = {}
+    topics: Mapping[str, TopicPage] = {}
+    groups: Mapping[str, GroupRow] = {}
     tallies: Mapping[str, Tally] = {}
-    lags: Mapping[str, int] = {}
-    page: Mapping[str, Any] = {}
+    notes: Sequence[str] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """Of the rows, as they came."""
+        return [*self.producers, *self.topics, *self.groups]
 
 
-def producers_read(at_s: float, health: Json, producers: Iterable[Json]) -> Reading:
-    """Of GET /v1/producers. Raises KeyError and the like of a page that is none."""
-    rows = {page["producer"]: page for page in producers}
-    return Reading(at_s, View.PRODUCERS, health, rows, {name: tally(rows[name]) for name in rows})
+def producers_read(at_s: float, health: Health, producers: Iterable[ProducerPage]) -> Reading:
+    """Of GET /v1/producers."""
+    rows = {page.producer: page for page in producers}
+    tallies = {name: tally(page) for name, page in rows.items()}
+    return Reading(at_s, View.PRODUCERS, health, producers=rows, tallies=tallies)
 
 
 def topics_read(
-    at_s: float, health: Json, topics: Iterable[Json], producers: Iterable[Json]
+    at_s: float, health: Health, topics: Iterable[TopicPage], producers: Iterable[ProducerPage]
 ) -> Reading:
     """Of GET /v1/topics, with the tallies of what each producer posts to them."""
-    rows = {page["topic"]: page for page in topics}
+    rows = {page.topic: page for page in topics}
     tallies = dict.fromkeys(rows, Tally())
     for producer in producers:
-        for pair in producer["topics"]:
-            if pair["topic"] in tallies:
-                tallies[pair["topic"]] = tallies[pair["topic"]].plus(tally(pair))
-    return Reading(at_s, View.TOPICS, health, rows, tallies)
+        for pair in producer.topics:
+            if pair.topic in tallies:
+                tallies[pair.topic] = tallies[pair.topic].plus(tally(pair))
+    return Reading(at_s, View.TOPICS, health, topics=rows, tallies=tallies)
 
 
-def groups_read(at_s: float, health: Json, page: Json) -> Reading:
-    """Of GET /v1/groups. A group is named by its cluster, too."""
-    rows = {f"{row['cluster']}/{row['group']}": row for row in page["groups"]}
-    lags = {name: int(row["lag"]) for name, row in rows.items()}
-    return Reading(at_s, View.GROUPS, health, rows, lags=lags, page=page)
+def groups_read(at_s: float, health: Health, pages: Iterable[tuple[GroupsPage, Json]]) -> Reading:
+    """Of GET /v1/groups: each page, and as it came. A group is named by its cluster, too."""
+    rows, notes = dict[str, GroupRow](), list[str]()
+    for page, given in pages:
+        for one, raw in zip(page.groups, given["groups"], strict=True):
+            rows[f"{one.cluster}/{one.group}"] = GroupRow(one, table.row(raw), raw)
+        notes = notes or list(table.notes(given))  # each page has them
+    return Reading(at_s, View.GROUPS, health, groups=rows, notes=notes)
 
 
-def tally(page: Json) -> Tally:
+def tally(page: ProducerPage | PairPage) -> Tally:
     """Of one producer, or of what it posts to one topic."""
-    ends: Mapping[str, int] = page["events_total"]
-    final = {name: count for name, count in ends.items() if name != "held"}
+    final = {name: count for name, count in page.events_total.items() if name != "held"}
     refused = sum(count for name, count in final.items() if name.partition(":")[0] in _NOT_WRITTEN)
-    received = page["received_total"]
+    received = page.received_total
     return Tally(
-        received["events"], received["bytes"], page["bytes_saved_total"], sum(final.values()),
+        received.events, received.bytes, page.bytes_saved_total, sum(final.values()),
         final.get("unchanged", 0), refused,
     )  # fmt: skip
 
@@ -112,7 +133,10 @@ def flows(readings: Sequence[Reading]) -> dict[str, Flow]:
     """By name. What one gateway counts never falls: if it does, another one answers by now."""
     newest = readings[-1]
     if len(readings) < 2:
-        return {name: _first(row) for name, row in newest.rows.items()}
+        # The gateway's own rates, of the last minute, until there is something to compare with.
+        rows: list[ProducerPage | TopicPage] = [*newest.producers.values(), *newest.topics.values()]
+        rates = [Flow(row.events_per_s, row.bytes_per_s) for row in rows]
+        return dict(zip(newest.names, rates, strict=True))
     first, span = readings[0], newest.at_s - readings[0].at_s
     return {
         name: _flow(first.tallies.get(name, Tally()), now, span)
@@ -125,15 +149,10 @@ def growth(readings: Sequence[Reading]) -> dict[str, float]:
     first, newest = readings[0], readings[-1]
     span = newest.at_s - first.at_s
     return {
-        name: (lag - first.lags[name]) / span
-        for name, lag in newest.lags.items()
-        if name in first.lags and span > 0
+        name: (row.page.lag - first.groups[name].page.lag) / span
+        for name, row in newest.groups.items()
+        if name in first.groups and span > 0
     }
-
-
-def _first(row: Json) -> Flow:
-    """The gateway's own rates, of the last minute, until there is something to compare with."""
-    return Flow(row.get("events_per_s"), row.get("bytes_per_s"))
 
 
 def _flow(before: Tally, now: Tally, span: float) -> Flow:

@@ -37,8 +37,10 @@ class Options(NamedTuple):
 
 
 class _Answer(NamedTuple):
+    """found: an error of ours, too, so that it is not lost with its thread."""
+
     view: View
-    found: Reading | NoAnswerError
+    found: Reading | Exception
 
 
 class _Asking(Thread):
@@ -60,7 +62,7 @@ class _Asking(Thread):
             view = self._view
             try:
                 self.answers.put(_Answer(view, self._poll(view)))
-            except NoAnswerError as error:
+            except Exception as error:  # raised again by who takes it
                 self.answers.put(_Answer(view, error))
             self._wake()
             self._again.wait(self._interval_s)
@@ -79,20 +81,22 @@ class Session:
         if options.sort is not None:
             self._sorts[options.view] = options.sort
 
-    def take(self, view: View, found: Reading | NoAnswerError) -> None:
-        """An answer has come, or a failure."""
+    def take(self, view: View, found: Reading | Exception) -> None:
+        """An answer has come, or a failure. Raises what is a mistake of ours."""
         now = datetime.now().astimezone()
         if isinstance(found, NoAnswerError):
             since = self._trouble or Trouble("", time.monotonic(), now)
             self._trouble = since._replace(text=str(found))
             return
+        if isinstance(found, Exception):
+            raise found
         self._trouble = None
         self._readings[view] = kept(self._readings[view], found)
         self._at[view] = now
 
     def press(self, key: str, rows: int) -> bool:
         """False: it is over. rows: how many rows have room."""
-        count = len(self._newest.rows) if self._newest else 0
+        count = len(self._newest.names) if self._newest else 0
         if key in VIEW_KEYS and VIEW_KEYS[key] is not self.view:
             self.view, self._first, self._trouble = VIEW_KEYS[key], 0, None
         elif SORT_KEYS.get(key) in SORTS[self.view]:
@@ -107,7 +111,7 @@ class Session:
     @property
     def shown(self) -> Shown:
         """All of it."""
-        count = len(self._newest.rows) if self._newest else 0
+        count = len(self._newest.names) if self._newest else 0
         first = min(self._first, max(0, count - 1))  # there may be fewer by now
         return Shown(
             self._options.url, self.view, self._sorts[self.view], self._options.interval_s,
@@ -134,7 +138,7 @@ def run_live(options: Options, poll: Poll, style: Style) -> None:
             if happened.is_over:
                 return
             view = session.view
-            if not all(session.press(key, rows_in(room)) for key in happened.keys):
+            if not all(session.press(key, rows_in(session.shown, room)) for key in happened.keys):
                 return
             if session.view is not view:
                 asking.want(session.view)

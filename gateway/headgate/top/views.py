@@ -5,11 +5,12 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from headgate.core.terminal.figures import duration, share, short
+from headgate.core.terminal.figures import counted, duration, share, short
 from headgate.core.terminal.style import Ink
 from headgate.core.terminal.table import Cell, Column
 from headgate.monitor import table as groups
-from headgate.top.readings import Flow, Json, Reading, View, flows, growth
+from headgate.top.pages import ProducerPage, TopicPage
+from headgate.top.readings import Flow, GroupRow, Json, Reading, View, flows, growth
 
 _MANY_UNCHANGED = 0.5
 
@@ -76,17 +77,20 @@ def listing(readings: Sequence[Reading], sort: Sort, now: datetime) -> Listing:
     names = sorted_names(readings, sort)
     if view is View.GROUPS:
         grown = growth(readings)
-        return Listing(columns, [_group(newest.rows[name], grown.get(name)) for name in names])
-    flowing, row = flows(readings), _producer if view is View.PRODUCERS else _topic
-    return Listing(columns, [row(newest.rows[name], flowing[name], now) for name in names])
+        return Listing(columns, [_group(newest.groups[name], grown.get(name)) for name in names])
+    flowing = flows(readings)
+    if view is View.TOPICS:
+        return Listing(columns, [_topic(newest.topics[name], flowing[name]) for name in names])
+    rows = newest.producers
+    return Listing(columns, [_producer(rows[name], flowing[name], now) for name in names])
 
 
 def sorted_names(readings: Sequence[Reading], sort: Sort) -> list[str]:
     """The names of the newest reading's rows. What is not known comes last."""
     newest = readings[-1]
     if sort is Sort.WORST:
-        return list(newest.rows)
-    names = sorted(newest.rows)
+        return newest.names
+    names = sorted(newest.names)
     if sort is Sort.NAME:
         return names
     measure = _measure(readings, sort)
@@ -99,7 +103,7 @@ def json_rows(readings: Sequence[Reading], sort: Sort) -> list[Json]:
     names = sorted_names(readings, sort)
     if view is View.GROUPS:
         grown = growth(readings)
-        return [{**newest.rows[name], "lag_per_s": grown.get(name)} for name in names]
+        return [{**newest.groups[name].given, "lag_per_s": grown.get(name)} for name in names]
     flowing = flows(readings)
     return [{view.value[:-1]: name, **flowing[name]._asdict()} for name in names]
 
@@ -123,7 +127,7 @@ def _measure(readings: Sequence[Reading], sort: Sort) -> Callable[[str], float]:
     newest = readings[-1]
     if newest.view is View.GROUPS:
         if sort is Sort.REJECTS:
-            return lambda name: float(newest.rows[name]["regressions"])
+            return lambda name: float(newest.groups[name].page.regressions)
         grown = growth(readings)
         return lambda name: grown.get(name, -1e300)
     flowing = flows(readings)
@@ -146,20 +150,19 @@ def _sum(rates: Any) -> float | None:
     return sum(known) if known else None
 
 
-def _producer(row: Json, flow: Flow, now: datetime) -> list[Cell]:
-    return [Cell(row["producer"]), *_flowing(flow), Cell(str(len(row["topics"]))),
-            Cell(_since(row["last_seen"], now))]  # fmt: skip
+def _producer(page: ProducerPage, flow: Flow, now: datetime) -> list[Cell]:
+    return [Cell(page.producer), *_flowing(flow), Cell(str(len(page.topics))),
+            Cell(_since(page.last_seen, now))]  # fmt: skip
 
 
-def _topic(row: Json, flow: Flow, _: datetime) -> list[Cell]:
-    skew = row["skew"]
-    hottest = share(skew["hottest_partition_share"]) if skew["judged"] else "-"
-    remarks, suppression, held = list[str](), row["suppression"], row.get("held")
-    if suppression is not None and suppression["state"] in ("quarantine", "away"):
-        remarks.append(f"suppression: {suppression['state']}")
-    if held is not None and held["keys"]:
-        remarks.append(f"{held['keys']} keys held")
-    return [Cell(row["topic"]), *_flowing(flow), Cell(hottest),
+def _topic(page: TopicPage, flow: Flow) -> list[Cell]:
+    hottest = share(page.skew.hottest_partition_share if page.skew.judged else None)
+    remarks, suppression, held = list[str](), page.suppression, page.held
+    if suppression is not None and suppression.state in ("quarantine", "away"):
+        remarks.append(f"suppression: {suppression.state}")
+    if held is not None and held.keys:
+        remarks.append(f"{counted(held.keys, 'key')} held")
+    return [Cell(page.topic), *_flowing(flow), Cell(hottest),
             Cell(", ".join(remarks), Ink.WARNING)]  # fmt: skip
 
 
@@ -175,13 +178,13 @@ def _flowing(flow: Flow) -> list[Cell]:
     ]
 
 
-def _group(row: Json, per_s: float | None) -> list[Cell]:
-    cells = groups.row(row)
+def _group(row: GroupRow, per_s: float | None) -> list[Cell]:
+    cells = row.cells
     ink = Ink.WARNING if per_s is not None and per_s > 0 else Ink.PLAIN
     return [*cells[:4], Cell(short(per_s), ink), *cells[4:]]
 
 
-def _since(at: str | None, now: datetime) -> str:
+def _since(at: datetime | None, now: datetime) -> str:
     if at is None:
         return "never"
-    return f"{duration(max(0.0, (now - datetime.fromisoformat(at)).total_seconds()))} ago"
+    return f"{duration(max(0.0, (now - at).total_seconds()))} ago"

@@ -26,6 +26,7 @@ from headgate.core.coalescing.holding import Oddity, leftover
 from headgate.core.formats.canonical import Fallback
 from headgate.core.outcome import Failure
 from headgate.core.suppression.protocol import Scope
+from headgate.core.terminal.figures import counted
 from headgate.core.topics.policy import PolicyTable
 from headgate.core.topics.topic import TopicState
 from headgate.core.tracing.later import LaterSpans
@@ -114,7 +115,7 @@ class Coalescing:
     def dependencies(self) -> list[Dependency]:
         """Redis, without which all is published, and how much is owned here."""
         owned = self._coalescer.partitions
-        found = [Dependency("coalescer", True, False, f"owns {owned} partitions")]
+        found = [Dependency("coalescer", True, False, f"owns {counted(owned, 'partition')}")]
         if self._suppressor is not None:
             found += redis_dependencies(self._suppressor, self.suppression())
         return found

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headgate.commands.progress import add_quiet
 from headgate_spark.job.ending import EndedError, children, end_spark, hushed, signals_caught
 from headgate_spark.job.errors import OK, USAGE, JobError, reason_of
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from headgate_spark.job.options import JobConfig
 
 AUDIT_EXAMPLES = """examples:
-  headgate-spark audit --config headgate.toml --out audit/           all topics, all that is there
+  headgate-spark audit --config headgate.toml --out audit/           all topics, all records
   headgate-spark audit --config F --topics 'orders,deals.*' --from 24h --out audit/
   headgate-spark audit --config F --topics deals --from 2026-01-31T12:00:00Z --to now \\
       --partitions 20,40 --out audit/
@@ -36,7 +37,7 @@ def add_audit(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--config", required=True, type=Path, metavar="F", help="the gateway's TOML file")
     add("--out", required=True, type=Path, metavar="DIR", help="where the results are written")
-    add("--topics", metavar="P", help="names and globs with commas between; default: all")
+    add("--topics", metavar="P", help="names and globs, separated by commas; default: all")
     add(
         "--from",
         dest="start",
@@ -47,11 +48,16 @@ def add_audit(parser: argparse.ArgumentParser) -> None:
     add(
         "--offsets",
         metavar="JSON",
-        help='instead: {"topic": {"0": [first, behind-the-last]}}; only that is judged',
+        help="in place of --topics, --from, --to: only that is judged; "
+        'such as {"topic": {"0": [first, behind-the-last]}}',
     )
-    add("--cluster", metavar="NAME", help="default: the only one of tier ingest")
-    add("--partitions", default="", metavar="N,N", help="more partition counts to predict")
-    add("--no-publish", action="store_true", help="write files only, nothing to headgate.skew")
+    add("--cluster", metavar="NAME", help="the cluster; default: the only one of tier ingest")
+    add("--partitions", default="", metavar="N,N", help="further partition counts to predict")
+    add(
+        "--no-publish",
+        action="store_true",
+        help="only write files, publish nothing to headgate.skew",
+    )
     add(
         "--patience",
         type=float,
@@ -60,7 +66,14 @@ def add_audit(parser: argparse.ArgumentParser) -> None:
         help="seconds to wait for brokers that are away; default: 45",
     )
     add("--master", metavar="URL", help="Spark's master; default: local[*]")
-    add("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark")
+    add(
+        "--conf",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of Spark; may be repeated",
+    )
+    add_quiet(parser)
 
 
 def run_audit(chosen: argparse.Namespace) -> int:
@@ -88,7 +101,9 @@ def run_audit(chosen: argparse.Namespace) -> int:
     # spark-submit's Spark logs is for those who run the cluster.
     quiet = {} if is_submitted(os.environ) else {"spark.log.level": "FATAL"}
     settings = {**quiet, **parse_settings(chosen.conf)}
-    result = _ended_well(config, request, chosen.master, settings, report_to_people())
+    result = _ended_well(
+        config, request, chosen.master, settings, report_to_people(is_quiet=chosen.quiet)
+    )
     for topic in result["topics"]:
         found = "; ".join([*filter(None, [", ".join(topic["diagnoses"])]), *topic["notes"]])
         read = topic["partitions_read"]
@@ -116,7 +131,7 @@ def _ended_well(
     before = children()
     with signals_caught() as signals:
         try:
-            spark = hushed(open_session("headgate audit", master, settings, report.say))
+            spark = hushed(open_session("headgate audit", master, settings, report.note))
             signals.catch()
             return audit(spark, config, request, report)
         except EndedError as ended:
@@ -152,7 +167,9 @@ def _counts(text: str) -> tuple[int, ...]:
     try:
         found = tuple(int(part) for part in text.split(",") if part.strip())
     except ValueError as error:
-        raise JobError(f"--partitions {text}: numbers with commas between", USAGE) from error
+        raise JobError(
+            f"--partitions {text}: expected numbers separated by commas", USAGE
+        ) from error
     if any(not 1 <= one <= 1000 for one in found):
         raise JobError(f"--partitions {text}: from 1 to 1000", USAGE)
     return found

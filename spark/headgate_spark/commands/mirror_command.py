@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headgate.commands.progress import add_quiet
 from headgate_spark.job.errors import USAGE, JobError
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ _MIRROR = """examples:
       mirror --config F --follow
 
 Stop it as you like: the next run goes on where the offset map in the backfill tier ends.
-exit codes: 0 all is mirrored (or it was stopped while following), 1 failed, 2 usage,
-configuration, or a topic was skipped: it would not be a true mirror
+exit codes: 0 everything is mirrored (or it was stopped while following), 1 failed, 2 usage or
+configuration, or a topic was skipped because it would not be a true mirror
 """
 
 
@@ -34,7 +35,7 @@ _VERIFY = """examples:
   headgate-spark verify --config F --topics orders --out verify.json
 
 Compares key, value, headers and timestamp of every record that is mapped and that both tiers
-still have. Records that the ingest tier has no more (expired, compacted) are counted and fine.
+still have. Records that the ingest tier no longer has (expired, compacted) are counted, and fine.
 exit codes: 0 all identical, 1 records differ or are missing (the first are named), 2 usage or
 configuration
 """
@@ -44,13 +45,17 @@ def add_mirror(parser: argparse.ArgumentParser) -> None:
     """The options of `mirror`."""
     _add_common(parser)
     add = parser.add_argument
-    add("--follow", action="store_true", help="go on until it is stopped")
+    add("--follow", action="store_true", help="go on until stopped")
     add(
-        "--interval", type=float, default=5.0, metavar="S", help="of --follow; default and least: 5"
+        "--interval",
+        type=float,
+        default=5.0,
+        metavar="S",
+        help="with --follow: seconds between two rounds; at least 5, the default",
     )
     add("--retention-ms", type=int, default=-1, metavar="N",
-        help="of topics that are made; default: -1, for ever")  # fmt: skip
-    add("--metrics", type=Path, metavar="FILE", help="a Prometheus textfile, kept up to date")
+        help="retention of topics that it creates; default: -1, forever")  # fmt: skip
+    add("--metrics", type=Path, metavar="FILE", help="keep a Prometheus textfile up to date")
     parser.set_defaults(run=run_mirror)
     parser.epilog = _MIRROR
 
@@ -58,7 +63,7 @@ def add_mirror(parser: argparse.ArgumentParser) -> None:
 def add_verify(parser: argparse.ArgumentParser) -> None:
     """The options of `verify`."""
     _add_common(parser)
-    parser.add_argument("--out", type=Path, metavar="FILE", help="the result as JSON")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the result as JSON")
     parser.set_defaults(run=run_verify)
     parser.epilog = _VERIFY
 
@@ -66,11 +71,23 @@ def add_verify(parser: argparse.ArgumentParser) -> None:
 def _add_common(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--config", required=True, type=Path, metavar="F", help="the gateway's TOML file")
-    add("--topics", metavar="P", help="names and globs with commas between; default: all")
+    add("--topics", metavar="P", help="names and globs, separated by commas; default: all")
     add("--cluster", metavar="NAME", help="the ingest cluster; default: all with a backfill tier")
-    add("--bytes-per-s", type=float, metavar="N", help="read at most so much from each broker")
+    add(
+        "--bytes-per-s",
+        type=float,
+        metavar="N",
+        help="read at most so many bytes a second from each broker",
+    )
     add("--master", metavar="URL", help="Spark's master; default: local[*,8]")
-    add("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark")
+    add(
+        "--conf",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of Spark; may be repeated",
+    )
+    add_quiet(parser)
 
 
 def run_mirror(chosen: argparse.Namespace) -> int:
@@ -127,8 +144,8 @@ def _with_spark(
         "spark.speculation": "false",  # two copies of a task would only fence each other
         **parse_settings(chosen.conf),
     }
-    report = report_to_people()
-    spark = open_session(name, chosen.master or f"local[*,{_FAILURES}]", settings, report.say)
+    report = report_to_people(is_quiet=chosen.quiet)
+    spark = open_session(name, chosen.master or f"local[*,{_FAILURES}]", settings, report.note)
     try:
         return job(spark, config, report)
     finally:

@@ -4,6 +4,7 @@ import argparse
 import os
 from pathlib import Path
 
+from headgate.commands.progress import add_quiet
 from headgate_spark.job.errors import USAGE, JobError
 
 _REPLAY = """examples:
@@ -22,10 +23,11 @@ def add_replay(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--config", required=True, type=Path, metavar="F", help="the gateway's TOML file")
     add("--cluster", metavar="NAME", help="the backfill cluster; default: all")
-    add("--follow", action="store_true", help="go on until it is stopped")
+    add("--follow", action="store_true", help="go on until stopped")
     add("--patience", type=float, default=15.0, metavar="S",
-        help="take over from a runner that is silent for so long; default: 15")  # fmt: skip
-    add("--metrics", type=Path, metavar="FILE", help="a Prometheus textfile, kept up to date")
+        help="take over from a runner that is silent for so many seconds; default: 15")  # fmt: skip
+    add("--metrics", type=Path, metavar="FILE", help="keep a Prometheus textfile up to date")
+    add_quiet(parser)
     parser.set_defaults(run=run_replay)
     parser.epilog = _REPLAY
 
@@ -40,7 +42,7 @@ def run_replay(chosen: argparse.Namespace) -> int:
         raise JobError(f"--patience {chosen.patience:g}: seconds, more than 0", USAGE)
     config = read_config(chosen.config, os.environ)
     request = RunRequest(chosen.cluster, chosen.follow, chosen.patience, chosen.metrics)
-    report = report_to_people()
+    report = report_to_people(is_quiet=chosen.quiet)
     try:
         return run_replays(config, request, report)
     finally:

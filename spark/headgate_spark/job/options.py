@@ -113,11 +113,13 @@ def _cluster(name: str, section: Mapping[str, Any], environment: Mapping[str, st
     if not servers:
         raise JobError(f"clusters.{name}.bootstrap_servers is missing", USAGE)
     if not isinstance(servers, str | list):
-        raise JobError(f'clusters.{name}.bootstrap_servers: such as ["HOST:9092"]', USAGE)
+        raise JobError(
+            f'clusters.{name}.bootstrap_servers: expected a list such as ["HOST:9092"]', USAGE
+        )
     servers = servers if isinstance(servers, str) else ",".join(map(str, servers))
     tier = given.get("tier", "ingest")
     if tier not in ("ingest", "backfill"):
-        raise JobError(f'clusters.{name}.tier = "{tier}": "ingest" or "backfill"', USAGE)
+        raise JobError(f'clusters.{name}.tier = "{tier}": expected "ingest" or "backfill"', USAGE)
     client = {"bootstrap.servers": servers}
     for option, theirs in _CLIENT_OPTIONS.items():
         if given.get(option):

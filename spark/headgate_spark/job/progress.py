@@ -49,7 +49,7 @@ class Progress:
         begun = time.monotonic()
         with watched(self._report, lambda: None if context is None else _tasks(head, context)):
             yield
-        self._report.say(f"{head}: {time.monotonic() - begun:.1f} s")
+        self._report.note(f"{head}: {time.monotonic() - begun:.1f} s")
 
 
 def _tasks(what: str, context: SparkContext) -> Step | None:

@@ -39,11 +39,11 @@ def _parsed(option: str, text: str, now_ms: int) -> int:
         parsed = datetime.fromisoformat(text)
     except ValueError as error:
         raise JobError(
-            f"{option} {text}: no time: 2026-01-31T12:00:00Z, ms since 1970, 2h (ago), or now",
+            f"{option} {text}: expected 2026-01-31T12:00:00Z, ms since 1970, 2h (ago), or now",
             USAGE,
         ) from error
     if parsed.tzinfo is None:
-        raise JobError(f"{option} {text}: of which zone? {_with_zone(parsed)}", USAGE)
+        raise JobError(f"{option} {text}: in which zone? {_with_zone(parsed)}", USAGE)
     # in integers: as a float, one time in 160 would be a millisecond too early
     return (parsed - _1970) // timedelta(milliseconds=1)
 

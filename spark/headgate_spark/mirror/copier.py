@@ -47,7 +47,7 @@ _FINAL = (UnwritableError, RecreatedError, StalePlanError, TruncatedError)
 
 
 class Copier:
-    """Copies one unit. seen: told (records, bytes) of each committed chunk."""
+    """Copies one unit. seen: told the records of each committed chunk."""
 
     def __init__(
         self,
@@ -58,6 +58,7 @@ class Copier:
     ) -> None:
         self._unit, self._options, self._buckets, self._seen = unit, options, buckets, seen
         self._records = self._bytes = self._transactions = self._lost = 0
+        self._told_bytes = 0  # of what the reader has read, in the map
         self._foreign, self._foreign_at = 0, -1
         self._end: int | None = None  # of the target's log, as far as this copier knows
         self._position = -1 if unit.known.position is None else unit.known.position
@@ -124,6 +125,7 @@ class Copier:
             await writer.start()
             known = await read_known(unit, options)  # after the fencing, never before
             await reader.start()
+            self._told_bytes = 0
             await self._begin(known, reader, writer)
             while not self._is_done(lease_end_s):
                 tick_s = asyncio.get_running_loop().time()
@@ -204,8 +206,9 @@ class Copier:
         if first > self._position:  # before the first segment nothing else says that it was read
             gap = Gap(self._position, first, NO_RECORDS, now_ms())
             facts.append(gap_record(self._unit.place, gap))
-        await self._write(writer, chunk, facts)
-        self._position = chunk.end
+        read = reader.bytes
+        await self._write(writer, chunk, facts, read - self._told_bytes)
+        self._position, self._told_bytes = chunk.end, read
 
     async def _skip_lost(self, reader: SourceReader, writer: Writer) -> None:
         """Retention has passed the mirror: say so in the map, and go on behind it."""
@@ -227,13 +230,15 @@ class Copier:
         self._position = position
         reader.seek(position)
 
-    async def _write(self, writer: Writer, chunk: Chunk, facts: Sequence[MapRecord]) -> None:
+    async def _write(
+        self, writer: Writer, chunk: Chunk, facts: Sequence[MapRecord], read_bytes: int = 0
+    ) -> None:
         def mapped(written: Sequence[Written]) -> Iterable[MapRecord]:
             self._check_alone(written)
             segments = segments_of(chunk, written)
             return [*facts, *(segment_record(self._unit.place, segment) for segment in segments)]
 
-        written = await writer.write(chunk, mapped)
+        written = await writer.write(chunk, mapped, read_bytes)
         self._end = end_of(written) if written else self._end
         self._records += len(chunk.records)
         self._transactions += 1

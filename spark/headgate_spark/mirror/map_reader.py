@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition
 
-from headgate.core.replays.offset_map import MAP_TOPIC, MapEntry, read_entry
+from headgate.core.replays.offset_map import MAP_TOPIC, MapEntry, read_bytes, read_entry
 from headgate.kafka.closing import drop_consumer
 from headgate_spark.job.connections import Connection
 from headgate_spark.kafka.kafka_clients import open_consumer
@@ -76,4 +76,5 @@ def entries(records: Iterable[object]) -> Iterable[MapEntry]:
     for record in records:
         entry = read_entry(record.key, record.value)  # type: ignore[attr-defined]
         if entry is not None:
-            yield entry
+            headers = record.headers  # type: ignore[attr-defined]
+            yield entry._replace(read_bytes=read_bytes(headers)) if headers else entry

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from itertools import islice
+from typing import NamedTuple
 
 from headgate.core.replays.offset_map import (
     MAP_PARTITIONS,
@@ -12,13 +13,28 @@ from headgate.core.replays.offset_map import (
     map_partition,
     segment_key,
 )
-from headgate.core.replays.segments import MapError, SegmentTable
+from headgate.core.replays.segments import MapError, Segment, SegmentTable
 from headgate_spark.copying.copy_plan import Known
 from headgate_spark.job.connections import Connection
 from headgate_spark.mirror.map_reader import read_map
 from headgate_spark.mirror.skips import Reason, SkipError
 
 _MAX_EXPIRED = 20_000  # of a table in one round, so that it stays short; the next takes more
+
+
+class Seen(NamedTuple):
+    """What the map has said of a partition since it was first read: what was copied to it.
+
+    bytes: as they came from the source's brokers.
+    """
+
+    records: int = 0
+    bytes: int = 0
+
+    def plus(self, entry: MapEntry) -> "Seen":
+        """And what this entry says."""
+        records = entry.fact.records if isinstance(entry.fact, Segment) else 0
+        return Seen(self.records + records, self.bytes + entry.read_bytes)
 
 
 class MapView:
@@ -28,6 +44,7 @@ class MapView:
         self._target = target
         self._read = dict.fromkeys(range(MAP_PARTITIONS), 0)
         self._maps: dict[tuple[str, int], PartitionMap] = {}
+        self._seen: dict[tuple[str, int], Seen] = {}
         self._broken: dict[tuple[str, int], MapError] = {}
 
     async def refresh(self) -> None:
@@ -44,6 +61,10 @@ class MapView:
                 "again",
             )
         return self._maps.get((topic, partition), PartitionMap())
+
+    def seen(self, topic: str, partition: int) -> Seen:
+        """What was copied, as far as what was read of the map says: it grows, whoever copies."""
+        return self._seen.get((topic, partition), Seen())
 
     def is_broken(self, topic: str, partition: int) -> bool:
         """Whether its map contradicts itself."""
@@ -78,6 +99,7 @@ class MapView:
 
     def _see(self, entry: MapEntry) -> None:
         topic, partition, _ = entry.place
+        self._seen[topic, partition] = self.seen(topic, partition).plus(entry)
         try:
             self._maps.setdefault((topic, partition), PartitionMap()).apply(entry)
         except MapError as error:  # of that partition alone: the others go on

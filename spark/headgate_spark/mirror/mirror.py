@@ -16,6 +16,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from headgate.core.replays.segments import MapError
+from headgate.core.terminal.figures import counted
 from headgate.core.terminal.progress import ProgressLine
 from headgate.kafka.metadata import Metadata
 from headgate_spark.copying.copy_plan import Copied, CopyOptions
@@ -109,7 +110,8 @@ class Mirror:
         if self._request.is_following:  # all of them are skipped
             await self._pause(self._request.interval_s)
         else:
-            self._say(f"{self._source.name}: all of {len(planned.fit)} partitions is mirrored")
+            count = counted(len(planned.fit), "partition")
+            self._report.note(f"{self._source.name}: up to date ({count})")
         return None
 
     async def _plan(self, there: ClusterAdmin, here: ClusterAdmin) -> Plan:
@@ -119,7 +121,7 @@ class Mirror:
             known = ", ".join(sorted(metadata.topics)) or "none"
             raise JobError(
                 f"no topic to mirror on cluster {self._source.name}: --topics "
-                f"{request.topics or '(all of the configuration)'} means none of {known}",
+                f"{request.topics or '(all of the configuration)'} matches none of {known}",
                 USAGE,
             )
         if not request.is_following:  # a topic may go or come while others are followed
@@ -161,9 +163,10 @@ class Mirror:
             self._request.lease_s,
         )
         self._rounds += 1
-        self._pace = CopyProgress(planned.units)
+        self._pace = CopyProgress(planned.units, self._view.seen)
         group = f"headgate-mirror-{self._source.name}-{self._rounds}"
-        self._say(f"{self._source.name}: {len(planned.units)} partitions in {len(tasks)} tasks")
+        what, among = counted(len(planned.units), "partition"), counted(len(tasks), "task")
+        self._report.note(f"{self._source.name}: {what} in {among}")
         job = asyncio.ensure_future(
             asyncio.to_thread(run_on_spark, self._context, group, tasks, options)
         )
@@ -198,7 +201,7 @@ class Mirror:
                 if job.done() or stopped.done():
                     return
                 if await self._has_changed(planned, there):
-                    self._say("topics have changed: planning again")
+                    self._report.note("topics have changed: planning again")
                     return
                 if planned.skipped and time.monotonic() - polled_s >= self._request.again_s:
                     if await self._is_fit_again(planned, there, here):
@@ -277,7 +280,9 @@ def mirror(
     found = pairs(config, request.cluster)
     if request.is_following and len(found) > 1:
         names = ", ".join(source.name for source, _ in found)
-        raise JobError(f"--follow takes one cluster a process: --cluster, one of {names}", USAGE)
+        raise JobError(
+            f"--follow takes one cluster per process: give --cluster, one of {names}", USAGE
+        )
     return max(_run(spark, config, pair, request, report) for pair in found)
 
 

@@ -1,20 +1,28 @@
 """How far a mirror is, in words: since its tasks began, and how much is left. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from aiokafka.structs import TopicPartition
 
 from headgate.core.replays.offset_map import PartitionMap
-from headgate.core.terminal.progress import Step
+from headgate.core.terminal.figures import counted
+from headgate.core.terminal.progress import Amount, Step
 from headgate_spark.copying.copy_plan import Unit
+from headgate_spark.mirror.map_view import Seen
 from headgate_spark.mirror.mirror_lag import Lag
 
 
 class CopyProgress:
-    """Of some units that are being copied. Offsets count: the map has them, whoever copies."""
+    """Of some units that are being copied. Offsets count: the map has them, whoever copies.
 
-    def __init__(self, units: Iterable[Unit] = ()) -> None:
+    seen: what was copied to a partition, from any beginning on.
+    """
+
+    def __init__(
+        self, units: Iterable[Unit] = (), seen: Callable[[str, int], Seen] = lambda *_: Seen()
+    ) -> None:
         self._begun = {TopicPartition(*unit.place[:2]): unit.known.position for unit in units}
+        self._seen, self._before = seen, {tp: seen(*tp) for tp in self._begun}
 
     def step(
         self, what: str, lags: Mapping[TopicPartition, Lag],
@@ -25,13 +33,19 @@ class CopyProgress:
         left = sum(lag.records for lag in lags.values())
         even = sum(not lag.records for lag in lags.values())
         oldest = max((lag.seconds for lag in lags.values()), default=0.0)
-        said = [f"{even} of {len(lags)} partitions up to date"]
+        said = [f"{even} of {counted(len(lags), 'partition')} up to date"]
         if not has_end:
-            said.append(f"{left} offsets left")
+            said.append(f"{counted(left, 'offset')} left")
         said.append(f"{oldest:.0f} s behind")
         if lost := sum(lag.lost for lag in lags.values()):
-            said.append(f"{lost} offsets lost to retention")
-        return Step(what, done, done + left if has_end else None, "offsets", ", ".join(said))
+            said.append(f"{counted(lost, 'offset')} lost to retention")
+        total = done + left if has_end else None
+        return Step(what, done, total, "offsets", ", ".join(said), self._copied())
+
+    def _copied(self) -> tuple[Amount, Amount]:
+        grown = [(self._seen(*tp), before) for tp, before in self._before.items()]
+        records = sum(now.records - before.records for now, before in grown)
+        return Amount(records, "records"), Amount(sum(a.bytes - b.bytes for a, b in grown), "B")
 
     def _done(self, tp: TopicPartition, found: PartitionMap) -> int:
         begun, table = self._begun[tp], found.table

@@ -11,7 +11,7 @@ from aiokafka.structs import TopicPartition
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from headgate.core.terminal.figures import short
+from headgate.core.terminal.figures import counted, short
 from headgate.core.terminal.progress import ProgressLine, Step
 from headgate_spark.copying.copy_plan import CopyOptions
 from headgate_spark.copying.tiers import pairs
@@ -40,10 +40,10 @@ def verify(
     found: list[Verified] = []
     for source, target in pairs(config, request.cluster):
         tps = asyncio.run(_partitions(config, source, target, request))
-        report.say(f"{source.name}: comparing {len(tps)} partitions")
+        report.note(f"{source.name}: comparing {counted(len(tps), 'partition')}")
         found += _compare(spark, source, target, tps, request, report)
     for one in found:
-        report.say(sentence(one))
+        (report.note if one.is_good else report.say)(sentence(one))
     if request.out is not None:
         _write(request.out, json.dumps([as_json(one) for one in found], indent=1) + "\n")
     return OK if all(one.is_good for one in found) else FAILED
@@ -107,7 +107,7 @@ def _compare(
 
 def sentence(one: Verified) -> str:
     """The result of a partition for people."""
-    head = f"{one.topic} partition {one.partition}: {one.compared} records compared"
+    head = f"{one.topic} partition {one.partition}: {counted(one.compared, 'record')} compared"
     counts = {
         "differ": one.differing,
         "only in the source": one.source_only,
@@ -115,8 +115,8 @@ def sentence(one: Verified) -> str:
         "only in the mirror (expired or compacted in the source)": one.target_only,
         "offsets lost to gaps": one.lost,
     }
-    counted = [f"{count} {text}" for text, count in counts.items() if count]
-    return "; ".join([f"{head}, all identical" if one.is_good else head, *counted, *one.first])
+    found = [f"{count} {text}" for text, count in counts.items() if count]
+    return "; ".join([f"{head}, all identical" if one.is_good else head, *found, *one.first])
 
 
 def as_json(one: Verified) -> dict[str, Any]:

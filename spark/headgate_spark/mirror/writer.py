@@ -17,7 +17,7 @@ from aiokafka.errors import (
     TransactionalIdAuthorizationFailed,
 )
 
-from headgate.core.replays.offset_map import MAP_TOPIC
+from headgate.core.replays.offset_map import MAP_TOPIC, READ_BYTES
 from headgate.kafka.closing import drop_producer
 from headgate_spark.copying.chunks import Chunk, Written
 from headgate_spark.copying.copied_topics import roomy
@@ -82,25 +82,33 @@ class Writer:
         await drop_producer(self._inner)
 
     async def write(
-        self, chunk: Chunk, mapped: Callable[[Sequence[Written]], Iterable[MapRecord]]
-    ) -> list[Written]:
-        """One transaction: the records, then what `mapped` makes of their places, then commit."""
+        self, chunk: Chunk, mapped: Callable[[Sequence[Written]], Iterable[MapRecord]],
+        read_bytes: int = 0,
+    ) -> list[Written]:  # fmt: skip
+        """One transaction: the records, then what `mapped` makes of their places, then commit.
+
+        read_bytes: from the source for it; the map's first record says so.
+        """
         target = self._target
         async with self._translated(STEP_TIMEOUT_S):
             await self._inner.begin_transaction()
             written = await send_records(self._inner, target.topic, target.partition, chunk.records)
-            await self._append_map(mapped(written), target.map_partition)
+            await self._append_map(mapped(written), target.map_partition, read_bytes)
         async with self._translated(STEP_TIMEOUT_S):
             await self._inner.commit_transaction()
         return written
 
-    async def _append_map(self, records: Iterable[MapRecord], partition: int) -> None:
+    async def _append_map(
+        self, records: Iterable[MapRecord], partition: int, read_bytes: int
+    ) -> None:
         builder, waiting = self._inner.create_batch(), []
+        headers = [(READ_BYTES, b"%d" % read_bytes)] if read_bytes else []
         for key, value in records:
-            if builder.append(timestamp=None, key=key, value=value) is None:
+            if builder.append(timestamp=None, key=key, value=value, headers=headers) is None:
                 waiting.append(await send(self._inner, builder, MAP_TOPIC, partition))
                 builder = self._inner.create_batch()
-                builder.append(timestamp=None, key=key, value=value)
+                builder.append(timestamp=None, key=key, value=value, headers=headers)
+            headers = []
         if builder.record_count():
             waiting.append(await send(self._inner, builder, MAP_TOPIC, partition))
         for future in waiting:

@@ -136,7 +136,7 @@ class _Post:
             await reader.start()
             await reader.read_all()
             await runner.sweep()
-            self._say(f"cluster {self._target.name}: this is the runner now")
+            self._report.note(f"cluster {self._target.name}: this is the runner now")
             await self._turns(runner, reader)
             runner.report()
             await writer.tell([runner.beat(is_last=True)])

@@ -5,10 +5,9 @@ from typing import Any, NamedTuple, cast
 
 from headgate.core.replays.plan import Piece, pieces_of
 from headgate.core.replays.record_filter import RecordFilter, read_filter
-from headgate.core.replays.replay import Replay, ReplayState
+from headgate.core.replays.replay import Control, Replay, ReplayState
 from headgate.core.replays.segments import NO_TIMESTAMP
-from headgate.core.terminal.figures import short
-from headgate.core.terminal.progress import Step
+from headgate.core.terminal.progress import Amount, Step
 from headgate_spark.copying.chunks import Chunk
 
 _NAMED = 2  # more replays at once are only counted
@@ -77,20 +76,24 @@ def remaining(plan: object, status: Mapping[str, Any]) -> int:
         return 0
 
 
-def copying_step(replays: Iterable[Replay]) -> Step | None:
-    """How far those that are being copied are, all together; None: none is."""
-    copying = [one for one in replays if one.state is ReplayState.COPYING]
+def copying_step(replays: Iterable[Replay], cluster: str) -> Step | None:
+    """How far those that are being copied are, all together; None: none is. cluster: theirs."""
+    copying = [
+        one
+        for one in replays
+        if one.state is ReplayState.COPYING and one.control is not Control.PAUSE
+    ]
     if not copying:
         return None
     plans = [(one.spec or {}).get("plan", {}) for one in copying]
     total = sum(remaining(plan, {}) for plan in plans)
     left = sum(remaining(plan, one.status) for plan, one in zip(plans, copying, strict=True))
     names = ", ".join(one.id for one in copying)
-    what = f"replay {names}" if len(copying) <= _NAMED else f"{len(copying)} replays"
+    what = f"replay {names}" if len(copying) <= _NAMED else f"{cluster}: {len(copying)} replays"
     figures = [[one.status.get(name, 0) for one in copying] for name in ("records", "bytes")]
     records, size = (sum(cast(Any, some)) for some in figures)
-    taken = f"{short(records)} records taken, {short(size, 'B')}"
-    return Step(what, total - left, total, "offsets", taken)
+    also = (Amount(records, "records taken"), Amount(size, "B"))
+    return Step(what, total - left, total, "offsets", also=also)
 
 
 def _left(pieces: Sequence[Piece], done: Mapping[str, Any]) -> int:

@@ -68,13 +68,14 @@ class Runner:
         self._clusters = clusters
         self._writer, self._reader = writer, reader
         self._metrics = metrics
-        self._report, self._say = report, report.say
+        self._report = report
         self._beat_at = 0.0
         self._cold: dict[tuple[str, int | None], BrokerBuckets] = {}
         # Newer than what the reader has seen so far: nobody else writes them.
         self._statuses: dict[str, Mapping[str, Any]] = {}
         self._sources: dict[str, tuple[CopyPosition, SourceReader]] = {}
         self._free_at: dict[str, float] = {}
+        self._shown: str | None = None  # what the report has of this cluster
 
     async def turn(self) -> bool:
         """Give each replay one step; whether any had something to do."""
@@ -84,9 +85,17 @@ class Runner:
         for replay in list(self._reader.registry):
             if (replay.spec or {}).get("mode") == ReplayMode.TOPIC:
                 did = await self._turn_of(replay) or did
-        if did and (step := copying_step(self._reader.registry)) is not None:
-            self._report.show(step)
+        self._show()
         return did
+
+    def _show(self) -> None:
+        """How far it is; the runners of other clusters write to the same line."""
+        step = copying_step(self._reader.registry, self._target.name)
+        if self._shown is not None and (step is None or step.what != self._shown):
+            self._report.end(self._shown)
+        if step is not None:
+            self._report.show(step)
+        self._shown = None if step is None else step.what
 
     async def sweep(self) -> None:
         """Delete the topics of replays that have ended: a runner may have died in between."""
@@ -108,6 +117,8 @@ class Runner:
 
     async def drop(self) -> None:
         """Let go of what is open."""
+        if self._shown is not None:
+            self._report.end(self._shown)
         for _, source in self._sources.values():
             await source.drop()
         self._sources.clear()
@@ -164,7 +175,9 @@ class Runner:
         place = next_place(order, replay.status)
         if place is None:
             await self._close(replay)
-            self._say(f"replay {replay.id}: {replay.status.get('records', 0)} records are ready")
+            self._report.note(
+                f"replay {replay.id}: {replay.status.get('records', 0)} records are ready"
+            )
             return await self._tell(replay, when_ready(replay, order, now_ms()))
         return await self._copy(replay, order, place)
 
@@ -236,7 +249,8 @@ class Runner:
         await self._close(replay)
         async with cluster_admin(self._target) as admin:
             await admin.delete(replay.topic)
-        self._say(f"replay {replay.id}: {state}{': ' + reason if reason else ''}")
+        say = self._report.say if state is ReplayState.FAILED else self._report.note
+        say(f"replay {replay.id}: {state}{': ' + reason if reason else ''}")
         return await self._tell(replay, with_state(replay, state, now_ms(), reason))
 
     # ---- the registry

@@ -16,6 +16,7 @@ from headgate.devstack.child import Child
 from headgate_spark.copying.copy_plan import CHUNK_BYTES, CHUNK_RECORDS, CHUNK_S, CopyOptions, Unit
 from headgate_spark.copying.throttle import BrokerBuckets
 from headgate_spark.mirror.copier import Copier
+from headgate_spark.mirror.map_view import MapView
 from support.kafka import kafka_log
 from support.process.stack import RunningBroker, eventually
 from support.scenarios import mirror_world
@@ -115,3 +116,15 @@ def test_I5_wherever_a_copier_dies_what_is_visible_is_mapped_and_what_is_mapped_
         assert visible == mapped, f"seed {seed}"
         seen[bool(visible)] += 1
     assert seen[True]
+
+
+async def test_the_map_says_how_much_was_copied_whoever_copies(two: Two, topic: str) -> None:
+    OddSource(two.source, topic, seed=8).write(0, 200)
+    view = MapView(two.options().target)
+    await view.refresh()
+    assert view.seen(topic, 0) == (0, 0)
+    copied = await copy(mirror_world.unit(two, topic), two.options(chunk_records=40))
+    await view.refresh()
+    seen = view.seen(topic, 0)
+    assert seen.records == copied.records > 0
+    assert 0 < seen.bytes <= copied.bytes  # what was fetched ahead is in no transaction

@@ -13,7 +13,7 @@ NOBODY = "http://127.0.0.1:1"  # tcpmux: nothing answers there
 def test_a_url_that_is_none_names_the_option(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["replay", "list", "--url", url]) == 2
     told = capsys.readouterr().err
-    assert told.startswith(f"headgate: --url {url}: http://HOST:PORT or https://HOST:PORT")
+    assert told.startswith(f"headgate: --url {url}: expected http://HOST:PORT or https://HOST:PORT")
 
 
 @pytest.mark.parametrize(
@@ -33,5 +33,7 @@ def test_a_time_that_is_none_names_the_option(
     options = [one for pair in given.items() for one in pair]
     assert main(["replay", "create", "--topic", "orders", *options, "--url", NOBODY]) == 2
     told = capsys.readouterr().err
-    assert told.startswith(f"headgate: {option} {text}: 2h (ago), now, ISO 8601 with a zone (20")
+    assert told.startswith(
+        f"headgate: {option} {text}: expected 2h (ago), now, ISO 8601 with a zone (20"
+    )
     assert told.count("\n") == 1

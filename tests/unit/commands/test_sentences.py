@@ -103,7 +103,7 @@ class Answers(BaseHTTPRequestHandler):
             self.server.silenced.wait(60)  # type: ignore[attr-defined]
             return
         page = {"id": "r1", "state": "pending", "planned": {"records": 9}, "result": None}
-        page["done"] = {"read": 0, "records": 0}
+        page["done"] = {"read": 0, "records": 0, "bytes": 0}
         body = b"<html>" if "elsewhere" in self.path else json.dumps(page).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
@@ -135,7 +135,7 @@ def test_ctrl_c_while_a_replay_is_waited_for() -> None:
     with answering() as (url, _):
         process = start([*GATEWAY, *CREATE, "--wait"], HEADGATE_URL=url)
         assert process.stderr is not None
-        assert process.stderr.readline() == "r1 pending: 0 %, 0 of 9 records, 0 taken\n"
+        assert process.stderr.readline() == "r1 pending: 0 %, 0 of 9 records, 0 B, 0 taken\n"
         process.send_signal(signal.SIGINT)
         told = ended(process, 1)
     assert "replay r1 goes on (`headgate replay show r1`, or `cancel`)" in told

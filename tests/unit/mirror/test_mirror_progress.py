@@ -6,7 +6,9 @@ from aiokafka.structs import TopicPartition
 
 from headgate.core.replays.offset_map import Layout, MapAddress, MapEntry, PartitionMap
 from headgate.core.replays.segments import NO_RECORDS, Gap, Segment
+from headgate.core.terminal.progress import Amount
 from headgate_spark.copying.copy_plan import Known, Unit
+from headgate_spark.mirror.map_view import Seen
 from headgate_spark.mirror.mirror_lag import Lag
 from headgate_spark.mirror.mirror_progress import CopyProgress
 
@@ -45,3 +47,11 @@ def test_what_is_followed_has_no_end() -> None:
     step = CopyProgress([unit(1, 200)]).step("main", LAGS, MAPS, has_end=False)
     assert (step.done, step.total) == (50, None)
     assert "700 offsets left" in step.more
+
+
+def test_records_and_bytes_are_those_since_it_began() -> None:
+    seen = {("orders", 0): Seen(100, 9000), ("orders", 1): Seen()}
+    progress = CopyProgress([unit(0, 200), unit(1, None)], lambda *tp: seen[tp])
+    seen |= {("orders", 0): Seen(103, 9300), ("orders", 1): Seen(2, 50)}
+    step = progress.step("main", LAGS, MAPS, has_end=True)
+    assert step.also == (Amount(5, "records"), Amount(350, "B"))

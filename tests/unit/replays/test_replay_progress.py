@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from headgate.core.replays.plan import BACKFILL, INGEST, Piece
 from headgate.core.replays.record_filter import RecordFilter
-from headgate.core.replays.replay import Replay, ReplayState
+from headgate.core.replays.replay import Control, Replay, ReplayState
+from headgate.core.terminal.progress import Amount
 from headgate_spark.copying.chunks import Chunk
 from headgate_spark.replay.replay_progress import (
     Order,
@@ -89,13 +90,15 @@ def copying(name: str, at: int, end: int, **status: object) -> Replay:
 
 
 def test_how_far_all_that_are_being_copied_are() -> None:
-    others = [Replay("r0"), copying("r9", 5, 10, state="ready")]
-    assert copying_step(others) is None
+    paused = copying("r8", 5, 10)
+    paused.control = Control.PAUSE
+    others = [Replay("r0"), copying("r9", 5, 10, state="ready"), paused]
+    assert copying_step(others, "backfill") is None
     some = [copying("r1", 30, 100, records=20, bytes=1500), *others, copying("r2", 10, 60)]
-    step = copying_step(some)
+    step = copying_step(some, "backfill")
     assert step is not None
     assert (step.what, step.done, step.total) == ("replay r1, r2", 40, 160)
-    assert step.more == "20 records taken, 1.50 kB"
-    many = copying_step([copying(f"r{number}", 0, 5) for number in range(3)])
+    assert step.also == (Amount(20, "records taken"), Amount(1500, "B"))
+    many = copying_step([copying(f"r{number}", 0, 5) for number in range(3)], "backfill")
     assert many is not None
-    assert many.what == "3 replays"
+    assert many.what == "backfill: 3 replays"

@@ -9,7 +9,18 @@ import pytest
 
 from headgate.core.terminal.style import PLAIN, Style
 from headgate.core.terminal.text import width
-from headgate.top.frame import Room, Shown, Trouble, frame
+from headgate.top.frame import Room, Shown, Trouble, frame, rows_in
+from headgate.top.pages import (
+    Dependency,
+    GroupsPage,
+    Health,
+    OddPageError,
+    ProducerPage,
+    Skew,
+    TopicPage,
+    Workers,
+    checked,
+)
 from headgate.top.readings import (
     SPAN_S,
     Flow,
@@ -22,10 +33,11 @@ from headgate.top.readings import (
     producers_read,
     topics_read,
 )
+from headgate.top.session import Options, Session
 from headgate.top.views import SORTS, Sort, listing, sorted_names, total
 from support.terminal.management import group
 
-HEALTH = {"status": "ready", "dependencies": {}, "workers": {"up": 1, "wanted": 1}}
+HEALTH = Health("ready", {}, Workers(1, 1))
 NOW = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
 
 
@@ -36,13 +48,19 @@ def pair(topic: str, events: int, **ends: int) -> dict[str, Any]:
             "bytes_saved_total": 100 * ends.get("unchanged", 0)}  # fmt: skip
 
 
-def producer(name: str, events: int, **ends: int) -> dict[str, Any]:
+def producer(name: str, events: int, **ends: int) -> ProducerPage:
     row = pair("orders", events, **ends)
-    return {"producer": name, "events_per_s": 7.0, "bytes_per_s": 70.0, "last_seen": None,
+    page = {"producer": name, "events_per_s": 7.0, "bytes_per_s": 70.0, "last_seen": None,
             **row, "topics": [row]}  # fmt: skip
+    return checked(page, ProducerPage)
 
 
-def readings(*polls: list[dict[str, Any]], step_s: float = 2.0) -> list[Reading]:
+def groups(*rows: dict[str, Any], **more: Any) -> tuple[GroupsPage, dict[str, Any]]:
+    page = {"groups": rows, "regressions": [], "clusters": [], **more}
+    return checked(page, GroupsPage), page
+
+
+def readings(*polls: list[ProducerPage], step_s: float = 2.0) -> list[Reading]:
     return [producers_read(number * step_s, HEALTH, rows) for number, rows in enumerate(polls)]
 
 
@@ -90,7 +108,7 @@ def test_rates_are_over_ten_seconds_at_most() -> None:
 
 
 def test_topics_are_what_all_producers_post_to_them() -> None:
-    topic = {"topic": "orders", "events_per_s": 0.0, "bytes_per_s": 0.0}
+    topic = TopicPage("orders", 0.0, 0.0, Skew(judged=False), None)
     polls = [
         topics_read(at_s, HEALTH, [topic], [producer("a", count), producer("b", 2 * count)])
         for at_s, count in ((0.0, 10), (1.0, 20))
@@ -131,8 +149,8 @@ def test_all_together() -> None:
 def test_groups_are_as_the_monitor_has_them_or_sorted() -> None:
     worst = [group("x", "STOP", 10), group("a", "OK", 50), group("b", "OK", 0, regressions=2)]
     polls = [
-        groups_read(0.0, HEALTH, {"groups": [{**one, "lag": 10} for one in worst]}),
-        groups_read(2.0, HEALTH, {"groups": worst}),
+        groups_read(0.0, HEALTH, [groups(*({**one, "lag": 10} for one in worst))]),
+        groups_read(2.0, HEALTH, [groups(*worst[:1]), groups(*worst[1:])]),
     ]
     assert growth(polls) == {"main/x": 0.0, "main/a": 20.0, "main/b": -5.0}
     order = {
@@ -170,9 +188,40 @@ def test_how_long_nobody_has_answered_is_said_above_what_was_known() -> None:
 
 
 def test_what_is_missing_is_in_the_second_line() -> None:
-    health = {
-        "status": "degraded", "workers": {"up": 1, "wanted": 2},
-        "dependencies": {"redis": {"ok": False, "detail": "away"}, "kafka": {"ok": True}},
-    }  # fmt: skip
+    dependencies = {"redis": Dependency(ok=False, detail="away"), "kafka": Dependency(ok=True)}
+    health = Health("degraded", dependencies, Workers(1, 2))
     lines = frame(shown([producers_read(0.0, health, [])]), Room(80, 24), PLAIN, NOW, 0.0)
     assert lines[1].startswith("degraded (redis: away; 1 of 2 workers), 0 producers")
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        ({"producer": None}, "$.producer"), ({"last_seen": "lately"}, "$.last_seen"),
+        ({"last_seen": "2026-01-31T12:00:00"}, "$.last_seen"), ({"topics": 3}, "$.topics"),
+        ({"received_total": {"events": -1, "bytes": 0}}, "$.received_total.events"),
+        ({"events_total": {"published": 10**400}}, "$.events_total"),
+    ],
+)  # fmt: skip
+def test_an_odd_page_is_refused_where_it_is_read(change: dict[str, Any], where: str) -> None:
+    page = {**pair("orders", 1), "producer": "shop", "events_per_s": 1, "bytes_per_s": 1,
+            "last_seen": "2026-01-31T12:00:00Z", "topics": []}  # fmt: skip
+    assert checked(page, ProducerPage).producer == "shop"
+    with pytest.raises(OddPageError, match=where.replace("$", "[$]")):
+        checked(page | change, ProducerPage)
+
+
+def test_every_row_can_be_scrolled_to_also_above_notes() -> None:
+    cluster = {
+        "cluster": "main", "ok": False, "detail": "away", "every_commit_is_seen": True,
+        "why_not": None, "partitions": {}, "rogue_readers": [],
+    }  # fmt: skip
+    rows = [group(f"g{number:02}") for number in range(40)]
+    session, room = Session(Options("http://h:9090", View.GROUPS)), Room(80, 24)
+    page = groups(*rows, clusters=[cluster] * 4)
+    session.take(View.GROUPS, groups_read(0.0, HEALTH, [page]))
+    for _ in range(40):
+        session.press("j", rows_in(session.shown, room))
+    lines = frame(session.shown, room, PLAIN, NOW, 0.0)
+    assert any("g39" in line for line in lines)
+    assert sum("cluster main: away" in line for line in lines) == 4

@@ -20,6 +20,7 @@ from headgate.backends.kafka.topic_reader import READ_ERRORS, TopicReader
 from headgate.config import Settings
 from headgate.core.oversize.blob_names import BlobName, blob_name, parse_path
 from headgate.core.record import DATAREF
+from headgate.core.terminal.figures import counted
 from headgate.core.topics.policy import PolicyTable
 
 _ANSWER_S = 30.0
@@ -167,12 +168,12 @@ async def _leave_out(settings: Settings, log: TopicLog, old: dict[BlobName, int]
         nonlocal reported_s
         if time.monotonic() - reported_s > _REPORT_S:
             reported_s = time.monotonic()
-            say(f"reading {log.topic} on {log.cluster}: {reach.records} records so far")
+            say(f"reading {log.topic} on {log.cluster}: {counted(reach.records, 'record')} so far")
 
     options = _options(settings, log.cluster)
     scan = LogScan(options, log.topic, log.partitions, "headgate-blobs")
     count = await scan.run(see, report)
-    say(f"read    {log.topic} on {log.cluster}: {count} records")
+    say(f"read    {log.topic} on {log.cluster}: {counted(count, 'record')}")
 
 
 def referred_blob(url: bytes) -> BlobName | None:

@@ -13,6 +13,7 @@ from headgate.backends.owned import OwnedTasks
 from headgate.core.outage import Outage
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused
+from headgate.core.terminal.figures import counted
 from headgate.core.topics.topic import PartitionState, TopicState
 
 log = logging.getLogger("headgate.backends.topics")
@@ -212,7 +213,7 @@ class _Reading:
         if (away_s := self._outage.ends()) is not None:
             log.info("cluster %s answers again", self.cluster, extra={"away_s": away_s})
         self.answering = self.was_read = True
-        self.detail = f"{len(states)} topics"
+        self.detail = counted(len(states), "topic")
         self._states = states
         self._publish(self.cluster, states)
 

@@ -39,7 +39,7 @@ def bash_completion(root: Command) -> str:
     """The script."""
     function = f"_{root.name.replace('-', '_')}"
     every = list(root.every())
-    commands = "|".join(f"'{_path(command)}'" for command in every[1:])
+    commands = "|".join(f"'{command.path}'" for command in every[1:])
     head = _HEAD.format(program=root.name, function=function, commands=commands)
     values = [
         line
@@ -54,16 +54,11 @@ def bash_completion(root: Command) -> str:
     )  # fmt: skip
 
 
-def _path(command: Command) -> str:
-    """How the script names it: the words behind the program, each behind a space."""
-    return "".join(f" {word}" for word in command.words[1:])
-
-
 def _value(function: str, command: Command, argument: Argument) -> list[str]:
     """What may stand behind an option that takes a value."""
     if not (argument.names and argument.value):
         return []
-    heads = "|".join(f"'{_path(command)} {name}'" for name in argument.names)
+    heads = "|".join(f"'{command.path} {name}'" for name in argument.names)
     if argument.choices:
         words = f"compgen -W '{' '.join(argument.choices)}' -- \"$current\""
         does = f"mapfile -t COMPREPLY < <({words}); return"
@@ -82,4 +77,4 @@ def _place(command: Command) -> list[str]:
         words += argument.names or argument.choices
         if not argument.names and argument.kind in _FLAG:
             files = _FLAG[argument.kind]
-    return [f"        '{_path(command)}') words='{' '.join(words)}' files='{files}' ;;"]
+    return [f"        '{command.path}') words='{' '.join(words)}' files='{files}' ;;"]

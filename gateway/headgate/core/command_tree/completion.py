@@ -12,7 +12,7 @@ SHELLS: Mapping[str, Callable[[Command], str]] = {
     "zsh": zsh_completion,
     "fish": fish_completion,
 }
-PURPOSE = "print what completes commands, options and files in a shell"
+PURPOSE = "print a shell's completion script"
 EXAMPLES = """  source <({program} completion bash)           in ~/.bashrc
-  source <({program} completion zsh)            in ~/.zshrc, behind compinit
+  source <({program} completion zsh)            in ~/.zshrc, after compinit
   {program} completion fish > ~/.config/fish/completions/{program}.fish"""

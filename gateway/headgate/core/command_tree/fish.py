@@ -24,17 +24,13 @@ def fish_completion(root: Command) -> str:
     """The script."""
     function = f"__{root.name.replace('-', '_')}"
     every = list(root.every())
-    commands = " ".join(f"'{_path(command)}'" for command in every[1:])
+    commands = " ".join(f"'{command.path}'" for command in every[1:])
     head = _HEAD.format(program=root.name, function=function, commands=commands)
     return head + "".join(
-        f"complete -c {root.name} -n \"{function}_at '{_path(command)}'\" {rest}\n"
+        f"complete -c {root.name} -n \"{function}_at '{command.path}'\" {rest}\n"
         for command in every
         for rest in _lines(command)
     )
-
-
-def _path(command: Command) -> str:
-    return "".join(f" {word}" for word in command.words[1:])
 
 
 def _lines(command: Command) -> Iterator[str]:

@@ -44,6 +44,11 @@ class Command(NamedTuple):
         """The last word."""
         return self.words[-1]
 
+    @property
+    def path(self) -> str:
+        """The words behind the program, each behind a space."""
+        return "".join(f" {word}" for word in self.words[1:])
+
     def every(self) -> Iterator["Command"]:
         """This one, and all below it."""
         yield self

@@ -11,10 +11,14 @@ without value takes its segment back, since retention removed the records on the
       G    end - source varint · at_ms varint · reason UTF-8
       L    partitions varint · at_ms varint · source id, a blank, target id UTF-8
 
+    header hg-read-bytes, on one record of a transaction: the bytes that were read from the source's
+           brokers for it, in decimal digits; nothing but the mirror's progress rests on it
+
 varint: unsigned, base 128, little end first (as in Kafka's own records). A topic's id is Kafka's,
 as its tools show it. A segment of 5,000 records takes about 35 bytes beside Kafka's own framing.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 from zlib import crc32
 
@@ -22,6 +26,7 @@ from headgate.core.replays.segments import Gap, MapError, Segment, SegmentTable
 
 MAP_TOPIC = "headgate.offsets"
 MAP_PARTITIONS = 16  # for good: which of them a topic's partition has depends on it
+READ_BYTES = "hg-read-bytes"
 _VERSION = b"\x01"
 
 
@@ -53,10 +58,11 @@ class Removed(NamedTuple):
 
 
 class MapEntry(NamedTuple):
-    """What one record of the map topic says."""
+    """What a record of the map topic says. read_bytes: for its transaction; 0 = it does not say."""
 
     place: MapAddress
     fact: Segment | Gap | Layout | Removed
+    read_bytes: int = 0
 
 
 def map_partition(topic: str, partition: int) -> int:
@@ -95,6 +101,12 @@ def layout_record(place: MapAddress, layout: Layout) -> tuple[bytes, bytes]:
     _put(value, layout.at_ms)
     ids = f"{layout.source_id} {layout.target_id}"
     return _key(b"L", place, None), bytes(value) + ids.encode()
+
+
+def read_bytes(headers: Iterable[tuple[str, bytes | None]]) -> int:
+    """How many bytes were read for a record's transaction, if its headers say so."""
+    found = dict(headers).get(READ_BYTES) or b""
+    return int(found) if found.isdigit() else 0
 
 
 def read_entry(key: bytes | None, value: bytes | None) -> MapEntry | None:
@@ -184,7 +196,7 @@ class PartitionMap:
 
     def apply(self, entry: MapEntry) -> None:
         """Fold one record. Raises MapError when it contradicts those before it."""
-        place, fact = entry
+        place, fact = entry.place, entry.fact
         if isinstance(fact, Layout):
             self.layouts[place.layout] = fact
             self._tables.setdefault(_ids(fact), SegmentTable())

@@ -18,6 +18,7 @@ from headgate.core.replays.offset_map import (
     gap_record,
     layout_record,
     map_partition,
+    read_bytes,
     read_entry,
     segment_key,
     segment_record,
@@ -143,3 +144,9 @@ def test_removed_segments_of_an_old_layout_are_of_its_table() -> None:
     )
     assert found.table.to_target(3).result is Result.EXACT
     assert len(found.tables()[0][1]) == 0
+
+
+def test_the_bytes_of_a_transaction_are_in_a_header() -> None:
+    assert read_bytes([("hg-read-bytes", b"1729")]) == 1729
+    for headers in ([], [("hg-read-bytes", None)], [("hg-read-bytes", b"-1")], [("other", b"5")]):
+        assert read_bytes(headers) == 0  # type: ignore[arg-type]

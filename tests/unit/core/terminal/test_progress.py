@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
+import itertools
 from contextlib import nullcontext
 
 import pytest
 
-from headgate.core.terminal.progress import Pace, ProgressLine, Step, progress_text
+from headgate.core.terminal.progress import Amount, Pace, ProgressLine, Step, progress_text
 from headgate.core.terminal.style import PLAIN, Style
 from headgate.core.terminal.text import width
 
@@ -17,10 +18,16 @@ TERMINAL = Style(is_terminal=True)
 class World:
     """A line on a stream, with a clock that is set."""
 
-    def __init__(self, style: Style, room: int = 80) -> None:
+    def __init__(self, style: Style, room: int = 80, *, is_quiet: bool = False) -> None:
         self.now_s, self.out = 100.0, io.StringIO()
         self.line = ProgressLine(
-            self.out, style, lambda: self.now_s, lambda: room, nullcontext(), "job: "
+            self.out,
+            style,
+            lambda: self.now_s,
+            lambda: room,
+            nullcontext(),
+            "job: ",
+            is_quiet=is_quiet,
         )
 
     def show(self, at_s: float, done: float, what: str = "copying") -> None:
@@ -55,6 +62,61 @@ def test_the_rate_is_that_of_the_last_half_minute() -> None:
     assert pace.per_s == pytest.approx(1.0)
     pace.note(101.0, 5)  # it began again
     assert pace.per_s is None
+
+
+def test_what_else_is_counted_has_rates_of_its_own() -> None:
+    step = Step(
+        "main", 250, 1000, "offsets", "3 s behind", (Amount(240, "records"), Amount(5e6, "B"))
+    )
+    assert progress_text(step, 10.0, (9.6, 2e5), has_bar=False) == (
+        "main: 25 %, 250 of 1.00k offsets, 240 records (9.60/s), 5.00 MB (200 kB/s), "
+        "1 min 15 s left, 3 s behind"
+    )
+    assert ", 240 records, 5.00 MB, 3 s" in progress_text(step, None, (None, None), has_bar=False)
+
+
+def lines_of(world: World, *whats: str) -> list[str]:
+    written = world.out.getvalue().replace("\r\x1b[K", "\n").splitlines()
+    return [line for line in written if any(f"job: {what}:" in line for what in whats)]
+
+
+def test_several_that_share_a_line_keep_their_rates() -> None:
+    world = World(PLAIN)
+    for second in range(21):
+        world.show(second, 10 * second, "one")
+        world.show(second, 5 * second, "other")
+    assert [line.split(", ")[2] for line in lines_of(world, "one")[1:]] == ["10/s"] * 2
+    assert [line.split(", ")[2] for line in lines_of(world, "other")[1:]] == ["5/s"] * 2
+
+
+def test_several_that_share_a_terminal_take_turns() -> None:
+    world = World(TERMINAL)
+    for tenth in range(100):
+        world.show(tenth / 10, tenth, "one")
+        world.show(tenth / 10, tenth, "other")
+    seen = [line.split(":")[1] for line in lines_of(world, "one", "other")]
+    turns = sum(before != after for before, after in itertools.pairwise(seen))
+    assert 4 <= turns <= 7  # 2 s each
+
+
+def test_the_line_is_taken_away_by_whose_it_is() -> None:
+    world = World(TERMINAL)
+    world.show(0, 1, "one")
+    world.show(0, 1, "other")
+    drawn = world.out.getvalue()
+    world.line.end("one")
+    assert world.out.getvalue() == drawn
+    world.line.end("other")
+    assert world.out.getvalue() == f"{drawn}\r\x1b[K"
+    world.show(1, 1, "one")  # begins again
+
+
+def test_quiet_says_only_what_must_be_known() -> None:
+    world = World(PLAIN, is_quiet=True)
+    world.show(0, 1)
+    world.line.note("8 partitions")
+    world.line.say("a broker is away")
+    assert world.out.getvalue() == "job: a broker is away\n"
 
 
 def test_on_a_terminal_one_line_is_rewritten() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headgate.core.terminal.figures import duration, share, short
+from headgate.core.terminal.figures import counted, duration, share, short
 from headgate.core.terminal.style import Ink, Style, style_of
 from headgate.core.terminal.table import Cell, Column, cut, table
 from headgate.core.terminal.text import fitted, padded, shown, width
@@ -115,3 +115,14 @@ def test_shares_and_durations() -> None:
     ]  # fmt: skip
     found = [duration(one) for one in (None, 0.2, 59.6, 200, 7500, 100_000, 86_400)]
     assert found == ["-", "0 s", "1 min", "3 min 20 s", "2 h 5 min", "1 d 3 h", "1 d"]
+
+
+@pytest.mark.parametrize("odd", [float("nan"), float("inf"), float("-inf")])
+def test_what_is_no_number_is_none(odd: float) -> None:
+    assert {short(odd), short(odd, "B"), share(odd), duration(odd)} == {"-"}
+
+
+def test_one_is_one() -> None:
+    found = [counted(count, "record") for count in (0, 1, 2, 1234)]
+    assert found == ["0 records", "1 record", "2 records", "1,234 records"]
+    assert counted(2, "entry", "entries") == "2 entries"

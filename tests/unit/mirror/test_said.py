@@ -1,0 +1,31 @@
+"""What the jobs say to people."""
+
+from __future__ import annotations
+
+import io
+import time
+from contextlib import nullcontext
+
+import pytest
+
+from headgate.core.terminal.progress import ProgressLine
+from headgate.core.terminal.style import PLAIN
+from headgate_spark.job.progress import Progress
+from headgate_spark.mirror.comparer import Verified
+from headgate_spark.mirror.verify import sentence
+
+
+@pytest.mark.parametrize(("is_quiet", "count"), [(False, 1), (True, 0)])
+def test_a_step_says_how_long_it_took_unless_it_is_to_be_quiet(is_quiet: bool, count: int) -> None:
+    out = io.StringIO()
+    line = ProgressLine(out, PLAIN, time.monotonic, lambda: 80, nullcontext(), is_quiet=is_quiet)
+    with Progress(3, line).step("counting keys"):
+        pass
+    assert out.getvalue().count("[1/3] counting keys: 0.") == count
+
+
+def test_a_partition_that_was_compared() -> None:
+    one = Verified("orders", 2, (0, 9), (0, 9), 1, 0, 0, 0, 0, 0, ())
+    assert sentence(one) == "orders partition 2: 1 record compared, all identical"
+    bad = one._replace(compared=1234, differing=2)
+    assert sentence(bad) == "orders partition 2: 1,234 records compared; 2 differ"
