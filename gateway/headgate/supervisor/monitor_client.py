@@ -7,10 +7,12 @@ import aiohttp
 from headgate.config import Settings
 from headgate.core.outcome import Failure, Reason
 from headgate.edge.management.instance import Monitored
+from headgate.supervisor.answers import TooMuchError, whole
 
 log = logging.getLogger("headgate.monitor_client")
 
 _TIMEOUT = aiohttp.ClientTimeout(total=10)
+_MAX_BYTES = 67_108_864  # a group of ten thousand partitions has some 20 MB
 _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 
 
@@ -37,7 +39,11 @@ async def ask_monitor(
             aiohttp.ClientSession(timeout=_TIMEOUT) as session,
             session.get(url + path, headers=headers, allow_redirects=False) as answer,
         ):
-            return Monitored(answer.status, answer.content_type, await answer.read())
+            body = await whole(answer, _MAX_BYTES)
+            return Monitored(answer.status, answer.content_type, body)
+    except (TooMuchError, aiohttp.ClientPayloadError) as error:
+        log.warning("the answer of the monitor at %s cannot be used: %r", url, error)
+        return Failure(Reason.INTERNAL, f"the answer of the monitor cannot be used: {error}")
     except (aiohttp.ClientError, OSError, ValueError) as error:
         log.warning("no monitor answers at %s: %r", url, error)
         detail = (
