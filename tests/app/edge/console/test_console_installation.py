@@ -20,7 +20,7 @@ Client = TestClient[Any, Any]
 
 @pytest.fixture
 async def client() -> AsyncIterator[Client]:
-    log = InstallationLog(None, 0)
+    log = InstallationLog(None)
     log.note(Happening(Kind.STARTED, "gateway", "with 2 workers"))
     log.note(Happening(Kind.RELOAD_REFUSED, "configuration", f"http.port: {HOSTILE}"))
     for number in range(60):

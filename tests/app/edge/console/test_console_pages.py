@@ -199,7 +199,7 @@ async def test_the_overview_says_what_is_not_well() -> None:
 
 
 async def test_recent_incidents_are_what_the_log_says() -> None:
-    log = InstallationLog(None, 0)
+    log = InstallationLog(None)
     log.note(Happening(Kind.WORKER_DIED, "worker 0", f"it died {HOSTILE}"))
     log.note(Happening(Kind.RELOADED, "configuration", "all is well"))
     app = management_app(admin_of(world.empty(), log=log))
