@@ -99,9 +99,9 @@ class Console:
         """A form. Who may send it is the page's to say, beyond seeing the console at all."""
         try:
             caller = self._admin.identify(request, "view", "operate")
-            form = await request.post()
+            form = await self._admin.bodies.form(request)
             self.tokens.check(caller, form.get("csrf"))
-            page = await act(request, caller)
+            page = await act(request, form)
         except Refused as refused:
             return self._refused(request, refused.failure)
         if isinstance(page, Done):  # a reload must not do it again

@@ -14,6 +14,7 @@ from headgate.edge.auth import Identity
 from headgate.edge.console.listing import listed
 from headgate.edge.console.page import Done, Page
 from headgate.edge.console.pictures import dots_of, picture
+from headgate.edge.management.bodies import Form
 from headgate.edge.management.control_plane import Admin
 from headgate.edge.management.pauses import read_intent
 
@@ -91,23 +92,22 @@ class GroupPages:
         }
         return Page("group.html", f"Group {name}", values, is_live=True)
 
-    async def pause(self, request: web.Request, _caller: Identity) -> Done:
+    async def pause(self, request: web.Request, form: Form) -> Done:
         """Pause it, or a topic or a partition of it."""
-        return await self._change(request, is_pause=True)
+        return await self._change(request, form, is_pause=True)
 
-    async def resume(self, request: web.Request, _caller: Identity) -> Done:
+    async def resume(self, request: web.Request, form: Form) -> Done:
         """Take one reason away."""
-        return await self._change(request, is_pause=False)
+        return await self._change(request, form, is_pause=False)
 
-    async def _change(self, request: web.Request, *, is_pause: bool) -> Done:
-        form = await request.post()
-        topic, partition = str(form.get("topic", "")), str(form.get("partition", ""))
+    async def _change(self, request: web.Request, form: Form, *, is_pause: bool) -> Done:
+        topic, partition = form.get("topic", ""), form.get("partition", "")
         scope: object = "all"
         if topic:
             is_number = partition.isascii() and partition.isdecimal()
             number = int(partition[:9]) if is_number else partition
             scope = {"topic": topic} | ({"partition": number} if partition else {})
-        intent = read_intent({"scope": scope, "reason": str(form.get("reason", ""))})
+        intent = read_intent({"scope": scope, "reason": form.get("reason", "")})
         await self._admin.change_pause(request, intent, is_pause=is_pause)
         return Done(f"/console/groups/{quote(request.match_info['group'], safe='')}")
 

@@ -15,6 +15,7 @@ from headgate.core.replays.replay import FINISHED, Control, ReplayState
 from headgate.edge.auth import Identity
 from headgate.edge.console.listing import listed
 from headgate.edge.console.page import Act, Done, Page
+from headgate.edge.management.bodies import Form
 from headgate.edge.management.control_plane import Admin
 
 _LOOKS = 10  # that a rate is made of
@@ -79,7 +80,7 @@ class ReplayConsole:
     def change(self, wanted: Control) -> Act:
         """What a form of the page does."""
 
-        async def act(request: web.Request, _caller: Identity) -> Done:
+        async def act(request: web.Request, _form: Form) -> Done:
             await self._admin.replays.change(request, wanted)
             return Done(f"/console/replays/{quote(request.match_info['id'], safe='')}")
 

@@ -19,6 +19,7 @@ from headgate.edge.console.listing import listed
 from headgate.edge.console.page import Done, Page
 from headgate.edge.console.plots import Plot, Plots, named, tail
 from headgate.edge.management import views
+from headgate.edge.management.bodies import Form
 from headgate.edge.management.control_plane import Admin
 from headgate.stats import recorder
 from headgate.stats.history import Points
@@ -142,9 +143,9 @@ class TopicPages:
         }  # fmt: skip
         return Page("partition.html", f"Topic {name}, partition {number}", values, is_live=True)
 
-    async def forget(self, request: web.Request, _caller: Identity) -> Done:
+    async def forget(self, request: web.Request, form: Form) -> Done:
         """Drop suppression state, as the control plane does."""
-        key = str((await request.post()).get("key", ""))
+        key = form.get("key", "")
         await self._admin.forget_key(request, lambda _: key.encode() if key else None)
         return Done(f"/console/topics/{quote(request.match_info['topic'], safe='')}")
 

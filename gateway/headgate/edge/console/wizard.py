@@ -13,6 +13,7 @@ from headgate.edge.auth import Identity
 from headgate.edge.console import replay_form
 from headgate.edge.console.page import Done, Page
 from headgate.edge.console.plots import Plot, Plots, named
+from headgate.edge.management.bodies import Form
 from headgate.edge.management.control_plane import Admin
 from headgate.stats import recorder
 
@@ -35,11 +36,10 @@ class Wizard:
         form = {**replay_form.EMPTY, "topic": topic, "name": name, "once": os.urandom(12).hex()}
         return await self._page(form)
 
-    async def send(self, request: web.Request, _caller: Identity) -> Page | Done:
+    async def send(self, request: web.Request, given: Form) -> Page | Done:
         """A dry run, or the real one."""
-        given = await request.post()
         names = (*replay_form.EMPTY, "once")
-        form = {name: str(given.get(name, ""))[:_LONGEST] for name in names}
+        form = {name: given.get(name, "")[:_LONGEST] for name in names}
         body: Json = {}
         try:
             body = replay_form.body_of(form)
