@@ -14,7 +14,7 @@ from headgate.config.origins import DEFAULT
 from headgate.core.installation.entry import Kind, LogEntry
 from headgate.core.refusal import Refused, malformed
 from headgate.edge.management.json_page import is_set, json_page
-from headgate.edge.management.paging import listed, page_of, paging
+from headgate.edge.management.paging import Paging, listed, page_of, paging
 from headgate.edge.management.replays import IdentifyCaller
 from headgate.edge.management.view_parts import iso
 
@@ -87,9 +87,7 @@ class InstallationPages:
         self._identify(request, "view")
         wanted, chosen = paging(request), _chosen(request)
         file, loaded, read_at = self.configuration.shown
-        rows = [(number, one) for number, one in enumerate(effective(loaded)) if chosen(one)]
-        page, following = page_of(rows, wanted, _first, _count, str)
-        shown = listed("options", [option_view(one) for _, one in page], following)
+        shown = await asyncio.to_thread(_options, loaded, wanted, chosen)
         return json_page(request, {"file": file, "read_at": iso(read_at)} | shown)
 
     async def findings(self, request: web.Request) -> web.Response:
@@ -120,6 +118,13 @@ def option_view(one: Effective) -> dict[str, Any]:
     if one.name == _HASHES:
         value = ["***"] * len(value)
     return {"option": f"{one.section}.{one.name}", "value": value, "origin": one.origin}
+
+
+def _options(loaded: Loaded, wanted: Paging, chosen: Callable[[Effective], bool]) -> dict[str, Any]:
+    """The page that is asked for; for a thread, as there are 40 of each topic."""
+    rows = [(number, one) for number, one in enumerate(effective(loaded)) if chosen(one)]
+    page, following = page_of(rows, wanted, _first, _count, str)
+    return listed("options", [option_view(one) for _, one in page], following)
 
 
 def _place(entry: LogEntry) -> int:
