@@ -29,11 +29,15 @@ TOO_LARGE = Failure(Reason.TOO_LARGE, "900000 bytes are over max_bytes")
 
 @dataclass
 class ConsoleInstance(FakeInstance):
-    """groups: what the monitor says, by path without the query; none: no monitor runs."""
+    """groups: what the monitor says, by path without the query; none: no monitor runs.
+    refused: what it answers to everything."""
 
     groups: dict[str, Any] = field(default_factory=dict)
+    refused: Monitored | None = None
 
     async def monitored(self, path: str, authorization: str | None) -> Monitored | Failure:
+        if self.refused is not None:
+            return self.refused
         if not self.groups:
             return NO_MONITOR
         found = self.groups.get(unquote(urlsplit(path).path))

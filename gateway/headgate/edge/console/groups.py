@@ -9,13 +9,14 @@ import orjson
 from aiohttp import web
 
 from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused
+from headgate.core.refusal import Refused, malformed
 from headgate.edge.auth import Identity
 from headgate.edge.console.listing import listed
 from headgate.edge.console.page import Done, Page
 from headgate.edge.console.pictures import dots_of, picture
 from headgate.edge.management.bodies import Form
 from headgate.edge.management.control_plane import Admin
+from headgate.edge.management.instance import Monitored
 from headgate.edge.management.pauses import read_intent
 
 _FRESH_S = 2.0  # the monitor polls Kafka every 10 s
@@ -23,6 +24,8 @@ _KNOWN = 64  # answers that are kept for so long
 _LIMIT, _PAGES = 1000, 5  # groups in an answer of the monitor, and how many are asked for
 _PICTURES = 12
 _PARTITIONS = 500
+_DIGITS = 10  # a partition's number has less
+_BY_STATUS = {401: Reason.UNAUTHENTICATED, 403: Reason.FORBIDDEN, 404: Reason.NOT_FOUND}
 _SEVERITY = {"OK": 0, "WARN": 1, "STALL": 2, "STOP": 3, "REWIND": 4}
 
 _COLUMNS = {
@@ -60,7 +63,7 @@ class GroupPages:
             counts[row["state"]] = counts.get(row["state"], 0) + 1
         values = {
             "failure": None,
-            "listing": listed(request, rows, _COLUMNS, "state", ("state",)),
+            "listing": listed(request, rows, _COLUMNS, "state", ("state",), _words),
             "counts": sorted(counts.items(), key=lambda one: -_SEVERITY.get(one[0], 0)),
             "state": states,
             "regressions": found["regressions"][:20],
@@ -71,7 +74,8 @@ class GroupPages:
 
     def _without(self, failure: Failure) -> Page:
         """Nobody knows of groups; the page says what to start."""
-        return Page("groups.html", "Groups", {"failure": failure}, is_live=True)
+        values = {"failure": failure, "file": self._admin.installation.configuration.shown.file}
+        return Page("groups.html", "Groups", values, is_live=True)
 
     async def show(self, request: web.Request, caller: Identity) -> Page:
         """One group on each cluster that has it, and why it is paused."""
@@ -104,9 +108,9 @@ class GroupPages:
         topic, partition = form.get("topic", ""), form.get("partition", "")
         scope: object = "all"
         if topic:
-            is_number = partition.isascii() and partition.isdecimal()
-            number = int(partition[:9]) if is_number else partition
-            scope = {"topic": topic} | ({"partition": number} if partition else {})
+            scope = {"topic": topic} | ({"partition": _number(partition)} if partition else {})
+        elif partition:
+            raise Refused(malformed("a partition is one of a topic: say which"))
         intent = read_intent({"scope": scope, "reason": form.get("reason", "")})
         await self._admin.change_pause(request, intent, is_pause=is_pause)
         return Done(f"/console/groups/{quote(request.match_info['group'], safe='')}")
@@ -141,14 +145,35 @@ class GroupPages:
         found = await self._admin.instance.monitored(path, authorization)
         if isinstance(found, Failure):
             raise Refused(found)
-        answer = _read(found.body)
         if found.status != 200:
-            detail = str(answer.get("detail", f"the monitor answered {found.status}"))
-            raise Refused(Failure(Reason.NOT_FOUND, detail))
+            raise Refused(_refusal(found))
+        answer = _read(found.body)
         if len(self._answers) >= _KNOWN:
             self._answers.clear()
         self._answers[key] = now, answer
         return answer
+
+
+def _number(partition: str) -> int:
+    if not (partition.isascii() and partition.isdecimal() and len(partition) < _DIGITS):
+        raise Refused(malformed(f"partition is a number, not {partition[:40]!r}"))
+    return int(partition)
+
+
+def _refusal(answer: Monitored) -> Failure:
+    """Why the monitor does not say it, in its own words where it has some."""
+    try:
+        problem = _read(answer.body)
+    except Refused:  # a proxy's page
+        problem = {}
+    given = problem.get("reason")
+    by_status = _BY_STATUS.get(answer.status, Reason.INTERNAL)
+    reason = Reason(given) if given in frozenset(Reason) else by_status
+    return Failure(reason, str(problem.get("detail", f"the monitor answered {answer.status}")))
+
+
+def _words(row: Json) -> str:
+    return f"{row['group']} {row['cluster']}"
 
 
 def _read(body: bytes) -> Json:

@@ -12,6 +12,7 @@ from headgate.core.refusal import Refused
 
 _NAMED = re.compile(r"(snapshot|group):(.+)", re.DOTALL)
 _RELATIVE = re.compile(r"-\d{1,9}(?:ms|s|m|h|d)")
+_DIGITS = 19  # a number of 64 bits has less
 EMPTY = {
     "topic": "", "from": "-1h", "to": "now", "partitions": "", "keys": "", "producers": "",
     "equals": "", "mode": "topic", "group": "", "name": "", "bytes_per_s": "", "allow_cold": "",
@@ -64,7 +65,8 @@ def _bound(field: str, text: str) -> Json:
     if text.startswith("{"):
         given = _object(field, text)
         return given if set(given) & {"offsets", "timestamp"} else {"offsets": given}
-    return {"timestamp": int(text) if text.isascii() and text.isdecimal() else text}
+    is_number = text.isascii() and text.isdecimal() and len(text) < _DIGITS
+    return {"timestamp": int(text) if is_number else text}
 
 
 def _object(field: str, text: str) -> Json:
@@ -79,7 +81,7 @@ def _object(field: str, text: str) -> Json:
 
 def _number(field: str, text: str) -> int:
     stripped = text.strip()
-    if not (stripped.isascii() and stripped.isdecimal() and len(stripped) < 19):
+    if not (stripped.isascii() and stripped.isdecimal() and len(stripped) < _DIGITS):
         raise _wrong(f"{field}: {stripped!r} is no number")
     return int(stripped)
 

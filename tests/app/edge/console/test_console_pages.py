@@ -245,21 +245,6 @@ async def test_a_topics_page_shows_partitions_and_policy() -> None:
             await text_of(client, f"/topics/orders/partitions/{missing}", 404)
 
 
-async def test_a_stuck_group_is_seen_as_a_picture() -> None:
-    async with opened(await world.small()) as client:
-        text = await text_of(client, "/groups/billing")
-    assert 'class="back"' in text
-    assert "c1-app (c1)" in text
-    assert "lag 3 from outside, 1 from inside" in text
-
-
-async def test_a_monitor_that_answers_nonsense_is_named() -> None:
-    instance = await world.small()
-    instance.groups = {"/v1/groups": ["no", "object"]}
-    async with opened(instance) as client:
-        assert "is no monitor" in await text_of(client, "/groups")
-
-
 async def test_live_pages_send_what_has_changed() -> None:
     instance = await world.small()
     async with opened(instance) as client:

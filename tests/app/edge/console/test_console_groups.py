@@ -1,0 +1,71 @@
+"""The console's pages of consumer groups: what the monitor says, and why if it says nothing."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+
+from headgate.edge.management.instance import Monitored
+from headgate.edge.management.routes import management_app
+from support.console import world
+from support.console.world import ConsoleInstance
+from support.gateway.admin_world import KeptInMemory, admin_of
+
+Client = TestClient[Any, Any]
+
+
+@asynccontextmanager
+async def opened(instance: ConsoleInstance) -> AsyncIterator[Client]:
+    app = management_app(admin_of(instance, KeptInMemory()))
+    async with TestClient(TestServer(app)) as client:
+        yield client
+
+
+async def text_of(client: Client, path: str) -> str:
+    answer = await client.get(f"/console{path}")
+    assert answer.status == 200, await answer.text()
+    return await answer.text()
+
+
+async def test_a_stuck_group_is_seen_as_a_picture() -> None:
+    async with opened(await world.small()) as client:
+        text = await text_of(client, "/groups/billing")
+    assert 'class="back"' in text
+    assert "c1-app (c1)" in text
+    assert "lag 3 from outside, 1 from inside" in text
+
+
+async def test_a_monitor_that_answers_nonsense_is_named() -> None:
+    instance = await world.small()
+    instance.groups = {"/v1/groups": ["no", "object"]}
+    async with opened(instance) as client:
+        assert "is no monitor" in await text_of(client, "/groups")
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "said"),
+    [
+        (401, b'{"reason": "unauthenticated", "detail": "no such token"}',
+         ("unauthenticated", "no such token")),
+        (403, b'{"reason": "forbidden", "detail": "needs the role view"}',
+         ("forbidden", "needs the role view")),
+        (503, b'{"reason": "issuer_unavailable", "detail": "no keys"}',
+         ("issuer_unavailable", "no keys")),
+        (403, b"<h1>Forbidden</h1>", ("forbidden", "the monitor answered 403")),
+        (502, b"<h1>Bad Gateway</h1>", ("internal", "the monitor answered 502")),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("path", ["/groups", "/groups/billing"])
+async def test_why_a_monitor_refuses_is_shown(
+    path: str, status: int, body: bytes, said: tuple[str, str]
+) -> None:
+    instance = await world.small()
+    instance.refused = Monitored(status, "application/problem+json", body)
+    async with opened(instance) as client:
+        text = await text_of(client, path)
+    assert f"<b>{said[0]}</b>: {said[1]}" in text
+    assert "Start it" not in text, "it runs"
