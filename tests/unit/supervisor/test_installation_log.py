@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from headgate.core.installation.entry import Happening, Kind, LogEntry
+from headgate.edge.management.installation import entry_view
 from headgate.supervisor.installation_log import KEPT, InstallationLog, LogFile
 
 MAX = 65_536
@@ -88,6 +89,26 @@ def test_lines_of_something_else_are_left_out(tmp_path: Path) -> None:
     path.write_bytes(b'\xff\xfe\n{"kind": "x"}\n[]\n\n{"number": 1}\n')
     assert texts(noted(path, "a")) == ["a"]
     assert texts(log_at(path)) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("at_ms", "1e30"), ("at_ms", "-1"), ("at_ms", "253402300800000"), ("at_ms", "true"),
+        ("at_ms", "null"), ("number", "-1"), ("number", "1e3"), ("number", "9223372036854775807"),
+    ],
+)  # fmt: skip
+def test_a_line_with_a_number_that_is_none_is_left_out(
+    tmp_path: Path, field: str, value: str
+) -> None:
+    path = tmp_path / "installation.log"
+    noted(path, "a")
+    line = {**json.loads(path.read_text()), field: "HERE", "text": "wrong"}
+    with path.open("a") as file:
+        file.write(json.dumps(line).replace('"HERE"', value) + "\n")
+    log = noted(path, "b")
+    assert texts(log) == ["b", "a"]
+    assert [entry_view(entry)["id"] for entry in log.recent()] == [2, 1]
 
 
 def test_files_are_rotated_and_stay_within_their_bound(tmp_path: Path) -> None:
