@@ -6,12 +6,14 @@ from typing import Any, NamedTuple
 
 from headgate.config.load import Loaded
 from headgate.config.names import NAMED, SECTIONS, dotted
-from headgate.config.secrets import masked
-from headgate.core.option import options_of
+from headgate.config.secrets import STARS, masked, without_secrets
+from headgate.core.option import Option, options_of
+
+_HASHES = "token_sha256"  # no secrets, but nobody who reads here needs them
 
 
 class Effective(NamedTuple):
-    """One option in force. value: None = not set; secrets are masked."""
+    """One option in force. value: as JSON has it, and as it may be shown: see `shown_value`."""
 
     section: str
     name: str
@@ -32,16 +34,25 @@ def effective(loaded: Loaded) -> Iterator[Effective]:
             yield from _of_section((name, table), values, origins)
 
 
-def plain(value: Any) -> Any:
-    """A value as JSON has it: tables as objects, and no URL with a password in it."""
+def shown_value(option: Option, value: Any) -> Any:
+    """A value for people and programs, None = not set: no secret and no hash of one, whoever
+    shows it."""
+    if option.name == _HASHES:
+        return [STARS] * len(value)
+    if option.about.secret and value is not None:
+        return masked(value) if isinstance(value, str) else [masked(each) for each in value]
+    return _plain(value)
+
+
+def _plain(value: Any) -> Any:
     if isinstance(value, str):
-        return masked(value) if "://" in value else value
+        return without_secrets(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return plain(dataclasses.asdict(value))
+        return _plain(dataclasses.asdict(value))
     if isinstance(value, Mapping):
-        return {str(name): plain(each) for name, each in value.items()}
+        return {str(name): _plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
+        return [_plain(each) for each in value]
     return value
 
 
@@ -49,8 +60,6 @@ def _of_section(
     path: tuple[str, ...], values: Any, origins: Mapping[str, str]
 ) -> Iterator[Effective]:
     for option in options_of(type(values)).values():
-        value = getattr(values, option.name)
-        if option.about.secret and value is not None:
-            value = masked(value) if isinstance(value, str) else tuple(map(masked, value))
+        value = shown_value(option, getattr(values, option.name))
         name = dotted((*path, option.name))
         yield Effective(dotted(path), option.name, value, origins[name])

@@ -5,6 +5,7 @@ import logging
 import aiohttp
 
 from headgate.config import Settings
+from headgate.config.secrets import masked
 from headgate.core.outcome import Failure, Reason
 from headgate.edge.management.instance import Monitored
 from headgate.supervisor.answers import TooMuchError, whole
@@ -42,10 +43,10 @@ async def ask_monitor(
             body = await whole(answer, _MAX_BYTES)
             return Monitored(answer.status, answer.content_type, body)
     except (TooMuchError, aiohttp.ClientPayloadError) as error:
-        log.warning("the answer of the monitor at %s cannot be used: %r", url, error)
+        log.warning("the answer of the monitor at %s cannot be used: %r", masked(url), error)
         return Failure(Reason.INTERNAL, f"the answer of the monitor cannot be used: {error}")
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        log.warning("no monitor answers at %s: %r", url, error)
+        log.warning("no monitor answers at %s: %r", masked(url), error)
         detail = (
             "no monitor answers: start `headgate monitor` with this configuration, or set "
             "monitor.url"

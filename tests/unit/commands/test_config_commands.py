@@ -2,14 +2,17 @@
 
 import hashlib
 import json
+import os
 import re
 from pathlib import Path
 
 import pytest
 
 from headgate.cli import main
-from headgate.config import load
+from headgate.config import load, load_with_origins
+from headgate.config.effective import effective
 from headgate.config.secrets import masked
+from headgate.edge.management.installation import option_view
 
 CONFIG = """
 [clusters.main]
@@ -73,6 +76,28 @@ def test_each_of_several_secrets_is_masked(
     )
     assert main(["config", "--config", str(config)]) == 0
     assert 'urls = ["redis://a:***@h:1", "redis://i:2"]' in capsys.readouterr().out
+
+
+def test_the_command_hides_what_the_control_plane_hides(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HEADGATE_TRACING__HEADERS", "x-from: https://hush")
+    config.write_text(
+        f'{CONFIG}cluster = "main"\n[clusters.more]\nbootstrap_servers = "127.0.0.1:9"\n'
+        'metrics_urls = ["https://hush@m.example/?token=hush"]\n'
+        f'[producers.shop]\ntoken_sha256 = ["{"5" * 64}"]\n'
+    )
+    assert main(["config", "--config", str(config), "--json"]) == 0, capsys.readouterr().err
+    text = capsys.readouterr().out
+    shown = {name: one["value"] for name, one in json.loads(text).items()}
+    views = map(option_view, effective(load_with_origins(config, os.environ)))
+    assert shown == {one["option"]: one["value"] for one in views}
+    assert shown["clusters.more.metrics_urls"] == ["https://***@m.example/?token=***"]
+    assert shown["producers.shop.token_sha256"] == ["***"]
+    main(["config", "--config", str(config)])
+    text += capsys.readouterr().out
+    assert "hush" not in text
+    assert "5555" not in text
 
 
 def test_config_as_json(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -142,6 +167,22 @@ def test_a_bad_producer_name_is_exit_code_2(capsys: pytest.CaptureFixture[str]) 
         ("rediss://u:hu@sh@h:1", "rediss://u:***@h:1"),
         ("unix:///r.sock?password=hush", "unix:///r.sock?password=***"),
         ("p:ss", "***"),
+        ("https://hush@h/x", "https://***@h/x"),
+        ("https://hush:@h", "https://***@h"),
+        ("https://hu@sh@h/@scope/x", "https://***@h/@scope/x"),
+        ("https://h/@scope/x", "https://h/@scope/x"),
+        ("https://h:1/x?a=1&token=hush&b=2", "https://h:1/x?a=1&token=***&b=2"),
+        ("https://h/?api_key=hush;Access_Token=hush", "https://h/?api_key=***;Access_Token=***"),
+        (
+            "https://h/?X-Amz-Signature=hush&X-Amz-Date=1",
+            "https://h/?X-Amz-Signature=***&X-Amz-Date=1",
+        ),
+        (
+            "https://h/b?sv=1&sig=hu%3Dsh#access_token=hush",
+            "https://h/b?sv=1&sig=***#access_token=***",
+        ),
+        ("https://h/?%74oken=hush", "https://h/?%74oken=***"),
+        ("authorization: Bearer https://hush", "***"),
     ],
 )
 def test_masking(value: str, shown: str) -> None:

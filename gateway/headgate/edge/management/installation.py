@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 from aiohttp import web
 
 from headgate.config import Loaded
-from headgate.config.effective import Effective, effective, plain
+from headgate.config.effective import Effective, effective
 from headgate.config.names import NAMED, SECTIONS
 from headgate.config.origins import DEFAULT
 from headgate.core.installation.entry import Kind, LogEntry
@@ -17,8 +17,6 @@ from headgate.edge.management.json_page import is_set, json_page
 from headgate.edge.management.paging import Paging, listed, page_of, paging
 from headgate.edge.management.replays import IdentifyCaller
 from headgate.edge.management.view_parts import iso
-
-_HASHES = "token_sha256"  # no secrets, but nobody who reads here needs them
 
 
 class EntryLog(Protocol):
@@ -113,11 +111,8 @@ def entry_view(entry: LogEntry) -> dict[str, Any]:
 
 
 def option_view(one: Effective) -> dict[str, Any]:
-    """An option as it is shown: no secret, and no hash of one."""
-    value = plain(one.value)
-    if one.name == _HASHES:
-        value = ["***"] * len(value)
-    return {"option": f"{one.section}.{one.name}", "value": value, "origin": one.origin}
+    """An option as it is shown."""
+    return {"option": f"{one.section}.{one.name}", "value": one.value, "origin": one.origin}
 
 
 def _options(loaded: Loaded, wanted: Paging, chosen: Callable[[Effective], bool]) -> dict[str, Any]:
