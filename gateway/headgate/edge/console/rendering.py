@@ -40,6 +40,7 @@ class Rendering:
             "moment": wording.moment,
             "part": lambda text: quote(str(text), safe=""),
             "quoted": lambda text: shlex.quote(str(text)),
+            "breakable": lambda name: wording.breakable(str(name)),
             "data": _data,
         }
         static = {path.name: address(path) for path in static_files()}
