@@ -59,7 +59,7 @@ def _plain(value: Any) -> Any:
 def _of_section(
     path: tuple[str, ...], values: Any, origins: Mapping[str, str]
 ) -> Iterator[Effective]:
-    for option in options_of(type(values)).values():
+    section = dotted(path)
+    for option in options_of(type(values)).values():  # whose names need no quotes
         value = shown_value(option, getattr(values, option.name))
-        name = dotted((*path, option.name))
-        yield Effective(dotted(path), option.name, value, origins[name])
+        yield Effective(section, option.name, value, origins[f"{section}.{option.name}"])

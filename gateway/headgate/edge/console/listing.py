@@ -63,7 +63,7 @@ def listed(
     found = [
         (name, row)
         for name, row in rows.items()
-        if wanted in (name if words is None else words(row)).casefold()
+        if not wanted or wanted in (name if words is None else words(row)).casefold()
     ]
     found.sort(key=lambda one: one[0])
     if sort == "name":

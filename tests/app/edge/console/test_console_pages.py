@@ -27,6 +27,7 @@ from support.gateway.admin_world import KeptInMemory, admin_of
 OF_TRAFFIC = ("", "/producers", "/topics", "/groups", "/replays", "/replays/new", "/audits")
 LISTS = (*OF_TRAFFIC, "/configuration", "/log")
 LARGEST = 300_000  # bytes of a page with all that it loads
+SLOWEST_MS = 300  # of the processor, for the first view of a page, its template included
 Client = TestClient[Any, Any]
 
 
@@ -134,23 +135,24 @@ async def test_names_that_others_choose_are_shown_and_never_run(path: str) -> No
 DETAILS = ("/producers/producer-0003", "/topics/topic-001", "/topics/topic-001/partitions/1",
            "/groups/billing", "/replays/new?topic=topic-001")  # fmt: skip
 SORTED = tuple(f"/producers?sort={name}" for name in ("bytes", "rejects", "unchanged", "size"))
+OPTIONS = ("/configuration?all=1", "/configuration?all=1&q=key&sort=origin")
 
 
-async def test_no_page_is_large_with_much(
+async def test_no_page_is_large_or_slow_with_much(
     record_property: Callable[[str, object], None],
 ) -> None:
     instance = await world.busy()
     loaded = sum(path.stat().st_size for path in static_files())
-    slowest: dict[str, float] = {}
+    first: dict[str, float] = {}
     async with opened(instance, (await some_replays("topic-001")).services()) as client:
-        for path in (*LISTS, *DETAILS, *SORTED):
-            await text_of(client, path)  # a template is read at its first use
-            began = time.perf_counter()
+        for path in (*LISTS, *DETAILS, *SORTED, *OPTIONS):
+            began = time.process_time()  # whatever else the machine does
             text = await text_of(client, path)
-            slowest[path] = round(1000 * (time.perf_counter() - began), 1)
+            first[path] = round(1000 * (time.process_time() - began), 1)
+            assert first[path] <= SLOWEST_MS, path
             assert len(text.encode()) + loaded <= LARGEST, path
-    record_property("milliseconds", slowest)
-    print("milliseconds a page:", slowest)  # noqa: T201
+    record_property("milliseconds", first)
+    print("milliseconds of the first view:", first)  # noqa: T201
 
 
 async def test_lists_are_sorted_searched_and_paged() -> None:
