@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections.abc import Collection, Iterable
 from itertools import islice
 
 import orjson
@@ -41,17 +42,13 @@ class InstallationConsole:
         levels = list(Level)
         asked = request.query.get("level", "")
         least = levels.index(Level(asked)) if asked in levels else 0
-        rows = {
-            str(entry.number): entry
-            for entry in self._installation.log.recent()
-            if levels.index(entry.level) >= least
-        }
+        entries = self._installation.log.recent()
         values = {
-            "listing": listed(request, rows, _LOG_COLUMNS, "at", ("level",), _words),
+            "listing": await asyncio.to_thread(_entries, request, entries, levels[least:]),
             "levels": levels,
             "level": levels[least],
         }
-        return Page("log.html", "Installation log", values, is_live=True)
+        return Page("log.html", "Log", values, is_live=True)
 
     async def configuration(self, request: web.Request, _caller: Identity) -> Page:
         """Options with their origins: those that something sets, or with `?all=1` every one."""
@@ -70,6 +67,14 @@ class InstallationConsole:
             "pid": os.getpid(),
         }
         return Page("configuration.html", "Configuration", values)
+
+
+def _entries(
+    request: web.Request, entries: Iterable[LogEntry], levels: Collection[Level]
+) -> Listing:
+    """The page of the log that is asked for; for a thread, as 2,000 texts are searched."""
+    rows = {str(entry.number): entry for entry in entries if entry.level in levels}
+    return listed(request, rows, _LOG_COLUMNS, "at", ("level",), _words)
 
 
 def _options(request: web.Request, loaded: Loaded, shows_all: bool) -> Listing:

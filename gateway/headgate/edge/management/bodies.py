@@ -1,5 +1,6 @@
-"""The bodies of management requests, JSON and the console's forms: read with a cap, and with the
-data port's deadline."""
+"""The bodies of management requests: JSON, and the console's forms.
+
+They are read with a cap, and with the data port's deadline."""
 
 import json
 from collections.abc import Mapping

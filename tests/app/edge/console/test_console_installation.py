@@ -7,8 +7,8 @@ import os
 import re
 import shlex
 import threading
-from collections.abc import AsyncIterator
-from typing import Any, cast
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, NamedTuple, cast
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -16,7 +16,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from headgate.config import Loaded
 from headgate.config.origins import Origins
-from headgate.core.installation.entry import Happening, Kind
+from headgate.core.installation.entry import Happening, Kind, LogEntry
 from headgate.edge.management.routes import management_app
 from headgate.supervisor.installation_log import InstallationLog
 from support.console import world
@@ -117,6 +117,36 @@ async def test_options_are_not_read_on_the_event_loop() -> None:
             assert origins.threads
             assert threading.main_thread() not in origins.threads
             origins.threads.clear()
+
+
+class Text(str):
+    """Notes which threads search in it."""
+
+    __slots__ = ("threads",)
+
+    def __format__(self, spec: str) -> str:
+        self.threads.add(threading.current_thread())
+        return super().__format__(spec)
+
+
+class Searched(NamedTuple):
+    """A log with one entry."""
+
+    text: Text
+
+    def recent(self, limit: int = 1) -> Sequence[LogEntry]:
+        return [LogEntry(1, 1_790_000_000_000, Kind.STARTED, "gateway", self.text, {})][:limit]
+
+
+async def test_the_log_is_not_searched_on_the_event_loop() -> None:
+    """It has up to 2,000 texts of up to a thousand characters."""
+    text, admin = Text("with 2 workers"), admin_of(world.empty())
+    text.threads = set()
+    admin.installation.log = Searched(text)
+    async with TestClient(TestServer(management_app(admin))) as client:
+        assert "1 entries that match" in await text_of(client, "/log?q=2+workers")
+    assert text.threads
+    assert threading.main_thread() not in text.threads
 
 
 async def test_options_have_their_origins_and_findings_their_fix(client: Client) -> None:
