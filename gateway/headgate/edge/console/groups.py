@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from heapq import nsmallest
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -23,10 +24,27 @@ _FRESH_S = 2.0  # the monitor polls Kafka every 10 s
 _KNOWN = 64  # answers that are kept for so long
 _LIMIT, _PAGES = 1000, 5  # groups in an answer of the monitor, and how many are asked for
 _PICTURES = 12
-_PARTITIONS = 500
+_PARTITIONS = 100  # the worst; a group may have ten thousand, and live pages are sent often
+_FALLS = 50  # the newest
 _DIGITS = 10  # a partition's number has less
-_BY_STATUS = {401: Reason.UNAUTHENTICATED, 403: Reason.FORBIDDEN, 404: Reason.NOT_FOUND}
+_BY_STATUS = {
+    401: Reason.UNAUTHENTICATED,
+    403: Reason.FORBIDDEN,
+    404: Reason.NOT_FOUND,
+    503: Reason.OVERLOADED,
+}
 _DRAWN_EVERY_S = 10  # a picture goes on to now, and a live page is sent where it has changed
+_FIXES = {
+    Reason.UNAUTHENTICATED: "The monitor does not take your credentials: start it again with the "
+    "[auth] and [producers] of this gateway. It cannot be shown a client certificate from here: "
+    "log in with a token.",
+    Reason.FORBIDDEN: "The monitor knows you, but you may not look at it: give yourself the role "
+    "view in the configuration that it reads, and start it again.",
+    Reason.ISSUER_UNAVAILABLE: "The monitor cannot check your token: auth.jwt_jwks_url has to "
+    "answer where it runs.",
+    Reason.OVERLOADED: "The monitor cannot answer now: load the page again in a while.",
+    Reason.INTERNAL: "See what runs at monitor.url, and its log.",
+}
 _SEVERITY = {"OK": 0, "WARN": 1, "STALL": 2, "STOP": 3, "REWIND": 4}
 
 _COLUMNS = {
@@ -75,7 +93,11 @@ class GroupPages:
 
     def _without(self, failure: Failure) -> Page:
         """Nobody knows of groups; the page says what to start."""
-        values = {"failure": failure, "file": self._admin.installation.configuration.shown.file}
+        fix, file = (
+            _FIXES.get(failure.reason, ""),
+            self._admin.installation.configuration.shown.file,
+        )
+        values = {"failure": failure, "fix": fix, "file": file}
         return Page("groups.html", "Groups", values, is_live=True)
 
     async def show(self, request: web.Request, caller: Identity) -> Page:
@@ -90,10 +112,11 @@ class GroupPages:
         values = {
             "name": name,
             "failure": failure,
+            "fix": "" if failure is None else _FIXES.get(failure.reason, ""),
             "on": [{**one, "shown": list(_shown(one, time.time()))} for one in on],
             "pauses": pauses,
             "no_pauses": no_pauses,
-            "limit": _PARTITIONS,
+            "limits": {"partitions": _PARTITIONS, "falls": _FALLS},
         }
         return Page("group.html", f"Group {name}", values, is_live=True)
 
@@ -189,13 +212,14 @@ def _read(body: bytes) -> Json:
 
 def _shown(group: Mapping[str, Any], now: float) -> Iterator[Json]:
     """Partitions, the worst first, some of them with a picture of their commits."""
-    order = sorted(
+    worst = nsmallest(
+        _PARTITIONS,
         group["partitions"],
         key=lambda one: (-_SEVERITY.get(one["state"], 0), -one["lag"], one["topic"],
                          one["partition"]),
     )  # fmt: skip
     falls = group["recent_regressions"]
-    for place, one in enumerate(order[:_PARTITIONS]):
+    for place, one in enumerate(worst):
         label = f"Commits of {one['topic']}, partition {one['partition']}: offset over time"
         dots = dots_of(one, falls) if place < _PICTURES else []
         says_much = len(dots) > 1 or one["lag"]

@@ -39,6 +39,21 @@ async def test_a_stuck_group_is_seen_as_a_picture() -> None:
     assert "lag 3 from outside, 1 from inside" in text
 
 
+async def test_a_group_of_ten_thousand_partitions_has_a_small_page() -> None:
+    instance = await world.small()
+    (group,) = instance.groups["/v1/groups/billing"]["on"]
+    one, fall = group["partitions"][0], group["recent_regressions"][0]
+    group["partitions"] = [{**one, "partition": each, "lag": each} for each in range(10_000)]
+    group["recent_regressions"] = [fall] * 300
+    async with opened(instance) as client:
+        text = await text_of(client, "/groups/billing")
+    assert len(text) < 150_000, "it is sent again whenever something has changed"
+    assert "The worst 100 of 10,000" in text
+    assert "The newest 50 of 300" in text
+    assert "orders 9999<" in text
+    assert "orders 9899<" not in text
+
+
 async def test_a_monitor_that_answers_nonsense_is_named() -> None:
     instance = await world.small()
     instance.groups = {"/v1/groups": ["no", "object"]}
@@ -50,22 +65,27 @@ async def test_a_monitor_that_answers_nonsense_is_named() -> None:
     ("status", "body", "said"),
     [
         (401, b'{"reason": "unauthenticated", "detail": "no such token"}',
-         ("unauthenticated", "no such token")),
+         ("unauthenticated", "no such token", "log in with a token")),
         (403, b'{"reason": "forbidden", "detail": "needs the role view"}',
-         ("forbidden", "needs the role view")),
+         ("forbidden", "needs the role view", "give yourself the role view")),
         (503, b'{"reason": "issuer_unavailable", "detail": "no keys"}',
-         ("issuer_unavailable", "no keys")),
-        (403, b"<h1>Forbidden</h1>", ("forbidden", "the monitor answered 403")),
-        (502, b"<h1>Bad Gateway</h1>", ("internal", "the monitor answered 502")),
+         ("issuer_unavailable", "no keys", "auth.jwt_jwks_url has to answer")),
+        (503, b"<h1>Unavailable</h1>",
+         ("overloaded", "the monitor answered 503", "load the page again")),
+        (403, b"<h1>Forbidden</h1>",
+         ("forbidden", "the monitor answered 403", "give yourself the role view")),
+        (502, b"<h1>Bad Gateway</h1>",
+         ("internal", "the monitor answered 502", "what runs at monitor.url")),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("path", ["/groups", "/groups/billing"])
 async def test_why_a_monitor_refuses_is_shown(
-    path: str, status: int, body: bytes, said: tuple[str, str]
+    path: str, status: int, body: bytes, said: tuple[str, str, str]
 ) -> None:
     instance = await world.small()
     instance.refused = Monitored(status, "application/problem+json", body)
     async with opened(instance) as client:
         text = await text_of(client, path)
-    assert f"<b>{said[0]}</b>: {said[1]}" in text
+    assert f"<b>{said[0]}</b>: {said[1]}. " in text
+    assert said[2] in text, "what to do"
     assert "Start it" not in text, "it runs"
