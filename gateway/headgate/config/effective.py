@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final
 
 from headgate.config.load import Loaded
 from headgate.config.names import NAMED, SECTIONS, dotted
@@ -12,13 +12,30 @@ from headgate.core.option import Option, options_of
 _HASHES = "token_sha256"  # no secrets, but nobody who reads here needs them
 
 
-class Effective(NamedTuple):
-    """One option in force. value: as JSON has it, and as it may be shown: see `shown_value`."""
+class Effective:
+    """One option in force. A thousand topics have 40,000, of which a page shows some."""
 
-    section: str
-    name: str
-    value: Any
-    origin: str
+    __slots__ = ("_given", "_option", "origin", "section")
+
+    def __init__(self, section: str, option: Option, given: object, origin: str) -> None:
+        self.section: Final = section
+        self.origin: Final = origin
+        self._option = option
+        self._given = given
+
+    @property
+    def name(self) -> str:
+        return self._option.name
+
+    @property
+    def value(self) -> Any:
+        """As JSON has it, None = not set; no secret and no hash of one, whoever shows it."""
+        value: Any = self._given
+        if self.name == _HASHES:
+            return [STARS] * len(value)
+        if self._option.about.secret and value is not None:
+            return masked(value) if isinstance(value, str) else [masked(each) for each in value]
+        return _plain(value)
 
 
 def effective(loaded: Loaded) -> Iterator[Effective]:
@@ -32,16 +49,6 @@ def effective(loaded: Loaded) -> Iterator[Effective]:
             tables = {policy.pattern: policy for policy in tables}
         for table, values in tables.items():
             yield from _of_section((name, table), values, origins)
-
-
-def shown_value(option: Option, value: Any) -> Any:
-    """A value for people and programs, None = not set: no secret and no hash of one, whoever
-    shows it."""
-    if option.name == _HASHES:
-        return [STARS] * len(value)
-    if option.about.secret and value is not None:
-        return masked(value) if isinstance(value, str) else [masked(each) for each in value]
-    return _plain(value)
 
 
 def _plain(value: Any) -> Any:
@@ -61,5 +68,5 @@ def _of_section(
 ) -> Iterator[Effective]:
     section = dotted(path)
     for option in options_of(type(values)).values():  # whose names need no quotes
-        value = shown_value(option, getattr(values, option.name))
-        yield Effective(section, option.name, value, origins[f"{section}.{option.name}"])
+        given = getattr(values, option.name)
+        yield Effective(section, option, given, origins[f"{section}.{option.name}"])
