@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import orjson
 
@@ -40,11 +40,26 @@ class ConsoleInstance(FakeInstance):
             return self.refused
         if not self.groups:
             return NO_MONITOR
-        found = self.groups.get(unquote(urlsplit(path).path))
+        address = urlsplit(path)
+        asked = dict(parse_qsl(address.query))
+        if "partition" in asked:
+            return self._readers(asked["topic"], int(asked["partition"]))
+        found = self.groups.get(unquote(address.path))
         if found is None:
             problem = {"detail": "no cluster has this group", "reason": "not_found", "status": 404}
             return Monitored(404, "application/problem+json", orjson.dumps(problem))
         return Monitored(200, "application/json", orjson.dumps(found))
+
+    def _readers(self, topic: str, partition: int) -> Monitored:
+        """Of the groups that have a page here."""
+        rows = [
+            {**on, "partition": one}
+            for group in self.groups.values()
+            for on in group.get("on", ())
+            for one in on["partitions"]
+            if (one["topic"], one["partition"]) == (topic, partition)
+        ]
+        return Monitored(200, "application/json", orjson.dumps({"groups": rows, "next": None}))
 
     async def pass_time(self, minutes: int = 6, post: Any = None) -> None:
         """Let the recorder see figures once in ten seconds. post: called before each look."""

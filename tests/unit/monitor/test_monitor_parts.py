@@ -22,22 +22,13 @@ from headgate.core.groups.probation import Probation
 from headgate.monitor.cluster_monitor import ClusterMonitor
 from headgate.monitor.figures import snapshot
 from headgate.monitor.kept_probation import read_probation, write_probation
-from headgate.monitor.monitor import Monitor, MonitorOptions
 from headgate.monitor.table import lines
 from headgate.monitor.views import partition
 from support.scenarios.group_world import GROUP, SOUND, START_MS, TOPIC, World
+from support.scenarios.monitored import monitor_of
 
 EMPTY = Described("classic", "Empty")
 PLACE = Partition(TOPIC, 0)
-
-
-def monitor_of(world: World) -> Monitor:
-    """A monitor that never polls, over a scripted cluster."""
-    options = MonitorOptions(WatchOptions(), 10.0, None)
-    monitor = Monitor({"main": ClusterOptions("127.0.0.1:1")}, options, None, lambda: world.now_ms)
-    (cluster,) = monitor.clusters
-    cluster.watch, cluster.judged = world.watch, world.judged
-    return monitor
 
 
 def test_probation_outlives_a_restart(tmp_path: Path) -> None:

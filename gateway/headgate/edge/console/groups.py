@@ -4,47 +4,26 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import nsmallest
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
-import orjson
 from aiohttp import web
 
-from headgate.core.outcome import Failure, Reason
+from headgate.core.outcome import Failure
 from headgate.core.refusal import Refused, malformed
 from headgate.edge.auth import Identity
 from headgate.edge.console.listing import listed
+from headgate.edge.console.monitor_answers import MonitorAnswers, fix_of
 from headgate.edge.console.page import Done, Page
 from headgate.edge.console.pictures import dots_of, picture
 from headgate.edge.management.bodies import Form
 from headgate.edge.management.control_plane import Admin
-from headgate.edge.management.instance import Monitored
 from headgate.edge.management.pauses import read_intent
 
-_FRESH_S = 2.0  # the monitor polls Kafka every 10 s
-_KNOWN = 64  # answers that are kept for so long
-_LIMIT, _PAGES = 1000, 5  # groups in an answer of the monitor, and how many are asked for
 _PICTURES = 12
 _PARTITIONS = 100  # the worst; a group may have ten thousand, and live pages are sent often
 _FALLS = 50  # the newest
-_DIGITS = 10  # a partition's number has less
-_BY_STATUS = {
-    401: Reason.UNAUTHENTICATED,
-    403: Reason.FORBIDDEN,
-    404: Reason.NOT_FOUND,
-    503: Reason.OVERLOADED,
-}
 _DRAWN_EVERY_S = 10  # a picture goes on to now, and a live page is sent where it has changed
-_FIXES = {
-    Reason.UNAUTHENTICATED: "The monitor does not take your credentials: start it again with the "
-    "[auth] and [producers] of this gateway. It cannot be shown a client certificate from here: "
-    "log in with a token.",
-    Reason.FORBIDDEN: "The monitor knows you, but you may not look at it: give yourself the role "
-    "view in the configuration that it reads, and start it again.",
-    Reason.ISSUER_UNAVAILABLE: "The monitor cannot check your token: auth.jwt_jwks_url has to "
-    "answer where it runs.",
-    Reason.OVERLOADED: "The monitor cannot answer now: load the page again in a while.",
-    Reason.INTERNAL: "See what runs at monitor.url, and its log.",
-}
+_DIGITS = 10  # a partition's number has less
 _SEVERITY = {"OK": 0, "WARN": 1, "STALL": 2, "STOP": 3, "REWIND": 4}
 
 _COLUMNS = {
@@ -59,16 +38,16 @@ Json = dict[str, Any]
 
 
 class GroupPages:
-    """Asks the monitor, with the caller's own credentials."""
+    """monitor: who knows of groups."""
 
-    def __init__(self, admin: Admin) -> None:
+    def __init__(self, admin: Admin, monitor: MonitorAnswers) -> None:
         self._admin = admin
-        self._answers: dict[tuple[str, str | None], tuple[float, Json]] = {}
+        self._monitor = monitor
 
     async def list(self, request: web.Request, _caller: Identity) -> Page:
         """All groups; worst first unless the address says otherwise."""
         try:
-            found = await self._all(request)
+            found = await self._monitor.groups(request)
         except Refused as refused:
             return self._without(refused.failure)
         states = request.query.get("state", "")
@@ -93,11 +72,8 @@ class GroupPages:
 
     def _without(self, failure: Failure) -> Page:
         """Nobody knows of groups; the page says what to start."""
-        fix, file = (
-            _FIXES.get(failure.reason, ""),
-            self._admin.installation.configuration.shown.file,
-        )
-        values = {"failure": failure, "fix": fix, "file": file}
+        file = self._admin.installation.configuration.shown.file
+        values = {"failure": failure, "fix": fix_of(failure), "file": file}
         return Page("groups.html", "Groups", values, is_live=True)
 
     async def show(self, request: web.Request, caller: Identity) -> Page:
@@ -105,14 +81,13 @@ class GroupPages:
         name = request.match_info["group"]
         pauses, no_pauses = await self._pauses(name)
         try:
-            on = (await self._ask(request, f"/v1/groups/{quote(name, safe='')}"))["on"]
-            failure = None
+            on, failure = await self._monitor.group(request, name), None
         except Refused as refused:  # pausing needs no monitor
             on, failure = [], refused.failure
         values = {
             "name": name,
             "failure": failure,
-            "fix": "" if failure is None else _FIXES.get(failure.reason, ""),
+            "fix": "" if failure is None else fix_of(failure),
             "on": [{**one, "shown": list(_shown(one, time.time()))} for one in on],
             "pauses": pauses,
             "no_pauses": no_pauses,
@@ -145,38 +120,6 @@ class GroupPages:
         except Refused as refused:
             return [], refused.failure
 
-    # ---- the monitor
-
-    async def _all(self, request: web.Request) -> Json:
-        first = await self._ask(request, f"/v1/groups?limit={_LIMIT}")
-        groups, following = [*first["groups"]], first["next"]
-        for _ in range(_PAGES - 1):
-            if following is None:
-                break
-            query = urlencode({"limit": _LIMIT, "after": following})
-            more = await self._ask(request, f"/v1/groups?{query}")
-            groups += more["groups"]
-            following = more["next"]
-        return {**first, "groups": groups}
-
-    async def _ask(self, request: web.Request, path: str) -> Json:
-        """Raises Refused."""
-        authorization = request.headers.get("Authorization")
-        key, now = (path, authorization), time.monotonic()
-        known = self._answers.get(key)
-        if known is not None and now - known[0] < _FRESH_S:
-            return known[1]
-        found = await self._admin.instance.monitored(path, authorization)
-        if isinstance(found, Failure):
-            raise Refused(found)
-        if found.status != 200:
-            raise Refused(_refusal(found))
-        answer = _read(found.body)
-        if len(self._answers) >= _KNOWN:
-            self._answers.clear()
-        self._answers[key] = now, answer
-        return answer
-
 
 def _number(partition: str) -> int:
     if not (partition.isascii() and partition.isdecimal() and len(partition) < _DIGITS):
@@ -184,30 +127,8 @@ def _number(partition: str) -> int:
     return int(partition)
 
 
-def _refusal(answer: Monitored) -> Failure:
-    """Why the monitor does not say it, in its own words where it has some."""
-    try:
-        problem = _read(answer.body)
-    except Refused:  # a proxy's page
-        problem = {}
-    given = problem.get("reason")
-    by_status = _BY_STATUS.get(answer.status, Reason.INTERNAL)
-    reason = Reason(given) if given in frozenset(Reason) else by_status
-    return Failure(reason, str(problem.get("detail", f"the monitor answered {answer.status}")))
-
-
 def _words(row: Json) -> str:
     return f"{row['group']} {row['cluster']}"
-
-
-def _read(body: bytes) -> Json:
-    try:
-        answer = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        answer = None
-    if not isinstance(answer, dict):
-        raise Refused(Failure(Reason.INTERNAL, "what answers at monitor.url is no monitor"))
-    return answer
 
 
 def _shown(group: Mapping[str, Any], now: float) -> Iterator[Json]:

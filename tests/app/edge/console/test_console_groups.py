@@ -54,6 +54,25 @@ async def test_a_group_of_ten_thousand_partitions_has_a_small_page() -> None:
     assert "orders 9899<" not in text
 
 
+async def test_a_partitions_page_has_the_groups_that_read_it() -> None:
+    async with opened(await world.small()) as client:
+        text = await text_of(client, "/topics/orders/partitions/0")
+        assert '<a href="/console/groups/billing">billing</a>' in text
+        assert ">REWIND<" in text
+        assert "c2-app at /10.0.0.1 (c2)" in text
+        assert "topic=orders&amp;partition=0" in text
+        text = await text_of(client, "/topics/orders/partitions/9")
+        assert "No group with members or commits does." in text
+    async with opened(await world.busy(1, 2, 1)) as client:
+        assert "billing" not in await text_of(client, "/topics/topic-001/partitions/0")
+    instance = await world.small()
+    instance.groups = {}
+    async with opened(instance) as client:
+        text = await text_of(client, "/topics/orders/partitions/0")
+    assert "start `headgate monitor`" in text
+    assert "Share of bytes" in text
+
+
 async def test_a_monitor_that_answers_nonsense_is_named() -> None:
     instance = await world.small()
     instance.groups = {"/v1/groups": ["no", "object"]}
