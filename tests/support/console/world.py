@@ -134,7 +134,7 @@ async def small() -> ConsoleInstance:
         meter.acknowledged("deals", 4, 0.004, 2, 1_600_000)
         if step % 4 == 0:
             refused = Outcome(Name.REJECTED, key=b"2342565", failure=TOO_LARGE)
-            meter.account("shop", "deals", [refused], [900_000])
+            meter.account("shop", "deals", [refused], [900_000], f"request-{step}")
 
     await instance.pass_time(20, post)
     instance.groups = monitored(3)

@@ -224,6 +224,8 @@ async def test_a_producers_page_says_what_to_tell_its_owner() -> None:
     assert "of the events change nothing" in text
     assert "make consumers slow" in text
     assert "900000 bytes are over max_bytes" in text
+    assert ">request request-116<" in text
+    assert "Z in request request-116. " in text, "for who has to find it"
     assert "curl -s &#39;http://127.0.0.1" in text
 
 

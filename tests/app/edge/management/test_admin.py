@@ -63,7 +63,7 @@ async def test_the_producer_page_shows_a_data_bomb_at_once(
         post(instance, Name.PUBLISHED, b"%d" % number, 600)
     too_large = Failure(Reason.TOO_LARGE, "900000 bytes are over max_bytes")
     outcome = Outcome(Name.REJECTED, key=b"2342565", failure=too_large)
-    instance.meter.account("shop", "deals", [outcome], [900_000])
+    instance.meter.account("shop", "deals", [outcome], [900_000], "request-1")
     page = await (await client.get("/v1/producers/shop")).json()
     (deals,) = page["topics"]
     assert deals["events_per_s"] == pytest.approx(10.1)
@@ -77,6 +77,7 @@ async def test_the_producer_page_shows_a_data_bomb_at_once(
     assert (heaviest["key"], heaviest["share"]) == ("2342565", pytest.approx(0.9999, abs=1e-4))
     (reject,) = deals["recent_rejects"]
     assert (reject["reason"], reject["size_bytes"]) == ("too_large", 900_000)
+    assert reject["request_id"] == "request-1"
     topic = await (await client.get("/v1/topics/deals")).json()
     assert topic["skew"]["useful_partitions_at_most"] == 1
     assert topic["skew"]["hottest_partition_share"] > 0.99
