@@ -11,6 +11,7 @@ from aiohttp import web
 from headgate.core.outcome import TRAITS, Failure, Reason
 from headgate.core.refusal import Refused
 from headgate.edge.auth import Identity
+from headgate.edge.console.commands import Commands
 from headgate.edge.console.csrf import FormTokens
 from headgate.edge.console.page import Act, Build, Done, Page
 from headgate.edge.management.control_plane import Admin
@@ -172,7 +173,7 @@ class Console:
             "may_operate": caller is not None and "operate" in caller.roles,
             "path": request.path,
             "live_url": None if live is None else str(live),
-            "base": f"{request.scheme}://{request.host}",
+            "commands": Commands.of(request),
             "version": VERSION,
         }
 

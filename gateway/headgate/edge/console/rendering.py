@@ -41,6 +41,7 @@ class Rendering:
             "part": lambda text: quote(str(text), safe=""),
             "quoted": lambda text: shlex.quote(str(text)),
             "breakable": lambda name: wording.breakable(str(name)),
+            "pretty": lambda path: f"{path}{'&' if '?' in path else '?'}pretty",
             "data": _data,
         }
         static = {path.name: address(path) for path in static_files()}

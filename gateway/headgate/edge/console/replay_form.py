@@ -1,7 +1,6 @@
-"""The form of a new replay: what its fields mean to the API, and the same as commands."""
+"""The form of a new replay: what its fields mean to the API, and the same as words of a command."""
 
 import re
-import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -90,16 +89,9 @@ def _wrong(detail: str) -> Refused:
     return Refused(Failure(Reason.MALFORMED, detail))
 
 
-def curl_of(body: Json, base: str) -> str:
-    """The same as a request."""
-    text = orjson.dumps(body).decode()
-    json = shlex.quote("Content-Type: application/json")
-    return f"curl -X POST {shlex.quote(base + '/v1/replays')} -H {json} -d {shlex.quote(text)}"
-
-
-def command_of(body: Json) -> str:
+def words_of(body: Json) -> list[str]:
     """The same for the command line."""
-    words = ["headgate", "replay", "create", "--name", body["name"], "--topic", body["topic"]]
+    words = ["replay", "create", "--name", body["name"], "--topic", body["topic"]]
     words += ["--from", _typed(body["from"])]
     if "to" in body:
         words += ["--to", _typed(body["to"])]
@@ -114,7 +106,7 @@ def command_of(body: Json) -> str:
         words += ["--bytes-per-s", str(body["rate"]["bytes_per_s"])]
     if body.get("allow_cold"):
         words.append("--allow-cold")
-    return shlex.join(words)
+    return words
 
 
 def _typed(bound: Json) -> str:

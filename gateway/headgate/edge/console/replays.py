@@ -73,7 +73,7 @@ class ReplayConsole:
             "one": self._row(found),
             "is_over": found["state"] in FINISHED,
             "request_text": orjson.dumps(asked, option=orjson.OPT_INDENT_2).decode(),
-            "commands": _commands(found),
+            "to_run": _to_run(found),
         }
         return Page("replay.html", f"Replay {found['name']}", values, is_live=True)
 
@@ -114,7 +114,7 @@ class ReplayConsole:
         return (new - old) / (now - before) if now - before > 1 else None
 
 
-def _commands(replay: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _to_run(replay: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What consumers of the result run."""
     result = replay["result"]
     if result is None:

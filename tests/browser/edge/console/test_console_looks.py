@@ -13,7 +13,17 @@ from support.console.replays import ReplaysInMemory, some_replays
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Debian: apt-get install chromium")
 
-LISTS = ("", "/producers", "/topics", "/groups", "/replays", "/replays/new", "/audits")
+LISTS = (
+    "",
+    "/producers",
+    "/topics",
+    "/groups",
+    "/replays",
+    "/replays/new",
+    "/audits",
+    "/configuration",
+    "/log",
+)
 DETAILS = ("/producers/producer-0003", "/topics/topic-001", "/topics/topic-001?heat=bytes",
            "/topics/topic-001/partitions/1", "/groups/billing", "/replays/new?topic=topic-001",
            "/audits/topic-001", "/producers/nobody")  # fmt: skip
