@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
@@ -12,8 +13,9 @@ from headgate.config.auth_settings import AuthSettings
 from headgate.config.monitor_settings import MonitorSettings
 from headgate.config.settings import HttpSettings, Settings
 from headgate.core.outcome import Failure, Reason
+from headgate.edge.management.instance import Monitored
 from headgate.edge.management.routes import management_app
-from headgate.supervisor.monitor_client import ask_monitor, monitor_url
+from headgate.supervisor.monitor_client import MonitorClient, monitor_url
 from headgate.supervisor.monitor_pages import MonitorPages
 from support.gateway.admin_world import TOKENS, TOPICS, FakeInstance, admin_of
 from support.process.stack import free_port
@@ -71,11 +73,32 @@ async def test_only_viewers_may_see_groups() -> None:
 
 async def test_without_a_monitor_it_says_what_to_start() -> None:
     settings = Settings(monitor=MonitorSettings(port=free_port()))
-    found = await ask_monitor(settings, "/v1/groups", None)
+    found = await MonitorClient(lambda: settings).ask("/v1/groups", None)
     assert isinstance(found, Failure)
     assert found.reason is Reason.NOT_FOUND
     assert "headgate monitor" in found.detail
     assert "monitor.url" in found.detail
+
+
+async def test_that_no_monitor_answers_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Every live page of groups or of a partition asks again and again."""
+    caplog.set_level(logging.INFO, "headgate.monitor_client")
+    settings, scripted = Settings(monitor=MonitorSettings(port=free_port())), World()
+    scripted.poll()
+    client = MonitorClient(lambda: settings, iter((10.0, 17.5)).__next__)
+    for _ in range(3):
+        assert isinstance(await client.ask("/v1/groups", None), Failure)
+    pages = MonitorPages(monitor_of(scripted), settings)
+    await pages.start()
+    try:
+        for _ in range(2):
+            assert isinstance(await client.ask("/v1/groups", None), Monitored)
+    finally:
+        await pages.close()
+    gone, back = caplog.records
+    assert gone.message.startswith(f"no monitor answers at {monitor_url(settings)}")
+    assert back.message == f"the monitor at {monitor_url(settings)} answers"
+    assert vars(back)["away_s"] == 7.5
 
 
 @pytest.mark.parametrize(
