@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import threading
+from collections import UserDict
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, NamedTuple, cast
 from urllib.parse import parse_qs, urlsplit
@@ -16,7 +17,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from headgate.config import Loaded
 from headgate.config.origins import Origins
-from headgate.core.installation.entry import Happening, Kind, LogEntry
+from headgate.core.installation.entry import Detail, Happening, Kind, LogEntry
 from headgate.edge.management.routes import management_app
 from headgate.supervisor.installation_log import InstallationLog
 from support.console import world
@@ -129,23 +130,35 @@ class Text(str):
         return super().__format__(spec)
 
 
+class Details(UserDict[str, Detail]):
+    """Notes which threads format it."""
+
+    def __getitem__(self, name: str) -> Detail:
+        self.threads.add(threading.current_thread())
+        return super().__getitem__(name)
+
+
 class Searched(NamedTuple):
     """A log with one entry."""
 
     text: Text
+    details: Details
 
     def recent(self, limit: int = 1) -> Sequence[LogEntry]:
-        return [LogEntry(1, 1_790_000_000_000, Kind.STARTED, "gateway", self.text, {})][:limit]
+        at_ms = 1_790_000_000_000
+        return [LogEntry(1, at_ms, Kind.STARTED, "gateway", self.text, self.details)][:limit]
 
 
 async def test_the_log_is_not_searched_on_the_event_loop() -> None:
     """It has up to 2,000 texts of up to a thousand characters."""
-    text, admin = Text("with 2 workers"), admin_of(world.empty())
-    text.threads = set()
-    admin.installation.log = Searched(text)
+    text, details, admin = Text("with 2 workers"), Details(workers=2), admin_of(world.empty())
+    text.threads = details.threads = set()
+    admin.installation.log = Searched(text, details)
     async with TestClient(TestServer(management_app(admin))) as client:
         assert "1 entries that match" in await text_of(client, "/log?q=2+workers")
-    assert text.threads
+        assert text.threads
+        (entry,) = (await (await client.get("/v1/log")).json())["entries"]
+    assert entry["details"] == {"workers": 2}
     assert threading.main_thread() not in text.threads
 
 
