@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from headgate.config.load import Loaded
 from headgate.config.names import NAMED, SECTIONS, dotted
-from headgate.config.secrets import STARS, masked, without_secrets
 from headgate.core.option import Option, options_of
+from headgate.core.secrets import STARS, masked, without_secrets
 
 _HASHES = "token_sha256"  # no secrets, but nobody who reads here needs them
 

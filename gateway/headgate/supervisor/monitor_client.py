@@ -7,9 +7,9 @@ from collections.abc import Callable
 import aiohttp
 
 from headgate.config import Settings
-from headgate.config.secrets import masked
 from headgate.core.outage import Outage
 from headgate.core.outcome import Failure, Reason
+from headgate.core.secrets import masked
 from headgate.edge.management.instance import Monitored
 from headgate.supervisor.answers import TooMuchError, whole
 

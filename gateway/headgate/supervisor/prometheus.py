@@ -11,7 +11,7 @@ import aiohttp
 import orjson
 
 from headgate.config.console_settings import ConsoleSettings
-from headgate.config.secrets import masked
+from headgate.core.secrets import masked
 from headgate.edge.console.plots import Plots, Recorded
 from headgate.stats.history import Points
 from headgate.stats.recorder import Recorder

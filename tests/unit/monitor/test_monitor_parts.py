@@ -19,6 +19,7 @@ from headgate.core.groups.commit_records import CommitRecord, read_record
 from headgate.core.groups.facts import CommittedOffset, Described, Partition, Regression
 from headgate.core.groups.log_ends import LogEnds
 from headgate.core.groups.probation import Probation
+from headgate.monitor.broker_metrics import ScrapeError, scrape
 from headgate.monitor.cluster_monitor import ClusterMonitor
 from headgate.monitor.figures import snapshot
 from headgate.monitor.kept_probation import read_probation, write_probation
@@ -125,6 +126,14 @@ async def test_the_table_says_why_commits_are_not_seen() -> None:
     page["clusters"][0]["ok"] = True  # as after a poll
     text = "\n".join(lines(page, "12:00:00"))
     assert "cluster main: one poll does not see commits" in text
+
+
+@pytest.mark.parametrize("url", ["http://ann:hush@127.0.0.1:1/?key=hush", "http://hush@:x/"])
+async def test_an_exporter_that_is_away_is_named_without_its_secrets(url: str) -> None:
+    with pytest.raises(ScrapeError) as caught:
+        await scrape([url])
+    assert str(caught.value).startswith("http://")
+    assert "hush" not in str(caught.value)
 
 
 async def test_figures_have_a_bounded_number_of_labels() -> None:
