@@ -71,7 +71,8 @@ async def test_the_producer_page_shows_a_data_bomb_at_once(
     assert deals["events_total"] == {"published": 60, "unchanged": 40, "rejected:too_large": 1}
     assert deals["ratios"]["unchanged"] == pytest.approx(40 / 101, abs=1e-4)
     assert deals["ratios"]["oversize"] == pytest.approx(1 / 101, abs=1e-4)
-    assert deals["size_bytes"] == {"p50": 800_000, "p90": 800_000, "p99": 800_000, "max": 900_000}
+    sizes = {"p50": 800_000, "p90": 800_000, "p99": 800_000, "max": 900_000}
+    assert deals["size_bytes"] == pytest.approx(sizes, rel=0.004)  # as `core.sketches.sizes` says
     assert deals["keys"]["cardinality"] == 11
     heaviest = deals["keys"]["top_by_bytes"][0]
     assert (heaviest["key"], heaviest["share"]) == ("2342565", pytest.approx(0.9999, abs=1e-4))
