@@ -14,7 +14,7 @@ from headgate.edge.management.instance import Instance, Monitored
 _FRESH_S = 2.0  # the monitor polls Kafka every 10 s
 _KNOWN = 64  # answers that are kept for so long
 _LIMIT, _PAGES = 1000, 5  # groups in an answer of the monitor, and how many are asked for
-_READERS = 50  # of a partition: the worst
+READERS = 50  # of a partition: the worst
 _BY_STATUS = {
     401: Reason.UNAUTHENTICATED,
     403: Reason.FORBIDDEN,
@@ -64,7 +64,7 @@ class MonitorAnswers:
 
     async def readers(self, request: web.Request, topic: str, partition: int) -> list[Json]:
         """The groups that read a partition, each with where it is there; the worst first."""
-        query = urlencode({"topic": topic, "partition": partition, "limit": _READERS})
+        query = urlencode({"topic": topic, "partition": partition, "limit": READERS})
         found = await self._ask(request, f"/v1/groups?{query}")
         # a monitor of an earlier release answers with all groups
         return [one for one in found["groups"] if "partition" in one]

@@ -16,7 +16,7 @@ from headgate.edge.auth import Identity
 from headgate.edge.console import figures
 from headgate.edge.console.figures import Summary
 from headgate.edge.console.listing import listed
-from headgate.edge.console.monitor_answers import MonitorAnswers, fix_of
+from headgate.edge.console.monitor_answers import READERS, MonitorAnswers, fix_of
 from headgate.edge.console.page import Done, Page
 from headgate.edge.console.plots import Plot, Plots, named, tail
 from headgate.edge.management import views
@@ -144,7 +144,7 @@ class TopicPages:
             readers, failure = [], refused.failure
         values = {
             "name": name, "number": number, "row": row, "plots": plots, "keys": keys,
-            "readers": readers, "failure": failure,
+            "readers": readers, "most": READERS, "failure": failure,
             "fix": "" if failure is None else fix_of(failure),
             "source": self._plots.source, "even": 1 / state.partitions,
             "count": state.partitions,

@@ -61,11 +61,15 @@ async def test_a_partitions_page_has_the_groups_that_read_it() -> None:
         assert ">REWIND<" in text
         assert "c2-app at /10.0.0.1 (c2)" in text
         assert "topic=orders&amp;partition=0" in text
+        assert "At most the worst" not in text
         text = await text_of(client, "/topics/orders/partitions/9")
         assert "No group with members or commits does." in text
     async with opened(await world.busy(1, 2, 1)) as client:
         assert "billing" not in await text_of(client, "/topics/topic-001/partitions/0")
     instance = await world.small()
+    instance.groups["/v1/groups/billing"]["on"] *= 50
+    async with opened(instance) as client:
+        assert "At most the worst 50 are" in await text_of(client, "/topics/orders/partitions/0")
     instance.groups = {}
     async with opened(instance) as client:
         text = await text_of(client, "/topics/orders/partitions/0")
