@@ -1,7 +1,6 @@
 """`headgate config`: every option's effective value, and where it is from."""
 
 import argparse
-import dataclasses
 import json
 import os
 import sys
@@ -50,7 +49,7 @@ def _as_json(loaded: Loaded) -> str:
         f"{each.section}.{each.name}": {"value": each.value, "origin": each.origin}
         for each in effective(loaded)
     }
-    return json.dumps(options, indent=2, default=dataclasses.asdict) + "\n"
+    return json.dumps(options, indent=2) + "\n"
 
 
 def _as_toml(loaded: Loaded) -> str:

@@ -2,21 +2,40 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final
 
 from headgate.config.load import Loaded
 from headgate.config.names import NAMED, SECTIONS, dotted
-from headgate.config.secrets import masked
-from headgate.core.option import options_of
+from headgate.core.option import Option, options_of
+from headgate.core.secrets import STARS, masked, without_secrets
+
+_HASHES = "token_sha256"  # no secrets, but nobody who reads here needs them
 
 
-class Effective(NamedTuple):
-    """One option in force. value: None = not set; secrets are masked."""
+class Effective:
+    """One option in force. A thousand topics have 40,000, of which a page shows some."""
 
-    section: str
-    name: str
-    value: Any
-    origin: str
+    __slots__ = ("_given", "_option", "origin", "section")
+
+    def __init__(self, section: str, option: Option, given: object, origin: str) -> None:
+        self.section: Final = section
+        self.origin: Final = origin
+        self._option = option
+        self._given = given
+
+    @property
+    def name(self) -> str:
+        return self._option.name
+
+    @property
+    def value(self) -> Any:
+        """As JSON has it, None = not set; no secret and no hash of one, whoever shows it."""
+        value: Any = self._given
+        if self.name == _HASHES:
+            return [STARS] * len(value)
+        if self._option.about.secret and value is not None:
+            return masked(value) if isinstance(value, str) else [masked(each) for each in value]
+        return _plain(value)
 
 
 def effective(loaded: Loaded) -> Iterator[Effective]:
@@ -32,25 +51,22 @@ def effective(loaded: Loaded) -> Iterator[Effective]:
             yield from _of_section((name, table), values, origins)
 
 
-def plain(value: Any) -> Any:
-    """A value as JSON has it: tables as objects, and no URL with a password in it."""
+def _plain(value: Any) -> Any:
     if isinstance(value, str):
-        return masked(value) if "://" in value else value
+        return without_secrets(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return plain(dataclasses.asdict(value))
+        return _plain(dataclasses.asdict(value))
     if isinstance(value, Mapping):
-        return {str(name): plain(each) for name, each in value.items()}
+        return {str(name): _plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
+        return [_plain(each) for each in value]
     return value
 
 
 def _of_section(
     path: tuple[str, ...], values: Any, origins: Mapping[str, str]
 ) -> Iterator[Effective]:
-    for option in options_of(type(values)).values():
-        value = getattr(values, option.name)
-        if option.about.secret and value is not None:
-            value = masked(value) if isinstance(value, str) else tuple(map(masked, value))
-        name = dotted((*path, option.name))
-        yield Effective(dotted(path), option.name, value, origins[name])
+    section = dotted(path)
+    for option in options_of(type(values)).values():  # whose names need no quotes
+        given = getattr(values, option.name)
+        yield Effective(section, option, given, origins[f"{section}.{option.name}"])

@@ -148,8 +148,8 @@ TRAITS: Mapping[Reason, Traits] = {
         415,
         False,
         "INFO",
-        "Unsupported content encoding",
-        "Use gzip, deflate, zstd or no Content-Encoding.",
+        "Unsupported content encoding or type",
+        "Use gzip, deflate, zstd or no Content-Encoding, and the Content-Type that the page takes.",
     ),
     Reason.IDEMPOTENCY_MISMATCH: Traits(
         422,

@@ -75,7 +75,7 @@ class EventsFront:
         headers = {name.lower(): value for name, value in request.raw_headers}
         request_id, producer = self.request_id(headers), ""
         try:
-            producer = self.producer(headers, peer_of(request), topic)
+            producer = self.producer(headers, peer_of(request), topic, request_id)
             headers = with_query_key(headers, request.rel_url.raw_query_string)
             inbound = await self._inbound(request, headers, producer, topic, request_id)
             ticket = await self.start(inbound, None if inbound.streamed is None else streamed)
@@ -127,8 +127,8 @@ class EventsFront:
         arrived = self._loop.time()
         request_id, producer = self.request_id(headers), ""
         try:
-            producer = self.producer(headers, peer, topic)
-            self._take(producer, topic, len(body))
+            producer = self.producer(headers, peer, topic, request_id)
+            self._take(producer, topic, len(body), request_id)
         except Refused as refused:
             status = TRAITS[refused.failure.reason].status
             self.requests.request(ROUTE, status, 0.0)
@@ -173,10 +173,10 @@ class EventsFront:
         fields = {"request_id": request_id, "producer": producer}
         self.request_log.served("POST", path, status, size, seconds, **fields)
 
-    def _take(self, producer: str, topic: str, size: int) -> None:
+    def _take(self, producer: str, topic: str, size: int, request_id: str) -> None:
         failure = self.budget.take_bytes(producer, size)
         if failure is not None:
-            self._count(producer, topic, failure)
+            self._count(producer, topic, failure, request_id)
             raise Refused(failure)
 
     async def _inbound(
@@ -195,7 +195,7 @@ class EventsFront:
             except TooMuch as much:
                 value = await self._streams.receive(request, topic, headers, much, budget)
         except Refused as refused:
-            self._count(producer, topic, refused.failure)
+            self._count(producer, topic, refused.failure, request_id)
             raise
         return Inbound(topic, producer, headers, body, request_id, self._loop.time(), value)
 
@@ -205,12 +205,13 @@ class EventsFront:
         headers: Mapping[bytes, bytes],
         producer: str,
         topic: str,
+        request_id: str,
     ) -> bytes:
         """The decompressed body, its bytes taken from the budget. Raises Refused."""
         try:
             return await self._read(request, headers, self.budget.of(producer))
         except Refused as refused:
-            self._count(producer, topic, refused.failure)
+            self._count(producer, topic, refused.failure, request_id)
             raise
 
     async def _read(
@@ -222,23 +223,25 @@ class EventsFront:
             return received_body(request, limit, budget)
         return await read_body(request, encoding, limit, self._body_timeout_s, budget)
 
-    def _count(self, producer: str, topic: str, failure: Failure) -> None:
+    def _count(self, producer: str, topic: str, failure: Failure, request_id: str) -> None:
         """A request that ended before the pipeline saw it is one rejected event."""
-        self.requests.account(producer, topic, [rejected(failure)], [0])
+        self.requests.account(producer, topic, [rejected(failure)], [0], request_id)
         self.pipeline.report_refused(producer, topic, failure)
 
-    def producer(self, headers: Mapping[bytes, bytes], peer: Peer, topic: str) -> str:
+    def producer(
+        self, headers: Mapping[bytes, bytes], peer: Peer, topic: str, request_id: str
+    ) -> str:
         """The name of who asks, if it may post to the topic. Raises Refused."""
         if self.pipeline.admission.is_closed:
             raise Refused(DRAINING)
         caller = self.callers.identify(headers, peer)
         if isinstance(caller, Failure):
-            self._count(ANONYMOUS, topic, caller)
+            self._count(ANONYMOUS, topic, caller, request_id)
             raise Refused(caller)
         if not caller.may_post(topic):
             detail = f"producer {caller.name!r} may not post to topic {topic!r}"
             failure = Failure(Reason.FORBIDDEN, detail)
-            self._count(caller.name, topic, failure)
+            self._count(caller.name, topic, failure, request_id)
             raise Refused(failure)
         return caller.name
 

@@ -21,7 +21,12 @@ class Requests(Protocol):
     def request(self, route: str, status: int, seconds: float) -> None: ...
 
     def account(
-        self, producer: str, topic: str, outcomes: Sequence[Outcome], sizes: Sequence[int]
+        self,
+        producer: str,
+        topic: str,
+        outcomes: Sequence[Outcome],
+        sizes: Sequence[int],
+        request_id: str,
     ) -> None: ...
 
 

@@ -65,9 +65,14 @@ class TracedRequests:
             self._meter.exemplar(route, status, seconds, trace.trace_id)
 
     def account(
-        self, producer: str, topic: str, outcomes: Sequence[Outcome], sizes: Sequence[int]
+        self,
+        producer: str,
+        topic: str,
+        outcomes: Sequence[Outcome],
+        sizes: Sequence[int],
+        request_id: str,
     ) -> None:
-        self._meter.account(producer, topic, outcomes, sizes)
+        self._meter.account(producer, topic, outcomes, sizes, request_id)
 
 
 class TracedReports:

@@ -16,6 +16,8 @@ from urllib.parse import quote_plus, urlencode
 from aiokafka.abc import AbstractTokenProvider
 from aiokafka.errors import KafkaConnectionError
 
+from headgate.core.secrets import masked, without_secrets
+
 _TIMEOUT_S = 10.0
 _MAX_BYTES = 65_536
 _LASTS_S = 300.0  # a token of which its issuer does not say how long
@@ -75,6 +77,7 @@ def _ask(client: OAuthClient) -> tuple[str, float]:
             "Accept": "application/json",
         },
     )
+    shown = masked(client.token_url)
     try:
         context = ssl.create_default_context(cafile=client.ca_file)
         opener = urllib.request.build_opener(_Stay, urllib.request.HTTPSHandler(context=context))
@@ -82,10 +85,10 @@ def _ask(client: OAuthClient) -> tuple[str, float]:
             return _read(json.loads(answer.read(_MAX_BYTES)))
     except HTTPError as error:
         error.close()
-        detail = f"no token from {client.token_url}: it answered {error.code}"
+        detail = f"no token from {shown}: it answered {error.code}"
         raise KafkaConnectionError(detail) from None
     except (OSError, HTTPException, ValueError, TypeError) as error:
-        detail = f"no token from {client.token_url}: {error}"
+        detail = f"no token from {shown}: {without_secrets(str(error))}"
         raise KafkaConnectionError(detail) from None
 
 

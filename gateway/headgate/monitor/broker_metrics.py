@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import aiohttp
 
 from headgate.core.groups.rogue_readers import Totals, read_totals
+from headgate.core.secrets import masked, without_secrets
 
 _TIMEOUT = aiohttp.ClientTimeout(total=5)
 
@@ -27,4 +28,5 @@ async def _read(session: aiohttp.ClientSession, url: str) -> Totals:
             answer.raise_for_status()
             return read_totals(await answer.text())
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        raise ScrapeError(f"{url}: {type(error).__name__}: {error}") from error
+        why = without_secrets(str(error))
+        raise ScrapeError(f"{masked(url)}: {type(error).__name__}: {why}") from error

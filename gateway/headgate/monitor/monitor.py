@@ -12,6 +12,8 @@ from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.owned import OwnedTasks
 from headgate.core.consuming.pauses import Kept
 from headgate.core.groups.cluster_watch import WatchOptions
+from headgate.core.groups.group_watch import GroupWatch
+from headgate.core.groups.report import GroupReport
 from headgate.core.outage import Outage
 from headgate.monitor import views
 from headgate.monitor.cluster_monitor import NO_EXPORTERS, ClusterMonitor, Exporters
@@ -100,13 +102,14 @@ class Monitor:
         """What /metrics says."""
         return snapshot(self.clusters, self._now_ms())
 
-    def groups(self) -> Json:
-        """All groups, worst first."""
+    def groups(self, topic: str | None = None, number: int | None = None) -> Json:
+        """All groups, worst first: of a topic, or of the partition of it that has this number."""
         rows = [
-            views.group_row(cluster.name, watch, found, self._options.watch)
+            row
             for cluster in self.clusters
             for name, found in cluster.judged.items()
             if (watch := cluster.watch.groups.get(name)) is not None
+            and (row := self._row(cluster.name, watch, found, topic, number)) is not None
         ]
         rows.sort(key=views.row_place)
         falls = [
@@ -119,6 +122,27 @@ class Monitor:
             "clusters": [views.cluster_row(one) for one in self.clusters],
             "cannot_be_seen": list(views.CANNOT_BE_SEEN),
         }
+
+    def _row(
+        self,
+        cluster: str,
+        watch: GroupWatch,
+        found: GroupReport,
+        topic: str | None,
+        number: int | None,
+    ) -> Json | None:
+        """None: the group is not asked for."""
+        row = views.group_row(cluster, watch, found, self._options.watch)
+        if topic is None:
+            return row
+        here = [
+            one
+            for one in found.partitions
+            if one.place.topic == topic and number in (None, one.place.partition)
+        ]
+        if not here:
+            return None
+        return row if number is None else {**row, "partition": views.partition_row(here[0])}
 
     async def group(self, name: str) -> Json | None:
         """One group on every cluster that has it; None: no cluster has."""

@@ -85,8 +85,8 @@ def group_page(
     }  # fmt: skip
 
 
-def partition(found: PartitionReport, intents: Iterable[Kept]) -> Json:
-    """One partition of a group."""
+def partition_row(found: PartitionReport) -> Json:
+    """One partition of a group, without its commits and pauses."""
     owner = found.owner
     return {
         "topic": found.place.topic,
@@ -108,6 +108,13 @@ def partition(found: PartitionReport, intents: Iterable[Kept]) -> Json:
         "owner": None if owner is None else named(owner.member),
         "owner_before": None if owner is None else owner.before,
         "owner_since": None if owner is None else when(owner.since_ms),
+    }
+
+
+def partition(found: PartitionReport, intents: Iterable[Kept]) -> Json:
+    """One partition of a group."""
+    return {
+        **partition_row(found),
         "paused": any(intent.intent.scope.covers(*found.place) for intent in intents),
         "read_while_paused": _moved_while_paused(found, intents),
         "commits": [commit(one) for one in reversed(found.commits)],

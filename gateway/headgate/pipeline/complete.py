@@ -29,7 +29,12 @@ class Accounts(Protocol):
     """Who counts: each request's outcomes, once, when all are known."""
 
     def account(
-        self, producer: str, topic: str, outcomes: Sequence[Outcome], sizes: Sequence[int]
+        self,
+        producer: str,
+        topic: str,
+        outcomes: Sequence[Outcome],
+        sizes: Sequence[int],
+        request_id: str,
     ) -> None: ...
 
 
@@ -205,7 +210,9 @@ class Complete:
 
     def _account(self, ticket: Ticket) -> None:
         outcomes = ticket.answered()
-        self._accounts.account(ticket.producer, ticket.topic, outcomes, ticket.sizes)
+        self._accounts.account(
+            ticket.producer, ticket.topic, outcomes, ticket.sizes, ticket.request_id
+        )
         if ticket.facts:
             self._report(ticket, outcomes, ticket.sizes)
 

@@ -89,17 +89,22 @@ class Meter:
         self._suppression = states
 
     def account(
-        self, producer: str, topic: str, outcomes: Sequence[Outcome], sizes: Sequence[int]
+        self,
+        producer: str,
+        topic: str,
+        outcomes: Sequence[Outcome],
+        sizes: Sequence[int],
+        request_id: str = "",
     ) -> None:
         """Count a request once all its outcomes are known; any producer and topic text will do.
 
         sizes: bytes of each event's value as sent, in the order of outcomes. The lists are kept
-        for up to a second and must not be changed afterwards.
+        for up to a second and must not be changed afterwards.  request_id: as its client has it.
         """
         series = self._known.get((producer, topic))
         if series is None:
             series = self._find(producer, topic)
-        series.add(self._clock(), outcomes, sizes)
+        series.add(self._clock(), outcomes, sizes, request_id)
 
     def oversized(self, producer: str, topic: str, action: str) -> None:
         """Count an event that was too large and was published by this strategy."""

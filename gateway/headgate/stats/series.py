@@ -76,13 +76,13 @@ class Series:
     )
 
     def __init__(self) -> None:
-        self._pending: list[tuple[float, Sequence[Outcome], Sequence[int]]] = []
+        self._pending: list[tuple[float, Sequence[Outcome], Sequence[int], str]] = []
         self._pending_events = 0
         self._hours: dict[int, _Hour] = {}
         self._keys: dict[bytes, _Weight] = {}  # what `_keys_hour` has not been told
         self._keys_hour = _Hour()
         self._detail: Detail | None = None  # until the next fold: most pairs are quiet
-        self._rejects: deque[tuple[float, Outcome, int]] = deque(maxlen=REJECTS_KEPT)
+        self._rejects: deque[tuple[float, Outcome, int, str]] = deque(maxlen=REJECTS_KEPT)
         self.last_seen = 0.0
         self.ended: dict[tuple[str, str], int] = {}  # (outcome, reason or "") -> events
         self.bucket_counts = [0] * (len(_BOUNDS) + 1)
@@ -105,7 +105,9 @@ class Series:
         rejected = sum(n for (_, why), n in self.ended.items() if why == Reason.TOO_LARGE)
         return self.oversize | ({"reject": rejected} if rejected else {})
 
-    def add(self, now: float, outcomes: Sequence[Outcome], sizes: Sequence[int]) -> None:
+    def add(
+        self, now: float, outcomes: Sequence[Outcome], sizes: Sequence[int], request_id: str
+    ) -> None:
         """Take a request's outcomes and its events' value bytes, in the same order.
 
         Neither list may be changed afterwards. now: seconds since 1970. Raises ValueError when
@@ -113,7 +115,7 @@ class Series:
         """
         if len(outcomes) != len(sizes):
             raise ValueError(f"{len(outcomes)} outcomes, but {len(sizes)} sizes")
-        self._pending.append((now, outcomes, sizes))
+        self._pending.append((now, outcomes, sizes, request_id))
         self._pending_events += len(outcomes)
         if self._pending_events >= FOLD_EVENTS:
             self._count_all()
@@ -149,12 +151,12 @@ class Series:
             self._fold_keys()
             self._keys_hour = hour
         ended: dict[tuple[str, str], int] = {}
-        for now, outcomes, sizes in pending:
-            self._count(ended, now, outcomes, sizes)
+        for now, outcomes, sizes, request_id in pending:
+            self._count(ended, now, outcomes, sizes, request_id)
         for end, count in ended.items():
             self.ended[end] = self.ended.get(end, 0) + count
             hour.ends[end] = hour.ends.get(end, 0) + count
-        self._measure([size for _, _, sizes in pending for size in sizes], hour)
+        self._measure([size for _, _, sizes, _ in pending for size in sizes], hour)
         if len(self._keys) >= _MAX_KEYS:
             self._fold_keys()
 
@@ -182,6 +184,7 @@ class Series:
         now: float,
         outcomes: Sequence[Outcome],
         sizes: Sequence[int],
+        request_id: str,
     ) -> None:
         keys = self._keys
         end: tuple[str, str] = ("", "")
@@ -201,7 +204,7 @@ class Series:
             reason = ""
             if failure is not None:
                 reason = failure.reason
-                self._rejects.append((now, outcome, size))
+                self._rejects.append((now, outcome, size, request_id))
             elif name is _UNCHANGED:
                 self.suppressed_bytes += size
             if name is end[0] and reason is end[1]:
@@ -239,7 +242,7 @@ def _shown(key: bytes) -> str:
     return key.decode("utf-8", "backslashreplace")
 
 
-def _reject(at: float, outcome: Outcome, size: int) -> Reject:
+def _reject(at: float, outcome: Outcome, size: int, request_id: str) -> Reject:
     failure = outcome.failure
     return Reject(
         at=at,
@@ -248,4 +251,5 @@ def _reject(at: float, outcome: Outcome, size: int) -> Reject:
         detail=failure.detail[:_DETAIL_SHOWN] if failure else "",
         size=size,
         key=None if outcome.key is None else _shown(outcome.key),
+        request_id=request_id,
     )

@@ -48,7 +48,8 @@ class Buckets(msgspec.Struct, omit_defaults=True):
 
 
 class Reject(msgspec.Struct, frozen=True, order=True):
-    """An event that was not written: when (s since 1970), why, how big, which key (None: none)."""
+    """An event that was not written: when (s since 1970), why, how big, which key (None: none),
+    and in which request."""
 
     at: float
     outcome: str
@@ -56,6 +57,7 @@ class Reject(msgspec.Struct, frozen=True, order=True):
     detail: str
     size: int
     key: str | None
+    request_id: str = ""
 
 
 class ProducerHour(msgspec.Struct):

@@ -48,9 +48,11 @@ class StrangersSeries:
         self._series = series
         self._strangers = strangers
 
-    def add(self, now: float, outcomes: Sequence[Outcome], sizes: Sequence[int]) -> None:
+    def add(
+        self, now: float, outcomes: Sequence[Outcome], sizes: Sequence[int], request_id: str
+    ) -> None:
         """As `Series`."""
-        self._series.add(now, outcomes, sizes)
+        self._series.add(now, outcomes, sizes, request_id)
         self._strangers.add(self._name, len(outcomes), now)
 
     def oversized(self, now: float, action: str) -> None:

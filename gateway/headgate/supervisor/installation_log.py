@@ -1,17 +1,21 @@
 """The installation log: what happened to this gateway, in memory and, over restarts, in a file.
 
 Nothing here may harm the gateway: a file that cannot be written is said once, and the log goes on
-in memory. Writing is done in a thread, for a disk may hang.
+in memory. Writing is done in a thread, for a disk may hang; of its own and a daemon, for a process
+waits at its end for those of an executor.
 """
 
 import asyncio
 import logging
 import os
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import orjson
 
@@ -30,30 +34,41 @@ KEPT = 2_000  # entries in memory: 1 MiB, or a year of a quiet installation
 _LAST_WRITE_S = 2.0  # at the end; a disk that hangs must not hold it up
 
 
+class EntryFile(Protocol):
+    """Where entries are kept over restarts."""
+
+    def read(self) -> list[LogEntry]:
+        """The newest entries, oldest first."""
+        ...
+
+    def append(self, entries: Iterable[LogEntry]) -> bool:
+        """Write them behind what is there; False: not now."""
+        ...
+
+
 class InstallationLog:
-    """path: of the file; None = memory alone.  max_bytes: of the file and the one before it.
+    """file: None = memory alone.
 
     Call `run` for as long as the gateway lives, and `close` at its end.
     """
 
     def __init__(
         self,
-        path: Path | None,
-        max_bytes: int,
+        file: EntryFile | None,
         clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
-        self._file = None if path is None else LogFile(path, max_bytes)
+        self._file = file
         self._clock_ms = clock_ms
-        self._entries = deque(() if self._file is None else self._file.read(), maxlen=KEPT)
+        self._entries = deque(() if file is None else file.read(), maxlen=KEPT)
         self._unwritten: deque[LogEntry] = deque(maxlen=KEPT)
         self._wake = asyncio.Event()
-        self._writing = asyncio.Lock()
+        self._under_way: asyncio.Future[None] | None = None
 
     @classmethod
     def of(cls, logs: LogSettings) -> "InstallationLog":
         """As the settings want it."""
-        file = None if logs.installation_file is None else Path(logs.installation_file)
-        return cls(file, logs.installation_max_bytes)
+        path = logs.installation_file
+        return cls(None if path is None else LogFile(Path(path), logs.installation_max_bytes))
 
     def note(self, what: Happening) -> None:
         """Something has happened."""
@@ -85,13 +100,35 @@ class InstallationLog:
             log.warning("%d entries could not be written in time", len(self._unwritten))
 
     async def _write(self) -> None:
-        async with self._writing:
-            if self._file is None or not self._unwritten:
-                return
-            entries = list(self._unwritten)
-            if await asyncio.to_thread(self._file.append, entries):
-                while self._unwritten and self._unwritten[0].number <= entries[-1].number:
-                    self._unwritten.popleft()
+        """Write what is noted by now. A write goes on when nobody waits for it any more, so that
+        the next one comes behind it and has none of its entries again."""
+        while self._under_way is not None:
+            await asyncio.shield(self._under_way)
+        if self._file is None or not self._unwritten:
+            return
+        entries = list(self._unwritten)
+        self._under_way = done = asyncio.get_running_loop().create_future()
+        append = partial(self._append, self._file, entries, done)
+        threading.Thread(target=append, name="installation log", daemon=True).start()
+        await asyncio.shield(done)
+
+    def _append(
+        self, file: EntryFile, entries: Sequence[LogEntry], done: "asyncio.Future[None]"
+    ) -> None:
+        """In a thread."""
+        is_written = False
+        try:
+            is_written = file.append(entries)
+        finally:
+            last = entries[-1].number if is_written else 0
+            with suppress(RuntimeError):  # the loop has ended: the disk took too long
+                done.get_loop().call_soon_threadsafe(self._appended, last, done)
+
+    def _appended(self, last: int, done: "asyncio.Future[None]") -> None:
+        while self._unwritten and self._unwritten[0].number <= last:
+            self._unwritten.popleft()
+        self._under_way = None
+        done.set_result(None)
 
 
 class LogFile:

@@ -5,7 +5,7 @@ from aiohttp import web
 from headgate.backends.owned import OwnedTasks
 from headgate.config import Settings
 from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused
+from headgate.core.refusal import Refused, malformed
 from headgate.edge.management.json_page import json_page
 from headgate.edge.management.metrics_page import metrics_page
 from headgate.edge.management.paging import listed, page_of, paging
@@ -22,6 +22,7 @@ from headgate.telemetry.build import BUILD_GAUGES
 from headgate.wiring.callers import Callers
 
 _LINGER_S = 1.0
+_DIGITS = 10  # a partition's number has less
 
 
 class MonitorPages:
@@ -82,7 +83,7 @@ class MonitorPages:
     async def _groups(self, request: web.Request) -> web.Response:
         self._may_view(request)
         wanted = paging(request)
-        page = self._monitor.groups()
+        page = self._monitor.groups(*_wanted(request))
         rows, following = page_of(page["groups"], wanted, row_place, RowPlace.read, RowPlace.text)
         return json_page(request, page | listed("groups", rows, following))
 
@@ -102,3 +103,14 @@ class MonitorPages:
             raise Refused(found)
         if "view" not in found.roles:
             raise Refused(Failure(Reason.FORBIDDEN, "this needs the role 'view'"))
+
+
+def _wanted(request: web.Request) -> tuple[str | None, int | None]:
+    """The topic that groups are asked for of, and the number of its partition. Raises Refused."""
+    topic, given = request.query.get("topic"), request.query.get("partition")
+    if given is None:
+        return topic, None
+    is_number = given.isascii() and given.isdecimal() and len(given) < _DIGITS
+    if topic is None or not is_number:
+        raise Refused(malformed("partition is the number of one, and topic says of which topic"))
+    return topic, int(given)

@@ -21,7 +21,7 @@ from headgate.supervisor.audits import LatestAudits
 from headgate.supervisor.child import WorkerProcess
 from headgate.supervisor.control import WorkerState
 from headgate.supervisor.installation_log import InstallationLog
-from headgate.supervisor.monitor_client import ask_monitor
+from headgate.supervisor.monitor_client import MonitorClient
 from headgate.supervisor.observing import seen_of
 from headgate.supervisor.worker_client import WorkerUnreachableError
 from headgate.telemetry.build import BUILD_GAUGES
@@ -53,6 +53,7 @@ class Overview:
         self.workers: Sequence[WorkerProcess] = ()
         self.figures = Fleet()
         self._audits = LatestAudits(settings.clusters.values())
+        self._monitor = MonitorClient(lambda: self.settings)
         self.rates = Rates()
         self.history = Recorder()
         self.since: dict[str, float] = {}
@@ -155,7 +156,7 @@ class Overview:
 
     async def monitored(self, path: str, authorization: str | None) -> Monitored | Failure:
         """What `headgate monitor` answers there."""
-        return await ask_monitor(self.settings, path, authorization)
+        return await self._monitor.ask(path, authorization)
 
     async def _read(self, with_details: bool) -> None:
         async with self._reading:

@@ -210,10 +210,13 @@ class Parent:
     async def _reload(self) -> None:
         """Put in force what the file and the certificates say now, everywhere."""
         is_changed = await self._reload_file()
-        if await self._renew_certificates() or is_changed:
+        is_renewed = await self._renew_certificates()
+        if is_changed or is_renewed:
             for each in self._workers:
                 if each.answered:  # the others read what is new anyway, or once they answer
                     each.signal(signal.SIGHUP)
+        if is_changed:  # and all of it is in force here
+            self._say_that_it_is_reloaded()
 
     async def _reload_file(self) -> bool:
         """Put the file's topics and producers in force, or nothing of it."""
@@ -231,13 +234,15 @@ class Parent:
         self._overview.settings = reload.settings
         self._overview.reloaded = time.monotonic()
         self._admin.callers = reload.callers
+        return True
+
+    def _say_that_it_is_reloaded(self) -> None:
         self._overview.figures.count("headgate_config_reloads_total", ("applied",))
         file = str(self._start.config)
         log.info(
             "configuration reloaded", extra={"file": file, "config_sha256": self._in_force.sha256}
         )
-        self._log.note(happenings.reloaded(file, reload.settings))
-        return True
+        self._log.note(happenings.reloaded(file, self._overview.settings))
 
     async def _renew_certificates(self) -> bool:
         """Have connections from now on use the certificates that are in the files now."""

@@ -1,5 +1,6 @@
 """The console's figures over time, read from Prometheus; from memory while it does not answer."""
 
+import asyncio
 import logging
 import math
 import time
@@ -10,10 +11,12 @@ import aiohttp
 import orjson
 
 from headgate.config.console_settings import ConsoleSettings
+from headgate.core.secrets import masked
 from headgate.edge.console.plots import Plots, Recorded
 from headgate.stats.history import Points
 from headgate.stats.recorder import Recorder
 from headgate.stats.snapshot import Labels
+from headgate.supervisor.answers import TooMuchError, whole
 from headgate.telemetry.catalogue import METRICS
 from headgate.telemetry.metric import MetricKind
 
@@ -23,11 +26,13 @@ _SPAN_S = 21_600.0  # of a plot that asks for no other
 _STEPS = 240  # of a plot
 _LEAST_STEP_S = 15.0  # Prometheus scrapes about as often
 _SCRAPES = 4  # that a rate needs at least
-_TIMEOUT = aiohttp.ClientTimeout(total=2.0)  # a page waits for it
+_TIMEOUT_S = 2.0  # of an answer with all that is made of it: a page waits for it
+_NO_TIMEOUT = aiohttp.ClientTimeout(total=None)  # ours is over all of it
 _AWAY_S = 30.0  # until it is asked again after it did not answer
 _FRESH_S = 10.0
 _KNOWN = 256  # answers that are kept for so long
 _MAX_BYTES = 16_777_216
+_MAX_SAID = 200  # characters of what Prometheus says of an error
 
 
 class Query(NamedTuple):
@@ -37,19 +42,25 @@ class Query(NamedTuple):
     labels: tuple[str, ...]
 
 
-class PrometheusPlots:
-    """Implements `Plots`. kept: what this process has itself."""
+class NoFiguresError(Exception):
+    """Prometheus gave no figures; the text says why, as what follows `Prometheus`."""
 
-    def __init__(self, url: str, kept: Plots) -> None:
+
+class PrometheusPlots:
+    """Implements `Plots`. kept: what this process has itself.  max_bytes: of an answer."""
+
+    def __init__(self, url: str, kept: Plots, max_bytes: int = _MAX_BYTES) -> None:
         self._url = url.rstrip("/") + "/api/v1/query_range"
         self._kept = kept
+        self._max_bytes = max_bytes
         self._away_until = 0.0  # monotonic seconds
+        self._trouble = ""
         self._answers: dict[tuple[Query, float], tuple[float, Points]] = {}
 
     @property
     def source(self) -> str:
         if time.monotonic() < self._away_until:
-            return f"{self._kept.source} (Prometheus does not answer)"
+            return f"{self._kept.source} (Prometheus {self._trouble})"
         return "Prometheus"
 
     async def read(
@@ -79,17 +90,33 @@ class PrometheusPlots:
         start = end - math.floor(span / step) * step
         form = {"query": asked.text, "start": f"{start:f}", "end": f"{end:f}", "step": f"{step:f}"}
         try:
-            async with (
-                aiohttp.ClientSession(timeout=_TIMEOUT) as session,
-                session.post(self._url, data=form, allow_redirects=False) as answer,
-            ):
-                answer.raise_for_status()
-                body = await answer.content.read(_MAX_BYTES)
-            return points(orjson.loads(body), asked, start, end, step)
-        except (aiohttp.ClientError, OSError, ValueError, KeyError, TypeError) as error:
-            self._away_until = time.monotonic() + _AWAY_S
-            log.warning("no figures from %s: %r", self._url, error)
-            return None
+            async with asyncio.timeout(_TIMEOUT_S):
+                body = await self._posted(form)
+                # a large answer takes a second to read
+                return await asyncio.to_thread(read_answer, body, asked, Grid(start, end, step))
+        except NoFiguresError as error:
+            self._trouble = str(error)
+        except TimeoutError:
+            self._trouble = f"did not answer within {_TIMEOUT_S:g} s"
+        except aiohttp.ClientPayloadError:
+            self._trouble = "broke off in the middle of its answer"
+        except TooMuchError as error:
+            self._trouble = f"was not read: {error}"
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            self._trouble = f"cannot be reached: {error}"
+        self._away_until = time.monotonic() + _AWAY_S
+        log.warning("Prometheus at %s %s", masked(self._url), self._trouble)
+        return None
+
+    async def _posted(self, form: Mapping[str, str]) -> bytes:
+        async with (
+            aiohttp.ClientSession(timeout=_NO_TIMEOUT) as session,
+            session.post(self._url, data=form, allow_redirects=False) as answer,
+        ):
+            body = await whole(answer, self._max_bytes)
+            if answer.status != 200:
+                raise NoFiguresError(f"answered {answer.status}{_said(body)}")
+            return body
 
 
 def plots_of(settings: ConsoleSettings, history: Recorder) -> Plots:
@@ -123,8 +150,35 @@ def _quoted(value: str) -> str:
     return plain.replace("\\", "\\\\")
 
 
-def points(answer: Any, asked: Query, start: float, end: float, step: float) -> Points:
-    """What was answered. Raises ValueError, KeyError or TypeError where it makes no sense."""
+class Grid(NamedTuple):
+    """The times that were asked for, in seconds since 1970. end: the last one."""
+
+    start: float
+    end: float
+    step: float
+
+
+def read_answer(body: bytes, asked: Query, grid: Grid) -> Points:
+    """What was answered; for a thread. Raises NoFiguresError where it makes no sense."""
+    try:
+        return _points(orjson.loads(body), asked, grid)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        why = _said(body) or ": it is no answer to query_range"
+        raise NoFiguresError(f"answered nonsense{why}") from error
+
+
+def _said(body: bytes) -> str:
+    """What Prometheus says of an error, behind a colon; nothing where it says nothing."""
+    try:
+        found = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return ""
+    said = found.get("error") if isinstance(found, dict) else None
+    return f": {said[:_MAX_SAID]}" if isinstance(said, str) and said else ""
+
+
+def _points(answer: Any, asked: Query, grid: Grid) -> Points:
+    start, end, step = grid
     count = round((end - start) / step) + 1
     rows: dict[Labels, list[float]] = {}
     for series in answer["data"]["result"]:

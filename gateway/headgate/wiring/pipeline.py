@@ -58,7 +58,12 @@ class EventMeter(Protocol):
     """Who counts what becomes of events (`stats.meter`)."""
 
     def account(
-        self, producer: str, topic: str, outcomes: Sequence[Outcome], sizes: Sequence[int]
+        self,
+        producer: str,
+        topic: str,
+        outcomes: Sequence[Outcome],
+        sizes: Sequence[int],
+        request_id: str,
     ) -> None: ...
 
     def canonical_fallback(self, topic: str, reason: Fallback) -> None: ...

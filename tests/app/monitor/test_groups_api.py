@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import logging
+from typing import Any
+
 import pytest
+from aiohttp import ClientSession
 from aiohttp.test_utils import TestClient, TestServer
 
 from headgate.config.auth_settings import AuthSettings
 from headgate.config.monitor_settings import MonitorSettings
 from headgate.config.settings import HttpSettings, Settings
 from headgate.core.outcome import Failure, Reason
+from headgate.edge.management.instance import Monitored
 from headgate.edge.management.routes import management_app
-from headgate.supervisor.monitor_client import ask_monitor, monitor_url
+from headgate.supervisor.monitor_client import MonitorClient, monitor_url
+from headgate.supervisor.monitor_pages import MonitorPages
 from support.gateway.admin_world import TOKENS, TOPICS, FakeInstance, admin_of
 from support.process.stack import free_port
+from support.scenarios.group_world import GROUP, TOPIC, World
+from support.scenarios.monitored import monitor_of
 
 
 async def test_the_monitor_s_answer_is_passed_on() -> None:
@@ -21,6 +29,37 @@ async def test_the_monitor_s_answer_is_passed_on() -> None:
         answer = await client.get("/v1/groups/billing%2Fa?pretty")
         assert (answer.status, answer.content_type) == (200, "application/json")
         assert await answer.text() == "/v1/groups/billing%2Fa?pretty"
+
+
+async def test_the_groups_of_a_partition_say_where_they_are_there() -> None:
+    scripted = World(partitions=2)
+    scripted.member("c1", 0)
+    scripted.produce(7)
+    scripted.commit(4)
+    scripted.poll()
+    settings = Settings(monitor=MonitorSettings(port=free_port()))
+    pages = MonitorPages(monitor_of(scripted), settings)
+    await pages.start()
+    try:
+        async with ClientSession(monitor_url(settings)) as client:
+
+            async def ask(query: str, status: int = 200) -> Any:
+                async with client.get(f"/v1/groups?{query}") as answer:
+                    assert answer.status == status, query
+                    return await answer.json()
+
+            (row,) = (await ask(f"topic={TOPIC}&partition=0"))["groups"]
+            here = row["partition"]
+            assert (row["group"], here["committed"], here["end"], here["lag"]) == (GROUP, 4, 7, 3)
+            assert here["owner"] == "c1-app at /10.0.0.1 (c1)"
+            (row,) = (await ask(f"topic={TOPIC}"))["groups"]
+            assert "partition" not in row
+            for nobody in ("topic=other", f"topic={TOPIC}&partition=1"):
+                assert (await ask(nobody))["groups"] == []
+            for wrong in ("partition=0", f"topic={TOPIC}&partition=x", f"topic={TOPIC}&partition="):
+                assert (await ask(wrong, 400))["reason"] == "malformed"
+    finally:
+        await pages.close()
 
 
 async def test_only_viewers_may_see_groups() -> None:
@@ -34,11 +73,32 @@ async def test_only_viewers_may_see_groups() -> None:
 
 async def test_without_a_monitor_it_says_what_to_start() -> None:
     settings = Settings(monitor=MonitorSettings(port=free_port()))
-    found = await ask_monitor(settings, "/v1/groups", None)
+    found = await MonitorClient(lambda: settings).ask("/v1/groups", None)
     assert isinstance(found, Failure)
     assert found.reason is Reason.NOT_FOUND
     assert "headgate monitor" in found.detail
     assert "monitor.url" in found.detail
+
+
+async def test_that_no_monitor_answers_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Every live page of groups or of a partition asks again and again."""
+    caplog.set_level(logging.INFO, "headgate.monitor_client")
+    settings, scripted = Settings(monitor=MonitorSettings(port=free_port())), World()
+    scripted.poll()
+    client = MonitorClient(lambda: settings, iter((10.0, 17.5)).__next__)
+    for _ in range(3):
+        assert isinstance(await client.ask("/v1/groups", None), Failure)
+    pages = MonitorPages(monitor_of(scripted), settings)
+    await pages.start()
+    try:
+        for _ in range(2):
+            assert isinstance(await client.ask("/v1/groups", None), Monitored)
+    finally:
+        await pages.close()
+    gone, back = caplog.records
+    assert gone.message.startswith(f"no monitor answers at {monitor_url(settings)}")
+    assert back.message == f"the monitor at {monitor_url(settings)} answers"
+    assert vars(back)["away_s"] == 7.5
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ class ReplaysInMemory(NoSecondTier):
         try:
             spec = read_spec(request_body, now_ms)
         except FieldError as error:
-            raise Refused(Failure(Reason.INVALID_REQUEST, str(error))) from error
+            raise Refused(Failure(Reason.MALFORMED, str(error))) from error
         if spec.topic in self.uncovered:
             figures = {"mirrored_to": MIRRORED_TO}
             raise Refused(Failure(Reason.NOT_COVERED, "5 offsets are not mirrored", figures))

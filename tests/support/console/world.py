@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import orjson
 
@@ -32,11 +32,13 @@ TOO_LARGE = Failure(Reason.TOO_LARGE, "900000 bytes are over max_bytes")
 class ConsoleInstance(FakeInstance):
     """groups: what the monitor says, by path without the query; none: no monitor runs.
 
-    away: the dependencies that do not answer, and what is said of them.
+    away: the dependencies that do not answer, and what is said of them.  refused: what the
+    monitor answers to everything.
     """
 
     groups: dict[str, Any] = field(default_factory=dict)
     away: dict[str, str] = field(default_factory=dict)
+    refused: Monitored | None = None
 
     def health(self) -> InstanceHealth:
         health = super().health()
@@ -45,13 +47,30 @@ class ConsoleInstance(FakeInstance):
         return health
 
     async def monitored(self, path: str, authorization: str | None) -> Monitored | Failure:
+        if self.refused is not None:
+            return self.refused
         if not self.groups:
             return NO_MONITOR
-        found = self.groups.get(unquote(urlsplit(path).path))
+        address = urlsplit(path)
+        asked = dict(parse_qsl(address.query))
+        if "partition" in asked:
+            return self._readers(asked["topic"], int(asked["partition"]))
+        found = self.groups.get(unquote(address.path))
         if found is None:
             problem = {"detail": "no cluster has this group", "reason": "not_found", "status": 404}
             return Monitored(404, "application/problem+json", orjson.dumps(problem))
         return Monitored(200, "application/json", orjson.dumps(found))
+
+    def _readers(self, topic: str, partition: int) -> Monitored:
+        """Of the groups that have a page here."""
+        rows = [
+            {**on, "partition": one}
+            for group in self.groups.values()
+            for on in group.get("on", ())
+            for one in on["partitions"]
+            if (one["topic"], one["partition"]) == (topic, partition)
+        ]
+        return Monitored(200, "application/json", orjson.dumps({"groups": rows, "next": None}))
 
     async def pass_time(self, minutes: int = 6, post: Any = None) -> None:
         """Let the recorder see figures once in ten seconds. post: called before each look."""
@@ -126,7 +145,7 @@ async def small() -> ConsoleInstance:
         meter.acknowledged("deals", 4, 0.004, 2, 1_600_000)
         if step % 4 == 0:
             refused = Outcome(Name.REJECTED, key=b"2342565", failure=TOO_LARGE)
-            meter.account("shop", "deals", [refused], [900_000])
+            meter.account("shop", "deals", [refused], [900_000], f"request-{step}")
 
     await instance.pass_time(20, post)
     instance.groups = monitored(3)

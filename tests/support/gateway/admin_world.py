@@ -143,6 +143,6 @@ def admin_of(
     callers = Authenticator(settings.auth, settings.producers, origins, many, signed)
     none = NoSecondTier()
     services = services or Services(none, none, none)
-    log = log or InstallationLog(None, 0)
+    log = log or InstallationLog(None)
     installation = Installation(log, FakeConfiguration(settings))
     return Admin(instance, callers, PauseEndpoints(store), services, installation)

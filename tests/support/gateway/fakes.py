@@ -60,13 +60,20 @@ class FakeAccounts:
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, str, list[Outcome], list[int]]] = []
+        self.request_ids: list[str] = []
         self.fallbacks: list[tuple[str, Fallback]] = []
         self.actions: list[str] = []
 
     def account(
-        self, producer: str, topic: str, outcomes: Sequence[Outcome], sizes: Sequence[int]
+        self,
+        producer: str,
+        topic: str,
+        outcomes: Sequence[Outcome],
+        sizes: Sequence[int],
+        request_id: str,
     ) -> None:
         self.seen.append((producer, topic, list(outcomes), list(sizes)))
+        self.request_ids.append(request_id)
 
     def canonical_fallback(self, topic: str, reason: Fallback) -> None:
         self.fallbacks.append((topic, reason))

@@ -72,6 +72,16 @@ async def test_a_bad_secret_is_an_error_of_the_connection_without_the_secret(
     assert issuer.secret not in repr(client(issuer))
 
 
+async def test_no_error_shows_a_secret_of_the_address(issuer: JwksServer) -> None:
+    gone = "http://ann:hush@127.0.0.1:1/token?key=hush"
+    for address in (f"{issuer.token_url}?api_key=hush", gone, "http://hush@/?key=hush"):
+        source = ClientCredentials(client(issuer, token_url=address, client_secret="guess"))
+        with pytest.raises(KafkaConnectionError) as caught:
+            await source.token()
+        assert "***" in str(caught.value)
+        assert "hush" not in repr(caught.value)
+
+
 async def test_the_secret_follows_no_redirect(issuer: JwksServer) -> None:
     issuer.status, issuer.headers = 302, {"Location": issuer.url}
     with pytest.raises(KafkaConnectionError):

@@ -19,25 +19,17 @@ from headgate.core.groups.commit_records import CommitRecord, read_record
 from headgate.core.groups.facts import CommittedOffset, Described, Partition, Regression
 from headgate.core.groups.log_ends import LogEnds
 from headgate.core.groups.probation import Probation
+from headgate.monitor.broker_metrics import ScrapeError, scrape
 from headgate.monitor.cluster_monitor import ClusterMonitor
 from headgate.monitor.figures import snapshot
 from headgate.monitor.kept_probation import read_probation, write_probation
-from headgate.monitor.monitor import Monitor, MonitorOptions
 from headgate.monitor.table import lines
 from headgate.monitor.views import partition
 from support.scenarios.group_world import GROUP, SOUND, START_MS, TOPIC, World
+from support.scenarios.monitored import monitor_of
 
 EMPTY = Described("classic", "Empty")
 PLACE = Partition(TOPIC, 0)
-
-
-def monitor_of(world: World) -> Monitor:
-    """A monitor that never polls, over a scripted cluster."""
-    options = MonitorOptions(WatchOptions(), 10.0, None)
-    monitor = Monitor({"main": ClusterOptions("127.0.0.1:1")}, options, None, lambda: world.now_ms)
-    (cluster,) = monitor.clusters
-    cluster.watch, cluster.judged = world.watch, world.judged
-    return monitor
 
 
 def test_probation_outlives_a_restart(tmp_path: Path) -> None:
@@ -134,6 +126,14 @@ async def test_the_table_says_why_commits_are_not_seen() -> None:
     page["clusters"][0]["ok"] = True  # as after a poll
     text = "\n".join(lines(page, "12:00:00"))
     assert "cluster main: one poll does not see commits" in text
+
+
+@pytest.mark.parametrize("url", ["http://ann:hush@127.0.0.1:1/?key=hush", "http://hush@:x/"])
+async def test_an_exporter_that_is_away_is_named_without_its_secrets(url: str) -> None:
+    with pytest.raises(ScrapeError) as caught:
+        await scrape([url])
+    assert str(caught.value).startswith("http://")
+    assert "hush" not in str(caught.value)
 
 
 async def test_figures_have_a_bounded_number_of_labels() -> None:

@@ -176,12 +176,14 @@ def test_outcomes_and_sizes_of_different_length_are_refused_at_once(meter: Meter
 def test_the_newest_rejects_are_kept_with_what_helps(meter: Meter, clock: Clock) -> None:
     for number in range(REJECTS_KEPT + 5):
         clock.now = NOW + number
-        meter.account("shop", "orders", [rejected(b"\xff%d" % number)], [number])
+        key = b"\xff%d" % number
+        meter.account("shop", "orders", [rejected(key)], [number], f"request-{number}")
     rejects = meter.collect().details[Pair("shop", "orders")].rejects
     assert len(rejects) == REJECTS_KEPT
     last = rejects[-1]
     assert (last.at, last.reason, last.size) == (NOW + 24, "missing_key", 24)
     assert (last.detail, last.key) == ("no /id", "\\xff24")
+    assert last.request_id == "request-24"
 
 
 def test_keys_of_any_length_and_bytes_are_sketched_apart(meter: Meter) -> None:

@@ -10,13 +10,16 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
-from headgate.core.installation.entry import Happening, Kind
-from headgate.supervisor.installation_log import KEPT, InstallationLog
+from headgate.core.installation.entry import Happening, Kind, LogEntry
+from headgate.edge.management.installation import entry_view
+from headgate.supervisor.installation_log import KEPT, InstallationLog, LogFile
 
 MAX = 65_536
 
@@ -26,7 +29,7 @@ def clock() -> Callable[[], int]:
 
 
 def log_at(path: Path | None, max_bytes: int = MAX) -> InstallationLog:
-    return InstallationLog(path, max_bytes, clock())
+    return InstallationLog(None if path is None else LogFile(path, max_bytes), clock())
 
 
 def note(log: InstallationLog, *texts: str) -> None:
@@ -88,6 +91,26 @@ def test_lines_of_something_else_are_left_out(tmp_path: Path) -> None:
     assert texts(log_at(path)) == ["a"]
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("at_ms", "1e30"), ("at_ms", "-1"), ("at_ms", "253402300800000"), ("at_ms", "true"),
+        ("at_ms", "null"), ("number", "-1"), ("number", "1e3"), ("number", "9223372036854775807"),
+    ],
+)  # fmt: skip
+def test_a_line_with_a_number_that_is_none_is_left_out(
+    tmp_path: Path, field: str, value: str
+) -> None:
+    path = tmp_path / "installation.log"
+    noted(path, "a")
+    line = {**json.loads(path.read_text()), field: "HERE", "text": "wrong"}
+    with path.open("a") as file:
+        file.write(json.dumps(line).replace('"HERE"', value) + "\n")
+    log = noted(path, "b")
+    assert texts(log) == ["b", "a"]
+    assert [entry_view(entry)["id"] for entry in log.recent()] == [2, 1]
+
+
 def test_files_are_rotated_and_stay_within_their_bound(tmp_path: Path) -> None:
     path = tmp_path / "installation.log"
     for number in range(60):
@@ -126,11 +149,11 @@ def test_a_full_disk_leaves_whole_lines(tmp_path: Path, caplog: pytest.LogCaptur
         "import asyncio, resource, signal, sys\n"
         "from pathlib import Path\n"
         "from headgate.core.installation.entry import Happening, Kind\n"
-        "from headgate.supervisor.installation_log import InstallationLog\n"
+        "from headgate.supervisor.installation_log import InstallationLog, LogFile\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         f"resource.setrlimit(resource.RLIMIT_FSIZE, ({size + 20}, {size + 20}))\n"
         "async def run():\n"
-        f"    log = InstallationLog(Path({str(path)!r}), {MAX})\n"
+        f"    log = InstallationLog(LogFile(Path({str(path)!r}), {MAX}))\n"
         "    log.note(Happening(Kind.RELOADED, 'configuration', 'c'))\n"
         "    await log.close()\n"
         "    print([one.text for one in log.recent()])\n"
@@ -175,3 +198,57 @@ def test_a_file_of_another_size_does_not_fill_memory(tmp_path: Path) -> None:
     found = texts(log_at(path, 10_000))
     assert found[0] == "499"
     assert len(found) < 50
+
+
+class SlowFile:
+    """A file on a disk that hangs until `goes_on` is set. written: what was appended; began: when
+    it was asked to."""
+
+    def __init__(self) -> None:
+        self.written: list[str] = []
+        self.threads: list[threading.Thread] = []
+        self.began = threading.Event()
+        self.goes_on = threading.Event()
+
+    def read(self) -> list[LogEntry]:
+        return []
+
+    def append(self, entries: Iterable[LogEntry]) -> bool:
+        self.threads.append(threading.current_thread())
+        self.began.set()
+        self.goes_on.wait(60)
+        self.written += [entry.text for entry in entries]
+        return True
+
+
+async def test_what_is_being_written_at_the_end_is_written_once_and_in_order() -> None:
+    file = SlowFile()
+    log = InstallationLog(file, clock())
+    running = asyncio.create_task(log.run())
+    log.note(Happening(Kind.STARTED, "gateway", "a"))
+    assert await asyncio.to_thread(file.began.wait, 10)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    log.note(Happening(Kind.ENDED, "gateway", "b"))
+    closing = asyncio.create_task(log.close())
+    await asyncio.sleep(0)
+    file.goes_on.set()
+    await closing
+    assert file.written == ["a", "b"]
+    assert threading.main_thread() not in file.threads
+
+
+def test_a_disk_that_hangs_does_not_hold_up_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    file = SlowFile()
+    release = threading.Timer(30, file.goes_on.set)
+    release.start()
+    try:
+        began = time.monotonic()
+        note(InstallationLog(file, clock()), "a")
+        assert time.monotonic() - began < 20
+    finally:
+        release.cancel()
+        file.goes_on.set()
+    assert "1 entries could not be written in time" in caplog.text
+    for thread in file.threads:
+        thread.join(10)

@@ -60,7 +60,7 @@ class StandIn:
 
 
 def overview(*workers: StandIn) -> Overview:
-    built = Overview(Settings(), InstallationLog(None, 0))
+    built = Overview(Settings(), InstallationLog(None))
     built.workers = [cast("WorkerProcess", each) for each in workers]
     return built
 
@@ -87,7 +87,7 @@ def test_the_limits_are_shown_that_the_load_is_a_share_of() -> None:
     spool = SpoolSettings(path="/var/lib/headgate/spool", max_bytes=2_097_152)
 
     def shown(settings: Settings) -> dict[str, float]:
-        gauges = Overview(settings, InstallationLog(None, 0)).figures.total().gauges
+        gauges = Overview(settings, InstallationLog(None)).figures.total().gauges
         return {name: rows[()] for name, rows in gauges.items() if "_limit_" in name}
 
     limits = {"headgate_in_flight_limit_bytes": 4096, "headgate_in_flight_limit_events": 7}

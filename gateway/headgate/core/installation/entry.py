@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 Detail = str | int | float | list[str] | None
+_MAX_MS = 253_402_300_799_999  # the last that a calendar knows, in the year 9999
+_MAX_NUMBER = 2**53  # programs read numbers of JSON as doubles
 MAX_TEXT = 1_000  # characters of a text: a refused file may have thousands of problems
 
 
@@ -146,6 +148,10 @@ def as_document(entry: LogEntry) -> dict[str, object]:
     }
 
 
+def _is_within(value: object, most: int) -> TypeGuard[int]:
+    return type(value) is int and 0 <= value <= most
+
+
 def read_entry(document: object) -> LogEntry | None:
     """What `as_document` wrote; None: it is something else, or of a later release."""
     if not isinstance(document, dict):
@@ -153,7 +159,7 @@ def read_entry(document: object) -> LogEntry | None:
     found = {name: document.get(name) for name in LogEntry._fields}
     number, at_ms, kind = found["number"], found["at_ms"], found["kind"]
     subject, text, details = found["subject"], found["text"], found["details"]
-    if not (isinstance(number, int) and isinstance(at_ms, int) and kind in list(Kind)):
+    if not (_is_within(number, _MAX_NUMBER) and _is_within(at_ms, _MAX_MS) and kind in list(Kind)):
         return None
     if not (isinstance(subject, str) and isinstance(text, str) and isinstance(details, dict)):
         return None

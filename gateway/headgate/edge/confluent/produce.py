@@ -40,13 +40,13 @@ class ProduceEndpoint:
 
     async def _post(self, topic: str, partition: str | None, call: ServiceRequest) -> Reply:
         events = self._events
-        producer = events.producer(call.headers, peer_of(call.request), topic)
+        producer = events.producer(call.headers, peer_of(call.request), topic, call.request_id)
         form = _format(call.headers.get(b"content-type", b""))
         if isinstance(form, Reply):
             return self._service.refuse(call, Reason.UNSUPPORTED_ENCODING, form)
         self._service.policy(topic)
         number = None if partition is None else _number(topic, partition)
-        body = await events.body(call.request, call.headers, producer, topic)
+        body = await events.body(call.request, call.headers, producer, topic, call.request_id)
         inbound = Inbound(topic, producer, call.headers, body, call.request_id, events.now())
         endpoint = f"v2/{'' if number is None else number}".encode()
         ticket = await events.start(inbound, partial(self._decode, form, number), endpoint)

@@ -58,7 +58,7 @@ class RecordStreams:
         self, cluster_id: str, topic: str, call: ServiceRequest
     ) -> Reply | web.StreamResponse:
         events = self._service.events
-        producer = events.producer(call.headers, peer_of(call.request), topic)
+        producer = events.producer(call.headers, peer_of(call.request), topic, call.request_id)
         wrong = _wrong_type(call.headers.get(b"content-type", b""))
         if wrong is not None:
             return self._service.refuse(call, Reason.UNSUPPORTED_ENCODING, wrong)
@@ -73,7 +73,9 @@ class RecordStreams:
 
     async def _whole(self, target: ProduceTarget, call: ServiceRequest) -> Reply:
         events = target.events
-        body = await events.body(call.request, call.headers, target.producer, target.topic)
+        body = await events.body(
+            call.request, call.headers, target.producer, target.topic, call.request_id
+        )
         try:
             texts, broken = await self._cut(body)
         except BaseException:

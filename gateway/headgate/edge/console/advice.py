@@ -60,7 +60,9 @@ def _of_rejects(rejects: Sequence[Json]) -> Iterator[str]:
         newest.setdefault(one["reason"], one)
     for reason, one in newest.items():
         if reason in frozenset(Reason):
+            request = f" in request {one['request_id']}" if one["request_id"] else ""
             yield (
-                f"rejected on {one['topic']} with {reason} ({one['detail']}), last at {one['at']}. "
+                f"rejected on {one['topic']} with {reason} ({one['detail']}), last at {one['at']}"
+                f"{request}. "
                 f"{TRAITS[Reason(reason)].advice}"
             )

@@ -1,5 +1,6 @@
 """The newest skew audits: the list, and a topic's."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -13,7 +14,6 @@ from headgate.edge.console.listing import listed
 from headgate.edge.console.page import Page
 from headgate.edge.management.control_plane import Admin
 
-_RUN = "headgate-spark audit --config headgate.toml --from 2h"
 _KEYS = 20
 
 _COLUMNS = {
@@ -48,7 +48,7 @@ class AuditPages:
         """All topics, the worst first unless the address says otherwise."""
         found = await self._admin.instance.audits()
         if isinstance(found, Failure):
-            values: dict[str, Any] = {"failure": found, "run": _RUN}
+            values: dict[str, Any] = {"failure": found, "run": self._run()}
             return Page("audits.html", "Skew audits", values)
         read = {topic: self._row(topic, body) for topic, body in found.items()}
         self._rows = {topic: self._rows[topic] for topic in found}
@@ -57,7 +57,7 @@ class AuditPages:
             "failure": None,
             "listing": listed(request, rows, _COLUMNS, "found"),
             "unread": sorted(set(read) - set(rows)),
-            "run": _RUN,
+            "run": self._run(),
         }
         return Page("audits.html", "Skew audits", values)
 
@@ -84,6 +84,10 @@ class AuditPages:
             "notes": [str(one) for one in document.get("notes") or ()],
         }
         return Page("audit.html", f"Skew audit of {topic}", values)
+
+    def _run(self) -> str:
+        file = self._admin.installation.configuration.shown.file
+        return shlex.join(["headgate-spark", "audit", "--config", file, "--from", "2h"])
 
     def _row(self, topic: str, body: bytes) -> AuditRow | None:
         known = self._rows.get(topic)

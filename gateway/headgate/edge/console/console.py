@@ -10,6 +10,7 @@ from aiohttp import web
 from headgate.core.outcome import TRAITS, Failure, Reason
 from headgate.core.refusal import Refused
 from headgate.edge.auth import Identity
+from headgate.edge.console.commands import Commands
 from headgate.edge.console.csrf import FormTokens
 from headgate.edge.console.page import Act, Build, Done, Page
 from headgate.edge.management.control_plane import Admin
@@ -99,9 +100,9 @@ class Console:
         """A form. Who may send it is the page's to say, beyond seeing the console at all."""
         try:
             caller = self._admin.identify(request, "view", "operate")
-            form = await request.post()
+            form = await self._admin.bodies.form(request)
             self.tokens.check(caller, form.get("csrf"))
-            page = await act(request, caller)
+            page = await act(request, form)
         except Refused as refused:
             return self._refused(request, refused.failure)
         if isinstance(page, Done):  # a reload must not do it again
@@ -175,7 +176,7 @@ class Console:
             "may_operate": caller is not None and "operate" in caller.roles,
             "path": request.path,
             "live_url": None if live is None else str(live),
-            "base": f"{request.scheme}://{request.host}",
+            "commands": Commands.of(request),
             "version": VERSION,
         }
 

@@ -1,16 +1,19 @@
 """What happened to the gateway, and the configuration in force with what `check` says of it."""
 
 import asyncio
+import os
+from collections.abc import Collection, Iterable
 from itertools import islice
 
 import orjson
 from aiohttp import web
 
-from headgate.config.effective import effective
+from headgate.config import Loaded
+from headgate.config.effective import Effective, effective
 from headgate.config.origins import DEFAULT
 from headgate.core.installation.entry import Kind, Level, LogEntry
 from headgate.edge.auth import Identity
-from headgate.edge.console.listing import listed
+from headgate.edge.console.listing import Listing, listed
 from headgate.edge.console.page import Page
 from headgate.edge.management.installation import InstallationPages, option_view
 
@@ -25,7 +28,7 @@ _OF_CONFIGURATION = frozenset(
 )
 _RELOADS = 20
 _LOG_COLUMNS = {"at": lambda one: one.number}
-_OPTION_COLUMNS = {"origin": lambda one: one["origin"]}
+_OPTION_COLUMNS = {"origin": lambda one: one.origin}
 
 
 class InstallationConsole:
@@ -39,41 +42,57 @@ class InstallationConsole:
         levels = list(Level)
         asked = request.query.get("level", "")
         least = levels.index(Level(asked)) if asked in levels else 0
-        rows = {
-            _words(entry): entry
-            for entry in self._installation.log.recent()
-            if levels.index(entry.level) >= least
-        }
+        entries = self._installation.log.recent()
         values = {
-            "listing": listed(request, rows, _LOG_COLUMNS, "at", ("level",)),
+            "listing": await asyncio.to_thread(_entries, request, entries, levels[least:]),
             "levels": levels,
             "level": levels[least],
         }
-        return Page("log.html", "Event log", values, is_live=True)
+        return Page("log.html", "Log", values, is_live=True)
 
     async def configuration(self, request: web.Request, _caller: Identity) -> Page:
         """Options with their origins: those that something sets, or with `?all=1` every one."""
         file, loaded, read_at = self._installation.configuration.shown
         shows_all = request.query.get("all") == "1"
-        views = (option_view(one) for one in effective(loaded))
-        rows = {
-            view["option"]: {**view, "value": orjson.dumps(view["value"]).decode()}
-            for view in views
-            if shows_all or view["origin"] != DEFAULT
-        }
+        listing = await asyncio.to_thread(_options, request, loaded, shows_all)
         findings = await asyncio.to_thread(self._installation.configuration.findings)
         reloads = (one for one in self._installation.log.recent() if one.kind in _OF_CONFIGURATION)
         values = {
             "file": file,
             "read_at": read_at,
             "shows_all": shows_all,
-            "listing": listed(request, rows, _OPTION_COLUMNS, "name", ("all",)),
+            "listing": listing,
             "findings": [one for one in findings if one.level != "ok"],
             "reloads": list(islice(reloads, _RELOADS)),
+            "pid": os.getpid(),
         }
         return Page("configuration.html", "Configuration", values)
 
 
+def _entries(
+    request: web.Request, entries: Iterable[LogEntry], levels: Collection[Level]
+) -> Listing:
+    """The page of the log that is asked for; for a thread, as 2,000 texts are searched."""
+    rows = {str(entry.number): entry for entry in entries if entry.level in levels}
+    return listed(request, rows, _LOG_COLUMNS, "at", ("level",), _words)
+
+
+def _options(request: web.Request, loaded: Loaded, shows_all: bool) -> Listing:
+    """The page of options that is asked for; for a thread, as there are 40 of each topic."""
+    rows = {
+        f"{one.section}.{one.name}": one
+        for one in effective(loaded)
+        if shows_all or one.origin != DEFAULT
+    }
+    found = listed(request, rows, _OPTION_COLUMNS, "name", ("all",))
+    return found._replace(rows=[(name, _shown(one)) for name, one in found.rows])
+
+
+def _shown(one: Effective) -> dict[str, str]:
+    view = option_view(one)
+    return {"value": orjson.dumps(view["value"]).decode(), "origin": one.origin}
+
+
 def _words(entry: LogEntry) -> str:
-    """What a search looks through; its number makes it the only one."""
-    return f"{entry.kind} {entry.subject} {entry.text}\0{entry.number}"
+    """What a search looks through: the kind as it is shown, and as `/v1/log` names it."""
+    return f"{entry.kind.replace('_', ' ')} {entry.subject} {entry.text} {entry.kind}"

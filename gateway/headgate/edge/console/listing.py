@@ -28,6 +28,12 @@ class Listing(NamedTuple):
         """Another page's address."""
         return str(self.url.update_query(page=str(page)))
 
+    def chosen(self, name: str, value: str = "") -> str:
+        """The address of the same list by another choice, from its first page on. value: empty =
+        without one."""
+        url = self.url.without_query_params(name, "page")
+        return str(url.extend_query({name: value}) if value else url)
+
     def sorted_by(self, column: str) -> str:
         """The address of the list by this column; the other way round where it is so already."""
         is_same = column == self.sort
@@ -43,8 +49,10 @@ def listed(
     columns: Mapping[str, Column],
     default: str,
     kept: Sequence[str] = (),
+    words: Callable[[Any], str] | None = None,
 ) -> Listing:
-    """rows: by name, which `?q=` searches.  columns: what `?sort=` may say, beside `name`."""
+    """rows: by name.  columns: what `?sort=` may say, beside `name`.  words: of a row, which `?q=`
+    searches; None = its name."""
     asked = request.query
     query = asked.get("q", "").strip()[:200]
     sort = asked.get("sort", default)
@@ -52,7 +60,12 @@ def listed(
         sort = "name" if sort == "name" else default
     is_descending = asked.get("order", "asc" if sort == "name" else "desc") != "asc"
     wanted = query.casefold()
-    found = sorted((name, row) for name, row in rows.items() if wanted in name.casefold())
+    found = [
+        (name, row)
+        for name, row in rows.items()
+        if not wanted or wanted in (name if words is None else words(row)).casefold()
+    ]
+    found.sort(key=lambda one: one[0])
     if sort == "name":
         found = found[::-1] if is_descending else found
     else:
@@ -70,7 +83,7 @@ def listed(
         is_descending,
         query,
         url,
-        [(name, asked[name]) for name in kept if name in asked],
+        [(name, asked[name]) for name in ("order", *kept) if name in asked],
     )
 
 

@@ -75,9 +75,7 @@ class OverviewPage:
             "rejects": _rejects(seen),
             "savers": _savers(self._instance),
             "quarantines": self._quarantines(),
-            "incidents": [one for one in self._log.recent() if one.level is not Level.INFO][
-                :_INCIDENTS
-            ],
+            "incidents": self._recent_incidents(),
         }
         return Page("overview.html", "Overview", values, is_live=True)
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from aiohttp import web
 
 from headgate.edge.auth import Identity
+from headgate.edge.management.bodies import Form
 
 
 class Page(NamedTuple):
@@ -25,4 +26,4 @@ class Done(NamedTuple):
 
 
 Build = Callable[[web.Request, Identity], Awaitable[Page]]
-Act = Callable[[web.Request, Identity], Awaitable[Page | Done]]
+Act = Callable[[web.Request, Form], Awaitable[Page | Done]]

@@ -5,6 +5,7 @@ from headgate.edge.console.audits import AuditPages
 from headgate.edge.console.console import Console
 from headgate.edge.console.groups import GroupPages
 from headgate.edge.console.installation import InstallationConsole
+from headgate.edge.console.monitor_answers import MonitorAnswers
 from headgate.edge.console.overview import OverviewPage
 from headgate.edge.console.page import Act, Build
 from headgate.edge.console.plots import Plots, Recorded
@@ -19,8 +20,8 @@ def console(admin: Admin, plots: Plots | None = None) -> Console:
     """plots: None = from what this process has kept."""
     plots = plots or Recorded(admin.instance.history)
     producers = ProducerPages(admin, plots)
-    topics = TopicPages(admin, plots)
-    groups = GroupPages(admin)
+    monitor = MonitorAnswers(admin.instance)
+    topics, groups = TopicPages(admin, plots, monitor), GroupPages(admin, monitor)
     replays, wizard = ReplayConsole(admin), Wizard(admin, plots)
     audits, installation = AuditPages(admin), InstallationConsole(admin.installation)
     pages: dict[str, Build] = {

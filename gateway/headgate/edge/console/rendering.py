@@ -1,6 +1,7 @@
 """Pages as HTML: the templates, and what they may use."""
 
 import hashlib
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,9 @@ class Rendering:
             "duration": wording.duration,
             "moment": wording.moment,
             "part": lambda text: quote(str(text), safe=""),
+            "quoted": lambda text: shlex.quote(str(text)),
             "breakable": lambda name: wording.breakable(str(name)),
+            "pretty": lambda path: f"{path}{'&' if '?' in path else '?'}pretty",
             "data": _data,
         }
         static = {path.name: address(path) for path in static_files()}

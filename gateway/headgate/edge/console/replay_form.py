@@ -1,7 +1,6 @@
-"""The form of a new replay: what its fields mean to the API, and the same as commands."""
+"""The form of a new replay: what its fields mean to the API, and the same as words of a command."""
 
 import re
-import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +11,7 @@ from headgate.core.refusal import Refused
 
 _NAMED = re.compile(r"(snapshot|group):(.+)", re.DOTALL)
 _RELATIVE = re.compile(r"-\d{1,9}(?:ms|s|m|h|d)")
+_DIGITS = 19  # a number of 64 bits has less
 EMPTY = {
     "topic": "", "from": "-1h", "to": "now", "partitions": "", "keys": "", "producers": "",
     "equals": "", "mode": "topic", "group": "", "name": "", "bytes_per_s": "", "allow_cold": "",
@@ -64,7 +64,8 @@ def _bound(field: str, text: str) -> Json:
     if text.startswith("{"):
         given = _object(field, text)
         return given if set(given) & {"offsets", "timestamp"} else {"offsets": given}
-    return {"timestamp": int(text) if text.isascii() and text.isdecimal() else text}
+    is_number = text.isascii() and text.isdecimal() and len(text) < _DIGITS
+    return {"timestamp": int(text) if is_number else text}
 
 
 def _object(field: str, text: str) -> Json:
@@ -79,7 +80,7 @@ def _object(field: str, text: str) -> Json:
 
 def _number(field: str, text: str) -> int:
     stripped = text.strip()
-    if not (stripped.isascii() and stripped.isdecimal() and len(stripped) < 19):
+    if not (stripped.isascii() and stripped.isdecimal() and len(stripped) < _DIGITS):
         raise _wrong(f"{field}: {stripped!r} is no number")
     return int(stripped)
 
@@ -88,16 +89,9 @@ def _wrong(detail: str) -> Refused:
     return Refused(Failure(Reason.MALFORMED, detail))
 
 
-def curl_of(body: Json, base: str) -> str:
-    """The same as a request."""
-    text = orjson.dumps(body).decode()
-    json = shlex.quote("Content-Type: application/json")
-    return f"curl -X POST {shlex.quote(base + '/v1/replays')} -H {json} -d {shlex.quote(text)}"
-
-
-def command_of(body: Json) -> str:
+def words_of(body: Json) -> list[str]:
     """The same for the command line."""
-    words = ["headgate", "replay", "create", "--name", body["name"], "--topic", body["topic"]]
+    words = ["replay", "create", "--name", body["name"], "--topic", body["topic"]]
     words += ["--from", _typed(body["from"])]
     if "to" in body:
         words += ["--to", _typed(body["to"])]
@@ -112,7 +106,7 @@ def command_of(body: Json) -> str:
         words += ["--bytes-per-s", str(body["rate"]["bytes_per_s"])]
     if body.get("allow_cold"):
         words.append("--allow-cold")
-    return shlex.join(words)
+    return words
 
 
 def _typed(bound: Json) -> str:

@@ -15,6 +15,7 @@ from headgate.core.replays.replay import FINISHED, Control, ReplayState
 from headgate.edge.auth import Identity
 from headgate.edge.console.listing import listed
 from headgate.edge.console.page import Act, Done, Page
+from headgate.edge.management.bodies import Form
 from headgate.edge.management.control_plane import Admin
 
 _LOOKS = 10  # that a rate is made of
@@ -72,14 +73,14 @@ class ReplayConsole:
             "one": self._row(found),
             "is_over": found["state"] in FINISHED,
             "request_text": orjson.dumps(asked, option=orjson.OPT_INDENT_2).decode(),
-            "commands": _commands(found),
+            "to_run": _to_run(found),
         }
         return Page("replay.html", f"Replay {found['name']}", values, is_live=True)
 
     def change(self, wanted: Control) -> Act:
         """What a form of the page does."""
 
-        async def act(request: web.Request, _caller: Identity) -> Done:
+        async def act(request: web.Request, _form: Form) -> Done:
             await self._admin.replays.change(request, wanted)
             return Done(f"/console/replays/{quote(request.match_info['id'], safe='')}")
 
@@ -113,7 +114,7 @@ class ReplayConsole:
         return (new - old) / (now - before) if now - before > 1 else None
 
 
-def _commands(replay: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _to_run(replay: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What consumers of the result run."""
     result = replay["result"]
     if result is None:

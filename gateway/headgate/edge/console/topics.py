@@ -16,9 +16,11 @@ from headgate.edge.auth import Identity
 from headgate.edge.console import figures
 from headgate.edge.console.figures import Summary
 from headgate.edge.console.listing import listed
+from headgate.edge.console.monitor_answers import READERS, MonitorAnswers, fix_of
 from headgate.edge.console.page import Done, Page
 from headgate.edge.console.plots import Plot, Plots, named, tail
 from headgate.edge.management import views
+from headgate.edge.management.bodies import Form
 from headgate.edge.management.control_plane import Admin
 from headgate.stats import recorder
 from headgate.stats.history import Points
@@ -59,10 +61,11 @@ _COLUMNS = {
 
 
 class TopicPages:
-    """admin: who sees all figures."""
+    """admin: who sees all figures.  monitor: who knows which groups read."""
 
-    def __init__(self, admin: Admin, plots: Plots) -> None:
+    def __init__(self, admin: Admin, plots: Plots, monitor: MonitorAnswers) -> None:
         self._admin = admin
+        self._monitor = monitor
         self._plots = plots
 
     async def list(self, request: web.Request, _caller: Identity) -> Page:
@@ -135,16 +138,22 @@ class TopicPages:
             for one in found["keys"]["top_by_bytes"]
             if partition_for(one["key"].encode(), state.partitions) == number
         ]
+        try:
+            readers, failure = await self._monitor.readers(request, name, number), None
+        except Refused as refused:
+            readers, failure = [], refused.failure
         values = {
             "name": name, "number": number, "row": row, "plots": plots, "keys": keys,
+            "readers": readers, "most": READERS, "failure": failure,
+            "fix": "" if failure is None else fix_of(failure),
             "source": self._plots.source, "even": 1 / state.partitions,
             "count": state.partitions,
         }  # fmt: skip
         return Page("partition.html", f"Topic {name}, partition {number}", values, is_live=True)
 
-    async def forget(self, request: web.Request, _caller: Identity) -> Done:
+    async def forget(self, request: web.Request, form: Form) -> Done:
         """Drop suppression state, as the control plane does."""
-        key = str((await request.post()).get("key", ""))
+        key = form.get("key", "")
         await self._admin.forget_key(request, lambda _: key.encode() if key else None)
         return Done(f"/console/topics/{quote(request.match_info['topic'], safe='')}")
 

@@ -1,7 +1,7 @@
 """A new replay, step by step: topic, time, filter, mode, dry run, create."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import orjson
@@ -11,8 +11,10 @@ from headgate.core.outcome import Failure
 from headgate.core.refusal import Refused
 from headgate.edge.auth import Identity
 from headgate.edge.console import replay_form
+from headgate.edge.console.commands import Commands
 from headgate.edge.console.page import Done, Page
 from headgate.edge.console.plots import Plot, Plots, named
+from headgate.edge.management.bodies import Form
 from headgate.edge.management.control_plane import Admin
 from headgate.stats import recorder
 
@@ -35,11 +37,10 @@ class Wizard:
         form = {**replay_form.EMPTY, "topic": topic, "name": name, "once": os.urandom(12).hex()}
         return await self._page(form)
 
-    async def send(self, request: web.Request, _caller: Identity) -> Page | Done:
+    async def send(self, request: web.Request, given: Form) -> Page | Done:
         """A dry run, or the real one."""
-        given = await request.post()
         names = (*replay_form.EMPTY, "once")
-        form = {name: str(given.get(name, ""))[:_LONGEST] for name in names}
+        form = {name: given.get(name, "")[:_LONGEST] for name in names}
         body: Json = {}
         try:
             body = replay_form.body_of(form)
@@ -48,8 +49,10 @@ class Wizard:
                 return Done(f"/console/replays/{page['id']}")
             page, _ = await self._admin.replays.ask(request, {**body, "dry_run": True}, None)
         except Refused as refused:
-            return await self._page(form, body, failure=refused.failure, base=_base(request))
-        return await self._page(form, body, page["planned"], base=_base(request))
+            return await self._page(
+                form, body, failure=refused.failure, commands=Commands.of(request)
+            )
+        return await self._page(form, body, page["planned"], commands=Commands.of(request))
 
     async def _page(
         self,
@@ -57,7 +60,7 @@ class Wizard:
         body: Json | None = None,
         planned: Json | None = None,
         failure: Failure | None = None,
-        base: str = "",
+        commands: Commands | None = None,
     ) -> Page:
         topic = form["topic"]
         events = await self._plots.read(recorder.EVENTS, (2,), {1: {topic}})
@@ -74,8 +77,7 @@ class Wizard:
             "planned": planned,
             "failure": failure,
             "mirrored_to": orjson.dumps(mirrored_to).decode() if mirrored_to else "",
-            "curl": replay_form.curl_of(body, base) if body else "",
-            "command": replay_form.command_of(body) if body else "",
+            "same": list(_same(body, commands)) if body and commands else [],
         }
         return Page("wizard.html", "New replay", values)
 
@@ -99,5 +101,6 @@ class Wizard:
         }
 
 
-def _base(request: web.Request) -> str:
-    return f"{request.scheme}://{request.host}"
+def _same(body: Json, commands: Commands) -> Iterator[tuple[str, str]]:
+    yield "The same with curl", commands.curl("/v1/replays", "POST", body)
+    yield "The same on the command line", commands.headgate(*replay_form.words_of(body))

@@ -12,6 +12,7 @@ from joserfc.jwk import Key
 
 from headgate.config.auth_settings import AuthSettings
 from headgate.core.outage import Outage
+from headgate.core.secrets import masked, without_secrets
 from headgate.edge.jwt.keys import BadKeysError, Keys, read_keys
 
 log = logging.getLogger("headgate.edge.jwt")
@@ -35,6 +36,7 @@ class FetchedKeys:
     ) -> None:
         assert auth.jwt_jwks_url is not None
         self._url: str = auth.jwt_jwks_url
+        self._shown = masked(self._url)
         self._ca_file = auth.jwt_jwks_ca_file
         self._algorithms = auth.jwt_algorithms
         self._refresh_s = auth.jwt_refresh_ms / 1000
@@ -78,8 +80,9 @@ class FetchedKeys:
             self._report(FAILED)
             self._outage.begins()
             left_s = max(0.0, self.trusted_until - self._clock())
-            known = {"url": self._url, "trusted_for_s": round(left_s)}
-            log.error("the issuer's keys cannot be fetched: %r", error, extra=known)  # noqa: TRY400
+            known = {"url": self._shown, "trusted_for_s": round(left_s)}
+            why = without_secrets(repr(error))
+            log.error("the issuer's keys cannot be fetched: %s", why, extra=known)  # noqa: TRY400
         finally:
             self._is_fetching = False
 
@@ -105,13 +108,13 @@ class FetchedKeys:
 
     def _accept(self, keys: Keys, asked: set[str]) -> None:
         if (away_s := self._outage.ends()) is not None:
-            known = {"url": self._url, "away_s": away_s}
+            known = {"url": self._shown, "away_s": away_s}
             log.info("the issuer's keys are fetched again", extra=known)
         before = set() if self._keys is None else self._keys.thumbprints
         if before - keys.thumbprints:
             self.generation += 1
         if before != keys.thumbprints:
-            log.info("the issuer has %d keys", len(keys.thumbprints), extra={"url": self._url})
+            log.info("the issuer has %d keys", len(keys.thumbprints), extra={"url": self._shown})
         self._keys = keys
         self.trusted_until = self._clock() + self._max_age_s
         if len(self._missing) > _NAMES_REMEMBERED:

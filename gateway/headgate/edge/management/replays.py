@@ -11,7 +11,7 @@ from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused, malformed
 from headgate.core.replays.replay import FINISHED, Control
 from headgate.edge.auth import Identity
-from headgate.edge.management.json_bodies import JsonBodies
+from headgate.edge.management.bodies import Bodies
 from headgate.edge.management.json_page import json_page
 
 _MAX_KEY = 256
@@ -53,7 +53,7 @@ class ReplayPages:
         self,
         service: ReplayRequests,
         identify: IdentifyCaller,
-        bodies: JsonBodies,
+        bodies: Bodies,
         changed: Changed,
     ) -> None:
         self._service = service
@@ -66,7 +66,7 @@ class ReplayPages:
         """Register a replay, or say what it would be (dry_run). A dry run needs no more than a
         look at offsets, so that whoever may view may ask."""
         self._identify(request, "view", "operate")  # the body says which of them it takes
-        request_body = await self._bodies.read(request)
+        request_body = await self._bodies.json(request)
         page, is_new = await self.ask(request, request_body, _key(request))
         if not is_new:
             return json_page(request, page)

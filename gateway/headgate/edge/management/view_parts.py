@@ -168,6 +168,7 @@ def reject(reject: Reject) -> Json:
         "detail": reject.detail,
         "size_bytes": reject.size,
         "key": reject.key,
+        "request_id": reject.request_id or None,
     }
 
 

@@ -85,6 +85,14 @@ _FORGET = Operation(
 )
 
 _GROUP = path("group", "A consumer group's id.", example="billing")
+_OF_PARTITION = (
+    query("topic", "Only groups that read this topic.", {"type": "string"}),
+    query(
+        "partition",
+        "Only groups that read this partition of `topic`; each has it as `partition`, too.",
+        {"type": "integer", "minimum": 0},
+    ),
+)
 _ON_PAUSES = (*_ASKED, Reason.REDIS_UNAVAILABLE)
 
 
@@ -213,7 +221,7 @@ MANAGEMENT = (
         ref("Groups"),
         Reason.MALFORMED,
         Reason.NOT_FOUND,
-        parameters=PAGING,
+        parameters=(*PAGING, *_OF_PARTITION),
     ),
     view(
         "/v1/groups/{group}",

@@ -154,6 +154,30 @@ async def test_pausing_and_resuming_a_group() -> None:
         assert answer.status == 400
 
 
+@pytest.mark.parametrize(
+    ("topic", "partition"),
+    [("orders", "1234567890123"), ("orders", "-1"), ("orders", "x"), ("", "3")],
+)
+async def test_a_partition_that_is_none_pauses_nothing(topic: str, partition: str) -> None:
+    """Neither another one, nor the whole group."""
+    async with opened() as console:
+        csrf = await console.token("operator")
+        fields = {"csrf": csrf, "reason": "r", "topic": topic, "partition": partition}
+        answer = await console.post("operator", "/console/groups/billing/pause", **fields)
+        assert answer.status == 400
+        assert "partition" in await answer.text()
+        assert await console.changes() == []
+
+
+async def test_the_wizard_refuses_a_time_that_no_clock_has() -> None:
+    async with opened() as console:
+        fields = {**WIZARD, "csrf": await console.token("operator"), "do": "dry"}
+        fields["from"] = "9" * 5000
+        answer = await console.post("operator", "/console/replays/new", **fields)
+        assert answer.status == 200
+        assert "<b>malformed</b>" in await answer.text()
+
+
 async def test_the_wizard_tries_then_creates_once() -> None:
     async with opened() as console:
         csrf = await console.token("operator")

@@ -27,6 +27,7 @@ from support.gateway.admin_world import KeptInMemory, admin_of
 OF_TRAFFIC = ("", "/producers", "/topics", "/groups", "/replays", "/replays/new", "/audits")
 LISTS = (*OF_TRAFFIC, "/configuration", "/log")
 LARGEST = 300_000  # bytes of a page with all that it loads
+SLOWEST_MS = 300  # of the processor, for the first view of a page, its template included
 Client = TestClient[Any, Any]
 
 
@@ -140,23 +141,30 @@ async def test_names_that_others_choose_are_shown_and_never_run(path: str) -> No
 DETAILS = ("/producers/producer-0003", "/topics/topic-001", "/topics/topic-001/partitions/1",
            "/groups/billing", "/replays/new?topic=topic-001")  # fmt: skip
 SORTED = tuple(f"/producers?sort={name}" for name in ("bytes", "rejects", "unchanged", "size"))
+OPTIONS = ("/configuration?all=1", "/configuration?all=1&q=key&sort=origin")
 
 
-async def test_no_page_is_large_with_much(
+async def timed(client: Client, path: str) -> tuple[float, str]:
+    """Milliseconds of the processor, whatever else the machine does, and the page."""
+    began = time.process_time()
+    text = await text_of(client, path)
+    return round(1000 * (time.process_time() - began), 1), text
+
+
+async def test_no_page_is_large_or_slow_with_much(
     record_property: Callable[[str, object], None],
 ) -> None:
     instance = await world.busy()
     loaded = sum(path.stat().st_size for path in static_files())
-    slowest: dict[str, float] = {}
+    first: dict[str, float] = {}
     async with opened(instance, (await some_replays("topic-001")).services()) as client:
-        for path in (*LISTS, *DETAILS, *SORTED):
-            await text_of(client, path)  # a template is read at its first use
-            began = time.perf_counter()
-            text = await text_of(client, path)
-            slowest[path] = round(1000 * (time.perf_counter() - began), 1)
+        for path in (*LISTS, *DETAILS, *SORTED, *OPTIONS):
+            first[path], text = await timed(client, path)
             assert len(text.encode()) + loaded <= LARGEST, path
-    record_property("milliseconds", slowest)
-    print("milliseconds a page:", slowest)  # noqa: T201
+            if first[path] > SLOWEST_MS:  # the garbage of other tests may have been collected
+                assert (await timed(client, path))[0] <= SLOWEST_MS, path
+    record_property("milliseconds", first)
+    print("milliseconds of the first view:", first)  # noqa: T201
 
 
 async def test_lists_are_sorted_searched_and_paged() -> None:
@@ -206,7 +214,7 @@ async def test_the_overview_says_what_is_not_well() -> None:
 
 
 async def test_recent_incidents_are_what_the_log_says() -> None:
-    log = InstallationLog(None, 0)
+    log = InstallationLog(None)
     log.note(Happening(Kind.WORKER_DIED, "worker 0", f"it died {HOSTILE}"))
     log.note(Happening(Kind.RELOADED, "configuration", "all is well"))
     app = management_app(admin_of(world.empty(), log=log))
@@ -222,6 +230,8 @@ async def test_a_producers_page_says_what_to_tell_its_owner() -> None:
     assert "of the events change nothing" in text
     assert "make consumers slow" in text
     assert "900000 bytes are over max_bytes" in text
+    assert ">request request-116<" in text
+    assert "Z in request request-116. " in text, "for who has to find it"
     assert "curl -s &#39;http://127.0.0.1" in text
 
 
@@ -250,21 +260,6 @@ async def test_a_topics_page_shows_partitions_and_policy() -> None:
         assert "partition 4" in one
         for missing in ("12", "-1", "x"):
             await text_of(client, f"/topics/orders/partitions/{missing}", 404)
-
-
-async def test_a_stuck_group_is_seen_as_a_picture() -> None:
-    async with opened(await world.small()) as client:
-        text = await text_of(client, "/groups/billing")
-    assert 'class="back"' in text
-    assert "c1-app (c1)" in text
-    assert "lag 3 from outside, 1 from inside" in text
-
-
-async def test_a_monitor_that_answers_nonsense_is_named() -> None:
-    instance = await world.small()
-    instance.groups = {"/v1/groups": ["no", "object"]}
-    async with opened(instance) as client:
-        assert "is no monitor" in await text_of(client, "/groups")
 
 
 async def test_live_pages_send_what_has_changed() -> None:

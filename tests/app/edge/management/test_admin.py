@@ -63,7 +63,7 @@ async def test_the_producer_page_shows_a_data_bomb_at_once(
         post(instance, Name.PUBLISHED, b"%d" % number, 600)
     too_large = Failure(Reason.TOO_LARGE, "900000 bytes are over max_bytes")
     outcome = Outcome(Name.REJECTED, key=b"2342565", failure=too_large)
-    instance.meter.account("shop", "deals", [outcome], [900_000])
+    instance.meter.account("shop", "deals", [outcome], [900_000], "request-1")
     page = await (await client.get("/v1/producers/shop")).json()
     (deals,) = page["topics"]
     assert deals["events_per_s"] == pytest.approx(10.1)
@@ -71,12 +71,14 @@ async def test_the_producer_page_shows_a_data_bomb_at_once(
     assert deals["events_total"] == {"published": 60, "unchanged": 40, "rejected:too_large": 1}
     assert deals["ratios"]["unchanged"] == pytest.approx(40 / 101, abs=1e-4)
     assert deals["ratios"]["oversize"] == pytest.approx(1 / 101, abs=1e-4)
-    assert deals["size_bytes"] == {"p50": 800_000, "p90": 800_000, "p99": 800_000, "max": 900_000}
+    sizes = {"p50": 800_000, "p90": 800_000, "p99": 800_000, "max": 900_000}
+    assert deals["size_bytes"] == pytest.approx(sizes, rel=0.004)  # as `core.sketches.sizes` says
     assert deals["keys"]["cardinality"] == 11
     heaviest = deals["keys"]["top_by_bytes"][0]
     assert (heaviest["key"], heaviest["share"]) == ("2342565", pytest.approx(0.9999, abs=1e-4))
     (reject,) = deals["recent_rejects"]
     assert (reject["reason"], reject["size_bytes"]) == ("too_large", 900_000)
+    assert reject["request_id"] == "request-1"
     topic = await (await client.get("/v1/topics/deals")).json()
     assert topic["skew"]["useful_partitions_at_most"] == 1
     assert topic["skew"]["hottest_partition_share"] > 0.99

@@ -27,7 +27,7 @@ SECRETS = {
 
 @pytest.fixture
 def log() -> InstallationLog:
-    made = InstallationLog(None, 0, itertools.count(BASE_S * 1000, 1000).__next__)
+    made = InstallationLog(None, itertools.count(BASE_S * 1000, 1000).__next__)
     for number in range(5):
         made.note(Happening(Kind.OUTAGE_BEGAN, "redis", f"outage {number}"))
         made.note(Happening(Kind.OUTAGE_ENDED, "redis", f"end {number}", {"seconds": number}))

@@ -133,6 +133,52 @@ async def test_a_large_body_is_refused_before_it_is_there(tmp_path: Path, ports:
             assert (status, problem["reason"]) == (413, "too_large"), path
 
 
+FORM = "Content-Type: application/x-www-form-urlencoded\r\n"
+
+
+def forms() -> list[str]:
+    """The console's pages that take one."""
+    return [path for method, path in changing() if method == "POST" and "/console/" in path]
+
+
+@pytest.mark.parametrize("ports", [1, 2])
+async def test_a_form_has_the_same_deadline_and_limit(tmp_path: Path, ports: int) -> None:
+    assert len(forms()) > 5
+    async with served(app_of("none", body_timeout_ms=100), tmp_path, ports) as port:
+        for path in forms():
+            head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\n{FORM}"
+            assert (await asked(port, f"{head}Content-Length: 9\r\n", b"a"))[0] == 408, path
+            waits = f"{head}Content-Length: 1048577\r\nExpect: 100-continue\r\n"
+            assert (await asked(port, waits))[0] == 413, path
+            chunked = b"100001\r\n" + b"a" * 0x100001 + b"\r\n0\r\n\r\n"
+            found, _ = await asked(port, f"{head}Transfer-Encoding: chunked\r\n", chunked)
+            assert found == 413, path
+
+
+@pytest.mark.parametrize("ports", [1, 2])
+async def test_a_form_is_one_and_says_so(tmp_path: Path, ports: int) -> None:
+    """403: it was read, and has not its reader's token."""
+    async with served(app_of("none"), tmp_path, ports) as port:
+        for line, body, status in (
+            (FORM, b"csrf=x", 403),
+            (FORM.replace("\r\n", "; charset=utf-8\r\n"), b"csrf=x", 403),
+            (f"{FORM}Expect: 100-continue\r\n", b"csrf=x", 403),
+            ("", b"", 403),
+            ("", b"csrf=x", 415),
+            ("Content-Type: multipart/form-data; boundary=x\r\n", b"--x--\r\n", 415),
+            (JSON, b"{}", 415),
+            (FORM, b"csrf=%ff", 400),
+            (FORM, b"a=1&" * 200, 400),
+        ):
+            head = (
+                "POST /console/replays/new HTTP/1.1\r\nHost: a\r\n"
+                f"Content-Length: {len(body)}\r\n{line}"
+            )
+            waits = "100-continue" in line
+            found, _ = await asked(port, head, b"" if waits else body, later=body)
+            assert found == status, (line, body)
+
+
 @pytest.mark.parametrize("ports", [1, 2])
 async def test_a_broken_body_is_a_mistake_of_the_client(
     tmp_path: Path, ports: int, caplog: pytest.LogCaptureFixture

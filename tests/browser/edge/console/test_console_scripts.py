@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, expect
 
+from headgate.config.settings import ProducerSettings, Settings
 from headgate.core.outcome import Name, Outcome
+from headgate.core.topics.policy import TopicPolicy
 from support.console import world
 from support.console.browser import CHROMIUM, page, served
 from support.console.replays import some_replays
@@ -66,6 +69,23 @@ async def test_a_plot_goes_on_without_being_drawn_again(
         instance.history.note(instance.history.whole._last * 10 + 20, instance.figures)
         await expect(seen.page.locator("#plot-outcomes .summary")).not_to_have_text(before)
         assert await seen.page.locator("#plot-outcomes canvas[data-mine]").count() == 1
+        assert seen.errors == []
+
+
+async def test_a_plot_of_one_moment_is_about_that_moment(chromium: Browser) -> None:
+    """What began a minute ago had an axis of three years."""
+    policies = (TopicPolicy("orders", "main", key=("/id",)),)
+    instance = ConsoleInstance(Settings(producers={"shop": ProducerSettings()}, topics=policies))
+    minute = time.time() // 60 * 60
+    for second in (0, 10, 20):
+        await post_more(instance, 100)
+        instance.history.note(minute + second, instance.figures)
+    async with served(instance) as server, page(chromium, server) as seen:
+        await seen.open("/producers/shop")
+        await seen.page.wait_for_selector("#plot-outcomes canvas")
+        chart = "drawn.get('plot-outcomes').chart"
+        assert await seen.page.evaluate(f"{chart}.data[0].length") == 1
+        assert await seen.page.evaluate(f"{chart}.scales.x.max - {chart}.scales.x.min") <= 600
         assert seen.errors == []
 
 

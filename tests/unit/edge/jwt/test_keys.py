@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -124,6 +125,15 @@ async def test_a_new_key_is_fetched_when_a_token_names_it() -> None:
         await eventually(lambda: world.is_good("two"))
         assert world.is_good("one")
         assert world.keys.generation == 0, "no key was taken away"
+
+
+async def test_no_secret_of_the_address_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "headgate.edge.jwt")
+    auth = settings("http://ann:hush@127.0.0.1:1/?key=hush")
+    await FetchedKeys(auth, lambda _: None, time.time).fetch()
+    (said,) = caplog.records
+    assert vars(said)["url"] == "http://ann:***@127.0.0.1:1/?key=***"
+    assert "hush" not in str(vars(said))
 
 
 async def test_until_it_is_fetched_a_client_is_told_to_try_again() -> None:

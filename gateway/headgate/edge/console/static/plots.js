@@ -28,7 +28,9 @@ function options(figure, data, box) {
   return {
     width: Math.max(200, box.clientWidth), height: 240,
     cursor: { drag: { x: true, y: false, setScale: !figure.dataset.brush } },
-    scales: { y: { range: (_chart, _least, most) => [0, most > 0 ? most * 1.05 : 1] } },
+    // Of one moment uPlot shows a thousand days.
+    scales: { x: { range: ({ data: [[first, second]] }, least, most) => (second ? [least, most] : [first - data.step, first + data.step]) },
+      y: { range: (_chart, _least, most) => [0, most > 0 ? most * 1.05 : 1] } },
     axes: [axis, { ...axis, size: 64, values: (_chart, ticks) => ticks.map((tick) => short(tick, unit)) }],
     series: [{ value: "{YYYY}-{MM}-{DD} {HH}:{mm}:{ss}" }, ...data.rows.map(([name], place) => ({
       label: name, stroke: colour(`c${COLOURS[name] || (place % 8) + 1}`), width: 1.5,

@@ -1,22 +1,30 @@
-"""The bodies of management requests: JSON, with a cap, and with the data port's deadline."""
+"""The bodies of management requests: JSON, and the console's forms.
+
+They are read with a cap, and with the data port's deadline."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
+from urllib.parse import parse_qsl
 
 import orjson
 from aiohttp import web
 
 from headgate.core.admission import Admission
-from headgate.core.http.media_type import is_json
+from headgate.core.http.media_type import is_form, is_json
+from headgate.core.outcome import Failure, Reason
 from headgate.core.oversize.limits import management_body
 from headgate.core.refusal import Refused, TooMuch, malformed
 from headgate.edge.body import read_body
 
 _MAX_BYTES = 1_048_576
 _MAX_TOGETHER = 64 * _MAX_BYTES  # of all that are being read; these pages are not the data port
+_MAX_FIELDS = 100  # of a form; the largest one has 16
+
+Form = Mapping[str, str]
 
 
-class JsonBodies:
+class Bodies:
     """timeout_s: how long a body may take to arrive.
 
     Pages ask who it is before they read: a stranger's body is none of their business.
@@ -26,21 +34,44 @@ class JsonBodies:
         self._timeout_s = timeout_s
         self._budget = Admission(_MAX_TOGETHER, 0).of("")
 
-    async def read(self, request: web.Request) -> Any:
+    async def json(self, request: web.Request) -> Any:
         """The document. Raises Refused, also for what could be kept and never be shown again."""
         given = request.headers.get("Content-Type", "")
         if not is_json(given):  # a browser sends some other types for any page without asking us
             detail = f"send it with Content-Type: application/json, not {given or 'none'!r}"
             raise Refused(malformed(detail))
+        return _document(await self._read(request))
+
+    async def form(self, request: web.Request) -> Form:
+        """The fields of a form, as browsers send it; of those of one name the first. Raises
+        Refused."""
+        given = request.headers.get("Content-Type", "")
+        if request.can_read_body and not is_form(given):
+            detail = (
+                "a form is sent with Content-Type: application/x-www-form-urlencoded, not "
+                f"{given or 'none'!r}"
+            )
+            raise Refused(Failure(Reason.UNSUPPORTED_ENCODING, detail))
+        return _fields(await self._read(request))
+
+    async def _read(self, request: web.Request) -> bytes:
         try:
             encoding = request.headers.get("Content-Encoding", "").encode("latin-1", "replace")
             raw = await read_body(request, encoding, _MAX_BYTES, self._timeout_s, self._budget)
         except TooMuch as much:
             raise Refused(management_body(_MAX_BYTES)) from much
-        try:
-            return _document(raw)
-        finally:
-            self._budget.give(len(raw), 0)
+        self._budget.give(len(raw), 0)  # what it becomes is made in this turn of the loop
+        return raw
+
+
+def _fields(raw: bytes) -> Form:
+    try:
+        pairs = parse_qsl(
+            raw.decode(), keep_blank_values=True, errors="strict", max_num_fields=_MAX_FIELDS
+        )
+    except ValueError as error:
+        raise Refused(malformed("the form has too many fields, or is no UTF-8")) from error
+    return dict(reversed(pairs))
 
 
 def _document(raw: bytes) -> Any:
