@@ -91,6 +91,7 @@ TABLE = {
     (MANAGEMENT, "GET", "/v1/log"): Row(VIEW),
     (MANAGEMENT, "GET", "/v1/config"): Row(VIEW),
     (MANAGEMENT, "GET", "/v1/config/findings"): Row(VIEW),
+    (MANAGEMENT, "GET", "/v1/audits"): Row(VIEW, 404, query="?topic={topic}"),
     (MANAGEMENT, "GET", "/v1/audits/latest"): Row(VIEW, 404),
     (MANAGEMENT, "POST", "/v1/replays"): Row(OPERATE, 422, REPLAY),
     (MANAGEMENT, "GET", "/v1/replays"): Row(VIEW, 200),
