@@ -15,7 +15,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headgate.core.groups.facts import Partition
-from headgate_spark.audit.job import SKEW_TOPIC, AuditRequest, audit, publish, read_facts
+from headgate_spark.audit.job import AuditRequest, audit, read_facts
+from headgate_spark.audit.publication import SKEW_TOPIC, publish
 from headgate_spark.job.errors import JobError
 from headgate_spark.job.options import JobConfig, read_config
 from headgate_spark.job.progress import Progress
@@ -181,7 +182,8 @@ def check_files_and_topic(kafka: RunningBroker, result: Result) -> None:
         for record in kafka_log.read_log(kafka.bootstrap, SKEW_TOPIC)
     }
     for one in document["topics"]:
-        assert published[one["topic"]] == {"generated_at": document["generated_at"], **one}
+        at = document["generated_at"]
+        assert published[one["topic"]] == {"generated_at": at, **one, "earlier": []}
     left = {path.name for path in out.iterdir()}
     assert left == {
         "audit.json", "index.html", "headgate-skew.prom", "headgate.toml", "load.parquet",
