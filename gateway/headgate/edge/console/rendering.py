@@ -10,6 +10,7 @@ import jinja2
 import orjson
 from markupsafe import Markup
 
+from headgate.charts.charts import STYLE
 from headgate.edge.console import wording
 from headgate.edge.console.page import Page
 
@@ -60,8 +61,8 @@ class Rendering:
 
 def static_files() -> list[Path]:
     """Scripts and styles."""
-    folder = FOLDER / "static"
-    return sorted(path for path in folder.rglob("*") if path.suffix in (".js", ".css", ".svg"))
+    found = (FOLDER / "static").rglob("*")
+    return sorted([STYLE, *(path for path in found if path.suffix in (".js", ".css", ".svg"))])
 
 
 def address(path: Path) -> str:
