@@ -46,6 +46,11 @@ class AuditSummary(NamedTuple):
     producers: tuple[Load, ...]
 
     @property
+    def uneven(self) -> float:
+        """By what is more uneven."""
+        return max(self.uneven_bytes, self.uneven_records)
+
+    @property
     def seconds(self) -> float:
         """Of the window; 0 if its times cannot be read."""
         try:
