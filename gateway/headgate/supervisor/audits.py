@@ -24,7 +24,7 @@ _FRESH_S = 10.0  # audits are made by the hour: a page that is reloaded need not
 class LatestAudits:
     """Reads them when asked: nothing runs and nothing is held open in between.
 
-    Memory is bounded by the topics of the configuration: one document of some 50 KB each.
+    Memory is bounded by the topics of the configuration: one document of 50 to 100 KB each.
     """
 
     def __init__(self, clusters: Iterable[ClusterSettings]) -> None:

@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from headgate.charts.charts import STYLE
 from headgate.edge.console import wording
+from headgate.edge.console.audit_words import figure_words
 from headgate.edge.console.page import Page
 
 FOLDER = Path(__file__).parent
@@ -38,6 +39,8 @@ class Rendering:
             "share": wording.share,
             "duration": wording.duration,
             "moment": wording.moment,
+            "clock": wording.clock,
+            "figure": figure_words,
             "part": lambda text: quote(str(text), safe=""),
             "breakable": lambda name: wording.breakable(str(name)),
             "data": _data,

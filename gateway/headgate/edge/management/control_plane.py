@@ -18,7 +18,7 @@ from headgate.core.topics.policy import PolicyTable, TopicPolicy
 from headgate.core.topics.topic import TopicState
 from headgate.edge.auth import Authenticator, Identity
 from headgate.edge.management import views
-from headgate.edge.management.audits import AuditEndpoints
+from headgate.edge.management.audits import AuditEndpoints, PublishedAudits
 from headgate.edge.management.documents import DocumentPages
 from headgate.edge.management.installation import Installation, InstallationPages
 from headgate.edge.management.instance import Instance
@@ -64,7 +64,8 @@ class Admin:
         self.replays = ReplayPages(services.replays, self.identify, bodies, self.changed)
         self.offsets = OffsetPages(services[1], services[2], self.identify, bodies, self.changed)
         self.installation = InstallationPages(installation, self.identify)
-        self.audits = AuditEndpoints(instance, self.identify)
+        self.published_audits = PublishedAudits(instance)
+        self.audits = AuditEndpoints(self.published_audits, self.identify)
         self.documents = DocumentPages(instance.settings.http)
         self.instance = instance
         self.callers = callers

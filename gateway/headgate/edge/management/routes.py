@@ -58,6 +58,7 @@ def management_app(
         ("GET", "/v1/config", admin.installation.options),
         ("GET", "/v1/config/findings", admin.installation.findings),
         ("GET", "/v1/audits", admin.audits.list),
+        ("GET", "/v1/audits/comparison", admin.audits.comparison),
         ("GET", "/v1/audits/latest", admin.audits.latest),
         ("POST", "/v1/replays", admin.replays.create),
         ("GET", "/v1/replays", admin.replays.list),

@@ -1,6 +1,7 @@
 """The management port's operations on skew audits."""
 
 from headgate.core.outcome import Reason
+from headgate.core.skew_audits.changes import Change
 from headgate.core.skew_audits.summary import MAX_EARLIER, MAX_ROWS
 from headgate.edge.openapi.management import view
 from headgate.edge.openapi.operation import Json, query, ref
@@ -19,6 +20,8 @@ def _array(items: Json) -> Json:
 
 
 _BALANCE = _object(max_over_mean={"type": "number", "minimum": 1})
+_FIGURE: Json = {"type": ["number", "null"]}
+_CHANGED: Json = {"enum": ["new", "gone", "more", "less", "same"]}
 _NAMED: Json = {"type": ["string", "null"]}
 
 AUDIT_SCHEMAS: dict[str, Json] = {
@@ -47,7 +50,20 @@ AUDIT_SCHEMAS: dict[str, Json] = {
         top_keys=_array(_object(key=_NAMED, records=_COUNT, bytes=_COUNT)),
         producers=_array(_object(producer=_NAMED, records=_COUNT, bytes=_COUNT)),
     ),
+    "AuditComparison": _object(
+        topic=_TEXT,
+        before=_TEXT,
+        after=_TEXT,
+        change={"enum": [one.value for one in Change if one not in (Change.NEW, Change.GONE)]},
+        diagnoses=_object(came=_array(_TEXT), went=_array(_TEXT), stayed=_array(_TEXT)),
+        figures=_array(
+            _object(name=_TEXT, before=_FIGURE, after=_FIGURE, difference=_FIGURE, ratio=_FIGURE)
+        ),
+        keys=_array(_object(key=_NAMED, change=_CHANGED, before=_FIGURE, after=_FIGURE)),
+        producers=_array(_object(producer=_NAMED, change=_CHANGED, before=_FIGURE, after=_FIGURE)),
+    ),
 }
+_TOPIC = {**query("topic", "Whose.", _TEXT), "required": True}
 
 AUDITS = (
     view(
@@ -57,9 +73,26 @@ AUDITS = (
         Reason.MALFORMED,
         Reason.NOT_FOUND,
         Reason.KAFKA_UNAVAILABLE,
-        parameters=({**query("topic", "Whose.", _TEXT), "required": True},),
+        parameters=(_TOPIC,),
         description=f"The newest and up to {MAX_EARLIER} before it, each with its {MAX_ROWS} "
         "heaviest keys and producers.",
+    ),
+    view(
+        "/v1/audits/comparison",
+        "What differs between two of a topic's skew audits",
+        ref("AuditComparison"),
+        Reason.MALFORMED,
+        Reason.NOT_FOUND,
+        Reason.KAFKA_UNAVAILABLE,
+        parameters=(
+            _TOPIC,
+            query(
+                "before", "The earlier one's `generated_at`; else the one before `after`.", _TEXT
+            ),
+            query("after", "The later one's `generated_at`; else the newest.", _TEXT),
+        ),
+        description="Shares of keys and producers are of the topic's bytes, null where they are "
+        "not among the heaviest; those that changed most come first.",
     ),
     view(
         "/v1/audits/latest",

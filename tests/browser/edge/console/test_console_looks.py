@@ -5,9 +5,11 @@ What they look like is kept in build/browser.
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from support.console import world
+from support.console import audits, world
 from support.console.browser import CHROMIUM, browser, page, served
 from support.console.replays import ReplaysInMemory, some_replays
 
@@ -16,12 +18,14 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Debian: apt-get instal
 LISTS = ("", "/producers", "/topics", "/groups", "/replays", "/replays/new", "/audits")
 DETAILS = ("/producers/producer-0003", "/topics/topic-001", "/topics/topic-001?heat=bytes",
            "/topics/topic-001/partitions/1", "/groups/billing", "/replays/new?topic=topic-001",
-           "/audits/topic-001", "/producers/nobody")  # fmt: skip
+           "/audits/topic-001", "/audits/topic-001?partitions=48", "/audits/topic-001/compare",
+           "/audits?since=2026-01-31T05:00:00.000Z", "/audits/new/compare",
+           "/producers/nobody")  # fmt: skip
 SIZES = ((360, "light"), (800, "dark"), (1440, "light"))
 
 
 def named(path: str) -> str:
-    return path.strip("/").replace("/", "-").replace("?", "-").replace("=", "-") or "overview"
+    return re.sub("[/?=:]", "-", path.strip("/")) or "overview"
 
 
 @pytest.mark.parametrize(("width", "scheme"), SIZES)
@@ -31,7 +35,7 @@ async def test_every_page_fits_runs_and_is_accessible(much: bool, width: int, sc
     replays = await some_replays("topic-001") if much else ReplaysInMemory()
     paths = LISTS
     if much:
-        instance.audited = {"topic-001": world.audit("topic-001")}
+        instance.audited = {**audits.many(60), **audits.some()}
         first = next(iter(replays.registry)).id
         paths = (*LISTS, *DETAILS, f"/replays/{first}")
     wrong: dict[str, object] = {}
