@@ -6,6 +6,7 @@ Its values are titles of what is drawn. No style is in the markup: a strict poli
 
 from collections.abc import Callable, Iterator, Sequence
 from html import escape
+from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from headgate.charts.scale import Scale, from_zero, logarithmic
 WIDTH, LEFT, RIGHT = 360, 44, 20
 _HEIGHT, _TOP, _BOTTOM = 224, 10, 38
 _MAX_DOTS = 64  # of a line: more cannot be told apart
-STYLE = Path(__file__).with_name("charts.css")
+STYLE = Path(__file__).with_name("charts.css")  # for who serves it as a file
 
 
 class Axis(NamedTuple):
@@ -46,6 +47,11 @@ class Mark(NamedTuple):
     x: float
     text: str
     kind: str = "mark"
+
+
+def style() -> str:
+    """The style sheet; also where the package is imported from an archive."""
+    return files("headgate.charts").joinpath(STYLE.name).read_text(encoding="utf-8")
 
 
 def percent(share: float) -> str:

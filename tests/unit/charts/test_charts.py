@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from headgate.charts import charts
 from headgate.charts.charts import Axis, Line, Mark, bars, columns, line_chart, percent
 from headgate.charts.scale import from_zero, logarithmic
+from support.root import ROOT
 
+GATEWAY = ROOT / "gateway" / "headgate"
 COUNTS = Axis("partitions", lambda n: f"{n:g}")
 UNEVEN = Axis("max/mean", lambda n: f"{n:.3g}")
 
@@ -62,6 +69,23 @@ def test_names_are_escaped_and_no_style_is_in_the_markup() -> None:
     )
     assert "<script" not in text
     assert "style=" not in text
+
+
+def test_the_style_sheet_is_read_from_an_archive_too(tmp_path: Path) -> None:
+    """As Spark's `--py-files` takes the code."""
+    archive = tmp_path / "code.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        for file in (GATEWAY / "__init__.py", *(GATEWAY / "charts").iterdir()):
+            if file.is_file():
+                packed.write(file, file.relative_to(GATEWAY.parent))
+    code = "from headgate.charts import charts; print(charts.__file__, len(charts.style()))"
+    command = [sys.executable, "-S", "-c", code]
+    done = subprocess.run(
+        command, env={"PYTHONPATH": str(archive)}, capture_output=True, text=True, check=True
+    )
+    where, length = done.stdout.split()
+    assert where.startswith(str(archive))
+    assert int(length) == len(charts.style()) > 1000
 
 
 @given(some.lists(some.floats(0.001, 1e9), min_size=1, max_size=9))

@@ -1,9 +1,9 @@
 """How the page looks: as the console, on a telephone, on a screen, on paper."""
 
-from headgate.charts.charts import STYLE as CHARTS
+from headgate.charts import charts
 
 STYLE = f"""
-{CHARTS.read_text(encoding="utf-8")}
+{charts.style()}
 *{{box-sizing:border-box}}
 body{{font:15px/1.5 system-ui,sans-serif;margin:0 auto;max-width:75rem;padding:.5rem 1rem 2rem;
 color:var(--ink);background:var(--paper)}}
