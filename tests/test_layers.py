@@ -26,6 +26,7 @@ ALLOWED = {
     "core": {"core", "native"},
     "config": {"config", "core"},
     "telemetry": {"__version__", "config", "core", "native", "telemetry"},
+    "charts": {"charts"},
     "offload": {"core", "offload"},
     "kafka": {"core", "kafka"},
     "backends": {"backends", "config", "core", "kafka", "native"},
@@ -73,6 +74,7 @@ ALLOWED = {
     "spool": {"spool", "core", "backends.base", "backends.owned", "telemetry.health"},
     "edge": {
         "__version__",
+        "charts",
         "coalescer.bursts",
         "edge",
         "core",
@@ -90,8 +92,8 @@ ALLOWED = {
 }
 # What the Spark jobs may.
 SPARK_ALLOWED = {
-    "__version__", "commands.progress", "core", "kafka", "devstack.cache", "devstack.jars",
-    "devstack.java",
+    "__version__", "charts", "commands.progress", "core", "kafka", "devstack.cache",
+    "devstack.jars", "devstack.java",
 }  # fmt: skip
 # Where a foreign package may be imported; any other room of the table knows nothing of it.
 FOREIGN = {

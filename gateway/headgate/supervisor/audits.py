@@ -26,7 +26,7 @@ _AWAY_S = 3.0  # nor where it has just not answered
 class LatestAudits:
     """Reads them when asked: nothing runs and nothing is held open in between.
 
-    Memory is bounded by the topics of the configuration: one document of some 50 KB each.
+    Memory is bounded by the topics of the configuration: one document of 50 to 100 KB each.
     """
 
     def __init__(self, clusters: Iterable[ClusterSettings]) -> None:

@@ -1,6 +1,5 @@
 """`headgate-spark audit`: from a running cluster to a diagnosis of its topics."""
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -19,6 +18,7 @@ from headgate_spark.audit.judgement.what_if import candidates
 from headgate_spark.audit.passes.assemble import figures_of
 from headgate_spark.audit.passes.count_all import STEPS, count_all
 from headgate_spark.audit.passes.facts_topic import read_unpublished
+from headgate_spark.audit.publication import SKEW_TOPIC, publish
 from headgate_spark.audit.report.files import write_files
 from headgate_spark.audit.report.result import Document, document, worst_first
 from headgate_spark.audit.scratch import scratch
@@ -31,7 +31,6 @@ from headgate_spark.session.ranges import Range, by_offsets, lost, parse_offsets
 from headgate_spark.session.schema import FACTS
 from headgate_spark.session.source import facts_of, within
 
-SKEW_TOPIC = "headgate.skew"
 # A broker that is restarted is away for 20 s or so; who waits for longer wants to be told.
 PATIENCE_S = 45.0
 
@@ -193,22 +192,3 @@ def _windows(
     if request.offsets is None:
         return {figure.topic: (request.from_ms, request.to_ms) for figure in figures}
     return {figure.topic: (figure.from_ms, figure.to_ms) for figure in figures}
-
-
-def publish(spark: SparkSession, view: KafkaView, cluster: Cluster, result: Document) -> None:
-    """Each topic's result as the newest record of its name, for the gateway and its console."""
-    rows = [
-        (one["topic"], json.dumps({"generated_at": result["generated_at"], **one}))
-        for one in result["topics"]
-    ]
-    client = {**cluster.client, **cluster.waiting}
-    options = {f"kafka.{name}": value for name, value in client.items()}
-    frame = spark.createDataFrame(rows, "key string, value string")
-    try:
-        view.ensure_compacted(SKEW_TOPIC)
-        frame.write.format("kafka").options(**options).option("topic", SKEW_TOPIC).save()
-    except (PySparkException, Py4JJavaError, JobError) as error:
-        raise JobError(
-            f"the files are written, but not {SKEW_TOPIC}: {reason_of(error)}. With --no-publish "
-            "nothing is written there"
-        ) from error

@@ -91,6 +91,8 @@ TABLE = {
     (MANAGEMENT, "GET", "/v1/log"): Row(VIEW),
     (MANAGEMENT, "GET", "/v1/config"): Row(VIEW),
     (MANAGEMENT, "GET", "/v1/config/findings"): Row(VIEW),
+    (MANAGEMENT, "GET", "/v1/audits"): Row(VIEW, 404, query="?topic={topic}"),
+    (MANAGEMENT, "GET", "/v1/audits/comparison"): Row(VIEW, 404, query="?topic={topic}"),
     (MANAGEMENT, "GET", "/v1/audits/latest"): Row(VIEW, 404),
     (MANAGEMENT, "POST", "/v1/replays"): Row(OPERATE, 422, REPLAY),
     (MANAGEMENT, "GET", "/v1/replays"): Row(VIEW, 200),
@@ -124,6 +126,7 @@ TABLE = {
     (MANAGEMENT, "POST", "/console/replays/{id}/cancel"): Row(SEE, 403),
     (MANAGEMENT, "GET", "/console/audits"): Row(VIEW),
     (MANAGEMENT, "GET", "/console/audits/{topic}"): Row(VIEW, 404),
+    (MANAGEMENT, "GET", "/console/audits/{topic}/compare"): Row(VIEW, 404),
     (MANAGEMENT, "GET", "/console/configuration"): Row(VIEW),
     (MANAGEMENT, "GET", "/console/log"): Row(VIEW),
     # Everybody lacks the token that is in the form; with it: test_console_actions.py.

@@ -15,7 +15,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headgate.core.groups.facts import Partition
-from headgate_spark.audit.job import SKEW_TOPIC, AuditRequest, audit, publish, read_facts
+from headgate_spark.audit.job import AuditRequest, audit, read_facts
+from headgate_spark.audit.publication import SKEW_TOPIC, publish
 from headgate_spark.job.errors import JobError
 from headgate_spark.job.options import JobConfig, read_config
 from headgate_spark.job.progress import Progress
@@ -171,7 +172,9 @@ def check_files_and_topic(kafka: RunningBroker, result: Result) -> None:
     assert json.loads((out / "audit.json").read_text()) == document
     page = (out / "index.html").read_text()
     topics = len(document["topics"])
-    assert 2 * topics <= page.count("<svg") <= 4 * topics  # one that would be empty is left out
+    assert (
+        2 * topics <= page.count('<svg role="img"') <= 4 * topics
+    )  # one that would be empty is left out
     assert "http://" not in page
     assert "https://" not in page
     metrics = (out / "headgate-skew.prom").read_text()
@@ -181,7 +184,8 @@ def check_files_and_topic(kafka: RunningBroker, result: Result) -> None:
         for record in kafka_log.read_log(kafka.bootstrap, SKEW_TOPIC)
     }
     for one in document["topics"]:
-        assert published[one["topic"]] == {"generated_at": document["generated_at"], **one}
+        at = document["generated_at"]
+        assert published[one["topic"]] == {"generated_at": at, **one, "earlier": []}
     left = {path.name for path in out.iterdir()}
     assert left == {
         "audit.json", "index.html", "headgate-skew.prom", "headgate.toml", "load.parquet",

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from headgate_spark.audit.judgement.figures import Keyless, TopicFigures
-from headgate_spark.audit.report.charts import Axis, Line, Mark, line_chart, percent
 from headgate_spark.audit.report.files import write_files
 from headgate_spark.audit.report.heat_map import heat_map, minute
 from headgate_spark.audit.report.page import page
@@ -183,30 +182,6 @@ def test_the_heat_map_has_a_scale() -> None:
     assert "bytes in 15 minutes, one row for each partition" in text
     labels = "<title>partition 7, 2025-06-15 15:25 to 2025-06-15 15:40: 2 MB</title>"
     assert labels in text
-
-
-def test_charts_have_units_ticks_and_values() -> None:
-    lines = [Line("by bytes", "a", [(3.0, 1.5), (24.0, 23.9)])]
-    x, y = Axis("partitions", lambda n: f"{n:g}"), Axis("max/mean", lambda n: f"{n:.3g}")
-    text = line_chart("Counts", lines, x, y, Mark(12.0, "now"))
-    assert [int(one) for one in re.findall(r'text-anchor="middle">(\d+)<', text)] == [
-        0, 5, 10, 15, 20, 25,
-    ]  # fmt: skip
-    assert [int(one) for one in re.findall(r'text-anchor="end">(\d+)<', text)] == [
-        0, 5, 10, 15, 20, 25,
-    ]  # fmt: skip
-    assert "<title>by bytes: 24 partitions, 23.9 max/mean</title>" in text
-    assert ">partitions</text>" in text
-    assert "<small>max/mean</small>" in text
-    assert ">now</text>" in text
-
-
-@pytest.mark.parametrize(
-    ("share", "shown"),
-    [(0, "0%"), (0.0004, "<0.1%"), (0.001, "0.1%"), (0.997, "99.7%"), (1, "100%")],
-)
-def test_a_share_that_is_small_does_not_look_like_nothing(share: float, shown: str) -> None:
-    assert percent(share) == shown
 
 
 def test_keys_that_have_next_to_nothing_have_no_bar() -> None:

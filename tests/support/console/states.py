@@ -15,7 +15,7 @@ from headgate.edge.console.pages import console
 from headgate.edge.management.control_plane import Services
 from headgate.replays.none import NoSecondTier, Rows
 from headgate.supervisor.installation_log import InstallationLog
-from support.console import world
+from support.console import audits, world
 from support.console.replays import ReplaysInMemory, some_replays
 from support.console.world import ConsoleInstance
 from support.gateway.admin_world import KeptInMemory, admin_of
@@ -66,7 +66,7 @@ async def idle() -> Situation:
 async def much() -> Situation:
     """As large as the console has to stand."""
     instance = await world.busy()
-    instance.audited = {"topic-001": world.audit("topic-001")}
+    instance.audited = {**audits.many(60), **audits.some()}
     replays = await some_replays("topic-001")
     store = KeptInMemory()
     intent = Intent(PauseScope("topic-001", None), "the new release is being tested")

@@ -1,4 +1,4 @@
-"""The newest skew audits: the list, and a topic's."""
+"""The skew audits: the list, a topic's newest, and two of a topic compared."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -9,75 +9,77 @@ from aiohttp import web
 
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused
+from headgate.core.skew_audits.changes import Change, change, changes, times
+from headgate.core.skew_audits.comparison import compare
+from headgate.core.skew_audits.summary import AuditSummary, summaries, summary_of
 from headgate.edge.auth import Identity
 from headgate.edge.console.listing import listed
 from headgate.edge.console.page import Page
+from headgate.edge.console.what_if import what_if
 from headgate.edge.management.control_plane import Admin
 
 _KEYS = 20
+_WORST_FIRST = (Change.WORSE, Change.NEW, Change.GONE, Change.SAME, Change.BETTER)
 
 _COLUMNS = {
-    "uneven": lambda one: one.uneven_bytes,
-    "records": lambda one: one.records,
-    "bytes": lambda one: one.bytes,
-    "found": lambda one: (len(one.diagnoses), one.uneven_bytes),
+    "uneven": lambda one: one.audit.uneven_bytes,
+    "records": lambda one: one.audit.records,
+    "bytes": lambda one: one.audit.bytes,
+    "found": lambda one: (len(one.audit.diagnoses), one.audit.uneven),
+    "change": lambda one: (-_WORST_FIRST.index(one.change), one.audit.uneven),
 }
 
 
 class AuditRow(NamedTuple):
-    """One line of the list. uneven: the fullest partition beside the mean."""
+    """One line of the list. change: since the earlier audit."""
 
-    to: str
-    records: int
-    bytes: int
-    partitions: int
-    uneven_records: float
-    uneven_bytes: float
-    useful: int | None
-    diagnoses: tuple[str, ...]
+    audit: AuditSummary
+    change: Change
 
 
 class AuditPages:
-    """Keeps a line of each audit, so that its document of 50 kB is read once."""
+    """Shows what `headgate-spark audit` has published."""
 
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
-        self._rows: dict[str, tuple[bytes, AuditRow | None]] = {}
+        self._audits = admin.published_audits
 
     async def list(self, request: web.Request, _caller: Identity) -> Page:
         """All topics, the worst first unless the address says otherwise."""
-        found = await self._admin.instance.audits()
-        if isinstance(found, Failure):
-            values: dict[str, Any] = {"failure": found, "run": self._run()}
+        try:
+            heads = await self._audits.heads()
+        except Refused as refused:
+            values: dict[str, Any] = {"failure": refused.failure, "run": self._run()}
             return Page("audits.html", "Skew audits", values)
-        read = {topic: self._row(topic, body) for topic, body in found.items()}
-        self._rows = {topic: self._rows[topic] for topic in found}
-        rows = {topic: row for topic, row in read.items() if row is not None}
+        since = request.query.get("since") or None
+        found = changes(heads, since)
+        rows = {topic: AuditRow(heads[topic][0], one) for topic, one in found.items()}
         values = {
             "failure": None,
-            "listing": listed(request, rows, _COLUMNS, "found"),
-            "unread": sorted(set(read) - set(rows)),
+            "listing": listed(request, rows, _COLUMNS, "found", kept=("since",)),
+            "unread": sorted(set(heads) - set(rows)),
+            "times": times(heads.values()),
+            "since": since,
             "run": self._run(),
         }
         return Page("audits.html", "Skew audits", values)
 
     async def show(self, request: web.Request, _caller: Identity) -> Page:
-        """One topic's."""
+        """A topic's newest. `?partitions=`: what if it had so many."""
         topic = request.match_info["topic"]
-        found = await self._admin.instance.audits()
-        if isinstance(found, Failure):
-            raise Refused(found)
-        row = None if topic not in found else self._row(topic, found[topic])
-        if row is None:
-            detail = f"no audit of {topic!r} yet: run `headgate-spark audit`"
+        document = orjson.loads(await self._audits.document(topic))
+        if summary_of(document) is None:
+            detail = f"another release has written the audit of {topic!r}: run `{self._run()}`"
             raise Refused(Failure(Reason.NOT_FOUND, detail))
-        document = orjson.loads(found[topic])
+        newest, *earlier = summaries(document)
         values = {
             "topic": topic,
-            "row": row,
+            "row": newest,
+            "earlier": earlier,
+            "change": change(earlier[0], newest) if earlier else None,
             "document": document,
             "keys": _listed(document, "top_keys")[:_KEYS],
-            "what_if": _listed(document, "what_if"),
+            "what_if": what_if(document, newest.partitions, request.query.get("partitions")),
             "findings": _listed(document, "findings"),
             "advice": _listed(document, "recommendations"),
             "producers": _listed(document, "producers")[:_KEYS],
@@ -85,32 +87,27 @@ class AuditPages:
         }
         return Page("audit.html", f"Skew audit of {topic}", values)
 
+    async def compare(self, request: web.Request, _caller: Identity) -> Page:
+        """Two audits of a topic: `?before=` and `?after=`, when they were made."""
+        topic, asked = request.match_info["topic"], request.query
+        audits = await self._audits.of_topic(topic)
+        values: dict[str, Any] = {"topic": topic, "audits": audits, "found": None}
+        if len(audits) > 1:
+            pair = await self._audits.pair(
+                topic, asked.get("before") or None, asked.get("after") or None
+            )
+            before, after = pair
+            values |= {
+                "before": before,
+                "after": after,
+                "found": compare(before, after),
+                "change": change(before, after),
+            }
+        return Page("audit_comparison.html", f"Skew audits of {topic} compared", values)
+
     def _run(self) -> str:
         file = self._admin.installation.configuration.shown.file
         return shlex.join(["headgate-spark", "audit", "--config", file, "--from", "2h"])
-
-    def _row(self, topic: str, body: bytes) -> AuditRow | None:
-        known = self._rows.get(topic)
-        if known is None or known[0] is not body:
-            known = self._rows[topic] = body, _read(orjson.loads(body))
-        return known[1]
-
-
-def _read(document: Mapping[str, Any]) -> AuditRow | None:
-    """None: another release has written it, and in another way."""
-    try:
-        return AuditRow(
-            str(document["window"]["to"]),
-            int(document["records"]),
-            int(document["bytes"]),
-            int(document["partitions"]),
-            float(document["by_records"]["max_over_mean"]),
-            float(document["by_bytes"]["max_over_mean"]),
-            document["max_useful_partitions"],
-            tuple(map(str, document["diagnoses"])),
-        )
-    except (KeyError, TypeError, ValueError):
-        return None
 
 
 class _Lenient(dict[str, Any]):

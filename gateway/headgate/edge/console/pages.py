@@ -38,6 +38,7 @@ def console(admin: Admin, plots: Plots | None = None) -> Console:
         "/replays/{id}": replays.show,
         "/audits": audits.list,
         "/audits/{topic}": audits.show,
+        "/audits/{topic}/compare": audits.compare,
         "/configuration": installation.configuration,
         "/log": installation.log,
     }

@@ -11,7 +11,9 @@ import jinja2
 import orjson
 from markupsafe import Markup
 
+from headgate.charts.charts import STYLE
 from headgate.edge.console import wording
+from headgate.edge.console.audit_words import figure_words
 from headgate.edge.console.page import Page
 
 FOLDER = Path(__file__).parent
@@ -38,6 +40,8 @@ class Rendering:
             "share": wording.share,
             "duration": wording.duration,
             "moment": wording.moment,
+            "clock": wording.clock,
+            "figure": figure_words,
             "part": lambda text: quote(str(text), safe=""),
             "quoted": lambda text: shlex.quote(str(text)),
             "breakable": lambda name: wording.breakable(str(name)),
@@ -63,8 +67,8 @@ class Rendering:
 
 def static_files() -> list[Path]:
     """Scripts and styles."""
-    folder = FOLDER / "static"
-    return sorted(path for path in folder.rglob("*") if path.suffix in (".js", ".css", ".svg"))
+    found = (FOLDER / "static").rglob("*")
+    return sorted([STYLE, *(path for path in found if path.suffix in (".js", ".css", ".svg"))])
 
 
 def address(path: Path) -> str:

@@ -86,6 +86,11 @@ def moment(at: float | str | None) -> Markup:
     return Markup('<time datetime="{}" title="{}">{}</time>').format(machine, shown, shown)
 
 
+def clock(at: str) -> str:
+    """An RFC 3339 time where no element can stand: UTC to the second."""
+    return f"{at[:19].replace('T', ' ')} UTC"
+
+
 def spark(values: Sequence[float], label: str) -> Markup:
     """A small line from 0 to its highest value."""
     highest = max(values, default=0.0)

@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import orjson
 from aiohttp import web
 
 from headgate.core.coalescing.held import held_topic
@@ -19,6 +18,7 @@ from headgate.core.topics.policy import PolicyTable, TopicPolicy
 from headgate.core.topics.topic import TopicState
 from headgate.edge.auth import Authenticator, Identity
 from headgate.edge.management import views
+from headgate.edge.management.audits import AuditEndpoints, PublishedAudits
 from headgate.edge.management.bodies import Bodies
 from headgate.edge.management.documents import DocumentPages
 from headgate.edge.management.installation import Installation, InstallationPages
@@ -64,6 +64,8 @@ class Admin:
         self.replays = ReplayPages(services.replays, self.identify, bodies, self.changed)
         self.offsets = OffsetPages(services[1], services[2], self.identify, bodies, self.changed)
         self.installation = InstallationPages(installation, self.identify)
+        self.published_audits = PublishedAudits(instance)
+        self.audits = AuditEndpoints(self.published_audits, self.identify)
         self.documents = DocumentPages(instance.settings.http)
         self.instance = instance
         self.callers = callers
@@ -144,24 +146,6 @@ class Admin:
         await self.instance.refresh(at_once=True)
         state = self.instance.health().dependencies.get("spool")
         return json_page(request, views.spool(self.instance.figures.total(), state))
-
-    async def audits(self, request: web.Request) -> web.Response:
-        """The newest skew audit of all topics, or of one."""
-        self.identify(request, "view")
-        found = await self.instance.audits()
-        if isinstance(found, Failure):
-            raise Refused(found)
-        wanted = request.query.get("topic")
-        chosen = {topic: one for topic, one in found.items() if wanted in (None, topic)}
-        if not chosen:
-            detail = "no audit yet: run `headgate-spark audit`"
-            raise Refused(
-                Failure(Reason.NOT_FOUND, detail + (f" for {wanted!r}" if wanted else ""))
-            )
-        # each is spliced in as it was published
-        return json_page(
-            request, {"topics": [orjson.Fragment(chosen[name]) for name in sorted(chosen)]}
-        )
 
     # ---- changes
 

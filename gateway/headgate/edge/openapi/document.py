@@ -8,6 +8,7 @@ import orjson
 
 from headgate import __version__
 from headgate.config.settings import HttpSettings
+from headgate.edge.openapi.audits import AUDIT_SCHEMAS, AUDITS
 from headgate.edge.openapi.compatible import COMPATIBLE
 from headgate.edge.openapi.compatible_schemas import COMPATIBLE_SCHEMAS
 from headgate.edge.openapi.installation import INSTALLATION, INSTALLATION_SCHEMAS
@@ -55,7 +56,16 @@ _SECURITY: Json = {
 def operations(http: HttpSettings) -> Sequence[Operation]:
     """Every operation of both ports. HEAD goes with each GET and is not listed."""
     events = events_operation(http.batch_max_events, http.body_max_bytes)
-    return (events, COMMIT_BURST, *COMPATIBLE, *PAGES, *MANAGEMENT, *INSTALLATION, *SECOND_TIER)
+    return (
+        events,
+        COMMIT_BURST,
+        *COMPATIBLE,
+        *PAGES,
+        *MANAGEMENT,
+        *AUDITS,
+        *INSTALLATION,
+        *SECOND_TIER,
+    )
 
 
 BOTH = frozenset({"data", "management", "both"})
@@ -110,6 +120,7 @@ def _page(http: HttpSettings, ports: frozenset[str]) -> Json:
             "schemas": {
                 **SCHEMAS,
                 **COMPATIBLE_SCHEMAS,
+                **AUDIT_SCHEMAS,
                 **INSTALLATION_SCHEMAS,
                 **REPLAY_SCHEMAS,
             },

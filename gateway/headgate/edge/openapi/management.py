@@ -201,14 +201,6 @@ MANAGEMENT = (
     view("/v1/spool", "What waits on disk for Kafka, by topic", _SPOOL),
     _FORGET,
     view(
-        "/v1/audits/latest",
-        "The newest skew audit of each topic, as `headgate-spark audit` published it",
-        _listed("topics", "Audit"),
-        Reason.NOT_FOUND,
-        Reason.KAFKA_UNAVAILABLE,
-        parameters=(query("topic", "One topic's alone.", {"type": "string"}),),
-    ),
-    view(
         "/v1/pauses/{group}",
         "Every reason why a group is paused",
         ref("Paused"),

@@ -210,12 +210,6 @@ SCHEMAS: dict[str, Json] = {
     "Forgotten": _object(
         ["forgotten"], forgotten=_object(["topic", "key"], topic=_TEXT, key=_or_null("string"))
     ),
-    "Audit": _object(
-        ["topic", "generated_at", "diagnoses"],
-        topic=_TEXT,
-        generated_at=_TEXT,
-        diagnoses={"type": "array", "items": _TEXT},
-    ),
     "Next": {
         "type": ["string", "null"],
         "description": "Ask for the next page with it as `after`; null on the last page.",

@@ -3,13 +3,18 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from headgate_spark.audit.judgement.figures import KeyFigures, Prediction, TopicFigures
 from headgate_spark.audit.judgement.hashing import Int64s, hashes_of, partitions_for
 from headgate_spark.audit.judgement.measures import Load, effective_partitions, max_over_mean
 
-_USUAL = (1, 3, 6, 12, 20, 24, 48, 96)  # what topics are usually given
-_MULTIPLES = (1.5, 2, 3, 4, 8)
+# What topics are usually given, and powers of two.
+_USUAL = (1, 2, 3, 4, 6, 8, 12, 16, 20, 24, 32, 48, 64, 96, 128)
+_MULTIPLES = (0.25, 0.5, 0.75, 1.5, 2, 3, 4, 8)
 _MAX_COUNT = 1000
+# Bars of a picture: more cannot be told apart, and all counts together stay below 20 kB of JSON.
+MAX_BARS = 96
 
 
 class WhatIf(NamedTuple):
@@ -20,6 +25,18 @@ class WhatIf(NamedTuple):
     max_over_mean_bytes: float
     effective_partitions: float
     moved_share: float
+
+
+class Shape(NamedTuple):
+    """How a load would lie: each partition's over the mean.
+
+    of: `partitions`, by number; `quantiles` where those are too many: MAX_BARS of them, lightest
+    first, the last of which is the fullest.
+    """
+
+    of: str
+    records: list[float]
+    bytes: list[float]
 
 
 class Fix(NamedTuple):
@@ -58,6 +75,20 @@ def what_if(figures: TopicFigures) -> list[WhatIf]:
         )
         for prediction in figures.predictions
     ]
+
+
+def shape(prediction: Prediction) -> Shape:
+    """The prediction as a picture shows it."""
+    of = "partitions" if prediction.partitions <= MAX_BARS else "quantiles"
+    return Shape(of, _bars(prediction.records), _bars(prediction.bytes))
+
+
+def _bars(load: Load) -> list[float]:
+    mean = load.mean()
+    over = load / mean if mean > 0 else load
+    if load.size > MAX_BARS:
+        over = np.sort(over)[np.linspace(0, load.size - 1, MAX_BARS).round().astype(int)]
+    return [round(float(one), 2) for one in over]
 
 
 def without(prediction: Prediction, keys: Sequence[KeyFigures]) -> Prediction:

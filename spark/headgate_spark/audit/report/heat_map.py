@@ -5,8 +5,8 @@ from html import escape
 
 import numpy as np
 
+from headgate.charts.charts import LEFT, RIGHT, WIDTH, figure, svg, text
 from headgate_spark.audit.judgement.measures import Load
-from headgate_spark.audit.report.charts import LEFT, RIGHT, WIDTH, figure, svg, text
 from headgate_spark.job.times import shown_time
 
 _COLUMNS = 72  # more are put together
@@ -26,7 +26,7 @@ def heat_map(title: str, heat: Load, from_ms: int, numbers: Sequence[int], bucke
     below = heat.shape[0] * side
     ends = from_ms + heat.shape[1] * stretch_ms
     inside = (
-        f'<rect class="empty" x="{LEFT}" y="0" width="{WIDTH - LEFT - RIGHT}" '
+        f'<rect class="nothing" x="{LEFT}" y="0" width="{WIDTH - LEFT - RIGHT}" '
         f'height="{below:.1f}"/><g class="heat">{_cells(heat, from_ms, numbers, stretch_ms, side)}'
         f"</g>{_rows(numbers, side)}{_times(from_ms, ends, below)}"
         f"{_scale(float(heat.max()), below + 44)}"

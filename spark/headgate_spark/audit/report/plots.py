@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from headgate.charts.charts import Axis, Line, Mark, bars, line_chart, percent
 from headgate_spark.audit.judgement.figures import BUCKET_MS, TopicFigures
 from headgate_spark.audit.judgement.measures import lorenz
 from headgate_spark.audit.judgement.what_if import what_if
-from headgate_spark.audit.report.charts import Axis, Line, Mark, bars, line_chart, percent
 from headgate_spark.audit.report.heat_map import heat_map
 
 _BARS = 12
@@ -90,8 +90,9 @@ def _what_if_chart(topic: dict[str, Any], figures: TopicFigures) -> str:
         Line("predicted, by bytes", "b", _points(rows, "max_over_mean_bytes")),
         Line("floor by bytes: n x share of the top key", "c", floors),
     ]
-    x, y = Axis("partitions", lambda n: f"{n:g}"), Axis("max/mean, 1 = even", lambda n: f"{n:.3g}")
-    return line_chart("Other partition counts", lines, x, y, Mark(topic["partitions"], "now"))
+    x = Axis("partitions", lambda n: f"{n:g}", is_log=True)
+    y = Axis("max/mean, 1 = even", lambda n: f"{n:.3g}")
+    return line_chart("Other partition counts", lines, x, y, [Mark(topic["partitions"], "now")])
 
 
 def _points(rows: Sequence[Any], name: str) -> list[tuple[float, float]]:

@@ -14,7 +14,7 @@ from headgate_spark.audit.judgement.diagnosis import (
 from headgate_spark.audit.judgement.figures import KeyFigures, ProducerFigures, TopicFigures
 from headgate_spark.audit.judgement.keyless import notes
 from headgate_spark.audit.judgement.measures import floor_of, max_useful_partitions
-from headgate_spark.audit.judgement.what_if import what_if
+from headgate_spark.audit.judgement.what_if import Shape, shape, what_if
 from headgate_spark.job.times import shown_time
 
 Document = dict[str, Any]
@@ -61,7 +61,10 @@ def topic_result(figures: TopicFigures) -> Document:
         "max_useful_partitions": _max_useful(figures),
         "sizes": figures.sizes._asdict(),
         "top_keys": [_key(figures, top_key) for top_key in figures.top_keys],
-        "what_if": [_what_if(figures, one._asdict()) for one in what_if(figures)],
+        "what_if": [
+            _what_if(figures, one._asdict(), shape(prediction))
+            for one, prediction in zip(what_if(figures), figures.predictions, strict=True)
+        ],
         "foreign_partitioner": _foreign(figures),
         "diagnoses": list(dict.fromkeys(str(finding.diagnosis) for finding in findings)),
         "findings": [_finding(finding) for finding in findings],
@@ -97,13 +100,13 @@ def _key(figures: TopicFigures, one: KeyFigures) -> Document:
     }
 
 
-def _what_if(figures: TopicFigures, row: Mapping[str, float]) -> Document:
+def _what_if(figures: TopicFigures, row: Mapping[str, float], bars: Shape) -> Document:
     count = int(row["partitions"])
     floors = {
         "floor_records": floor_of(count, figures.top_record_share),
         "floor_bytes": floor_of(count, figures.top_byte_share),
     }
-    return {**row, **floors}
+    return {**row, **floors, "load": bars._asdict()}
 
 
 def _foreign(figures: TopicFigures) -> Document:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
@@ -16,35 +15,19 @@ from headgate.core.installation.entry import Happening, Kind
 from headgate.core.outcome import Name, Outcome
 from headgate.edge.console.rendering import static_files
 from headgate.edge.console.wording import breakable
-from headgate.edge.management.control_plane import Services
 from headgate.edge.management.routes import management_app
 from headgate.supervisor.installation_log import InstallationLog
 from support.console import world
+from support.console.pages import opened, text_of
 from support.console.replays import some_replays
-from support.console.world import HOSTILE, ConsoleInstance
-from support.gateway.admin_world import KeptInMemory, admin_of
+from support.console.world import HOSTILE
+from support.gateway.admin_world import admin_of
 
 OF_TRAFFIC = ("", "/producers", "/topics", "/groups", "/replays", "/replays/new", "/audits")
 LISTS = (*OF_TRAFFIC, "/configuration", "/log")
 LARGEST = 300_000  # bytes of a page with all that it loads
 SLOWEST_MS = 300  # of the processor, for the first view of a page, its template included
 Client = TestClient[Any, Any]
-
-
-@asynccontextmanager
-async def opened(
-    instance: ConsoleInstance, services: Services | None = None
-) -> AsyncIterator[Client]:
-    app = management_app(admin_of(instance, KeptInMemory(), services))
-    async with TestClient(TestServer(app)) as client:
-        yield client
-
-
-async def text_of(client: Client, path: str, status: int = 200) -> str:
-    answer = await client.get(f"/console{path}")
-    assert answer.status == status, await answer.text()
-    assert answer.content_type == "text/html"
-    return await answer.text()
 
 
 async def test_the_port_leads_to_the_console() -> None:

@@ -29,7 +29,8 @@ RULES = {
 }
 # The same pages, asked for otherwise.
 VARIANTS = ("/topics/{topic}?heat=bytes", "/replays/new?topic={topic}", "/producers/nobody",
-            "/log?level=error", "/configuration?all=1")  # fmt: skip
+            "/log?level=error", "/audits/{topic}?partitions=48",
+            "/audits?since=2026-01-31T05:00:00.000Z", "/configuration?all=1")  # fmt: skip
 FOUND_OR_NOT = (200, 404, 503)  # a page that says why is a page, too
 
 

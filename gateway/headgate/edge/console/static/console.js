@@ -57,6 +57,26 @@ async function copy(button) {
   setTimeout(() => { button.textContent = "Copy"; }, 2000);
 }
 
+// A choice among numbers gets a slider beside it, which chooses as the reader would.
+function addSlider(select) {
+  const range = document.createElement("input");
+  range.type = "range";
+  range.id = `${select.id}-slider`;
+  range.max = String(select.options.length - 1);
+  range.setAttribute("aria-label", select.dataset.slider);
+  const follow = () => {
+    range.value = String(select.selectedIndex);
+    range.setAttribute("aria-valuetext", `${select.value} ${select.dataset.unit}`);
+  };
+  range.addEventListener("input", () => {
+    select.selectedIndex = Number(range.value);
+    select.dispatchEvent(new Event("change", { bubbles: true }));
+  });
+  select.addEventListener("change", follow);
+  follow();
+  select.after(range);
+}
+
 document.addEventListener("click", (event) => {
   const button = event.target.closest("button");
   if (!button) return;
@@ -130,5 +150,6 @@ if (typeof Idiomorph !== "undefined") {
 }
 localise();
 reveal();
+for (const select of document.querySelectorAll("select[data-slider]")) addSlider(select);
 const themeButton = document.getElementById("theme");
 if (themeButton) themeButton.textContent = `Theme: ${shownTheme()}`;
