@@ -1,1 +1,0 @@
-headgate-.service.d
