@@ -1,4 +1,4 @@
-"""The images are built as they stand, and run as a runtime would: nobody, on files that stay."""
+"""The image is built as it stands, and runs as in a runtime: nobody, on files that stay."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
 
 from headgate.devstack.ports import LOOPBACK
 from support.kafka.kafka_log import create_topic
@@ -25,11 +24,6 @@ def builder(tmp_path_factory: pytest.TempPathFactory) -> Builder:
 @pytest.fixture(scope="module")
 def gateway(builder: Builder) -> Image:
     return builder.build("gateway")
-
-
-@pytest.fixture(scope="module")
-def jobs(builder: Builder) -> Image:
-    return builder.build("jobs")
 
 
 @pytest.fixture
@@ -114,40 +108,3 @@ def test_a_gateway_serves_is_healthy_reloads_and_drains(
     finally:
         child.stop(30 * PATIENCE)
     assert child.exit_code == 0, child.log_tail()
-
-
-def test_the_jobs_image_mirrors_and_audits_a_topic(
-    gateway: Image,
-    jobs: Image,
-    kafka: RunningBroker,
-    backfill: RunningBroker,
-    topic_name: str,
-    etc: Path,
-    state: Path,
-) -> None:
-    create_topic(kafka.bootstrap, topic_name, 2, {})
-    produce(kafka.bootstrap, topic_name)
-    file = "/etc/headgate/headgate.toml"
-    (etc / "headgate.toml").write_text(f"""
-        [clusters.main]
-        bootstrap_servers = ["{kafka.bootstrap}"]
-        backfill = "second"
-        [clusters.second]
-        bootstrap_servers = ["{backfill.bootstrap}"]
-        tier = "backfill"
-        [topics."{topic_name}"]
-        key = ["/id"]
-    """)
-    program, topics = ["headgate-spark"], ["--config", file, "--topics", topic_name]
-    gateway.run(etc, state, ["headgate", "init", "--config", file])
-    jobs.run(etc, state, [*program, "mirror", *topics, "--metrics", "/tmp/mirror.prom"])
-    jobs.run(etc, state, [*program, "verify", *topics])
-    # The connector is in the image: nothing is fetched when the audit starts.
-    jobs.run(etc, state, [*program, "audit", *topics, "--no-publish", "--out", "/tmp/audit"])
-
-
-def produce(bootstrap: str, topic: str) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap})
-    for number in range(10):
-        producer.produce(topic, str(number).encode(), str(number).encode())
-    assert producer.flush(30) == 0
