@@ -62,7 +62,7 @@ class Image:
         return [str(one) for one in found]
 
     def command(self, etc: Path, state: Path, command: Sequence[str]) -> list[str]:
-        """What runs a command in it. etc, state: folders for /etc/headgate and /var/lib/headgate."""
+        """What runs a command in it. etc, state: for /etc/headgate and /var/lib/headgate."""
         user = str(self._settings["User"])
         started = ["unshare", "--mount", "sh", "-euc", _CONTAINER, "sh"]
         return [*started, str(self.root), str(etc), str(state), user, *command]
