@@ -78,7 +78,9 @@ def test_a_gateway_serves_is_healthy_reloads_and_drains(
         key = ["/id"]
         spool = true
     """
-    create_topic(kafka.bootstrap, topic_name, 1, {})
+    later = f"{topic_name}-later"
+    for name in (topic_name, later):
+        create_topic(kafka.bootstrap, name, 1, {})
     file = etc / "headgate.toml"
     file.write_text(text)
     port, management = free_port(), free_port()
@@ -100,11 +102,10 @@ def test_a_gateway_serves_is_healthy_reloads_and_drains(
         assert status(port, "POST", f"/v1/topics/{topic_name}/events", '{"id": 1}') == 201
         assert (state / "spool").stat().st_uid == 65532
         fresh = etc / "fresh"
-        fresh.write_text(f"{text}\n[topics.later]\nkey = ['/id']\n")
+        fresh.write_text(f'{text}\n[topics."{later}"]\nkey = ["/id"]\n')
         fresh.replace(file)
-        child.wait_until(
-            lambda: status(port, "POST", "/v1/topics/later/events", "{}") != 404, deadline_s
-        )
+        path = f"/v1/topics/{later}/events"
+        child.wait_until(lambda: status(port, "POST", path, '{"id": 1}') == 201, deadline_s)
     finally:
         child.stop(30 * PATIENCE)
     assert child.exit_code == 0, child.log_tail()
