@@ -98,6 +98,15 @@ class HttpSettings:
             "How long a stopping gateway waits for what is under way.", minimum=0, maximum=_DAY_MS
         ),
     ] = 25_000
+    reload_poll_ms: Annotated[
+        int,
+        about(
+            "How often the configuration and the certificates are looked at: replaced files are "
+            "reloaded as by SIGHUP, with the second look that finds them. 0 = by SIGHUP only.",
+            minimum=0,
+            maximum=_DAY_MS,
+        ),
+    ] = 0
     cors_origins: Annotated[
         tuple[str, ...],
         about(

@@ -28,6 +28,11 @@ class KeptTls:
         self._number = 0
 
     @property
+    def files(self) -> list[str]:
+        """Where they come from."""
+        return list(self._paths.values())
+
+    @property
     def environ(self) -> dict[str, str]:
         """What tells a worker to read the copies."""
         place = self._folder / _IN_FORCE

@@ -3,7 +3,7 @@
 Life: take the ports -> start workers -> serve -> SIGTERM: workers serve on, but are not ready, for
 `http.shutdown_delay_ms` -> they drain -> end. SIGINT (somebody at a terminal) leaves the delay out,
 and so does a second signal during it; one more ends the workers at once. SIGHUP reloads topics,
-producers and certificates.
+producers and certificates, and so does a new state of their files with `http.reload_poll_ms`.
 """
 
 import asyncio
@@ -29,6 +29,7 @@ from headgate.edge.server import HttpServer
 from headgate.supervisor import happenings
 from headgate.supervisor.child import HopelessWorkerError, Launch, Watchers, WorkerProcess
 from headgate.supervisor.control import PARENT_SOCKET
+from headgate.supervisor.file_watch import FileWatch
 from headgate.supervisor.in_force import InForce, Sources
 from headgate.supervisor.installation_log import InstallationLog
 from headgate.supervisor.kept_tls import KeptTls
@@ -74,9 +75,12 @@ class Parent:
     def __init__(self, start: Start, folder: Path) -> None:
         self._start = start
         self._folder = folder
+        self._watch = FileWatch()
+        self._watch.add(start.config)
         self._in_force = InForce(Sources(start.config, start.environ, start.flags), folder)
         settings = self._in_force.shown.loaded.settings
         self._tls = KeptTls(settings.http, folder)
+        self._watch.add(*self._tls.files)
         self._tls.accept_first(start.config)
         self._log = InstallationLog.of(settings.logs)
         self._overview = Overview(settings, self._log)
@@ -131,6 +135,9 @@ class Parent:
         tasks.keep(self._overview.poll, "poll")
         tasks.keep(self._follow, "replays")
         tasks.keep(self._log.run, "installation log")
+        if period_ms := self._overview.settings.http.reload_poll_ms:
+            look = partial(self._watch.run, period_ms / 1000, self._reloading.ask)
+            tasks.keep(look, "file watch")
         self._say_that_it_starts()
         self._log.note(happenings.started(str(self._start.config), len(self._workers)))
         await self._callers.start(tasks)

@@ -122,6 +122,18 @@ def test_reload_puts_a_good_file_in_force_everywhere(start: Callable[..., Runnin
     assert _producers(running) == "shop,till"
 
 
+def test_a_replaced_file_is_reloaded_without_a_signal(start: Callable[..., Running]) -> None:
+    running = start(workers=2, environ={"HEADGATE_HTTP__RELOAD_POLL_MS": "50"})
+    running.until(running.ready)
+    for producer in ("till", "web"):
+        fresh = running.config.with_suffix(".new")
+        fresh.write_text(f"{running.text}[producers.{producer}]\n")
+        fresh.replace(running.config)
+        running.until(lambda wanted=f"shop,{producer}": _producers(running) == wanted)
+    metrics = running.get("/metrics")[1]
+    assert 'headgate_config_reloads_total{result="applied"} 2.0' in metrics
+
+
 REFUSED = [
     (("kind =", "kinds ="), "kinds"),
     (('suppress = "raw"', 'suppress = "maybe"'), "topics.orders.suppress"),

@@ -1,0 +1,127 @@
+{{/* Names and labels. Argument of what needs a component: (list $ "component"). */}}
+{{- define "headgate.name" -}}
+{{- if contains .Chart.Name .Release.Name }}{{ .Release.Name | trunc 40 }}{{ else }}{{ printf "%s-%s" .Release.Name .Chart.Name | trunc 40 }}{{ end }}
+{{- end }}
+
+{{- define "headgate.selector" -}}
+{{- $ := index . 0 -}}
+app.kubernetes.io/name: headgate
+app.kubernetes.io/instance: {{ $.Release.Name }}
+app.kubernetes.io/component: {{ index . 1 }}
+{{- end }}
+
+{{- define "headgate.labels" -}}
+{{- $ := index . 0 -}}
+{{ include "headgate.selector" . }}
+app.kubernetes.io/version: {{ $.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ $.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" $.Chart.Name $.Chart.Version }}
+{{- end }}
+
+{{/* A change of `config` makes another ConfigMap, so pods that cannot reload it never see it. */}}
+{{- define "headgate.configMap" -}}
+{{ include "headgate.name" . }}-{{ .Values.config | sha256sum | trunc 8 }}
+{{- end }}
+
+{{/* Restarts the programs that read the file only when they start. */}}
+{{- define "headgate.fileSum" -}}
+{{ list .Values.config .Values.topics .Values.schemas | toJson | sha256sum | trunc 16 }}
+{{- end }}
+
+{{- define "headgate.scheme" -}}
+{{ ternary "HTTPS" "HTTP" (ne .Values.tlsSecret "") }}
+{{- end }}
+
+{{- define "headgate.image" -}}
+{{- $ := index . 0 }}{{ $image := index . 1 -}}
+image: "{{ $image.repository }}:{{ $image.tag | default $.Chart.AppVersion }}"
+imagePullPolicy: {{ $image.pullPolicy }}
+{{- end }}
+
+{{- define "headgate.pod" -}}
+serviceAccountName: {{ .Values.serviceAccountName }}
+automountServiceAccountToken: false
+enableServiceLinks: false
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- end }}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  fsGroup: 65532
+  seccompProfile: {type: RuntimeDefault}
+{{- with .Values.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- define "headgate.container" -}}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities: {drop: [ALL]}
+{{- end }}
+
+{{/* What every program reads, and the folder for what it writes. */}}
+{{- define "headgate.mounts" -}}
+- {name: config, mountPath: /etc/headgate, readOnly: true}
+- {name: tmp, mountPath: /tmp}
+{{- if .Values.secret }}
+- {name: secret, mountPath: /run/secrets/headgate, readOnly: true}
+{{- end }}
+{{- if .Values.tlsSecret }}
+- {name: tls, mountPath: /run/secrets/tls, readOnly: true}
+{{- end }}
+{{- end }}
+
+{{- define "headgate.volumes" -}}
+- name: config
+  configMap: {name: {{ include "headgate.configMap" . }}}
+- name: tmp
+  emptyDir: {}
+{{- with .Values.secret }}
+- name: secret
+  secret: {secretName: {{ . }}, defaultMode: 0440}
+{{- end }}
+{{- with .Values.tlsSecret }}
+- name: tls
+  secret: {secretName: {{ . }}, defaultMode: 0440}
+{{- end }}
+{{- end }}
+
+{{/* The environment goes over the file: what other objects of this chart rely on. */}}
+{{- define "headgate.env" -}}
+- {name: HEADGATE_HTTP__PORT, value: "8080"}
+- {name: HEADGATE_HTTP__MANAGEMENT_PORT, value: "9090"}
+- {name: HEADGATE_MONITOR__PORT, value: "9096"}
+- {name: HEADGATE_COALESCER__PORT, value: "9091"}
+- {name: HEADGATE_COALESCER__IN_GATEWAY, value: {{ not .Values.coalescer.enabled | quote }}}
+{{- if .Values.tlsSecret }}
+- {name: HEADGATE_HTTP__TLS_CERT_FILE, value: /run/secrets/tls/tls.crt}
+- {name: HEADGATE_HTTP__TLS_KEY_FILE, value: /run/secrets/tls/tls.key}
+{{- end }}
+{{- with .Values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* What serves the figures that a job writes to the volume `figures`. */}}
+{{- define "headgate.exporter" -}}
+- name: figures
+  image: {{ .Values.textfileExporter.image }}
+  args:
+    - --collector.disable-defaults
+    - --collector.textfile
+    - --collector.textfile.directory=/figures
+  ports: [{name: metrics, containerPort: 9100}]
+  {{- include "headgate.container" . | nindent 2 }}
+  resources:
+    requests: {cpu: 10m, memory: 32Mi}
+    limits: {memory: 64Mi}
+  volumeMounts:
+    - {name: figures, mountPath: /figures, readOnly: true}
+{{- end }}

@@ -1,0 +1,151 @@
+"""What the tools of others say of deploy/; `make deploy-tools` gets them, or a test is skipped."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from support.deployment import AUDIT, CHART, DEPLOY, DOCKERFILE, MANIFESTS, UNITS, tool
+
+VALUES = DEPLOY / "kubernetes" / "values.yaml"
+# Values of the chart that make something else of it than those of the manifests.
+VARIANTS = {
+    "by itself": (),
+    "least": (
+        "monitor.enabled=false",
+        "networkPolicy.enabled=false",
+        "gateway.autoscaling.enabled=false",
+    ),
+    "with disks": ("gateway.spool.size=10Gi", "gateway.spool.storageClass=fast"),
+    "without any disk": ("monitor.storage.size=",),
+    "more": (
+        "gateway.preStopSeconds=10",
+        "gateway.service.type=LoadBalancer",
+        "mirror.enabled=true,mirror.cluster=main",
+        "podAnnotations.team=events",
+        "imagePullSecrets[0].name=registry",
+        "extraEnv[0].name=AWS_REGION,extraEnv[0].value=eu-central-1",
+        "schemas.orders\\.json=true",
+    ),
+}
+# A helm that Go has built takes itself for one of an old Kubernetes.
+VERSION = ("--kube-version", "1.37")
+SCHEMAS = ("1.30.0", "1.37.0")  # .ci/kubernetes_schemas.py
+
+
+def run(*command: str | Path, **environ: str) -> str:
+    """What it prints. Fails with what it says if it finds a mistake."""
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**os.environ, **environ}
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def rendered(*settings: str) -> str:
+    given = [part for one in settings for part in ("--set", one)]
+    return run(tool("helm"), "template", "headgate", CHART, *VERSION, *given)
+
+
+@pytest.fixture
+def schemas() -> Path:
+    """Folders of kubeconform's schemas."""
+    folder = tool("kubeconform").parent.parent / "schemas"
+    if not folder.is_dir():
+        pytest.skip("no schemas of Kubernetes: `make deploy-tools` gets them")
+    return folder
+
+
+def assert_valid(file: Path, schemas: Path) -> None:
+    for version in SCHEMAS:
+        where = f"{schemas}/{version}/{{{{ .ResourceKind }}}}{{{{ .KindSuffix }}}}.json"
+        options = ["-strict", "-kubernetes-version", version, "-schema-location", where]
+        run(tool("kubeconform"), *options, file)
+
+
+def test_the_dockerfile() -> None:
+    assert run(tool("hadolint"), "--failure-threshold", "style", DOCKERFILE) == ""
+
+
+@pytest.mark.parametrize("values", [[], ["--values", VALUES]], ids=["by itself", "all of it"])
+def test_the_chart(values: list[str | Path]) -> None:
+    said = run(tool("helm"), "lint", "--strict", CHART, *VERSION, *values)
+    assert "[WARNING]" not in said
+
+
+def test_the_manifests_are_what_the_chart_makes() -> None:
+    made = run(tool("helm"), "template", "headgate", CHART, *VERSION, "--values", VALUES)
+    assert made == MANIFESTS.read_text(), "run `make manifests`"
+
+
+@pytest.mark.parametrize("file", [MANIFESTS, AUDIT], ids=lambda file: file.stem)
+def test_the_manifests(file: Path, schemas: Path) -> None:
+    assert_valid(file, schemas)
+
+
+@pytest.mark.parametrize("settings", VARIANTS.values(), ids=VARIANTS)
+def test_what_else_the_chart_makes(
+    settings: tuple[str, ...], schemas: Path, tmp_path: Path
+) -> None:
+    made = tmp_path / "made.yaml"
+    made.write_text(rendered(*settings))
+    assert_valid(made, schemas)
+
+
+def test_topics_leave_the_name_of_the_config_map_alone_and_the_rest_does_not() -> None:
+    """So gateways reload the former, and are restarted for the latter."""
+
+    def names(*settings: str) -> tuple[str, list[str]]:
+        made = rendered("coalescer.enabled=true", *settings)
+        (name,) = set(re.findall(r"configMap: \{name: (\S+)\}", made))
+        return name, re.findall(r"headgate/file: (\S+)", made)
+
+    was, topics, config = names(), names("topics=#"), names("config=#")
+    assert topics[0] == was[0] != config[0]
+    # Coalescer and monitor read the file when they start: both restart them.
+    assert len({*was[1], *topics[1], *config[1]}) == 3
+
+
+def test_the_units(tmp_path: Path) -> None:
+    """In a root of their own, with programs where the units expect them."""
+    verify = tool("systemd-analyze")
+    units = tmp_path / "etc" / "systemd" / "system"
+    shutil.copytree(UNITS, units, symlinks=True)
+    for name in (
+        "opt/headgate/.venv/bin/headgate",
+        "opt/headgate/.venv/bin/headgate-spark",
+        "bin/kill",
+    ):
+        program = tmp_path / name
+        program.parent.mkdir(parents=True, exist_ok=True)
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o755)
+    for name in ("multi-user", "timers", "network-online", "sysinit", "basic", "shutdown"):
+        (units / f"{name}.target").write_text("[Unit]\n")
+    names = [file.name for file in sorted(UNITS.glob("headgate*.*")) if file.is_file()]
+    assert len(names) == 7
+    said = run(verify, "verify", f"--root={tmp_path}", "--man=no", *names)
+    assert said == ""
+
+
+@pytest.mark.parametrize("file", sorted(UNITS.glob("*.service")), ids=lambda file: file.stem)
+def test_the_restraints_of_the_units(file: Path) -> None:
+    """From 0, nothing is allowed, to 10: what is left is the network, and Java's compiler."""
+    said = run(
+        tool("systemd-analyze"),
+        "security",
+        "--offline=yes",
+        "--threshold=20",
+        file.name,
+        SYSTEMD_UNIT_PATH=f"{UNITS}:",
+    )
+    assert "Overall exposure level" in said
+
+
+def test_the_stack() -> None:
+    run(tool("compose-spec"), DEPLOY / "compose" / "compose.yml")
