@@ -15,6 +15,7 @@ DOCS_STAMP := $(call stamp,docs,requirements-docs.lock)
 BUILD_STAMP := $(call stamp,build,requirements-build.lock)
 SUPPLY_STAMP := $(call stamp,supply,requirements-supply.lock)
 DEPLOY_STAMP := $(call stamp,deploy,requirements-deploy.lock Makefile)
+RELEASE_STAMP := $(call stamp,release,requirements-release.lock)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # What the package is built from. README.md is in it, too, but nothing reads it there.
 SOURCES := $(shell find gateway spark setup.py pyproject.toml -type f ! -name '*.pyc' ! -path '*.egg-info/*' \
@@ -42,7 +43,7 @@ FUZZED = $(if $(filter 0,$(SANITIZE)),PYTHONPATH=$(FUZZ_PATH),$(SANITIZED))
 FUZZ_ARGS = --jobs $(JOBS) $(if $(FUZZ_N),--count $(FUZZ_N),--seconds $(or $(FUZZ_S),30)) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
 
 .NOTPARALLEL:  # one installation at a time
-.PHONY: help machine setup setup-run run test test-full test-compiled native-sanitize fuzz check lint bench wheel incident-a docs sbom audit deploy-tools manifests
+.PHONY: help machine setup setup-run run test test-full test-compiled native-sanitize fuzz check lint bench wheel incident-a docs sbom audit deploy-tools manifests dist release
 
 help: ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -127,6 +128,22 @@ $(SUPPLY_STAMP): | $(RUN_STAMP)
 	$(PYTHON) -m venv --clear .venv/supply
 	.venv/supply/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements-supply.lock
 	@rm -f .venv/.supply-* && touch $@
+
+$(RELEASE_STAMP): | $(RUN_STAMP)
+	$(PYTHON) -m venv --clear .venv/release
+	.venv/release/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements-release.lock
+	@rm -f .venv/.release-* && touch $@
+
+dist: $(WHEEL) $(RELEASE_STAMP) sbom ## what a release consists of, in dist: archives of the sources, the wheel of this machine, SBOM, sums
+	.venv/release/bin/python -m build --quiet --no-isolation --sdist --outdir dist .
+	@cp build/wheel/*.whl dist/
+	@if [[ -d clients/python ]]; then .venv/release/bin/python -m build --quiet --outdir dist clients/python; fi
+	@if [[ -d clients/js ]] && command -v npm >/dev/null; then cd clients/js && npm pack --silent --pack-destination ../../dist; fi
+	@cd dist && rm -f SHA256SUMS && sha256sum * > SHA256SUMS && cat SHA256SUMS
+
+release: ## is this commit fit for a release? Then what it consists of
+	@$(PYTHON) .ci/release.py
+	@rm -rf dist && $(MAKE) --no-print-directory dist
 
 sbom: $(RUN_STAMP) $(SUPPLY_STAMP) ## what `make run` installs, as CycloneDX: dist/headgate.cdx.json
 	$(BIN)/python .ci/sbom.py .venv/supply/bin/cyclonedx-py $(BIN)/python dist/headgate.cdx.json

@@ -122,8 +122,7 @@ def wanted() -> list[str]:
     groups, project = declared["dependency-groups"], declared["project"]
     packages: list[str] = [] if has_compiler() else groups["zig"]
     if ASKED != "c":  # mypyc reads the types of what the hot path calls
-        server = project["optional-dependencies"]["server"]
-        packages = [*packages, *groups["build"], *project["dependencies"], *server]
+        packages = [*packages, *groups["build"], *project["dependencies"]]
     return packages
 
 

@@ -45,7 +45,7 @@ exit codes: 0 ok, 1 failed, 2 usage or configuration
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one sub-command; return the exit code."""
     given = sys.argv[1:] if arguments is None else arguments
-    return ended_well(lambda: _run(given), "server", _say, sys.stdout)
+    return ended_well(lambda: _run(given), _say, sys.stdout)
 
 
 def _run(given: Sequence[str]) -> int:

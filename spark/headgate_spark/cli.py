@@ -19,7 +19,7 @@ from headgate_spark.job.errors import OK, JobError
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one job; return the exit code."""
     given = sys.argv[1:] if arguments is None else arguments
-    return ended_well(lambda: _run(given), "spark", _say, sys.stdout)
+    return ended_well(lambda: _run(given), _say, sys.stdout)
 
 
 def _run(given: Sequence[str]) -> int:

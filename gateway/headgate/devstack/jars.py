@@ -153,7 +153,7 @@ def pyspark_folder() -> Path:
     """Where PySpark is installed, with the Ivy that downloads. Raises JarsError."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise JarsError("the package pyspark is not installed: pip install 'headgate[spark]'")
+        raise JarsError("the package pyspark is not installed: pip install 'headgate[dev]'")
     return Path(spec.origin).parent
 
 

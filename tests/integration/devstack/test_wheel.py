@@ -55,8 +55,7 @@ def clean_environment(folder: Path, python: str) -> str:
     pins = folder.with_suffix(".txt")  # without the hashes, which would ask for those of all
     pins.write_text("\n".join(re.findall(r"^[\w.-]+==[^\\\n]+", locked, re.MULTILINE)))
     assert run(python, "-m", "venv", folder).returncode == 0
-    wanted = [*project["dependencies"], *project["optional-dependencies"]["server"]]
-    pip(folder / "bin" / "python", "install", "-c", pins, *wanted)
+    pip(folder / "bin" / "python", "install", "-c", pins, *project["dependencies"])
     return str(folder / "bin" / "python")
 
 

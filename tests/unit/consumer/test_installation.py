@@ -1,4 +1,4 @@
-"""What `pip install headgate` gives: the library for consumers. The gateway takes an extra."""
+"""What of the requirements the library for consumers does without, and what a gap says."""
 
 from __future__ import annotations
 
@@ -25,11 +25,16 @@ def run_without(modules: set[str], code: str) -> subprocess.CompletedProcess[str
     )  # fmt: skip
 
 
+# What the library for consumers needs of the package's requirements.
+OF_THE_LIBRARY = {"aiokafka", "cramjam", "fsspec", "msgspec", "orjson"}
+
+
 def server_packages() -> set[str]:
-    """What the extra `server` names, as modules."""
+    """What only the gateway needs, as modules."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    names = [re.split(r"[\[~>=;]", one)[0] for one in project["optional-dependencies"]["server"]]
-    return {name.strip().replace("-", "_") for name in names}
+    names = {re.split(r"[\[~>=;]", one)[0].strip() for one in project["dependencies"]}
+    assert names > OF_THE_LIBRARY
+    return {name.replace("-", "_") for name in names - OF_THE_LIBRARY}
 
 
 def test_the_library_needs_nothing_of_the_server() -> None:
@@ -47,4 +52,4 @@ def test_a_command_without_the_server_says_what_to_install(tmp_path: Path) -> No
         done = run_without(server_packages(), code)
         assert done.returncode == 1, done.stderr
         assert "Traceback" not in done.stderr
-        assert "is missing: pip install 'headgate[server]'" in done.stderr
+        assert "is missing: pip install 'headgate'" in done.stderr

@@ -1,0 +1,93 @@
+"""The archive of the sources installs with what users have, and what they try first works."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.root import ROOT
+
+pytestmark = [pytest.mark.full, pytest.mark.timeout(1800)]
+
+CLEAN = {
+    name: value
+    for name, value in os.environ.items()
+    if name not in ("PYTHONPATH", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE")
+}
+LIMIT_MB = 130
+
+
+def run(*command: str | Path, **environment: str | Path) -> subprocess.CompletedProcess[str]:
+    given = {name: str(value) for name, value in environment.items()}
+    return subprocess.run(
+        [*map(str, command)], env={**CLEAN, **given}, capture_output=True, text=True,
+        timeout=1200, check=False,
+    )  # fmt: skip
+
+
+def done(*command: str | Path, **environment: str | Path) -> str:
+    ended = run(*command, **environment)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+@pytest.fixture(scope="module")
+def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Programs that are locked for releases: build, pipx, uv."""
+    folder = tmp_path_factory.mktemp("tools")
+    done(sys.executable, "-m", "venv", folder)
+    lock = ROOT / "requirements-release.lock"
+    done(folder / "bin/python", "-m", "pip", "-q", "install", "--require-hashes", "-r", lock)
+    return folder / "bin"
+
+
+@pytest.fixture(scope="module")
+def archive(tools: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Made of what is committed or about to be, as `make dist` does."""
+    there, sources = tmp_path_factory.mktemp("dist"), tmp_path_factory.mktemp("sources")
+    listed = ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in filter(None, names.split("\0")):
+        if (ROOT / name).is_file():
+            (sources / name).parent.mkdir(parents=True, exist_ok=True)
+            (sources / name).write_bytes((ROOT / name).read_bytes())
+    done(tools / "python", "-m", "build", "--quiet", "--sdist", "--outdir", there, sources)
+    return next(there.glob("headgate-*.tar.gz"))
+
+
+def size_mb(folder: Path) -> float:
+    files = (one for one in folder.rglob("*") if one.is_file() and not one.is_symlink())
+    return sum(one.stat().st_blocks * 512 for one in files) / 1e6
+
+
+@pytest.mark.parametrize("tool", ["pip", "pipx", "uv"])
+def test_archive(tools: Path, archive: Path, tmp_path: Path, tool: str) -> None:
+    place, programs = tmp_path / "env", tmp_path / "bin"
+    if tool == "pip":
+        done(sys.executable, "-m", "venv", place)
+        done(place / "bin/python", "-m", "pip", "-q", "install", archive)
+        programs = place / "bin"
+    elif tool == "pipx":
+        own = {"PIPX_HOME": place, "PIPX_BIN_DIR": programs, "PIPX_MAN_DIR": tmp_path / "man"}
+        done(tools / "pipx", "install", "--python", sys.executable, archive, **own)
+    else:
+        own = {"UV_TOOL_DIR": place, "UV_TOOL_BIN_DIR": programs, "UV_CACHE_DIR": tmp_path / "c"}
+        done(tools / "uv", "tool", "install", "--python", sys.executable, archive, **own)
+
+    headgate = programs / "headgate"
+    assert "native code: c, hot path: mypyc" in done(headgate, "--version")
+    if tool == "pip":
+        assert size_mb(place) <= LIMIT_MB
+    config = tmp_path / "headgate.toml"
+    config.write_text('[clusters.main]\nbootstrap_servers = ["127.0.0.1:1"]\n[topics.orders]\n')
+    assert "is valid" in done(headgate, "check", "--config", config)
+    served = run(headgate, "serve", "--config", tmp_path / "none.toml")
+    assert (served.returncode, "Traceback" in served.stderr) == (2, False)
+    lacking = run(headgate, "dev", "--state", tmp_path / "state")
+    assert lacking.returncode == 1
+    assert lacking.stderr.count("\n") == 1
+    assert "pip install 'headgate[dev]'" in lacking.stderr or "Java" in lacking.stderr
