@@ -86,7 +86,7 @@ ALLOWED = {
     "top": {"core", "monitor.table", "top"},
     "replays": {"replays", "backends", "config", "core"},
     "check": {"check", "backends", "config", "core"},
-    "devstack": {"devstack", "config", "core"},
+    "devstack": {"devstack", "config", "consumer", "core"},
 }
 # What the Spark jobs may.
 SPARK_ALLOWED = {"__version__", "core", "kafka", "devstack.cache", "devstack.jars", "devstack.java"}

@@ -11,7 +11,7 @@ from headgate.commands import FAILED, USAGE, CommandError, Subparsers, add_comma
 
 _EXAMPLES = """\
   headgate dev                       start; Ctrl-C stops everything, the data stays
-  headgate dev --demo                with a little sample traffic
+  headgate dev --demo                with sample traffic and consumers, monitor and mirror
   headgate dev --fresh --state /tmp/headgate
                                      empty, data and logs in a folder of your choice
   headgate dev --config mine.toml    your sections over the sample configuration
@@ -24,7 +24,11 @@ def register(subparsers: Subparsers) -> None:
     parser = add_command(
         subparsers, "dev", "Run Kafka (two tiers), Redis and the gateway locally.", _EXAMPLES
     )
-    parser.add_argument("--demo", action="store_true", help="also post sample traffic")
+    parser.add_argument(
+        "--demo",
+        action="store_true",
+        help="sample traffic and consumers, the monitor, the mirror and the replay runner, too",
+    )
     parser.add_argument("--fresh", action="store_true", help="start empty: delete earlier data")
     parser.add_argument(
         "--state",

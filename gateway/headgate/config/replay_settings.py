@@ -21,6 +21,15 @@ class ReplaySettings:
             maximum=10_000,
         ),
     ] = 4
+    mirror_wait_ms: Annotated[
+        int,
+        about(
+            "How long a new replay waits for the mirror to copy the end of what is asked for, in "
+            "ms, before it is refused; 0 refuses at once.",
+            minimum=0,
+            maximum=20_000,
+        ),
+    ] = 10_000
     records_max: Annotated[
         int,
         about(

@@ -14,6 +14,7 @@ from typing import TextIO
 from headgate.devstack.cache import cache_directory
 from headgate.devstack.child import Child
 from headgate.devstack.demo import POSTS_PER_S, post_until_cancelled
+from headgate.devstack.demo_consumers import IS_STUCK, KEEPS_UP, consume_until_cancelled
 from headgate.devstack.installation import prepare_kafka
 from headgate.devstack.jmx import ensure_agent
 from headgate.devstack.ledger import Ledger
@@ -21,13 +22,14 @@ from headgate.devstack.ports import prefer
 from headgate.devstack.redis import find_redis
 from headgate.devstack.sample import Table
 from headgate.devstack.show import ready_line, ready_text, write_topic_viewer
-from headgate.devstack.stack import DevStack, Ports
+from headgate.devstack.stack import OPERATIONS, DevStack, Ports
 
 Say = Callable[[str], None]
 PREFERRED = Ports(
     gateway=8080, management=9090, ingest=9092, backfill=9192, redis=6379, monitor=9096
 )
-_DATA = ("ingest", "backfill", "redis", "gateway.log", "headgate.toml", "show-topic")
+_LOGS = ("gateway.log", *(f"{name}.log" for name in OPERATIONS))
+_DATA = ("ingest", "backfill", "redis", "headgate.toml", "show-topic", *_LOGS)
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _WATCH_INTERVAL_S = 0.5
 
@@ -81,11 +83,15 @@ def _run(stack: DevStack, options: Options, out: TextIO, say: Say) -> int:
         created = stack.create_topics(say)
         say(f"  topics    {'created ' + ', '.join(created) if created else 'kept'}")
         stack.start_gateway()
+        operations = stack.start_operations() if options.is_demo else []
         viewer = write_topic_viewer(stack)
         out.write(ready_line(stack) if options.is_json else ready_text(stack, viewer))
         out.flush()
         if options.is_demo:
-            say(f"demo: posting {POSTS_PER_S:g} sample requests a second until stopped")
+            say(
+                f"demo: {POSTS_PER_S:g} sample requests a second; the consumer groups {KEEPS_UP}, "
+                f"and {IS_STUCK}, which is stuck; {', '.join(operations)}"
+            )
         return asyncio.run(_attend(stack, is_demo=options.is_demo, say=say))
     except KeyboardInterrupt:
         return 0
@@ -100,21 +106,28 @@ async def _attend(stack: DevStack, *, is_demo: bool, say: Say) -> int:
     stop = asyncio.Event()
     for number in _STOP_SIGNALS:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    traffic = post_until_cancelled(stack.gateway_url, random.Random()) if is_demo else None
-    async with asyncio.TaskGroup() as tasks:
-        demo = tasks.create_task(traffic) if traffic else None
-        ended = await _first_end(stack, stop)
-        if demo:
-            demo.cancel()
+    demo = []
+    if is_demo:
+        demo.append(post_until_cancelled(stack.gateway_url, random.Random()))
+        demo.append(consume_until_cancelled(stack.ingest.bootstrap))
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(one) for one in demo]
+        ended = await _first_end(stack, stop, say)
+        for task in tasks:
+            task.cancel()
     if ended:
         say(f"{ended.name} ended by itself with {ended.exit_code}\n{ended.log_tail()}")
     return 1 if ended else 0
 
 
-async def _first_end(stack: DevStack, stop: asyncio.Event) -> Child | None:
+async def _first_end(stack: DevStack, stop: asyncio.Event, say: Say) -> Child | None:
+    """The first of those without which nothing works. What operators run is told of alone."""
     while not stop.is_set():
         if ended := stack.ended_child():
-            return ended
+            if ended.name not in OPERATIONS:
+                return ended
+            stack.children.pop(ended.name).kill()  # and what it started
+            say(f"{ended.name} ended by itself with {ended.exit_code}\n{ended.log_tail(5)}")
         try:
             await asyncio.wait_for(stop.wait(), _WATCH_INTERVAL_S)
         except TimeoutError:

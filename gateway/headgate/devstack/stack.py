@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPException
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,9 +31,19 @@ from headgate.devstack.topics import create_internal, create_missing
 
 GATEWAY_DEADLINE_S = 30.0
 GATEWAY_GRACE_S = 30.0  # above the default drain_timeout_ms
+OPERATIONS_GRACE_S = 10.0
 REDIS_GRACE_S = 5.0
 LONGEST_QUARANTINE_S = 5.0  # that a start waits for; a longer one is for somebody's own tests
 OPENING_S = 0.25  # from "ready" until Redis knows every namespace: one call
+
+
+# What operators run beside gateways, with the command of each, without `--config F`.
+OPERATIONS = {
+    "monitor": ("headgate", "monitor"),
+    "mirror": ("headgate_spark", "mirror", "--follow"),
+    "replays": ("headgate_spark", "replay", "--follow"),
+}
+_SPARK_NEEDS = ("pyspark", "pandas", "pyarrow")
 
 
 class Ports(NamedTuple):
@@ -133,11 +144,25 @@ class DevStack:
         if quarantine_s <= LONGEST_QUARANTINE_S:
             time.sleep(quarantine_s + OPENING_S)
 
+    def start_operations(self) -> list[str]:
+        """Start what can run of `OPERATIONS`, and return their names. They are not waited for."""
+        started = [
+            name
+            for name, (package, *_) in OPERATIONS.items()
+            if package == "headgate" or all(map(find_spec, _SPARK_NEEDS))
+        ]
+        for name in started:
+            package, command, *more = OPERATIONS[name]
+            words = [sys.executable, "-m", package, command, "--config", str(self.config_file)]
+            self._keep(name, Child(name, [*words, *more], self.state / f"{name}.log"), 0.0)
+        return started
+
     def stop(self) -> None:
-        """End all children, the gateway first so that it can hand over what it has."""
+        """End all children, those that use others first, so that they can hand over."""
         grace = {"gateway": GATEWAY_GRACE_S, "redis": REDIS_GRACE_S}
+        grace |= dict.fromkeys(OPERATIONS, OPERATIONS_GRACE_S)
         with _signals_ignored():
-            for name in ("gateway", "redis", "ingest", "backfill"):
+            for name in (*OPERATIONS, "gateway", "redis", "ingest", "backfill"):
                 if name in self.children:
                     self.children.pop(name).stop(grace.get(name, STOP_GRACE_S))
             self.ledger.clear()

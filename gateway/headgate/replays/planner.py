@@ -2,10 +2,12 @@
 
 Times are looked up in the offset map, whose segments have them, and inside one segment by reading
 it; on the ingest tier for what is not mirrored. `to` left out means now: what the mirror has yet
-to copy is not covered, and is not left out without a word.
+to copy is not covered, and is not left out without a word. The mirror of a topic that is being
+written is always a little behind, so it is given some time to copy as far as was asked.
 """
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -21,6 +23,7 @@ from headgate.replays.replayed_topic import ReplayedTopic, partitions_of, read_t
 from headgate.replays.tiers import Tiers
 
 _MAX_LISTED = 100  # partitions in a refusal
+_LOOK_AGAIN_S = 0.3
 
 
 class PlannedReplay(NamedTuple):
@@ -35,8 +38,14 @@ class PlannedReplay(NamedTuple):
     topic_ids: Mapping[str, str] = MappingProxyType({})
 
 
-async def plan(spec: Spec, tiers: Tiers, maps: OffsetMaps, registry: Registry) -> PlannedReplay:
-    """Raises Refused; KafkaError, OSError or TimeoutError when a tier does not answer."""
+async def plan(
+    spec: Spec, tiers: Tiers, maps: OffsetMaps, registry: Registry, wait_s: float
+) -> PlannedReplay:
+    """wait_s: how long the mirror may take to copy the end of it.
+
+    Raises Refused; KafkaError, OSError or TimeoutError when a tier does not answer.
+    """
+    until = time.monotonic() + wait_s
     async with view_of(tiers.ingest_options) as ingest, view_of(tiers.backfill_options) as backfill:
         count = await partitions_of(spec.topic, ingest, backfill)
         chosen = _chosen(spec, count)
@@ -47,21 +56,49 @@ async def plan(spec: Spec, tiers: Tiers, maps: OffsetMaps, registry: Registry) -
         ends = {one: seen.table(one).source_end for one in chosen}  # of mode group
         if spec.end is not None:
             ends = await resolver.resolve("to", spec.end, chosen)
-        async with maps.still():
-            plans = await asyncio.to_thread(_plans, starts, ends, seen)  # linear in the segments
+        plans = await _plans(starts, ends, seen, maps)
+        while _is_behind(spec, plans, seen) and time.monotonic() < until:
+            await asyncio.sleep(_LOOK_AGAIN_S)
+            ids = seen.topic_ids()
+            seen = await read_tiers(spec.topic, chosen, ingest, backfill, maps)
+            seen.check()
+            if seen.topic_ids() != ids:  # the offsets that were looked up are of another topic
+                raise Refused(Failure(Reason.NOT_COVERED, _recreated(spec)))
+            plans = await _plans(starts, ends, seen, maps)
         _check(spec, plans, seen)
         sample = {one.partition: one.target_start for one in plans if one.records}
         size = await backfill.bytes_a_record(spec.topic, sample) if sample else None
     return PlannedReplay(plans, count, size, seen.topic_ids())
 
 
-def _plans(
-    starts: Mapping[int, int], ends: Mapping[int, int], seen: ReplayedTopic
+async def _plans(
+    starts: Mapping[int, int], ends: Mapping[int, int], seen: ReplayedTopic, maps: OffsetMaps
 ) -> Sequence[PartitionPlan]:
-    return [
-        plan_partition(one, start, max(start, ends[one]), seen.table(one), seen.logs(one))
-        for one, start in sorted(starts.items())
-    ]
+    def planned() -> Sequence[PartitionPlan]:
+        return [
+            plan_partition(one, start, max(start, ends[one]), seen.table(one), seen.logs(one))
+            for one, start in sorted(starts.items())
+        ]
+
+    async with maps.still():
+        return await asyncio.to_thread(planned)  # linear in the segments
+
+
+def _is_behind(spec: Spec, plans: Sequence[PartitionPlan], seen: ReplayedTopic) -> bool:
+    """Whether all that lacks is what a mirror that runs copies next."""
+    lacking = _lacking(spec, plans, seen)
+    tables = {one.partition: seen.table(one.partition) for one in plans}
+    if not lacking or not any(table.source_end for table in tables.values()):
+        return False
+    return all(
+        not one.lost and gap["start"] >= tables[one.partition].source_end
+        for one in lacking
+        for gap in missing(one, tables[one.partition])
+    )
+
+
+def _recreated(spec: Spec) -> str:
+    return f"topic {spec.topic!r} was deleted and recreated just now: ask again"
 
 
 def _chosen(spec: Spec, count: int) -> Sequence[int]:
@@ -75,15 +112,22 @@ def _chosen(spec: Spec, count: int) -> Sequence[int]:
     return wanted
 
 
-def _check(spec: Spec, plans: Sequence[PartitionPlan], seen: ReplayedTopic) -> None:
-    """Refuse what is not covered, with figures, unless the rest may be read from elsewhere."""
+def _lacking(
+    spec: Spec, plans: Sequence[PartitionPlan], seen: ReplayedTopic
+) -> Sequence[PartitionPlan]:
+    """What is not covered, unless the rest may be read from elsewhere."""
     if spec.deliver.mode is ReplayMode.TOPIC and spec.allow_cold:
-        return
-    lacking = [
+        return ()
+    return [
         one
         for one in plans
         if one.cold or one.lost or one.start > seen.table(one.partition).source_end
     ]
+
+
+def _check(spec: Spec, plans: Sequence[PartitionPlan], seen: ReplayedTopic) -> None:
+    """Refuse what is not covered, with figures."""
+    lacking = _lacking(spec, plans, seen)
     if lacking:
         raise Refused(
             Failure(Reason.NOT_COVERED, _detail(spec, lacking), _figures(plans, lacking, seen))

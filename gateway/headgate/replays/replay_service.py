@@ -69,10 +69,10 @@ class ReplayService:
             known = registry.get(author.replay_id)
             if known is not None:
                 return self._repeated(known, request_body, tiers, registry)
-            planned = await plan(spec, tiers, self._tiers.maps(tiers.backfill), registry)
-            document = document_of(
-                request_body, spec, tiers, planned, author, self._settings().replays
-            )
+            limits = self._settings().replays
+            maps = self._tiers.maps(tiers.backfill)
+            planned = await plan(spec, tiers, maps, registry, limits.mirror_wait_ms / 1000)
+            document = document_of(request_body, spec, tiers, planned, author, limits)
             self._check_size(spec, planned)
             record(author.replay_id, "spec", document)  # a dry run says, too, that it is too large
             if spec.dry_run:

@@ -1,7 +1,7 @@
 """What the parent keeps of the instance's figures for the console's plots, and for how long.
 
 Three histories, 22 MiB at most together: the instance as a whole in steps of 10 s, producers and
-topics in steps of a minute, partitions in steps of 5 minutes.
+topics and partitions in steps of a minute.
 """
 
 from collections.abc import Iterable, Mapping
@@ -34,7 +34,7 @@ class Recorder:
     def __init__(self) -> None:
         self.whole = History(10, 1080, 2 * _MIB)  # 3 h
         self.pairs = History(60, 360, 12 * _MIB)  # 6 h
-        self.partitions = History(300, 72, 8 * _MIB)  # 6 h
+        self.partitions = History(60, 180, 8 * _MIB)  # 3 h, of some 3,000 partitions
 
     def note(self, now: float, fleet: Fleet) -> None:
         """Take what is due. now: seconds since 1970."""

@@ -54,7 +54,8 @@ class Bench:
         reading = read(data)
         ends = bool(reading.requests) and reading.requests[-1].target == "/live"
         is_whole = reading.is_refused or ends
-        got = await answers(to.port, data, step=step, **({} if is_whole else {"quiet_s": QUIET_S}))
+        waits = {} if is_whole else {"due": len(reading.requests), "quiet_s": QUIET_S}
+        got = await answers(to.port, data, step=step, **waits)
         asked = [
             found[1].decode()
             for request in reading.requests

@@ -186,6 +186,16 @@ async def test_taken_ports_own_topics_and_demo(
 
     await eventually(demo_producers, 30)
 
+    def demo_groups() -> bool:
+        try:
+            with urllib.request.urlopen(ready["management"] + "/v1/groups", timeout=10) as answer:
+                found = json.load(answer)["groups"]
+        except OSError:  # 503 until the monitor answers
+            return False
+        return {"emails", "search-index"} <= {one["group"] for one in found}
+
+    await eventually(demo_groups, 60)
+
 
 def test_bad_configuration_is_refused_before_anything_starts(
     start_dev: Callable[..., Dev], tmp_path: Path

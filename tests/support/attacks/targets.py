@@ -113,14 +113,20 @@ async def management_pages(
         management_sites(app, one_port, folder / "parent.sock"),
         data_port(others=forward, http=one_port) as front,
     ):
-        yield front.port
-        await forward.close()
+        try:
+            yield front.port
+        finally:
+            await forward.close()
 
 
-async def answers(port: int, data: bytes, *, step: int = 0, quiet_s: float = DEADLINE_S) -> Answers:
+async def answers(
+    port: int, data: bytes, *, step: int = 0, due: int = 0, quiet_s: float = DEADLINE_S
+) -> Answers:
     """Send bytes as they are, and read until the server closes, or is quiet for so long.
 
     step: so many bytes at a time, each in a segment of its own.
+    due: so many answers come for certain. They are waited for on the slowest of machines: only
+    behind them does silence say something.
     """
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     raw, is_closed = b"", False
@@ -132,7 +138,8 @@ async def answers(port: int, data: bytes, *, step: int = 0, quiet_s: float = DEA
                 if step:
                     await asyncio.sleep(0)
             while not is_closed:
-                async with asyncio.timeout(quiet_s):
+                is_due = len(_statuses(raw)) < due
+                async with asyncio.timeout(DEADLINE_S if is_due else quiet_s):
                     piece = await reader.read(65_536)
                 raw, is_closed = raw + piece, not piece
     except ConnectionError:  # closed before it has read all: what it answered may be lost

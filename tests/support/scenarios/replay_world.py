@@ -42,6 +42,8 @@ class Two(NamedTuple):
     def config(self, more: str = "[replays]\n") -> str:
         if "active_max" not in more:  # tests share the registry, and replays that are ready count
             more = more.replace("[replays]\n", "[replays]\nactive_max = 1000\n")
+        if "mirror_wait_ms" not in more:  # the mirror is a test's own, which runs when it is told
+            more = more.replace("[replays]\n", "[replays]\nmirror_wait_ms = 0\n")
         return (
             f'[clusters.main]\nbootstrap_servers = "{self.ingest.bootstrap}"\n'
             'backfill = "old"\n'

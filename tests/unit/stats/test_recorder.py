@@ -30,7 +30,7 @@ def test_each_scale_has_its_own() -> None:
             ("shop", "orders", "published", ""): 60,
             ("web", "deals", "rejected", "too_large"): 600,
         },
-        records={("deals", "3"): 300},
+        records={("deals", "3"): 60},
         lag={("deals",): 4, ("orders",): 5},
     )
     kept.note(600, fleet)

@@ -22,6 +22,7 @@ _KNOWN = 64  # answers that are kept for so long
 _LIMIT, _PAGES = 1000, 5  # groups in an answer of the monitor, and how many are asked for
 _PICTURES = 12
 _PARTITIONS = 500
+_DRAWN_EVERY_S = 10  # a picture goes on to now, and a live page is sent where it has changed
 _SEVERITY = {"OK": 0, "WARN": 1, "STALL": 2, "STOP": 3, "REWIND": 4}
 
 _COLUMNS = {
@@ -84,7 +85,7 @@ class GroupPages:
         values = {
             "name": name,
             "failure": failure,
-            "on": [{**one, "shown": list(_shown(one))} for one in on],
+            "on": [{**one, "shown": list(_shown(one, time.time()))} for one in on],
             "pauses": pauses,
             "no_pauses": no_pauses,
             "limit": _PARTITIONS,
@@ -161,7 +162,7 @@ def _read(body: bytes) -> Json:
     return answer
 
 
-def _shown(group: Mapping[str, Any]) -> Iterator[Json]:
+def _shown(group: Mapping[str, Any], now: float) -> Iterator[Json]:
     """Partitions, the worst first, some of them with a picture of their commits."""
     order = sorted(
         group["partitions"],
@@ -171,5 +172,8 @@ def _shown(group: Mapping[str, Any]) -> Iterator[Json]:
     falls = group["recent_regressions"]
     for place, one in enumerate(order[:_PARTITIONS]):
         label = f"Commits of {one['topic']}, partition {one['partition']}: offset over time"
-        drawn = picture(dots_of(one, falls), one["end"], label) if place < _PICTURES else None
+        dots = dots_of(one, falls) if place < _PICTURES else []
+        says_much = len(dots) > 1 or one["lag"]
+        until = now - now % _DRAWN_EVERY_S
+        drawn = picture(dots, one["end"], until, label) if says_much else None
         yield {**one, "picture": drawn}

@@ -43,13 +43,16 @@ def dots_of(partition: Json, falls: Iterable[Json]) -> list[Dot]:
     return sorted(found)
 
 
-def picture(dots: Sequence[Dot], end: int, label: str) -> Picture | None:
-    """end: of the log.  None: there is too little to draw."""
-    if len(dots) < 2:
+def picture(dots: Sequence[Dot], end: int, now: float, label: str) -> Picture | None:
+    """end: of the log.  now: seconds since 1970, up to where the newest one holds.  None: no dot.
+
+    A partition that is stuck is a flat line below the end of the log.
+    """
+    if not dots:
         return None
     names = sorted({one.by for one in dots if one.by})
     classes = {name: f"m{place % _COLOURS + 1}" for place, name in enumerate(names)} | {"": "m0"}
-    first, last = dots[0].at, dots[-1].at
+    first, last = dots[0].at, max(now, dots[-1].at)
     lowest = min(one.offset for one in dots)
     highest = max(end, *(one.offset for one in dots))
 
@@ -75,6 +78,9 @@ def picture(dots: Sequence[Dot], end: int, label: str) -> Picture | None:
         steps = (across(one.at), down(one.offset), across(other.at), down(other.offset))
         way = Markup('<polyline class="{}" points="{},{} {},{} {},{}"/>')
         parts.append(way.format(kind, steps[0], steps[1], steps[2], steps[1], steps[2], steps[3]))
+    held = Markup('<line class="way" x1="{}" x2="{}" y1="{}" y2="{}"/>')
+    height = down(dots[-1].offset)
+    parts.append(held.format(across(dots[-1].at), across(last), height, height))
     for one in dots:
         circle = Markup('<circle class="{}" cx="{}" cy="{}" r="4"><title>{}</title></circle>')
         said = f"{one.offset:,} at {_clock(one.at)} by {one.by or 'an unknown member'}"

@@ -38,6 +38,7 @@ class Rendering:
             "duration": wording.duration,
             "moment": wording.moment,
             "part": lambda text: quote(str(text), safe=""),
+            "breakable": lambda name: wording.breakable(str(name)),
             "data": _data,
         }
         static = {path.name: address(path) for path in static_files()}

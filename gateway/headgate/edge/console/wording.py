@@ -56,6 +56,11 @@ def duration(seconds: float | None) -> str:
     return f"{_digits(seconds)} s"
 
 
+def breakable(name: str) -> Markup:
+    """A long name, which a narrow page may break behind its underscores."""
+    return Markup("_<wbr>").join(name.split("_"))
+
+
 def _digits(value: float) -> str:
     """Three of them."""
     if value == 0 or abs(value) >= 99.95:

@@ -15,6 +15,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from headgate.core.installation.entry import Happening, Kind
 from headgate.core.outcome import Name, Outcome
 from headgate.edge.console.rendering import static_files
+from headgate.edge.console.wording import breakable
 from headgate.edge.management.control_plane import Services
 from headgate.edge.management.routes import management_app
 from headgate.supervisor.installation_log import InstallationLog
@@ -236,7 +237,7 @@ async def test_a_topics_page_shows_partitions_and_policy() -> None:
         assert "<code>keyless</code></dt><dd>reject" in text
         held = await text_of(client, "/topics/saves")
         assert "Held keys" in held
-        assert "headgate_partition_bytes_total" in await text_of(
+        assert breakable("headgate_partition_bytes_total") in await text_of(
             client, "/topics/orders?heat=bytes"
         )
         one = await text_of(client, "/topics/orders/partitions/4")
