@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, TypeAlias
 
 from headgate_client.errors import RejectedError, UnknownOutcomeError
 
-Key: TypeAlias = "str | bytes | None"
+Key: TypeAlias = str | bytes | None
 Name: TypeAlias = Literal[
     "published", "unchanged", "duplicate", "held", "superseded", "spooled", "rejected", "unknown"
 ]
@@ -138,6 +138,6 @@ class Unknown:
 
 
 Outcome: TypeAlias = (
-    "Published | Unchanged | Duplicate | Held | Superseded | Spooled | Rejected | Unknown"
+    Published | Unchanged | Duplicate | Held | Superseded | Spooled | Rejected | Unknown
 )
-Failed: TypeAlias = "Rejected | Unknown"
+Failed: TypeAlias = Rejected | Unknown

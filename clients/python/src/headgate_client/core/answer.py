@@ -23,7 +23,7 @@ from headgate_client.outcomes import (
     Unknown,
 )
 
-_Good: TypeAlias = "Published | Unchanged | Duplicate | Held | Superseded | Spooled"
+_Good: TypeAlias = Published | Unchanged | Duplicate | Held | Superseded | Spooled
 _KINDS: tuple[type[_Good], ...] = (Published, Unchanged, Duplicate, Held, Superseded, Spooled)
 _ENDED_WELL: dict[object, type[_Good]] = {kind.name: kind for kind in _KINDS}
 _TEMPORARY = (408, 425, 429)  # what something before the gateway says that may end
@@ -49,7 +49,7 @@ class Refused:
     reason: str
     detail: str
     retryable: bool
-    status: int
+    status: int | None
     retry_after_s: float = 0.0
 
 
@@ -67,7 +67,7 @@ class Lost:
     retry_after_s: float = 0.0
 
 
-Answer: TypeAlias = "Ended | Refused | Lost"
+Answer: TypeAlias = Ended | Refused | Lost
 
 
 def read_answer(

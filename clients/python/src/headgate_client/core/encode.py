@@ -10,7 +10,7 @@ from urllib.parse import quote
 from headgate_client.errors import InvalidEventError
 from headgate_client.events import TOMBSTONE, CloudEvent, Event, RawJson
 
-Dumps: TypeAlias = "Callable[[object], str | bytes]"
+Dumps: TypeAlias = Callable[[object], str | bytes]
 Form: TypeAlias = Literal["envelope", "cloudevents", "single"]
 
 _CONTENT_TYPES = {
