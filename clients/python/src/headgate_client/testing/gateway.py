@@ -31,13 +31,19 @@ class Lose:
 
 @dataclass(frozen=True, slots=True)
 class FailEvents:
-    """Some events of the next request fail. which: told the event and its place in the request."""
+    """Some events of the next request fail.
+
+    which: told the event and its place in the request.  is_written: they are in the log all the
+    same, which only `unknown` may say.
+    """
 
     reason: str
     which: Callable[[Record, int], bool] = lambda record, place: True
     retry_after_s: int = 0
+    is_written: bool = False
 
 
+_NO_FAULT = FailEvents("", lambda record, place: False)
 Fault: TypeAlias = Refuse | Lose | FailEvents
 
 
@@ -93,23 +99,24 @@ class FakeGateway:
         content = content_of(request)
         records = list(records_of(topic, request, content))
         before = self._remembered_of(request, content, len(records))
-        outcomes = [
-            self._outcome(record, place, seen, fault if isinstance(fault, FailEvents) else None)
-            for place, (record, seen) in enumerate(zip(records, before, strict=True))
-        ]
+        faults = fault if isinstance(fault, FailEvents) else _NO_FAULT
+        outcomes, ends = [], []
+        for place, (record, seen) in enumerate(zip(records, before, strict=True)):
+            fails = not seen and faults.which(record, place)  # what is remembered fails no more
+            ends.append({} if fails and not faults.is_written else self._end(record, seen))
+            outcomes.append(_failed(record, faults.reason) if fails else ends[-1])
         if "Idempotency-Key" in request.headers:
-            self._remembered[request.headers["Idempotency-Key"]] = (content, outcomes)
+            good = [{} if "reason" in end else end for end in ends]
+            self._remembered[request.headers["Idempotency-Key"]] = (content, good)
         if isinstance(fault, Lose):
             raise httpx.ReadError("the connection dropped", request=request)
-        wait_s = fault.retry_after_s if isinstance(fault, FailEvents) else 0
-        return _response(
-            outcomes, is_batch="batch" in request.headers.get("Content-Type", ""), wait_s=wait_s
-        )
+        is_batch = "batch" in request.headers.get("Content-Type", "")
+        return _response(outcomes, is_batch=is_batch, wait_s=faults.retry_after_s)
 
     def _remembered_of(
         self, request: httpx.Request, content: bytes, count: int
     ) -> list[dict[str, object]]:
-        """What an earlier request of the same key was answered."""
+        """How each event ended well in an earlier request of the same key; empty if it did not."""
         none: list[dict[str, object]] = [{} for _ in range(count)]
         known, outcomes = self._remembered.get(
             request.headers.get("Idempotency-Key", ""), (content, none)
@@ -118,18 +125,15 @@ class FakeGateway:
             raise RefusedError("idempotency_mismatch", "the key is of another request")
         return outcomes
 
-    def _outcome(
-        self, record: Record, place: int, seen: dict[str, object], fault: FailEvents | None
-    ) -> dict[str, object]:
-        if seen.get("outcome") in ("published", "duplicate"):
+    def _end(self, record: Record, seen: dict[str, object]) -> dict[str, object]:
+        """Write an event, unless that was done. seen: how it ended under this Idempotency-Key."""
+        if seen:
             return {**seen, "outcome": "duplicate", "records": 0}
         if record.key is None:
             key = self._key_of(record.topic, record.value)
             if key is None:
                 return _failed(record, "missing_key")
             record = replace(record, key=key or None)
-        if fault is not None and fault.which(record, place):
-            return _failed(record, fault.reason)
         name = (record.topic, record.event_id)
         if self._dedupe and name in self._ids:
             return _place(record, "duplicate", self._ids[name], 0)
