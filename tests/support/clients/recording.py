@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import httpx
 
-
 GOOD = ("published", "duplicate", "unchanged")
 
 
