@@ -214,6 +214,7 @@ def _timestamp(timestamp_ms: int) -> int:
 
 def _fits_headers(event: Event) -> bool:
     """Whether headers can say what the envelope would."""
+    key = b"" if event.key is None else key_bytes(event.key)
     for name, value in event.headers.items():
         _check_header(name, value)
     if isinstance(event.key, bytes) or (event.value is TOMBSTONE and event.content_type):
@@ -224,7 +225,7 @@ def _fits_headers(event: Event) -> bool:
     texts = [*event.headers.values()]
     if event.id is not None:
         texts.append(event.id)
-    length = sum(map(len, (*event.headers, *texts))) + 12 * len(event.key or "")
+    length = sum(map(len, (*event.headers, *texts))) + 3 * len(key)
     names = {name.lower() for name in event.headers}
     is_clear = "content-type" not in names and ("tracestate" not in names or "traceparent" in names)
     return is_clear and length <= _HEADER_BYTES and all(map(_PLAIN.fullmatch, texts))
