@@ -128,6 +128,7 @@ def test_cloudevents_go_as_a_batch_of_theirs() -> None:
         "partitionkey": "p", "data": {"a": 1},
     }  # fmt: skip
     assert second["data_base64"] == "/w=="
+    assert second["datacontenttype"] == "application/octet-stream"
     assert part(event).lane == b"p"
     assert part(CloudEvent(id="1", source="/s", type="t", subject="é")).lane == "é".encode()
 

@@ -185,6 +185,7 @@ def test_with_one_event_of_a_key_in_a_request_its_order_always_holds(
 
 
 @given(MOVES)
+@example([("add", "aaa"), (0, FailEvents("unknown", some(0b101)))])  # 0 must not go with 2
 def test_an_older_event_never_lands_behind_a_newer_one_where_it_is_left_out(
     moves: list[tuple[object, object]],
 ) -> None:
@@ -192,7 +193,10 @@ def test_an_older_event_never_lands_behind_a_newer_one_where_it_is_left_out(
     check_each_ended_once(play)
     log = play.log()
     for key in KEYS:
-        assert of_key(log, key) == sorted(set(of_key(log, key)))
+        written = of_key(log, key)
+        first = list(dict.fromkeys(written))  # some may be there twice, the newest last
+        assert first == sorted(first)
+        assert written[-1:] == first[-1:]
     for pair in set(play.sent) - set(log):
         (outcome,) = play.ended[pair[1]]
         assert getattr(outcome, "reason", None) == "overtaken"
@@ -211,10 +215,10 @@ def test_what_is_given_up_is_said_to_be_written_only_if_it_may_be(
     for pair in play.sent:
         (outcome,) = play.ended[pair[1]]
         if outcome.succeeded:
-            assert times[pair] == 1
+            assert times[pair] >= 1
         elif outcome.is_written is False:
             assert times[pair] == 0
-        assert times[pair] <= 1
+        assert times[pair] <= 1 or overtaken == "leave_out"
 
 
 @pytest.mark.parametrize("given_up", [False, True])

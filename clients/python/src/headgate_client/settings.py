@@ -24,7 +24,7 @@ class Retry:
     repeat_unknown: False leaves alone what may be written already; right only where the gateway
     has no Redis and a repeat does harm.  overtaken: what becomes of a failed event when a later
     one of its key has got through: "send" writes it behind that one, "leave_out" ends it as
-    `overtaken` (right for states, of which the newest counts).
+    `overtaken` (right for states, of which the newest counts, and a repeat does no harm).
     """
 
     patience_s: float = 120.0

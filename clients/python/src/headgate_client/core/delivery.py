@@ -145,11 +145,14 @@ class Delivery:
             before = self._latest.get(at)
             if before is None or not before.succeeded:  # the first good end has the place
                 self._latest[at] = outcome
-        overtaken = self._overtaken() if self._retry.overtaken == "leave_out" else {}
+        leaves_out = self._retry.overtaken == "leave_out" and self._own_key is None
+        overtaken = self._overtaken() if leaves_out else {}
         self._latest.update(overtaken)
         again = [at for at, one in self._latest.items() if self._goes_again(at, one, overtaken)]
-        is_whole = self._own_key is not None or any(
-            self._latest[at].name == "unknown" for at in again
+        # What was overtaken would land behind the newer one if the whole went again. The others
+        # may then be written twice, which does no harm to states.
+        is_whole = self._own_key is not None or (
+            not overtaken and any(self._latest[at].name == "unknown" for at in again)
         )
         if again and is_whole:
             return self._again(answer, now_s)

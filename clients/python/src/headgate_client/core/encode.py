@@ -249,6 +249,8 @@ def _cloudevent(event: CloudEvent, to_json: Dumps) -> Part:
     for name in ("subject", "time", "datacontenttype", "dataschema"):
         if getattr(event, name) is not None:
             attributes[name] = getattr(event, name)
+    if isinstance(event.data, _BYTES):  # without a type data counts as JSON
+        attributes.setdefault("datacontenttype", _OCTETS)
     for name, extension in event.extensions.items():
         if _ATTRIBUTE.fullmatch(name) is None or name in attributes or name.startswith("data"):
             raise InvalidEventError(f"CloudEvent: {name!r} is no name of an extension")
