@@ -111,7 +111,7 @@ FOREIGN = {
         "orjson",
         "yarl",
     },
-    "stats": {"datasketches", "msgspec", "numpy", "prometheus_client"},
+    "stats": {"msgspec", "prometheus_client"},
     "monitor": {"aiohttp"},
     "telemetry": {"orjson"},
     "tracing": {"aiohttp", "orjson"},
@@ -134,6 +134,9 @@ JSON_MODULES = {
     "core.oversize.split",
     "core.oversize.weigh",
     "core.schema",
+    "core.sketches.distinct",
+    "core.sketches.heavy",
+    "core.sketches.sizes",
     "core.spool.chunk",
 }
 ALONE = {"core.audit_columns", "core.keys", "core.record", "core.replays.segments"}

@@ -23,6 +23,7 @@ COMMANDS = (
     "config",
     "replay",
     "offsets",
+    "compare",
     "token",
     "completion",
     "worker",

@@ -3,25 +3,21 @@
 import dataclasses
 import re
 from collections.abc import Iterator, Mapping
-from itertools import chain
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from headgate.config.check_auth import auth_contradictions
 from headgate.config.check_clusters import cluster_contradictions
 from headgate.config.check_oversize import blob_contradictions
+from headgate.config.check_redis import redis_contradictions
 from headgate.config.check_spool import spool_contradictions
 from headgate.config.check_topics import producer_contradictions, topic_contradictions
 from headgate.config.check_tracing import tracing_contradictions
 from headgate.config.console_settings import ConsoleSettings
 from headgate.config.errors import Problem, shown
+from headgate.config.files import missing_files
 from headgate.config.names import dotted
 from headgate.config.origins import DEFAULT, derived
 from headgate.config.settings import Settings
-from headgate.core.suppression.servers import server_name
-from headgate.core.suppression.slots import MAX_SERVERS
-
-_REDIS_SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel")
 
 
 def settle_derived(settings: Settings, origins: dict[str, str]) -> Settings:
@@ -56,7 +52,7 @@ def contradictions(settings: Settings, origins: Mapping[str, str]) -> list[Probl
         *_hosts(settings),
         *auth_contradictions(settings),
         *cluster_contradictions(settings),
-        *_redis(settings),
+        *redis_contradictions(settings.redis),
         *_console(settings.console),
         *blob_contradictions(settings.blobs),
         *topic_contradictions(settings),
@@ -66,13 +62,6 @@ def contradictions(settings: Settings, origins: Mapping[str, str]) -> list[Probl
     ]
     written = {option: origin for option, origin in origins.items() if origin != DEFAULT}
     return [problem._replace(origin=written.get(problem.option, "")) for problem in found]
-
-
-def missing_files(paths: Mapping[str, str | None]) -> Iterator[Problem]:
-    """A problem for each option whose file is not there."""
-    for option, path in paths.items():
-        if path is not None and not Path(path).is_file():
-            yield Problem(option, f"{shown(path)} is not a file", "the path of a PEM file")
 
 
 def _http(settings: Settings) -> Iterator[Problem]:
@@ -102,29 +91,6 @@ def _hosts(settings: Settings) -> Iterator[Problem]:
             yield Problem("http.hosts", shown(host), expected)
 
 
-def _redis(settings: Settings) -> Iterator[Problem]:
-    redis = settings.redis
-    if redis.url is not None and redis.urls:
-        expected = "redis.url for one server, or redis.urls for several, not both"
-        yield Problem("redis.urls", "set beside redis.url", expected)
-    problems = [
-        *(() if redis.url is None else _redis_url("redis.url", redis.url)),
-        *chain.from_iterable(_redis_url("redis.urls", url) for url in redis.urls),
-    ]
-    yield from problems
-    if not problems and len({server_name(url) for url in redis.urls}) < len(redis.urls):
-        yield Problem("redis.urls", "one server twice", "each server once")
-    if len(redis.urls) > MAX_SERVERS:
-        yield Problem("redis.urls", f"{len(redis.urls)} servers", f"at most {MAX_SERVERS}")
-    yield from missing_files({"redis.ssl_cafile": redis.ssl_cafile})
-    has_tls = any(url.startswith("rediss") for url in redis.listed)
-    if redis.ssl_cafile is not None and not has_tls:
-        yield Problem("redis.ssl_cafile", shown(redis.ssl_cafile), "not set, or a rediss:// URL")
-    if not re.fullmatch(r"[\w.:\-]+", redis.namespace):
-        expected = "letters, digits, dots, colons, dashes and underscores"
-        yield Problem("redis.namespace", shown(redis.namespace), expected)
-
-
 def _console(console: ConsoleSettings) -> Iterator[Problem]:
     url = console.prometheus_url
     if url is None:
@@ -133,16 +99,3 @@ def _console(console: ConsoleSettings) -> Iterator[Problem]:
     if parts.scheme not in ("http", "https") or not parts.netloc:
         expected = "a URL such as http://prometheus.internal:9090"
         yield Problem("console.prometheus_url", shown(url, secret=True), expected)
-
-
-def _redis_url(option: str, url: str) -> Iterator[Problem]:
-    parts = urlsplit(url)
-    expected = None
-    if parts.scheme not in _REDIS_SCHEMES:
-        expected = "a redis://, rediss://, unix:// or redis+sentinel://HOST,HOST/SERVICE URL"
-    elif "+sentinel" in parts.scheme and not (
-        parts.netloc.rpartition("@")[2] and parts.path.strip("/")
-    ):
-        expected = "redis+sentinel://HOST[:26379][,HOST]/SERVICE[/DB]"
-    if expected is not None:
-        yield Problem(option, shown(url, secret=True), expected)

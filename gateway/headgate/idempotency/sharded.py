@@ -6,6 +6,7 @@ whatever their keys and ids are.
 
 from collections.abc import Callable, Mapping
 
+from headgate.backends.redis.session import all_ended
 from headgate.core.idempotency.protocol import ClaimStep
 from headgate.core.suppression.slots import Slots
 from headgate.idempotency.identity_client import IdentityClient
@@ -24,13 +25,11 @@ class ShardedIdentity:
 
     async def start(self) -> None:
         """See `IdentityClient`."""
-        for client in self._list:
-            await client.start()
+        await all_ended(client.start() for client in self._list)
 
     async def close(self) -> None:
         """See `IdentityClient`."""
-        for client in self._list:
-            await client.close()
+        await all_ended(client.close() for client in self._list)
 
     def of(self, topic_id: bytes) -> IdentityClient:
         """Who knows the keys and ids of a topic."""

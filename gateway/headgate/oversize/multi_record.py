@@ -79,9 +79,10 @@ class MultiRecordPublish:
 
         Returns the parts whose end nobody else reports: the others still wait for their verdict.
         """
-        for part in self._parts:
+        parts = self._let_go()
+        for part in parts:
             part.dropped = True
-        return [part for part in self._parts if part.stage is Stage.LANE]
+        return [part for part in parts if part.stage is Stage.LANE]
 
     def ended(self, part: Publish, outcome: Outcome) -> None:
         """A part has ended."""
@@ -103,8 +104,11 @@ class MultiRecordPublish:
                 self._end()
 
     def _end(self) -> None:
-        """Let go of the parts, which know this: a cycle would keep their values for long, as the
-        collector looks seldom (`wiring.collector`)."""
-        self._parts.clear()
-        self._records = ()
+        self._let_go()
         self._on_end(self)
+
+    def _let_go(self) -> list[Publish]:
+        """No longer keep the parts, which know this: a cycle would keep their values for long, as
+        the collector looks seldom (`wiring.collector`)."""
+        parts, self._parts, self._records = self._parts, [], ()
+        return parts

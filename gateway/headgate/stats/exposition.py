@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Exemplar
 from prometheus_client.utils import floatToGoString
 
-from headgate.stats import serialised
+from headgate.stats import sketched as sketches
 from headgate.stats.snapshot import Buckets, Snapshot, recent
 from headgate.telemetry.catalogue import METRICS
 from headgate.telemetry.metric import Metric, MetricKind
@@ -77,10 +77,10 @@ def _from_details(snapshot: Snapshot, now: float) -> dict[str, dict[tuple[str, .
     shares = {}
     for pair, detail in snapshot.details.items():
         sketched = recent(detail, now).sketched
-        weight = serialised.keyed_events(sketched)
-        top = serialised.top_events(sketched, 1)
+        weight = sketches.keyed_events(sketched)
+        top = sketches.top_events(sketched, 1)
         share = top[0].weight / weight if top and weight else 0.0
-        shares[pair] = _Share(float(serialised.cardinality(sketched)), share)
+        shares[pair] = _Share(float(sketches.cardinality(sketched)), share)
     return {
         "headgate_key_cardinality": {pair: row.cardinality for pair, row in shares.items()},
         "headgate_top_key_share": {pair: row.top_key for pair, row in shares.items()},

@@ -4,15 +4,14 @@
 and what came with each key goes to the sketches once for many of them: those cost 1 us a key.
 """
 
-from collections import deque
+from bisect import bisect_left
+from collections import Counter, deque
 from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final
 
-import numpy as np
-
 from headgate.core.outcome import Name, Outcome, Reason
-from headgate.stats.sketches import Sketches
+from headgate.stats.sketched import Sketches
 from headgate.stats.snapshot import REJECTS_KEPT, WINDOW_S, Detail, ProducerHour, Reject
 from headgate.telemetry.catalogue import METRICS
 
@@ -23,7 +22,7 @@ _DETAIL_SHOWN = 300  # characters of a reject's detail
 
 _UNCHANGED: Final = Name.UNCHANGED
 
-_BOUNDS: Final = np.array(METRICS["headgate_event_bytes"].buckets)
+_BOUNDS: Final = list(METRICS["headgate_event_bytes"].buckets)
 
 
 class _Hour:
@@ -215,14 +214,13 @@ class Series:
             ended[end] = ended.get(end, 0) + run
 
     def _measure(self, sizes: list[int], hour: _Hour) -> None:
-        array = np.array(sizes, dtype=np.int64)
-        placed = np.bincount(_BOUNDS.searchsorted(array), minlength=len(self.bucket_counts))
-        for bucket, count in enumerate(placed.tolist()):
-            self.bucket_counts[bucket] += count
+        counts = Counter(sizes)  # in C
+        for size, count in counts.items():
+            self.bucket_counts[bisect_left(_BOUNDS, size)] += count
         total = sum(sizes)
         self.bytes += total
         hour.bytes += total
-        hour.sketches.add_sizes(array)
+        hour.sketches.add_sizes(counts)
 
     def _hour(self, now: float) -> _Hour:
         number = int(now // WINDOW_S)

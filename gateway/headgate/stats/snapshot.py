@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from headgate.stats import serialised
-from headgate.stats.serialised import EMPTY, Sketched
+from headgate.stats import sketched as sketches
+from headgate.stats.sketched import EMPTY, Sketched
 from headgate.telemetry.catalogue import METRICS
 from headgate.telemetry.metric import MetricKind
 
@@ -216,7 +216,7 @@ def merge_windows(one: ProducerHour, other: ProducerHour) -> ProducerHour:
         oversize[strategy] = oversize.get(strategy, 0) + count
     for outcome, count in other.coalesced.items():
         coalesced[outcome] = coalesced.get(outcome, 0) + count
-    sketched = serialised.merge(one.sketched, other.sketched)
+    sketched = sketches.merge(one.sketched, other.sketched)
     return ProducerHour(ends, one.bytes + other.bytes, sketched, oversize, coalesced)
 
 

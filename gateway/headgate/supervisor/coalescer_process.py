@@ -23,7 +23,7 @@ from headgate.telemetry.build import BUILD_FIELDS
 from headgate.telemetry.health import Dependency, Readiness
 from headgate.wiring.audit_events import AuditEvents
 from headgate.wiring.coalescing import HeldTopics, cluster_of
-from headgate.wiring.collector import restore_the_collector, spare_the_collector
+from headgate.wiring.collector import spare_the_collector
 from headgate.wiring.leftovers import give_back_leftovers
 
 log = logging.getLogger("headgate.coalescing_process")
@@ -77,7 +77,6 @@ async def coalesce(settings: Settings) -> None:
         exit_stack.push_async_callback(held.close)
         await held.start()
         spare_the_collector()
-        exit_stack.callback(restore_the_collector)
         tasks = OwnedTasks()
         tasks.keep(partial(watch_loop, meter.loop_stall), "watch of the event loop")
         tasks.keep(partial(give_back_leftovers, held.held_bytes), "leftovers")

@@ -39,7 +39,6 @@ from headgate.supervisor.private_folder import private_folder
 from headgate.supervisor.prometheus import plots_of
 from headgate.telemetry.build import BUILD_FIELDS
 from headgate.wiring.callers import Callers
-from headgate.wiring.collector import restore_the_collector
 from headgate.wiring.reloading import Reloading, RestartNeededError, beside
 from headgate.wiring.replays import replaying
 
@@ -119,7 +118,6 @@ class Parent:
                     return await self._run_workers(management.server)
                 finally:
                     await self._reloading.close()
-                    restore_the_collector()
                     if self._store is not None:
                         await self._store.close()
 

@@ -26,7 +26,7 @@ from headgate.supervisor.lifeline import HURRY
 from headgate.telemetry import logs
 from headgate.telemetry.build import BUILD_FIELDS
 from headgate.wiring.app import Worker
-from headgate.wiring.collector import restore_the_collector, spare_the_collector
+from headgate.wiring.collector import spare_the_collector
 from headgate.wiring.leftovers import give_back_leftovers
 from headgate.wiring.reloading import Reload, Reloading, RestartNeededError, beside, prepared
 
@@ -91,7 +91,6 @@ async def _run(place: WorkerFiles, settings: Settings) -> None:
             await worker.drain()
     finally:
         await tasks.end(_END_S)
-        restore_the_collector()
         if forward is not None:
             await forward.close()
 

@@ -180,6 +180,15 @@ class Bypass:
         return len(self._arrivals)
 
     @property
+    def figures(self) -> dict[str, int]:
+        """How many wait, are in flight, and are not settled yet."""
+        return {
+            "waiting": len(self._queue),
+            "under_way": sum(1 for _ in self._in_flight),
+            "unsettled": len(self._settlements),
+        }
+
+    @property
     def is_waited_for(self) -> bool:
         """Whether any event waits for Redis."""
         return bool(self._queue or (self._outgoing is not None and self._outgoing.reserved))

@@ -58,7 +58,7 @@ class Claims(Bypass):
     def reserve(self, publish: Publish) -> None:
         """See `base.Suppression`. The verdict may come before this returns."""
         reservation = publish.reserved
-        scope = reservation.scope
+        scope = reservation.scope = reservation.scope.latest()
         if reservation.partitions != scope.partitions:
             place_again(publish, scope)
         key = publish.record.key
@@ -84,12 +84,13 @@ class Claims(Bypass):
     def is_settled(self) -> bool:
         """Whether Redis knows of every unreserved publish, so that others may rely on it."""
         if self._owes and self.mode is _READY and self._outgoing is None:
-            left = (self._settlements, self._in_flight.unregistered, self._namespaces.to_drop)
-            self._owes = any(left)
+            waits = self._settlements, self._in_flight.unregistered, self._namespaces.to_drop
+            self._owes = any(waits)
         return not self._owes
 
     def passes(self, scope: Scope, count: int, now_s: float) -> bool:
         """See `base.Suppression`. Only while it is announced, or others would not know of them."""
+        scope = scope.latest()
         if now_s >= scope.free_until_s:
             self._namespaces.announce(scope)
             if self.mode is not _AWAY:
@@ -104,8 +105,8 @@ class Claims(Bypass):
         former one. No token of the present key stands for it, so it is announced until it ends.
         """
         self.drop(scope)
-        in_flight = {*self._arrivals, *self._in_flight}
-        self._outdated |= {one for one in in_flight if one.reserved.scope is scope}
+        in_flight = *self._arrivals, *self._in_flight
+        self._outdated.update(one for one in in_flight if one.reserved.scope is scope)
         self._namespaces.announce(scope)
 
     def grew(self, scope: Scope) -> None:
@@ -116,7 +117,7 @@ class Claims(Bypass):
 
     def scope_changed(self, old: Scope, new: Scope) -> None:
         """The topic is another now: what is in flight may land in it, so register it there."""
-        new.passed_s, new.unreserved = old.passed_s, old.unreserved
+        new.passed_s, new.unreserved, old.successor = old.passed_s, old.unreserved, new
         if old in self._namespaces.passing:
             self._namespaces.announce(new)
         if old in self._namespaces.opened:
@@ -139,8 +140,7 @@ class Claims(Bypass):
         outgoing.address(known.to_drop, known.to_announce, known.to_talk)
         unregistered = self._in_flight.unregistered
         while unregistered and outgoing.room > 0:
-            _, publish = unregistered.popitem()
-            found = publish.reserved
+            found = unregistered.popitem()[1].reserved
             outgoing.add(found.scope, found.entry, protocol.register(found.token))
         while self._forgets and outgoing.room > 0:
             outgoing.forget(self._forgets.pop(0))
@@ -176,6 +176,7 @@ class Claims(Bypass):
         unchanged, publish_it = self._verdicts.unchanged, self._verdicts.publish
         arrivals, valid = self._arrivals, set(call.scopes) - changed
         late, is_behind = list[Publish](), behind(call, reply, self._grow)
+        doubtful = set[bytes]()  # entries whose events ask again
         for publish, verdict in zip(outgoing.reserved, reply.verdicts, strict=True):
             if publish.stage is not _RESERVING:  # it waited for too long and went on without
                 continue
@@ -188,7 +189,12 @@ class Claims(Bypass):
                 # Told under another incarnation than the one that knows what is in flight here,
                 # or for a topic that is another now: good for nothing.
                 self._bypass(publish)
-            elif verdict >= 0 and doubted and reservation.scope in doubted:
+            elif (verdict >= 0 and doubted and reservation.scope in doubted) or (
+                doubtful and reservation.entry in doubtful
+            ):
+                if verdict < 0:  # it must not overtake one of its key that asks again
+                    self._ends.refuse(publish)
+                doubtful.add(reservation.entry)
                 late.append(publish)
             elif verdict >= 0:
                 publish.advance(_ENDED)
@@ -227,10 +233,16 @@ class Claims(Bypass):
             self._namespaces.to_drop |= outgoing.dropped
             self._namespaces.to_announce |= outgoing.announced
             self._put_back([one for one in outgoing.reserved if one.stage is _RESERVING])
-        finish((done for _, _, done in self._forgets), error)
-        self._forgets.clear()
+        self.closed(error)
         self._bypass_all(error.reason)
         self._shed()
+
+    def closed(self, error: StoreError) -> None:
+        """No call will carry what is left to forget."""
+        if self._outgoing is not None:
+            self._outgoing.finish_forgets(error)
+        finish((done for _, _, done in self._forgets), error)
+        self._forgets.clear()
 
     def catching_up(self) -> None:
         """Connected: tell Redis what it missed before anything is claimed."""
@@ -280,15 +292,6 @@ class Claims(Bypass):
         """Of each topic that is compared here, whether it is suppressed now."""
         doubts = now_s >= self._agreement.until_s
         return states_of(self._namespaces, self.mode is not _READY, now_s, doubts)
-
-    @property
-    def figures(self) -> dict[str, int]:
-        """How many wait, are in flight, and are not settled yet."""
-        return {
-            "waiting": len(self._queue),
-            "under_way": sum(1 for _ in self._in_flight),
-            "unsettled": len(self._settlements),
-        }
 
     def _shed(self) -> None:
         self._namespaces.to_drop.update(self._settlements.overflowed())

@@ -128,8 +128,9 @@ class Completions:
         publish.reservation = None  # it has ended, and ends once
         if not certain and key is not None:
             publish.digest = b""  # from now on it is one with a token
-            publish.reservation = own = Reservation(passed.scope, passed.partitions)
-            own.token, own.entry = self._new_stem() + bytes(2), passed.scope.entry(key)
+            scope = passed.scope.latest()  # it may land in the topic that is called so now
+            publish.reservation = own = Reservation(scope, passed.partitions)
+            own.token, own.entry = self._new_stem() + bytes(2), scope.entry(key)
             self._in_flight.leave_unknown(publish, now_s + self._token_ttl_s)
 
     def _settle_placed(self, publish: Publish) -> None:

@@ -9,10 +9,10 @@ wait until every server that answers was told of it.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from headgate.backends.redis.errors import StoreError
+from headgate.backends.redis.session import all_ended
 from headgate.core.publish import Publish, Stage
 from headgate.core.suppression.layout import Agreement
 from headgate.core.suppression.protocol import Scope
@@ -46,9 +46,11 @@ class ShardedSuppressor:
         # A topic's scope at each server, and whose those are.
         self._scopes: dict[Scope, tuple[Scope, ...]] = {}
         self._numbers: dict[Scope, int] = {}
-        # Topics that not all servers were told of, those that were not, and what waits for them.
+        # Topics that not all servers were told of, those that were not, and what waits for them,
+        # with the timer of its first.
         self._untold: dict[Scope, set[int]] = {}
         self._waiting: dict[Scope, deque[Publish]] = {}
+        self._timers: dict[Scope, asyncio.TimerHandle] = {}
         for number, part in enumerate(self._parts):
             part.on_reply = partial(self._replied, number)
 
@@ -56,20 +58,22 @@ class ShardedSuppressor:
 
     async def start(self) -> None:
         """See `Suppressor`: connect to all, and agree with other gateways on the servers."""
-        await asyncio.gather(*(part.start() for part in self._parts))
+        await all_ended(part.connect() for part in self._parts)
         await may_begin(self._agreement, self._clock)
 
     async def close(self) -> None:
         """See `Suppressor`."""
         for scope in list(self._waiting):
             self._go_on(scope)
-        await asyncio.gather(*(part.close() for part in self._parts))
+        await all_ended(part.close() for part in self._parts)
 
     # ---- events
 
     def reserve(self, publish: Publish) -> None:
         """Ask the server of its key."""
         scope = publish.reserved.scope
+        if scope.successor is not None:
+            scope = publish.reserved.scope = scope.latest()
         if (self._untold or scope not in self._scopes) and self._waits(scope):
             publish.advance(Stage.QUEUED)
             self._waiting[scope].append(publish)
@@ -85,6 +89,7 @@ class ShardedSuppressor:
 
     def passes(self, scope: Scope, count: int) -> bool:
         """See `base.Suppression`. Every server that answers must have been told."""
+        scope = scope.latest()
         scopes = self._at_servers(scope)
         found = [part.passes(one, 0) for part, one in zip(self._parts, scopes, strict=True)]
         if all(found):
@@ -97,6 +102,8 @@ class ShardedSuppressor:
     def acknowledged(self, batch: Sequence[Publish], base_offset: int) -> None:
         """Settle a lane's batch, each event at its server."""
         if base_offset < 0:
+            for part in self._parts:
+                part.claims.settle(batch[0], ())
             for publish in batch:
                 self.ended(publish, False)
             return
@@ -164,12 +171,11 @@ class ShardedSuppressor:
     def scope_changed(self, old: Scope, new: Scope) -> None:
         """See `Suppressor`."""
         before = self._at_servers(old)
-        new.passed_s, new.unreserved = old.passed_s, old.unreserved
+        new.passed_s, new.unreserved, old.successor = old.passed_s, old.unreserved, new
         now = self._at_servers(new)
         for part, former, one in zip(self._parts, before, now, strict=True):
             part.scope_changed(former, one)
-        waiting = self._waiting.pop(old, ())
-        self._untold.pop(old, None)
+        waiting = self._taken(old)
         for one in self._scopes.pop(old):
             del self._numbers[one]
         for publish in waiting:
@@ -186,10 +192,7 @@ class ShardedSuppressor:
         pairs = list(self._pairs(scope))
         if key is not None:
             pairs = [pairs[self._slots.owner(key)]]
-        asked = (part.forget(one, key) for part, one in pairs)
-        for found in await asyncio.gather(*asked, return_exceptions=True):
-            if isinstance(found, StoreError):
-                raise found
+        await all_ended(part.forget(one, key) for part, one in pairs)
 
     def is_settled(self) -> bool:
         """See `Suppressor`."""
@@ -203,13 +206,15 @@ class ShardedSuppressor:
 
     def _at_servers(self, scope: Scope) -> tuple[Scope, ...]:
         found = self._scopes.get(scope)
+        if found is None and scope.successor is not None:  # no twins of what is gone
+            return self._at_servers(scope.latest())
         if found is None:
             found = self._scopes[scope] = tuple(scope.twin() for _ in self._parts)
             self._numbers.update({one: number for number, one in enumerate(found)})
             self._must_tell(scope)
         return found
 
-    def _pairs(self, scope: Scope) -> "zip[tuple[Suppressor, Scope]]":
+    def _pairs(self, scope: Scope) -> Iterator[tuple[Suppressor, Scope]]:
         return zip(self._parts, self._at_servers(scope), strict=True)
 
     def _must_tell(self, scope: Scope) -> None:
@@ -226,7 +231,8 @@ class ShardedSuppressor:
             return False
         if scope not in self._waiting:
             self._waiting[scope] = deque()
-            asyncio.get_running_loop().call_later(self._timeout_s, self._go_on, scope)
+            loop = asyncio.get_running_loop()
+            self._timers[scope] = loop.call_later(self._timeout_s, self._go_on, scope)
         return True
 
     def _replied(self, number: int) -> None:
@@ -241,8 +247,19 @@ class ShardedSuppressor:
                 self._go_on(scope)
 
     def _go_on(self, scope: Scope) -> None:
-        """All were told, or the events have waited for too long."""
-        self._untold.pop(scope, None)
-        for publish in self._waiting.pop(scope, ()):
+        """All were told, or the events have waited for too long. What comes while they go on waits
+        behind them."""
+        waiting = self._waiting.get(scope)
+        while waiting:
+            publish = waiting.popleft()
             if publish.stage is Stage.QUEUED:
                 self._ask(publish)
+        self._taken(scope)
+
+    def _taken(self, scope: Scope) -> Sequence[Publish]:
+        """What waited for a topic to be told, which it does no longer."""
+        self._untold.pop(scope, None)
+        timer = self._timers.pop(scope, None)
+        if timer is not None:
+            timer.cancel()
+        return self._waiting.pop(scope, ())

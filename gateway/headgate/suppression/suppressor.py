@@ -45,8 +45,7 @@ class Suppressor:
     """`base.Suppression`.
 
     clock: seconds, never jumping.  random_bytes: as `os.urandom`.  grow: see `Claims`.
-    membership: of this server, where there are others (`sharded`, which looks into `claims`).
-    name: for the log.
+    membership: of this server, where others are (`sharded` sees `claims`).  name: for the log.
     """
 
     def __init__(
@@ -87,12 +86,17 @@ class Suppressor:
         """Connect. Returns after the first attempt, in bounded time: if Redis is away, events go
         past it; but what goes past a healthy Redis, other gateways would not know of.
         """
-        await self._session.start()
+        await self.connect()
         await may_begin(self._agreement, self._clock)
+
+    async def connect(self) -> None:
+        """The same, but wait for no other gateways: `sharded` does so once for all servers."""
+        await self._session.start()
 
     async def close(self) -> None:
         """Send the last settlements if Redis takes them in time, and disconnect."""
         await self._session.close()
+        self.claims.closed(StoreError("breaker_open", "the connection is closed"))
 
     def reserve(self, publish: Publish) -> None:
         """Ask whether the event must be published. While Redis is away the answer comes at once."""
@@ -187,12 +191,8 @@ class Suppressor:
         """Of each topic that suppresses here, by name, whether it does so now."""
         return self.claims.states(self._clock())
 
-    async def _tell(self) -> None:
-        self._must_tell = False
-        await self._tellings.tell()
-
     async def _catch_up(self) -> None:
-        await self._tell()
+        await self._tellings.tell()
         self.claims.catching_up()
         while self.claims.is_behind:
             await self._exchange()
@@ -202,7 +202,8 @@ class Suppressor:
         while True:
             await self._until_due()
             if self._must_tell:
-                await self._tell()
+                self._must_tell = False
+                await self._tellings.tell()
             if not await self._exchange() and self._session.is_closing:
                 return
 

@@ -72,8 +72,7 @@ class Tellings:
 async def may_begin(agreement: Agreement, clock: Callable[[], float]) -> None:
     """Return when this process may take events: at once, or if gateways with other servers were
     there, when they believe nothing any more."""
-    wait_s = agreement.begins_s - clock()
-    if wait_s > 0:
+    while (wait_s := agreement.begins_s - clock()) > 0:  # a server may answer meanwhile
         _log.warning(
             "suppression: other gateways have other servers in redis.urls: begins in %.0f s",
             wait_s,

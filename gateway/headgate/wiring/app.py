@@ -174,11 +174,11 @@ class Worker:
         await self.lanes.start()
         self._exit.push_async_callback(self.lanes.close)
         if self.suppressor is not None:
+            self._exit.push_async_callback(self.suppressor.close)  # a start may be cancelled
             await self.suppressor.start()
-            self._exit.push_async_callback(self.suppressor.close)
         if self.service is not None:
-            await self.service.start()
             self._exit.push_async_callback(self.service.close)
+            await self.service.start()
         self._exit.callback(self._helper.close)
         self.audit_events.start()
         # after the last ends of held events

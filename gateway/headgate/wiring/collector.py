@@ -17,11 +17,6 @@ def spare_the_collector() -> None:
     gc.set_threshold(50_000, 20, 50)
 
 
-def restore_the_collector() -> None:
-    """Before the process ends: libraries in C call what is left alive then leaked, line by line."""
-    gc.unfreeze()
-
-
 @contextmanager
 def without_the_collector() -> Iterator[None]:
     """Make what stays, and much that does not, without the collector looking at it meanwhile.

@@ -23,7 +23,7 @@ suppress = "raw"
 key = ["/id"]
 """
 # Shared libraries of packages that only workers need.
-OF_WORKERS = ("/numpy/", "/_datasketches.", "/aiokafka/", "/hiredis/", "/cramjam/", "/uvloop/")
+OF_WORKERS = ("/aiokafka/", "/hiredis/", "/cramjam/", "/uvloop/")
 MIB = 2**20
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from hashlib import sha256
 from typing import Any
 
@@ -490,4 +490,57 @@ async def test_what_is_large_leaves_no_cycle(topic: str) -> None:
             room.post(topic, deal("e") if topic == "deals" else big("e"))
             await room.settle()
         room.lanes.logs.clear()  # they hold what was published
+    assert not left
+
+
+async def given_up(room: OversizeRoom, ticket: Ticket, partitions: list[int]) -> None:
+    room.pipeline.expire(ticket)
+
+
+async def closed(room: OversizeRoom, ticket: Ticket, partitions: list[int]) -> None:
+    await room.oversize.close()
+
+
+async def refused(room: OversizeRoom, ticket: Ticket, partitions: list[int]) -> None:
+    for partition in partitions:
+        room.lanes.hand_over(partition, 100)
+        room.lanes.fail(partition, NO)
+
+
+async def lost(room: OversizeRoom, ticket: Ticket, partitions: list[int]) -> None:
+    for partition in partitions:
+        room.lanes.hand_over(partition, 1)
+    room.pipeline.expire(ticket)  # with one record on its way
+    for partition in partitions:
+        room.lanes.hand_over(partition, 100)
+        room.lanes.fail(partition, UNKNOWN)
+
+
+@pytest.mark.parametrize("end", [given_up, closed, refused, lost])
+@pytest.mark.parametrize("reaches", ["the blob store", "its verdict", "the lane"])
+@pytest.mark.parametrize("topic", ["claims", "chunks", "deals", "packed"])
+async def test_what_is_large_and_not_published_leaves_no_cycle(
+    topic: str,
+    reaches: str,
+    end: Callable[[OversizeRoom, Ticket, list[int]], Awaitable[None]],
+) -> None:
+    room = OversizeRoom()
+    with counted_cycles("headgate") as left:
+        ticket = room.post(topic, deal("d") if topic == "deals" else big("a"))
+        if reaches != "the blob store":
+            room.decide()
+            await idle()
+        if reaches == "the lane":
+            room.decide()  # the elements' own reservations
+            while room.blobs.waiting:
+                room.blobs.store()
+            await idle()
+        await end(room, ticket, list(room.lanes.queues))
+        room.pipeline.expire(ticket)  # whatever is left
+        await room.settle()
+        assert ticket.done
+        del ticket
+        room.lanes.logs.clear()
+        room.lanes.queues.clear()
+        room.suppression.ends.clear()
     assert not left

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.core.outcome import Failure, Name, Outcome, Reason
-from headgate.stats import serialised
+from headgate.stats import sketched as sketches
 from headgate.stats.fleet import Fleet, Rates, Volume
 from headgate.stats.labels import Labels
 from headgate.stats.meter import Meter
@@ -72,10 +72,10 @@ def test_three_workers_merged_equal_one_that_saw_everything(
         assert (ours.ends, ours.bytes) == (theirs.ends, theirs.bytes)
         # with so few keys and events the sketches are exact
         one, other = ours.sketched, theirs.sketched
-        assert serialised.cardinality(one) == serialised.cardinality(other)
-        assert serialised.top_events(one, 50) == serialised.top_events(other, 50)
-        assert serialised.top_bytes(one, 50) == serialised.top_bytes(other, 50)
-        assert serialised.quantiles(one) == serialised.quantiles(other)
+        assert sketches.cardinality(one) == sketches.cardinality(other)
+        assert sketches.top_events(one, 50) == sketches.top_events(other, 50)
+        assert sketches.top_bytes(one, 50) == sketches.top_bytes(other, 50)
+        assert sketches.quantiles(one) == sketches.quantiles(other)
 
 
 def test_sketches_of_many_keys_stay_within_their_error_after_merging() -> None:
@@ -90,16 +90,16 @@ def test_sketches_of_many_keys_stay_within_their_error_after_merging() -> None:
         workers[start % 100 // 50].account("shop", "orders", outcomes, sizes)
     merged = merge(wire(workers[0].collect()), wire(workers[1].collect()))
     sketched = recent(merged.details[PAIR], NOW).sketched
-    assert serialised.cardinality(sketched) == pytest.approx(len(seen), rel=0.05)
+    assert sketches.cardinality(sketched) == pytest.approx(len(seen), rel=0.05)
     total = seen.total()
-    assert serialised.keyed_events(sketched) == total
-    (hot,) = serialised.top_events(sketched, 1)
+    assert sketches.keyed_events(sketched) == total
+    (hot,) = sketches.top_events(sketched, 1)
     assert hot.key == "hot"
     assert hot.weight == pytest.approx(seen[b"hot"], abs=0.007 * total)
-    (heavy,) = serialised.top_bytes(sketched, 1)
+    (heavy,) = sketches.top_bytes(sketched, 1)
     assert heavy.key == "hot"
-    assert heavy.weight / serialised.keyed_bytes(sketched) == pytest.approx(0.6, abs=0.02)
-    sizes = serialised.quantiles(sketched)
+    assert heavy.weight / sketches.keyed_bytes(sketched) == pytest.approx(0.6, abs=0.02)
+    sizes = sketches.quantiles(sketched)
     assert sizes is not None
     assert 700 <= sizes.p50 <= 800
     assert sizes.p99 == sizes.max == 10_000

@@ -6,7 +6,8 @@ import pytest
 
 from headgate.core.outcome import Failure, Name, Outcome, Reason
 from headgate.core.suppression.states import AWAY, ON, QUARANTINE, TopicSuppression
-from headgate.stats import serialised, snapshot
+from headgate.stats import sketched as sketches
+from headgate.stats import snapshot
 from headgate.stats.exposition import render
 from headgate.stats.labels import MAX_PAIRS, Labels
 from headgate.stats.meter import MAX_KNOWN, Meter
@@ -150,8 +151,8 @@ def test_keys_are_told_to_the_hour_in_which_they_came(meter: Meter, clock: Clock
     first = int(NOW // WINDOW_S)
     for number, key in ((first, "first"), (first + 1, "second")):
         sketched = windows[number].sketched
-        assert serialised.top_events(sketched, 5) == [(key, FOLD_EVENTS)]
-        assert serialised.top_bytes(sketched, 5) == [(key, 3 * FOLD_EVENTS)]
+        assert sketches.top_events(sketched, 5) == [(key, FOLD_EVENTS)]
+        assert sketches.top_bytes(sketched, 5) == [(key, 3 * FOLD_EVENTS)]
 
 
 def test_keys_that_wait_are_bounded_without_snapshots(meter: Meter) -> None:
@@ -162,8 +163,8 @@ def test_keys_that_wait_are_bounded_without_snapshots(meter: Meter) -> None:
     (series,) = meter._series.values()
     assert len(series._keys) <= 2 * FOLD_EVENTS
     sketched = recent(meter.collect().details[Pair("shop", "orders")], NOW).sketched
-    assert serialised.keyed_events(sketched) == total
-    assert abs(serialised.cardinality(sketched) - total) < total / 20
+    assert sketches.keyed_events(sketched) == total
+    assert abs(sketches.cardinality(sketched) - total) < total / 20
 
 
 def test_outcomes_and_sizes_of_different_length_are_refused_at_once(meter: Meter) -> None:
@@ -187,8 +188,8 @@ def test_keys_of_any_length_and_bytes_are_sketched_apart(meter: Meter) -> None:
     keys = [b"x" * 5000 + b"1", b"x" * 5000 + b"2", b"\xff\xfe", b"\\xff"]
     meter.account("shop", "orders", [published(key) for key in keys], [1, 2, 3, 4])
     sketched = recent(meter.collect().details[Pair("shop", "orders")], NOW).sketched
-    assert serialised.cardinality(sketched) == 4
-    top = serialised.top_bytes(sketched, 10)
+    assert sketches.cardinality(sketched) == 4
+    top = sketches.top_bytes(sketched, 10)
     assert [hot.weight for hot in top] == [4, 3, 2, 1]
     assert max(len(hot.key) for hot in top) < 250
 
@@ -197,8 +198,8 @@ def test_keys_that_look_the_same_are_counted_together(meter: Meter) -> None:
     keys = [b"\xff", b"\\xff", b"\xff"]
     meter.account("shop", "orders", [published(key) for key in keys], [1, 2, 4])
     sketched = recent(meter.collect().details[Pair("shop", "orders")], NOW).sketched
-    assert serialised.top_events(sketched, 5) == [("\\xff", 3)]
-    assert serialised.top_bytes(sketched, 5) == [("\\xff", 7)]
+    assert sketches.top_events(sketched, 5) == [("\\xff", 3)]
+    assert sketches.top_bytes(sketched, 5) == [("\\xff", 7)]
 
 
 def test_windows_show_the_last_hour_or_two_only(meter: Meter, clock: Clock) -> None:
@@ -207,7 +208,7 @@ def test_windows_show_the_last_hour_or_two_only(meter: Meter, clock: Clock) -> N
     clock.now += 2 * WINDOW_S
     meter.account("shop", "orders", [published(b"new")], [1])
     detail = meter.collect().details[Pair("shop", "orders")]
-    assert [hot.key for hot in serialised.top_events(recent(detail, clock.now).sketched, 5)] == [
+    assert [hot.key for hot in sketches.top_events(recent(detail, clock.now).sketched, 5)] == [
         "new"
     ]
     assert recent(detail, clock.now + 2 * WINDOW_S).ends == {}

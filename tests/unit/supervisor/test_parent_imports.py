@@ -24,7 +24,7 @@ from headgate.backends.redis.pause_store import RedisPauses
 from headgate.stats.exposition import render
 from headgate.stats.fleet import Fleet
 from headgate.stats.snapshot import Detail, Pair, ProducerHour, Snapshot, decode, encode
-from headgate.stats.serialised import Sketched
+from headgate.stats.sketched import Sketched
 pauses = RedisPauses("redis://127.0.0.1:1")
 hour = int(time.time() // 3600)
 window = ProducerHour({("published", ""): 3}, 30, Sketched(sizes=b"sizes"))
@@ -34,7 +34,7 @@ figures.update(7, decode(encode(worker)))
 assert b"headgate_key_cardinality{" in render(figures.total(), time.time())
 """
 HEAVY = {
-    "aiokafka", "botocore", "cramjam", "cryptography", "datasketches", "fsspec", "hiredis",
+    "aiokafka", "botocore", "cramjam", "cryptography", "fsspec", "hiredis",
     "jsonschema_rs", "numpy", "pyarrow", "redis", "uvloop",
 }  # fmt: skip
 OF_WORKERS = {

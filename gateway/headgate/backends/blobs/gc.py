@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from headgate.backends.blobs.store import ObjectStore
 from headgate.backends.kafka.configured import cluster_options
-from headgate.backends.kafka.log_scan import CutShortError, scan_headers
+from headgate.backends.kafka.log_scan import CutShortError, LogRecord, LogScan, Reach
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.kafka.topic_reader import READ_ERRORS, TopicReader
 from headgate.config import Settings
@@ -156,22 +156,22 @@ async def _leave_out(settings: Settings, log: TopicLog, old: dict[BlobName, int]
     """Take what this topic's records refer to out of `old`."""
     reported_s = time.monotonic()
 
-    def see(headers: object) -> None:
-        assert isinstance(headers, tuple)
-        for name, value in headers:
+    def see(record: LogRecord) -> None:
+        for name, value in record.headers:
             if name == DATAREF and value is not None:
                 referred = referred_blob(value)
                 if referred is not None:
                     old.pop(referred, None)
 
-    def report(count: int) -> None:
+    def report(reach: Reach) -> None:
         nonlocal reported_s
         if time.monotonic() - reported_s > _REPORT_S:
             reported_s = time.monotonic()
-            say(f"reading {log.topic} on {log.cluster}: {count} records so far")
+            say(f"reading {log.topic} on {log.cluster}: {reach.records} records so far")
 
     options = _options(settings, log.cluster)
-    count = await scan_headers(options, log.topic, log.partitions, see, report)
+    scan = LogScan(options, log.topic, log.partitions, "headgate-blobs")
+    count = await scan.run(see, report)
     say(f"read    {log.topic} on {log.cluster}: {count} records")
 
 

@@ -6,7 +6,7 @@ is there and when it is not. What goes over the connection is the owner's busine
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
@@ -18,6 +18,14 @@ from headgate.core.outage import Outage
 FIRST_DELAY_S, LONGEST_DELAY_S = 0.05, 5.0  # between two attempts to connect
 _PROVEN_S = 10.0  # a connection that lasted so long resets the delay
 _CLOSE_S = 2.0  # how long `close` waits for the last calls
+
+
+async def all_ended(calls: Iterable[Awaitable[None]]) -> None:
+    """Wait for what concerns several servers: each goes on, whatever becomes of the others, and
+    none is left running, also where the caller is cancelled. Then raise the first error."""
+    for found in await asyncio.gather(*calls, return_exceptions=True):
+        if found is not None:
+            raise found
 
 
 class ScriptStore(Protocol):

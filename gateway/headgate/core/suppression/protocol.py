@@ -71,6 +71,7 @@ class Scope:
     free_until_s: until when (the suppressor's clock) events may pass without a reservation, for
     this process has announced it.  passed_s: when the last one did.  unreserved: how many of them
     have not ended yet, shared with the scope of a topic that was recreated meanwhile.
+    successor: the scope of the topic that was recreated.
     """
 
     __slots__ = (
@@ -83,6 +84,7 @@ class Scope:
         "partitions",
         "passed_s",
         "rule",
+        "successor",
         "topic",
         "topic_id",
         "unreserved",
@@ -97,11 +99,19 @@ class Scope:
         self.rule = rule
         self.free_until_s = self.passed_s = -math.inf
         self.unreserved = Counter()
+        self.successor: Scope | None = None
         self._prefix = prefix
         self.namespace = f"{prefix}:{topic_id.hex()}".encode()
         self.incarnation = self.namespace + b":inc"
         self._entries = self.namespace + b":k:"
         self._hashed_entries = self.namespace + b":h:"
+
+    def latest(self) -> "Scope":
+        """Of the topic that has its name now."""
+        found = self
+        while found.successor is not None:
+            found = found.successor
+        return found
 
     def twin(self) -> "Scope":
         """The same topic at one of several servers. What passes is counted for all of them."""

@@ -6,11 +6,12 @@ from typing import Any
 
 from headgate.core.keys import partition_for
 from headgate.core.outcome import Name, Reason
+from headgate.core.sketches.heavy import HeavyKey
 from headgate.core.suppression.states import OFF, TopicSuppression
 from headgate.core.topics.policy import TopicPolicy
-from headgate.stats import serialised
+from headgate.stats import sketched as sketches
 from headgate.stats.fleet import Volume
-from headgate.stats.serialised import EMPTY, Hot, Sketched
+from headgate.stats.sketched import EMPTY, Sketched
 from headgate.stats.snapshot import (
     WINDOW_S,
     Detail,
@@ -92,8 +93,8 @@ def skew(sketched: Sketched, partitions: int) -> Json:
 
     No layout can take the heaviest key apart, so at most 1 / (its share) partitions are useful.
     """
-    total = serialised.keyed_bytes(sketched)
-    hot = serialised.top_bytes(sketched, TOP_KEYS) if total else []
+    total = sketches.keyed_bytes(sketched)
+    hot = sketches.top_bytes(sketched, TOP_KEYS) if total else []
     if not hot:
         return {"judged": False}
     loads = [0.0] * partitions
@@ -112,15 +113,15 @@ def skew(sketched: Sketched, partitions: int) -> Json:
 
 
 def keys(sketched: Sketched, count: int) -> Json:
-    events, size = serialised.keyed_events(sketched), serialised.keyed_bytes(sketched)
+    events, size = sketches.keyed_events(sketched), sketches.keyed_bytes(sketched)
     return {
-        "cardinality": serialised.cardinality(sketched),
-        "top_by_events": _hot(serialised.top_events(sketched, count), "events", events),
-        "top_by_bytes": _hot(serialised.top_bytes(sketched, count), "bytes", size),
+        "cardinality": sketches.cardinality(sketched),
+        "top_by_events": _hot(sketches.top_events(sketched, count), "events", events),
+        "top_by_bytes": _hot(sketches.top_bytes(sketched, count), "bytes", size),
     }
 
 
-def _hot(keys: list[Hot], unit: str, total: int) -> list[Json]:
+def _hot(keys: list[HeavyKey], unit: str, total: int) -> list[Json]:
     return [
         {"key": key, unit: weight, "share": _share(weight, total)} for key, weight in keys if total
     ]
@@ -131,7 +132,7 @@ def _share(part: float, total: float) -> float:
 
 
 def sizes(sketched: Sketched) -> Json | None:
-    sizes = serialised.quantiles(sketched)
+    sizes = sketches.quantiles(sketched)
     return None if sizes is None else sizes._asdict()
 
 

@@ -1,0 +1,1 @@
+"""Streaming sketches in fixed memory that can be merged: different keys, heavy keys, sizes."""
