@@ -84,7 +84,7 @@ class BufferedProducer:
         if self._when_full == "raise":
             timeout_s = 0.0
         with self._due:
-            has_room = self._ended.wait_for(
+            has_room = self._outbox.has_room(part) or self._ended.wait_for(
                 lambda: self._is_closed or self._outbox.has_room(part), timeout_s
             )
             if self._is_closed:

@@ -66,27 +66,29 @@ class Topic:
         """Whether nothing waits here, or is under way."""
         return not self._lanes
 
-    def add(self, entry: Entry) -> None:
-        """Take an event."""
+    def add(self, entry: Entry, limits: Limits) -> bool:
+        """Take an event; return whether something may go earlier than before."""
         lane = self._lanes.get(entry.lane)
+        is_first = False
         if lane is None:
             lane = self._lanes[entry.lane] = _Lane(entry.lane)
+            is_first = not self._ready
             self._ready.append(lane)
+        size = entry.size
         lane.entries.append(entry)
-        lane.size += entry.size
-        if not lane.under_way:
-            self._ready_events += 1
-            self._ready_size += entry.size
-
-    def fills(self, limits: Limits) -> bool:
-        """Whether what may go fills a request."""
-        return self._ready_events >= limits.max_events or self._ready_size >= limits.max_bytes
+        lane.size += size
+        if lane.under_way:
+            return False
+        self._ready_events += 1
+        self._ready_size += size
+        fills_now = self._ready_size >= limits.max_bytes > self._ready_size - size
+        return is_first or fills_now or self._ready_events == limits.max_events
 
     def due_s(self, limits: Limits, linger_s: float) -> float:
         """Return when the next request goes; infinity if nothing may go."""
         if not self._ready:
             return math.inf
-        if self.fills(limits):
+        if self._ready_events >= limits.max_events or self._ready_size >= limits.max_bytes:
             return self.held_until_s
         return max(self.held_until_s, self._ready[0].entries[0].added_s + linger_s)
 

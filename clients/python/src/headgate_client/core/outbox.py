@@ -66,17 +66,15 @@ class Outbox:
         now_s: float,
         done: Callable[[Outcome], None],
     ) -> bool:
-        """Take an event; return whether there may be something to post earlier than before."""
+        """Take an event; return whether something may go earlier than before."""
         entry = Entry(part, lane, now_s, self._epoch, done)
         found = self._topics.get(topic)
         if found is None:
             found = self._topics[topic] = Topic(topic)
-        was_due_s = found.due_s(self._limits, self._buffering.linger_s)
-        found.add(entry)
         self.events += 1
         self.bytes += entry.size
         self._open_of_epoch[self._epoch] = self._open_of_epoch.get(self._epoch, 0) + 1
-        return found.due_s(self._limits, self._buffering.linger_s) < was_due_s
+        return found.add(entry, self._limits)
 
     def take(self, now_s: float) -> Load | float:
         """Return what to post now (`load.delivery.post()`), else for how many seconds to wait."""
