@@ -26,10 +26,11 @@ from support.pages import anchors
 from support.root import ROOT
 
 PACKAGE = ROOT / "gateway" / "headgate"
+CLIENTS = ROOT / "clients"
 README = ROOT / "README.md"
 OURS = (README, *sorted((ROOT / "docs").rglob("*.md")))
 CODE = {".py", ".pyi", ".c", ".h", ".lua", ".toml", ".yml"}
-PLACES = ("docs/", "deploy/", "loadtest/", "tests/", "gateway/", "spark/")
+PLACES = ("docs/", "deploy/", "loadtest/", "tests/", "gateway/", "spark/", "clients/")
 LATER = "Not in this build"  # the README's section of what may be named though it is not there
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -127,7 +128,7 @@ def test_options_exist(document: Path) -> None:
 def test_metrics_exist(document: Path) -> None:
     # and what is no metric of the gateway: the consumer's, its table, packages
     others = {"headgate_consumer", "headgate_positions", "headgate_spark", "headgate_spark_job"}
-    others |= {"headgate_dashboards"}
+    others |= {"headgate_client", "headgate_dashboards"}
     known = {*metrics.METRICS, *JOB_LABELS, *(name for name, _ in records()), *others}
     named = {_EXPOSED.sub("", name) for name in _METRIC.findall(text_of(document))}
     assert named <= known
@@ -136,7 +137,7 @@ def test_metrics_exist(document: Path) -> None:
 @pytest.mark.parametrize("document", OURS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_names_in_code_style_occur_in_the_code(document: Path) -> None:
     words = set(JOB_LABELS)
-    for path in (*PACKAGE.rglob("*"), *(ROOT / "spark").rglob("*.py")):
+    for path in (*PACKAGE.rglob("*"), *(ROOT / "spark").rglob("*.py"), *CLIENTS.rglob("*.py")):
         if path.suffix in {".c", ".py", ".lua", ".toml"}:
             words.update(re.findall(r"\w+", path.read_text()))
     for path in (ROOT / "tests").rglob("test_*.py"):
@@ -167,8 +168,8 @@ def test_the_site_builds_and_fetches_nothing(tmp_path: Path) -> None:
 
 
 def sources() -> list[Path]:
-    """Every module of the gateway and of the Spark jobs."""
-    roots = (PACKAGE, ROOT / "spark" / "headgate_spark")
+    """Every module of the gateway, of the Spark jobs and of the client."""
+    roots = (PACKAGE, ROOT / "spark" / "headgate_spark", CLIENTS)
     return sorted(path for root in roots for path in root.rglob("*.py"))
 
 

@@ -15,10 +15,11 @@ import pytest
 from support.root import ROOT
 
 GATEWAY, SPARK = ROOT / "gateway" / "headgate", ROOT / "spark" / "headgate_spark"
+CLIENT = ROOT / "clients" / "python" / "src" / "headgate_client"
 TESTS = ROOT / "tests"
 # Kinds of tests. A folder of any of them is named as a package of headgate or as one of these.
 KINDS = ("unit", "app", "browser", "contract", "integration", "chaos", "spark")
-OTHER_SUBJECTS = {"attacks", "audit", "cluster", "deploy", "docs", "loadtest", "mirror"}
+OTHER_SUBJECTS = {"attacks", "audit", "clients", "cluster", "deploy", "docs", "loadtest", "mirror"}
 
 # What the files of a room may import of headgate: whole rooms, or single modules.
 ALLOWED = {
@@ -247,6 +248,19 @@ def test_no_two_packages_of_the_spark_jobs_import_each_other() -> None:
     TopologicalSorter(graph).prepare()  # raises CycleError
 
 
+def test_the_client_needs_httpx_alone_and_its_core_not_even_that() -> None:
+    for name, names in modules(CLIENT):
+        foreign = {one.partition(".")[0] for one in names if is_foreign(one)}
+        may = {"headgate_client", "backports", "compression"}
+        assert foreign <= (may if within(name, {"core"}) else may | {"httpx"}), name
+        if within(name, {"core"}):
+            # a new id has the time and random bytes unless they are given
+            assert name == "core.ids" or not {one for one in names if within(one, WORLDLY)}, name
+            above = {one for one in names if one.startswith("headgate_client.")}
+            below = {"core", "errors", "events", "outcomes", "settings"}
+            assert all(within(one.removeprefix("headgate_client."), below) for one in above), name
+
+
 def test_the_table_is_about_rooms_that_exist() -> None:
     rooms = {name.partition(".")[0] for name, _ in MODULES}
     assert rooms >= set(ALLOWED)
@@ -256,7 +270,7 @@ def test_the_table_is_about_rooms_that_exist() -> None:
 def test_no_module_is_longer_than_one_can_keep_in_mind() -> None:
     sizes = {
         str(path.relative_to(ROOT)): len(path.read_text().splitlines())
-        for root in (GATEWAY, SPARK)
+        for root in (GATEWAY, SPARK, CLIENT)
         for path in root.rglob("*.py")
     }
     assert {name: size for name, size in sizes.items() if size > 300} == {}

@@ -1,0 +1,65 @@
+"""Sends events to a Headgate gateway: batches, retries, order of each key, outcomes as types."""
+
+from headgate_client.aio import AsyncClient
+from headgate_client.aio_producer import AsyncBufferedProducer
+from headgate_client.client import Client
+from headgate_client.errors import (
+    BufferFullError,
+    ClosedError,
+    HeadgateError,
+    InvalidEventError,
+    OutcomeError,
+    RejectedError,
+    UnknownOutcomeError,
+)
+from headgate_client.events import TOMBSTONE, CloudEvent, Event, RawJson
+from headgate_client.hooks import Attempt, LogObserver, Observer
+from headgate_client.outcomes import (
+    Duplicate,
+    Failed,
+    Held,
+    Outcome,
+    Published,
+    Rejected,
+    Spooled,
+    Superseded,
+    Unchanged,
+    Unknown,
+)
+from headgate_client.producer import BufferedProducer, Pending
+from headgate_client.settings import Buffering, Limits, Retry
+
+__all__ = [
+    "TOMBSTONE",
+    "AsyncBufferedProducer",
+    "AsyncClient",
+    "Attempt",
+    "BufferFullError",
+    "BufferedProducer",
+    "Buffering",
+    "Client",
+    "ClosedError",
+    "CloudEvent",
+    "Duplicate",
+    "Event",
+    "Failed",
+    "HeadgateError",
+    "Held",
+    "InvalidEventError",
+    "Limits",
+    "LogObserver",
+    "Observer",
+    "Outcome",
+    "OutcomeError",
+    "Pending",
+    "Published",
+    "RawJson",
+    "Rejected",
+    "RejectedError",
+    "Retry",
+    "Spooled",
+    "Superseded",
+    "Unchanged",
+    "Unknown",
+    "UnknownOutcomeError",
+]

@@ -1,0 +1,172 @@
+"""From the gateway's answer to outcomes.
+
+An answer is one of three: outcomes for each event, a refusal of the request as a whole, or none.
+"""
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import TypeAlias
+
+from headgate_client.outcomes import (
+    Duplicate,
+    Held,
+    Key,
+    Outcome,
+    Published,
+    Rejected,
+    Spooled,
+    Superseded,
+    Unchanged,
+    Unknown,
+)
+
+_Good: TypeAlias = Published | Unchanged | Duplicate | Held | Superseded | Spooled
+_KINDS: tuple[type[_Good], ...] = (Published, Unchanged, Duplicate, Held, Superseded, Spooled)
+_ENDED_WELL: dict[object, type[_Good]] = {kind.name: kind for kind in _KINDS}
+_TEMPORARY = (408, 425, 429)  # what something before the gateway says that may end
+_SHOWN = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The gateway says how each event ended.
+
+    bypassed: it could not look the request's Idempotency-Key up.
+    """
+
+    outcomes: list[Outcome]
+    bypassed: bool = False
+    retry_after_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The request failed as a whole, and this attempt wrote nothing."""
+
+    reason: str
+    detail: str
+    retryable: bool
+    status: int | None
+    retry_after_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """There is no answer that says what became of the events.
+
+    was_sent: False if no byte of the request has left.  reason: `unknown` if the gateway said so.
+    """
+
+    detail: str
+    was_sent: bool = True
+    reason: str = "no_answer"
+    status: int | None = None
+    retry_after_s: float = 0.0
+
+
+Answer: TypeAlias = Ended | Refused | Lost
+
+
+def read_answer(
+    topic: str, expected: int, status: int, headers: Mapping[str, str], body: bytes, now_s: float
+) -> Answer:
+    """Read an answer to a request with `expected` events.
+
+    headers: names in any case.  now_s: seconds since 1970.
+    """
+    found = {name.lower(): value for name, value in headers.items()}
+    wait_s = retry_after(found.get("retry-after"), now_s)
+    document = _document(body)
+    if document is None:
+        return _foreign(status, body, wait_s)
+    bypassed = "idempotency-bypassed" in found
+    outcomes = document.get("outcomes")
+    if isinstance(outcomes, list):
+        if len(outcomes) != expected or not all(isinstance(one, dict) for one in outcomes):
+            return Lost(f"{len(outcomes)} outcomes for {expected} events", status=status)
+        return Ended([outcome_of(topic, one) for one in outcomes], bypassed, wait_s)
+    if "outcome" in document and expected == 1:
+        return Ended([outcome_of(topic, document)], bypassed, wait_s)
+    reason = document.get("reason")
+    if not isinstance(reason, str):
+        return _foreign(status, body, wait_s)
+    failure = outcome_of(topic, {"outcome": "rejected", **document})
+    if expected == 1 and "event_id" in document:  # of the event, and not of the request
+        return Ended([failure], bypassed, wait_s)
+    if isinstance(failure, Rejected):
+        return Refused(reason, failure.detail, failure.retryable, status, wait_s)
+    return Lost(str(document.get("detail", "")), True, reason, status, wait_s)
+
+
+def outcome_of(topic: str, found: Mapping[str, object]) -> Outcome:
+    """Read the outcome of one event."""
+    name, key, event_id = found.get("outcome"), _key(found), _text(found.get("event_id"))
+    kind = _ENDED_WELL.get(name)
+    if kind is not None:
+        partition, offset, records = (
+            found.get("partition"),
+            found.get("offset"),
+            found.get("records"),
+        )
+        return kind(
+            topic=topic,
+            key=key,
+            event_id=event_id,
+            partition=partition if isinstance(partition, int) else None,
+            offset=offset if isinstance(offset, int) else None,
+            records=records if isinstance(records, int) else 0,
+            oversize=_text(found.get("oversize")),
+        )
+    reason, detail = str(found.get("reason", "bad_answer")), str(found.get("detail", ""))
+    status = found.get("status")
+    status = status if isinstance(status, int) else None
+    if name == "unknown" or reason == "unknown":
+        return Unknown(
+            topic=topic, reason=reason, detail=detail, status=status, key=key, event_id=event_id
+        )
+    return Rejected(
+        topic=topic, reason=reason, detail=detail, retryable=found.get("retryable") is True,
+        status=status, key=key, event_id=event_id,
+    )  # fmt: skip
+
+
+def retry_after(value: str | None, now_s: float) -> float:
+    """Return the seconds of a Retry-After, which has seconds or a date; 0 where it has neither."""
+    if value is None:
+        return 0.0
+    if value.strip().isdigit():
+        return float(value)
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - now_s)
+    except (TypeError, ValueError):
+        return 0.0
+
+
+def _document(body: bytes) -> dict[str, object] | None:
+    try:
+        found = json.loads(body)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _foreign(status: int, body: bytes, wait_s: float) -> Answer:
+    """Something else than a gateway has answered: a proxy, or another server."""
+    detail = (
+        f"status {status} and no answer of Headgate: {body[:_SHOWN].decode(errors='replace')!r}"
+    )
+    if status >= 500 or 200 <= status < 300:
+        return Lost(detail, status=status, retry_after_s=wait_s)
+    return Refused("bad_answer", detail, status in _TEMPORARY, status, wait_s)
+
+
+def _key(found: Mapping[str, object]) -> Key:
+    encoded = found.get("key_base64")
+    return base64.b64decode(encoded) if isinstance(encoded, str) else _text(found.get("key"))
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

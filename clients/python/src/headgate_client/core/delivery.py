@@ -1,0 +1,259 @@
+"""Some events of a topic on their way: what to post now, what an answer means, when to give up.
+
+What may have been written goes again as it was, the same bytes under the same Idempotency-Key.
+What was certainly not written goes again without the others, under a new key, before anything that
+is behind it.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from headgate_client.core.answer import Answer, Ended, Lost, Refused
+from headgate_client.core.encode import Part, body_of
+from headgate_client.outcomes import Key, Outcome, Rejected, Unknown
+from headgate_client.settings import Limits, Retry
+
+CONFLICT = "idempotency_conflict"
+_TOO_MUCH = ("too_large", "too_many_events")
+# Reasons that lie in the event itself: had an earlier attempt arrived, it would have failed, too.
+_OF_THE_EVENT = {
+    *_TOO_MUCH, "malformed", "missing_key", "invalid_key", "schema_violation", "headers_too_large",
+    "unsupported_encoding", "needs_native_api", "idempotency_mismatch",
+}  # fmt: skip
+_DOUBT = "an earlier attempt may have been written"
+
+
+class Post(NamedTuple):
+    """What to post. attempt: 1 for the first time that these bytes go."""
+
+    topic: str
+    headers: tuple[tuple[str, str], ...]
+    content: bytes
+    events: int
+    attempt: int
+
+
+class Step(NamedTuple):
+    """What an answer has changed.
+
+    ended: the places of events that have their outcome now.  wait_s: until the next post; None if
+    all have ended.
+    """
+
+    ended: list[int]
+    wait_s: float | None
+
+
+class Chances(NamedTuple):
+    """Where randomness comes from. share: 0 to 1.  new_key: of a request; None sends none."""
+
+    share: Callable[[], float]
+    new_key: Callable[[], str] | None
+
+
+class Delivery:
+    """Events of one topic until each has ended. Call `post`, then `answered`, until nothing waits.
+
+    end_s: when to give up, by the clock that `answered` is told.  own_key: an Idempotency-Key of
+    the caller, for all of the events in one request: they are always repeated as a whole.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        parts: Sequence[Part],
+        retry: Retry,
+        limits: Limits,
+        chances: Chances,
+        end_s: float,
+        own_key: str | None = None,
+    ) -> None:
+        self.topic = topic
+        self.parts = parts
+        self.outcomes: list[Outcome | None] = [None] * len(parts)
+        self._retry, self._limits, self._chances = retry, limits, chances
+        self._end_s, self._own_key = end_s, own_key
+        self._open = list(range(len(parts)))
+        self._current: list[int] = []
+        self._kept: Post | None = None
+        self._attempt = 0
+        self._doubtful: set[int] = set()  # an attempt that was not answered may have written them
+        self._latest: dict[int, Outcome] = {}  # of `_current`, as far as there are outcomes
+        self._last: Refused | Lost = Lost("it was never tried", was_sent=False)
+
+    def post(self) -> Post:
+        """Return the request to make now."""
+        if self._kept is not None:
+            self._kept = self._kept._replace(attempt=self._kept.attempt + 1)
+            return self._kept
+        self._current = self._next()
+        self._latest = {}
+        body = body_of([self.parts[at] for at in self._current])
+        key = self._own_key or (self._chances.new_key() if self._chances.new_key else None)
+        headers = body.headers if key is None else (*body.headers, ("Idempotency-Key", key))
+        self._kept = Post(self.topic, headers, body.content, len(self._current), 1)
+        return self._kept
+
+    def answered(self, answer: Answer, now_s: float) -> Step:
+        """Take the answer to the last post."""
+        self._attempt += 1
+        if isinstance(answer, Ended):
+            return self._after_outcomes(answer, now_s)
+        self._last = answer
+        if isinstance(answer, Lost):
+            if answer.was_sent:
+                self._doubtful.update(self._current)
+                if not self._retry.repeat_unknown:
+                    return self._next_step(self._end_all(self._current))
+            return self._again(answer, now_s)
+        if answer.reason == CONFLICT:
+            self._doubtful.update(self._current)
+        if answer.retryable:
+            return self._again(answer, now_s)
+        if answer.reason in _TOO_MUCH and len(self._current) > 1 and self._own_key is None:
+            self._limits = replace(self._limits, max_events=(len(self._current) + 1) // 2)
+            self._kept = None
+            return Step([], 0.0)
+        return self._next_step(self._end_all(self._current))
+
+    def give_up(self, *, is_posted: bool) -> list[int]:
+        """End whatever is open, with what is known of it. is_posted: a request is under way."""
+        if is_posted:
+            self._doubtful.update(self._current)
+        return self._end_all(list(self._open))
+
+    def _next(self) -> list[int]:
+        """The open events that go into one request: those of one form, in their order."""
+        taken: list[int] = []
+        size = 0
+        for at in self._open:
+            part = self.parts[at]
+            size += len(part.text)
+            is_full = len(taken) == self._limits.max_events or size > self._limits.max_bytes
+            if taken and self._own_key is None and is_full:
+                break
+            if taken and (part.form == "single" or part.form != self.parts[taken[0]].form):
+                break
+            taken.append(at)
+        return taken
+
+    def _after_outcomes(self, answer: Ended, now_s: float) -> Step:
+        for at, outcome in zip(self._current, answer.outcomes, strict=True):
+            if outcome.name == "unknown" or _is_conflict(outcome):
+                self._doubtful.add(at)
+            before = self._latest.get(at)
+            if before is None or not before.succeeded:  # the first good end has the place
+                self._latest[at] = outcome
+        leaves_out = self._retry.overtaken == "leave_out" and self._own_key is None
+        overtaken = self._overtaken() if leaves_out else {}
+        self._latest.update(overtaken)
+        again = [at for at, one in self._latest.items() if self._goes_again(at, one, overtaken)]
+        # What was overtaken would land behind the newer one if the whole went again. The others
+        # may then be written twice, which does no harm to states.
+        is_whole = self._own_key is not None or (
+            not overtaken and any(self._latest[at].name == "unknown" for at in again)
+        )
+        if again and is_whole:
+            return self._again(answer, now_s)
+        ended = [at for at in self._current if at not in again]
+        for at in ended:
+            self._end(at, self._latest[at])
+        if not again:
+            return self._next_step(ended)
+        wait_s = self._wait_s(answer)
+        if now_s + wait_s > self._end_s:
+            return Step([*ended, *self._end_all(list(self._open))], None)
+        self._kept = None  # those that are left go without the others
+        return Step(ended, wait_s)
+
+    def _goes_again(self, at: int, outcome: Outcome, overtaken: dict[int, Outcome]) -> bool:
+        if at in overtaken or not outcome.retryable:
+            return False
+        return self._retry.repeat_unknown or outcome.name != "unknown"
+
+    def _overtaken(self) -> dict[int, Outcome]:
+        """Failed events with a later one of their key that got through in the same request."""
+        found: dict[int, Outcome] = {}
+        got_through: set[Key] = set()
+        for at in reversed(self._current):
+            outcome = self._latest[at]
+            key = self._key_of(at) or outcome.key
+            if outcome.succeeded:
+                got_through.add(key)
+            elif outcome.retryable and key is not None and key in got_through:
+                detail = f"a later event of its key got through; before that: {outcome.detail}"
+                found[at] = replace(outcome, reason="overtaken", detail=detail)
+        return found
+
+    def _again(self, answer: Answer, now_s: float) -> Step:
+        """Keep the request, unless it is too late for that."""
+        wait_s = self._wait_s(answer)
+        if now_s + wait_s <= self._end_s:
+            return Step([], wait_s)
+        return Step(self._end_all(list(self._open)), None)
+
+    def _wait_s(self, answer: Answer) -> float:
+        return self._retry.wait_s(self._attempt, answer.retry_after_s, self._chances.share())
+
+    def _next_step(self, ended: list[int]) -> Step:
+        self._kept = None
+        self._attempt = 0
+        return Step(ended, 0.0 if self._open else None)
+
+    def _end_all(self, places: Iterable[int]) -> list[int]:
+        """End these events with what is known of each, and return the places."""
+        ending = [at for at in places if self.outcomes[at] is None]
+        for at in ending:
+            self._end(at, self._latest.get(at) or self._failure(at))
+        return ending
+
+    def _end(self, at: int, outcome: Outcome) -> None:
+        if (
+            isinstance(outcome, Rejected)
+            and at in self._doubtful
+            and outcome.reason not in _OF_THE_EVENT
+        ):
+            outcome = Unknown(
+                topic=self.topic, reason=outcome.reason, status=outcome.status, key=outcome.key,
+                event_id=outcome.event_id, detail=f"{outcome.detail}; {_DOUBT}",
+            )  # fmt: skip
+        self.outcomes[at] = outcome
+        self._open.remove(at)
+
+    def _failure(self, at: int) -> Outcome:
+        """What the last answer, which had no outcomes, means for one event."""
+        last, key, event_id = self._last, self._key_of(at), self.parts[at].event_id
+        if at in self._current and isinstance(last, Refused):
+            return Rejected(
+                topic=self.topic, reason=last.reason, detail=last.detail, status=last.status,
+                retryable=last.retryable, key=key, event_id=event_id,
+            )  # fmt: skip
+        if at in self._doubtful:
+            reason = last.reason if isinstance(last, Lost) else "no_answer"
+            return Unknown(
+                topic=self.topic, reason=reason, detail=last.detail, status=last.status, key=key,
+                event_id=event_id,
+            )  # fmt: skip
+        reason = "unreachable" if at in self._current else "not_sent"
+        return Rejected(
+            topic=self.topic, reason=reason, detail=last.detail, retryable=True, key=key,
+            event_id=event_id,
+        )  # fmt: skip
+
+    def _key_of(self, at: int) -> Key:
+        return as_key(self.parts[at].lane)
+
+
+def as_key(lane: bytes | None) -> Key:
+    """Return a key as outcomes have it: text, or bytes that are none."""
+    if lane is None:
+        return None
+    try:
+        return lane.decode()
+    except UnicodeDecodeError:
+        return lane
+
+
+def _is_conflict(outcome: Outcome) -> bool:
+    return isinstance(outcome, Rejected) and outcome.reason == CONFLICT

@@ -1,0 +1,264 @@
+"""From events to the bytes of a request."""
+
+import json
+import re
+from base64 import b64encode
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple, TypeAlias
+from urllib.parse import quote
+
+from headgate_client.errors import InvalidEventError
+from headgate_client.events import TOMBSTONE, CloudEvent, Event, RawJson
+
+Dumps: TypeAlias = Callable[[object], str | bytes]
+Form: TypeAlias = Literal["envelope", "cloudevents", "single"]
+
+_CONTENT_TYPES = {
+    "envelope": "application/vnd.headgate.batch+json",
+    "cloudevents": "application/cloudevents-batch+json",
+}
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,256}")
+_PLAIN = re.compile(
+    r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?"
+)  # what a header field carries as it is
+_ATTRIBUTE = re.compile(r"[a-z0-9]{1,64}")
+_ID_BYTES = 256
+_LATEST_MS = 999_999_999_999_999
+_HEADER_BYTES = 4096  # of a request with one event; longer ones go into an envelope
+_OCTETS = "application/octet-stream"
+_BYTES = (bytes, bytearray, memoryview)
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+_quoted = json.encoder.encode_basestring_ascii
+
+
+class Part(NamedTuple):
+    """One event, ready for a request of its form.
+
+    lane: what its order hangs on, None where only the gateway knows the key.
+    """
+
+    form: Form
+    text: bytes
+    event_id: str | None
+    lane: bytes | None
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class Body(NamedTuple):
+    """What is posted for some parts."""
+
+    headers: tuple[tuple[str, str], ...]
+    content: bytes
+
+
+def dumps(value: object) -> str:
+    """Make JSON of a value: UTF-8, no spaces, no NaN."""
+    return _encode(value)
+
+
+def check_topic(topic: str) -> str:
+    """Return the topic, if Kafka could have one of that name."""
+    if _TOPIC.fullmatch(topic) is None or topic in (".", ".."):
+        raise InvalidEventError(
+            f"topic {topic!r}: a name has 1 to 249 letters, digits, dots, dashes and underscores"
+        )
+    return topic
+
+
+def as_event(event: object) -> Event | CloudEvent:
+    """Take a bare value for an event that has nothing else."""
+    return event if isinstance(event, (Event, CloudEvent)) else Event(value=event)
+
+
+def encode_part(
+    event: Event | CloudEvent, to_json: Dumps, new_id: Callable[[], str] | None
+) -> Part:
+    """Write an event as a member of a batch. Raises InvalidEventError."""
+    if isinstance(event, CloudEvent):
+        return _cloudevent(event, to_json)
+    event_id = _event_id(event, new_id)
+    members = []
+    lane = None
+    if event.key is not None:
+        lane = key_bytes(event.key)
+        members.append(_key_member(event.key))
+    content_type = event.content_type
+    if event.value is TOMBSTONE:
+        members.append(b'"tombstone":true')
+    elif isinstance(event.value, _BYTES):
+        members.append(b'"value_base64":"' + b64encode(event.value) + b'"')
+        content_type = content_type or _OCTETS
+    else:
+        members.append(b'"value":' + _json_text(event.value, to_json))
+    if event_id is not None:
+        members.append(f'"id":{_quoted(event_id)}'.encode())
+    if event.headers or content_type:
+        members.append(b'"headers":' + _headers_text(event, content_type))
+    if event.timestamp_ms is not None:
+        members.append(b'"timestamp_ms":%d' % _timestamp(event.timestamp_ms))
+    return Part("envelope", b"{" + b",".join(members) + b"}", event_id, lane)
+
+
+def encode_alone(
+    event: Event | CloudEvent, to_json: Dumps, new_id: Callable[[], str] | None
+) -> Part:
+    """Write an event that is sent by itself: its body is the value, where headers carry the rest.
+
+    This is the form that costs the gateway least, and the one in which a large value goes straight
+    to its blob store.
+    """
+    if isinstance(event, CloudEvent) or not _fits_headers(event):
+        return encode_part(event, to_json, new_id)
+    event_id = _event_id(event, new_id)
+    headers: list[tuple[str, str]] = []
+    lane, text = None, b""
+    if event.value is TOMBSTONE:
+        headers.append(("Headgate-Tombstone", "true"))
+    elif isinstance(event.value, _BYTES):
+        text = bytes(event.value)
+        headers.append(("Content-Type", event.content_type or _OCTETS))
+    else:
+        text = _json_text(event.value, to_json)
+        headers.append(("Content-Type", "application/json"))
+        if text.lstrip()[:1] == b"[":
+            headers.append(("Headgate-Batch", "false"))
+    if isinstance(event.key, str):
+        lane = key_bytes(event.key)
+        headers.append(("Headgate-Key*", "UTF-8''" + quote(event.key, safe="")))
+    if event_id is not None:
+        headers.append(("Headgate-Event-Id", event_id))
+    if event.timestamp_ms is not None:
+        headers.append(("Headgate-Timestamp", str(_timestamp(event.timestamp_ms))))
+    for name, value in event.headers.items():
+        is_trace = name.lower() in ("traceparent", "tracestate")
+        headers.append((name if is_trace else f"Headgate-Header-{name}", value))
+    return Part("single", text, event_id, lane, tuple(headers))
+
+
+def body_of(parts: Sequence[Part]) -> Body:
+    """Join parts of one form."""
+    form = parts[0].form
+    if form == "single":
+        return Body(parts[0].headers, parts[0].text)
+    texts = b",".join([part.text for part in parts])
+    content = b"[" + texts + b"]" if form == "cloudevents" else b'{"events":[' + texts + b"]}"
+    return Body((("Content-Type", _CONTENT_TYPES[form]),), content)
+
+
+def key_bytes(key: str | bytes) -> bytes:
+    """Return the key as Kafka has it."""
+    if not isinstance(key, (str, bytes)):
+        raise InvalidEventError(f"key: a str or bytes, not {type(key).__name__}; use str(key)")
+    if not key:
+        raise InvalidEventError("key: it is empty; leave it out to let the topic's rule find one")
+    return _utf8("key", key) if isinstance(key, str) else key
+
+
+def _key_member(key: str | bytes) -> bytes:
+    if isinstance(key, str):
+        return b'"key":' + _quoted(key).encode()
+    return b'"key_base64":"' + b64encode(key) + b'"'
+
+
+def _event_id(event: Event, new_id: Callable[[], str] | None) -> str | None:
+    if event.id is None:
+        return new_id() if new_id is not None else None
+    if not isinstance(event.id, str) or not 0 < len(_utf8("id", event.id)) <= _ID_BYTES:
+        raise InvalidEventError(f"id: a str of 1 to {_ID_BYTES} bytes of UTF-8")
+    return event.id
+
+
+def _json_text(value: object, to_json: Dumps) -> bytes:
+    if isinstance(value, RawJson):
+        return value.text
+    try:
+        text = to_json(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidEventError(
+            f"value: it is no JSON ({error}); give bytes, or a client with dumps=..."
+        ) from error
+    return _utf8("value", text) if isinstance(text, str) else text
+
+
+def _utf8(what: str, text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise InvalidEventError(f"{what}: a lone surrogate is no UTF-8") from None
+
+
+def _headers_text(event: Event, content_type: str | None) -> bytes:
+    for name, value in event.headers.items():
+        _check_header(name, value)
+    headers = dict(event.headers)
+    if content_type is not None:
+        headers["content-type"] = content_type
+    return _utf8("headers", _encode(headers))
+
+
+def _check_header(name: str, value: str) -> None:
+    if not isinstance(name, str) or _HEADER_NAME.fullmatch(name) is None:
+        raise InvalidEventError(f"headers: {name!r} is no name; use letters, digits and dashes")
+    if name.lower().startswith("hg-"):
+        raise InvalidEventError(f"headers: {name!r}: names with hg- are the gateway's own")
+    if not isinstance(value, str):
+        raise InvalidEventError(f"headers: the value of {name!r} is no str")
+
+
+def _timestamp(timestamp_ms: int) -> int:
+    if not isinstance(timestamp_ms, int) or not 0 <= timestamp_ms <= _LATEST_MS:
+        raise InvalidEventError("timestamp_ms: a whole number of milliseconds since 1970")
+    return timestamp_ms
+
+
+def _fits_headers(event: Event) -> bool:
+    """Whether headers can say what the envelope would."""
+    key = b"" if event.key is None else key_bytes(event.key)
+    for name, value in event.headers.items():
+        _check_header(name, value)
+    if isinstance(event.key, bytes) or (event.value is TOMBSTONE and event.content_type):
+        return False
+    is_bytes = isinstance(event.value, _BYTES)
+    if event.content_type is not None and not (is_bytes and _is_opaque(event.content_type)):
+        return False
+    texts = [*event.headers.values()]
+    if event.id is not None:
+        texts.append(event.id)
+    length = sum(map(len, (*event.headers, *texts))) + 3 * len(key)
+    names = {name.lower() for name in event.headers}
+    is_clear = "content-type" not in names and ("tracestate" not in names or "traceparent" in names)
+    return is_clear and length <= _HEADER_BYTES and all(map(_PLAIN.fullmatch, texts))
+
+
+def _is_opaque(content_type: str) -> bool:
+    """Whether the gateway takes a body of this type for the bytes of one event."""
+    if _PLAIN.fullmatch(content_type) is None:
+        raise InvalidEventError(f"content_type: {content_type!r} is no media type")
+    main = content_type.partition(";")[0].strip().lower()
+    return "json" not in main
+
+
+def _cloudevent(event: CloudEvent, to_json: Dumps) -> Part:
+    attributes: dict[str, object] = {"specversion": "1.0"}
+    for name in ("id", "source", "type"):
+        value = getattr(event, name)
+        if not isinstance(value, str) or not value:
+            raise InvalidEventError(f"CloudEvent: {name} is a str that is not empty")
+        attributes[name] = value
+    for name in ("subject", "time", "datacontenttype", "dataschema"):
+        if getattr(event, name) is not None:
+            attributes[name] = getattr(event, name)
+    if isinstance(event.data, _BYTES):  # without a type data counts as JSON
+        attributes.setdefault("datacontenttype", _OCTETS)
+    for name, extension in event.extensions.items():
+        if _ATTRIBUTE.fullmatch(name) is None or name in attributes or name.startswith("data"):
+            raise InvalidEventError(f"CloudEvent: {name!r} is no name of an extension")
+        attributes[name] = extension
+    text = _utf8("CloudEvent", _encode(attributes))
+    if isinstance(event.data, _BYTES):
+        text = text[:-1] + b',"data_base64":"' + b64encode(event.data) + b'"}'
+    elif event.data is not None:
+        text = text[:-1] + b',"data":' + _json_text(event.data, to_json) + b"}"
+    key = event.extensions.get("partitionkey") or event.subject
+    return Part("cloudevents", text, event.id, None if key is None else str(key).encode())

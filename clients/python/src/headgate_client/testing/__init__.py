@@ -1,0 +1,18 @@
+"""A gateway in memory, for tests of programs that send events.
+
+    gateway = FakeGateway()
+    with Client(gateway.url, transport=gateway.transport) as client:
+        gateway.next(Refuse("overloaded"), Lose(is_written=True))
+        client.send("orders", {"order_id": 1})
+    assert [record.value for record in gateway.records("orders")] == [{"order_id": 1}]
+
+It speaks HTTP, so that the client reads its answers with the code that reads those of a real one.
+`gateway.transport` is for `Client` and `AsyncClient`. Give the client `Retry(first_wait_s=0)`, and
+no test waits.
+"""
+
+from headgate_client.testing.gateway import FailEvents, FakeGateway, Fault, Lose, Refuse
+from headgate_client.testing.reasons import REASONS
+from headgate_client.testing.requests import Record
+
+__all__ = ["REASONS", "FailEvents", "FakeGateway", "Fault", "Lose", "Record", "Refuse"]

@@ -1,0 +1,191 @@
+"""What the double does; the package says how to use it."""
+
+import base64
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import httpx
+
+from headgate_client.core.ids import uuid7
+from headgate_client.testing.reasons import REASONS
+from headgate_client.testing.requests import Record, RefusedError, content_of, records_of
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """The next request fails as a whole, for this reason."""
+
+    reason: str
+    retry_after_s: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Lose:
+    """The connection drops before the answer. is_written: whether the events are in the log."""
+
+    is_written: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FailEvents:
+    """Some events of the next request fail.
+
+    which: told the event and its place in the request.  is_written: they are in the log all the
+    same, which only `unknown` may say.
+    """
+
+    reason: str
+    which: Callable[[Record, int], bool] = lambda record, place: True
+    retry_after_s: int = 0
+    is_written: bool = False
+
+
+_NO_FAULT = FailEvents("", lambda record, place: False)
+Fault: TypeAlias = Refuse | Lose | FailEvents
+
+
+class FakeGateway:
+    """Takes events as a gateway does, and keeps them. Threads may share it.
+
+    key_of: told topic and value of an event that brings no key; None is `missing_key`.  dedupe:
+    whether an event id is written once (`dedupe_ttl_s`).
+    """
+
+    url = "http://headgate.test"
+
+    def __init__(
+        self,
+        *,
+        key_of: Callable[[str, object], str | None] = lambda topic, value: "",
+        dedupe: bool = False,
+    ) -> None:
+        self.transport = httpx.MockTransport(self._handle)
+        self.requests: list[httpx.Request] = []
+        self._key_of, self._dedupe = key_of, dedupe
+        self._faults: deque[Fault] = deque()
+        self._log: dict[str, list[Record]] = {}
+        self._remembered: dict[str, tuple[bytes, list[dict[str, object]]]] = {}
+        self._ids: dict[tuple[str, str | None], int] = {}
+        self._lock = threading.Lock()
+
+    def next(self, *faults: Fault) -> None:
+        """Have the next requests fail, each by one of these."""
+        with self._lock:
+            self._faults.extend(faults)
+
+    def records(self, topic: str) -> list[Record]:
+        """Return what was written to a topic, in its order; all of it is in partition 0."""
+        with self._lock:
+            return list(self._log.get(topic, ()))
+
+    def _handle(self, request: httpx.Request) -> httpx.Response:
+        with self._lock:
+            self.requests.append(request)
+            fault = self._faults.popleft() if self._faults else None
+            try:
+                return self._answer(request, fault)
+            except RefusedError as refused:
+                return _problem(refused.reason, str(refused), refused.retry_after_s)
+
+    def _answer(self, request: httpx.Request, fault: Fault | None) -> httpx.Response:
+        if isinstance(fault, Refuse):
+            raise RefusedError(fault.reason, "as the test wants it", fault.retry_after_s)
+        if isinstance(fault, Lose) and not fault.is_written:
+            raise httpx.ReadError("the connection dropped", request=request)
+        topic = request.url.path.split("/")[3]
+        content = content_of(request)
+        records = list(records_of(topic, request, content))
+        before = self._remembered_of(request, content, len(records))
+        faults = fault if isinstance(fault, FailEvents) else _NO_FAULT
+        outcomes, ends = [], []
+        for place, (record, seen) in enumerate(zip(records, before, strict=True)):
+            fails = not seen and faults.which(record, place)  # what is remembered fails no more
+            ends.append({} if fails and not faults.is_written else self._end(record, seen))
+            outcomes.append(_failed(record, faults.reason) if fails else ends[-1])
+        if "Idempotency-Key" in request.headers:
+            good = [{} if "reason" in end else end for end in ends]
+            self._remembered[request.headers["Idempotency-Key"]] = (content, good)
+        if isinstance(fault, Lose):
+            raise httpx.ReadError("the connection dropped", request=request)
+        is_batch = "batch" in request.headers.get("Content-Type", "")
+        return _response(outcomes, is_batch=is_batch, wait_s=faults.retry_after_s)
+
+    def _remembered_of(
+        self, request: httpx.Request, content: bytes, count: int
+    ) -> list[dict[str, object]]:
+        """How each event ended well in an earlier request of the same key; empty if it did not."""
+        none: list[dict[str, object]] = [{} for _ in range(count)]
+        known, outcomes = self._remembered.get(
+            request.headers.get("Idempotency-Key", ""), (content, none)
+        )
+        if known != content:
+            raise RefusedError("idempotency_mismatch", "the key is of another request")
+        return outcomes
+
+    def _end(self, record: Record, seen: dict[str, object]) -> dict[str, object]:
+        """Write an event, unless that was done. seen: how it ended under this Idempotency-Key."""
+        if seen:
+            return {**seen, "outcome": "duplicate", "records": 0}
+        if record.key is None:
+            key = self._key_of(record.topic, record.value)
+            if key is None:
+                return _failed(record, "missing_key")
+            record = replace(record, key=key or None)
+        name = (record.topic, record.event_id)
+        if self._dedupe and name in self._ids:
+            return _place(record, "duplicate", self._ids[name], 0)
+        log = self._log.setdefault(record.topic, [])
+        log.append(record)
+        if record.event_id is not None:
+            self._ids[name] = len(log) - 1
+        return _place(record, "published", len(log) - 1, 1)
+
+
+def _place(record: Record, name: str, offset: int, records: int) -> dict[str, object]:
+    event_id = record.event_id or uuid7()
+    return {
+        "outcome": name, "topic": record.topic, "partition": 0, "offset": offset,
+        **_about(record), "event_id": event_id, "records": records,
+    }  # fmt: skip
+
+
+def _failed(record: Record, reason: str) -> dict[str, object]:
+    status, retryable = REASONS[reason]
+    name = "unknown" if reason == "unknown" else "rejected"
+    return {
+        "outcome": name, "reason": reason, "status": status, "retryable": retryable,
+        "detail": "as the test wants it", **_about(record), "event_id": record.event_id,
+    }  # fmt: skip
+
+
+def _about(record: Record) -> dict[str, object]:
+    if isinstance(record.key, bytes):
+        return {"key_base64": base64.b64encode(record.key).decode()}
+    return {} if record.key is None else {"key": record.key}
+
+
+def _response(outcomes: list[dict[str, object]], *, is_batch: bool, wait_s: int) -> httpx.Response:
+    headers = {"Retry-After": str(wait_s)} if wait_s else {}
+    failed = [one for one in outcomes if "reason" in one]
+    if not is_batch:
+        (outcome,) = outcomes
+        status = outcome.get("status", 201 if outcome["outcome"] == "published" else 200)
+    elif not failed:
+        status = 200
+    else:
+        status = 207 if len(failed) < len(outcomes) else max(str(one["status"]) for one in failed)
+    document = {"outcomes": outcomes} if is_batch else outcomes[0]
+    return httpx.Response(int(str(status)), json=document, headers=headers)
+
+
+def _problem(reason: str, detail: str, retry_after_s: int) -> httpx.Response:
+    status, retryable = REASONS[reason]
+    document = {
+        "type": f"/problems/{reason}", "status": status, "detail": detail, "reason": reason,
+        "retryable": retryable,
+    }  # fmt: skip
+    headers = {"Retry-After": str(retry_after_s)} if retry_after_s else {}
+    return httpx.Response(status, json=document, headers=headers)

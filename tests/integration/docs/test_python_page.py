@@ -1,0 +1,74 @@
+"""Every program of the page of the Python client, with a real gateway, Kafka and Redis."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from support import pages
+from support.kafka.kafka_log import read_log
+from support.process.stack import Gateway, RunningBroker, RunningRedis
+from support.root import ROOT
+
+pytestmark = [pytest.mark.kafka, pytest.mark.redis]
+
+CONFIG = """
+[clusters.main]
+bootstrap_servers = ["{bootstrap}"]
+[redis]
+url = "{redis}"
+[topics."orders"]
+key = ["/order_id"]
+dedupe_ttl_s = 3600
+"""
+README = ROOT / "clients" / "python" / "README.md"
+
+
+def programs() -> Iterator[str]:
+    """Yield what the pages show, in their order."""
+    yield from pages.sources("publish/answers", "python")
+    yield from pages.sources("publish/python", "python")
+    yield from re.findall(r"^```python\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def test_every_program_runs_as_it_stands(
+    start_broker: Callable[..., RunningBroker],
+    start_redis: Callable[..., RunningRedis],
+    start_gateway: Callable[..., Gateway],
+    tmp_path: Path,
+) -> None:
+    kafka, redis = start_broker(), start_redis()
+    kafka.create_topic("orders", 3)
+    gateway = start_gateway(CONFIG.format(bootstrap=kafka.bootstrap, redis=redis.url))
+
+    def run(numbered: tuple[int, str]) -> subprocess.CompletedProcess[str]:
+        number, program = numbered
+        file = tmp_path / f"program_{number}.py"
+        file.write_text(program.replace("http://127.0.0.1:8080", gateway.url))
+        command = [sys.executable, "-W", "error", file]
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=180, check=False, env=os.environ
+        )
+
+    shown = list(programs())
+    with ThreadPoolExecutor(2) as pool:
+        ended = list(pool.map(run, enumerate(shown)))
+    assert [(one.returncode, one.stderr) for one in ended if one.returncode] == []
+    answers, first, background, loop, options, metrics, doubles, readme = (
+        one.stdout.split("\n")[:-1] for one in ended
+    )
+    assert answers == ["published", "published"]
+    assert first == ["published 12", "missing_key False"]
+    assert (background, loop) == (["{'published'}"], ["published", "{'published'}"])
+    assert options == doubles == []
+    assert metrics[0].startswith("Counter({('orders', 'published'): 1})")
+    assert readme == ["{'published'}"]
+    values = [one.value for one in read_log(kafka.bootstrap, "orders")]
+    assert len(values) == 2 + 3 + 1000 + 101 + 1 + 101

@@ -1,0 +1,117 @@
+"""The Python client reads what the gateway writes: every outcome and every reason."""
+
+from __future__ import annotations
+
+import pytest
+
+from headgate.core.http.reply import Reply, problem, reply
+from headgate.core.outcome import TRAITS, Failure, Name, Reason
+from headgate.core.outcome import Outcome as GatewayOutcome
+from headgate_client import Outcome
+from headgate_client.core.answer import Answer, Ended, Lost, Refused, read_answer
+from headgate_client.errors import RejectedError, UnknownOutcomeError
+from headgate_client.outcomes import Published, Rejected, Unknown
+from headgate_client.testing import REASONS
+
+GOOD = [name for name in Name if name not in ("rejected", "unknown")]
+TOPIC = "deals"
+
+
+def read(answer: Reply, expected: int) -> Answer:
+    headers = {name.upper(): value for name, value in answer.headers}
+    return read_answer(TOPIC, expected, answer.status, headers, answer.body, 0.0)
+
+
+def ended(answer: Reply, expected: int) -> list[Outcome]:
+    found = read(answer, expected)
+    assert isinstance(found, Ended)
+    return found.outcomes
+
+
+def failed(reason: Reason) -> GatewayOutcome:
+    name = Name.UNKNOWN if reason is Reason.UNKNOWN else Name.REJECTED
+    return GatewayOutcome(name, key=b"a", event_id="e", failure=Failure(reason, "why", None, 7))
+
+
+@pytest.mark.parametrize("name", GOOD)
+@pytest.mark.parametrize("is_batch", [False, True])
+def test_every_good_outcome_has_its_type(name: Name, is_batch: bool) -> None:
+    outcome = GatewayOutcome(name, 3, 9, "ключ".encode(), "e", None, 2)
+    (found,) = ended(reply(TOPIC, [outcome], is_batch, False, "request"), 1)
+    assert type(found).__name__.lower() == name
+    assert (found.name, found.key, found.event_id) == (name, "ключ", "e")
+    assert found.succeeded
+    found.raise_for_outcome()
+    if isinstance(found, Published):
+        assert (found.partition, found.offset, found.records) == (3, 9, 2)
+
+
+@pytest.mark.parametrize("reason", Reason)
+@pytest.mark.parametrize("is_batch", [False, True])
+def test_every_reason_of_an_event_is_read(reason: Reason, is_batch: bool) -> None:
+    (found,) = ended(reply(TOPIC, [failed(reason)], is_batch, False, "request"), 1)
+    assert isinstance(found, Unknown if reason is Reason.UNKNOWN else Rejected)
+    assert (found.reason, found.status) == (reason, TRAITS[reason].status)
+    assert found.retryable is TRAITS[reason].retryable
+    assert (found.key, found.event_id, found.detail) == ("a", "e", "why")
+    with pytest.raises((RejectedError, UnknownOutcomeError), match=reason):
+        found.raise_for_outcome()
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_every_reason_of_a_request_is_read(reason: Reason) -> None:
+    found = read(problem(Failure(reason, "why", None, 7), "request"), 2)
+    assert found.retry_after_s == 7.0
+    if reason is Reason.UNKNOWN:
+        assert isinstance(found, Lost)
+        return
+    assert isinstance(found, Refused)
+    assert (found.reason, found.status) == (reason, TRAITS[reason].status)
+    assert found.retryable is TRAITS[reason].retryable
+
+
+def test_a_key_that_is_no_text_is_read_as_bytes() -> None:
+    outcome = GatewayOutcome(Name.PUBLISHED, 0, 1, b"\xff", "e", None, 1)
+    (found,) = ended(reply(TOPIC, [outcome], True, False, "request"), 1)
+    assert found.key == b"\xff"
+
+
+def test_a_batch_keeps_its_order() -> None:
+    outcomes = [GatewayOutcome(Name.PUBLISHED, 0, n, b"k", None, None, 1) for n in range(3)]
+    found = ended(reply(TOPIC, [*outcomes, failed(Reason.TOO_LARGE)], True, False, "r"), 4)
+    assert [getattr(one, "offset", None) for one in found] == [0, 1, 2, None]
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind", "retryable"),
+    [
+        (502, b"<html>Bad gateway</html>", Lost, None),
+        (200, b"{}", Lost, None),
+        (200, b'{"outcomes": []}', Lost, None),
+        (200, b'{"outcomes": [1, 2]}', Lost, None),
+        (200, b"\xff", Lost, None),
+        (404, b"not here", Refused, False),
+        (429, b"slow down", Refused, True),
+        (308, b"", Refused, False),
+    ],
+)
+def test_an_answer_of_something_else_is_not_taken_for_one_of_a_gateway(
+    status: int, body: bytes, kind: type[Answer], retryable: bool | None
+) -> None:
+    found = read_answer(TOPIC, 2, status, {"Retry-After": "4"}, body, 0.0)
+    assert isinstance(found, kind)
+    if isinstance(found, Refused):
+        assert (found.reason, found.retryable) == ("bad_answer", retryable)
+        assert found.retry_after_s == 4.0
+
+
+def test_an_answer_says_when_no_key_was_looked_up() -> None:
+    answer = reply(TOPIC, [GatewayOutcome(Name.PUBLISHED, 0, 0, b"k")], False, False, "request")
+    found = read(answer.with_header(("Idempotency-Bypassed", "true")), 1)
+    assert isinstance(found, Ended)
+    assert found.bypassed
+
+
+def test_the_gateway_of_tests_has_the_reasons_of_the_real_one() -> None:
+    real = {str(one): (TRAITS[one].status, TRAITS[one].retryable) for one in Reason}
+    assert {name: real.get(name) for name in REASONS} == REASONS
