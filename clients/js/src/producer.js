@@ -68,6 +68,11 @@ export class BufferedProducer {
     return this.#outbox.events;
   }
 
+  /** About what they take in memory. */
+  get bytes() {
+    return this.#outbox.bytes;
+  }
+
   /**
    * Take an event: a JSON value, a `HeadgateEvent` or a `CloudEvent`. The promise has its outcome,
    * and is never rejected. Throws BufferFullError, and then nothing was taken.

@@ -1,6 +1,7 @@
 /** The client against the gateway of tests: every rule of docs/publish/answers.md. */
 
 import assert from "node:assert/strict";
+import { createServer } from "node:http";
 import { test } from "node:test";
 
 import { Client, CloudEvent, HeadgateEvent, TOMBSTONE } from "../src/index.js";
@@ -168,6 +169,24 @@ test("another address is asked when one is away", async () => {
   assert.equal((await client.send("orders", 1)).name, "published");
   assert.equal((await client.send("orders", 2)).name, "published");
   assert.deepEqual(asked, ["one.test", "two.test", "two.test"]);
+});
+
+test("a gateway that drains is not waited for where there is another one", async () => {
+  const { gateway, client } = world({ url: ["http://one.test", "http://two.test"] });
+  gateway.next(new Refuse("draining", { retryAfterS: 60 }));
+  assert.equal((await client.send("orders", 1)).name, "published");
+});
+
+test("a redirect is not followed: it would turn the request into another one", async () => {
+  const server = createServer((request, response) => {
+    request.resume();
+    response.writeHead(301, { Location: "/elsewhere" }).end();
+  });
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const client = new Client(`http://127.0.0.1:${server.address().port}`, { observer: QUIET });
+  const outcome = await client.send("orders", 1);
+  assert.deepEqual([outcome.reason, outcome.status], ["bad_answer", 301]);
+  await new Promise((resolve) => server.close(resolve));
 });
 
 test("a connection that was never there leaves no doubt", async () => {

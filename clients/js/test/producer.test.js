@@ -25,11 +25,13 @@ const HELD = { retryAfterS: 60 };
 function gated(gateway) {
   let open;
   const opened = new Promise((resolve) => (open = resolve));
+  const signals = [];
   const fetch = async (url, init) => {
+    signals.push(init.signal);
     await opened;
     return gateway.fetch(url, init);
   };
-  return { fetch, open };
+  return { fetch, open, signals };
 }
 
 test("events go together, and each has its outcome", async () => {
@@ -76,6 +78,18 @@ test("a key that waits does not hold up others", async () => {
   assert.deepEqual([other.name, third.name], ["published", "published"]);
   assert.equal(await producer.close({ timeoutMs: 0 }), false);
   assert.deepEqual(valuesOf(gateway), [2, 3]);
+});
+
+test("nothing new is tried where a gateway takes nothing", async () => {
+  const { gateway, producer } = world({ buffering: { lingerMs: 0 } });
+  gateway.next(new Refuse("overloaded", HELD));
+  void producer.send("orders", keyed("a", 1));
+  while (!gateway.requests.length) await new Promise(setImmediate);
+  void producer.send("orders", keyed("b", 2));
+  const deals = await producer.send("deals", keyed("c", 3));
+  assert.equal(deals.name, "published");
+  assert.deepEqual(gateway.requests.map(({ topic }) => topic), ["orders", "deals"]);
+  await producer.close({ timeoutMs: 0 });
 });
 
 test("laneOf says what the order hangs on where an event brings no key", async () => {
@@ -161,7 +175,7 @@ test("close ends everything with what is known", async () => {
   assert.deepEqual([(await second).name, (await second).reason], ["rejected", "not_sent"]);
   assert.throws(() => producer.send("orders", 4), { name: "ClosedError" });
   assert.equal(producer.events, 0);
-  gate.open();
+  assert(gate.signals.every((signal) => signal.aborted), "requests under way are ended");
 });
 
 test("an observer hears how events of each topic ended", async () => {

@@ -21,6 +21,8 @@ export class BufferedProducer {
     constructor(client: Client, options?: ProducerOptions);
     /** How many events have no outcome yet. */
     get events(): number;
+    /** About what they take in memory. */
+    get bytes(): number;
     /**
      * Take an event: a JSON value, a `HeadgateEvent` or a `CloudEvent`. The promise has its outcome,
      * and is never rejected. Throws BufferFullError, and then nothing was taken.
