@@ -1,0 +1,49 @@
+/** CloudEvents as members of a batch. */
+
+import { InvalidEventError } from "../errors.js";
+import { asBytes, encodeUtf8, isBytes, toBase64 } from "./bytes.js";
+import { jsonBytes, withMember } from "./json.js";
+import { checkedKey, laneOf } from "./keys.js";
+
+/** @import {CloudEvent} from "../events.js" */
+/** @import {Part} from "./encode.js" */
+/** @import {Stringify} from "./json.js" */
+
+const ATTRIBUTE = /^[a-z0-9]{1,64}$/;
+
+/**
+ * @param {CloudEvent} event
+ * @param {Stringify} stringify
+ * @returns {Part}
+ */
+export function encodeCloudEvent(event, stringify) {
+  const { attributes } = event;
+  for (const [name, value] of Object.entries(attributes)) {
+    const isKnown = ["string", "number", "boolean"].includes(typeof value) || value instanceof Date;
+    if (!ATTRIBUTE.test(name) || name.startsWith("data_") || !isKnown) {
+      throw new InvalidEventError(`CloudEvent: ${name}: no attribute has that name or value`);
+    }
+  }
+  for (const name of ["id", "source", "type"]) {
+    if (typeof attributes[name] !== "string") {
+      throw new InvalidEventError(`CloudEvent: ${name} is a string`);
+    }
+  }
+  let text = encodeUtf8(JSON.stringify({ specversion: "1.0", ...attributes }));
+  if (isBytes(event.data)) {
+    text = withMember(text, "data_base64", quoted(toBase64(asBytes(event.data))));
+  } else if (event.data !== undefined) {
+    text = withMember(text, "data", jsonBytes(event.data, stringify));
+  } else if (event.dataBase64 !== undefined) {
+    text = withMember(text, "data_base64", quoted(event.dataBase64));
+  }
+  const named = attributes.partitionkey || attributes.subject;
+  const key = named === undefined ? null : checkedKey(String(named));
+  const eventId = String(attributes.id);
+  return { form: "cloudevents", text, eventId, key, lane: laneOf(key), headers: [] };
+}
+
+/** @param {string} text */
+function quoted(text) {
+  return encodeUtf8(JSON.stringify(text));
+}

@@ -1,0 +1,265 @@
+/** From events to the bytes of a request. */
+
+import { InvalidEventError } from "../errors.js";
+import { CloudEvent, HeadgateEvent, TOMBSTONE } from "../events.js";
+import { asBytes, encodeUtf8, isBytes, isWellFormed, joined, toBase64 } from "./bytes.js";
+import { encodeCloudEvent } from "./cloudevents.js";
+import { jsonBytes, withMember } from "./json.js";
+import { checkedKey, keyBytes, laneOf } from "./keys.js";
+
+/** @import {Key} from "../outcomes.js" */
+/** @import {Stringify} from "./json.js" */
+
+/**
+ * @typedef {"envelope" | "cloudevents" | "single"} Form
+ * @typedef {readonly (readonly [string, string])[]} Headers
+ */
+
+/**
+ * @typedef {object} Part One event, ready for a request of its form.
+ * @property {Form} form
+ * @property {Uint8Array} text
+ * @property {string | null} eventId
+ * @property {Key} key Null where only the gateway knows it.
+ * @property {string | null} lane What its order hangs on.
+ * @property {Headers} headers
+ */
+
+/**
+ * @typedef {object} Body What is posted for some parts.
+ * @property {Headers} headers
+ * @property {Uint8Array} content
+ */
+
+const CONTENT_TYPES = {
+  envelope: "application/vnd.headgate.batch+json",
+  cloudevents: "application/cloudevents-batch+json",
+};
+const TOPIC = /^[A-Za-z0-9._-]{1,249}$/;
+const HEADER_NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,256}$/;
+const PLAIN = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/; // what a header field carries as it is
+const ID_BYTES = 256;
+const LATEST_MS = 999_999_999_999_999;
+const HEADER_BYTES = 4096; // of a request with one event; longer ones go into an envelope
+const OCTETS = "application/octet-stream";
+const TRACE = ["traceparent", "tracestate"];
+
+/**
+ * Return the topic, if Kafka could have one of that name.
+ *
+ * @param {string} topic
+ */
+export function checkTopic(topic) {
+  if (typeof topic !== "string" || !TOPIC.test(topic) || topic === "." || topic === "..") {
+    throw new InvalidEventError(
+      `topic ${topic}: a name has 1 to 249 letters, digits, dots, dashes and underscores`,
+    );
+  }
+  return topic;
+}
+
+/**
+ * Write an event as a member of a batch. Throws InvalidEventError.
+ *
+ * @param {unknown} event A bare value is an event that has nothing else.
+ * @param {Stringify} stringify
+ * @param {(() => string) | null} newId
+ * @returns {Part}
+ */
+export function encodePart(event, stringify, newId) {
+  if (event instanceof CloudEvent) return encodeCloudEvent(event, stringify);
+  return envelopePart(asEvent(event), stringify, newId);
+}
+
+/**
+ * Write an event that is sent by itself: its body is the value, where headers carry the rest.
+ *
+ * This is the form that costs the gateway least, and the one in which a large value goes straight to
+ * its blob store.
+ *
+ * @param {unknown} event
+ * @param {Stringify} stringify
+ * @param {(() => string) | null} newId
+ * @returns {Part}
+ */
+export function encodeAlone(event, stringify, newId) {
+  if (event instanceof CloudEvent) return encodeCloudEvent(event, stringify);
+  const given = asEvent(event);
+  const key = given.key === null ? null : checkedKey(given.key);
+  if (key instanceof Uint8Array || !fitsHeaders(given, key)) {
+    return envelopePart(given, stringify, newId);
+  }
+  const eventId = eventIdOf(given, newId);
+  /** @type {[string, string][]} */
+  const headers = [];
+  /** @type {Uint8Array} */
+  let text = new Uint8Array();
+  if (given.value === TOMBSTONE) {
+    headers.push(["Headgate-Tombstone", "true"]);
+  } else if (isBytes(given.value)) {
+    text = asBytes(given.value);
+    headers.push(["Content-Type", given.contentType ?? OCTETS]);
+  } else {
+    text = jsonBytes(given.value, stringify);
+    headers.push(["Content-Type", "application/json"]);
+    if (isArray(text)) headers.push(["Headgate-Batch", "false"]);
+  }
+  if (key !== null) headers.push(["Headgate-Key*", `UTF-8''${extended(key)}`]);
+  if (eventId !== null) headers.push(["Headgate-Event-Id", eventId]);
+  if (given.timestampMs !== null) {
+    headers.push(["Headgate-Timestamp", String(checkedTimestamp(given.timestampMs))]);
+  }
+  for (const [name, value] of Object.entries(given.headers)) {
+    const isTrace = TRACE.includes(name.toLowerCase());
+    headers.push([isTrace ? name : `Headgate-Header-${name}`, value]);
+  }
+  return { form: "single", text, eventId, key, lane: laneOf(key), headers };
+}
+
+/**
+ * Join parts of one form.
+ *
+ * @param {readonly Part[]} parts
+ * @returns {Body}
+ */
+export function bodyOf(parts) {
+  const first = /** @type {Part} */ (parts[0]);
+  if (first.form === "single") return { headers: first.headers, content: first.text };
+  const [open, close] = first.form === "cloudevents" ? ["[", "]"] : ['{"events":[', "]}"];
+  const pieces = [encodeUtf8(open)];
+  const comma = encodeUtf8(",");
+  for (const [at, part] of parts.entries()) {
+    if (at) pieces.push(comma);
+    pieces.push(part.text);
+  }
+  pieces.push(encodeUtf8(close));
+  return { headers: [["Content-Type", CONTENT_TYPES[first.form]]], content: joined(pieces) };
+}
+
+/**
+ * @param {unknown} event
+ * @returns {HeadgateEvent}
+ */
+function asEvent(event) {
+  return event instanceof HeadgateEvent ? event : new HeadgateEvent({ value: event });
+}
+
+/**
+ * @param {HeadgateEvent} event
+ * @param {Stringify} stringify
+ * @param {(() => string) | null} newId
+ * @returns {Part}
+ */
+function envelopePart(event, stringify, newId) {
+  const eventId = eventIdOf(event, newId);
+  const key = event.key === null ? null : checkedKey(event.key);
+  /** @type {Record<string, unknown>} */
+  const members = {};
+  if (typeof key === "string") members.key = key;
+  else if (key !== null) members.key_base64 = toBase64(keyBytes(key));
+  if (eventId !== null) members.id = eventId;
+  const headers = headersOf(event);
+  if (Object.keys(headers).length) members.headers = headers;
+  if (event.timestampMs !== null) members.timestamp_ms = checkedTimestamp(event.timestampMs);
+  if (event.value === TOMBSTONE) members.tombstone = true;
+  else if (isBytes(event.value)) members.value_base64 = toBase64(asBytes(event.value));
+  let text = encodeUtf8(JSON.stringify(members));
+  if (event.value !== TOMBSTONE && !isBytes(event.value)) {
+    text = withMember(text, "value", jsonBytes(event.value, stringify));
+  }
+  return { form: "envelope", text, eventId, key, lane: laneOf(key), headers: [] };
+}
+
+/**
+ * @param {HeadgateEvent} event
+ * @param {(() => string) | null} newId
+ */
+function eventIdOf(event, newId) {
+  if (event.id === null) return newId === null ? null : newId();
+  const { id } = event;
+  if (typeof id !== "string" || !isWellFormed(id) || !id || encodeUtf8(id).length > ID_BYTES) {
+    throw new InvalidEventError(`id: a string of 1 to ${ID_BYTES} bytes of UTF-8`);
+  }
+  return id;
+}
+
+/** @param {HeadgateEvent} event */
+function headersOf(event) {
+  checkHeaders(event.headers);
+  const contentType = event.contentType ?? (isBytes(event.value) ? OCTETS : null);
+  return contentType === null ? event.headers : { ...event.headers, "content-type": contentType };
+}
+
+/** @param {Readonly<Record<string, unknown>>} headers */
+function checkHeaders(headers) {
+  for (const [name, value] of Object.entries(headers)) {
+    if (!HEADER_NAME.test(name)) {
+      throw new InvalidEventError(`headers: ${name} is no name; use letters, digits and dashes`);
+    }
+    if (name.toLowerCase().startsWith("hg-")) {
+      throw new InvalidEventError(`headers: ${name}: names with hg- are the gateway's own`);
+    }
+    if (typeof value !== "string" || !isWellFormed(value)) {
+      throw new InvalidEventError(`headers: the value of ${name} is no string of UTF-8`);
+    }
+  }
+}
+
+/** @param {number} timestampMs */
+function checkedTimestamp(timestampMs) {
+  if (!Number.isInteger(timestampMs) || timestampMs < 0 || timestampMs > LATEST_MS) {
+    throw new InvalidEventError("timestampMs: a whole number of milliseconds since 1970");
+  }
+  return timestampMs;
+}
+
+/**
+ * Whether headers can say what the envelope would.
+ *
+ * @param {HeadgateEvent} event
+ * @param {string | null} key
+ */
+function fitsHeaders(event, key) {
+  checkHeaders(event.headers);
+  if (event.value === TOMBSTONE && event.contentType) return false;
+  if (event.contentType !== null && !(isBytes(event.value) && isOpaque(event.contentType))) {
+    return false;
+  }
+  const names = Object.keys(event.headers).map((name) => name.toLowerCase());
+  const texts = [...Object.values(event.headers), ...(event.id === null ? [] : [event.id])];
+  const length = [...names, ...texts].reduce((sum, text) => sum + String(text).length, 0);
+  const isClear =
+    !names.includes("content-type") &&
+    new Set(names).size === names.length &&
+    (!names.includes("tracestate") || names.includes("traceparent"));
+  const size = length + 12 * (key?.length ?? 0);
+  return isClear && size <= HEADER_BYTES && texts.every((text) => PLAIN.test(text));
+}
+
+/**
+ * Whether the gateway takes a body of this type for the bytes of one event.
+ *
+ * @param {string} contentType
+ */
+function isOpaque(contentType) {
+  if (!PLAIN.test(contentType)) {
+    throw new InvalidEventError(`contentType: ${contentType} is no media type`);
+  }
+  const [main = ""] = contentType.split(";");
+  return !main.toLowerCase().includes("json");
+}
+
+/** @param {Uint8Array} text */
+function isArray(text) {
+  const first = text.find((byte) => ![0x20, 0x09, 0x0a, 0x0d].includes(byte));
+  return first === 0x5b;
+}
+
+/**
+ * Percent-encode as RFC 8187 has it.
+ *
+ * @param {string} text
+ */
+function extended(text) {
+  return encodeURIComponent(text).replace(/['()*]/g, (letter) => `%${letter.charCodeAt(0).toString(16).toUpperCase()}`);
+}

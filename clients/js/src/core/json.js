@@ -1,0 +1,40 @@
+/** JSON texts. */
+
+import { InvalidEventError } from "../errors.js";
+import { RawJson } from "../events.js";
+import { encodeUtf8, joined } from "./bytes.js";
+
+/** @typedef {(value: unknown) => string} Stringify */
+
+/**
+ * Return the bytes of a JSON value.
+ *
+ * @param {unknown} value
+ * @param {Stringify} stringify
+ */
+export function jsonBytes(value, stringify) {
+  if (value instanceof RawJson) return value.text;
+  let text;
+  try {
+    text = stringify(value);
+  } catch (error) {
+    throw new InvalidEventError(`value: it is no JSON (${error})`, { cause: error });
+  }
+  if (typeof text !== "string") {
+    throw new InvalidEventError(`value: ${typeof value} is no JSON; give null, bytes or TOMBSTONE`);
+  }
+  return encodeUtf8(text);
+}
+
+/**
+ * Put a member with a ready text behind those of an object.
+ *
+ * @param {Uint8Array} object
+ * @param {string} name
+ * @param {Uint8Array} value
+ */
+export function withMember(object, name, value) {
+  const isEmpty = object.length === 2;
+  const before = encodeUtf8(`${isEmpty ? "" : ","}"${name}":`);
+  return joined([object.subarray(0, -1), before, value, encodeUtf8("}")]);
+}

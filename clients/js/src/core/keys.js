@@ -1,0 +1,59 @@
+/** Keys as outcomes have them, and the lanes that they name. */
+
+import { InvalidEventError } from "../errors.js";
+import { asBytes, encodeUtf8, isBytes, isWellFormed, toBase64, utf8Strict } from "./bytes.js";
+
+/** @import {Key} from "../outcomes.js" */
+
+const BINARY = "\ud800"; // no text that is a key begins with it
+
+/**
+ * Return the key: text, or bytes where they are no UTF-8. Throws InvalidEventError.
+ *
+ * @param {unknown} key
+ * @returns {NonNullable<Key>}
+ */
+export function checkedKey(key) {
+  if (typeof key !== "string" && !isBytes(key)) {
+    throw new InvalidEventError(`key: a string or bytes, not ${typeof key}; use String(key)`);
+  }
+  const size = typeof key === "string" ? key.length : key.byteLength;
+  if (!size) {
+    throw new InvalidEventError("key: it is empty; leave it out to let the topic's rule find one");
+  }
+  if (typeof key === "string") {
+    if (!isWellFormed(key)) throw new InvalidEventError("key: a lone surrogate is no UTF-8");
+    return key;
+  }
+  return asText(asBytes(key));
+}
+
+/**
+ * Return what two keys have in common if and only if Kafka has the same bytes for them.
+ *
+ * @param {Key} key
+ * @returns {string | null}
+ */
+export function laneOf(key) {
+  return key instanceof Uint8Array ? BINARY + toBase64(key) : key;
+}
+
+/**
+ * @param {NonNullable<Key>} key
+ * @returns {Uint8Array}
+ */
+export function keyBytes(key) {
+  return typeof key === "string" ? encodeUtf8(key) : key;
+}
+
+/**
+ * @param {Uint8Array} bytes
+ * @returns {NonNullable<Key>}
+ */
+function asText(bytes) {
+  try {
+    return utf8Strict(bytes);
+  } catch {
+    return bytes;
+  }
+}

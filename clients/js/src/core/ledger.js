@@ -1,0 +1,95 @@
+/** What is known of each event of a delivery. */
+
+import { Rejected, Unknown } from "../outcomes.js";
+
+/** @import {Outcome} from "../outcomes.js" */
+/** @import {Lost, Refused} from "./answer.js" */
+/** @import {Part} from "./encode.js" */
+
+export const TOO_MUCH = ["too_large", "too_many_events"];
+// Reasons that lie in the event itself: had an earlier attempt arrived, it would have failed, too.
+const OF_THE_EVENT = [
+  ...TOO_MUCH,
+  "malformed",
+  "missing_key",
+  "invalid_key",
+  "schema_violation",
+  "headers_too_large",
+  "unsupported_encoding",
+  "needs_native_api",
+  "idempotency_mismatch",
+];
+const DOUBT = "an earlier attempt may have been written";
+
+export class Ledger {
+  /** @type {(Outcome | null)[]} */
+  outcomes;
+  /** @type {Set<number>} The places of events without an outcome, in their order. */
+  open;
+  #topic;
+  #parts;
+  /** @type {Set<number>} An attempt that was not answered may have written them. */
+  #doubtful = new Set();
+
+  /**
+   * @param {string} topic
+   * @param {readonly Part[]} parts
+   */
+  constructor(topic, parts) {
+    this.#topic = topic;
+    this.#parts = parts;
+    this.outcomes = parts.map(() => null);
+    this.open = new Set(parts.keys());
+  }
+
+  /**
+   * These may be written already.
+   *
+   * @param {Iterable<number>} places
+   */
+  doubt(places) {
+    for (const at of places) this.#doubtful.add(at);
+  }
+
+  /**
+   * @param {number} at
+   * @param {Outcome} outcome
+   */
+  end(at, outcome) {
+    const isInDoubt = this.#doubtful.has(at);
+    this.outcomes[at] = isInDoubt && outcome instanceof Rejected ? doubted(outcome) : outcome;
+    this.open.delete(at);
+  }
+
+  /**
+   * Return what an answer without outcomes means for one event.
+   *
+   * @param {number} at
+   * @param {Refused | Lost | null} own The answer to the request that the event was in.
+   * @param {Refused | Lost} last The last answer of all, for its words.
+   * @returns {Outcome}
+   */
+  failure(at, own, last) {
+    const { key, eventId } = /** @type {Part} */ (this.#parts[at]);
+    const { reason, detail, status } = last;
+    const about = { topic: this.#topic, detail, key, eventId };
+    if (own?.kind === "refused") {
+      return new Rejected({ ...about, reason, status, retryable: own.retryable });
+    }
+    if (this.#doubtful.has(at)) {
+      const why = last.kind === "lost" ? reason : "no_answer";
+      return new Unknown({ ...about, reason: why, status });
+    }
+    return new Rejected({ ...about, reason: own ? "unreachable" : "not_sent", retryable: true });
+  }
+}
+
+/**
+ * What a rejection means for an event that an earlier attempt may have written.
+ *
+ * @param {Rejected} outcome
+ */
+function doubted(outcome) {
+  if (OF_THE_EVENT.includes(outcome.reason)) return outcome;
+  return new Unknown({ ...outcome, detail: `${outcome.detail}; ${DOUBT}` });
+}

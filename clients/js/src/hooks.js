@@ -1,0 +1,98 @@
+/** What a client reports, for metrics and logs. */
+
+/** @import {Failure, Outcome} from "./outcomes.js" */
+
+/**
+ * @typedef {object} Attempt One request and its answer.
+ * @property {string} topic
+ * @property {number} events
+ * @property {number} contentBytes Before compression.
+ * @property {number} number 1 for the first time that these bytes went.
+ * @property {number} durationMs
+ * @property {string} result `ended` if there is an outcome for each event, else the reason of the
+ *   refusal or why there is no answer.
+ * @property {string} detail
+ * @property {number | null} status
+ * @property {string | null} requestId Of the gateway's log.
+ * @property {boolean} isBypassed The gateway could not look the Idempotency-Key up, because its
+ *   Redis is away.
+ */
+
+/**
+ * @typedef {object} Observer It is called by whoever posts: be quick.
+ * @property {(attempt: Attempt) => void} [attempted] Hear of a request that has ended.
+ * @property {(topic: string, outcomes: readonly Outcome[]) => void} [ended] Hear how events ended.
+ */
+
+/** The methods of `console` that are used. @typedef {Pick<Console, "warn" | "error">} Log */
+
+/** Writes what goes wrong to the console, or to a log like it; the default. */
+export class LogObserver {
+  #log;
+
+  /** @param {Log} [log] */
+  constructor(log = console) {
+    this.#log = log;
+  }
+
+  /**
+   * Log what is tried again or was refused.
+   *
+   * @param {Attempt} attempt
+   */
+  attempted({ topic, events, number, result, detail }) {
+    if (result === "ended") return;
+    this.#log.warn(`headgate: ${topic}: ${events} events, attempt ${number}: ${result} (${detail})`);
+  }
+
+  /**
+   * Log how many failed, by reason, with the first detail of each.
+   *
+   * @param {string} topic
+   * @param {readonly Outcome[]} outcomes
+   */
+  ended(topic, outcomes) {
+    /** @type {Map<string, Failure[]>} */
+    const byReason = new Map();
+    for (const outcome of outcomes) {
+      if (outcome.succeeded) continue;
+      const what = `${outcome.name}: ${outcome.reason}`;
+      byReason.set(what, [...(byReason.get(what) ?? []), outcome]);
+    }
+    for (const [what, [first, ...others]] of byReason) {
+      this.#log.error(
+        `headgate: ${topic}: ${others.length + 1} events ${what} (${first?.detail})`,
+      );
+    }
+  }
+}
+
+/**
+ * Report something; what an observer throws is its own affair, and no event is lost by it.
+ *
+ * @param {() => void} report
+ */
+export function tell(report) {
+  try {
+    report();
+  } catch (error) {
+    console.error("headgate: the observer threw", error);
+  }
+}
+
+/**
+ * Report how events of several topics ended.
+ *
+ * @param {Observer} observer
+ * @param {readonly Outcome[]} outcomes
+ */
+export function tellEnded(observer, outcomes) {
+  /** @type {Map<string, Outcome[]>} */
+  const byTopic = new Map();
+  for (const outcome of outcomes) {
+    const ofTopic = byTopic.get(outcome.topic);
+    if (ofTopic) ofTopic.push(outcome);
+    else byTopic.set(outcome.topic, [outcome]);
+  }
+  for (const [topic, ofTopic] of byTopic) tell(() => observer.ended?.(topic, ofTopic));
+}

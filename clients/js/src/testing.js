@@ -1,0 +1,20 @@
+/**
+ * A gateway in memory, for tests of programs that send events.
+ *
+ *     const gateway = new FakeGateway();
+ *     const client = new Client(gateway.url, { fetch: gateway.fetch, retry: { firstWaitMs: 0 } });
+ *     gateway.next(new Refuse("overloaded"), new Lose({ isWritten: true }));
+ *     await client.send("orders", { order_id: 1 });
+ *     assert.deepEqual(gateway.records("orders").map(({ value }) => value), [{ order_id: 1 }]);
+ *
+ * It speaks HTTP, so that the client reads its answers with the code that reads those of a real one.
+ */
+
+export { FailEvents, FakeGateway, Lose, Refuse } from "./testing/gateway.js";
+export { REASONS } from "./testing/reasons.js";
+
+/**
+ * @typedef {import("./testing/gateway.js").Fault} Fault
+ * @typedef {import("./testing/requests.js").FakeRecord} FakeRecord
+ * @typedef {import("./testing/requests.js").FakeRequest} FakeRequest
+ */

@@ -1,0 +1,112 @@
+/** Waiting for time to pass, and for what others do. */
+
+const LONGEST_WAIT_MS = 3_600_000; // of one timer, which takes no infinity
+
+/** @typedef {{timeoutMs?: number, signal?: AbortSignal}} WaitOptions */
+
+/**
+ * Start a timer.
+ *
+ * @param {() => void} then
+ * @param {number} ms
+ */
+export function after(then, ms) {
+  return setTimeout(then, Math.min(ms, LONGEST_WAIT_MS));
+}
+
+/**
+ * Wait, or until the signal.
+ *
+ * @param {number} ms
+ * @param {AbortSignal} signal
+ * @returns {Promise<void>}
+ */
+export async function pause(ms, signal) {
+  if (ms <= 0 || signal.aborted) return;
+  await new Promise((resolve) => {
+    const end = () => {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", end);
+      resolve(undefined);
+    };
+    const timer = setTimeout(end, ms);
+    signal.addEventListener("abort", end);
+  });
+}
+
+/**
+ * Return a signal that follows all of these, until `end` is called. (`AbortSignal.any` is missing in
+ * the first versions of Node 20.)
+ *
+ * @param {readonly (AbortSignal | undefined)[]} signals
+ */
+export function linked(signals) {
+  const given = signals.filter((signal) => signal !== undefined);
+  const controller = new AbortController();
+  const abort = () => controller.abort(given.find((signal) => signal.aborted)?.reason);
+  for (const signal of given) signal.addEventListener("abort", abort);
+  if (given.some((signal) => signal.aborted)) abort();
+  const end = () => {
+    for (const signal of given) signal.removeEventListener("abort", abort);
+  };
+  return { signal: controller.signal, abort: controller.abort.bind(controller), end };
+}
+
+/**
+ * Who waits for something, in the order of their coming: nobody is served before the first.
+ *
+ * @template T
+ */
+export class Line {
+  /** @type {Map<() => boolean, () => void>} How each looks whether it is served, and gives up. */
+  #waiting = new Map();
+
+  get isEmpty() {
+    return !this.#waiting.size;
+  }
+
+  /** Serve who can be served. */
+  move() {
+    for (const look of [...this.#waiting.keys()]) {
+      if (!look()) return;
+    }
+  }
+
+  /** Send all away. */
+  dismiss() {
+    for (const giveUp of [...this.#waiting.values()]) giveUp();
+  }
+
+  /**
+   * Wait until an attempt has a result; return that, or null if there was none in time.
+   *
+   * @param {() => T | null} attempt
+   * @param {WaitOptions} options
+   * @returns {Promise<T | null>}
+   */
+  async wait(attempt, { timeoutMs = Infinity, signal }) {
+    const served = this.isEmpty ? attempt() : null;
+    if (served !== null || timeoutMs <= 0 || signal?.aborted) return served;
+    return new Promise((resolve) => {
+      /** @param {T | null} result */
+      const leave = (result) => {
+        if (timer !== null) clearTimeout(timer);
+        this.#waiting.delete(look);
+        signal?.removeEventListener("abort", giveUp);
+        resolve(result);
+      };
+      const look = () => {
+        const result = attempt();
+        if (result !== null) leave(result);
+        return result !== null;
+      };
+      const giveUp = () => {
+        leave(null);
+        this.move(); // the next one may want less
+      };
+      const timer = timeoutMs === Infinity ? null : after(giveUp, timeoutMs);
+      this.#waiting.set(look, giveUp);
+      signal?.addEventListener("abort", giveUp);
+    });
+  }
+}

@@ -1,0 +1,90 @@
+/** Answers, of a gateway and of whatever else may stand in its place. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { readAnswer, retryAfter } from "../src/core/answer.js";
+import { Held, Published, Rejected, Unknown } from "../src/index.js";
+
+const NOW_MS = Date.parse("2026-01-02T03:04:05Z");
+
+function read(body, { expected = 1, status = 200, headers = {} } = {}) {
+  const text = typeof body === "string" ? body : JSON.stringify(body);
+  const header = (name) => headers[name] ?? null;
+  return readAnswer("orders", expected, { status, body: text, header }, NOW_MS);
+}
+
+test("a published event has its place", () => {
+  const { outcomes } = read({ outcome: "published", partition: 4, offset: 17, key: "a", records: 1 });
+  assert(outcomes[0] instanceof Published);
+  assert.deepEqual([outcomes[0].partition, outcomes[0].offset, outcomes[0].isWritten], [4, 17, true]);
+  assert.equal(outcomes[0].throwIfFailed(), outcomes[0]);
+});
+
+test("a held event has no place yet", () => {
+  const { outcomes } = read({ outcome: "held", partition: null, offset: null });
+  assert(outcomes[0] instanceof Held);
+  assert.equal(outcomes[0].isWritten, false);
+});
+
+test("keys that are no text come as bytes", () => {
+  const { outcomes } = read({ outcome: "published", key_base64: "/w==" });
+  assert.deepEqual(outcomes[0].key, new Uint8Array([255]));
+});
+
+test("the failures of a batch are outcomes", () => {
+  const { outcomes } = read(
+    {
+      outcomes: [
+        { outcome: "rejected", reason: "overloaded", status: 503, retryable: true, detail: "full" },
+        { outcome: "unknown", reason: "unknown", status: 504, retryable: true, detail: "late" },
+      ],
+    },
+    { expected: 2, status: 207 },
+  );
+  assert(outcomes[0] instanceof Rejected && outcomes[0].retryable);
+  assert(outcomes[1] instanceof Unknown && outcomes[1].isWritten === null);
+  assert.throws(() => outcomes[0].throwIfFailed(), { name: "RejectedError" });
+  assert.throws(() => outcomes[1].throwIfFailed(), { name: "UnknownOutcomeError" });
+});
+
+test("a problem is of the whole request", () => {
+  const problem = { reason: "overloaded", detail: "full", status: 503, retryable: true };
+  const answer = read(problem, { status: 503, expected: 3, headers: { "retry-after": "2" } });
+  assert.equal(answer.kind, "refused");
+  assert.deepEqual([answer.reason, answer.retryable, answer.retryAfterMs], ["overloaded", true, 2000]);
+});
+
+test("504 unknown of a request leaves its events in doubt", () => {
+  const answer = read({ reason: "unknown", detail: "late", retryable: true }, { status: 504 });
+  assert.deepEqual([answer.kind, answer.reason, answer.wasSent], ["lost", "unknown", true]);
+});
+
+for (const [status, body, kind, retryable] of [
+  [502, "<html>", "lost", undefined],
+  [200, "hello", "lost", undefined],
+  [200, "{}", "lost", undefined],
+  [404, "<html>", "refused", false],
+  [429, "slow down", "refused", true],
+  [301, "", "refused", false],
+]) {
+  test(`${status} ${body} of something that is no gateway`, () => {
+    const answer = read(body, { status });
+    assert.deepEqual([answer.kind, answer.retryable], [kind, retryable]);
+  });
+}
+
+test("too few outcomes say nothing of any", () => {
+  assert.equal(read({ outcomes: [{ outcome: "published" }] }, { expected: 2 }).kind, "lost");
+});
+
+for (const [value, ms] of [
+  [null, 0],
+  ["3", 3000],
+  ["Fri, 02 Jan 2026 03:04:15 GMT", 10_000],
+  ["Fri, 02 Jan 2026 03:04:00 GMT", 0],
+  ["soon", 0],
+  ["-1", 0],
+]) {
+  test(`Retry-After: ${value}`, () => assert.equal(retryAfter(value, NOW_MS), ms));
+}

@@ -1,0 +1,143 @@
+/** Events as bytes: what is on the wire, and what is refused before that. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { bodyOf, checkTopic, encodeAlone, encodePart } from "../src/core/encode.js";
+import { uuid7 } from "../src/core/ids.js";
+import { CloudEvent, HeadgateEvent, RawJson, TOMBSTONE } from "../src/index.js";
+
+const text = (bytes) => new TextDecoder().decode(bytes);
+const part = (event) => encodePart(event, JSON.stringify, null);
+const member = (event) => JSON.parse(text(part(event).text));
+const alone = (event) => encodeAlone(event, JSON.stringify, null);
+
+test("a value that is sent by itself is the body", () => {
+  const found = alone({ a: "ü" });
+  assert.equal(text(found.text), '{"a":"ü"}');
+  assert.deepEqual(found.headers, [["Content-Type", "application/json"]]);
+});
+
+test("an array that is sent by itself is one event", () => {
+  assert.deepEqual(alone(new RawJson(" [1]")).headers[1], ["Headgate-Batch", "false"]);
+});
+
+test("headers carry key, id, timestamp and record headers", () => {
+  const event = new HeadgateEvent({
+    value: null,
+    key: "ключ 'é'*",
+    id: "e-1",
+    timestampMs: 17,
+    headers: { author: "Ada", traceparent: "00-1-2-01" },
+  });
+  assert.deepEqual(alone(event).headers, [
+    ["Content-Type", "application/json"],
+    ["Headgate-Key*", "UTF-8''%D0%BA%D0%BB%D1%8E%D1%87%20%27%C3%A9%27%2A"],
+    ["Headgate-Event-Id", "e-1"],
+    ["Headgate-Timestamp", "17"],
+    ["Headgate-Header-author", "Ada"],
+    ["traceparent", "00-1-2-01"],
+  ]);
+});
+
+for (const [what, event] of [
+  ["a value beyond ASCII", { value: 1, headers: { author: "Zoë" } }],
+  ["a line break", { value: 1, headers: { author: "a\nb" } }],
+  ["a key of bytes", { value: 1, key: new Uint8Array([0xff]) }],
+  ["an id with spaces around", { value: 1, id: " x " }],
+  ["a content type of JSON", { value: 1, contentType: "application/x+json" }],
+  ["two headers that differ in case", { value: 1, headers: { A: "1", a: "2" } }],
+]) {
+  test(`what headers cannot carry goes into an envelope: ${what}`, () => {
+    assert.equal(alone(new HeadgateEvent(event)).form, "envelope");
+  });
+}
+
+test("the envelope has everything that an event has", () => {
+  const event = { value: [1], key: "k", id: "i", timestampMs: 5, headers: { a: "b" } };
+  assert.deepEqual(member(new HeadgateEvent(event)), {
+    value: [1],
+    key: "k",
+    id: "i",
+    timestamp_ms: 5,
+    headers: { a: "b" },
+  });
+  assert.deepEqual(member(new HeadgateEvent({ value: TOMBSTONE, key: new Uint8Array([255]) })), {
+    key_base64: "/w==",
+    tombstone: true,
+  });
+  assert.deepEqual(member(new Uint8Array([1, 2])), {
+    value_base64: "AQI=",
+    headers: { "content-type": "application/octet-stream" },
+  });
+});
+
+test("bytes are copied, so that they may change while they wait", () => {
+  const value = new Uint8Array([1]);
+  const { text: kept } = alone(value);
+  value[0] = 2;
+  assert.deepEqual(kept, new Uint8Array([1]));
+});
+
+test("a key of bytes that are UTF-8 is in the lane of its text", () => {
+  const bytes = new TextEncoder().encode("ключ");
+  const [one, other] = [bytes, "ключ"].map((key) => part(new HeadgateEvent({ value: 1, key })));
+  assert.equal(one.lane, other.lane);
+  const binary = part(new HeadgateEvent({ value: 1, key: new Uint8Array([0xff, 0xfe]) }));
+  assert.notEqual(binary.lane, part(new HeadgateEvent({ value: 1, key: "//4=" })).lane);
+});
+
+test("ready JSON stands as it is", () => {
+  const { text: found } = part(new RawJson('{"total": 35.50}'));
+  assert.equal(text(found), '{"value":{"total": 35.50}}');
+});
+
+test("a CloudEvent goes structured; its key is partitionkey, then subject", () => {
+  const event = new CloudEvent({ id: "1", source: "/s", type: "t", subject: "x", data: { a: 1 } });
+  const found = part(event);
+  assert.equal(
+    text(bodyOf([found, found]).content.subarray(0, 91)),
+    '[{"specversion":"1.0","id":"1","source":"/s","type":"t","subject":"x","data":{"a":1}},{"spe',
+  );
+  assert.equal(found.key, "x");
+  const keyed = { id: "1", source: "/s", type: "t", subject: "x", partitionkey: "p" };
+  assert.equal(part(new CloudEvent(keyed)).key, "p");
+  const bytes = new CloudEvent({ id: "1", source: "/s", type: "t", data: new Uint8Array([1]) });
+  assert.equal(member(bytes).data_base64, "AQ==");
+});
+
+const cloud = (more) => () => part(new CloudEvent({ id: "1", source: "/s", type: "t", ...more }));
+for (const [what, wrong, words] of [
+  ["undefined", () => part(undefined), /undefined is no JSON/],
+  ["a bigint", () => part(1n), /BigInt/],
+  ["a lone surrogate as key", () => part(new HeadgateEvent({ value: 1, key: "\ud800" })), /lone/],
+  ["an empty key", () => part(new HeadgateEvent({ value: 1, key: "" })), /leave it out/],
+  ["a number as key", () => part(new HeadgateEvent({ value: 1, key: 7 })), /String\(key\)/],
+  ["an empty id", () => part(new HeadgateEvent({ value: 1, id: "" })), /id: a string/],
+  ["a long id", () => part(new HeadgateEvent({ value: 1, id: "é".repeat(129) })), /256 bytes/],
+  ["a header of ours", () => part(new HeadgateEvent({ value: 1, headers: { "hg-a": "" } })), /own/],
+  ["a header's name", () => part(new HeadgateEvent({ value: 1, headers: { "a b": "" } })), /name/],
+  ["a header's value", () => part(new HeadgateEvent({ value: 1, headers: { a: 1 } })), /no string/],
+  ["a date as timestamp", () => part(new HeadgateEvent({ value: 1, timestampMs: 1.5 })), /whole/],
+  ["a member that is none", () => new HeadgateEvent({ value: 1, timestamp: 1 }), /there is no timestamp/],
+  ["text that is no JSON", () => new RawJson("{},{}"), /no JSON document/],
+  ["bytes that are no JSON", () => new RawJson(new Uint8Array([0xff])), /no JSON document/],
+  ["a CloudEvent without type", cloud({ type: "" }), /type missing/],
+  ["a CloudEvent of old", cloud({ specversion: "0.3" }), /not 1.0/],
+  ["a CloudEvent's extension", cloud({ "trace-id": "x" }), /trace-id/],
+  ["a topic", () => checkTopic("a/b"), /topic a\/b/],
+  ["two dots as topic", () => checkTopic(".."), /topic/],
+]) {
+  test(`refused before anything is sent: ${what}`, () => {
+    assert.throws(wrong, (error) => {
+      assert.equal(error.name, "InvalidEventError");
+      assert.match(error.message, words);
+      return true;
+    });
+  });
+}
+
+test("ids are UUIDs of version 7", () => {
+  const id = uuid7(0x017f22e279b0, new Uint8Array(10).fill(0xff));
+  assert.equal(id, "017f22e2-79b0-7fff-bfff-ffffffffffff");
+});

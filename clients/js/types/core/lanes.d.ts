@@ -1,0 +1,65 @@
+/**
+ * Return about what an event takes in memory while it waits.
+ *
+ * @param {Part} part
+ */
+export function sizeOf(part: Part): number;
+/** An event that a producer has taken. */
+export class Entry {
+    /**
+     * @param {Part} part
+     * @param {string | null} lane
+     * @param {number} addedMs
+     * @param {number} epoch How many times `flush` was called before.
+     * @param {(outcome: Outcome) => void} done
+     */
+    constructor(part: Part, lane: string | null, addedMs: number, epoch: number, done: (outcome: Outcome) => void);
+    part: Part;
+    lane: string | null;
+    size: number;
+    addedMs: number;
+    epoch: number;
+    done: (outcome: Outcome) => void;
+}
+/** The lanes of one topic. */
+export class Topic {
+    /** @param {string} name */
+    constructor(name: string);
+    heldUntilMs: number;
+    name: string;
+    /** Whether nothing waits here, or is under way. */
+    get isEmpty(): boolean;
+    /**
+     * Take an event.
+     *
+     * @param {Entry} entry
+     */
+    add(entry: Entry): void;
+    /**
+     * Return when the next request goes; infinity if nothing may go.
+     *
+     * @param {Readonly<Limits>} limits
+     * @param {number} lingerMs
+     */
+    dueMs(limits: Readonly<Limits>, lingerMs: number): number;
+    /**
+     * Take the events of the next request, all of one form; their lanes wait for its end.
+     *
+     * @param {Readonly<Limits>} limits
+     * @param {boolean} onePerLane
+     * @returns {Entry[]}
+     */
+    take(limits: Readonly<Limits>, onePerLane: boolean): Entry[];
+    /**
+     * Let the lane of an event go on that has ended.
+     *
+     * @param {Entry} entry
+     */
+    end(entry: Entry): void;
+    /** Yield what was never sent. */
+    waiting(): Generator<Entry, void, unknown>;
+    #private;
+}
+import type { Part } from "./encode.js";
+import type { Outcome } from "../outcomes.js";
+import type { Limits } from "../settings.js";

@@ -1,0 +1,6 @@
+/**
+ * @param {unknown} error
+ * @returns {Answer}
+ */
+export function classify(error: unknown): Answer;
+import type { Answer } from "./core/answer.js";

@@ -1,0 +1,58 @@
+/**
+ * @param {string} url
+ * @param {RequestInit} init
+ * @returns {Promise<FakeRequest>}
+ */
+export function readRequest(url: string, init: RequestInit): Promise<FakeRequest>;
+/**
+ * Cut a request into its events.
+ *
+ * @param {FakeRequest} request
+ * @returns {FakeRecord[]}
+ */
+export function recordsOf({ topic, headers, content }: FakeRequest): FakeRecord[];
+/**
+ * Whether two requests have the same bytes.
+ *
+ * @param {Uint8Array} one
+ * @param {Uint8Array} other
+ */
+export function isSame(one: Uint8Array, other: Uint8Array): boolean;
+/** The request fails as a whole. */
+export class RefusedError extends Error {
+    /**
+     * @param {string} reason
+     * @param {string} detail
+     * @param {number} [retryAfterS]
+     */
+    constructor(reason: string, detail: string, retryAfterS?: number);
+    reason: string;
+    retryAfterS: number;
+}
+export type Member = Record<string, any>;
+/**
+ * What was written.
+ */
+export type FakeRecord = {
+    topic: string;
+    key: Key;
+    /**
+     * A JSON value, bytes, or null for a tombstone.
+     */
+    value: unknown;
+    isTombstone: boolean;
+    eventId: string | null;
+    /**
+     * Of the event.
+     */
+    headers: Readonly<Record<string, string>>;
+};
+export type FakeRequest = {
+    topic: string;
+    headers: Headers;
+    /**
+     * Uncompressed.
+     */
+    content: Uint8Array;
+};
+import type { Key } from "../outcomes.js";
