@@ -58,7 +58,7 @@ async def test_the_slider_shows_what_would_be(chromium: Browser, server: TestSer
 
 async def test_it_is_a_form_without_scripts(chromium: Browser, server: TestServer) -> None:
     async with page(chromium, server, java_script_enabled=False) as seen:
-        await seen.open("/audits/worse")
+        await seen.page.goto(f"{server}/audits/worse")
         assert await seen.page.get_by_role("slider").count() == 0
         await seen.page.get_by_label("Partitions", exact=True).select_option("24")
         await seen.page.get_by_role("button", name="Show").click()
