@@ -124,10 +124,14 @@ def _given(args: argparse.Namespace) -> _Given:
     from headgate.core.keys import BadPointer
     from headgate.core.side_by_side.contents import ContentRule
     from headgate.core.side_by_side.history import Window
+    from headgate.core.times import TimeError, parse_time
 
     now_ms = time.time_ns() // 1_000_000
-    begin_ms = None if args.begin is None else _time_ms("--from", args.begin, now_ms)
-    end_ms = _time_ms("--to", args.end, now_ms)
+    try:
+        begin_ms = None if args.begin is None else parse_time("--from", args.begin, now_ms)
+        end_ms = parse_time("--to", args.end, now_ms)
+    except TimeError as error:
+        raise CommandError(str(error), USAGE) from error
     if begin_ms is not None and begin_ms >= end_ms:
         raise CommandError(f"--from {args.begin} is not before --to {args.end}", USAGE)
     if not args.margin >= 0:
@@ -141,21 +145,6 @@ def _given(args: argparse.Namespace) -> _Given:
     if args.bytes and args.ignore:
         raise CommandError("--ignore leaves out parts of JSON values: not with --bytes", USAGE)
     return _Given(Window(begin_ms, end_ms, int(args.margin * 1000)), rule, args.share)
-
-
-def _time_ms(option: str, text: str, now_ms: int) -> int:
-    from headgate.core.replays.fields import FieldError
-    from headgate.core.replays.spec import read_relative, read_time
-
-    try:
-        if text == "now":
-            return now_ms
-        if text[-1:] in "smhd" and text[:-1].removeprefix("-").isdecimal():
-            return now_ms - read_relative(option, f"-{text.removeprefix('-')}")
-        return read_time(option, int(text) if text.isdecimal() else text)
-    except FieldError as error:
-        forms = "2h (ago), now, or ISO 8601 with a zone (2026-01-31T12:00:00Z)"
-        raise CommandError(f"{option} {text}: expected {forms}", USAGE) from error
 
 
 def _topics(args: argparse.Namespace) -> list[_Topic]:

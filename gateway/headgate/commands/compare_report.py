@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from headgate.commands.output import painted, say, show_table
@@ -11,6 +10,7 @@ from headgate.core.side_by_side.history import Side
 from headgate.core.terminal.figures import short
 from headgate.core.terminal.style import Ink
 from headgate.core.terminal.table import Cell, Column
+from headgate.core.times import shown_time
 
 _APART_MS = 60_000  # beginnings that are further apart may be why keys are missing
 
@@ -122,7 +122,4 @@ def _shown(key: bytes) -> str:
 
 
 def _time(ms: int | None) -> str | None:
-    if ms is None:
-        return None
-    moment = datetime.fromtimestamp(ms / 1000, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return None if ms is None else shown_time(ms)

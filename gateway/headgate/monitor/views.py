@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from headgate.core.consuming.pauses import Kept
@@ -11,6 +10,7 @@ from headgate.core.groups.facts import Drift, Regression, SeenCommit, named
 from headgate.core.groups.group_watch import GroupWatch
 from headgate.core.groups.lag_rules import SEVERITY, LagState
 from headgate.core.groups.report import GroupReport, Heat, PartitionReport
+from headgate.core.times import shown_time
 from headgate.monitor.cluster_monitor import ClusterMonitor
 
 Json = dict[str, Any]
@@ -79,7 +79,7 @@ def group_page(
         if intents is None
         else [
             {"scope": str(intent.intent.scope), "reason": intent.intent.reason, "by": intent.by,
-             "at": when(intent.at_ms)}
+             "at": shown_time(intent.at_ms)}
             for intent in intents
         ],
     }  # fmt: skip
@@ -107,7 +107,7 @@ def partition_row(found: PartitionReport) -> Json:
         "loss_in_s": seconds(found.loss_ms),
         "owner": None if owner is None else named(owner.member),
         "owner_before": None if owner is None else owner.before,
-        "owner_since": None if owner is None else when(owner.since_ms),
+        "owner_since": None if owner is None else shown_time(owner.since_ms),
     }
 
 
@@ -134,7 +134,7 @@ def _moved_while_paused(found: PartitionReport, intents: Iterable[Kept]) -> bool
 
 def commit(seen: SeenCommit) -> Json:
     """One commit of the commit stream."""
-    return {"offset": seen.offset, "at": when(seen.at_ms), "by": _by(seen)}
+    return {"offset": seen.offset, "at": shown_time(seen.at_ms), "by": _by(seen)}
 
 
 def _by(seen: SeenCommit | Regression) -> Json | None:
@@ -149,11 +149,11 @@ def regression(one: Regression) -> Json:
         "partition": one.partition,
         "from": one.from_offset,
         "to": one.to_offset,
-        "at": when(one.at_ms),
+        "at": shown_time(one.at_ms),
         "committer": _by(one),
         "owner": one.owner,
         "owner_before": one.owner_before,
-        "recovered_at": None if one.recovered_ms is None else when(one.recovered_ms),
+        "recovered_at": None if one.recovered_ms is None else shown_time(one.recovered_ms),
     }
 
 
@@ -164,7 +164,7 @@ def cluster_row(cluster: ClusterMonitor) -> Json:
         "cluster": cluster.name,
         "ok": status.ok,
         "detail": status.detail,
-        "looked_at": None if status.polled_ms is None else when(status.polled_ms),
+        "looked_at": None if status.polled_ms is None else shown_time(status.polled_ms),
         "look_s": round(status.poll_s, 3),
         "every_commit_is_seen": not status.commits,
         "why_not": status.commits or None,
@@ -174,7 +174,7 @@ def cluster_row(cluster: ClusterMonitor) -> Json:
                 "topic": rogue.topic,
                 "bytes_per_s": round(rogue.bytes_per_s),
                 "unexplained_per_s": round(rogue.unexplained_per_s),
-                "since": when(rogue.since_ms),
+                "since": shown_time(rogue.since_ms),
             }
             for rogue in cluster.readers.rogues()
         ],
@@ -190,19 +190,20 @@ def drift(one: Drift) -> Json:
         "topic": one.topic,
         "before": one.before,
         "after": one.after,
-        "at": when(one.at_ms),
+        "at": shown_time(one.at_ms),
     }
 
 
 def probation(watch: GroupWatch, options: WatchOptions) -> Json:
     """Whether the group has shown that it keeps up, and what is missing."""
     state = watch.probation
+    is_admitted = state.admitted_ms is not None
     ends_ms = None if state.kept_ms is None else state.kept_ms + options.probation_ms
     return {
-        "admitted": state.admitted_ms is not None,
-        "first_seen": when(state.first_seen_ms),
-        "keeps_up_since": None if state.kept_ms is None else when(state.kept_ms),
-        "ends_at": None if state.admitted_ms is not None or ends_ms is None else when(ends_ms),
+        "admitted": is_admitted,
+        "first_seen": shown_time(state.first_seen_ms),
+        "keeps_up_since": None if state.kept_ms is None else shown_time(state.kept_ms),
+        "ends_at": None if is_admitted or ends_ms is None else shown_time(ends_ms),
     }
 
 
@@ -246,12 +247,6 @@ def hints(watch: GroupWatch, found: GroupReport) -> list[str]:
     elif found.heat is Heat.COLD:
         said.append("reads from the brokers' disks: replays belong to the backfill tier")
     return said
-
-
-def when(at_ms: int) -> str:
-    """RFC 3339 in UTC, milliseconds."""
-    at = datetime.fromtimestamp(at_ms / 1000, UTC)
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def seconds(ms: int | None) -> float | None:

@@ -7,10 +7,10 @@ broker's differ by more than the topic allows, and no client can do anything abo
 import logging
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 
 from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Publish
+from headgate.core.times import shown_time
 from headgate.core.topics.topic import TopicState
 from headgate.telemetry.health import Dependency
 
@@ -21,7 +21,6 @@ log = logging.getLogger("headgate.clock_watch")
 _TRY_AGAIN_S = 60.0
 _LOG_EVERY_S = 60.0
 _TELLING_MS = 60_000  # a topic that allows for less says nothing about the gateway as a whole
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FAR_MS = 10**13  # further ahead or back than that is no limit
 
 WRONG = Failure(
@@ -88,7 +87,7 @@ class ClockWatch:
         log.error(
             "clock: %d records refused: this gateway's clock showed %s, topic %s's broker %s",
             self._unlogged,
-            _shown(stamped_ms),
+            shown_time(stamped_ms),
             topic,
             "another time" if state is None else _bounds(state, stamped_ms),
         )
@@ -105,14 +104,7 @@ def _bounds(state: TopicState, stamped_ms: int) -> str:
     """When it must have been there, for Kafka to refuse the time. Its answer does not say."""
     bounds = []
     if state.timestamp_after_max_ms < _FAR_MS:
-        bounds.append(f"a time before {_shown(stamped_ms - state.timestamp_after_max_ms)}")
+        bounds.append(f"a time before {shown_time(stamped_ms - state.timestamp_after_max_ms)}")
     if state.timestamp_before_max_ms < _FAR_MS:
-        bounds.append(f"a time after {_shown(stamped_ms + state.timestamp_before_max_ms)}")
+        bounds.append(f"a time after {shown_time(stamped_ms + state.timestamp_before_max_ms)}")
     return " or ".join(bounds) or "another time"
-
-
-def _shown(time_ms: int) -> str:
-    try:
-        return (_EPOCH + timedelta(milliseconds=time_ms)).isoformat(timespec="milliseconds")
-    except OverflowError:
-        return f"{time_ms} ms"

@@ -2,27 +2,21 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from headgate.core.replays.offset_map import PartitionMap
 from headgate.core.replays.plan import BACKFILL, INGEST, Logs
 from headgate.core.replays.replay import Control, Replay, ReplayState
 from headgate.core.replays.segments import SegmentTable, Translation
+from headgate.core.times import shown_time
 
 REQUIRED = {"isolation.level": "read_committed"}  # of whoever reads the backfill tier
 _MAX_GAPS = 100
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # the years 1 and 9999
 
 
 def moment(ms: Any) -> str | None:
     """ISO 8601 in UTC. What is beyond its calendar, as records' times may be, is its end."""
-    if not isinstance(ms, int):
-        return None
-    since = timedelta(milliseconds=min(max(ms, _FIRST_MS), _LAST_MS))
-    text = (_EPOCH + since).isoformat(timespec="milliseconds")
-    return text.replace("+00:00", "Z")
+    return shown_time(ms) if isinstance(ms, int) else None
 
 
 def replay_page(replay: Replay, servers: str, runner: Mapping[str, Any]) -> dict[str, Any]:

@@ -39,15 +39,15 @@ class EventSizes(NamedTuple):
 
 
 class Sketches:
-    """The live sketches of one window."""
+    """The live sketches of one window. seen: what others have seen before."""
 
     __slots__ = ("_keys", "_sizes", "_top_bytes", "_top_events")
 
-    def __init__(self) -> None:
-        self._keys = DistinctKeys()
-        self._top_events = HeavyKeys()
-        self._top_bytes = HeavyKeys()
-        self._sizes = Sizes()
+    def __init__(self, seen: Sketched = EMPTY) -> None:
+        self._keys = DistinctKeys(seen.keys)
+        self._top_events = HeavyKeys(seen.top_events)
+        self._top_bytes = HeavyKeys(seen.top_bytes)
+        self._sizes = Sizes(seen.sizes)
 
     def add_keys(self, keys: Mapping[str, tuple[int, int]]) -> None:
         """Fold key -> (events, bytes); one call for many events costs the distinct keys only."""
@@ -58,6 +58,13 @@ class Sketches:
     def add_sizes(self, counts: Mapping[int, int]) -> None:
         """Fold event sizes in bytes, with how often each was there."""
         self._sizes.add(counts)
+
+    def merge(self, other: "Sketches") -> None:
+        """See all that others have seen."""
+        self._keys.merge(other._keys)
+        self._top_events.merge(other._top_events)
+        self._top_bytes.merge(other._top_bytes)
+        self._sizes.merge(other._sizes)
 
     def serialise(self) -> Sketched:
         """As bytes."""
@@ -75,36 +82,9 @@ def merge(one: Sketched, other: Sketched) -> Sketched:
     """Both together, each sketch as precise as one that had seen everything."""
     if EMPTY in (one, other):
         return one if other == EMPTY else other
-    return Sketched(
-        _merge_keys(one.keys, other.keys),
-        _merge_top(one.top_events, other.top_events),
-        _merge_top(one.top_bytes, other.top_bytes),
-        _merge_sizes(one.sizes, other.sizes),
-    )
-
-
-def _merge_keys(one: bytes, other: bytes) -> bytes:
-    if not one or not other:
-        return one or other
-    merged = DistinctKeys(one)
-    merged.merge(DistinctKeys(other))
-    return merged.serialise()
-
-
-def _merge_top(one: bytes, other: bytes) -> bytes:
-    if not one or not other:
-        return one or other
-    merged = HeavyKeys(one)
-    merged.merge(HeavyKeys(other))
-    return merged.serialise()
-
-
-def _merge_sizes(one: bytes, other: bytes) -> bytes:
-    if not one or not other:
-        return one or other
-    merged = Sizes(one)
-    merged.merge(Sizes(other))
-    return merged.serialise()
+    both = Sketches(one)
+    both.merge(Sketches(other))
+    return both.serialise()
 
 
 def cardinality(sketched: Sketched) -> int:

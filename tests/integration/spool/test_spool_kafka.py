@@ -162,7 +162,7 @@ async def test_a_drain_says_what_it_could_not_publish(
     broker.restart()
     arguments = ("drain", str(folder), "--config", str(gateway.config), "--timeout", "60")
     drained = await asyncio.to_thread(command, *arguments, code=1)
-    assert "aside   1 events" in drained.stdout
+    assert "aside   cannot be published: 1 event" in drained.stdout
     assert "left    3 events" in drained.stdout
     log = await asyncio.to_thread(read_log, broker.bootstrap, "deals")
     assert set(numbers(log)) == {0, 1, 2}

@@ -47,7 +47,7 @@ class ReplaysAway(NoSecondTier):
 async def nothing() -> Situation:
     """A gateway that nobody uses and without a topic."""
     replays = ReplaysInMemory()
-    log = InstallationLog(None, 0)
+    log = InstallationLog(None)
     return Situation(world.empty(), replays.services(), KeptInMemory(), log, _parts("none"))
 
 
@@ -58,7 +58,7 @@ async def idle() -> Situation:
     instance = ConsoleInstance(settings)
     await instance.pass_time(2)
     replays = ReplaysInMemory()
-    log = InstallationLog(None, 0)
+    log = InstallationLog(None)
     log.note(Happening(Kind.STARTED, "gateway", "with 2 workers"))
     return Situation(instance, replays.services(), KeptInMemory(), log, _parts("none"))
 
@@ -71,7 +71,7 @@ async def much() -> Situation:
     store = KeptInMemory()
     intent = Intent(PauseScope("topic-001", None), "the new release is being tested")
     store.groups[GROUP] = {intent: Kept(intent, "operator", 1_790_000_000_000)}
-    log = InstallationLog(None, 0)
+    log = InstallationLog(None)
     for number in range(300):
         kind = list(Kind)[number % len(Kind)]
         log.note(Happening(kind, f"subject {number}", "what happened, in a sentence of its own"))

@@ -4,7 +4,6 @@ Source: confluentinc/kafka-rest, `api/v3/openapi.yaml` (ProduceRequest, ProduceR
 `controllers/NoSchemaRecordSerializer.java`.
 """
 
-from datetime import UTC, datetime
 from typing import Annotated, NamedTuple
 
 import msgspec
@@ -24,6 +23,7 @@ from headgate.core.formats.confluent import (
 from headgate.core.formats.structs import ABSENT, StructReader
 from headgate.core.outcome import Failure, Outcome
 from headgate.core.refusal import Refused, malformed
+from headgate.core.times import shown_time
 from headgate.core.topics.policy import CompatJsonKeys
 
 TYPE = "application/json"
@@ -145,7 +145,7 @@ def report(
         "topic_name": topic,
         "partition_id": outcome.partition,
         "offset": outcome.offset,
-        "timestamp": None if timestamp_ms is None else _shown(timestamp_ms),
+        "timestamp": None if timestamp_ms is None else shown_time(timestamp_ms),
     }
     for name, datum in sent._asdict().items() if sent is not None else ():
         if datum is not None:
@@ -156,8 +156,3 @@ def report(
 def failure_report(failure: Failure) -> bytes:
     """The report of a record that was not published."""
     return orjson.dumps({"error_code": codes_of(failure)[1], "message": failure.detail})
-
-
-def _shown(at_ms: int) -> str:
-    at = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
-    return at.replace("+00:00", "Z")

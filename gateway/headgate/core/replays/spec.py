@@ -185,7 +185,7 @@ def _bound(field: str, raw: object, now_ms: int) -> Bound:
     if kind == "relative" and value == "now":
         return Bound("now", None)
     if kind == "relative":
-        return Bound("timestamp", max(0, now_ms - read_relative(f"{field}.relative", value)))
+        return Bound("timestamp", max(0, now_ms - _relative(f"{field}.relative", value)))
     if kind == "snapshot":
         return Bound(kind, text(f"{field}.snapshot", value, limit=LONGEST_NAME))
     if kind == "group":
@@ -226,8 +226,7 @@ def read_time(field: str, raw: object) -> int:
     return ms
 
 
-def read_relative(field: str, raw: object) -> int:
-    """How long before now, in ms. Raises FieldError."""
+def _relative(field: str, raw: object) -> int:
     found = _RELATIVE.fullmatch(raw) if isinstance(raw, str) else None
     if found is None:
         raise FieldError(field, "a time before now: -90s, -30m, -2h or -7d; or now")

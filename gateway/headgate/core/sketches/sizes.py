@@ -68,8 +68,8 @@ class Sizes:
         return found
 
     def serialise(self) -> bytes:
-        """As bytes."""
-        return _encode(_Written(self.largest, self._bars))
+        """As bytes; empty where nothing was seen."""
+        return _encode(_Written(self.largest, self._bars)) if self._bars else b""
 
 
 def _middle(bar: int) -> int:

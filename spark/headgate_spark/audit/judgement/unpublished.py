@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from headgate_spark.job.times import shown_time
+from headgate.core.times import shown_time
 
 OUTCOMES = ("unchanged", "superseded", "rejected", "duplicate")
 

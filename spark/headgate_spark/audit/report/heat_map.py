@@ -6,8 +6,8 @@ from html import escape
 import numpy as np
 
 from headgate.charts.charts import LEFT, RIGHT, WIDTH, figure, svg, text
+from headgate.core.times import shown_time
 from headgate_spark.audit.judgement.measures import Load
-from headgate_spark.job.times import shown_time
 
 _COLUMNS = 72  # more are put together
 _ROWS_HIGH = 300.0  # of all rows, unless there are many

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from headgate.core.times import shown_time
 from headgate_spark.audit.judgement.advice import Recommendation, fetch_advice, recommend
 from headgate_spark.audit.judgement.diagnosis import (
     Finding,
@@ -15,7 +16,6 @@ from headgate_spark.audit.judgement.figures import KeyFigures, ProducerFigures, 
 from headgate_spark.audit.judgement.keyless import notes
 from headgate_spark.audit.judgement.measures import floor_of, max_useful_partitions
 from headgate_spark.audit.judgement.what_if import Shape, shape, what_if
-from headgate_spark.job.times import shown_time
 
 Document = dict[str, Any]
 

@@ -33,7 +33,7 @@ def declared(*ports: str) -> set[tuple[str, str]]:
     return {(one.method, one.path) for one in operations(HTTP) if one.port in ports}
 
 
-HANGING_TOGETHER = ("replays", "offsets", "installation", "documents", "instance")
+HANGING_TOGETHER = ("audits", "replays", "offsets", "installation", "documents", "instance")
 
 
 class AnyPages:

@@ -52,8 +52,8 @@ NO_MONITOR, WATCHED = "no monitor answers", "What cannot be seen"
 GONE = "is lost since"
 SOON_MS = 30_000 * PATIENCE
 PARTS = {"name": "shop", "partition": "0", "group": "billing", "id": "none"}
-NOT_FOUND = {"/replays/{id}": 404, "/audits/{topic}": 404}
-UNAVAILABLE = {**NOT_FOUND, "/audits/{topic}": 503}
+NOT_FOUND = {"/replays/{id}": 404, "/audits/{topic}": 404, "/audits/{topic}/compare": 404}
+UNAVAILABLE = {**NOT_FOUND, "/audits/{topic}": 503, "/audits/{topic}/compare": 503}
 
 
 @contextmanager

@@ -5,31 +5,28 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from aiohttp.test_utils import TestServer
+import pytest_asyncio
 from playwright.async_api import Browser, expect
 
 from support.console import audits, world
-from support.console.browser import CHROMIUM, browser, page, served
+from support.console.browser import CHROMIUM, page, served
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Debian: apt-get install chromium")
-
-
-@pytest.fixture
-async def chromium() -> AsyncIterator[Browser]:
-    async with browser() as found:
-        yield found
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="Debian: apt-get install chromium"),
+    pytest.mark.asyncio(loop_scope="session"),
+]
 
 
-@pytest.fixture
-async def server() -> AsyncIterator[TestServer]:
+@pytest_asyncio.fixture(loop_scope="session")
+async def address() -> AsyncIterator[str]:
     instance = world.empty()
     instance.audited = audits.some()
     async with served(instance) as found:
         yield found
 
 
-async def test_the_slider_shows_what_would_be(chromium: Browser, server: TestServer) -> None:
-    async with page(chromium, server) as seen:
+async def test_the_slider_shows_what_would_be(chromium: Browser, address: str) -> None:
+    async with page(chromium, address) as seen:
         await seen.open("/audits/worse")
         slider = seen.page.get_by_role("slider", name="Slide over partition counts")
         said = seen.page.locator("#foreseen [role=status]")
@@ -56,9 +53,9 @@ async def test_the_slider_shows_what_would_be(chromium: Browser, server: TestSer
         assert seen.errors == []
 
 
-async def test_it_is_a_form_without_scripts(chromium: Browser, server: TestServer) -> None:
-    async with page(chromium, server, java_script_enabled=False) as seen:
-        await seen.page.goto(str(server.make_url("/console/audits/worse")))
+async def test_it_is_a_form_without_scripts(chromium: Browser, address: str) -> None:
+    async with page(chromium, address, java_script_enabled=False) as seen:
+        await seen.page.goto(f"{address}console/audits/worse")
         assert await seen.page.get_by_role("slider").count() == 0
         await seen.page.get_by_label("Partitions", exact=True).select_option("24")
         await seen.page.get_by_role("button", name="Show").click()
