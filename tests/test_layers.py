@@ -18,7 +18,7 @@ GATEWAY, SPARK = ROOT / "gateway" / "headgate", ROOT / "spark" / "headgate_spark
 TESTS = ROOT / "tests"
 # Kinds of tests. A folder of any of them is named as a package of headgate or as one of these.
 KINDS = ("unit", "app", "browser", "contract", "integration", "chaos", "spark")
-OTHER_SUBJECTS = {"attacks", "audit", "cluster", "docs", "loadtest", "mirror"}
+OTHER_SUBJECTS = {"attacks", "audit", "clients", "cluster", "docs", "loadtest", "mirror"}
 
 # What the files of a room may import of headgate: whole rooms, or single modules.
 ALLOWED = {
