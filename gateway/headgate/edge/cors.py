@@ -9,7 +9,10 @@ from aiohttp import web
 CORS_HEADERS: Final = web.RequestKey("cors", dict[str, str])
 
 _ANY = "*"
-_EXPOSED = "X-Request-Id, Retry-After, RateLimit, RateLimit-Policy"
+_EXPOSED = (
+    "X-Request-Id, Retry-After, RateLimit, RateLimit-Policy, Idempotency-Replayed, "
+    "Idempotency-Bypassed"
+)
 _MAX_AGE_S = 600
 
 
