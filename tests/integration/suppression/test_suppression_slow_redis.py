@@ -183,6 +183,12 @@ def check_delays(it: World) -> None:
     assert median_s < MOST_S, figures
 
 
+def check_told(it: World) -> None:
+    """/ready says why events go past Redis: it is slow, or on a busy machine too slow for one call
+    (`tests/unit/suppression/test_suppression_slow.py` has time of its own)."""
+    assert any("slow" in one or "in time" in one for one in it.details), set(it.details)
+
+
 async def test_events_go_past_a_slow_redis_in_time(
     kafka: RunningBroker,
     start_redis: Callable[..., RunningRedis],
@@ -194,7 +200,7 @@ async def test_events_go_past_a_slow_redis_in_time(
         await it.under_load()
         check_delays(it)
         assert set(it.load.outcomes) <= {"published", "unchanged"}
-        assert any("slow" in detail for detail in it.details), set(it.details)
+        check_told(it)
         bypassed = await asyncio.to_thread(it.bypassed) - before
         assert 0 < bypassed <= it.load.outcomes["published"]
         it.load.check_log(await asyncio.to_thread(read_log, kafka.bootstrap, topic_name))
@@ -210,5 +216,5 @@ async def test_a_topic_that_refuses_says_that_it_is_redis(
         await it.under_load()
         check_delays(it)
         assert set(it.load.outcomes) == {"published", "unchanged", "redis_unavailable"}
-        assert any("slow" in detail for detail in it.details), set(it.details)
+        check_told(it)
         it.load.check_log(await asyncio.to_thread(read_log, kafka.bootstrap, topic_name))

@@ -20,8 +20,9 @@ async def accepting(
 ) -> AsyncIterator[int]:
     """Serve each connection in a task of its own, as long as the block runs; its port.
 
-    A connection may be accepted just when the block ends: asyncio's server forgets it then, and
-    whichever test runs when it is collected fails of it.
+    A connection may be accepted just when the block ends: asyncio's server forgets it if it is
+    closed before the connection has its transport, and whichever test runs when it is collected
+    fails of it. So the port stops to accept, is left alone for some turns, and is closed then.
     """
     tasks = set[asyncio.Task[None]]()
 
@@ -35,8 +36,10 @@ async def accepting(
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
-        server.close()
+        for one in server.sockets:
+            asyncio.get_running_loop().remove_reader(one.fileno())
         await _turns(_TURNS_TO_ACCEPT)
+        server.close()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -29,7 +29,10 @@ CREATE = ("replay", "create", "--topic", "orders", "--from", "2h")
 
 
 def start(
-    arguments: Sequence[str], lacking: Sequence[str] = (), **variables: str
+    arguments: Sequence[str],
+    lacking: Sequence[str] = (),
+    output: int = subprocess.PIPE,
+    **variables: str,
 ) -> subprocess.Popen[str]:
     """Run Python with these arguments, where these modules are not installed."""
     code = os.pathsep.join(str(ROOT / one) for one in ("gateway", "spark"))
@@ -45,7 +48,7 @@ def start(
         arguments = ("-c", hidden + call)
     return subprocess.Popen(
         [sys.executable, *arguments],
-        env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=environment, stdout=output, stderr=subprocess.PIPE, text=True,
         # A shell has those that it starts in the background ignore Ctrl-C; this is one in front.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
@@ -162,10 +165,10 @@ def test_a_reader_that_leaves_ends_a_command_silently(config: str, most: int | N
         said = [(*GATEWAY, "config", "--config", config), (*GATEWAY, "token", "shop"),
                 (*GATEWAY, "replay", "list"), (*GATEWAY, *CREATE)]  # fmt: skip
         for command in (*shown, *said):
-            process = start(command, HEADGATE_URL=url, PYTHONUNBUFFERED="")
-            assert process.stdout is not None
-            process.stdout.close()
-            process.stdout = None  # nothing is read from it
+            reader, writer = os.pipe()
+            os.close(reader)  # before it starts, so that it never is in time
+            process = start(command, output=writer, HEADGATE_URL=url, PYTHONUNBUFFERED="")
+            os.close(writer)
             assert (command, ended(process, 1)) == (command, "")
 
 

@@ -22,6 +22,7 @@ from headgate.core.idempotency.protocol import (
 from headgate.idempotency.identity_client import IdentityClient
 from headgate.idempotency.options import IdentityOptions
 from headgate.idempotency.pending import Ask, Sized, Verdicts
+from headgate.idempotency.sharded import ShardedIdentity
 from headgate.idempotency.waiting import Waiting
 from support.failing_clock import FailingClock
 from support.process.stack import eventually
@@ -273,3 +274,34 @@ async def test_nobody_waits_for_a_slow_redis_and_the_order_stays() -> None:
     again = Claim(late.name, late.fingerprint, room.client.new_token(), 60_000.0)
     assert (await room.ask(again))[0] == [ClaimState.DONE]
     await room.client.close()
+
+
+class Unclosable(MemoryIdentityStore):
+    """Cannot be closed, or takes its time for it."""
+
+    def __init__(self, shared: SharedIdentities, breaks: bool) -> None:
+        super().__init__(shared)
+        self.breaks, self.closed = breaks, False
+
+    async def close(self) -> None:
+        await super().close()
+        if self.breaks:
+            raise OSError("cannot be closed")
+        await asyncio.sleep(1.0)
+        self.closed = True
+
+
+def test_a_server_that_cannot_be_closed_leaves_none_open() -> None:
+    async def run() -> None:
+        clock = asyncio.get_running_loop().time
+        room = Room(clock)
+        stores = [Unclosable(room.shared, breaks) for breaks in (True, False, False)]
+        sharded = ShardedIdentity({str(at): room.other(one) for at, one in enumerate(stores)})
+        await sharded.start()
+        began_s = clock()
+        with pytest.raises(OSError, match="cannot be closed"):
+            await sharded.close()
+        assert [one.closed for one in stores] == [False, True, True]
+        assert clock() - began_s < 2.0, "one after the other"
+
+    run_in_virtual_time(run())

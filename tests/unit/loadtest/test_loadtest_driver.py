@@ -8,6 +8,7 @@ import pytest
 
 from driver import Run
 from plan import Plan
+from support.network.accepting import accepting
 
 OK = b'HTTP/1.1 201 Created\r\nContent-Length: 23\r\n\r\n{"outcome":"published"}'
 CLOSING = OK.replace(b"Content-Length", b"Connection: close\r\nContent-Length")
@@ -22,7 +23,6 @@ async def at_once(number: int, writer: asyncio.StreamWriter) -> None:
 async def serving(answer: Answering) -> AsyncIterator[str]:
     """A server that calls `answer` with the number of each request (from 1 on)."""
     seen = 0
-    serving_tasks: list[asyncio.Task[None]] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal seen
@@ -38,18 +38,8 @@ async def serving(answer: Answering) -> AsyncIterator[str]:
         finally:
             writer.close()
 
-    def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        serving_tasks.append(asyncio.create_task(serve(reader, writer)))
-
-    server = await asyncio.start_server(accepted, "127.0.0.1", 0)
-    try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/events"
-    finally:
-        server.close()
-        for task in serving_tasks:
-            task.cancel()
-        await asyncio.gather(*serving_tasks, return_exceptions=True)
-        await server.wait_closed()
+    async with accepting(serve) as port:
+        yield f"http://127.0.0.1:{port}/events"
 
 
 async def measured(answer: Answering, **options: object) -> Run:

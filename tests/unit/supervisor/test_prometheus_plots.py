@@ -14,6 +14,7 @@ from headgate.edge.console.plots import Recorded
 from headgate.stats import recorder
 from headgate.stats.recorder import Recorder
 from headgate.supervisor.prometheus import PrometheusPlots, query
+from support.network.accepting import accepting
 from support.network.prometheus_answers import PrometheusAnswers
 
 
@@ -98,8 +99,7 @@ async def served_raw(
             await writer.wait_closed()
         ended.set()
 
-    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
+    async with accepting(serve) as port:
         plots = PrometheusPlots(f"http://127.0.0.1:{port}", kept(), max_bytes)
         await plots.read(recorder.EVENTS, by=(2,))
         async with asyncio.timeout(30):

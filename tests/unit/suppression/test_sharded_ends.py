@@ -12,7 +12,6 @@ from headgate.core.publish import Publish, Stage
 from headgate.core.suppression.layout import Agreement, LayoutReply, layout_spans
 from headgate.core.suppression.protocol import Scope, SuppressionCall, SuppressionReply
 from headgate.core.suppression.reservation import Reservation
-from headgate.idempotency.sharded import ShardedIdentity
 from headgate.suppression.sharded import ShardedSuppressor
 from headgate.suppression.tellings import may_begin
 from support.gateway.suppression_world import make_publish
@@ -104,21 +103,6 @@ def test_who_gives_up_forgetting_leaves_nothing_running() -> None:
         await asyncio.wait([asked])
         assert tasks() == before
         process.odd[2].hold.set()
-        await process.router.close()
-
-    run_in_virtual_time(run())
-
-
-def test_a_mistake_at_one_server_is_not_taken_for_forgotten() -> None:
-    async def run() -> None:
-        process = await started()
-
-        async def broken(scope: Scope, key: bytes | None = None) -> None:
-            raise RuntimeError("a mistake")
-
-        list(process.router.parts.values())[1].forget = broken  # type: ignore[method-assign]
-        with pytest.raises(RuntimeError):
-            await process.router.forget(process.scope)
         await process.router.close()
 
     run_in_virtual_time(run())
@@ -243,37 +227,5 @@ def test_a_server_that_answers_while_a_start_waits_makes_it_wait_for_longer() ->
         agreement.heard(1, clock(), clock(), reply)
         await began
         assert clock() - began_s == pytest.approx(7.0)
-
-    run_in_virtual_time(run())
-
-
-class Client:
-    """Of a server that takes its time, or fails."""
-
-    def __init__(self, stem: bytes, delay_s: float, error: Exception | None = None) -> None:
-        self.stem, self.delay_s, self.error = stem, delay_s, error
-        self.ended = 0
-
-    async def start(self) -> None:
-        await asyncio.sleep(self.delay_s)
-        self.ended += 1
-        if self.error is not None:
-            raise self.error
-
-    close = start
-
-
-def test_request_identity_waits_for_all_servers_at_once_and_ends_all() -> None:
-    async def run() -> None:
-        clock = asyncio.get_running_loop().time
-        clients = [Client(b"1", 1.0, OSError("no")), Client(b"2", 1.5), Client(b"3", 1.0)]
-        named = {str(number): one for number, one in enumerate(clients)}
-        sharded = ShardedIdentity(named)  # type: ignore[arg-type]
-        began_s = clock()
-        for call in (sharded.start, sharded.close):
-            with pytest.raises(OSError, match="no"):
-                await call()
-        assert clock() - began_s == pytest.approx(3.0)
-        assert [one.ended for one in clients] == [2, 2, 2]
 
     run_in_virtual_time(run())

@@ -13,6 +13,7 @@ import pytest
 
 from headgate.core.tracing.span import Span, SpanKind
 from headgate.tracing.exporter import Answer, Collector, Exporter
+from support.network.accepting import accepting
 
 TIMEOUT_S = 0.3
 ENOUGH_S = 10.0  # far beyond the timeout, on a machine that is busy
@@ -75,27 +76,18 @@ def says(text: str, *pieces: bytes) -> Behaviour:
 
 @asynccontextmanager
 async def collector(behaviour: Behaviour) -> AsyncIterator[Collector]:
-    came = list[asyncio.Task[None]]()
-
     async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        task = asyncio.ensure_future(behaviour(writer))
-        came.append(task)
-        await asyncio.wait([task])
+        await behaviour(writer)
         writer.close()
 
-    server = await asyncio.start_server(take, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    made = Collector(f"http://127.0.0.1:{port}", {}, TIMEOUT_S)
-    try:
-        yield made
-    finally:
-        async with asyncio.timeout(ENOUGH_S):
-            await made.close()
-        for task in came:
-            task.cancel()
-        server.close()
-        await asyncio.wait(came)
+    async with accepting(take) as port:
+        made = Collector(f"http://127.0.0.1:{port}", {}, TIMEOUT_S)
+        try:
+            yield made
+        finally:
+            async with asyncio.timeout(ENOUGH_S):
+                await made.close()
 
 
 class Meter:

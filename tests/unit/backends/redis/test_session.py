@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from headgate.backends.redis.errors import StoreError
-from headgate.backends.redis.session import ScriptSession, SessionTimes, SessionWork
+from headgate.backends.redis.session import ScriptSession, SessionTimes, SessionWork, all_ended
 from support.virtual_time import run_in_virtual_time
 
 AWAY = StoreError("redis_error", "not connected to the store")
@@ -160,3 +160,23 @@ def test_a_failed_tick_is_not_the_last(caplog: pytest.LogCaptureFixture) -> None
         assert "ticks of x goes on after an error" in caplog.text
 
     run_in_virtual_time(work())
+
+
+@pytest.mark.parametrize("error", [OSError("no"), RuntimeError("a mistake")])
+def test_what_concerns_several_servers_is_done_at_all_at_once(error: Exception) -> None:
+    async def run() -> None:
+        clock = asyncio.get_running_loop().time
+        began_s, ended = clock(), list[float]()
+
+        async def call(takes_s: float) -> None:
+            await asyncio.sleep(takes_s)
+            ended.append(takes_s)
+            if takes_s == 1.0:
+                raise error
+
+        with pytest.raises(type(error), match=str(error)):
+            await all_ended(call(takes_s) for takes_s in (1.0, 2.0, 1.5))
+        assert ended == [1.0, 1.5, 2.0]
+        assert clock() - began_s == pytest.approx(2.0)
+
+    run_in_virtual_time(run())
