@@ -134,11 +134,16 @@ $(RELEASE_STAMP): | $(RUN_STAMP)
 	.venv/release/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements-release.lock
 	@rm -f .venv/.release-* && touch $@
 
-dist: $(WHEEL) $(RELEASE_STAMP) sbom ## what a release consists of, in dist: archives of the sources, the wheel of this machine, SBOM, sums
-	.venv/release/bin/python -m build --quiet --no-isolation --sdist --outdir dist .
-	@cp build/wheel/*.whl dist/
-	@if [[ -d clients/python ]]; then .venv/release/bin/python -m build --quiet --outdir dist clients/python; fi
-	@if [[ -d clients/js ]] && command -v npm >/dev/null; then cd clients/js && npm pack --silent --pack-destination ../../dist; fi
+# As PyPI takes them: a wheel for each Python that is promised. Built apart from .venv, from what is pinned.
+PYTHONS ?= 3.11 3.12 3.13
+UV_BUILD = UV_PYTHON_DOWNLOADS=never .venv/release/bin/uv build --quiet --require-hashes --build-constraints requirements-dev.lock
+dist: $(RELEASE_STAMP) sbom ## what a release consists of, in dist: archives of the sources, wheels for PYTHONS, SBOM, sums
+	@rm -rf build/wheels
+	$(UV_BUILD) --sdist --out-dir dist .
+	@for one in $(PYTHONS); do echo "dist: a wheel for Python $$one, compiled: a minute"; $(UV_BUILD) --wheel --python $$one --out-dir build/wheels .; done
+	PATH="$(CURDIR)/.venv/release/bin:$$PATH" auditwheel repair --wheel-dir dist build/wheels/*.whl
+	$(UV_BUILD) --out-dir dist clients/python
+	@if command -v npm >/dev/null; then cd clients/js && npm pack --silent --pack-destination ../../dist; fi
 	@cd dist && rm -f SHA256SUMS && sha256sum * > SHA256SUMS && cat SHA256SUMS
 
 release: ## is this commit fit for a release? Then what it consists of
