@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -191,6 +192,8 @@ def test_nothing_is_lost_and_each_key_keeps_its_order(
         assert running.result(DEADLINE_S * 2)
     log = read_log(kafka.bootstrap, topic_name)
     assert len(stand.sent) > BETWEEN * rounds
+    figures = f"{len(stand.sent)} events, {stand.record.failed} failed attempts, {len(log)} records"
+    sys.stderr.write(f"CLIENT_CHAOS {fault.__name__}-{gateways}-{shell}: {figures}\n")
     assert lost(stand, log) == []
     assert out_of_order(stand, log) == []
     assert repeated(stand, log) == []

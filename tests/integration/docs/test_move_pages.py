@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from confluent_kafka import Producer
 
 from headgate.core.keys import partition_for
+from peers.builds import built
+from peers.stand import Place, start_pixy
 from support.clients.http_client import exchange
 from support.kafka.kafka_log import LogRecord, read_log
 from support.pages import ON_THE_MOVE, examples_of, run, sources
@@ -162,6 +167,49 @@ def test_keys_land_where_the_pages_say_and_topics_are_compared(move: Move) -> No
     body = {"events": [{"key": moved.decode(), "value": 1}]}
     move.post(f"/v1/topics/{OLD}/events", ENVELOPE, body)
     assert "in several partitions" in move.compare().stdout
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1200)  # it is built first
+def test_what_the_page_says_of_kafka_pixy(move: Move, tmp_path: Path) -> None:
+    binary = built("pixy", print)
+    if binary is None:
+        pytest.skip("kafka-pixy cannot be built here")
+    with ExitStack() as ending:
+        target = start_pixy(binary, Place(move.kafka.bootstrap, OLD, tmp_path, ending))
+        port = int(target.url.split(":")[2].partition("/")[0])
+
+        def post(
+            query: str, kind: str, body: bytes, **headers: str
+        ) -> tuple[int, dict[str, object]]:
+            path = f"/topics/{OLD}/messages?{query}"
+            answer = exchange(port, "POST", path, {"Content-Type": kind, **headers}, body)
+            return answer.status, json.loads(answer.body)
+
+        named = {"X-Kafka-order-type": base64.b64encode(b"gift").decode()}
+        status, said = post("key=18&sync", "text/plain", b"Good news everyone!", **named)
+        assert (status, said.keys()) == (200, {"partition", "offset"})
+        (first,) = move.log(OLD)
+        assert (first.key, first.partition) == (b"18", fnv1a(b"18") % PARTITIONS)
+        assert dict(first.headers) == {"Order-Type": b"gift"}
+        assert post("key=18&sync", "application/json", b'{"order_id": 18')[0] == 200
+        assert post("key=18&sync", "application/xml", b"<order/>")[0] == 400
+        assert post("key=18&sync", "text/plain", b"x" * 2_000_000)[0] == 500
+        for key in KEYS:
+            post(f"key={quote(key)}&sync", "text/plain", key.encode())
+        there = {one.key: one.partition for one in move.log(OLD) if one.key != b"18"}
+        assert there == {key.encode(): fnv1a(key.encode()) % PARTITIONS for key in KEYS}
+        moved = [
+            key for key, place in there.items() if place != partition_for(key or b"", PARTITIONS)
+        ]
+        assert len(moved) / len(there) == pytest.approx(5 / 6, abs=0.1)
+        before = len(move.log(OLD))
+        move.kafka.pause()  # without `sync` it is answered although Kafka stands still
+        assert post("key=18", "text/plain", b"lost") == (200, {})
+        ending.close()  # kill -9
+        move.kafka.resume()
+        move.kafka.wait()
+        assert len(move.log(OLD)) == before
 
 
 def events_of(records: Iterable[tuple[bytes, bytes]]) -> list[tuple[str, bytes]]:
