@@ -7,39 +7,30 @@ in the order in which it was sent; and no event twice, unless an attempt of it h
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
-import threading
-import time
-from collections import Counter
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import count
 from typing import NamedTuple
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
+from chaos.clients.judge import BETWEEN, DEADLINE_S, Stand, lost, out_of_order, repeated
 from headgate_client import (
     AsyncBufferedProducer,
     AsyncClient,
     BufferedProducer,
     Buffering,
     Client,
-    Duplicate,
     Event,
-    Observer,
-    Outcome,
-    Published,
-    Retry,
 )
-from headgate_client.core.ids import uuid7
-from headgate_client.wire import ClientOptions
-from support.clients.recording import AsyncRecordingTransport, Record, RecordingTransport, Seen
-from support.kafka.kafka_log import LogRecord, read_log
+from support.clients.recording import AsyncRecordingTransport, RecordingTransport
+from support.kafka.kafka_log import read_log
 from support.process.stack import Gateway, RunningBroker, RunningRedis
-from support.scale import scaled
 
 pytestmark = [pytest.mark.kafka, pytest.mark.redis]
 
@@ -58,61 +49,9 @@ timeout_ms = 1000
 key = ["/id"]
 dedupe_ttl_s = 3600
 """
-KEYS, SENDERS = 8, 3
-BETWEEN = 200  # events that end between two blows
-DEADLINE_S = 200.0
+SENDERS = 3
 PACE_S = 0.003  # of a sender: what is written has to be read again
-PATIENT = Retry(patience_s=600, longest_wait_s=2)
 BUFFERING = Buffering(max_events=2000, in_flight=3)
-# Ends of an attempt behind which the event may be in the log, or land there later.
-NOT_KNOWN = {"no answer", "unknown", "idempotency_conflict"}
-
-
-class Sent(NamedTuple):
-    """An event that a producer took."""
-
-    key: str
-    event_id: str
-    value: bytes
-
-
-class Stand(Observer):
-    """What was sent, in the order of each key, and how it ended."""
-
-    def __init__(self, urls: list[str], topic: str) -> None:
-        self.urls, self.topic = urls, topic
-        self.sent: list[Sent] = []
-        self.outcomes: dict[str, list[Outcome]] = {}
-        self.record = Record()
-        self.stop = threading.Event()
-        self._lock = threading.Lock()
-
-    def ended(self, topic: str, outcomes: Sequence[Outcome]) -> None:
-        with self._lock:
-            for outcome in outcomes:
-                self.outcomes.setdefault(outcome.event_id or "", []).append(outcome)
-
-    def new(self, sender: int, number: int) -> Event:
-        key = f"{sender}-{number % KEYS}"
-        value = {"id": key, "number": number}
-        event = Event(value=value, id=uuid7())
-        text = json.dumps(value, separators=(",", ":")).encode()
-        self.sent.append(Sent(key, event.id or "", text))
-        return event
-
-    @property
-    def options(self) -> ClientOptions:
-        return {"retry": PATIENT, "timeout_s": 15.0, "producer": "shop", "observer": self}
-
-    def wait_for_more(self) -> None:
-        ended = len(self.outcomes) + BETWEEN
-        self.wait_until(lambda: len(self.outcomes) >= ended, f"{ended} events have ended")
-
-    def wait_until(self, is_so: Callable[[], bool], what: str) -> None:
-        end = time.monotonic() + DEADLINE_S
-        while not is_so():
-            assert time.monotonic() < end, f"never: {what}"
-            time.sleep(0.02)
 
 
 class World(NamedTuple):
@@ -200,69 +139,30 @@ def lose_redis(world: World) -> None:
     world.redis.restart()
 
 
-def lost(stand: Stand, log: list[LogRecord]) -> list[Sent]:
-    """Events that are not at the place that their outcome names, or did not end once and well."""
-    at = {(one.partition, one.offset): one.value for one in log}
-    wrong = []
-    for sent in stand.sent:
-        outcomes = stand.outcomes.get(sent.event_id, [])
-        places = [
-            (one.partition, one.offset)
-            for one in outcomes
-            if isinstance(one, (Published, Duplicate))
-        ]
-        if len(outcomes) != 1 or [at.get(place) for place in places] != [sent.value]:  # type: ignore[arg-type]
-            wrong.append(sent)
-    return wrong
-
-
-def repeated(stand: Stand, log: list[LogRecord]) -> list[Sent]:
-    """Events that are in the log twice though each of their attempts had a known end."""
-    times = Counter(one.value for one in log)
-    return [
-        sent
-        for sent in stand.sent
-        if times[sent.value] > 1 and not is_excused(stand.record.attempts(sent.event_id))
-    ]
-
-
-def is_excused(attempts: list[Seen]) -> bool:
-    """Whether an attempt may have written without anybody knowing it."""
-    return len(attempts) > 1 and any(one.end in NOT_KNOWN or one.is_bypassed for one in attempts)
-
-
-def out_of_order(stand: Stand, log: list[LogRecord]) -> list[str]:
-    """Keys of which a newer event is in the log before an older one."""
-    first: dict[str, list[bytes]] = {}
-    seen: set[bytes] = set()
-    for record in sorted(log, key=lambda one: (one.partition, one.offset)):
-        assert record.key is not None
-        assert record.value is not None
-        if record.value not in seen:
-            seen.add(record.value)
-            first.setdefault(record.key.decode(), []).append(record.value)
-    sent: dict[str, list[bytes]] = {}
-    for one in stand.sent:
-        sent.setdefault(one.key, []).append(one.value)
-    return [key for key in sent if sent[key] != first.get(key)]
-
-
 Fault = Callable[[World], None]
 SHELLS = {"threads": send_from_threads, "loop": send_from_a_loop}
+SCALED, FULL = 1, 15  # rounds
+SHOWN: dict[str, tuple[Fault, int, str]] = {  # how many gateways there are, and who sends
+    "kill-1-threads": (kill, 1, "threads"),
+    "kill-2-loop": (kill, 2, "loop"),
+    "drain-2-threads": (drain, 2, "threads"),
+    "drain-1-loop": (drain, 1, "loop"),
+    "lose_kafka-1-threads": (lose_kafka, 1, "threads"),
+    "lose_redis-1-loop": (lose_redis, 1, "loop"),
+}
+# The longest: a drain alone, and another address alone, are among the others.
+FULL_ALONE = {"drain-2-threads"}
 
 
-@pytest.mark.parametrize("rounds", scaled(1, 15))
-@pytest.mark.parametrize(
-    ("fault", "gateways", "shell"),
-    [
-        (kill, 1, "threads"),
-        (kill, 2, "loop"),
-        (drain, 2, "threads"),
-        (drain, 1, "loop"),
-        (lose_kafka, 1, "threads"),
-        (lose_redis, 1, "loop"),
-    ],
-)
+def cases() -> Iterator[ParameterSet]:
+    for name, case in SHOWN.items():
+        if name not in FULL_ALONE:
+            yield pytest.param(*case, SCALED, id=f"{name}-scaled")
+        yield pytest.param(*case, FULL, id=f"{name}-full", marks=pytest.mark.full)
+
+
+@pytest.mark.timeout(1200)  # fifteen rounds of two gateways that start, beside other work
+@pytest.mark.parametrize(("fault", "gateways", "shell", "rounds"), [*cases()])
 def test_nothing_is_lost_and_each_key_keeps_its_order(
     pausable: RunningBroker,
     start_redis: Callable[..., RunningRedis],
@@ -276,7 +176,9 @@ def test_nothing_is_lost_and_each_key_keeps_its_order(
     kafka, redis = pausable, start_redis()
     kafka.create_topic(topic_name, 3)
     text = CONFIG.format(bootstrap=kafka.bootstrap, redis=redis.url, topic=topic_name)
-    started = [start_gateway(text) for _ in range(gateways)]
+    started = [start_gateway(text, wait=False) for _ in range(gateways)]
+    for gateway in started:
+        gateway.wait()
     stand = Stand([one.url for one in started], topic_name)
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(SHELLS[shell], stand)
@@ -290,39 +192,10 @@ def test_nothing_is_lost_and_each_key_keeps_its_order(
         assert running.result(DEADLINE_S * 2)
     log = read_log(kafka.bootstrap, topic_name)
     assert len(stand.sent) > BETWEEN * rounds
+    figures = f"{len(stand.sent)} events, {stand.record.failed} failed attempts, {len(log)} records"
+    sys.stderr.write(f"CLIENT_CHAOS {fault.__name__}-{gateways}-{shell}: {figures}\n")
     assert lost(stand, log) == []
     assert out_of_order(stand, log) == []
     assert repeated(stand, log) == []
     if fault is drain:  # who drains knows how everything ended
         assert len(log) == len(stand.sent)
-
-
-def test_the_checkers_see_what_is_wrong() -> None:
-    stand = Stand([], "t")
-    events = [stand.new(0, number) for number in (0, KEYS, 2 * KEYS)]
-    values = [one.value for one in stand.sent]
-
-    def log(*places: int) -> list[LogRecord]:
-        return [
-            LogRecord(0, offset, stand.sent[at].key.encode(), values[at], [], 0)
-            for offset, at in enumerate(places)
-        ]
-
-    stand.ended(
-        "t",
-        [
-            Published(topic="t", event_id=event.id, partition=0, offset=offset)
-            for offset, event in enumerate(events)
-        ],
-    )
-    assert lost(stand, log(0, 1, 2)) == out_of_order(stand, log(0, 1, 2)) == []
-    assert lost(stand, log(0, 2, 1)) == stand.sent[1:]
-    assert lost(stand, log(0, 1)) == stand.sent[2:]
-    assert out_of_order(stand, log(0, 2, 1)) == [stand.sent[0].key]
-    assert out_of_order(stand, log(0, 1, 0, 2)) == []
-    assert repeated(stand, log(0, 1, 0)) == stand.sent[:1]
-    name = stand.sent[0].event_id
-    stand.record.add(iter([Seen(name, "no answer", False), Seen(name, "published", False)]))
-    assert repeated(stand, log(0, 1, 0)) == []
-    stand.ended("t", [Published(topic="t", event_id=events[0].id, partition=0, offset=0)])
-    assert lost(stand, log(0, 1, 2)) == stand.sent[:1]

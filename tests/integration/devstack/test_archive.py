@@ -4,58 +4,29 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from support.root import ROOT
+from support.process.installing import copy_of_sources, done, release_tools, run
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(1800)]
 
-CLEAN = {
-    name: value
-    for name, value in os.environ.items()
-    if name not in ("PYTHONPATH", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE")
-}
 LIMIT_MB = 130
-
-
-def run(*command: str | Path, **environment: str | Path) -> subprocess.CompletedProcess[str]:
-    given = {name: str(value) for name, value in environment.items()}
-    return subprocess.run(
-        [*map(str, command)], env={**CLEAN, **given}, capture_output=True, text=True,
-        timeout=1200, check=False,
-    )  # fmt: skip
-
-
-def done(*command: str | Path, **environment: str | Path) -> str:
-    ended = run(*command, **environment)
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout
 
 
 @pytest.fixture(scope="module")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Programs that are locked for releases: pipx, uv."""
-    folder = tmp_path_factory.mktemp("tools")
-    done(sys.executable, "-m", "venv", folder)
-    lock = ROOT / "requirements-release.lock"
-    done(folder / "bin/python", "-m", "pip", "-q", "install", "--require-hashes", "-r", lock)
-    return folder / "bin"
+    return release_tools(tmp_path_factory.mktemp("tools"))
 
 
 @pytest.fixture(scope="module")
 def archive(tools: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Made of what is committed or about to be, as `make dist` does."""
-    there, sources = tmp_path_factory.mktemp("dist"), tmp_path_factory.mktemp("sources")
-    listed = ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for name in filter(None, names.split("\0")):
-        if (ROOT / name).is_file():
-            (sources / name).parent.mkdir(parents=True, exist_ok=True)
-            (sources / name).write_bytes((ROOT / name).read_bytes())
+    there = tmp_path_factory.mktemp("dist")
+    sources = copy_of_sources(tmp_path_factory.mktemp("sources"))
     done(tools / "uv", "build", "--quiet", "--sdist", "--out-dir", there, sources)
     return next(there.glob("headgate-*.tar.gz"))
 
