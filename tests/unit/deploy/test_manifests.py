@@ -12,6 +12,8 @@ from headgate.config.load import load
 from headgate.config.names import NAMED, SECTIONS
 from headgate.config.settings import HttpSettings
 from headgate.core.option import options_of
+from headgate.telemetry.catalogue import METRICS
+from headgate.telemetry.metric import MetricKind
 from support.deployment import AUDIT, MANIFESTS, Pod, assert_runs, objects, paths_of, pods
 
 OBJECTS = objects(MANIFESTS)
@@ -152,7 +154,8 @@ def test_gateways_are_scaled_by_processor_and_by_events_in_flight() -> None:
     (scaler,) = of_kind("HorizontalPodAutoscaler")
     by_cpu, by_events = scaler["spec"]["metrics"]
     assert by_cpu["resource"]["name"] == "cpu"
-    assert by_events["pods"]["metric"]["name"] == "headgate_in_flight_events"
+    name = by_events["pods"]["metric"]["name"]
+    assert (METRICS[name].kind, METRICS[name].labels) == (MetricKind.SUM, ())
     target = scaler["spec"]["scaleTargetRef"]
     workload = next(
         one for one in of_kind("Deployment") if one["metadata"]["name"] == target["name"]
