@@ -79,9 +79,13 @@ def test_the_manifests_are_what_the_chart_makes() -> None:
     assert made == MANIFESTS.read_text(), "run `make manifests`"
 
 
-@pytest.mark.parametrize("file", [MANIFESTS, AUDIT], ids=lambda file: file.stem)
-def test_the_manifests(file: Path, schemas: Path) -> None:
-    assert_valid(file, schemas)
+@pytest.mark.parametrize("version", SCHEMAS)
+def test_the_manifests(version: str) -> None:
+    """By what needs no Go; kubeconform is for what helm makes."""
+    number = version.rpartition(".")[0]
+    validate = tool("kubernetes-validate")
+    said = run(validate, "--strict", "--quiet", "-k", number, MANIFESTS, AUDIT)
+    assert said == ""
 
 
 @pytest.mark.parametrize("settings", VARIANTS.values(), ids=VARIANTS)
