@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from headgate.devstack.ports import LOOPBACK
+from support.deploy import restrained
 from support.kafka.kafka_log import create_topic, read_log
-from support.process import restrained
 from support.process.mirror_job import QUICK, config_text
 from support.process.stack import PATIENCE, START_S, Gateway, RunningBroker
 from support.root import ROOT

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from support.deployment import CHART, DEPLOY, Pod, objects, pods, rendered
+from support.deploy.deployment import CHART, DEPLOY, Pod, objects, pods, rendered
 
 VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from headgate.config.load import load
-from support.deployment import DEPLOY, assert_runs, paths_of
+from support.deploy.deployment import DEPLOY, assert_runs, paths_of
 
 FOLDER = DEPLOY / "compose"
 STACK: dict[str, Any] = yaml.safe_load((FOLDER / "compose.yml").read_text())

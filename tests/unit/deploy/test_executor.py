@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.deployment import DEPLOY
+from support.deploy.deployment import DEPLOY
 
 SCRIPT = DEPLOY / "spark" / "executor.sh"
 # As Spark 4.0 gives them (BasicExecutorFeatureStep), beside the options of Java.

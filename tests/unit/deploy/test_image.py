@@ -11,7 +11,15 @@ from urllib.parse import urlsplit
 import pytest
 
 from headgate.config.settings import HttpSettings
-from support.deployment import AUDIT, DOCKERFILE, MANIFESTS, assert_runs, objects, paths_of, pods
+from support.deploy.deployment import (
+    AUDIT,
+    DOCKERFILE,
+    MANIFESTS,
+    assert_runs,
+    objects,
+    paths_of,
+    pods,
+)
 from support.root import ROOT
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.deployment import (
+from support.deploy.deployment import (
     AUDIT,
     CHART,
     DEPLOY,

@@ -14,7 +14,7 @@ from headgate.config.settings import HttpSettings
 from headgate.core.option import options_of
 from headgate.telemetry.catalogue import METRICS
 from headgate.telemetry.metric import MetricKind
-from support.deployment import AUDIT, MANIFESTS, Pod, assert_runs, objects, paths_of, pods
+from support.deploy.deployment import AUDIT, MANIFESTS, Pod, assert_runs, objects, paths_of, pods
 
 OBJECTS = objects(MANIFESTS)
 PODS = [*pods(OBJECTS), *pods(objects(AUDIT))]

@@ -10,7 +10,7 @@ import pytest
 
 from headgate.config.settings import HttpSettings
 from headgate.supervisor.parent import CONFIGURATION
-from support.deployment import UNITS, assert_runs
+from support.deploy.deployment import UNITS, assert_runs
 
 SERVICES = sorted(UNITS.glob("*.service"))
 COMMON = UNITS / "headgate-.service.d" / "common.conf"
