@@ -29,7 +29,7 @@ JOBS ?= 5
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(JOBS) --dist worksteal
 
 # What tests import besides the compiled gateway (pyproject.toml has the list with its sources).
-BESIDE := spark clients/python/src tests loadtest docs deploy/grafana
+BESIDE := spark clients/python/src tests loadtest docs deploy/grafana .
 # What the compiled modules are checked with: what reaches them in memory, and some real brokers.
 COMPILED_TESTS := tests/unit tests/app tests/contract tests/integration/edge/test_bad_input_json.py tests/integration/suppression/test_suppression_faults.py \
   tests/integration/backends/kafka/producing/test_lanes_chaos.py tests/integration/backends/kafka/producing/test_lanes_refusals.py
@@ -44,7 +44,7 @@ FUZZED = $(if $(filter 0,$(SANITIZE)),PYTHONPATH=$(FUZZ_PATH),$(SANITIZED))
 FUZZ_ARGS = --jobs $(JOBS) $(if $(FUZZ_N),--count $(FUZZ_N),--seconds $(or $(FUZZ_S),30)) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
 
 .NOTPARALLEL:  # one installation at a time
-.PHONY: help machine setup setup-run run test test-full test-compiled native-sanitize fuzz check lint bench wheel incident-a docs sbom audit deploy-linters deploy-tools manifests dist release
+.PHONY: help machine setup setup-run run shop test test-full test-compiled native-sanitize fuzz check lint bench wheel incident-a docs sbom audit deploy-linters deploy-tools manifests dist release
 
 help: ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -105,6 +105,10 @@ setup: setup-run $(DEV_STAMP) $(DOCS_STAMP) ## install what tests and documents 
 
 run: setup-run ## start Kafka, Redis and the gateway with sample traffic
 	@$(BIN)/headgate dev --demo
+
+shop: setup-run $(DEV_STAMP) ## start the sample shop of docs/examples/shop.md; ARGS=--fresh with an empty one
+	@$(PIP) install --quiet --no-deps --no-build-isolation ./clients/python
+	@exec $(BIN)/python -m examples.shop $(ARGS)
 
 test: machine $(DEV_STAMP) ## every kind of test, scenarios scaled down
 	@# side by side: each of the two reads all of the types, on a core of its own
