@@ -95,7 +95,7 @@ def test_nothing_is_lost_and_each_key_keeps_its_order(place: Place) -> None:
     [(kill, 1), (kill, 2), (drain, 1), (drain, 2), (pause_kafka, 1), (lose_redis, 1)],
 )
 def test_nothing_is_lost_however_often_it_breaks(place: Place, fault: Fault, gateways: int) -> None:
-    history, log = send_while_breaking(place, [fault] * 15, gateways)
+    history, log = send_while_breaking(place, [fault] * 6, gateways)
     if fault is drain:  # who drains knows how everything ended
         assert len(log) == len(history.sent)
 
@@ -104,7 +104,7 @@ def test_nothing_is_lost_however_often_it_breaks(place: Place, fault: Fault, gat
 def test_nothing_is_lost_when_a_broker_dies(
     start_broker: Callable[..., RunningBroker], place: Place
 ) -> None:
-    send_while_breaking(place._replace(kafka=start_broker()), [kill_kafka] * 5, gateways=1)
+    send_while_breaking(place._replace(kafka=start_broker()), [kill_kafka] * 3, gateways=1)
 
 
 def send_while_breaking(
