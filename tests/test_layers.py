@@ -19,7 +19,9 @@ CLIENT = ROOT / "clients" / "python" / "src" / "headgate_client"
 TESTS = ROOT / "tests"
 # Kinds of tests. A folder of any of them is named as a package of headgate or as one of these.
 KINDS = ("unit", "app", "browser", "contract", "integration", "chaos", "spark")
-OTHER_SUBJECTS = {"attacks", "audit", "clients", "cluster", "deploy", "docs", "loadtest", "mirror"}
+OTHER_SUBJECTS = {
+    "attacks", "audit", "clients", "cluster", "deploy", "docs", "loadtest", "mirror", "upgrades",
+}  # fmt: skip
 
 # What the files of a room may import of headgate: whole rooms, or single modules.
 ALLOWED = {

@@ -1,0 +1,41 @@
+"""What a gateway of one version keeps in Redis, Kafka and on disk, one of the other version knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from support.process.stack import Gateway, RunningBroker, RunningRedis
+from support.scale import scaled
+from support.upgrades.former import Step
+from support.upgrades.installation import Installation
+
+
+@pytest.mark.parametrize("ending", ["drained", "killed"])
+async def test_what_one_version_keeps_the_other_knows(
+    step: Step,
+    ending: str,
+    start_broker: Callable[..., RunningBroker],
+    start_redis: Callable[..., RunningRedis],
+    start_gateway: Callable[..., Gateway],
+    tmp_path: Path,
+) -> None:
+    """Contents, repeats, pauses, held and spooled events, whichever way the first one ended."""
+    there = Installation(start_broker(), start_redis(), tmp_path)
+    there.initialise(step.before)
+    before = start_gateway(there.text, environment=step.before.environment)
+    await there.write(before)
+    there.broker.kill()
+    await there.spool(before)
+    if ending == "drained":
+        before.stop()
+        assert before.exit_code == 0
+    else:
+        before.kill()
+    there.broker.restart()
+    after = start_gateway(there.text, environment=step.after.environment)
+    await there.check(after)
+    for gateway in (before, after):
+        assert "Traceback" not in gateway.log()
