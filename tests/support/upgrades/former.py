@@ -93,4 +93,3 @@ def _git(*words: str) -> bytes | None:
     except FileNotFoundError:
         return None
     return done.stdout if done.returncode == 0 else None
-

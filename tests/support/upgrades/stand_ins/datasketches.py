@@ -36,9 +36,9 @@ class _Sketch:
 hll_sketch = hll_union = frequent_strings_sketch = kll_ints_sketch = _Sketch
 
 
-class tgt_hll_type(Enum):  # noqa: N801 its name in datasketches
+class tgt_hll_type(Enum):
     HLL_8 = 8
 
 
-class frequent_items_error_type(Enum):  # noqa: N801 its name in datasketches
+class frequent_items_error_type(Enum):
     NO_FALSE_NEGATIVES = 1
