@@ -20,7 +20,7 @@ def test_replays_snapshots_and_the_map_are_known_to_the_other_version(
     start_gateway: Callable[..., Gateway],
     start_runner: Callable[..., ReplayRunner],
 ) -> None:
-    """A replay that was asked for, and one that is done; the runner is of the other version, too."""
+    """Replays that are done, and one that waits for a runner: that of the other version."""
     text = two.config(PLAIN)
     gateway = start_gateway(text, environment=step.before.environment)
     before = Api(gateway)

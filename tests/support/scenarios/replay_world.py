@@ -248,7 +248,9 @@ class ReplayRunner:
     ) -> None:
         command = [sys.executable, "-m", "headgate_spark", "replay", "--config", str(config)]
         command += ["--follow", "--patience", "3", *more]
-        self._child = Child("runner", command, log, environment={**os.environ, **(environment or {})})
+        self._child = Child(
+            "runner", command, log, environment={**os.environ, **(environment or {})}
+        )
 
     @property
     def pid(self) -> int:

@@ -17,7 +17,7 @@ from support.root import ROOT
 # datasketches, which is not installed any more; see `stand_ins`.
 BASELINE = "67631d396b6293e85838b3edb583c101c57729e3"  # 2026-11-25
 _STAND_INS = Path(__file__).with_name("stand_ins")
-_PARTS = ("gateway", "spark", "deploy")
+_PARTS = ("gateway", "spark", "deploy/config", "docs/reference")
 
 
 class NoHistoryError(Exception):
