@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 
 import pytest
 
 from support.kafka import kafka_log
 from support.process.stack import Gateway, RunningBroker, RunningRedis, eventually
-from support.scale import scaled
 from support.upgrades.former import Step, Version
 from support.upgrades.rolling import Member, RollingLoad, judge, judge_held
 
@@ -20,7 +20,7 @@ request_timeout_ms = 20000
 bootstrap_servers = ["{bootstrap}"]
 metadata_refresh_ms = 500
 [redis]
-url = "{redis}"
+urls = {redis}
 quarantine_ms = 1000
 timeout_ms = 5000
 [coalescer]
@@ -39,9 +39,22 @@ coalesce_partitions = 2
 """
 
 
-@pytest.mark.parametrize("events", scaled(300, 5_000))
+@pytest.mark.parametrize(
+    ("step", "servers", "events"),
+    [
+        ("upgrade", 1, 300),
+        ("rollback", 3, 300),
+        *(
+            pytest.param(step, servers, 5_000, marks=pytest.mark.full)
+            for step in ("upgrade", "rollback")
+            for servers in (1, 3)
+        ),
+    ],
+    indirect=["step"],
+)
 async def test_a_rolling_step_keeps_order_and_suppresses_nothing_wrongly(
     step: Step,
+    servers: int,
     events: int,
     kafka: RunningBroker,
     start_redis: Callable[..., RunningRedis],
@@ -51,7 +64,8 @@ async def test_a_rolling_step_keeps_order_and_suppresses_nothing_wrongly(
     held = f"held-{topic_name}"
     kafka.create_topic(topic_name, 3)
     kafka.create_topic(held, 3)
-    text = CONFIG.format(bootstrap=kafka.bootstrap, redis=start_redis().url, topic=topic_name)
+    urls = json.dumps([start_redis().url for _ in range(servers)])
+    text = CONFIG.format(bootstrap=kafka.bootstrap, redis=urls, topic=topic_name)
 
     def start(version: Version) -> Member:
         return Member(version, start_gateway(text, environment=version.environment, wait=False))

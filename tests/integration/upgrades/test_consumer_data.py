@@ -61,8 +61,9 @@ def test_the_library_reads_what_the_other_version_wrote_and_goes_on_at_its_offse
     bodies = [_body(number) for number in range(EVENTS)]
     for body in bodies:
         assert post(gateway.port, topic_name, body).status == 201
-    for version, count in ((step.before, 5), (step.after, EVENTS - 5)):
-        read(version, kafka.bootstrap, topic_name, database, blobs, count)
+    read(step.before, kafka.bootstrap, topic_name, database, blobs, "5", "killed")
+    assert len(effects(database)) == 5
+    read(step.after, kafka.bootstrap, topic_name, database, blobs, f"{EVENTS - 5}", "stopped")
     assert effects(database) == [hashlib.sha256(body).hexdigest() for body in bodies]
     ends = kafka_log.end_offsets(kafka.bootstrap, topic_name)
     assert kafka_log.group_offsets(kafka.bootstrap, topic_name, topic_name) == ends
@@ -75,12 +76,10 @@ def _body(number: int) -> bytes:
     return json.dumps({"id": f"k{number % 2}", "n": number}).encode()
 
 
-def read(
-    version: Version, bootstrap: str, topic: str, database: str, blobs: str, count: int
-) -> None:
-    """A consumer of that version takes so many events, and ends."""
+def read(version: Version, bootstrap: str, topic: str, database: str, *words: str) -> None:
+    """A consumer of that version. words: of `reader_program`, from BLOBS on."""
     command = [sys.executable, reader_program.__file__, bootstrap, topic, topic]
-    command += [f"sqlite+aiosqlite:///{database}", blobs, str(count)]
+    command += [f"sqlite+aiosqlite:///{database}", *words]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=120, check=False,
         env={**os.environ, **version.environment},
