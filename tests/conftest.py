@@ -54,6 +54,7 @@ pytest_plugins = [
     "support.ci_rules",
     "support.scenarios.mirror_fixtures",
     "support.scenarios.replay_fixtures",
+    "support.upgrades.fixtures",
 ]
 
 scale.set_profiles()

@@ -30,6 +30,7 @@ OTHER_SUBJECTS = {
     "examples",
     "loadtest",
     "mirror",
+    "upgrades",
 }
 
 # What the files of a room may import of headgate: whole rooms, or single modules.

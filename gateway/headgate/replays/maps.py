@@ -15,6 +15,7 @@ from headgate.backends.kafka.options import ClusterOptions
 from headgate.core.replays.offset_map import (
     MAP_TOPIC,
     MapEntry,
+    NewerMapError,
     PartitionMap,
     map_partition,
     read_entry,
@@ -50,7 +51,8 @@ class OffsetMaps:
         return self._reading
 
     async def of(self, topic: str, partitions: Iterable[int]) -> Mapping[int, PartitionMap]:
-        """The newest maps of these partitions. Raises as `CompactedTopic.read_new`."""
+        """The newest maps of these partitions. Raises as `CompactedTopic.read_new`, and
+        NewerMapError."""
         wanted = [MappedPartition(topic, partition) for partition in partitions]
         async with self._reading:
             for owner in wanted:
@@ -63,6 +65,9 @@ class OffsetMaps:
                 self._maps.move_to_end(owner)
             found = {owner.partition: self._maps[owner] for owner in wanted}
             self._evict(len(wanted))
+        for partition, one in found.items():
+            if one.is_newer:
+                raise NewerMapError(topic, partition)
         return found
 
     def _see(self, _partition: int, key: bytes | None, value: bytes | None) -> None:
@@ -70,6 +75,10 @@ class OffsetMaps:
             entry = read_entry(key, value)
             if entry is not None:
                 self._apply(entry)
+        except NewerMapError as error:
+            found = self._maps.get(MappedPartition(error.topic, error.partition))
+            if found is not None:
+                found.is_newer = True
         except MapError:
             self.unread += 1
 

@@ -12,6 +12,7 @@ from headgate.core.outcome import Failure, Reason
 from headgate.core.oversize.limits import replay_request
 from headgate.core.refusal import Refused
 from headgate.core.replays.fields import FieldError
+from headgate.core.replays.offset_map import NewerMapError
 from headgate.core.replays.replay import TooLargeError
 
 log = logging.getLogger("headgate.replays.asked")
@@ -30,6 +31,9 @@ async def asking(cluster: str) -> AsyncIterator[None]:
         cause = error.__cause__ or error if isinstance(error, TransactionError) else error
         detail = f"cluster {cluster} does not answer: {kafka_in_words(cause)}"
         raise Refused(Failure(Reason.KAFKA_UNAVAILABLE, detail, retry_after_s=5)) from error
+    except NewerMapError as error:
+        log.warning("%s", error)
+        raise Refused(Failure(Reason.NOT_COVERED, str(error))) from error
     except TooLargeError as error:
         raise Refused(replay_request(str(error))) from error
 

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import psutil
@@ -37,12 +37,15 @@ tier = "backfill"
 class Job:
     """`headgate-spark ...` running. Its log has what it said."""
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    def __init__(
+        self, folder: Path, *arguments: str, environment: Mapping[str, str] | None = None
+    ) -> None:
         self.log = folder / "job.log"
         code = os.pathsep.join(str(ROOT / one) for one in ("gateway", "spark"))
         command = [sys.executable, "-m", "headgate_spark", *arguments, *QUICK]
-        environment = {**os.environ, "PYTHONPATH": code, "SPARK_LOCAL_DIRS": str(folder)}
-        self.child = Child("headgate-spark", command, self.log, environment=environment)
+        own = {"PYTHONPATH": code, "SPARK_LOCAL_DIRS": str(folder)}
+        own = {**os.environ, **own, **(environment or {})}
+        self.child = Child("headgate-spark", command, self.log, environment=own)
 
     @property
     def exit_code(self) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
@@ -50,8 +50,11 @@ def start_runner(two: Two, tmp_path: Path) -> Iterator[Callable[..., ReplayRunne
     config.write_text(two.config())
     with ExitStack() as ending:
 
-        def start(*more: str) -> ReplayRunner:
-            runner = ReplayRunner(config, tmp_path / f"runner-{next(numbers)}.log", *more)
+        def start(
+            *more: str, file: Path = config, environment: Mapping[str, str] | None = None
+        ) -> ReplayRunner:
+            log = tmp_path / f"runner-{next(numbers)}.log"
+            runner = ReplayRunner(file, log, *more, environment=environment)
             ending.callback(runner.kill)
             return runner
 

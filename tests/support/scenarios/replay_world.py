@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -242,9 +243,14 @@ class Api:
 class ReplayRunner:
     """`headgate-spark replay --follow` as a process."""
 
-    def __init__(self, config: Path, log: Path, *more: str) -> None:
+    def __init__(
+        self, config: Path, log: Path, *more: str, environment: Mapping[str, str] | None = None
+    ) -> None:
         command = [sys.executable, "-m", "headgate_spark", "replay", "--config", str(config)]
-        self._child = Child("runner", [*command, "--follow", "--patience", "3", *more], log)
+        command += ["--follow", "--patience", "3", *more]
+        self._child = Child(
+            "runner", command, log, environment={**os.environ, **(environment or {})}
+        )
 
     @property
     def pid(self) -> int:

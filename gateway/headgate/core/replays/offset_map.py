@@ -57,6 +57,19 @@ class Removed(NamedTuple):
     source: int
 
 
+class NewerMapError(MapError):
+    """The mirror of a later version wrote of a partition. What its map would say without that is
+    wrong: a segment that is not read looks like a hole."""
+
+    def __init__(self, topic: str, partition: int) -> None:
+        super().__init__(
+            f"the offset map of {topic} [{partition}] is of a later version than this one: "
+            "upgrade what reads it"
+        )
+        self.topic = topic
+        self.partition = partition
+
+
 class MapEntry(NamedTuple):
     """What a record of the map topic says. read_bytes: for its transaction; 0 = it does not say."""
 
@@ -113,18 +126,22 @@ def read_entry(key: bytes | None, value: bytes | None) -> MapEntry | None:
     """What a record says; None: a gap or layout that was taken back. Raises MapError."""
     try:
         return _read(key or b"", value)
+    except NewerMapError:
+        raise
     except (IndexError, UnicodeDecodeError, ValueError) as error:
         raise MapError(f"{MAP_TOPIC} has a record that is not the mirror's: {key!r}") from error
 
 
 def _read(key: bytes, value: bytes | None) -> MapEntry | None:
     kind, at = key[:1], 1
-    if kind not in (b"S", b"G", b"L") or (value is not None and value[:1] != _VERSION):
-        raise MapError("unknown kind or version")
+    if kind not in (b"S", b"G", b"L"):
+        raise MapError("unknown kind")
     layout, at = _get(key, at)
     partition, at = _get(key, at)
     source, at = (0, at) if kind == b"L" else _get(key, at)
     place = MapAddress(key[at:].decode(), partition, layout)
+    if value is not None and value[:1] != _VERSION:
+        raise NewerMapError(place.topic, partition) if value > _VERSION else MapError("no version")
     if value is None:
         return MapEntry(place, Removed(source)) if kind == b"S" else None
     if kind == b"S":
@@ -187,9 +204,11 @@ class PartitionMap:
     One table for each pair of topics: a layout that has merely another number of partitions goes
     on in both logs where the one before it ended. Offsets mean the newest layout's two topics;
     what belongs to a deleted topic is out of range.
+    is_newer: a later version has written some of it, so that nothing may be concluded.
     """
 
     def __init__(self) -> None:
+        self.is_newer = False
         self.layouts: dict[int, Layout] = {}
         self._tables: dict[tuple[str, str], SegmentTable] = {}
         self._none = SegmentTable()

@@ -13,6 +13,7 @@ from headgate.core.replays.offset_map import (
     Layout,
     MapAddress,
     MapEntry,
+    NewerMapError,
     PartitionMap,
     Removed,
     gap_record,
@@ -78,6 +79,17 @@ def test_what_is_not_the_mirrors_is_refused_or_read(key: bytes, value: bytes | N
 def test_foreign_records_are_refused(key: bytes | None) -> None:
     with pytest.raises(MapError):
         read_entry(key, b"\x01\x00\x01\x00\x00\x00")
+
+
+def test_what_a_later_version_wrote_names_whose_map_it_is() -> None:
+    key, value = segment_record(ORDERS, Segment(0, 0, 1, 1, 0, 0))
+    with pytest.raises(NewerMapError, match="later version") as caught:
+        read_entry(key, b"\x02" + value[1:])
+    assert (caught.value.topic, caught.value.partition) == (ORDERS.topic, ORDERS.partition)
+    for older in (b"", b"\x00" + value[1:]):
+        with pytest.raises(MapError) as other:
+            read_entry(key, older)
+        assert not isinstance(other.value, NewerMapError)
 
 
 def test_neighbours_are_spread_over_the_map_topic() -> None:
