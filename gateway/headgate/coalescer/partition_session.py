@@ -72,6 +72,8 @@ class PartitionSession:
         await self._log.fence()
         committed = await self._log.committed()
         metadata = Metadata.read(committed.metadata)
+        # Another version's, which may say that something is unreserved.
+        is_unknown = metadata is None and committed.metadata != ""
         offset = committed.offset
         # Once a session (rule 14). What this session commits and marks are offsets of the H
         # that it began with; under the id of an H that was recreated meanwhile the next session
@@ -79,7 +81,7 @@ class PartitionSession:
         self._topic_id = self._around.topic_id()
         if metadata is not None and metadata.topic_id != self._topic_id:
             offset, metadata = -1, None  # H was recreated
-        if metadata is not None and metadata.has_unreserved:
+        if is_unknown or (metadata is not None and metadata.has_unreserved):
             self._is_flagged = True
             self._decisions.distrust(self._around.route())
         target = await self._log.end()

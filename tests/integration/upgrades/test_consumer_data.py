@@ -37,7 +37,7 @@ EVENTS = 12
     ("step", "oversize"),
     [
         ("upgrade", "chunk"),
-        ("rollback", "claim-check"),
+        pytest.param("rollback", "claim-check", marks=pytest.mark.full),
         pytest.param("upgrade", "claim-check", marks=pytest.mark.full),
         pytest.param("rollback", "chunk", marks=pytest.mark.full),
     ],

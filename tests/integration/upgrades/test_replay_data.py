@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from support.process.stack import Gateway
 from support.scenarios.replay_copies import replayed, until_ready, wanted
 from support.scenarios.replay_world import Api, ReplayRunner, Two
@@ -13,6 +15,9 @@ SNAPSHOT = "before-the-step"
 PLAIN = "[replays]\n# without mirror_wait_ms, which is younger than the first version here\n"
 
 
+@pytest.mark.parametrize(
+    "step", ["upgrade", pytest.param("rollback", marks=pytest.mark.full)], indirect=True
+)
 def test_replays_snapshots_and_the_map_are_known_to_the_other_version(
     step: Step,
     two: Two,
