@@ -29,7 +29,7 @@ JOBS ?= 5
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(JOBS) --dist worksteal
 
 # What tests import besides the compiled gateway (pyproject.toml has the list with its sources).
-BESIDE := spark clients/python/src tests loadtest docs deploy/grafana
+BESIDE := spark clients/python/src tests loadtest docs deploy/grafana .
 # What the compiled modules are checked with: what reaches them in memory, and some real brokers.
 COMPILED_TESTS := tests/unit tests/app tests/contract tests/integration/edge/test_bad_input_json.py tests/integration/suppression/test_suppression_faults.py \
   tests/integration/backends/kafka/producing/test_lanes_chaos.py tests/integration/backends/kafka/producing/test_lanes_refusals.py
@@ -44,7 +44,7 @@ FUZZED = $(if $(filter 0,$(SANITIZE)),PYTHONPATH=$(FUZZ_PATH),$(SANITIZED))
 FUZZ_ARGS = --jobs $(JOBS) $(if $(FUZZ_N),--count $(FUZZ_N),--seconds $(or $(FUZZ_S),30)) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
 
 .NOTPARALLEL:  # one installation at a time
-.PHONY: help machine setup setup-run run test test-full test-compiled native-sanitize fuzz check lint bench wheel incident-a docs sbom audit deploy-linters deploy-tools manifests dist release
+.PHONY: help machine setup setup-run run shop test test-full test-compiled native-sanitize fuzz check lint bench wheel incident-a docs sbom audit deploy-linters deploy-tools manifests dist release
 
 help: ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -106,6 +106,10 @@ setup: setup-run $(DEV_STAMP) $(DOCS_STAMP) ## install what tests and documents 
 run: setup-run ## start Kafka, Redis and the gateway with sample traffic
 	@$(BIN)/headgate dev --demo
 
+shop: setup-run $(DEV_STAMP) ## start the sample shop of docs/examples/shop.md; ARGS=--fresh with an empty one
+	@$(PIP) install --quiet --no-deps --no-build-isolation ./clients/python
+	@exec $(BIN)/python -m examples.shop $(ARGS)
+
 test: machine $(DEV_STAMP) ## every kind of test, scenarios scaled down
 	@# side by side: each of the two reads all of the types, on a core of its own
 	@trap 'kill $$(jobs -p) 2>/dev/null || :' EXIT; \
@@ -135,11 +139,16 @@ $(RELEASE_STAMP): | $(RUN_STAMP)
 	.venv/release/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements-release.lock
 	@rm -f .venv/.release-* && touch $@
 
-dist: $(WHEEL) $(RELEASE_STAMP) sbom ## what a release consists of, in dist: archives of the sources, the wheel of this machine, SBOM, sums
-	.venv/release/bin/python -m build --quiet --no-isolation --sdist --outdir dist .
-	@cp build/wheel/*.whl dist/
-	@if [[ -d clients/python ]]; then .venv/release/bin/python -m build --quiet --outdir dist clients/python; fi
-	@if [[ -d clients/js ]] && command -v npm >/dev/null; then cd clients/js && npm pack --silent --pack-destination ../../dist; fi
+# As PyPI takes them: a wheel for each Python that is promised. Built apart from .venv, from what is pinned.
+PYTHONS ?= 3.11 3.12 3.13
+UV_BUILD = UV_PYTHON_DOWNLOADS=never .venv/release/bin/uv build --quiet --require-hashes --build-constraints requirements-dev.lock
+dist: $(RELEASE_STAMP) sbom ## what a release consists of, in dist: archives of the sources, wheels for PYTHONS, SBOM, sums
+	@rm -rf build/wheels
+	$(UV_BUILD) --sdist --out-dir dist .
+	@for one in $(PYTHONS); do echo "dist: a wheel for Python $$one, compiled: a minute"; $(UV_BUILD) --wheel --python $$one --out-dir build/wheels .; done
+	PATH="$(CURDIR)/.venv/release/bin:$$PATH" auditwheel repair --wheel-dir dist build/wheels/*.whl
+	$(UV_BUILD) --out-dir dist clients/python
+	@if command -v npm >/dev/null; then cd clients/js && npm pack --silent --pack-destination ../../dist; fi
 	@cd dist && rm -f SHA256SUMS && sha256sum * > SHA256SUMS && cat SHA256SUMS
 
 release: ## is this commit fit for a release? Then what it consists of

@@ -172,7 +172,8 @@ export class Rejected extends Failed {
 /**
  * Nobody can tell: it may be written, or may still be written later.
  *
- * reason: `unknown` if the gateway said so, `no_answer` if the last answer was lost.
+ * reason: `unknown` if the gateway said so, `no_answer` if the last answer was lost, `out_of_order`
+ * if it is written and an older event of its key may be behind it.
  */
 export class Unknown extends Failed {
   /** @readonly */

@@ -5,6 +5,8 @@ import assert from "node:assert/strict";
 import { lost, readAnswer, refused } from "../src/core/answer.js";
 
 const FAULTS = ["lost_before", "lost_after", "refused", "conflict", "failed", "unknown"];
+// Behind these nobody can know what a repeat will write.
+const UNSEEN = ["failed_lost", "unknown_lost", "forgotten"];
 
 /** Values are `{key, n}`; n counts up for each key, and each ninth is no event that it takes. */
 export class ModelGateway {
@@ -16,15 +18,18 @@ export class ModelGateway {
   #random;
   #faultiness;
   #areKeysWhole;
+  #faults;
 
   /**
    * faultiness: how likely a request meets a fault.  areKeysWhole: where an event fails that may
-   * be tried again, the later ones of its key in the request do, too.
+   * be tried again, the later ones of its key in the request do, too.  isForgetful: answers about
+   * events that failed are lost, too, and the memory of requests.
    */
-  constructor(random, { faultiness, areKeysWhole }) {
+  constructor(random, { faultiness, areKeysWhole, isForgetful = false }) {
     this.#random = random;
     this.#faultiness = faultiness;
     this.#areKeysWhole = areKeysWhole;
+    this.#faults = isForgetful ? [...FAULTS, ...UNSEEN] : FAULTS;
   }
 
   /** A request leaves the client. */
@@ -39,7 +44,7 @@ export class ModelGateway {
   answer(post, nowMs) {
     const events = eventsOf(post);
     for (const { key } of events) this.#underWay.delete(key);
-    const fault = this.#random.is(this.#faultiness) ? this.#random.of(FAULTS) : "none";
+    const fault = this.#random.is(this.#faultiness) ? this.#random.of(this.#faults) : "none";
     const retryAfterMs = this.#random.below(3) * 1000;
     if (fault === "lost_before") return lost("it broke", { wasSent: this.#random.is(0.5) });
     if (fault === "refused") {
@@ -48,8 +53,10 @@ export class ModelGateway {
     if (fault === "conflict") {
       return refused("idempotency_conflict", "runs", { retryable: true, status: 409, retryAfterMs });
     }
-    const outcomes = this.#run(post, events, fault);
-    if (fault === "lost_after") return lost("it broke");
+    if (fault === "forgotten") this.#memory.clear();
+    const [failure] = fault.split("_");
+    const outcomes = this.#run(post, events, failure);
+    if (fault.endsWith("_lost") || fault === "lost_after") return lost("it broke");
     const raw = { status: 207, body: JSON.stringify({ outcomes }), header: () => null };
     return readAnswer(post.topic, events.length, raw, nowMs);
   }
@@ -64,18 +71,20 @@ export class ModelGateway {
     const missing = new Set();
     return events.map((event, at) => {
       const { key, n } = event;
-      if (known.done.has(at)) return { outcome: "duplicate", key, partition: 0, offset: n };
+      if (known.done.has(at)) {
+        return { outcome: "duplicate", key, partition: 0, offset: known.done.get(at) };
+      }
       if (n % 9 === 0) {
         return { outcome: "rejected", key, reason: "malformed", retryable: false };
       }
       const isHit = stopped.has(key) || this.#random.is(0.3);
       if (isHit && ["failed", "unknown"].includes(fault)) {
         if (this.#areKeysWhole) stopped.add(key);
-        return this.#failure(fault, event, missing, () => known.done.set(at, n));
+        return this.#failure(fault, event, missing, (offset) => known.done.set(at, offset));
       }
-      this.#write(key, n);
-      known.done.set(at, n);
-      return { outcome: "published", key, partition: 0, offset: n };
+      const offset = this.#write(key, n);
+      known.done.set(at, offset);
+      return { outcome: "published", key, partition: 0, offset };
     });
   }
 
@@ -87,14 +96,15 @@ export class ModelGateway {
     if (missing.has(key) || this.#random.is(0.5)) {
       missing.add(key);
     } else {
-      this.#write(key, n);
-      remember();
+      remember(this.#write(key, n));
     }
     return { outcome: "unknown", key, reason: "unknown", retryable: true };
   }
 
   #write(key, n) {
-    this.log.set(key, [...(this.log.get(key) ?? []), n]);
+    const written = [...(this.log.get(key) ?? []), n];
+    this.log.set(key, written);
+    return written.length - 1; // each key counts for itself
   }
 }
 

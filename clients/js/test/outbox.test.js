@@ -156,16 +156,29 @@ histories(
   },
 );
 
+const STATES = { retry: { ...PATIENT, overtaken: "leave_out" } };
+
+/** The newest of each key is the last, unless what became of a newer one is unknown. */
+function judgeStates(history) {
+  history.judge({ copiesAllowed: Infinity });
+  for (const [key, written] of history.gateway.log) {
+    const ended = history.taken.filter((one) => one.key === key && one.outcome.succeeded);
+    const newest = Math.max(...ended.map(({ n }) => n));
+    const isInDoubt = history.taken.some(
+      ({ outcome, ...one }) => one.key === key && one.n > newest && outcome.name === "unknown",
+    );
+    if (!isInDoubt) assert.equal(written.at(-1), newest, `the state of ${key}: ${written}`);
+  }
+}
+
 histories(
   "of states the newest that ended well is the last",
-  { retry: { ...PATIENT, overtaken: "leave_out" }, gateway: { ...MUCH, areKeysWhole: false } },
-  (history) => {
-    history.judge({ copiesAllowed: Infinity });
-    for (const [key, written] of history.gateway.log) {
-      const ended = history.taken.filter((one) => one.key === key && one.outcome.succeeded);
-      const newest = Math.max(...ended.map(({ n }) => n));
-      const isInDoubt = history.taken.some((one) => one.key === key && one.outcome.name === "unknown");
-      if (!isInDoubt) assert.equal(written.at(-1), newest, `the state of ${key}: ${written}`);
-    }
-  },
+  { ...STATES, gateway: { ...MUCH, areKeysWhole: false } },
+  judgeStates,
+);
+
+histories(
+  "of states the newest is the last, whatever a repeat has written that nobody could know",
+  { ...STATES, gateway: { ...MUCH, areKeysWhole: false, isForgetful: true } },
+  judgeStates,
 );

@@ -3,59 +3,30 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
+import shutil
 from pathlib import Path
 
 import pytest
 
-from support.root import ROOT
+from support.process.installing import copy_of_sources, done, release_tools, run
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(1800)]
 
-CLEAN = {
-    name: value
-    for name, value in os.environ.items()
-    if name not in ("PYTHONPATH", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE")
-}
 LIMIT_MB = 130
-
-
-def run(*command: str | Path, **environment: str | Path) -> subprocess.CompletedProcess[str]:
-    given = {name: str(value) for name, value in environment.items()}
-    return subprocess.run(
-        [*map(str, command)], env={**CLEAN, **given}, capture_output=True, text=True,
-        timeout=1200, check=False,
-    )  # fmt: skip
-
-
-def done(*command: str | Path, **environment: str | Path) -> str:
-    ended = run(*command, **environment)
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout
 
 
 @pytest.fixture(scope="module")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Programs that are locked for releases: build, pipx, uv."""
-    folder = tmp_path_factory.mktemp("tools")
-    done(sys.executable, "-m", "venv", folder)
-    lock = ROOT / "requirements-release.lock"
-    done(folder / "bin/python", "-m", "pip", "-q", "install", "--require-hashes", "-r", lock)
-    return folder / "bin"
+    """Programs that are locked for releases: pipx, uv."""
+    return release_tools(tmp_path_factory.mktemp("tools"))
 
 
 @pytest.fixture(scope="module")
 def archive(tools: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Made of what is committed or about to be, as `make dist` does."""
-    there, sources = tmp_path_factory.mktemp("dist"), tmp_path_factory.mktemp("sources")
-    listed = ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for name in filter(None, names.split("\0")):
-        if (ROOT / name).is_file():
-            (sources / name).parent.mkdir(parents=True, exist_ok=True)
-            (sources / name).write_bytes((ROOT / name).read_bytes())
-    done(tools / "python", "-m", "build", "--quiet", "--sdist", "--outdir", there, sources)
+    there = tmp_path_factory.mktemp("dist")
+    sources = copy_of_sources(tmp_path_factory.mktemp("sources"))
+    done(tools / "uv", "build", "--quiet", "--sdist", "--out-dir", there, sources)
     return next(there.glob("headgate-*.tar.gz"))
 
 
@@ -64,22 +35,36 @@ def size_mb(folder: Path) -> float:
     return sum(one.stat().st_blocks * 512 for one in files) / 1e6
 
 
-@pytest.mark.parametrize("tool", ["pip", "pipx", "uv"])
-def test_archive(tools: Path, archive: Path, tmp_path: Path, tool: str) -> None:
-    place, programs = tmp_path / "env", tmp_path / "bin"
+def interpreter(version: str) -> str:
+    """A Python of this version: on the path, or where pyenv keeps its own."""
+    named = shutil.which(f"python{version}")
+    kept = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    for one in (named, *sorted(kept.glob(f"{version}.*/bin/python"))):
+        # what pyenv puts on the path runs only the versions that were chosen
+        if one and run(one, "-c", "import ensurepip, venv").returncode == 0:
+            return str(one)
+    pytest.skip(f"no Python {version}")
+
+
+@pytest.mark.parametrize(
+    ("version", "tool"),
+    [("3.11", "pip"), ("3.12", "pip"), ("3.13", "pip"), ("3.12", "pipx"), ("3.13", "uv")],
+)
+def test_archive(tools: Path, archive: Path, tmp_path: Path, version: str, tool: str) -> None:
+    python, place, programs = interpreter(version), tmp_path / "env", tmp_path / "bin"
     if tool == "pip":
-        done(sys.executable, "-m", "venv", place)
+        done(python, "-m", "venv", place)
         done(place / "bin/python", "-m", "pip", "-q", "install", archive)
         programs = place / "bin"
     elif tool == "pipx":
         own = {"PIPX_HOME": place, "PIPX_BIN_DIR": programs, "PIPX_MAN_DIR": tmp_path / "man"}
-        done(tools / "pipx", "install", "--python", sys.executable, archive, **own)
+        done(tools / "pipx", "install", "--python", python, archive, **own)
     else:
         own = {"UV_TOOL_DIR": place, "UV_TOOL_BIN_DIR": programs, "UV_CACHE_DIR": tmp_path / "c"}
-        done(tools / "uv", "tool", "install", "--python", sys.executable, archive, **own)
+        done(tools / "uv", "tool", "install", "--python", python, archive, **own)
 
     headgate = programs / "headgate"
-    assert "native code: c, hot path: mypyc" in done(headgate, "--version")
+    assert f"native code: c, hot path: mypyc, Python {version}." in done(headgate, "--version")
     if tool == "pip":
         assert size_mb(place) <= LIMIT_MB
     config = tmp_path / "headgate.toml"

@@ -26,11 +26,11 @@ from support.kafka.kafka_log import read_log
 from support.pages import (
     DOCS,
     IN_ORDER,
+    ON_THE_MOVE,
     Example,
-    differences,
     examples,
     examples_of,
-    read_answer,
+    run,
     sources,
 )
 from support.process.stack import PATIENCE, Gateway, RunningBroker, RunningRedis, eventually
@@ -46,6 +46,7 @@ PROGRAMS = {
     "java": ("FirstEvent.java", "java"),
     "go": ("first_event.go", "go", "run"),
 }
+GATEWAY = "http://127.0.0.1:8080"
 _MANAGEMENT = "http://127.0.0.1:9090"  # where pages are only looked at
 
 
@@ -91,25 +92,13 @@ async def _wrong(example: Example, gateway: Gateway) -> list[str]:
 
 
 def _run(example: Example, gateway: Gateway) -> list[str]:
-    """Run the command as it stands; return how its answer differs from the text's."""
-    script = example.command.replace("http://127.0.0.1:8080", gateway.url)
-    script = script.replace(_MANAGEMENT, gateway.management_url)
-    run = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script], capture_output=True, timeout=180, check=False
-    )
-    assert run.returncode == 0, run.stderr.decode()
-    found = read_answer(run.stdout.decode())
-    named = {name: found.headers.get(name) for name in example.expected.headers}
-    return [
-        *differences(example.expected.status, found.status, "status"),
-        *differences(dict(example.expected.headers), named, "headers"),
-        *differences(example.expected.body, found.body, "body"),
-    ]
+    addresses = {GATEWAY: gateway.url, _MANAGEMENT: gateway.management_url}
+    return run(example, addresses)
 
 
 def test_no_page_with_examples_is_left_out() -> None:
     names = (str(page.relative_to(DOCS).with_suffix("")) for page in DOCS.rglob("*.md"))
-    assert {name for name in names if any(examples_of(name))} == set(IN_ORDER)
+    assert {name for name in names if any(examples_of(name))} == {*IN_ORDER, *ON_THE_MOVE}
 
 
 @pytest.mark.parametrize("languages", scaled(["python", "js"], list(PROGRAMS)))
@@ -118,9 +107,9 @@ async def test_every_example_answers_what_it_says(
 ) -> None:
     assert shutil.which("curl"), "this test needs curl"
     started, broker = gateway
-    run = list(examples())
-    assert len(run) >= 31
-    wrong = [f"{one.place}: {text}" for one in run for text in await _wrong(one, started)]
+    shown = list(examples())
+    assert len(shown) >= 31
+    wrong = [f"{one.place}: {text}" for one in shown for text in await _wrong(one, started)]
     wrong += await asyncio.to_thread(_run_the_programs, started, tmp_path, languages)
     assert not wrong, "\n".join(wrong)
     _the_log_has_it(broker)
@@ -139,10 +128,10 @@ def _run_the_programs(gateway: Gateway, folder: Path, languages: list[str]) -> l
             continue
         (source,) = sources("publish/first-event", language)
         file = folder / name
-        file.write_text(source.replace("http://127.0.0.1:8080", gateway.url))
-        run = subprocess.run([*command, file], capture_output=True, timeout=180, check=False)
-        if not (run.stdout.startswith(b"201 ") and b"published" in run.stdout):
-            wrong.append(f"{language}: {run.stdout!r} {run.stderr!r}")
+        file.write_text(source.replace(GATEWAY, gateway.url))
+        ended = subprocess.run([*command, file], capture_output=True, timeout=180, check=False)
+        if not (ended.stdout.startswith(b"201 ") and b"published" in ended.stdout):
+            wrong.append(f"{language}: {ended.stdout!r} {ended.stderr!r}")
     return wrong
 
 

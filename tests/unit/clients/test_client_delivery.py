@@ -11,7 +11,7 @@ from headgate_client.core.answer import Answer, Ended, Lost, Refused, retry_afte
 from headgate_client.core.delivery import Chances, Delivery, Post
 from headgate_client.core.encode import dumps, encode_part
 from headgate_client.errors import InvalidEventError
-from headgate_client.outcomes import Published, Rejected, Unknown
+from headgate_client.outcomes import Duplicate, Published, Rejected, Unknown
 
 TOPIC = "deals"
 OVERLOADED = Refused("overloaded", "full", retryable=True, status=503, retry_after_s=2.0)
@@ -59,8 +59,12 @@ class Try:
         return dict(self.posts[at].headers)["Idempotency-Key"]
 
 
-def good(key: str = "a") -> Outcome:
-    return Published(topic=TOPIC, key=key, partition=0, offset=1)
+def good(key: str = "a", offset: int = 1) -> Outcome:
+    return Published(topic=TOPIC, key=key, partition=0, offset=offset)
+
+
+def done(offset: int = 1) -> Outcome:
+    return Duplicate(topic=TOPIC, key="a", partition=0, offset=offset)
 
 
 def bad(reason: str = "kafka_unavailable", key: str = "a", retryable: bool = True) -> Outcome:
@@ -188,6 +192,53 @@ def test_an_older_state_is_left_out_when_a_newer_one_got_through(failed: Outcome
     outcome = tried.delivery.outcomes[0]
     assert outcome is not None
     assert outcome.name == failed.name
+
+
+@pytest.mark.parametrize(
+    "repeat",
+    [
+        [good(offset=5), done(4)],  # it failed in the attempt without an answer, the newer did not
+        [unknown(), done(4)],
+        [done(5), done(4)],  # two attempts were not answered
+        [good(offset=5), bad()],  # the gateway has forgotten the request
+    ],
+)
+def test_a_newer_state_goes_again_when_a_repeat_wrote_an_older_one_behind_it(
+    repeat: list[Outcome],
+) -> None:
+    tried = Try("aab", Retry(overtaken="leave_out"))
+    assert tried.answer(Ended([good(offset=3), good(offset=4), unknown("b")]))
+    assert tried.answer(Ended([*repeat, good("b")]))
+    assert tried.answer(Ended([good(offset=6)])) is None
+    assert tried.posts[2].content == b'{"events":[%b]}' % tried.parts[1].text
+    assert tried.key(1) != tried.key(2)
+    assert tried.ends == ["published"] * 3
+
+
+@pytest.mark.parametrize(
+    "repeat", [[done(), done(2)], [good(), good()], [bad(), good()], [bad(), done()]]
+)
+def test_a_newer_state_stays_where_nothing_can_be_behind_it(repeat: list[Outcome]) -> None:
+    tried = Try("aa", Retry(overtaken="leave_out"))
+    assert tried.answer(Lost("reset"))
+    assert tried.answer(Ended(repeat)) is None
+    assert len(tried.posts) == 2
+
+
+def test_a_state_that_may_have_an_older_one_behind_it_is_not_called_written() -> None:
+    tried = Try("aa", Retry(overtaken="leave_out", patience_s=0.5))
+    assert tried.answer(Lost("reset"))
+    assert tried.answer(Ended([good(offset=5), done(4)])) is None
+    assert tried.ends == ["published", "out_of_order"]
+    assert [one.name for one in tried.delivery.outcomes if one] == ["published", "unknown"]
+
+
+def test_an_older_state_does_not_come_back_under_a_key_of_the_callers() -> None:
+    tried = Try("aba", Retry(overtaken="leave_out"), own_key="mine")
+    assert tried.answer(Ended([bad(), bad(key="b"), good()]))
+    assert tried.answer(Ended([good("b")])) is None
+    assert (tried.key(0), tried.key(1)) == ("mine", "key-1")
+    assert tried.ends == ["overtaken", "published", "published"]
 
 
 def test_many_events_go_in_parts_one_after_another() -> None:

@@ -132,7 +132,26 @@ MOVES = st.lists(
     ),
     max_size=60,
 )
+# Behind these a repeat may write an older event behind a newer one, and nobody could have known.
+FORGETFUL = st.lists(
+    st.one_of(
+        st.tuples(st.just("forget"), st.just(0)),
+        st.tuples(
+            st.integers(0, 2),
+            st.builds(
+                FailEvents,
+                st.sampled_from(["kafka_unavailable", "unknown"]),
+                st.builds(some, st.integers(1, 15)),
+                is_answered=st.just(False),
+            ),
+        ),
+        st.tuples(st.just("add"), st.text("aab", min_size=1, max_size=5)),
+        st.tuples(st.integers(0, 2), FAULTS),
+    ),
+    max_size=40,
+)
 ENDLESS = Retry(patience_s=80_000, overtaken="send")
+STATES = Retry(patience_s=80_000, overtaken="leave_out")
 
 
 def played(play: Play, moves: list[tuple[object, object]]) -> Play:
@@ -146,6 +165,8 @@ def played(play: Play, moves: list[tuple[object, object]]) -> Play:
             play.now_s += float(str(what))
         elif move == "flush":
             play.outbox.flush()
+        elif move == "forget":
+            play.gateway.forget()
         elif isinstance(move, int) and play.get_posted():
             play.answer(move, what)  # type: ignore[arg-type]
     play.drain()
@@ -189,7 +210,7 @@ def test_with_one_event_of_a_key_in_a_request_its_order_always_holds(
 def test_an_older_event_never_lands_behind_a_newer_one_where_it_is_left_out(
     moves: list[tuple[object, object]],
 ) -> None:
-    play = played(Play(Retry(patience_s=80_000, overtaken="leave_out")), moves)
+    play = played(Play(STATES), moves)
     check_each_ended_once(play)
     log = play.log()
     for key in KEYS:
@@ -201,6 +222,17 @@ def test_an_older_event_never_lands_behind_a_newer_one_where_it_is_left_out(
         (outcome,) = play.ended[pair[1]]
         assert getattr(outcome, "reason", None) == "overtaken"
         assert [one for one in of_key(log, pair[0]) if one > pair[1]]
+
+
+@given(FORGETFUL)
+@example([("add", "aa"), (0, FailEvents("kafka_unavailable", some(0b01), is_answered=False))])
+def test_of_states_the_newest_is_the_last_whatever_a_repeat_has_written(
+    moves: list[tuple[object, object]],
+) -> None:
+    play = played(Play(STATES), moves)
+    check_each_ended_once(play)
+    for key in KEYS:
+        assert of_key(play.log(), key)[-1:] == of_key(play.sent, key)[-1:]
 
 
 @given(MOVES, st.sampled_from([0.0, 1.3, 30.0]), st.sampled_from(["send", "leave_out"]))

@@ -6,12 +6,13 @@
  * that is behind it.
  */
 
-import { Rejected, Unknown } from "../outcomes.js";
+import { Rejected } from "../outcomes.js";
 import { waitMs } from "../settings.js";
 import { lost } from "./answer.js";
 import { bodyOf } from "./encode.js";
 import { laneOf } from "./keys.js";
 import { Ledger, TOO_MUCH } from "./ledger.js";
+import { disorderOf } from "./order.js";
 
 /** @import {Outcome} from "../outcomes.js" */
 /** @import {Limits, Retry} from "../settings.js" */
@@ -70,7 +71,7 @@ export class Delivery {
    * @param {Rules} rules
    * @param {number} endMs When to give up, by the clock that `answered` is told.
    * @param {string | null} ownKey An Idempotency-Key of the caller, for all of the events in one
-   *   request: they are always repeated as a whole.
+   *   request: it is repeated as a whole, until there is something that must not go with it.
    */
   constructor(topic, parts, rules, endMs, ownKey = null) {
     /** @readonly */
@@ -192,18 +193,25 @@ export class Delivery {
       // the first good end has the place
       if (!this.#latest.get(at)?.succeeded) this.#latest.set(at, outcome);
     }
-    const { overtaken: policy, repeatUnknown } = this.#rules.retry;
-    const overtaken = policy === "leave_out" ? this.#overtaken() : new Map();
+    const disorder = this.#disorder(answer);
+    for (const [at, outcome] of [...disorder.leftOut, ...disorder.behind]) {
+      this.#latest.set(at, outcome);
+    }
+    if (disorder.leftOut.size || disorder.behind.size) {
+      // As a whole, the request would bring back what was left out, and would not write again what
+      // has to be the last. A state twice does no harm.
+      this.ownKey = null;
+      this.#ledger.doubt(disorder.behind.keys());
+    }
     const again = new Set();
     let isWhole = this.ownKey !== null;
     for (const [at, outcome] of this.#latest) {
       const isUnknown = outcome.name === "unknown";
-      if (overtaken.has(at) || !outcome.retryable || (isUnknown && !repeatUnknown)) continue;
+      if (disorder.leftOut.has(at) || !outcome.retryable) continue;
+      if (isUnknown && !this.#rules.retry.repeatUnknown) continue;
       again.add(at);
-      // As a whole, the request would bring back what was overtaken; a state twice does no harm.
-      isWhole ||= isUnknown && !overtaken.size;
+      isWhole ||= isUnknown && !disorder.leftOut.size && !disorder.behind.size;
     }
-    for (const [at, outcome] of overtaken) this.#latest.set(at, outcome);
     if (again.size && isWhole) return this.#again(answer, nowMs);
     const ended = this.#endAll(this.#current.filter((at) => !again.has(at)));
     if (!again.size) return this.#nextStep(ended);
@@ -215,21 +223,19 @@ export class Delivery {
     return { ended, waitMs: wait };
   }
 
-  /** Failed events with a later one of their key that got through in the same request. */
-  #overtaken() {
-    /** @type {Map<number, Outcome>} */
-    const found = new Map();
-    const gotThrough = new Set();
-    for (const at of [...this.#current].reverse()) {
-      const outcome = /** @type {Outcome} */ (this.#latest.get(at));
-      const lane = this.#part(at).lane ?? laneOf(outcome.key);
-      if (outcome.succeeded) gotThrough.add(lane);
-      else if (outcome.retryable && lane !== null && gotThrough.has(lane)) {
-        const detail = `a later event of its key got through; before that: ${outcome.detail}`;
-        found.set(at, failedAs(outcome, { reason: "overtaken", detail }));
-      }
-    }
-    return found;
+  /**
+   * What an answer says of the order of states, where those are what is sent.
+   *
+   * @param {Ended} answer
+   */
+  #disorder(answer) {
+    if (this.#rules.retry.overtaken !== "leave_out") return disorderOf([], false);
+    const ends = this.#current.map((at, index) => {
+      const now = /** @type {Outcome} */ (answer.outcomes[index]);
+      const lane = this.#part(at).lane ?? laneOf(now.key);
+      return { at, lane, now, best: /** @type {Outcome} */ (this.#latest.get(at)) };
+    });
+    return disorderOf(ends, (this.#kept?.attempt ?? 1) > 1);
   }
 
   /**
@@ -279,18 +285,6 @@ export class Delivery {
   #part(at) {
     return /** @type {Part} */ (this.parts[at]);
   }
-}
-
-/**
- * The same failure with other words.
- *
- * @param {Rejected | Unknown} outcome
- * @param {{reason: string, detail: string}} words
- */
-function failedAs(outcome, words) {
-  const why = { ...outcome, ...words };
-  if (outcome instanceof Unknown) return new Unknown(why);
-  return new Rejected({ ...why, retryable: outcome.retryable });
 }
 
 /** @param {Outcome} outcome */

@@ -6,7 +6,7 @@ export class Delivery {
      * @param {Rules} rules
      * @param {number} endMs When to give up, by the clock that `answered` is told.
      * @param {string | null} ownKey An Idempotency-Key of the caller, for all of the events in one
-     *   request: they are always repeated as a whole.
+     *   request: it is repeated as a whole, until there is something that must not go with it.
      */
     constructor(topic: string, parts: readonly Part[], rules: Rules, endMs: number, ownKey?: string | null);
     /** @readonly */

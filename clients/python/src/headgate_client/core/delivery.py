@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from headgate_client.core.answer import Answer, Ended, Lost, Refused
 from headgate_client.core.encode import Part, body_of
+from headgate_client.core.order import Disorder, End, disorder_of
 from headgate_client.outcomes import Key, Outcome, Rejected, Unknown
 from headgate_client.settings import Limits, Retry
 
@@ -56,7 +57,8 @@ class Delivery:
     """Events of one topic until each has ended. Call `post`, then `answered`, until nothing waits.
 
     end_s: when to give up, by the clock that `answered` is told.  own_key: an Idempotency-Key of
-    the caller, for all of the events in one request: they are always repeated as a whole.
+    the caller, for all of the events in one request: it is repeated as a whole, until there is
+    something that must not go with it (core/order.py).
     """
 
     def __init__(
@@ -145,14 +147,21 @@ class Delivery:
             before = self._latest.get(at)
             if before is None or not before.succeeded:  # the first good end has the place
                 self._latest[at] = outcome
-        leaves_out = self._retry.overtaken == "leave_out" and self._own_key is None
-        overtaken = self._overtaken() if leaves_out else {}
-        self._latest.update(overtaken)
-        again = [at for at, one in self._latest.items() if self._goes_again(at, one, overtaken)]
-        # What was overtaken would land behind the newer one if the whole went again. The others
-        # may then be written twice, which does no harm to states.
+        disorder = self._disorder(answer)
+        self._latest.update(disorder.left_out)
+        self._latest.update(disorder.behind)
+        again = [
+            at
+            for at, one in self._latest.items()
+            if at not in disorder.left_out and self._goes_again(one)
+        ]
+        if disorder:
+            # As a whole, the request would bring back what was left out, and would not write
+            # again what has to be the last. A state twice does no harm.
+            self._own_key = None
+            self._doubtful.update(disorder.behind)
         is_whole = self._own_key is not None or (
-            not overtaken and any(self._latest[at].name == "unknown" for at in again)
+            not disorder and any(self._latest[at].name == "unknown" for at in again)
         )
         if again and is_whole:
             return self._again(answer, now_s)
@@ -167,24 +176,21 @@ class Delivery:
         self._kept = None  # those that are left go without the others
         return Step(ended, wait_s)
 
-    def _goes_again(self, at: int, outcome: Outcome, overtaken: dict[int, Outcome]) -> bool:
-        if at in overtaken or not outcome.retryable:
-            return False
-        return self._retry.repeat_unknown or outcome.name != "unknown"
+    def _goes_again(self, outcome: Outcome) -> bool:
+        is_harmless = self._retry.repeat_unknown or outcome.name != "unknown"
+        return outcome.retryable and is_harmless
 
-    def _overtaken(self) -> dict[int, Outcome]:
-        """Failed events with a later one of their key that got through in the same request."""
-        found: dict[int, Outcome] = {}
-        got_through: set[Key] = set()
-        for at in reversed(self._current):
-            outcome = self._latest[at]
-            key = self._key_of(at) or outcome.key
-            if outcome.succeeded:
-                got_through.add(key)
-            elif outcome.retryable and key is not None and key in got_through:
-                detail = f"a later event of its key got through; before that: {outcome.detail}"
-                found[at] = replace(outcome, reason="overtaken", detail=detail)
-        return found
+    def _disorder(self, answer: Ended) -> Disorder:
+        """What an answer says of the order of states, where those are what is sent."""
+        if self._retry.overtaken != "leave_out":
+            return Disorder({}, {})
+        ends = [
+            End(at, self._key_of(at) or now.key, now, self._latest[at])
+            for at, now in zip(self._current, answer.outcomes, strict=True)
+        ]
+        return disorder_of(
+            reversed(ends), is_repeat=self._kept is not None and self._kept.attempt > 1
+        )
 
     def _again(self, answer: Answer, now_s: float) -> Step:
         """Keep the request, unless it is too late for that."""

@@ -34,13 +34,15 @@ class FailEvents:
     """Some events of the next request fail.
 
     which: told the event and its place in the request.  is_written: they are in the log all the
-    same, which only `unknown` may say.
+    same, which only `unknown` may say.  is_answered: False drops the connection, so that nobody is
+    told which failed.
     """
 
     reason: str
     which: Callable[[Record, int], bool] = lambda record, place: True
     retry_after_s: int = 0
     is_written: bool = False
+    is_answered: bool = True
 
 
 _NO_FAULT = FailEvents("", lambda record, place: False)
@@ -76,6 +78,11 @@ class FakeGateway:
         with self._lock:
             self._faults.extend(faults)
 
+    def forget(self) -> None:
+        """Forget the Idempotency-Keys, as where Redis is lost: repeats are written again."""
+        with self._lock:
+            self._remembered.clear()
+
     def records(self, topic: str) -> list[Record]:
         """Return what was written to a topic, in its order; all of it is in partition 0."""
         with self._lock:
@@ -108,7 +115,7 @@ class FakeGateway:
         if "Idempotency-Key" in request.headers:
             good = [{} if "reason" in end else end for end in ends]
             self._remembered[request.headers["Idempotency-Key"]] = (content, good)
-        if isinstance(fault, Lose):
+        if isinstance(fault, Lose) or not faults.is_answered:
             raise httpx.ReadError("the connection dropped", request=request)
         is_batch = "batch" in request.headers.get("Content-Type", "")
         return _response(outcomes, is_batch=is_batch, wait_s=faults.retry_after_s)

@@ -1,0 +1,87 @@
+/**
+ * Which events of a request ended in the wrong order, where only the newest state counts.
+ *
+ * Two things bring an older state behind a newer one: that the older one alone is sent again, and
+ * that a request is repeated which has written the newer one before, but not the older one. The
+ * first is left out. The second is known only afterwards, since nobody saw the answer of that
+ * attempt, or the gateway has forgotten it: then the newer one is written once more.
+ */
+
+import { Rejected, Unknown } from "../outcomes.js";
+
+/** @import {Outcome} from "../outcomes.js" */
+
+/**
+ * @typedef {object} End How the event at a place of a delivery ended.
+ * @property {number} at
+ * @property {string | null} lane
+ * @property {Outcome} now In this answer.
+ * @property {Outcome} best In any.
+ */
+
+/**
+ * @typedef {object} Disorder What is to be done about it, by place.
+ * @property {Map<number, Outcome>} leftOut A newer one got through.
+ * @property {Map<number, Outcome>} behind An older one may have been written after them.
+ */
+
+/**
+ * Compare each event with the newest of its key that ended well.
+ *
+ * @param {readonly End[]} ends In their order.
+ * @param {boolean} isRepeat
+ * @returns {Disorder}
+ */
+export function disorderOf(ends, isRepeat) {
+  /** @type {Disorder} */
+  const found = { leftOut: new Map(), behind: new Map() };
+  /** @type {Map<string, End>} */
+  const newest = new Map();
+  for (const end of [...ends].reverse()) {
+    const { at, lane, best } = end;
+    if (lane === null) continue; // without a key there is no order
+    const newer = newest.get(lane);
+    if (!newer) {
+      if (best.succeeded) newest.set(lane, end);
+      continue;
+    }
+    if (!best.succeeded && best.retryable) {
+      const detail = `a later event of its key got through; before that: ${best.detail}`;
+      found.leftOut.set(at, failedAs(best, { reason: "overtaken", detail }));
+    }
+    if (isRepeat && mayBeBehind(end.now, newer)) {
+      const detail = "it is written, and an older event of its key may be behind it";
+      const { topic, key, eventId } = newer.best;
+      const why = { topic, key, eventId, reason: "out_of_order", detail };
+      found.behind.set(newer.at, new Unknown(why));
+    }
+  }
+  return found;
+}
+
+/**
+ * Whether a repeat may have written the older one behind the newer one.
+ *
+ * @param {Outcome} older
+ * @param {End} newer
+ */
+function mayBeBehind(older, { now, best }) {
+  // both ended in this answer, in their order
+  if (now.succeeded && now.name !== "duplicate") return false;
+  if (older.name !== "duplicate") return older.name !== "rejected";
+  // an attempt before wrote it, that was not answered
+  if (!best.succeeded || older.partition !== best.partition) return false;
+  return older.offset !== null && best.offset !== null && older.offset > best.offset;
+}
+
+/**
+ * The same failure with other words.
+ *
+ * @param {Rejected | Unknown} outcome
+ * @param {{reason: string, detail: string}} words
+ */
+function failedAs(outcome, words) {
+  const why = { ...outcome, ...words };
+  if (outcome instanceof Unknown) return new Unknown(why);
+  return new Rejected({ ...why, retryable: outcome.retryable });
+}

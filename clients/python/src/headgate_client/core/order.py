@@ -1,0 +1,76 @@
+"""Which events of a request ended in the wrong order, where only the newest state counts.
+
+Two things bring an older state behind a newer one: that the older one alone is sent again, and that
+a request is repeated which has written the newer one before, but not the older one. The first is
+left out. The second is known only afterwards, since nobody saw the answer of that attempt, or the
+gateway has forgotten it: then the newer one is written once more.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import NamedTuple
+
+from headgate_client.outcomes import Duplicate, Failed, Key, Outcome, Rejected, Unknown
+
+
+class End(NamedTuple):
+    """How the event at a place of a delivery ended. now: in this answer.  best: in any."""
+
+    at: int
+    key: Key
+    now: Outcome
+    best: Outcome
+
+
+class Disorder(NamedTuple):
+    """What is to be done about it, by place.
+
+    left_out: a newer one got through.  behind: an older one may have been written after them.
+    """
+
+    left_out: dict[int, Failed]
+    behind: dict[int, Unknown]
+
+    def __bool__(self) -> bool:
+        """Whether there is any."""
+        return bool(self.left_out or self.behind)
+
+
+def disorder_of(ends: Iterable[End], *, is_repeat: bool) -> Disorder:
+    """Compare each event with the newest of its key that ended well.  ends: the newest first."""
+    found = Disorder({}, {})
+    newest: dict[Key, End] = {}
+    for end in ends:
+        newer = newest.get(end.key)
+        if newer is None:
+            if end.best.succeeded:
+                newest[end.key] = end
+            continue
+        if end.key is None:  # without a key there is no order
+            continue
+        if isinstance(end.best, (Rejected, Unknown)) and end.best.retryable:
+            detail = f"a later event of its key got through; before that: {end.best.detail}"
+            found.left_out[end.at] = replace(end.best, reason="overtaken", detail=detail)
+        if is_repeat and _may_be_behind(end.now, newer):
+            found.behind[newer.at] = Unknown(
+                topic=newer.best.topic, reason="out_of_order", key=newer.best.key,
+                event_id=newer.best.event_id,
+                detail="it is written, and an older event of its key may be behind it",
+            )  # fmt: skip
+    return found
+
+
+def _may_be_behind(older: Outcome, newer: End) -> bool:
+    """Whether a repeat may have written the older one behind the newer one."""
+    if newer.now.succeeded and not isinstance(newer.now, Duplicate):
+        return False  # both ended in this answer, in their order
+    if isinstance(older, Duplicate):  # an attempt before wrote it, that was not answered
+        place, other = older, newer.best
+        return (
+            not isinstance(other, (Rejected, Unknown))
+            and place.partition == other.partition
+            and place.offset is not None
+            and other.offset is not None
+            and place.offset > other.offset
+        )
+    return not isinstance(older, Rejected)
