@@ -22,7 +22,7 @@ from support.process.stack import PATIENCE, START_S, Gateway, RunningBroker
 from support.root import ROOT
 from support.scenarios.mirror_world import Two
 
-pytestmark = pytest.mark.kafka
+# Not of those that CI must not skip (`kafka`): they need more than a broker.
 
 PROBE = """
 import mmap, os

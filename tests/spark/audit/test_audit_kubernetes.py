@@ -118,7 +118,8 @@ def test_executors_are_pods_that_the_role_allows(kafka: RunningBroker, tmp_path:
             driver.kill()
         logs = "".join(one.read_text() for one in tmp_path.glob("*exec*.log"))
         assert code == 0, driver.log_tail() + logs[-3000:]
-        assert pods.used <= granted()
+        # At its end Spark also looks for Services, which it makes for drivers of its own alone.
+        assert pods.used - granted() <= {("deletecollection", "services")}
         assert len(pods.created) >= 2
         for pod in pods.created:
             assert len(set(mounts_of(pod))) == len(mounts_of(pod))  # or the server refuses it

@@ -16,8 +16,8 @@ from support.deploy.deployment import DOCKERFILE
 from support.root import ROOT
 
 BASE = "docker.io/library/debian:bookworm-slim"
-_CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
-_END = "\n-----END CERTIFICATE-----\n"
+# Authorities that this machine trusts besides the usual ones: a proxy's, say.
+_TRUSTED = Path("/usr/local/share/ca-certificates")
 # The base's own settings leave these out, too.
 _LEFT_OUT = (
     "usr/share/doc",
@@ -27,12 +27,14 @@ _LEFT_OUT = (
     "var/lib/apt/lists",
 )
 # A container whose root cannot be written, and whose user is nobody: what a runtime does for
-# `read_only: true`, `tmpfs: /tmp` and the image's USER.
+# `read_only: true`, `tmpfs: /tmp:exec` and the image's USER and WORKDIR. It gives names of hosts, too.
 _CONTAINER = """
 root=$1 etc=$2 state=$3 user=$4 folder=$5; shift 5
 mount --bind "$root" "$root"
 mount --bind "$etc" "$root/etc/headgate"
 mount --bind "$state" "$root/var/lib/headgate"
+touch "$root/etc/hosts"
+mount --bind /etc/hosts "$root/etc/hosts"
 mount -o remount,ro,bind "$root"
 mount -t tmpfs tmpfs "$root/tmp"
 mount --rbind /proc "$root/proc"
@@ -114,8 +116,8 @@ class Builder:
         """Build a stage as it stands, with the network of this machine."""
         self._base()
         options = ["--isolation", "chroot", "--network", "host", "--layers", "--format", "docker"]
-        if _CERTIFICATES.exists():
-            options += ["--volume", f"{self._trusted()}:/usr/local/share/ca-certificates:ro"]
+        if any(_TRUSTED.glob("*.crt")):
+            options += ["--volume", f"{_TRUSTED}:{_TRUSTED}:ro"]
         name = f"localhost/headgate-{target}"
         self._run("bud", "--pull-never", *options, "--target", target, "-t", name,
                   "-f", str(DOCKERFILE), str(ROOT))  # fmt: skip
@@ -126,15 +128,6 @@ class Builder:
     def close(self) -> None:
         """Unmount what was built."""
         self._run("rm", "--all")
-
-    def _trusted(self) -> Path:
-        """Whom this machine trusts; a file each, or Java reads the first one alone."""
-        folder = self._folder / "trusted"
-        folder.mkdir(exist_ok=True)
-        *found, _ = _CERTIFICATES.read_text().split(_END)
-        for number, text in enumerate(found):
-            (folder / f"{number}.crt").write_text(text.strip() + _END)
-        return folder
 
     def _base(self) -> None:
         """Pulled, or made of Debian's packages where no registry of images is reached."""
