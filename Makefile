@@ -14,7 +14,8 @@ DEV_STAMP := $(call stamp,dev,requirements-dev.lock)
 DOCS_STAMP := $(call stamp,docs,requirements-docs.lock)
 BUILD_STAMP := $(call stamp,build,requirements-build.lock)
 SUPPLY_STAMP := $(call stamp,supply,requirements-supply.lock)
-DEPLOY_STAMP := $(call stamp,deploy,requirements-deploy.lock Makefile)
+DEPLOY_STAMP := $(call stamp,deploy,requirements-deploy.lock)
+DEPLOY_GO_STAMP := $(call stamp,deploygo,Makefile)
 RELEASE_STAMP := $(call stamp,release,requirements-release.lock)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # What the package is built from. README.md is in it, too, but nothing reads it there.
@@ -28,7 +29,7 @@ JOBS ?= 5
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(JOBS) --dist worksteal
 
 # What tests import besides the compiled gateway (pyproject.toml has the list with its sources).
-BESIDE := spark clients/python/src tests loadtest docs deploy/grafana
+BESIDE := spark clients/python/src tests loadtest docs deploy/grafana .
 # What the compiled modules are checked with: what reaches them in memory, and some real brokers.
 COMPILED_TESTS := tests/unit tests/app tests/contract tests/integration/edge/test_bad_input_json.py tests/integration/suppression/test_suppression_faults.py \
   tests/integration/backends/kafka/producing/test_lanes_chaos.py tests/integration/backends/kafka/producing/test_lanes_refusals.py
@@ -43,7 +44,7 @@ FUZZED = $(if $(filter 0,$(SANITIZE)),PYTHONPATH=$(FUZZ_PATH),$(SANITIZED))
 FUZZ_ARGS = --jobs $(JOBS) $(if $(FUZZ_N),--count $(FUZZ_N),--seconds $(or $(FUZZ_S),30)) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
 
 .NOTPARALLEL:  # one installation at a time
-.PHONY: help machine setup setup-run run test test-full test-compiled native-sanitize fuzz check lint bench wheel incident-a docs sbom audit deploy-tools manifests dist release
+.PHONY: help machine setup setup-run run shop test test-full test-compiled native-sanitize fuzz check lint bench wheel incident-a docs sbom audit deploy-linters deploy-tools manifests dist release
 
 help: ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -105,6 +106,10 @@ setup: setup-run $(DEV_STAMP) $(DOCS_STAMP) ## install what tests and documents 
 run: setup-run ## start Kafka, Redis and the gateway with sample traffic
 	@$(BIN)/headgate dev --demo
 
+shop: setup-run $(DEV_STAMP) ## start the sample shop of docs/examples/shop.md; ARGS=--fresh with an empty one
+	@$(PIP) install --quiet --no-deps --no-build-isolation ./clients/python
+	@exec $(BIN)/python -m examples.shop $(ARGS)
+
 test: machine $(DEV_STAMP) ## every kind of test, scenarios scaled down
 	@# side by side: each of the two reads all of the types, on a core of its own
 	@trap 'kill $$(jobs -p) 2>/dev/null || :' EXIT; \
@@ -134,11 +139,16 @@ $(RELEASE_STAMP): | $(RUN_STAMP)
 	.venv/release/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements-release.lock
 	@rm -f .venv/.release-* && touch $@
 
-dist: $(WHEEL) $(RELEASE_STAMP) sbom ## what a release consists of, in dist: archives of the sources, the wheel of this machine, SBOM, sums
-	.venv/release/bin/python -m build --quiet --no-isolation --sdist --outdir dist .
-	@cp build/wheel/*.whl dist/
-	@if [[ -d clients/python ]]; then .venv/release/bin/python -m build --quiet --outdir dist clients/python; fi
-	@if [[ -d clients/js ]] && command -v npm >/dev/null; then cd clients/js && npm pack --silent --pack-destination ../../dist; fi
+# As PyPI takes them: a wheel for each Python that is promised. Built apart from .venv, from what is pinned.
+PYTHONS ?= 3.11 3.12 3.13
+UV_BUILD = UV_PYTHON_DOWNLOADS=never .venv/release/bin/uv build --quiet --require-hashes --build-constraints requirements-dev.lock
+dist: $(RELEASE_STAMP) sbom ## what a release consists of, in dist: archives of the sources, wheels for PYTHONS, SBOM, sums
+	@rm -rf build/wheels
+	$(UV_BUILD) --sdist --out-dir dist .
+	@for one in $(PYTHONS); do echo "dist: a wheel for Python $$one, compiled: a minute"; $(UV_BUILD) --wheel --python $$one --out-dir build/wheels .; done
+	PATH="$(CURDIR)/.venv/release/bin:$$PATH" auditwheel repair --wheel-dir dist build/wheels/*.whl
+	$(UV_BUILD) --out-dir dist clients/python
+	@if command -v npm >/dev/null; then cd clients/js && npm pack --silent --pack-destination ../../dist; fi
 	@cd dist && rm -f SHA256SUMS && sha256sum * > SHA256SUMS && cat SHA256SUMS
 
 release: ## is this commit fit for a release? Then what it consists of
@@ -151,22 +161,28 @@ sbom: $(RUN_STAMP) $(SUPPLY_STAMP) ## what `make run` installs, as CycloneDX: di
 audit: $(SUPPLY_STAMP) ## look for known vulnerabilities of what is pinned; ARGS=--required fails where that cannot be done
 	$(BIN)/python .ci/audit.py .venv/supply/bin/pip-audit $(ARGS)
 
-# What looks for mistakes in deploy/: packages, and programs that Go builds, without which their tests are skipped.
+# What looks for mistakes in deploy/: packages, which take seconds, and programs that Go builds in minutes. Tests are
+# skipped without them.
 GO_INSTALL = GOFLAGS= GOBIN=$(CURDIR)/.venv/deploy/bin go install
 $(DEPLOY_STAMP): | $(RUN_STAMP)
 	$(PYTHON) -m venv --clear .venv/deploy
 	.venv/deploy/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements-deploy.lock
 	.venv/deploy/bin/python .ci/kubernetes_schemas.py .venv/deploy/schemas
-	@if ! command -v go >/dev/null; then echo 'deploy-tools: no Go, so no helm, kubeconform and compose-spec'; else \
-	  $(GO_INSTALL) helm.sh/helm/v3/cmd/helm@v3.22.0 && \
-	  $(GO_INSTALL) github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0 && \
-	  $(GO_INSTALL) github.com/compose-spec/compose-go/v2/cmd@v2.16.2 && mv .venv/deploy/bin/cmd .venv/deploy/bin/compose-spec; fi
-	@rm -f .venv/.deploy-*; [ ! -x .venv/deploy/bin/helm ] || touch $@
+	@rm -f .venv/.deploy-* && touch $@
 
-deploy-tools: $(DEPLOY_STAMP) ## what looks for mistakes in deploy/: hadolint, helm, kubeconform and others
+$(DEPLOY_GO_STAMP): $(DEPLOY_STAMP)
+	@command -v go >/dev/null || { echo 'deploy-tools: helm, kubeconform and compose-spec need Go 1.21 or newer' >&2; exit 1; }
+	$(GO_INSTALL) helm.sh/helm/v3/cmd/helm@v3.22.0
+	$(GO_INSTALL) github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0
+	$(GO_INSTALL) github.com/compose-spec/compose-go/v2/cmd@v2.16.2 && mv .venv/deploy/bin/cmd .venv/deploy/bin/compose-spec
+	@rm -f .venv/.deploygo-* && touch $@
+
+deploy-linters: $(DEPLOY_STAMP) ## what looks for mistakes in deploy/ and needs no Go: hadolint, Kubernetes' schemas
+
+deploy-tools: $(DEPLOY_GO_STAMP) ## all that looks for mistakes in deploy/: helm, kubeconform, compose-spec, too
 
 # Of the version of Kubernetes nothing is written; a helm that Go has built takes itself for an old one.
-manifests: $(DEPLOY_STAMP) ## write deploy/kubernetes/headgate.yaml, from the chart
+manifests: $(DEPLOY_GO_STAMP) ## write deploy/kubernetes/headgate.yaml, from the chart
 	.venv/deploy/bin/helm template headgate deploy/helm/headgate --kube-version 1.37 \
 	  --values deploy/kubernetes/values.yaml > deploy/kubernetes/headgate.yaml
 

@@ -27,10 +27,11 @@ from support.root import ROOT
 
 PACKAGE = ROOT / "gateway" / "headgate"
 CLIENTS = ROOT / "clients"
+EXAMPLES = ROOT / "examples"
 README = ROOT / "README.md"
 OURS = (README, *sorted((ROOT / "docs").rglob("*.md")))
 CODE = {".py", ".pyi", ".c", ".h", ".lua", ".toml", ".yml"}
-PLACES = ("docs/", "deploy/", "loadtest/", "tests/", "gateway/", "spark/", "clients/")
+PLACES = ("docs/", "deploy/", "loadtest/", "tests/", "gateway/", "spark/", "clients/", "examples/")
 LATER = "Not in this build"  # the README's section of what may be named though it is not there
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -137,7 +138,8 @@ def test_metrics_exist(document: Path) -> None:
 @pytest.mark.parametrize("document", OURS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_names_in_code_style_occur_in_the_code(document: Path) -> None:
     words = set(JOB_LABELS)
-    for path in (*PACKAGE.rglob("*"), *(ROOT / "spark").rglob("*.py"), *CLIENTS.rglob("*.py")):
+    code = (ROOT / "spark", CLIENTS, EXAMPLES)
+    for path in (*PACKAGE.rglob("*"), *(path for root in code for path in root.rglob("*.py"))):
         if path.suffix in {".c", ".py", ".lua", ".toml"}:
             words.update(re.findall(r"\w+", path.read_text()))
     for path in (ROOT / "tests").rglob("test_*.py"):
@@ -168,8 +170,8 @@ def test_the_site_builds_and_fetches_nothing(tmp_path: Path) -> None:
 
 
 def sources() -> list[Path]:
-    """Every module of the gateway, of the Spark jobs and of the client."""
-    roots = (PACKAGE, ROOT / "spark" / "headgate_spark", CLIENTS)
+    """Every module of the gateway, of the Spark jobs, of the client and of the examples."""
+    roots = (PACKAGE, ROOT / "spark" / "headgate_spark", CLIENTS, EXAMPLES)
     return sorted(path for root in roots for path in root.rglob("*.py"))
 
 

@@ -16,10 +16,21 @@ from support.root import ROOT
 
 GATEWAY, SPARK = ROOT / "gateway" / "headgate", ROOT / "spark" / "headgate_spark"
 CLIENT = ROOT / "clients" / "python" / "src" / "headgate_client"
+EXAMPLES = ROOT / "examples"
 TESTS = ROOT / "tests"
 # Kinds of tests. A folder of any of them is named as a package of headgate or as one of these.
 KINDS = ("unit", "app", "browser", "contract", "integration", "chaos", "spark")
-OTHER_SUBJECTS = {"attacks", "audit", "clients", "cluster", "deploy", "docs", "loadtest", "mirror"}
+OTHER_SUBJECTS = {
+    "attacks",
+    "audit",
+    "clients",
+    "cluster",
+    "deploy",
+    "docs",
+    "examples",
+    "loadtest",
+    "mirror",
+}
 
 # What the files of a room may import of headgate: whole rooms, or single modules.
 ALLOWED = {
@@ -261,6 +272,14 @@ def test_the_client_needs_httpx_alone_and_its_core_not_even_that() -> None:
             assert all(within(one.removeprefix("headgate_client."), below) for one in above), name
 
 
+def test_what_examples_show_is_the_library_alone() -> None:
+    """Only what starts the stack on this machine knows how that is done."""
+    for name, names in modules(EXAMPLES):
+        is_starter = name.rpartition(".")[2] in ("__main__", "postgres")
+        allowed = {"consumer", "devstack", "offload"} if is_starter else {"consumer"}
+        assert {one for one in ours(names) if not within(one, allowed)} == set(), name
+
+
 def test_the_table_is_about_rooms_that_exist() -> None:
     rooms = {name.partition(".")[0] for name, _ in MODULES}
     assert rooms >= set(ALLOWED)
@@ -270,7 +289,7 @@ def test_the_table_is_about_rooms_that_exist() -> None:
 def test_no_module_is_longer_than_one_can_keep_in_mind() -> None:
     sizes = {
         str(path.relative_to(ROOT)): len(path.read_text().splitlines())
-        for root in (GATEWAY, SPARK, CLIENT)
+        for root in (GATEWAY, SPARK, CLIENT, EXAMPLES)
         for path in root.rglob("*.py")
     }
     assert {name: size for name, size in sizes.items() if size > 300} == {}

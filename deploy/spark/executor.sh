@@ -3,7 +3,7 @@
 # option of Java in each SPARK_JAVA_OPT_n.
 set -eu
 options=$(env | sed -n 's/^SPARK_JAVA_OPT_[0-9]*=//p')
-home=$(/opt/headgate/bin/python -c 'import pyspark; print(pyspark.__path__[0])')
+home=$(python -c 'import pyspark; print(pyspark.__path__[0])')
 export SPARK_HOME="$home"
 IFS='
 '

@@ -103,7 +103,11 @@ test("a CloudEvent goes structured; its key is partitionkey, then subject", () =
   const keyed = { id: "1", source: "/s", type: "t", subject: "x", partitionkey: "p" };
   assert.equal(part(new CloudEvent(keyed)).key, "p");
   const bytes = new CloudEvent({ id: "1", source: "/s", type: "t", data: new Uint8Array([1]) });
-  assert.equal(member(bytes).data_base64, "AQ==");
+  const octets = { datacontenttype: "application/octet-stream", data_base64: "AQ==" };
+  assert.deepEqual(member(bytes), { specversion: "1.0", ...bytes.attributes, ...octets });
+  const image = { id: "1", source: "/s", type: "t", datacontenttype: "image/png" };
+  const typed = new CloudEvent({ ...image, data: new Uint8Array([1]) });
+  assert.equal(member(typed).datacontenttype, "image/png");
 });
 
 const cloud = (more) => () => part(new CloudEvent({ id: "1", source: "/s", type: "t", ...more }));

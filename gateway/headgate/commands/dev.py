@@ -12,6 +12,7 @@ from headgate.commands import FAILED, USAGE, CommandError, Subparsers, add_comma
 _EXAMPLES = """\
   headgate dev                       start; Ctrl-C stops everything, the data stays
   headgate dev --demo                with sample traffic and consumers, monitor and mirror
+  headgate dev --operations          with monitor, mirror and replay runner, for traffic of your own
   headgate dev --fresh --state /tmp/headgate
                                      empty, data and logs in a folder of your choice
   headgate dev --config mine.toml    your sections over the sample configuration
@@ -28,6 +29,11 @@ def register(subparsers: Subparsers) -> None:
         "--demo",
         action="store_true",
         help="also sample traffic and consumers, the monitor, the mirror and the replay runner",
+    )
+    parser.add_argument(
+        "--operations",
+        action="store_true",
+        help="also the monitor, the mirror and the replay runner, without what is a sample",
     )
     parser.add_argument("--fresh", action="store_true", help="start empty: delete earlier data")
     parser.add_argument(
@@ -65,6 +71,7 @@ def run(args: argparse.Namespace) -> int:
         is_fresh=args.fresh,
         is_demo=args.demo,
         is_json=args.json,
+        has_operations=args.operations or args.demo,
         has_jmx=args.jmx,
     )
     try:

@@ -159,6 +159,21 @@ class SqlOffsets:
                 is_topic = (table.c.group_name == self._group) & (table.c.topic == topic)
                 await connection.execute(delete(table).where(is_topic))
 
+    async def start_at(self, starts: Mapping[Place, int]) -> None:
+        """Have the group begin at these offsets, such as behind a replay that has been read.
+
+        Call it before its first member runs. Raises PositionError where it has begun already.
+        """
+        async with self._engine.begin() as connection:
+            for place, offset in sorted(starts.items()):
+                begun = await self._open(connection, place)
+                if begun is not None:
+                    raise PositionError(
+                        f"group {self._group} is at {begun} of {place[0]} partition {place[1]}: "
+                        "forget the topic first, or use another group"
+                    )
+                await self._raise(connection, place, offset)
+
     def _names(self, place: Place) -> dict[str, str | int]:
         return {"group_name": self._group, "topic": place[0], "partition": place[1]}
 

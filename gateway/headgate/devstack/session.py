@@ -47,6 +47,7 @@ class Options:
     is_fresh: bool
     is_demo: bool
     is_json: bool
+    has_operations: bool = False
     has_jmx: bool = False
 
 
@@ -83,14 +84,16 @@ def _run(stack: DevStack, options: Options, out: TextIO, say: Say) -> int:
         created = stack.create_topics(say)
         say(f"  topics    {'created ' + ', '.join(created) if created else 'kept'}")
         stack.start_gateway()
-        operations = stack.start_operations() if options.is_demo else []
+        operations = stack.start_operations() if options.has_operations else []
         viewer = write_topic_viewer(stack)
         out.write(ready_line(stack) if options.is_json else ready_text(stack, viewer))
         out.flush()
+        if operations:
+            say(f"operations: {', '.join(operations)}")
         if options.is_demo:
             say(
                 f"demo: {POSTS_PER_S:g} sample requests a second; the consumer groups {KEEPS_UP}, "
-                f"and {IS_STUCK}, which is stuck; {', '.join(operations)}"
+                f"and {IS_STUCK}, which is stuck"
             )
         return asyncio.run(_attend(stack, is_demo=options.is_demo, say=say))
     except KeyboardInterrupt:

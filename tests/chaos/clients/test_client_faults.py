@@ -7,60 +7,101 @@ in the order in which it was sent; and no event twice, unless an attempt of it h
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
+import json
 import sys
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from itertools import count
-from typing import NamedTuple
 
 import pytest
 from _pytest.mark.structures import ParameterSet
 
-from chaos.clients.judge import BETWEEN, DEADLINE_S, Stand, lost, out_of_order, repeated
 from headgate_client import (
     AsyncBufferedProducer,
     AsyncClient,
     BufferedProducer,
     Buffering,
     Client,
+    Duplicate,
     Event,
+    Observer,
+    Outcome,
+    Published,
+    Retry,
 )
-from support.clients.recording import AsyncRecordingTransport, RecordingTransport
-from support.kafka.kafka_log import read_log
+from headgate_client.core.ids import uuid7
+from headgate_client.wire import ClientOptions
+from support.clients.faults import (
+    BETWEEN,
+    CONFIG,
+    DEADLINE_S,
+    Fault,
+    World,
+    break_in_turn,
+    drain,
+    kill,
+    lose_redis,
+    pause_kafka,
+)
+from support.clients.judgement import End, History, Sent, judge, lost, out_of_order, repeated
+from support.clients.recording import AsyncRecordingTransport, Record, RecordingTransport, Seen
+from support.kafka.kafka_log import LogRecord, read_log
 from support.process.stack import Gateway, RunningBroker, RunningRedis
 
 pytestmark = [pytest.mark.kafka, pytest.mark.redis]
 
-CONFIG = """
-[http]
-request_timeout_ms = 5000
-[clusters.main]
-bootstrap_servers = ["{bootstrap}"]
-delivery_timeout_ms = 5000
-lane_stall_ms = 5000
-[redis]
-url = "{redis}"
-claim_ms = 3000
-timeout_ms = 1000
-[topics."{topic}"]
-key = ["/id"]
-dedupe_ttl_s = 3600
-"""
-SENDERS = 3
+KEYS, SENDERS = 8, 3
 PACE_S = 0.003  # of a sender: what is written has to be read again
+PATIENT = Retry(patience_s=600, longest_wait_s=2)
 BUFFERING = Buffering(max_events=2000, in_flight=3)
 
 
-class World(NamedTuple):
-    """What can break."""
+class Stand(Observer):
+    """What was sent, in the order of each key, and how it ended."""
 
-    stand: Stand
-    gateways: list[Gateway]
-    kafka: RunningBroker
-    redis: RunningRedis
+    def __init__(self, urls: list[str], topic: str) -> None:
+        self.urls, self.topic = urls, topic
+        self.sent: list[Sent] = []
+        self.ends: dict[str, list[End]] = {}
+        self.record = Record()
+        self.stop = threading.Event()
+        self._lock = threading.Lock()
+
+    def ended(self, topic: str, outcomes: Sequence[Outcome]) -> None:
+        with self._lock:
+            for outcome in outcomes:
+                self.ends.setdefault(outcome.event_id or "", []).append(end_of(outcome))
+
+    @property
+    def ended_events(self) -> int:
+        return len(self.ends)
+
+    @property
+    def failed_events(self) -> int:
+        return self.record.failed
+
+    @property
+    def history(self) -> History:
+        return History(self.sent, self.ends, self.record.attempts)
+
+    def new(self, sender: int, number: int) -> Event:
+        key = f"{sender}-{number % KEYS}"
+        value = {"id": key, "number": number}
+        event = Event(value=value, id=uuid7())
+        text = json.dumps(value, separators=(",", ":")).encode()
+        self.sent.append(Sent(key, event.id or "", text))
+        return event
+
+    @property
+    def options(self) -> ClientOptions:
+        return {"retry": PATIENT, "timeout_s": 15.0, "producer": "shop", "observer": self}
+
+
+def end_of(outcome: Outcome) -> End:
+    if isinstance(outcome, (Published, Duplicate)):
+        return End(outcome.name, outcome.partition, outcome.offset)
+    return End(outcome.name)
 
 
 def lane_of(topic: str, event: object) -> str:
@@ -108,38 +149,6 @@ def send_from_a_loop(stand: Stand) -> bool:
     return asyncio.run(work())
 
 
-def kill(world: World) -> None:
-    """kill -9 of all processes of a gateway, and start it again."""
-    gateway = world.gateways[0]
-    for pid in gateway.pids:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    gateway.kill()
-    gateway.restart()
-
-
-def drain(world: World) -> None:
-    """SIGTERM to one gateway after the other; each comes back before the next one goes."""
-    for gateway in world.gateways:
-        gateway.restart()
-
-
-def lose_kafka(world: World) -> None:
-    """Kafka stands still until requests fail, then goes on."""
-    before = world.stand.record.failed
-    world.kafka.pause()
-    world.stand.wait_until(lambda: world.stand.record.failed > before, "a request fails")
-    world.kafka.resume()
-    world.kafka.wait()
-
-
-def lose_redis(world: World) -> None:
-    """Redis ends with everything it knew, and comes back empty."""
-    world.redis.kill()
-    world.redis.restart()
-
-
-Fault = Callable[[World], None]
 SHELLS = {"threads": send_from_threads, "loop": send_from_a_loop}
 SCALED, FULL = 1, 15  # rounds
 SHOWN: dict[str, tuple[Fault, int, str]] = {  # how many gateways there are, and who sends
@@ -147,7 +156,7 @@ SHOWN: dict[str, tuple[Fault, int, str]] = {  # how many gateways there are, and
     "kill-2-loop": (kill, 2, "loop"),
     "drain-2-threads": (drain, 2, "threads"),
     "drain-1-loop": (drain, 1, "loop"),
-    "lose_kafka-1-threads": (lose_kafka, 1, "threads"),
+    "pause_kafka-1-threads": (pause_kafka, 1, "threads"),
     "lose_redis-1-loop": (lose_redis, 1, "loop"),
 }
 # The longest: a drain alone, and another address alone, are among the others.
@@ -183,19 +192,45 @@ def test_nothing_is_lost_and_each_key_keeps_its_order(
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(SHELLS[shell], stand)
         try:
-            stand.wait_for_more()
-            for _ in range(rounds):
-                fault(World(stand, started, kafka, redis))
-                stand.wait_for_more()
+            break_in_turn(World(stand, started, kafka, redis), [fault] * rounds)
         finally:
             stand.stop.set()
         assert running.result(DEADLINE_S * 2)
     log = read_log(kafka.bootstrap, topic_name)
     assert len(stand.sent) > BETWEEN * rounds
-    figures = f"{len(stand.sent)} events, {stand.record.failed} failed attempts, {len(log)} records"
+    figures = f"{len(stand.sent)} events, {stand.failed_events} failed attempts, {len(log)} records"
     sys.stderr.write(f"CLIENT_CHAOS {fault.__name__}-{gateways}-{shell}: {figures}\n")
-    assert lost(stand, log) == []
-    assert out_of_order(stand, log) == []
-    assert repeated(stand, log) == []
+    judge(stand.history, log)
     if fault is drain:  # who drains knows how everything ended
         assert len(log) == len(stand.sent)
+
+
+def test_the_checkers_see_what_is_wrong() -> None:
+    stand = Stand([], "t")
+    events = [stand.new(0, number) for number in (0, KEYS, 2 * KEYS)]
+    values = [one.value for one in stand.sent]
+
+    def log(*places: int) -> list[LogRecord]:
+        return [
+            LogRecord(0, offset, stand.sent[at].key.encode(), values[at], [], 0)
+            for offset, at in enumerate(places)
+        ]
+
+    stand.ended(
+        "t",
+        [
+            Published(topic="t", event_id=event.id, partition=0, offset=offset)
+            for offset, event in enumerate(events)
+        ],
+    )
+    assert lost(stand.history, log(0, 1, 2)) == out_of_order(stand.history, log(0, 1, 2)) == []
+    assert lost(stand.history, log(0, 2, 1)) == stand.sent[1:]
+    assert lost(stand.history, log(0, 1)) == stand.sent[2:]
+    assert out_of_order(stand.history, log(0, 2, 1)) == [stand.sent[0].key]
+    assert out_of_order(stand.history, log(0, 1, 0, 2)) == []
+    assert repeated(stand.history, log(0, 1, 0)) == stand.sent[:1]
+    name = stand.sent[0].event_id
+    stand.record.add(iter([Seen(name, "no answer", False), Seen(name, "published", False)]))
+    assert repeated(stand.history, log(0, 1, 0)) == []
+    stand.ended("t", [Published(topic="t", event_id=events[0].id, partition=0, offset=0)])
+    assert lost(stand.history, log(0, 1, 2)) == stand.sent[:1]

@@ -37,7 +37,7 @@ def dist(tools: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Made as `make dist` does: the wheel from the sources' archive."""
     there = tmp_path_factory.mktemp("dist")
     sources = copy_of_sources(tmp_path_factory.mktemp("sources"), "clients/python")
-    done(tools / "python", "-m", "build", "--quiet", "--outdir", there, sources)
+    done(tools / "uv", "build", "--quiet", "--out-dir", there, sources)
     return there
 
 

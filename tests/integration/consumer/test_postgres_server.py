@@ -22,7 +22,7 @@ with running_postgres() as url:
 
 
 async def test_it_is_not_left_behind() -> None:
-    path = os.pathsep.join(str(ROOT / one) for one in ("gateway", "spark", "tests"))
+    path = os.pathsep.join(str(ROOT / one) for one in (".", "gateway", "spark", "tests"))
     child = subprocess.Popen(  # noqa: ASYNC220
         [sys.executable, "-c", PROGRAM],
         stdout=subprocess.PIPE,

@@ -11,6 +11,7 @@ from sqlalchemy import insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from headgate.consumer.idempotence import forget_seen, newer_than, seen
+from headgate.consumer.offset_store import PositionError
 from headgate.consumer.received import Received
 from headgate.consumer.sql_offsets import SqlOffsets
 from support.process.effect_member import EFFECTS, TABLES, engine_of
@@ -97,6 +98,24 @@ async def test_a_position_never_goes_back(offsets: SqlOffsets) -> None:
     await offsets.positions([PLACE])
     for mark in (5, 9, 3):
         await offsets.advance({PLACE: mark})
+    assert await offsets.positions([PLACE]) == {PLACE: 9}
+
+
+async def test_a_group_begins_where_it_is_told(engine: AsyncEngine, offsets: SqlOffsets) -> None:
+    await offsets.start_at({PLACE: 8, ("orders", 4): 0})
+    assert await offsets.positions([PLACE, ("orders", 4)]) == {PLACE: 8, ("orders", 4): 0}
+    assert not await offsets.apply(event(7), book)
+    assert await offsets.apply(event(8), book)
+    assert await booked(engine) == [8]
+
+
+async def test_a_group_that_has_begun_does_not_begin_elsewhere(offsets: SqlOffsets) -> None:
+    await offsets.start_at({PLACE: 8})
+    with pytest.raises(PositionError, match="is at 8 of orders partition 3"):
+        await offsets.start_at({("orders", 2): 1, PLACE: 9})
+    assert await offsets.positions([PLACE, ("orders", 2)]) == {PLACE: 8}
+    await offsets.forget("orders")
+    await offsets.start_at({PLACE: 9})
     assert await offsets.positions([PLACE]) == {PLACE: 9}
 
 

@@ -3,27 +3,38 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from headgate.devstack.ports import LOOPBACK
-from support.kafka.kafka_log import create_topic
-from support.process.image import Builder, Image
+from support.deploy.image import Builder, Image
+from support.kafka.kafka_log import create_topic, read_log
+from support.process.mirror_job import QUICK, config_text
 from support.process.stack import PATIENCE, RunningBroker, free_port
+from support.scenarios.mirror_world import Two
 
 pytestmark = [pytest.mark.full, pytest.mark.kafka, pytest.mark.timeout(3600)]
 
 
 @pytest.fixture(scope="module")
-def builder(tmp_path_factory: pytest.TempPathFactory) -> Builder:
-    return Builder(tmp_path_factory.mktemp("images"))
+def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builder]:
+    found = Builder(tmp_path_factory.mktemp("images"))
+    yield found
+    found.close()
 
 
 @pytest.fixture(scope="module")
 def gateway(builder: Builder) -> Image:
     return builder.build("gateway")
+
+
+@pytest.fixture(scope="module")
+def jobs(builder: Builder) -> Image:
+    return builder.build("jobs")
 
 
 @pytest.fixture
@@ -49,7 +60,7 @@ def test_it_is_small_and_native(gateway: Image, etc: Path, state: Path) -> None:
     assert "native code: c, hot path: mypyc" in said
     for tool in ("pip", "gcc", "java"):
         assert not list(gateway.root.glob(f"usr/bin/{tool}*")), tool
-    assert gateway.megabytes < 350
+    assert gateway.megabytes < 280
     # The runner of replays is in it, too: it needs no Java.
     assert gateway.run(etc, state, ["headgate-spark", "--version"])
 
@@ -109,3 +120,30 @@ def test_a_gateway_serves_is_healthy_reloads_and_drains(
     finally:
         child.stop(30 * PATIENCE)
     assert child.exit_code == 0, child.log_tail()
+
+
+def test_a_mirror_runs_where_nothing_but_tmp_can_be_written(
+    jobs: Image,
+    kafka: RunningBroker,
+    backfill: RunningBroker,
+    topic_name: str,
+    etc: Path,
+    tmp_path: Path,
+) -> None:
+    """Java, Spark and the connector, without fetching anything; and an audit."""
+    create_topic(kafka.bootstrap, topic_name, 1, {})
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    for number in range(100):
+        producer.produce(topic_name, f"{number}", f"key-{number % 7}")
+    assert producer.flush(30) == 0
+    (etc / "headgate.toml").write_text(config_text(Two(kafka, backfill), [topic_name]))
+    kept = tmp_path / "root"  # of root, so nobody else writes to it
+    kept.mkdir(mode=0o755)
+    said = jobs.run(etc, kept, ["headgate-spark", "--help"])
+    assert "mirror" in said
+    config = ["--config", "/etc/headgate/headgate.toml"]
+    jobs.run(etc, kept, ["headgate-spark", "mirror", *config, *QUICK])
+    assert len(read_log(backfill.bootstrap, topic_name)) == 100
+    audit = ["headgate-spark", "audit", *config, "--out", "/tmp/audit", "--topics", topic_name]
+    jobs.run(etc, kept, [*audit, *QUICK])
+    assert jobs.megabytes < 1300

@@ -75,9 +75,9 @@ def first_shown(viewer: Path, topic: str) -> str:
 
 async def test_the_life_of_a_state_folder(start_dev: Callable[..., Dev]) -> None:
     """Starts cost ten seconds each, so one story has several."""
-    killed = start_dev()
+    killed = start_dev("--operations")
     ready = killed.ready()
-    log = await its_stack_works(ready)
+    log = await its_stack_works(ready, "monitor", "mirror", "replays")
     second_run_is_refused(start_dev)
     killed.end(signal.SIGKILL)
 
@@ -109,10 +109,10 @@ def test_the_later_life_of_a_state_folder(start_dev: Callable[..., Dev]) -> None
     assert not alive(ready)
 
 
-async def its_stack_works(ready: dict[str, Any]) -> list[LogRecord]:
+async def its_stack_works(ready: dict[str, Any], *operations: str) -> list[LogRecord]:
     """Post an event twice; returns the log."""
     assert ready.keys() == FIELDS
-    assert ready["pids"].keys() == {"gateway", "ingest", "backfill", "redis"}
+    assert ready["pids"].keys() == {"gateway", "ingest", "backfill", "redis", *operations}
     partitions = {name: len(end_offsets(ready["ingest"], name)) for name in ("deals", "clicks")}
     assert partitions == {"deals": 12, "clicks": 6}
     first = post(ready["gateway"], "deals", DEAL)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-import queue
+import os
 import shutil
 import subprocess
 import threading
+import time
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -31,6 +33,7 @@ def node_version() -> int:
     return int(said.removeprefix("v").partition(".")[0])
 
 
+# Without the mark `kafka`: what has it is never skipped in .ci/run, and Node may be missing there.
 needs_node = pytest.mark.skipif(
     node_version() < OLDEST, reason=f"Node {OLDEST} or newer is not on this machine"
 )
@@ -39,16 +42,24 @@ needs_node = pytest.mark.skipif(
 class NodeProgram:
     """A program of `support/clients/js`: it is told something, and writes lines of JSON."""
 
-    def __init__(self, name: str, options: dict[str, Any]) -> None:
-        command = [str(NODE), str(PROGRAMS / name), json.dumps(options)]
+    def __init__(
+        self, name: str, options: Mapping[str, Any], environment: Mapping[str, str] | None = None
+    ) -> None:
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            [str(NODE), str(PROGRAMS / name), json.dumps(options)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, **(environment or {})},
         )
-        self._lines = queue.Queue[bytes | None]()
+        self._lines: list[bytes] = []
         self._errors: list[bytes] = []
         self._threads = [
-            threading.Thread(target=self._read, daemon=True),
-            threading.Thread(target=self._read_errors, daemon=True),
+            threading.Thread(target=_read, args=(pipe, into), daemon=True)
+            for pipe, into in (
+                (self._process.stdout, self._lines),
+                (self._process.stderr, self._errors),
+            )
         ]
         for thread in self._threads:
             thread.start()
@@ -65,11 +76,15 @@ class NodeProgram:
             assert pipe is not None
             pipe.close()
 
-    def line(self) -> Any:
-        """Return the next line that it writes."""
-        line = self._lines.get(timeout=DEADLINE_S)
-        assert line is not None, b"".join(self._errors).decode()
-        return json.loads(line)
+    def newest(self) -> Any:
+        """Return the last line that it has written, or its first one."""
+        end = time.monotonic() + DEADLINE_S
+        while not self._lines:
+            assert time.monotonic() < end, "it writes nothing"
+            self._check()
+            time.sleep(0.02)
+        self._check()
+        return json.loads(self._lines[-1])
 
     def stop(self) -> None:
         """Tell it to come to its end."""
@@ -77,26 +92,25 @@ class NodeProgram:
         self._process.stdin.write(b"stop\n")
         self._process.stdin.flush()
 
-    def end(self) -> list[Any]:
-        """Wait for its end, and return what it has written meanwhile."""
-        assert self._process.wait(DEADLINE_S) == 0, b"".join(self._errors).decode()
-        lines = []
-        while (line := self._lines.get(timeout=DEADLINE_S)) is not None:
-            lines.append(json.loads(line))
-        return lines
+    def end(self, deadline_s: float = DEADLINE_S) -> list[Any]:
+        """Wait for its end, and return all that it has written."""
+        self._process.wait(deadline_s)
+        for thread in self._threads:
+            thread.join()
+        self._check()
+        return [json.loads(line) for line in self._lines]
 
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self._lines.put(line)
-        self._lines.put(None)
-
-    def _read_errors(self) -> None:
-        assert self._process.stderr is not None
-        self._errors.extend(self._process.stderr)
+    def _check(self) -> None:
+        assert self._process.poll() in (None, 0), b"".join(self._errors).decode()
 
 
-def run_program(name: str, options: dict[str, Any]) -> list[Any]:
+def _read(pipe: IO[bytes], into: list[bytes]) -> None:
+    into.extend(pipe)
+
+
+def run_program(
+    name: str, options: Mapping[str, Any], environment: Mapping[str, str] | None = None
+) -> list[Any]:
     """Run a program to its end; return its lines."""
-    with NodeProgram(name, options) as program:
+    with NodeProgram(name, options, environment) as program:
         return program.end()

@@ -33,7 +33,7 @@ def done(*command: str | Path, **environment: str | Path) -> str:
 
 
 def release_tools(folder: Path) -> Path:
-    """Install build, pipx and uv; return where they are."""
+    """Install pipx and uv; return where they are."""
     done(sys.executable, "-m", "venv", folder)
     lock = ROOT / "requirements-release.lock"
     done(folder / "bin/python", "-m", "pip", "-q", "install", "--require-hashes", "-r", lock)

@@ -119,6 +119,22 @@ def test_what_it_is_checked_with_is_pinned_by_hashes_and_names_no_registry() -> 
     assert (loose, len(packages)) == ([], 2)
 
 
+@needs_node
+def test_what_is_packed_is_sources_types_licence_and_readme(tmp_path: Path) -> None:
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip("npm is not on this machine")
+    command = [npm, "pack", "--dry-run", "--json", "--offline", f"--cache={tmp_path}"]
+    done = subprocess.run(command, cwd=PACKAGE, capture_output=True, check=True, timeout=200)
+    (packed,) = json.loads(done.stdout)
+    found = {one["path"] for one in packed["files"]}
+    code = {f"src/{path.relative_to(PACKAGE / 'src')}" for path in SOURCES}
+    types = {f"types/{name}" for name in types_of(PACKAGE)}
+    assert found == {"LICENSE", "README.md", "package.json", *code, *types}
+    exports = json.loads((PACKAGE / "package.json").read_text())["exports"].values()
+    assert {file.removeprefix("./") for one in exports for file in one.values()} <= found
+
+
 def test_no_file_is_longer_than_one_can_keep_in_mind() -> None:
     files = [*SOURCES, *(PACKAGE / "test").glob("*.js")]
     sizes = {path.name: len(path.read_text().splitlines()) for path in files}

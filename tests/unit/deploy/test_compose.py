@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from headgate.config.load import load
-from support.deployment import DEPLOY, assert_runs, paths_of
+from support.deploy.deployment import DEPLOY, assert_runs, paths_of
 
 FOLDER = DEPLOY / "compose"
 STACK: dict[str, Any] = yaml.safe_load((FOLDER / "compose.yml").read_text())
@@ -79,6 +79,24 @@ def test_scrapes_are_named_as_alerts_expect_and_lead_to_the_metrics() -> None:
         "headgate": str(SETTINGS.http.management_port),
         "headgate-monitor": str(SETTINGS.monitor.port),
     }
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_it_waits_for_what_it_needs_and_says_when_it_is_there(name: str) -> None:
+    """`--wait` is over when all that stays is healthy; the topics' service ends."""
+    service = SERVICES[name]
+    assert ("healthcheck" in service) == (name != "topics")
+    for needed, condition in service.get("depends_on", {}).items():
+        if (name, needed) != ("monitor", "gateway"):  # whose image it is
+            wanted = "service_completed_successfully" if needed == "topics" else "service_healthy"
+            assert condition == {"condition": wanted}
+
+
+def test_kafka_writes_to_its_volume() -> None:
+    """By itself it would write to /tmp."""
+    kafka = SERVICES["kafka"]
+    (mount,) = kafka["volumes"]
+    assert kafka["environment"]["KAFKA_LOG_DIRS"] == mount.partition(":")[2]
 
 
 def test_topics_that_the_file_names_are_created() -> None:

@@ -11,7 +11,15 @@ from urllib.parse import urlsplit
 import pytest
 
 from headgate.config.settings import HttpSettings
-from support.deployment import DOCKERFILE, MANIFESTS, assert_runs, objects, paths_of, pods
+from support.deploy.deployment import (
+    AUDIT,
+    DOCKERFILE,
+    MANIFESTS,
+    assert_runs,
+    objects,
+    paths_of,
+    pods,
+)
 from support.root import ROOT
 
 
@@ -71,6 +79,17 @@ def test_what_is_started_by_itself_is_a_command_with_its_arguments(name: str) ->
     tini, dashes, *program = json.loads(entry)
     assert (tini, dashes) == ("tini", "--")
     assert_runs([*program, *json.loads(command)])
+
+
+def test_spark_runs_where_it_can_write() -> None:
+    """Drivers and executors put folders and jars into the one that they are started in."""
+    folder = STAGES["jobs"].last("WORKDIR")
+    made = [*pods(objects(MANIFESTS)), *pods(objects(AUDIT))]
+    spark = [pod for pod in made if re.search("mirror|audit|executor", pod.name)]
+    assert len(spark) == 3
+    for pod in spark:
+        (mount,) = [one for one in pod.main["volumeMounts"] if one["mountPath"] == folder]
+        assert {"name": mount["name"], "emptyDir": {}} in pod.spec["volumes"]
 
 
 def test_ports_are_those_that_it_has_by_itself() -> None:

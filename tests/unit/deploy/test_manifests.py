@@ -10,9 +10,11 @@ import pytest
 
 from headgate.config.load import load
 from headgate.config.names import NAMED, SECTIONS
-from headgate.config.settings import HttpSettings
+from headgate.config.settings import AdmissionSettings, HttpSettings
 from headgate.core.option import options_of
-from support.deployment import AUDIT, MANIFESTS, Pod, assert_runs, objects, paths_of, pods
+from headgate.telemetry.catalogue import METRICS
+from headgate.telemetry.metric import MetricKind
+from support.deploy.deployment import AUDIT, MANIFESTS, Pod, assert_runs, objects, paths_of, pods
 
 OBJECTS = objects(MANIFESTS)
 PODS = [*pods(OBJECTS), *pods(objects(AUDIT))]
@@ -128,6 +130,30 @@ def test_a_pod_is_out_of_the_service_before_it_drains_and_has_time_for_that() ->
     )
 
 
+def test_a_gateway_has_the_memory_that_its_limits_allow_it_to_take() -> None:
+    """As docs/operate/sizing.md counts it, with 10,000 connections."""
+    admission = AdmissionSettings()
+    in_flight = admission.in_flight_max_bytes + 2_000 * admission.in_flight_max_events
+    parent, worker, helper, connections = 65_000_000, 105_000_000, 35_000_000, 100_000_000
+    gateway = next(pod for pod in OURS if pod.name == "headgate")
+    assert gateway.main["args"][-2:] == ["--workers", "1"]
+    limit = int(gateway.main["resources"]["limits"]["memory"].removesuffix("Gi")) * 2**30
+    assert limit > in_flight + parent + worker + helper + connections
+
+
+def test_what_programs_need_may_be_reached() -> None:
+    """DNS both ways, Kafka, Redis, a bucket, and the monitor."""
+    (policy,) = of_kind("NetworkPolicy")
+    assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
+    allowed = {
+        (port["port"], port.get("protocol", "TCP"))
+        for rule in policy["spec"]["egress"]
+        for port in rule["ports"]
+    }
+    assert {(53, "UDP"), (53, "TCP")} < allowed
+    assert {(port, "TCP") for port in (9092, 9093, 6379, 443, 9096)} < allowed
+
+
 def test_services_budgets_and_policies_choose_pods_and_ports_that_there_are() -> None:
     labels = {pod.name: pod.metadata["labels"] for pod in pods(OBJECTS)}
 
@@ -152,7 +178,8 @@ def test_gateways_are_scaled_by_processor_and_by_events_in_flight() -> None:
     (scaler,) = of_kind("HorizontalPodAutoscaler")
     by_cpu, by_events = scaler["spec"]["metrics"]
     assert by_cpu["resource"]["name"] == "cpu"
-    assert by_events["pods"]["metric"]["name"] == "headgate_in_flight_events"
+    name = by_events["pods"]["metric"]["name"]
+    assert (METRICS[name].kind, METRICS[name].labels) == (MetricKind.SUM, ())
     target = scaler["spec"]["scaleTargetRef"]
     workload = next(
         one for one in of_kind("Deployment") if one["metadata"]["name"] == target["name"]

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from headgate.config.settings import HttpSettings
-from support.deployment import UNITS, assert_runs
+from headgate.supervisor.parent import CONFIGURATION
+from support.deploy.deployment import UNITS, assert_runs
 
 SERVICES = sorted(UNITS.glob("*.service"))
 COMMON = UNITS / "headgate-.service.d" / "common.conf"
@@ -67,6 +68,7 @@ def test_its_restraints_are_those_of_all(file: Path) -> None:
     # What is in both is the common one's: drop-ins are read last.
     assert not common.keys() & own.keys()
     assert common["User"] == ["headgate"]
+    assert common["KillMode"] == ["mixed"]  # their helpers end after them
     for name in ("NoNewPrivileges", "PrivateDevices", "PrivateTmp", "ProtectHome"):
         assert common[name] == ["yes"]
     # Java compiles while it runs.
@@ -77,4 +79,14 @@ def test_a_stopping_gateway_has_time_to_drain() -> None:
     http, service = HttpSettings(), read(UNITS / "headgate.service")["Service"]
     needed_ms = http.shutdown_delay_ms + http.drain_timeout_ms + 5_000
     assert int(service["TimeoutStopSec"][0]) * 1000 > needed_ms
-    assert service["KillMode"] == ["mixed"]
+
+
+def test_a_worker_that_is_out_of_memory_does_not_end_the_gateway() -> None:
+    assert read(UNITS / "headgate.service")["Service"]["OOMPolicy"] == ["continue"]
+
+
+@pytest.mark.parametrize("file", SERVICES, ids=by_name)
+def test_a_configuration_that_cannot_be_used_is_tried_once(file: Path) -> None:
+    """systemd looks at the exit code of the main process alone (RestartPreventExitStatus)."""
+    assert "ExecStartPre" not in read(file)["Service"]
+    assert read(COMMON)["Service"]["RestartPreventExitStatus"] == [str(CONFIGURATION)]

@@ -1,5 +1,7 @@
 /** Bytes and their texts. */
 
+export const OCTETS = "application/octet-stream"; // what bytes are, unless a type is given
+
 const ENCODER = new TextEncoder();
 const STRICT = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 const LONGEST_CALL = 8192; // arguments of one call; engines have limits

@@ -1,7 +1,7 @@
 /** CloudEvents as members of a batch. */
 
 import { InvalidEventError } from "../errors.js";
-import { asBytes, encodeUtf8, isBytes, toBase64 } from "./bytes.js";
+import { OCTETS, asBytes, encodeUtf8, isBytes, toBase64 } from "./bytes.js";
 import { jsonBytes, withMember } from "./json.js";
 import { checkedKey, laneOf } from "./keys.js";
 
@@ -20,7 +20,7 @@ export function encodeCloudEvent(event, stringify) {
   const { attributes } = event;
   for (const [name, value] of Object.entries(attributes)) {
     const isKnown = ["string", "number", "boolean"].includes(typeof value) || value instanceof Date;
-    if (!ATTRIBUTE.test(name) || name.startsWith("data_") || !isKnown) {
+    if (!ATTRIBUTE.test(name) || !isKnown) {
       throw new InvalidEventError(`CloudEvent: ${name}: no attribute has that name or value`);
     }
   }
@@ -29,8 +29,10 @@ export function encodeCloudEvent(event, stringify) {
       throw new InvalidEventError(`CloudEvent: ${name} is a string`);
     }
   }
-  let text = encodeUtf8(JSON.stringify({ specversion: "1.0", ...attributes }));
-  if (isBytes(event.data)) {
+  const isBinary = isBytes(event.data);
+  const type = isBinary ? { datacontenttype: OCTETS } : {}; // without one data counts as JSON
+  let text = encodeUtf8(JSON.stringify({ specversion: "1.0", ...type, ...attributes }));
+  if (isBinary) {
     text = withMember(text, "data_base64", quoted(toBase64(asBytes(event.data))));
   } else if (event.data !== undefined) {
     text = withMember(text, "data", jsonBytes(event.data, stringify));

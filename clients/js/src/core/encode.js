@@ -2,7 +2,7 @@
 
 import { InvalidEventError } from "../errors.js";
 import { CloudEvent, HeadgateEvent, TOMBSTONE } from "../events.js";
-import { asBytes, encodeUtf8, isBytes, isWellFormed, joined, toBase64 } from "./bytes.js";
+import { OCTETS, asBytes, encodeUtf8, isBytes, isWellFormed, joined, toBase64 } from "./bytes.js";
 import { encodeCloudEvent } from "./cloudevents.js";
 import { jsonBytes, withMember } from "./json.js";
 import { checkedKey, keyBytes, laneOf } from "./keys.js";
@@ -41,7 +41,6 @@ const PLAIN = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/; // what a header fiel
 const ID_BYTES = 256;
 const LATEST_MS = 999_999_999_999_999;
 const HEADER_BYTES = 4096; // of a request with one event; longer ones go into an envelope
-const OCTETS = "application/octet-stream";
 const TRACE = ["traceparent", "tracestate"];
 
 /**

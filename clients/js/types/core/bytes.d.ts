@@ -35,3 +35,5 @@ export function toBase64(bytes: Uint8Array): string;
  * @returns {Uint8Array}
  */
 export function fromBase64(text: string): Uint8Array;
+/** Bytes and their texts. */
+export const OCTETS: "application/octet-stream";

@@ -57,6 +57,12 @@ nodeSelector: {{- toYaml . | nindent 2 }}
 {{- with .Values.tolerations }}
 tolerations: {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- with .Values.affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
 {{- end }}
 
 {{- define "headgate.container" -}}
@@ -76,6 +82,9 @@ securityContext:
 {{- if .Values.tlsSecret }}
 - {name: tls, mountPath: /run/secrets/tls, readOnly: true}
 {{- end }}
+{{- with .Values.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{- define "headgate.volumes" -}}
@@ -90,6 +99,9 @@ securityContext:
 {{- with .Values.tlsSecret }}
 - name: tls
   secret: {secretName: {{ . }}, defaultMode: 0440}
+{{- end }}
+{{- with .Values.extraVolumes }}
+{{ toYaml . }}
 {{- end }}
 {{- end }}
 

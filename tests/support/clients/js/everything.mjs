@@ -1,6 +1,7 @@
-// Sends one of everything that there is to send, and writes the outcomes.
+// Sends one of everything that there is to send, in every way; writes the outcomes of each way.
 
 import {
+  BufferedProducer,
   Client,
   CloudEvent,
   HeadgateEvent,
@@ -8,22 +9,49 @@ import {
   TOMBSTONE,
 } from "../../../../clients/js/src/index.js";
 
-const { url, topic, token } = JSON.parse(process.argv[2]);
-const client = new Client(url, { token, compression: "gzip" });
-const events = [
-  new HeadgateEvent({ value: { total: 20 }, key: "ключ-é-鍵-🔑", id: "e-1", headers: { author: "Ada" } }),
-  new HeadgateEvent({ value: new RawJson('{"total": 35.50}'), key: "a'b*c %" }),
-  new HeadgateEvent({ value: [1, 2], key: "array" }),
-  new HeadgateEvent({ value: new Uint8Array([0, 255]), key: "bytes", contentType: "image/png" }),
-  new HeadgateEvent({ value: 1, key: new Uint8Array([0xff, 0xfe]) }),
+const { url, topic, sentMs } = JSON.parse(process.argv[2]);
+const EVENTS = [
+  { id: 1, name: "é" },
+  new HeadgateEvent({ value: { a: [1, null, true] }, key: "ключ '%20*()" }),
+  new HeadgateEvent({ value: [1, 2], key: "鍵🔑", headers: { author: "Ada" }, id: "id-1" }),
+  new HeadgateEvent({ value: "text", key: new Uint8Array([0xff, 0x00]) }),
+  new HeadgateEvent({
+    value: new TextEncoder().encode("\x00PNG\r\n"),
+    key: "bytes",
+    contentType: "image/png",
+  }),
   new HeadgateEvent({ value: TOMBSTONE, key: "gone" }),
-  new HeadgateEvent({ value: "long".repeat(1000), key: "long" }),
-  new HeadgateEvent({ value: 2, key: "zoë", headers: { author: "Zoë" } }),
-  new CloudEvent({ id: "c-1", source: "/shop", type: "paid", subject: "cloud", data: { paid: true } }),
+  new HeadgateEvent({ value: null, key: "null" }),
+  new HeadgateEvent({ value: new RawJson('{"n": 1.10 }'), key: "raw" }),
+  new HeadgateEvent({ value: 1, key: "timed", timestampMs: sentMs, headers: { author: "Ада" } }),
+  { id: "large", text: "x".repeat(5000) },
+  new CloudEvent({ id: "c-1", source: "/s", type: "t", subject: "ç", data: { paid: true } }),
+  new CloudEvent({ id: "c-2", source: "/s", type: "t", partitionkey: "p", data: new Uint8Array([255]) }),
 ];
-const say = (what) => process.stdout.write(`${JSON.stringify(what)}\n`);
-for (const event of events) say(await client.send(topic, event));
-for (const outcome of await client.sendBatch(topic, events)) say(outcome);
-say(await client.send(topic, { no: "key" }));
-say(await client.send("elsewhere", 1));
-say(await new Client(url, { token: "wrong", observer: {} }).send(topic, { id: 1 }));
+
+async function alone(client) {
+  const outcomes = [];
+  for (const event of EVENTS) outcomes.push(await client.send(topic, event));
+  return outcomes;
+}
+
+async function inTheBackground(client) {
+  const producer = new BufferedProducer(client);
+  const pending = EVENTS.map((event) => producer.send(topic, event));
+  const isFlushed = await producer.flush();
+  if (!isFlushed || producer.events) throw new Error("flush waits for all of them");
+  return Promise.all(pending);
+}
+
+const together = (client) => client.sendBatch(topic, EVENTS);
+for (const compression of [undefined, "gzip"]) {
+  for (const way of [alone, together, inTheBackground]) {
+    const client = new Client(url, { producer: "shop", compression });
+    const outcomes = await way(client);
+    const ended = outcomes.map(({ name, key, partition, offset, detail }) => {
+      const text = key instanceof Uint8Array ? [...key] : key;
+      return { name, key: text, partition, offset, detail };
+    });
+    console.log(JSON.stringify({ way: `${way.name} ${compression}`, outcomes: ended }));
+  }
+}

@@ -1,48 +1,82 @@
-// Sends events of some keys until it is told to stop, says how many have ended, then how each did.
+// Sends events of some keys in the background until it is told to stop. It says how many have ended
+// and failed, and at last everything: what was sent, how that ended, and each attempt.
 
 import { createInterface } from "node:readline";
 
-import { BufferedProducer, Client } from "../../../../clients/js/src/index.js";
+import { BufferedProducer, Client, HeadgateEvent } from "../../../../clients/js/src/index.js";
 
-const { urls, topic, keys, client: clientOptions = {} } = JSON.parse(process.argv[2]);
+const KEYS = 8;
+const SENDERS = 3;
+const PACE_MS = 3; // of a sender: what is written has to be read again
+const REPORT_MS = 50;
+const GOOD = ["published", "duplicate", "unchanged"];
+
+const { urls, topic } = JSON.parse(process.argv[2]);
 const say = (what) => process.stdout.write(`${JSON.stringify(what)}\n`);
-const sent = [];
-const attempts = {};
-let ended = 0;
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+const [sent, ended, attempts, pending] = [[], [], [], []];
+let failed = 0;
 let isStopping = false;
 
-const observer = {
-  attempted: ({ result }) => (attempts[result] = (attempts[result] ?? 0) + 1),
-};
+function noteAttempt(eventId, end, isBypassed = false) {
+  if (!GOOD.includes(end)) failed += 1;
+  attempts.push({ eventId, end, isBypassed });
+}
+
+/** `fetch`, of which is noted what it did for each event. */
+async function recorded(url, init) {
+  const ids = JSON.parse(new TextDecoder().decode(init.body)).events.map(({ id }) => id);
+  let response, document;
+  try {
+    response = await fetch(url, init);
+    document = await response.clone().json();
+  } catch (error) {
+    const wasSent = error.cause?.code !== "ECONNREFUSED";
+    if (wasSent) for (const id of ids) noteAttempt(id, "no answer");
+    throw error;
+  }
+  const isBypassed = response.headers.has("idempotency-bypassed");
+  const outcomes = document.outcomes ?? ids.map(() => document);
+  for (const [at, id] of ids.entries()) {
+    noteAttempt(id, outcomes[at].reason ?? outcomes[at].outcome, isBypassed);
+  }
+  return response;
+}
+
 const client = new Client(urls, {
   producer: "shop",
-  retry: { firstWaitMs: 20, longestWaitMs: 500 },
-  timeoutMs: 20_000,
-  observer,
-  ...clientOptions,
+  retry: { patienceMs: 600_000, longestWaitMs: 2000 },
+  timeoutMs: 15_000,
+  fetch: recorded,
+  observer: {
+    ended: (_, outcomes) => {
+      for (const { name, eventId, partition, offset } of outcomes) {
+        ended.push({ name, eventId, partition, offset });
+      }
+    },
+  },
 });
 const producer = new BufferedProducer(client, {
-  buffering: { lingerMs: 2, maxEvents: 400 },
-  laneOf: (_, { id }) => id,
+  buffering: { maxEvents: 2000, inFlight: 3 },
+  laneOf: (_, event) => event.value.id,
 });
 
-createInterface({ input: process.stdin }).on("line", () => (isStopping = true));
-const reports = setInterval(() => say({ ended, attempts }), 50);
-
-for (let n = 1; !isStopping; n += 1) {
-  for (let key = 0; key < keys; key += 1) {
-    const one = { id: `k${key}`, n };
-    const { outcome } = await producer.sendWhenRoom(topic, one);
-    sent.push([one, outcome.finally(() => (ended += 1))]);
+async function send(sender) {
+  for (let number = 0; !isStopping; number += 1) {
+    const value = { id: `${sender}-${number % KEYS}`, number };
+    const eventId = crypto.randomUUID();
+    sent.push({ key: value.id, eventId, value: JSON.stringify(value) });
+    const { outcome } = await producer.sendWhenRoom(topic, new HeadgateEvent({ value, id: eventId }));
+    pending.push(outcome);
+    await pause(PACE_MS);
   }
-  await new Promise((resolve) => setTimeout(resolve, 2));
 }
-const isFlushed = await producer.close({ timeoutMs: 60_000 });
+
+createInterface({ input: process.stdin }).on("line", () => (isStopping = true));
+const reports = setInterval(() => say({ ended: ended.length, failed }), REPORT_MS);
+await Promise.all(Array.from({ length: SENDERS }, (_, sender) => send(sender)));
+const isFlushed = await producer.close({ timeoutMs: 200_000 });
+await Promise.all(pending);
 clearInterval(reports);
-const outcomes = [];
-for (const [{ id, n }, pending] of sent) {
-  const { name, reason = null, partition = null, offset = null } = await pending;
-  outcomes.push({ id, n, name, reason, partition, offset });
-}
-say({ isFlushed, attempts, outcomes });
-process.exit(0); // the pipe of standard input is still open
+say({ isFlushed, sent, ended, attempts });
+process.stdin.destroy();

@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from headgate.devstack.child import Child
-from support.deployment import DOCKERFILE
+from support.deploy.deployment import DOCKERFILE
 from support.root import ROOT
 
 BASE = "docker.io/library/debian:bookworm-slim"
 _CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
+_END = "\n-----END CERTIFICATE-----\n"
 # The base's own settings leave these out, too.
 _LEFT_OUT = (
     "usr/share/doc",
@@ -28,7 +29,7 @@ _LEFT_OUT = (
 # A container whose root cannot be written, and whose user is nobody: what a runtime does for
 # `read_only: true`, `tmpfs: /tmp` and the image's USER.
 _CONTAINER = """
-root=$1 etc=$2 state=$3 user=$4; shift 4
+root=$1 etc=$2 state=$3 user=$4 folder=$5; shift 5
 mount --bind "$root" "$root"
 mount --bind "$etc" "$root/etc/headgate"
 mount --bind "$state" "$root/var/lib/headgate"
@@ -36,7 +37,7 @@ mount -o remount,ro,bind "$root"
 mount -t tmpfs tmpfs "$root/tmp"
 mount --rbind /proc "$root/proc"
 mount --rbind /dev "$root/dev"
-exec chroot --userspec="$user" "$root" "$@"
+exec chroot --userspec="$user" "$root" sh -euc 'cd "$0"; exec "$@"' "$folder" "$@"
 """
 
 
@@ -63,9 +64,9 @@ class Image:
 
     def command(self, etc: Path, state: Path, command: Sequence[str]) -> list[str]:
         """What runs a command in it. etc, state: for /etc/headgate and /var/lib/headgate."""
-        user = str(self._settings["User"])
+        user, folder = (str(self._settings[name]) for name in ("User", "WorkingDir"))
         started = ["unshare", "--mount", "sh", "-euc", _CONTAINER, "sh"]
-        return [*started, str(self.root), str(etc), str(state), user, *command]
+        return [*started, str(self.root), str(etc), str(state), user, folder, *command]
 
     def environ(self, more: Mapping[str, str]) -> dict[str, str]:
         """The image's own variables, and more."""
@@ -79,7 +80,7 @@ class Image:
             capture_output=True,
             text=True,
             check=False,
-            timeout=240,
+            timeout=900,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -100,23 +101,40 @@ class Builder:
         if missing or os.geteuid() != 0:
             pytest.skip(f"the image is built by root with buildah (Debian: buildah); no {missing}")
         kept = Path(os.environ.get("HEADGATE_IMAGES", folder))
-        where = ["--root", kept / "storage", "--runroot", kept / "run", "--storage-driver", "vfs"]
-        self._buildah = ["buildah", *map(str, where)]
+        for driver in ("overlay", "vfs"):  # the second copies every layer: 40 GB
+            where = ["--root", kept / driver, "--runroot", kept / "run", "--storage-driver", driver]
+            self._buildah = ["buildah", *map(str, where)]
+            if not subprocess.run(
+                [*self._buildah, "images"], capture_output=True, check=False
+            ).returncode:
+                break
         self._folder = folder
 
     def build(self, target: str) -> Image:
         """Build a stage as it stands, with the network of this machine."""
         self._base()
         options = ["--isolation", "chroot", "--network", "host", "--layers", "--format", "docker"]
-        if _CERTIFICATES.exists():  # whom this machine trusts
-            inside = "/usr/local/share/ca-certificates/host.crt"
-            options += ["--volume", f"{_CERTIFICATES}:{inside}:ro"]
+        if _CERTIFICATES.exists():
+            options += ["--volume", f"{self._trusted()}:/usr/local/share/ca-certificates:ro"]
         name = f"localhost/headgate-{target}"
         self._run("bud", "--pull-never", *options, "--target", target, "-t", name,
                   "-f", str(DOCKERFILE), str(ROOT))  # fmt: skip
         settings = json.loads(self._run("inspect", "--type", "image", name))["Docker"]["config"]
         container = self._run("from", "--pull-never", name)
         return Image(settings, Path(self._run("mount", container)))
+
+    def close(self) -> None:
+        """Unmount what was built."""
+        self._run("rm", "--all")
+
+    def _trusted(self) -> Path:
+        """Whom this machine trusts; a file each, or Java reads the first one alone."""
+        folder = self._folder / "trusted"
+        folder.mkdir(exist_ok=True)
+        *found, _ = _CERTIFICATES.read_text().split(_END)
+        for number, text in enumerate(found):
+            (folder / f"{number}.crt").write_text(text.strip() + _END)
+        return folder
 
     def _base(self) -> None:
         """Pulled, or made of Debian's packages where no registry of images is reached."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +25,8 @@ AUDIT = DEPLOY / "kubernetes" / "spark-audit.yaml"
 DOCKERFILE = DEPLOY / "image" / "Dockerfile"
 UNITS = DEPLOY / "systemd"
 _TOOLS = ROOT / ".venv" / "deploy" / "bin"
+# A helm that Go has built takes itself for one of an old Kubernetes.
+VERSION = ("--kube-version", "1.37")
 # Where the routes of each program's port are declared.
 _PAGES = {
     9090: "edge/management/routes.py",
@@ -54,9 +57,25 @@ def tool(name: str) -> Path:
     return Path(found)
 
 
-def objects(file: Path) -> list[dict[str, Any]]:
-    """The objects of a file of manifests."""
-    return [found for found in yaml.safe_load_all(file.read_text()) if found]
+def run(*command: str | Path, **environ: str) -> str:
+    """What it prints. Fails with what it says if it finds a mistake."""
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**os.environ, **environ}
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def rendered(*settings: str) -> str:
+    """What the chart makes with these values, `name=value`."""
+    given = [part for one in settings for part in ("--set", one)]
+    return run(tool("helm"), "template", "headgate", CHART, *VERSION, *given)
+
+
+def objects(given: Path | str) -> list[dict[str, Any]]:
+    """The objects of manifests."""
+    text = given if isinstance(given, str) else given.read_text()
+    return [found for found in yaml.safe_load_all(text) if found]
 
 
 def pods(found: Sequence[Mapping[str, Any]]) -> Iterator[Pod]:

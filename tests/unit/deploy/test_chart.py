@@ -1,0 +1,157 @@
+"""deploy/helm: what becomes of values, and which are refused. Needs helm (`make deploy-tools`)."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+import yaml
+
+from support.deploy.deployment import CHART, DEPLOY, Pod, objects, pods, rendered
+
+VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
+SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
+ALL = tuple(f"{name}.enabled=true" for name in ("coalescer", "mirror", "replay", "blobsGc"))
+SPOOL = "gateway.spool.size=10Gi"
+
+
+def one_of(kind: str, *settings: str, name: str = "") -> dict[str, Any]:
+    found = [one for one in objects(rendered(*settings)) if one["kind"] == kind]
+    (chosen,) = [one for one in found if one["metadata"]["name"].endswith(name)]
+    return chosen
+
+
+def gateway(*settings: str) -> Pod:
+    return next(pod for pod in pods(objects(rendered(*settings))) if pod.name == "headgate")
+
+
+@pytest.mark.parametrize("place", [(), ("gateway",), ("networkPolicy",), ("podMonitor",)])
+def test_the_schema_has_every_value_and_no_other(place: tuple[str, ...]) -> None:
+    values, schema = VALUES, SCHEMA
+    for name in place:
+        values, schema = values[name], schema["properties"][name]
+    assert schema["additionalProperties"] is False
+    assert set(schema["properties"]) == {*values, *(() if place else ("global",))}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "gateway.autoscalin=false",
+        "gateway.disruptionBudget.minAvailable=1",  # beside maxUnavailable the server refuses it
+        "gateway.disruptionBudget.maxUnavailable=0",  # no node could ever be drained
+        "gateway.workers=0",
+        "secrets=headgate",
+    ],
+)
+def test_values_that_mean_nothing_are_refused(wrong: str) -> None:
+    with pytest.raises(AssertionError, match=wrong.split("=")[0].split(".")[-1]):
+        rendered(wrong)
+
+
+def test_several_workers_cannot_spool() -> None:
+    with pytest.raises(AssertionError, match=r"gateway\.workers must be 1"):
+        rendered(SPOOL, "gateway.workers=2")
+
+
+def test_topics_leave_the_name_of_the_config_map_alone_and_the_rest_does_not() -> None:
+    """So gateways reload the former, and are restarted for the latter."""
+
+    def names(*settings: str) -> tuple[str, list[str]]:
+        made = rendered("coalescer.enabled=true", *settings)
+        (name,) = set(re.findall(r"configMap: \{name: (\S+)\}", made))
+        return name, re.findall(r"headgate/file: (\S+)", made)
+
+    was, topics, config = names(), names("topics=#"), names("config=#")
+    assert topics[0] == was[0] != config[0]
+    # Coalescer and monitor read the file when they start: both restart them.
+    assert len({*was[1], *topics[1], *config[1]}) == 3
+
+
+def test_a_killed_gateway_has_had_all_the_time_that_was_given() -> None:
+    given = ("preStopSeconds=15", "lameDuckSeconds=9", "drainSeconds=60")
+    pod = gateway(*(f"gateway.{one}" for one in given))
+    assert pod.main["lifecycle"]["preStop"]["sleep"]["seconds"] == 15
+    assert pod.spec["terminationGracePeriodSeconds"] > 15 + 9 + 60 + 5
+    environ = {one["name"]: one["value"] for one in pod.main["env"]}
+    assert environ["HEADGATE_HTTP__SHUTDOWN_DELAY_MS"] == "9000"
+    assert environ["HEADGATE_HTTP__DRAIN_TIMEOUT_MS"] == "60000"
+
+
+def test_a_node_can_be_drained_also_while_kafka_is_away() -> None:
+    """One gateway may always go, and those that are not ready may go at once."""
+    spec = one_of("PodDisruptionBudget")["spec"]
+    assert spec["maxUnavailable"] == 1
+    assert spec["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+
+
+@pytest.mark.parametrize("name", ["-management", "-monitor"])
+def test_people_reach_what_is_not_ready(name: str) -> None:
+    assert one_of("Service", name=name)["spec"]["publishNotReadyAddresses"] is True
+
+
+def test_the_data_port_is_that_of_ready_gateways() -> None:
+    assert "publishNotReadyAddresses" not in one_of("Service", name="headgate")["spec"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "wanted"), [((), None), ((SPOOL,), "Disabled")], ids=["plain", "spool"]
+)
+def test_no_disk_with_events_is_left_alone_by_the_autoscaler(
+    settings: tuple[str, ...], wanted: str | None
+) -> None:
+    spec = one_of("HorizontalPodAutoscaler", *settings)["spec"]
+    assert spec["behavior"]["scaleDown"].get("selectPolicy") == wanted
+    assert spec["scaleTargetRef"]["kind"] == ("StatefulSet" if settings else "Deployment")
+
+
+def test_nobody_named_is_nobody() -> None:
+    """An empty `from` would be everybody."""
+    spec = one_of("NetworkPolicy", "networkPolicy.operators=null", "networkPolicy.egress=null")[
+        "spec"
+    ]
+    reached = {port["port"]: rule.get("from") for rule in spec["ingress"] for port in rule["ports"]}
+    assert reached.pop(8080) is None
+    assert set(reached) == {9096}  # gateways ask the monitor
+    assert {port["port"] for rule in spec["egress"] for port in rule["ports"]} == {53, 9096}
+
+
+def test_the_operator_scrapes_every_program_under_the_names_that_alerts_look_for() -> None:
+    made = objects(rendered("podMonitor.enabled=true", *ALL))
+    (monitor,) = [one for one in made if one["kind"] == "PodMonitor"]
+    labels = monitor["spec"]["selector"]["matchLabels"].items()
+    chosen = [pod for pod in pods(made) if labels <= pod.metadata["labels"].items()]
+    scraped = {one["port"] for one in monitor["spec"]["podMetricsEndpoints"]}
+    without = {
+        pod.name
+        for pod in chosen
+        if not scraped
+        & {port["name"] for each in pod.spec["containers"] for port in each.get("ports", ())}
+    }
+    assert without == {"headgate-blobs-gc"}  # it ends
+    jobs = {
+        one["port"]: one["relabelings"][-1]["replacement"]
+        for one in monitor["spec"]["podMetricsEndpoints"]
+    }
+    alerts = (DEPLOY / "prometheus" / "alerts.yml").read_text()
+    assert {jobs["management"], jobs["monitor"]} == set(re.findall(r'job="([^"]+)"', alerts))
+
+
+def test_every_pod_has_what_is_mounted_besides() -> None:
+    made = rendered(
+        *ALL,
+        "extraVolumes[0].name=blobs,extraVolumes[0].emptyDir.medium=Memory",
+        "extraVolumeMounts[0].name=blobs,extraVolumeMounts[0].mountPath=/blobs",
+    )
+    for pod in pods(objects(made)):
+        assert "/blobs" in {one["mountPath"] for one in pod.main["volumeMounts"]}, pod.name
+        assert "blobs" in {one["name"] for one in pod.spec["volumes"]}, pod.name
+
+
+def test_a_mirror_takes_the_cores_that_it_is_given() -> None:
+    """Spark counts those of the node, and takes memory for each."""
+    pods_made = pods(objects(rendered("mirror.enabled=true", "mirror.cores=3")))
+    (mirror,) = [pod for pod in pods_made if pod.name.endswith("-mirror")]
+    assert "--master=local[3,8]" in mirror.main["args"]
