@@ -89,6 +89,14 @@ test("a state that may have an older one behind it is not called written", () =>
   assert.equal(tried.delivery.outcomes[1].name, "unknown");
 });
 
+test("an event id that is written once leaves the newer state where it was", () => {
+  const tried = new Try("aa");
+  assert(tried.answer(lost("it broke")));
+  assert(tried.answer(ended(written(5), done(4))));
+  assert.equal(tried.answer(ended(done(4))), null);
+  assert.deepEqual(tried.ends, ["published", "out_of_order"]);
+});
+
 test("an older state does not come back under a key of the caller's", () => {
   const tried = new Try("aba", { ownKey: "mine" });
   assert(tried.answer(ended(failed(), failed("b"), written(1))));

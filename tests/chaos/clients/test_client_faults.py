@@ -124,7 +124,7 @@ def send_from_threads(stand: Stand) -> bool:
 
         with ThreadPoolExecutor(SENDERS) as pool:
             for running in [pool.submit(send, number) for number in range(SENDERS)]:
-                running.result(DEADLINE_S * 2)
+                running.result()
         return producer.close(DEADLINE_S)
 
 

@@ -177,7 +177,7 @@ def test_what_the_page_says_of_kafka_pixy(move: Move, tmp_path: Path) -> None:
         pytest.skip("kafka-pixy cannot be built here")
     with ExitStack() as ending:
         target = start_pixy(binary, Place(move.kafka.bootstrap, OLD, tmp_path, ending))
-        port = int(target.url.split(":")[2].partition("/")[0])
+        port = int(target.single_url.split(":")[2].partition("/")[0])
 
         def post(
             query: str, kind: str, body: bytes, **headers: str
@@ -187,17 +187,17 @@ def test_what_the_page_says_of_kafka_pixy(move: Move, tmp_path: Path) -> None:
             return answer.status, json.loads(answer.body)
 
         named = {"X-Kafka-order-type": base64.b64encode(b"gift").decode()}
-        status, said = post("key=18&sync", "text/plain", b"Good news everyone!", **named)
+        status, said = post("key=first&sync", "text/plain", b"Good news everyone!", **named)
         assert (status, said.keys()) == (200, {"partition", "offset"})
         (first,) = move.log(OLD)
-        assert (first.key, first.partition) == (b"18", fnv1a(b"18") % PARTITIONS)
+        assert (first.key, first.partition) == (b"first", fnv1a(b"first") % PARTITIONS)
         assert dict(first.headers) == {"Order-Type": b"gift"}
-        assert post("key=18&sync", "application/json", b'{"order_id": 18')[0] == 200
-        assert post("key=18&sync", "application/xml", b"<order/>")[0] == 400
-        assert post("key=18&sync", "text/plain", b"x" * 2_000_000)[0] == 500
+        assert post("key=first&sync", "application/json", b'{"order_id": 18')[0] == 200
+        assert post("key=first&sync", "application/xml", b"<order/>")[0] == 400
+        assert post("key=first&sync", "text/plain", b"x" * 2_000_000)[0] == 500
         for key in KEYS:
             post(f"key={quote(key)}&sync", "text/plain", key.encode())
-        there = {one.key: one.partition for one in move.log(OLD) if one.key != b"18"}
+        there = {one.key: one.partition for one in move.log(OLD) if one.key != b"first"}
         assert there == {key.encode(): fnv1a(key.encode()) % PARTITIONS for key in KEYS}
         moved = [
             key for key, place in there.items() if place != partition_for(key or b"", PARTITIONS)
@@ -205,7 +205,7 @@ def test_what_the_page_says_of_kafka_pixy(move: Move, tmp_path: Path) -> None:
         assert len(moved) / len(there) == pytest.approx(5 / 6, abs=0.1)
         before = len(move.log(OLD))
         move.kafka.pause()  # without `sync` it is answered although Kafka stands still
-        assert post("key=18", "text/plain", b"lost") == (200, {})
+        assert post("key=first", "text/plain", b"lost") == (200, {})
         ending.close()  # kill -9
         move.kafka.resume()
         move.kafka.wait()

@@ -33,8 +33,8 @@ LIMITS = Limits(max_events=4)
 class Play:
     """One history. The clock moves when told to."""
 
-    def __init__(self, retry: Retry, *, one_per_key: bool = False) -> None:
-        self.gateway = FakeGateway()
+    def __init__(self, retry: Retry, *, one_per_key: bool = False, dedupe: bool = False) -> None:
+        self.gateway, self.dedupe = FakeGateway(dedupe=dedupe), dedupe
         self.wire = Wire(
             self.gateway.url, {"retry": retry, "limits": LIMITS, "observer": Observer()}
         )
@@ -50,7 +50,8 @@ class Play:
         number = len(self.sent)
         self.sent.append((key, number))
         ended = self.ended[number] = []
-        part = self.wire.part(Event(key=key, value=number))
+        event_id = str(number) if self.dedupe else None
+        part = self.wire.part(Event(key=key, value=number, id=event_id))
         self.outbox.add(TOPIC, part, part.lane, self.now_s, ended.append)
 
     def post(self) -> float:
@@ -233,6 +234,19 @@ def test_of_states_the_newest_is_the_last_whatever_a_repeat_has_written(
     check_each_ended_once(play)
     for key in KEYS:
         assert of_key(play.log(), key)[-1:] == of_key(play.sent, key)[-1:]
+
+
+@given(FORGETFUL)
+@example([("add", "aa"), (0, FailEvents("kafka_unavailable", some(0b01), is_answered=False))])
+def test_where_an_id_is_written_once_it_says_that_the_newest_may_not_be_the_last(
+    moves: list[tuple[object, object]],
+) -> None:
+    play = played(Play(STATES, dedupe=True), moves)
+    check_each_ended_once(play)
+    for key in KEYS:
+        sent = of_key(play.sent, key)
+        if of_key(play.log(), key)[-1:] != sent[-1:]:
+            assert getattr(play.ended[sent[-1]][0], "reason", None) == "out_of_order"
 
 
 @given(MOVES, st.sampled_from([0.0, 1.3, 30.0]), st.sampled_from(["send", "leave_out"]))

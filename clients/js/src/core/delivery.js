@@ -62,6 +62,8 @@ export class Delivery {
   #attempt = 0;
   /** @type {Map<number, Outcome>} Of `#current`, as far as there are outcomes. */
   #latest = new Map();
+  /** @type {Map<number, Outcome>} They are written, and have to be written again. */
+  #before = new Map();
   /** @type {Refused | Lost} */
   #last = lost("it was never tried", { wasSent: false });
 
@@ -193,24 +195,23 @@ export class Delivery {
       // the first good end has the place
       if (!this.#latest.get(at)?.succeeded) this.#latest.set(at, outcome);
     }
-    const disorder = this.#disorder(answer);
-    for (const [at, outcome] of [...disorder.leftOut, ...disorder.behind]) {
-      this.#latest.set(at, outcome);
-    }
-    if (disorder.leftOut.size || disorder.behind.size) {
+    const { leftOut, behind } = this.#disorder(answer);
+    for (const at of behind.keys()) this.#before.set(at, this.#latestOf(at));
+    for (const [at, outcome] of [...leftOut, ...behind]) this.#latest.set(at, outcome);
+    if (leftOut.size || behind.size) {
       // As a whole, the request would bring back what was left out, and would not write again what
       // has to be the last. A state twice does no harm.
       this.ownKey = null;
-      this.#ledger.doubt(disorder.behind.keys());
+      this.#ledger.doubt(behind.keys());
     }
     const again = new Set();
     let isWhole = this.ownKey !== null;
     for (const [at, outcome] of this.#latest) {
       const isUnknown = outcome.name === "unknown";
-      if (disorder.leftOut.has(at) || !outcome.retryable) continue;
+      if (leftOut.has(at) || !outcome.retryable) continue;
       if (isUnknown && !this.#rules.retry.repeatUnknown) continue;
       again.add(at);
-      isWhole ||= isUnknown && !disorder.leftOut.size && !disorder.behind.size;
+      isWhole ||= isUnknown && !leftOut.size && !behind.size;
     }
     if (again.size && isWhole) return this.#again(answer, nowMs);
     const ended = this.#endAll(this.#current.filter((at) => !again.has(at)));
@@ -233,7 +234,7 @@ export class Delivery {
     const ends = this.#current.map((at, index) => {
       const now = /** @type {Outcome} */ (answer.outcomes[index]);
       const lane = this.#part(at).lane ?? laneOf(now.key);
-      return { at, lane, now, best: /** @type {Outcome} */ (this.#latest.get(at)) };
+      return { at, lane, now, best: this.#latestOf(at), before: this.#before.get(at) ?? null };
     });
     return disorderOf(ends, (this.#kept?.attempt ?? 1) > 1);
   }
@@ -279,6 +280,11 @@ export class Delivery {
       this.#ledger.end(at, this.#latest.get(at) ?? this.#ledger.failure(at, current, this.#last));
     }
     return ending;
+  }
+
+  /** @param {number} at */
+  #latestOf(at) {
+    return /** @type {Outcome} */ (this.#latest.get(at));
   }
 
   /** @param {number} at */

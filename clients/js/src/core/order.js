@@ -17,12 +17,16 @@ import { Rejected, Unknown } from "../outcomes.js";
  * @property {string | null} lane
  * @property {Outcome} now In this answer.
  * @property {Outcome} best In any.
+ * @property {Outcome | null} before In an earlier request, if an older one may be behind that record,
+ *   so that it was sent again.
  */
 
 /**
  * @typedef {object} Disorder What is to be done about it, by place.
- * @property {Map<number, Outcome>} leftOut A newer one got through.
- * @property {Map<number, Outcome>} behind An older one may have been written after them.
+ * @property {Map<number, Outcome>} leftOut They do not go again, as a newer one got through, or as
+ *   their event id is written once and no more.
+ * @property {Map<number, Outcome>} behind They go again, as an older one may have been written after
+ *   them.
  */
 
 /**
@@ -38,7 +42,8 @@ export function disorderOf(ends, isRepeat) {
   /** @type {Map<string, End>} */
   const newest = new Map();
   for (const end of [...ends].reverse()) {
-    const { at, lane, best } = end;
+    const { at, lane, now, best, before } = end;
+    if (before && isNoNewer(now, before)) found.leftOut.set(at, outOfOrder(best));
     if (lane === null) continue; // without a key there is no order
     const newer = newest.get(lane);
     if (!newer) {
@@ -49,12 +54,7 @@ export function disorderOf(ends, isRepeat) {
       const detail = `a later event of its key got through; before that: ${best.detail}`;
       found.leftOut.set(at, failedAs(best, { reason: "overtaken", detail }));
     }
-    if (isRepeat && mayBeBehind(end.now, newer)) {
-      const detail = "it is written, and an older event of its key may be behind it";
-      const { topic, key, eventId } = newer.best;
-      const why = { topic, key, eventId, reason: "out_of_order", detail };
-      found.behind.set(newer.at, new Unknown(why));
-    }
+    if (isRepeat && mayBeBehind(now, newer)) found.behind.set(newer.at, outOfOrder(newer.best));
   }
   return found;
 }
@@ -69,9 +69,34 @@ function mayBeBehind(older, { now, best }) {
   // both ended in this answer, in their order
   if (now.succeeded && now.name !== "duplicate") return false;
   if (older.name !== "duplicate") return older.name !== "rejected";
-  // an attempt before wrote it, that was not answered
-  if (!best.succeeded || older.partition !== best.partition) return false;
-  return older.offset !== null && best.offset !== null && older.offset > best.offset;
+  return isBehind(older, best); // an attempt before wrote it, that was not answered
+}
+
+/**
+ * Whether an event that was sent again is answered with the record that it had before.
+ *
+ * @param {Outcome} now
+ * @param {Outcome} before
+ */
+function isNoNewer(now, before) {
+  return now.name === "duplicate" && now.offset !== null && !isBehind(now, before);
+}
+
+/**
+ * Whether one is known to be behind the other one.
+ *
+ * @param {Outcome} one
+ * @param {Outcome} other
+ */
+function isBehind(one, other) {
+  if (!one.succeeded || !other.succeeded || one.partition !== other.partition) return false;
+  return one.offset !== null && other.offset !== null && one.offset > other.offset;
+}
+
+/** @param {Outcome} written */
+function outOfOrder({ topic, key, eventId }) {
+  const detail = "it is written, and an older event of its key may be behind it";
+  return new Unknown({ topic, key, eventId, reason: "out_of_order", detail });
 }
 
 /**

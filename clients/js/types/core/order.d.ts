@@ -5,11 +5,15 @@
  * @property {string | null} lane
  * @property {Outcome} now In this answer.
  * @property {Outcome} best In any.
+ * @property {Outcome | null} before In an earlier request, if an older one may be behind that record,
+ *   so that it was sent again.
  */
 /**
  * @typedef {object} Disorder What is to be done about it, by place.
- * @property {Map<number, Outcome>} leftOut A newer one got through.
- * @property {Map<number, Outcome>} behind An older one may have been written after them.
+ * @property {Map<number, Outcome>} leftOut They do not go again, as a newer one got through, or as
+ *   their event id is written once and no more.
+ * @property {Map<number, Outcome>} behind They go again, as an older one may have been written after
+ *   them.
  */
 /**
  * Compare each event with the newest of its key that ended well.
@@ -33,17 +37,24 @@ export type End = {
      * In any.
      */
     best: Outcome;
+    /**
+     * In an earlier request, if an older one may be behind that record,
+     * so that it was sent again.
+     */
+    before: Outcome | null;
 };
 /**
  * What is to be done about it, by place.
  */
 export type Disorder = {
     /**
-     * A newer one got through.
+     * They do not go again, as a newer one got through, or as
+     * their event id is written once and no more.
      */
     leftOut: Map<number, Outcome>;
     /**
-     * An older one may have been written after them.
+     * They go again, as an older one may have been written after
+     * them.
      */
     behind: Map<number, Outcome>;
 };

@@ -82,6 +82,7 @@ class Delivery:
         self._attempt = 0
         self._doubtful: set[int] = set()  # an attempt that was not answered may have written them
         self._latest: dict[int, Outcome] = {}  # of `_current`, as far as there are outcomes
+        self._before: dict[int, Outcome] = {}  # they are written, and have to be written again
         self._last: Refused | Lost = Lost("it was never tried", was_sent=False)
 
     def post(self) -> Post:
@@ -148,6 +149,7 @@ class Delivery:
             if before is None or not before.succeeded:  # the first good end has the place
                 self._latest[at] = outcome
         disorder = self._disorder(answer)
+        self._before.update({at: self._latest[at] for at in disorder.behind})
         self._latest.update(disorder.left_out)
         self._latest.update(disorder.behind)
         again = [
@@ -185,7 +187,7 @@ class Delivery:
         if self._retry.overtaken != "leave_out":
             return Disorder({}, {})
         ends = [
-            End(at, self._key_of(at) or now.key, now, self._latest[at])
+            End(at, self._key_of(at) or now.key, now, self._latest[at], self._before.get(at))
             for at, now in zip(self._current, answer.outcomes, strict=True)
         ]
         return disorder_of(

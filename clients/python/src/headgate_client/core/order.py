@@ -14,18 +14,24 @@ from headgate_client.outcomes import Duplicate, Failed, Key, Outcome, Rejected, 
 
 
 class End(NamedTuple):
-    """How the event at a place of a delivery ended. now: in this answer.  best: in any."""
+    """How the event at a place of a delivery ended.
+
+    now: in this answer.  best: in any.  before: in an earlier request, if an older one may be
+    behind that record, so that it was sent again.
+    """
 
     at: int
     key: Key
     now: Outcome
     best: Outcome
+    before: Outcome | None
 
 
 class Disorder(NamedTuple):
     """What is to be done about it, by place.
 
-    left_out: a newer one got through.  behind: an older one may have been written after them.
+    left_out: they do not go again, as a newer one got through, or as their event id is written once
+    and no more.  behind: they go again, as an older one may have been written after them.
     """
 
     left_out: dict[int, Failed]
@@ -41,6 +47,8 @@ def disorder_of(ends: Iterable[End], *, is_repeat: bool) -> Disorder:
     found = Disorder({}, {})
     newest: dict[Key, End] = {}
     for end in ends:
+        if end.before is not None and _is_no_newer(end.now, end.before):
+            found.left_out[end.at] = _out_of_order(end.best)
         newer = newest.get(end.key)
         if newer is None:
             if end.best.succeeded:
@@ -52,12 +60,15 @@ def disorder_of(ends: Iterable[End], *, is_repeat: bool) -> Disorder:
             detail = f"a later event of its key got through; before that: {end.best.detail}"
             found.left_out[end.at] = replace(end.best, reason="overtaken", detail=detail)
         if is_repeat and _may_be_behind(end.now, newer):
-            found.behind[newer.at] = Unknown(
-                topic=newer.best.topic, reason="out_of_order", key=newer.best.key,
-                event_id=newer.best.event_id,
-                detail="it is written, and an older event of its key may be behind it",
-            )  # fmt: skip
+            found.behind[newer.at] = _out_of_order(newer.best)
     return found
+
+
+def _out_of_order(written: Outcome) -> Unknown:
+    return Unknown(
+        topic=written.topic, reason="out_of_order", key=written.key, event_id=written.event_id,
+        detail="it is written, and an older event of its key may be behind it",
+    )  # fmt: skip
 
 
 def _may_be_behind(older: Outcome, newer: End) -> bool:
@@ -65,12 +76,21 @@ def _may_be_behind(older: Outcome, newer: End) -> bool:
     if newer.now.succeeded and not isinstance(newer.now, Duplicate):
         return False  # both ended in this answer, in their order
     if isinstance(older, Duplicate):  # an attempt before wrote it, that was not answered
-        place, other = older, newer.best
-        return (
-            not isinstance(other, (Rejected, Unknown))
-            and place.partition == other.partition
-            and place.offset is not None
-            and other.offset is not None
-            and place.offset > other.offset
-        )
+        return _is_behind(older, newer.best)
     return not isinstance(older, Rejected)
+
+
+def _is_no_newer(now: Outcome, before: Outcome) -> bool:
+    """Whether an event that was sent again is answered with the record that it had before."""
+    return isinstance(now, Duplicate) and now.offset is not None and not _is_behind(now, before)
+
+
+def _is_behind(one: Duplicate, other: Outcome) -> bool:
+    """Whether one is known to be behind the other one."""
+    return (
+        not isinstance(other, (Rejected, Unknown))
+        and one.partition == other.partition
+        and one.offset is not None
+        and other.offset is not None
+        and one.offset > other.offset
+    )
