@@ -41,6 +41,7 @@ const COMPRESSED_FROM_BYTES = 1024; // below, compressing saves nothing that cou
 const TIMEOUT_MS = 45_000;
 const LONGEST_TIMEOUT_MS = 3_600_000; // platforms take a longer one than 24 days for none
 
+/** Makes the requests of one client and of its producers. */
 export class Wire {
   /** @type {readonly string[]} */
   #urls;

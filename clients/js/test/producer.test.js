@@ -176,6 +176,7 @@ test("close ends everything with what is known", async () => {
   assert.throws(() => producer.send("orders", 4), { name: "ClosedError" });
   assert.equal(producer.events, 0);
   assert(gate.signals.every((signal) => signal.aborted), "requests under way are ended");
+  gate.open();
 });
 
 test("an observer hears how events of each topic ended", async () => {
@@ -208,6 +209,7 @@ test("a producer ends with its client", async () => {
   assert.throws(() => producer.send("orders", 4), { name: "ClosedError" });
   assert.throws(() => new BufferedProducer(client), { name: "ClosedError" });
   assert.equal(await producer.close(), true);
+  gate.open();
 });
 
 test("one signal is for as many as there are", async (context) => {

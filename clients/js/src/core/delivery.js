@@ -51,11 +51,9 @@ const CONFLICT = "idempotency_conflict";
 /** Events of one topic until each has ended. Call `post`, then `answered`, until nothing waits. */
 export class Delivery {
   #parts;
-  /** @type {Rules} */
   #rules;
   #endMs;
   #ownKey;
-  /** @type {Ledger} */
   #ledger;
   /** @type {number[]} */
   #current = [];
