@@ -51,8 +51,8 @@ const OPTIONS = [
   "fetch",
 ];
 
+/** Sends events to a gateway, or to several that are alike. */
 export class Client {
-  #wire;
   #stringify;
   /** @type {(() => string) | null} */
   #newId;
@@ -65,7 +65,8 @@ export class Client {
   constructor(url, options = {}) {
     checkNames("Client", options, OPTIONS);
     const { idempotency = true, eventIds = false, stringify = JSON.stringify } = options;
-    this.#wire = new Wire(url, options);
+    /** @internal */
+    this.wire = new Wire(url, options);
     this.#stringify = stringify;
     this.#newId = eventIds ? newId : null;
     /** @internal */
@@ -77,7 +78,8 @@ export class Client {
   }
 
   /**
-   * Send one event: a JSON value, a `HeadgateEvent` or a `CloudEvent`.
+   * Send one event: a JSON value, a `HeadgateEvent` or a `CloudEvent`. Throws InvalidEventError, and
+   * then nothing was sent, and ClosedError.
    *
    * @param {string} topic
    * @param {unknown} event
@@ -91,7 +93,8 @@ export class Client {
   }
 
   /**
-   * Send events; return an outcome for each, in their order. Many are sent in parts.
+   * Send events; return an outcome for each, in their order. Many are sent in parts. Throws what
+   * `send` throws.
    *
    * @param {string} topic
    * @param {Iterable<unknown>} events
@@ -108,14 +111,9 @@ export class Client {
     return this.#deliver(topic, parts, options);
   }
 
-  /** End what is under way with what is known of it, and take no more events. */
+  /** End what is under way with what is known of it, also in producers; take no more events. */
   close() {
-    this.#wire.close();
-  }
-
-  /** @internal */
-  get observer() {
-    return this.#wire.observer;
+    this.wire.close();
   }
 
   /**
@@ -129,39 +127,31 @@ export class Client {
   }
 
   /**
-   * Make one request of a delivery.
-   *
-   * @internal
-   * @type {Wire["post"]}
-   */
-  post(post, options) {
-    return this.#wire.post(post, options);
-  }
-
-  /**
    * @param {string} topic
    * @param {readonly Part[]} parts
    * @param {SendOptions} options
    */
   async #deliver(topic, parts, options) {
     checkNames("options", options, ["idempotencyKey", "headers", "signal"]);
-    if (this.#wire.ending.aborted) throw new ClosedError("the client is closed");
+    if (this.wire.ending.aborted) throw new ClosedError("the client is closed");
     const { idempotencyKey = null, headers = {} } = options;
     const endMs = performance.now() + this.rules.retry.patienceMs;
     const delivery = new Delivery(checkTopic(topic), parts, this.rules, endMs, idempotencyKey);
-    const { signal, end } = linked([options.signal, this.#wire.ending]);
+    const { signal, end } = linked([options.signal, this.wire.ending]);
     /** @type {number | null} */
     let waitMs = parts.length ? 0 : null;
     while (waitMs !== null) {
       await pause(waitMs, signal);
-      if (signal.aborted) delivery.giveUp(false);
-      if (signal.aborted) break;
-      const answer = await this.#wire.post(delivery.post(), { headers, signal });
+      if (signal.aborted) {
+        delivery.giveUp(false);
+        break;
+      }
+      const answer = await this.wire.post(delivery.post(), { headers, signal });
       waitMs = delivery.answered(answer, performance.now()).waitMs;
     }
     end();
     const outcomes = /** @type {Outcome[]} */ ([...delivery.outcomes]);
-    tellEnded(this.#wire.observer, outcomes);
+    tellEnded(this.wire.observer, outcomes);
     return outcomes;
   }
 }

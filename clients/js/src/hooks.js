@@ -1,6 +1,6 @@
 /** What a client reports, for metrics and logs. */
 
-/** @import {Failure, Outcome} from "./outcomes.js" */
+/** @import {Outcome} from "./outcomes.js" */
 
 /**
  * @typedef {object} Attempt One request and its answer.
@@ -52,17 +52,10 @@ export class LogObserver {
    * @param {readonly Outcome[]} outcomes
    */
   ended(topic, outcomes) {
-    /** @type {Map<string, Failure[]>} */
-    const byReason = new Map();
-    for (const outcome of outcomes) {
-      if (outcome.succeeded) continue;
-      const what = `${outcome.name}: ${outcome.reason}`;
-      byReason.set(what, [...(byReason.get(what) ?? []), outcome]);
-    }
-    for (const [what, [first, ...others]] of byReason) {
-      this.#log.error(
-        `headgate: ${topic}: ${others.length + 1} events ${what} (${first?.detail})`,
-      );
+    const failures = outcomes.filter((outcome) => !outcome.succeeded);
+    const byReason = grouped(failures, ({ name, reason }) => `${name}: ${reason}`);
+    for (const [what, failed] of byReason) {
+      this.#log.error(`headgate: ${topic}: ${failed.length} events ${what} (${failed[0]?.detail})`);
     }
   }
 }
@@ -87,12 +80,26 @@ export function tell(report) {
  * @param {readonly Outcome[]} outcomes
  */
 export function tellEnded(observer, outcomes) {
-  /** @type {Map<string, Outcome[]>} */
-  const byTopic = new Map();
-  for (const outcome of outcomes) {
-    const ofTopic = byTopic.get(outcome.topic);
-    if (ofTopic) ofTopic.push(outcome);
-    else byTopic.set(outcome.topic, [outcome]);
+  for (const [topic, ofTopic] of grouped(outcomes, (outcome) => outcome.topic)) {
+    tell(() => observer.ended?.(topic, ofTopic));
   }
-  for (const [topic, ofTopic] of byTopic) tell(() => observer.ended?.(topic, ofTopic));
+}
+
+/**
+ * Return the items by name, in their order.
+ *
+ * @template T
+ * @param {readonly T[]} items
+ * @param {(item: T) => string} nameOf
+ */
+function grouped(items, nameOf) {
+  /** @type {Map<string, T[]>} */
+  const groups = new Map();
+  for (const item of items) {
+    const name = nameOf(item);
+    const group = groups.get(name);
+    if (group) group.push(item);
+    else groups.set(name, [item]);
+  }
+  return groups;
 }

@@ -18,6 +18,8 @@ const UNCONNECTED = [
 const STRANGER = /CERT|SELF_SIGNED|UNABLE_TO_(?:GET|VERIFY)/;
 
 /**
+ * Return what a failure of `fetch` means for the events of the request.
+ *
  * @param {unknown} error
  * @returns {Answer}
  */

@@ -8,7 +8,7 @@ import { BufferFullError, ClosedError } from "./errors.js";
 import { tellEnded } from "./hooks.js";
 import { isHidden, limitsNow } from "./keepalive.js";
 import { bufferingOf } from "./settings.js";
-import { Line, after } from "./waiting.js";
+import { Line, after, follow } from "./waiting.js";
 
 /** @import {Client} from "./client.js" */
 /** @import {EndedEntry} from "./core/outbox.js" */
@@ -47,6 +47,7 @@ export class BufferedProducer {
   #onVisibility = () => {
     if (isHidden()) void this.flush({ timeoutMs: 0 });
   };
+  #forgetClient;
 
   /**
    * @param {Client} client
@@ -54,6 +55,7 @@ export class BufferedProducer {
    */
   constructor(client, options = {}) {
     checkNames("BufferedProducer", options, ["buffering", "laneOf", "flushWhenHidden"]);
+    if (client.wire.ending.aborted) throw new ClosedError("the client is closed");
     const buffering = bufferingOf(options.buffering);
     this.#client = client;
     this.#outbox = new Outbox(client.rules, buffering);
@@ -61,6 +63,7 @@ export class BufferedProducer {
     this.#laneOf = options.laneOf;
     this.#page = options.flushWhenHidden === false ? undefined : globalThis.document;
     this.#page?.addEventListener("visibilitychange", this.#onVisibility);
+    this.#forgetClient = follow(client.wire.ending, () => this.#end("the client was closed"));
   }
 
   /** How many events have no outcome yet. */
@@ -75,7 +78,8 @@ export class BufferedProducer {
 
   /**
    * Take an event: a JSON value, a `HeadgateEvent` or a `CloudEvent`. The promise has its outcome,
-   * and is never rejected. Throws BufferFullError, and then nothing was taken.
+   * and is never rejected. Throws BufferFullError, InvalidEventError or ClosedError, and then nothing
+   * was taken.
    *
    * @param {string} topic
    * @param {unknown} event
@@ -125,11 +129,20 @@ export class BufferedProducer {
     this.#isClosed = true;
     this.#forRoom.dismiss();
     const isFlushed = await this.flush(options);
-    this.#page?.removeEventListener("visibilitychange", this.#onVisibility);
-    this.#settle(this.#outbox.abandon("the producer was closed"));
-    clearTimeout(this.#timer);
-    this.#over.abort(new Error("the producer was closed"));
+    this.#end("the producer was closed");
     return isFlushed;
+  }
+
+  /** @param {string} why */
+  #end(why) {
+    this.#isClosed = true;
+    this.#forRoom.dismiss();
+    this.#page?.removeEventListener("visibilitychange", this.#onVisibility);
+    this.#forgetClient();
+    this.#forEnd.dismiss(); // what they wait for does not end by itself
+    this.#settle(this.#outbox.abandon(why));
+    clearTimeout(this.#timer);
+    this.#over.abort(new Error(why));
   }
 
   /**
@@ -188,7 +201,7 @@ export class BufferedProducer {
   async #post(load) {
     this.#posting += 1;
     const { signal } = this.#over;
-    const answer = await this.#client.post(load.delivery.post(), { signal });
+    const answer = await this.#client.wire.post(load.delivery.post(), { signal });
     this.#posting -= 1;
     this.#settle(this.#outbox.answered(load, answer, performance.now()));
     this.#pump(); // lanes are free
@@ -199,6 +212,6 @@ export class BufferedProducer {
     for (const [entry, outcome] of ended) entry.done(outcome);
     this.#forRoom.move();
     this.#forEnd.move();
-    tellEnded(this.#client.observer, ended.map(([, outcome]) => outcome));
+    tellEnded(this.#client.wire.observer, ended.map(([, outcome]) => outcome));
   }
 }

@@ -58,6 +58,8 @@ const BUFFERING = {
 };
 
 /**
+ * Return all options, the usual ones for those that are not given. Throws InvalidEventError.
+ *
  * @param {Partial<Retry>} [given]
  * @returns {Readonly<Retry>}
  */
@@ -74,6 +76,8 @@ export function retryOf(given = {}) {
 }
 
 /**
+ * Return all options, the usual ones for those that are not given. Throws InvalidEventError.
+ *
  * @param {Partial<Limits>} [given]
  * @returns {Readonly<Limits>}
  */
@@ -84,6 +88,8 @@ export function limitsOf(given = {}) {
 }
 
 /**
+ * Return all options, the usual ones for those that are not given. Throws InvalidEventError.
+ *
  * @param {Partial<Buffering>} [given]
  * @returns {Readonly<Buffering>}
  */

@@ -14,6 +14,27 @@ export function after(then, ms) {
   return setTimeout(then, Math.min(ms, LONGEST_WAIT_MS));
 }
 
+// Each signal has one listener, however many follow it: Node warns of more than ten.
+/** @type {WeakMap<AbortSignal, Set<() => void>>} */
+const followers = new WeakMap();
+
+/**
+ * Have something called when the signal is aborted; return what forgets it.
+ *
+ * @param {AbortSignal} signal
+ * @param {() => void} then
+ */
+export function follow(signal, then) {
+  let all = followers.get(signal);
+  if (!all) {
+    const these = (all = new Set());
+    followers.set(signal, these);
+    signal.addEventListener("abort", () => [...these].forEach((each) => each()));
+  }
+  all.add(then);
+  return () => void all.delete(then);
+}
+
 /**
  * Wait, or until the signal.
  *
@@ -26,11 +47,11 @@ export async function pause(ms, signal) {
   await new Promise((resolve) => {
     const end = () => {
       clearTimeout(timer);
-      signal.removeEventListener("abort", end);
+      forget();
       resolve(undefined);
     };
     const timer = setTimeout(end, ms);
-    signal.addEventListener("abort", end);
+    const forget = follow(signal, end);
   });
 }
 
@@ -44,11 +65,9 @@ export function linked(signals) {
   const given = signals.filter((signal) => signal !== undefined);
   const controller = new AbortController();
   const abort = () => controller.abort(given.find((signal) => signal.aborted)?.reason);
-  for (const signal of given) signal.addEventListener("abort", abort);
+  const forget = given.map((signal) => follow(signal, abort));
   if (given.some((signal) => signal.aborted)) abort();
-  const end = () => {
-    for (const signal of given) signal.removeEventListener("abort", abort);
-  };
+  const end = () => forget.forEach((each) => each());
   return { signal: controller.signal, abort: controller.abort.bind(controller), end };
 }
 
@@ -92,7 +111,7 @@ export class Line {
       const leave = (result) => {
         if (timer !== null) clearTimeout(timer);
         this.#waiting.delete(look);
-        signal?.removeEventListener("abort", giveUp);
+        forget?.();
         resolve(result);
       };
       const look = () => {
@@ -106,7 +125,7 @@ export class Line {
       };
       const timer = timeoutMs === Infinity ? null : after(giveUp, timeoutMs);
       this.#waiting.set(look, giveUp);
-      signal?.addEventListener("abort", giveUp);
+      const forget = signal && follow(signal, giveUp);
     });
   }
 }

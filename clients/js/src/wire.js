@@ -39,7 +39,9 @@ import { linked } from "./waiting.js";
 
 const COMPRESSED_FROM_BYTES = 1024; // below, compressing saves nothing that counts
 const TIMEOUT_MS = 45_000;
+const LONGEST_TIMEOUT_MS = 3_600_000; // platforms take a longer one than 24 days for none
 
+/** Makes the requests of one client and of its producers. */
 export class Wire {
   /** @type {readonly string[]} */
   #urls;
@@ -61,7 +63,9 @@ export class Wire {
     if (compression !== undefined && compression !== "gzip") {
       throw new InvalidEventError(`compression: gzip, as platforms have no ${compression}`);
     }
-    if (!(timeoutMs > 0)) throw new InvalidEventError("timeoutMs: more than 0");
+    if (!(timeoutMs > 0 && timeoutMs <= LONGEST_TIMEOUT_MS)) {
+      throw new InvalidEventError(`timeoutMs: more than 0, at most ${LONGEST_TIMEOUT_MS}`);
+    }
   }
 
   /** Aborted with the client. */

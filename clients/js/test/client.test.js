@@ -288,6 +288,7 @@ for (const [what, options] of [
   ["there is no patience", ["http://x", { retry: { patience: 1 } }]],
   ["retry.patienceMs", ["http://x", { retry: { patienceMs: 25 * 3_600_000 } }]],
   ["limits.maxEvents", ["http://x", { limits: { maxEvents: 0 } }]],
+  ["timeoutMs", ["http://x", { timeoutMs: Infinity }]],
   ["compression", ["http://x", { compression: "zstd" }]],
 ]) {
   test(`an option that cannot be meant is refused: ${what} ${JSON.stringify(options)}`, () => {

@@ -105,6 +105,8 @@ test("a CloudEvent goes structured; its key is partitionkey, then subject", () =
   const bytes = new CloudEvent({ id: "1", source: "/s", type: "t", data: new Uint8Array([1]) });
   const octets = { datacontenttype: "application/octet-stream", data_base64: "AQ==" };
   assert.deepEqual(member(bytes), { specversion: "1.0", ...bytes.attributes, ...octets });
+  const base64 = { id: "1", source: "/s", type: "t", data_base64: "AQ==" };
+  assert.deepEqual(member(new CloudEvent(base64)), member(bytes));
   const image = { id: "1", source: "/s", type: "t", datacontenttype: "image/png" };
   const typed = new CloudEvent({ ...image, data: new Uint8Array([1]) });
   assert.equal(member(typed).datacontenttype, "image/png");

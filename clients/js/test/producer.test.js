@@ -6,15 +6,15 @@ import { test } from "node:test";
 import { BufferedProducer, Client, HeadgateEvent } from "../src/index.js";
 import { FailEvents, FakeGateway, Lose, Refuse } from "../src/testing.js";
 
-function world({ client = {}, ...options } = {}) {
+function world({ client: clientOptions = {}, ...options } = {}) {
   const gateway = new FakeGateway();
-  const sending = new Client(gateway.url, {
+  const client = new Client(gateway.url, {
     observer: {},
     fetch: gateway.fetch,
     retry: { firstWaitMs: 0 },
-    ...client,
+    ...clientOptions,
   });
-  return { gateway, producer: new BufferedProducer(sending, options) };
+  return { gateway, client, producer: new BufferedProducer(client, options) };
 }
 
 const valuesOf = (gateway) => gateway.records("orders").map(({ value }) => value);
@@ -176,6 +176,7 @@ test("close ends everything with what is known", async () => {
   assert.throws(() => producer.send("orders", 4), { name: "ClosedError" });
   assert.equal(producer.events, 0);
   assert(gate.signals.every((signal) => signal.aborted), "requests under way are ended");
+  gate.open();
 });
 
 test("an observer hears how events of each topic ended", async () => {
@@ -187,4 +188,49 @@ test("an observer hears how events of each topic ended", async () => {
   void producer.send("deals", 3);
   await producer.close();
   assert.deepEqual(ended.sort(), ["deals 1", "orders 2"]);
+});
+
+test("a producer ends with its client", async () => {
+  const gate = gated(new FakeGateway());
+  const { client, producer } = world({
+    client: { fetch: gate.fetch },
+    buffering: { lingerMs: 0, maxEvents: 2 },
+  });
+  const first = producer.send("orders", keyed("a", 1));
+  while (!gate.signals.length) await new Promise(setImmediate);
+  const second = producer.send("orders", keyed("a", 2));
+  const refused = assert.rejects(producer.sendWhenRoom("orders", 3), { name: "ClosedError" });
+  const flushing = producer.flush();
+  client.close();
+  assert.equal(await flushing, false);
+  assert.deepEqual([(await first).name, (await second).reason], ["unknown", "not_sent"]);
+  await refused;
+  assert.match((await second).detail, /the client was closed/);
+  assert.throws(() => producer.send("orders", 4), { name: "ClosedError" });
+  assert.throws(() => new BufferedProducer(client), { name: "ClosedError" });
+  assert.equal(await producer.close(), true);
+  gate.open();
+});
+
+test("one signal is for as many as there are", async (context) => {
+  const warnings = [];
+  const listen = (warning) => warnings.push(warning.message);
+  process.on("warning", listen);
+  context.after(() => process.off("warning", listen));
+  const gate = gated(new FakeGateway());
+  const { client, producer } = world({
+    client: { fetch: gate.fetch },
+    buffering: { lingerMs: 0, maxEvents: 1 },
+  });
+  const { signal } = new AbortController();
+  void producer.send("orders", 0);
+  const numbers = Array.from({ length: 50 }, (_, number) => number);
+  const sent = numbers.map((number) => client.send("orders", number, { signal }));
+  const taken = numbers.map((number) => producer.sendWhenRoom("orders", number, { signal }));
+  await new Promise(setImmediate);
+  gate.open();
+  await Promise.all([...sent, ...taken]);
+  await producer.close();
+  await new Promise(setImmediate);
+  assert.deepEqual(warnings, []);
 });

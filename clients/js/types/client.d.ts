@@ -1,3 +1,4 @@
+/** Sends events to a gateway, or to several that are alike. */
 export class Client {
     /**
      * @param {string | readonly string[]} url Of the gateway, or of several: another one is asked when
@@ -5,6 +6,8 @@ export class Client {
      * @param {ClientOptions} [options]
      */
     constructor(url: string | readonly string[], options?: ClientOptions);
+    /** @internal */
+    wire: Wire;
     /** @internal */
     rules: {
         retry: Readonly<Retry>;
@@ -15,7 +18,8 @@ export class Client {
         };
     };
     /**
-     * Send one event: a JSON value, a `HeadgateEvent` or a `CloudEvent`.
+     * Send one event: a JSON value, a `HeadgateEvent` or a `CloudEvent`. Throws InvalidEventError, and
+     * then nothing was sent, and ClosedError.
      *
      * @param {string} topic
      * @param {unknown} event
@@ -24,7 +28,8 @@ export class Client {
      */
     send(topic: string, event: unknown, options?: SendOptions): Promise<Outcome>;
     /**
-     * Send events; return an outcome for each, in their order. Many are sent in parts.
+     * Send events; return an outcome for each, in their order. Many are sent in parts. Throws what
+     * `send` throws.
      *
      * @param {string} topic
      * @param {Iterable<unknown>} events
@@ -32,10 +37,8 @@ export class Client {
      * @returns {Promise<Outcome[]>}
      */
     sendBatch(topic: string, events: Iterable<unknown>, options?: SendOptions): Promise<Outcome[]>;
-    /** End what is under way with what is known of it, and take no more events. */
+    /** End what is under way with what is known of it, also in producers; take no more events. */
     close(): void;
-    /** @internal */
-    get observer(): import("./hooks.js").Observer;
     /**
      * Write an event as a member of a batch.
      *
@@ -43,10 +46,6 @@ export class Client {
      * @param {unknown} event
      */
     part(event: unknown): Part;
-    post(post: import("./core/delivery.js").Post, { headers, signal }?: {
-        headers?: Readonly<Record<string, string>>;
-        signal?: AbortSignal;
-    }): Promise<import("./core/answer.js").Answer>;
     #private;
 }
 export type OwnOptions = {
@@ -82,6 +81,7 @@ export type SendOptions = {
      */
     signal?: AbortSignal | undefined;
 };
+import { Wire } from "./wire.js";
 import type { Retry } from "./settings.js";
 import type { Limits } from "./settings.js";
 declare function newId(): string;

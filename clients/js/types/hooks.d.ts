@@ -12,7 +12,7 @@ export function tell(report: () => void): void;
  */
 export function tellEnded(observer: Observer, outcomes: readonly Outcome[]): void;
 /** What a client reports, for metrics and logs. */
-/** @import {Failure, Outcome} from "./outcomes.js" */
+/** @import {Outcome} from "./outcomes.js" */
 /**
  * @typedef {object} Attempt One request and its answer.
  * @property {string} topic

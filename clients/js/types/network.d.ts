@@ -1,4 +1,6 @@
 /**
+ * Return what a failure of `fetch` means for the events of the request.
+ *
  * @param {unknown} error
  * @returns {Answer}
  */

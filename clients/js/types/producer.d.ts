@@ -25,7 +25,8 @@ export class BufferedProducer {
     get bytes(): number;
     /**
      * Take an event: a JSON value, a `HeadgateEvent` or a `CloudEvent`. The promise has its outcome,
-     * and is never rejected. Throws BufferFullError, and then nothing was taken.
+     * and is never rejected. Throws BufferFullError, InvalidEventError or ClosedError, and then nothing
+     * was taken.
      *
      * @param {string} topic
      * @param {unknown} event

@@ -1,14 +1,20 @@
 /**
+ * Return all options, the usual ones for those that are not given. Throws InvalidEventError.
+ *
  * @param {Partial<Retry>} [given]
  * @returns {Readonly<Retry>}
  */
 export function retryOf(given?: Partial<Retry>): Readonly<Retry>;
 /**
+ * Return all options, the usual ones for those that are not given. Throws InvalidEventError.
+ *
  * @param {Partial<Limits>} [given]
  * @returns {Readonly<Limits>}
  */
 export function limitsOf(given?: Partial<Limits>): Readonly<Limits>;
 /**
+ * Return all options, the usual ones for those that are not given. Throws InvalidEventError.
+ *
  * @param {Partial<Buffering>} [given]
  * @returns {Readonly<Buffering>}
  */

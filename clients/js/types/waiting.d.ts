@@ -7,6 +7,13 @@
  */
 export function after(then: () => void, ms: number): number;
 /**
+ * Have something called when the signal is aborted; return what forgets it.
+ *
+ * @param {AbortSignal} signal
+ * @param {() => void} then
+ */
+export function follow(signal: AbortSignal, then: () => void): () => undefined;
+/**
  * Wait, or until the signal.
  *
  * @param {number} ms

@@ -1,3 +1,4 @@
+/** Makes the requests of one client and of its producers. */
 export class Wire {
     /**
      * @param {string | readonly string[]} url

@@ -45,6 +45,25 @@ topics = ["{topic}"]
 [topics."{topic}"]
 key = ["/id"]
 """
+QUIET = """
+[clusters.main]
+bootstrap_servers = ["{bootstrap}"]
+metadata_refresh_ms = 500
+lane_stall_ms = 1500
+[redis]
+url = "{redis}"
+quarantine_ms = 500
+[spool]
+path = "{folder}"
+[topics."{topic}"]
+kind = "state"
+suppress = "raw"
+key = ["/id"]
+[topics."{topic}-spool"]
+key = ["/id"]
+spool = true
+spool_after_ms = 500
+"""
 SENT_MS = time.time_ns() // 1_000_000 - 60_000  # not when it arrives
 # Of `everything.mjs`: the key that an outcome names, the key and the value in Kafka.
 WRITTEN: list[tuple[object, bytes, bytes | None]] = [
@@ -118,6 +137,30 @@ def test_repeats_parts_and_failures(gateway: Gateway, topic_name: str) -> None:
     assert (unknown["reason"], unknown["status"]) == ("unknown_topic", 404)
     assert (attempt["requestId"], attempt["result"]) == ("as-I-say", "ended")
     assert (attempt["status"], attempt["number"], attempt["isBypassed"]) == (201, 1, False)
+
+
+def test_what_is_unchanged_and_what_is_spooled(
+    pausable: RunningBroker,
+    start_redis: Callable[..., RunningRedis],
+    start_gateway: Callable[..., Gateway],
+    topic_name: str,
+    tmp_path: Path,
+) -> None:
+    spooled_topic = f"{topic_name}-spool"
+    for topic in (topic_name, spooled_topic):
+        pausable.create_topic(topic, 1)
+    folder, redis = tmp_path / "spool", start_redis()
+    gateway = start_gateway(
+        QUIET.format(bootstrap=pausable.bootstrap, redis=redis.url, folder=folder, topic=topic_name)
+    )
+    options = {"url": gateway.url, "topic": topic_name, "name": "unchanged"}
+    (unchanged,) = run_program("until.mjs", options)
+    assert (unchanged["kind"], unchanged["succeeded"]) == ("Unchanged", True)
+    assert unchanged["isWritten"], unchanged
+    pausable.pause()
+    (spooled,) = run_program("until.mjs", {**options, "topic": spooled_topic, "name": "spooled"})
+    assert (spooled["kind"], spooled["succeeded"]) == ("Spooled", True)
+    assert (spooled["isWritten"], spooled["offset"]) == (False, None)
 
 
 def test_tokens_and_certificates(

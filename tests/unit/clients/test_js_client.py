@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -13,9 +14,11 @@ import pytest
 from headgate.core.reasons import TRAITS
 from headgate.edge.cors import Cors
 from support.clients.node import NODE, PACKAGE, needs_node
+from support.scale import examples
 
 SOURCES = sorted((PACKAGE / "src").rglob("*.js"))
 MOST_LINES = 300
+SEEDS = 100  # of each kind of random history
 _IMPORTED = re.compile(r'^(?:import|export) [^;]*?from "([^"]+)";', re.MULTILINE)
 # What the core is told, rather than to ask for it.
 _WORLDLY = re.compile(
@@ -29,9 +32,11 @@ _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 def test_its_own_tests() -> None:
     tests = [str(path) for path in sorted((PACKAGE / "test").glob("*.test.js"))]
     assert tests
+    environment = {**os.environ, "HEADGATE_SEEDS": str(examples(SEEDS))}
     done = subprocess.run(
-        [str(NODE), "--test", *tests], cwd=PACKAGE, capture_output=True, check=False, timeout=240
-    )
+        [str(NODE), "--test", *tests],
+        cwd=PACKAGE, env=environment, capture_output=True, check=False, timeout=240,
+    )  # fmt: skip
     assert done.returncode == 0, done.stdout.decode()[-5000:]
     assert b"# pass 0" not in done.stdout
 

@@ -63,6 +63,8 @@ const SHOWN = 200;
 const SECONDS = /^\s*\d{1,9}\s*$/;
 
 /**
+ * Return an answer of this kind.
+ *
  * @param {string} reason
  * @param {string} detail
  * @param {{retryable: boolean, status?: number | null, retryAfterMs?: number}} more
@@ -73,6 +75,8 @@ export function refused(reason, detail, { retryable, status = null, retryAfterMs
 }
 
 /**
+ * Return an answer of this kind.
+ *
  * @param {string} detail
  * @param {{wasSent?: boolean, reason?: string, status?: number | null, retryAfterMs?: number}} more
  * @returns {Lost}

@@ -29,23 +29,18 @@ export function encodeCloudEvent(event, stringify) {
       throw new InvalidEventError(`CloudEvent: ${name} is a string`);
     }
   }
-  const isBinary = isBytes(event.data);
-  const type = isBinary ? { datacontenttype: OCTETS } : {}; // without one data counts as JSON
+  const { data } = event;
+  const base64 = isBytes(data) ? toBase64(asBytes(data)) : event.dataBase64;
+  // without a type the gateway takes them for JSON
+  const type = base64 === undefined ? {} : { datacontenttype: OCTETS };
   let text = encodeUtf8(JSON.stringify({ specversion: "1.0", ...type, ...attributes }));
-  if (isBinary) {
-    text = withMember(text, "data_base64", quoted(toBase64(asBytes(event.data))));
-  } else if (event.data !== undefined) {
-    text = withMember(text, "data", jsonBytes(event.data, stringify));
-  } else if (event.dataBase64 !== undefined) {
-    text = withMember(text, "data_base64", quoted(event.dataBase64));
+  if (base64 !== undefined) {
+    text = withMember(text, "data_base64", encodeUtf8(JSON.stringify(base64)));
+  } else if (data !== undefined) {
+    text = withMember(text, "data", jsonBytes(data, stringify));
   }
   const named = attributes.partitionkey || attributes.subject;
   const key = named === undefined ? null : checkedKey(String(named));
   const eventId = String(attributes.id);
   return { form: "cloudevents", text, eventId, key, lane: laneOf(key), headers: [] };
-}
-
-/** @param {string} text */
-function quoted(text) {
-  return encodeUtf8(JSON.stringify(text));
 }

@@ -51,9 +51,10 @@ const CONFLICT = "idempotency_conflict";
 
 /** Events of one topic until each has ended. Call `post`, then `answered`, until nothing waits. */
 export class Delivery {
-  /** @type {Rules} */
+  #parts;
   #rules;
-  /** @type {Ledger} */
+  #endMs;
+  #ownKey;
   #ledger;
   /** @type {number[]} */
   #current = [];
@@ -78,11 +79,10 @@ export class Delivery {
   constructor(topic, parts, rules, endMs, ownKey = null) {
     /** @readonly */
     this.topic = topic;
-    /** @readonly */
-    this.parts = parts;
+    this.#parts = parts;
     this.#rules = rules;
-    this.endMs = endMs;
-    this.ownKey = ownKey;
+    this.#endMs = endMs;
+    this.#ownKey = ownKey;
     this.#ledger = new Ledger(topic, parts);
   }
 
@@ -104,7 +104,7 @@ export class Delivery {
     this.#current = this.#next();
     this.#latest = new Map();
     const { headers, content } = bodyOf(this.#current.map((at) => this.#part(at)));
-    const key = this.ownKey ?? this.#rules.chances.newKey?.() ?? null;
+    const key = this.#ownKey ?? this.#rules.chances.newKey?.() ?? null;
     this.#kept = {
       topic: this.topic,
       headers: key === null ? headers : [...headers, ["Idempotency-Key", key]],
@@ -129,7 +129,7 @@ export class Delivery {
     if (answer.kind === "lost") return this.#afterLost(answer, nowMs);
     if (answer.reason === CONFLICT) this.#ledger.doubt(this.#current);
     if (answer.retryable) return this.#again(answer, nowMs);
-    if (TOO_MUCH.includes(answer.reason) && this.#current.length > 1 && this.ownKey === null) {
+    if (TOO_MUCH.includes(answer.reason) && this.#current.length > 1 && this.#ownKey === null) {
       const maxEvents = Math.ceil(this.#current.length / 2);
       this.#rules = { ...this.#rules, limits: { ...this.#rules.limits, maxEvents } };
       this.#kept = null;
@@ -162,8 +162,8 @@ export class Delivery {
     for (const at of this.#ledger.open) {
       const part = this.#part(at);
       size += part.text.length;
-      const isFull = taken.length === maxEvents || size > maxBytes;
-      if (taken.length && this.ownKey === null && isFull) break;
+      const isFull = taken.length >= maxEvents || size > maxBytes;
+      if (taken.length && this.#ownKey === null && isFull) break;
       if (taken.length && (part.form === "single" || part.form !== form)) break;
       form = part.form;
       taken.push(at);
@@ -205,7 +205,7 @@ export class Delivery {
       this.#ledger.doubt(behind.keys());
     }
     const again = new Set();
-    let isWhole = this.ownKey !== null;
+    let isWhole = this.#ownKey !== null;
     for (const [at, outcome] of this.#latest) {
       const isUnknown = outcome.name === "unknown";
       if (leftOut.has(at) || !outcome.retryable) continue;
@@ -217,7 +217,7 @@ export class Delivery {
     const ended = this.#endAll(this.#current.filter((at) => !again.has(at)));
     if (!again.size) return this.#nextStep(ended);
     const wait = this.#waitMs(answer);
-    if (nowMs + wait > this.endMs) {
+    if (nowMs + wait > this.#endMs) {
       return { ended: [...ended, ...this.#endAll(this.#ledger.open)], waitMs: null };
     }
     this.#kept = null; // those that are left go without the others
@@ -248,7 +248,7 @@ export class Delivery {
    */
   #again(answer, nowMs) {
     const wait = this.#waitMs(answer);
-    if (nowMs + wait <= this.endMs) return { ended: [], waitMs: wait };
+    if (nowMs + wait <= this.#endMs) return { ended: [], waitMs: wait };
     return { ended: this.#endAll(this.#ledger.open), waitMs: null };
   }
 
@@ -275,9 +275,10 @@ export class Delivery {
    */
   #endAll(places) {
     const ending = [...places].filter((at) => this.#ledger.open.has(at));
+    const current = new Set(this.#current);
     for (const at of ending) {
-      const current = this.#current.includes(at) ? this.#last : null;
-      this.#ledger.end(at, this.#latest.get(at) ?? this.#ledger.failure(at, current, this.#last));
+      const own = current.has(at) ? this.#last : null;
+      this.#ledger.end(at, this.#latest.get(at) ?? this.#ledger.failure(at, own, this.#last));
     }
     return ending;
   }
@@ -289,7 +290,7 @@ export class Delivery {
 
   /** @param {number} at */
   #part(at) {
-    return /** @type {Part} */ (this.parts[at]);
+    return /** @type {Part} */ (this.#parts[at]);
   }
 }
 

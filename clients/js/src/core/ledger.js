@@ -21,6 +21,7 @@ const OF_THE_EVENT = [
 ];
 const DOUBT = "an earlier attempt may have been written";
 
+/** Which events of a delivery have their outcome, and which may be written already. */
 export class Ledger {
   /** @type {(Outcome | null)[]} */
   outcomes;
@@ -52,6 +53,8 @@ export class Ledger {
   }
 
   /**
+   * Note how an event ended. What may be written already is no rejection.
+   *
    * @param {number} at
    * @param {Outcome} outcome
    */

@@ -1,4 +1,6 @@
 /**
+ * Return an answer of this kind.
+ *
  * @param {string} reason
  * @param {string} detail
  * @param {{retryable: boolean, status?: number | null, retryAfterMs?: number}} more
@@ -10,6 +12,8 @@ export function refused(reason: string, detail: string, { retryable, status, ret
     retryAfterMs?: number;
 }): Refused;
 /**
+ * Return an answer of this kind.
+ *
  * @param {string} detail
  * @param {{wasSent?: boolean, reason?: string, status?: number | null, retryAfterMs?: number}} more
  * @returns {Lost}

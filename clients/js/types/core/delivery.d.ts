@@ -11,10 +11,6 @@ export class Delivery {
     constructor(topic: string, parts: readonly Part[], rules: Rules, endMs: number, ownKey?: string | null);
     /** @readonly */
     readonly topic: string;
-    /** @readonly */
-    readonly parts: readonly Part[];
-    endMs: number;
-    ownKey: string | null;
     /** @returns {readonly (Outcome | null)[]} */
     get outcomes(): readonly (Outcome | null)[];
     /**
@@ -83,9 +79,9 @@ export type Rules = {
     limits: Readonly<Limits>;
     chances: Chances;
 };
-import type { Part } from "./encode.js";
 import type { Outcome } from "../outcomes.js";
 import type { Answer } from "./answer.js";
+import type { Part } from "./encode.js";
 import type { Headers } from "./encode.js";
 import type { Retry } from "../settings.js";
 import type { Limits } from "../settings.js";

@@ -2,6 +2,7 @@
 /** @import {Lost, Refused} from "./answer.js" */
 /** @import {Part} from "./encode.js" */
 export const TOO_MUCH: string[];
+/** Which events of a delivery have their outcome, and which may be written already. */
 export class Ledger {
     /**
      * @param {string} topic
@@ -19,6 +20,8 @@ export class Ledger {
      */
     doubt(places: Iterable<number>): void;
     /**
+     * Note how an event ended. What may be written already is no rejection.
+     *
      * @param {number} at
      * @param {Outcome} outcome
      */

@@ -5,7 +5,7 @@ import { BufferedProducer, Client, HeadgateEvent, TOMBSTONE } from "/src/index.j
 /** Send alone, in a batch and in the background; return the outcomes. */
 export async function send(url, topic) {
   const client = new Client(url, { producer: "page", compression: "gzip" });
-  const alone = await client.send(topic, { id: "ключ 鍵" });
+  const alone = await client.send(topic, new HeadgateEvent({ value: 1, key: "ключ '鍵'*" }));
   const batch = [
     { id: "b" },
     new HeadgateEvent({ value: TOMBSTONE, key: "gone" }),
