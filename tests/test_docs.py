@@ -222,12 +222,13 @@ def test_tests_that_are_named_exist() -> None:
 
 
 def cited() -> Iterator[tuple[str, str, str]]:
-    """(where, page, anchor) of every page that code names by its path from the root."""
+    """(where, page, anchor) of every page that code names, by its path from the root."""
     page = re.compile(r"(?<![\w/.-])((?:[a-z]\w*/)+[\w-]+\.md)(?:#([\w-]+))?")
     for path in tracked():
         if path.suffix in CODE or path.name == "Makefile":
+            site = "docs/" if path.name == "mkdocs.yml" else ""  # whose pages are named from there
             for name, anchor in page.findall(path.read_text()):
-                yield str(path.relative_to(ROOT)), name, anchor
+                yield str(path.relative_to(ROOT)), site + name, anchor
 
 
 def test_pages_that_code_names_exist() -> None:
