@@ -90,6 +90,7 @@ def test_nothing_is_lost_and_each_key_keeps_its_order(place: Place) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("fault", "gateways"),
     [(kill, 1), (kill, 2), (drain, 1), (drain, 2), (pause_kafka, 1), (lose_redis, 1)],
@@ -101,6 +102,7 @@ def test_nothing_is_lost_however_often_it_breaks(place: Place, fault: Fault, gat
 
 
 @pytest.mark.full
+@pytest.mark.timeout(900)
 def test_nothing_is_lost_when_a_broker_dies(
     start_broker: Callable[..., RunningBroker], place: Place
 ) -> None:
