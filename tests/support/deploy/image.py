@@ -27,7 +27,7 @@ _LEFT_OUT = (
     "var/lib/apt/lists",
 )
 # A container whose root cannot be written, and whose user is nobody: what a runtime does for
-# `read_only: true`, `tmpfs: /tmp:exec` and the image's USER and WORKDIR. It gives names of hosts, too.
+# `read_only: true`, `tmpfs: /tmp:exec` and the image's USER and WORKDIR, and hosts' names.
 _CONTAINER = """
 root=$1 etc=$2 state=$3 user=$4 folder=$5; shift 5
 mount --bind "$root" "$root"
