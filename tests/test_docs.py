@@ -31,7 +31,7 @@ EXAMPLES = ROOT / "examples"
 README = ROOT / "README.md"
 OURS = (README, *sorted((ROOT / "docs").rglob("*.md")))
 CODE = {".py", ".pyi", ".c", ".h", ".lua", ".toml", ".yml"}
-PLACES = ("docs/", "deploy/", "loadtest/", "tests/", "gateway/", "spark/", "clients/", "examples/")
+PLACES = ("docs/", "deploy/", "loadtest/", "tests/", "gateway/", "spark/", "clients/")
 LATER = "Not in this build"  # the README's section of what may be named though it is not there
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
