@@ -129,7 +129,7 @@ async def answers(
     behind them does silence say something.
     """
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    raw, is_closed = b"", False
+    raw, is_closed = bytearray(), False
     try:
         with suppress(TimeoutError):
             for at in range(0, len(data), step or len(data)):
@@ -138,18 +138,19 @@ async def answers(
                 if step:
                     await asyncio.sleep(0)
             while not is_closed:
-                is_due = len(_statuses(raw)) < due
+                is_due = due > 0 and len(_statuses(raw)) < due
                 async with asyncio.timeout(DEADLINE_S if is_due else quiet_s):
                     piece = await reader.read(65_536)
-                raw, is_closed = raw + piece, not piece
+                raw += piece
+                is_closed = not piece
     except ConnectionError:  # closed before it has read all: what it answered may be lost
         is_closed = True
     finally:
         writer.transport.abort()
-    return Answers(_statuses(raw), is_closed, raw)
+    return Answers(_statuses(raw), is_closed, bytes(raw))
 
 
-def _statuses(raw: bytes) -> list[int]:
+def _statuses(raw: bytes | bytearray) -> list[int]:
     """Of all answers but interim ones. No body of ours looks like a status line."""
     found = [int(status) for status in re.findall(rb"HTTP/1\.[01] ([0-9]{3}) ", raw)]
     return [status for status in found if status >= 200]
