@@ -67,7 +67,7 @@ def asked(args: argparse.Namespace) -> dict:
     headers = {"Authorization": f"Bearer {args.token}"} if args.token else {}
     try:
         request = urllib.request.Request(f"{args.url}/v1/replays/{args.id}", headers=headers)
-        with urllib.request.urlopen(request) as answer:
+        with urllib.request.urlopen(request, timeout=30) as answer:
             replay = json.load(answer)
             result = replay["result"]
     except urllib.error.HTTPError as error:

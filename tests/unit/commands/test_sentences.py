@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -52,6 +53,15 @@ def start(
         # A shell has those that it starts in the background ignore Ctrl-C; this is one in front.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
+
+
+def wait_until_it_waits(process: subprocess.Popen[str]) -> None:
+    """Python notices a signal that comes just before a call that waits when that call ends."""
+    end = time.monotonic() + 60
+    stat = Path(f"/proc/{process.pid}/stat")
+    while stat.read_text().rpartition(")")[2].split()[0] != "S":
+        assert time.monotonic() < end, "it never waits"
+        time.sleep(0.01)
 
 
 def ended(process: subprocess.Popen[str], *codes: int) -> str:
@@ -149,6 +159,7 @@ def test_ctrl_c_while_the_gateway_is_silent(command: list[str]) -> None:
     with answering() as (url, asked):
         process = start(command, HEADGATE_URL=f"{url}/silence")
         assert asked.wait(60)
+        wait_until_it_waits(process)
         process.send_signal(signal.SIGINT)
         assert "SIGINT" in ended(process, 1)
 
