@@ -15,6 +15,11 @@ from cryptography.x509.oid import NameOID
 from headgate.devstack.ports import LOOPBACK
 
 _DAY = timedelta(days=1)
+_SIGNS = x509.KeyUsage(
+    digital_signature=False, content_commitment=False, key_encipherment=False,
+    data_encipherment=False, key_agreement=False, key_cert_sign=True, crl_sign=True,
+    encipher_only=False, decipher_only=False,
+)  # fmt: skip
 
 
 class Pair(NamedTuple):
@@ -78,6 +83,13 @@ class Authority:
             .not_valid_after(now + lasts)
             .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
         )
+        # As RFC 5280 wants them, to which Python holds certificates from 3.13 on.
+        signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        begun = begun.add_extension(signer, critical=False)
+        if is_authority:
+            itself = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+            begun = begun.add_extension(itself, critical=False)
+            begun = begun.add_extension(_SIGNS, critical=True)
         if names:
             begun = begun.add_extension(x509.SubjectAlternativeName(names), critical=False)
         return begun.sign(self._key, hashes.SHA256())

@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -162,8 +163,8 @@ def test_a_damaged_page_is_said_to_be_damage(tmp_path: Path) -> None:
     raw = bytearray((tmp_path / FILE).read_bytes())
     raw[4096:20480] = random.randbytes(16384)  # the tables' first pages
     (tmp_path / FILE).write_bytes(raw)
-    with pytest.raises(JournalDamagedError):
-        Journal(tmp_path).contents.lanes()
+    with pytest.raises(JournalDamagedError), closing(Journal(tmp_path)) as damaged:
+        damaged.contents.lanes()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
