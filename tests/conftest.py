@@ -52,6 +52,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 pytest_plugins = [
     "support.ci_rules",
+    "support.open_connections",
     "support.scenarios.mirror_fixtures",
     "support.scenarios.replay_fixtures",
     "support.upgrades.fixtures",

@@ -26,7 +26,7 @@ class Listener:
         self._port = port
         self._shares = shares
         self._sockets: list[socket.socket] = []
-        self._sites: list[web.SockSite] = []
+        self._sites: list[tuple[web.SockSite, socket.socket]] = []
 
     async def start(self, context: ssl.SSLContext | None) -> None:
         """Listen. Raises OSError."""
@@ -44,7 +44,13 @@ class Listener:
     async def renew(self, context: ssl.SSLContext) -> None:
         """Use this for connections that come from now on; those that are open go on."""
         before, self._sites = self._sites, await self._listen(context)
-        for site in before:
+        loop = asyncio.get_running_loop()
+        for _, shared in before:
+            loop.remove_reader(shared)
+        # asyncio hands what it has accepted to the server one turn later, and drops it without a
+        # word where that one is closed by then: its client would wait for ever.
+        await asyncio.sleep(0)
+        for site, _ in before:
             await site.stop()
 
     def close(self) -> None:
@@ -67,11 +73,13 @@ class Listener:
         opened.setblocking(False)
         opened.bind(address)
 
-    async def _listen(self, context: ssl.SSLContext | None) -> list[web.SockSite]:
+    async def _listen(
+        self, context: ssl.SSLContext | None
+    ) -> list[tuple[web.SockSite, socket.socket]]:
         sites = []
         for one in self._sockets:
             shared = one.dup()  # closed with its site
             site = web.SockSite(self._runner, shared, ssl_context=context, backlog=_BACKLOG)
             await site.start()
-            sites.append(site)
+            sites.append((site, shared))
         return sites
