@@ -101,7 +101,7 @@ ALLOWED = {
     "top": {"core", "monitor.table", "top"},
     "replays": {"replays", "backends", "config", "core"},
     "check": {"check", "backends", "config", "core"},
-    "devstack": {"devstack", "config", "consumer", "core"},
+    "devstack": {"devstack", "config", "consumer", "core", "kafka"},
 }
 # What the Spark jobs may.
 SPARK_ALLOWED = {

@@ -17,7 +17,7 @@ from headgate.backends.kafka.topic_reader import READ_ERRORS
 from headgate.core.outcome import Failure, Reason
 from headgate.core.topics.topic import TopicState
 from headgate.kafka.access import client_arguments
-from headgate.kafka.client_metadata import never_create_topics
+from headgate.kafka.client_metadata import use_own_metadata
 from headgate.kafka.closing import drop_consumer
 
 log = logging.getLogger("headgate.coalescer.watch")
@@ -91,7 +91,7 @@ class HeldWatch:
             enable_auto_commit=False,
             isolation_level="read_committed",
         )
-        never_create_topics(consumer._client)
+        use_own_metadata(consumer._client)
         try:
             await consumer.start()
         except BaseException:

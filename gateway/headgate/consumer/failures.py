@@ -23,6 +23,7 @@ from headgate.core.oversize.chunks import (
     read_head,
 )
 from headgate.kafka.access import client_arguments
+from headgate.kafka.client_metadata import use_own_metadata
 from headgate.kafka.lenient_records import legible
 
 log = logging.getLogger("headgate.consumer.failures")
@@ -56,6 +57,7 @@ class Failures:
             self._producer = AIOKafkaProducer(
                 **client_arguments(self._cluster), client_id=self._client_id, acks="all"
             )
+            use_own_metadata(self._producer.client)
             await self._producer.start()
 
     async def close(self) -> None:

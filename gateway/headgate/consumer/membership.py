@@ -23,7 +23,7 @@ from aiokafka.structs import TopicPartition
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.core.consuming.ownership import Owned, Ownership
 from headgate.kafka.access import client_arguments
-from headgate.kafka.client_metadata import never_create_topics
+from headgate.kafka.client_metadata import use_own_metadata
 from headgate.kafka.closing import drop_consumer
 from headgate.kafka.header_names import keep_header_names
 
@@ -119,7 +119,7 @@ class Membership:
             metadata_max_age_ms=_METADATA_MS,
             partition_assignment_strategy=(RoundRobinPartitionAssignor,),
         )
-        never_create_topics(consumer._client)
+        use_own_metadata(consumer._client)
         return consumer
 
     def begin_terms(self, consumer: AIOKafkaConsumer, partitions: Iterable[TopicPartition]) -> None:

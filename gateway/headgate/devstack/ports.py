@@ -10,7 +10,7 @@ LOOPBACK = "127.0.0.1"
 # Below the range that kernels take the ports of outgoing connections from: one that the kernel
 # chooses may be taken again before a server listens on it, or be given to two servers.
 _FIRST, _LAST = 15_000, 31_999
-_claims: dict[int, socket.socket] = {}
+_claimed: set[int] = set()
 
 
 def free_port(taken: Collection[int] = ()) -> int:
@@ -55,11 +55,12 @@ def prefer(port: int, taken: Collection[int] = ()) -> int:
 
 def _has(port: int) -> bool:
     """Claim a port for the life of this process; tell whether it has it."""
-    if port not in _claims:
+    if port not in _claimed:
         mark = claim(port)
         if mark is None:
             return False
-        _claims[port] = mark
+        mark.detach()  # it stays open
+        _claimed.add(port)
     return True
 
 

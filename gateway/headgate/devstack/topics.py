@@ -10,6 +10,7 @@ from aiokafka.errors import TopicAlreadyExistsError, for_code
 
 from headgate.devstack.child import StartError
 from headgate.devstack.sample import SampleTopic
+from headgate.kafka.client_metadata import use_own_metadata
 
 _INIT_S = 60.0
 
@@ -17,6 +18,7 @@ _INIT_S = 60.0
 async def create_missing(bootstrap: str, topics: Sequence[SampleTopic]) -> list[str]:
     """Create the topics that are not there yet; return their names. Raises KafkaError."""
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    use_own_metadata(admin._client)
     await admin.start()
     try:
         present = set(await admin.list_topics())

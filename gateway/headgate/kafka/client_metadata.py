@@ -9,9 +9,10 @@ import logging
 import random
 from typing import Any
 
-from aiokafka.client import AIOKafkaClient, ConnectionGroup
+from aiokafka.client import AIOKafkaClient
 from aiokafka.cluster import ClusterMetadata
-from aiokafka.errors import KafkaError
+from aiokafka.conn import AIOKafkaConnection, create_conn
+from aiokafka.errors import KafkaConnectionError, KafkaError
 from aiokafka.protocol.metadata import MetadataRequest
 
 log = logging.getLogger("headgate.backends.metadata")
@@ -21,13 +22,13 @@ log = logging.getLogger("headgate.backends.metadata")
 _PAUSE_S = 0.1
 _BEGIN_PAUSE_S = 1.0
 _BEGIN_TIMEOUT_S = 10.0  # meanwhile brokers that are known may be back
-_BOOTSTRAP = ("bootstrap", ConnectionGroup.DEFAULT)
 
 
 class _Metadata:
-    """Replaces `AIOKafkaClient._metadata_update` of aiokafka 0.14: same result, other request.
+    """Replaces `bootstrap` and `_metadata_update` of aiokafka 0.14's `AIOKafkaClient`: same result,
+    other request.
 
-    And when no broker that it knows answers, it starts again with the bootstrap servers, as Java's
+    When no broker that it knows answers, it starts again with the bootstrap servers, as Java's
     clients do (KIP-899): a broker that the controller has fenced, for it stood still, may have
     named no broker at all, and brokers may come back under other addresses.
     """
@@ -35,6 +36,23 @@ class _Metadata:
     def __init__(self, client: AIOKafkaClient) -> None:
         self._client = client
         self._requested_at = self._began_at = 0.0
+
+    async def bootstrap(self) -> None:
+        """Raises KafkaConnectionError when no bootstrap server answers.
+
+        aiokafka's leaves its connection open when it is broken off, by a timeout or the end of its
+        task, and keeps it when no broker is named.
+        """
+        client = self._client
+        for host, port, _ in client.hosts:
+            answer = await self._ask_first(host, port)
+            if answer is not None:
+                break
+        else:
+            raise KafkaConnectionError(f"Unable to bootstrap from {client.hosts}")
+        client.cluster.update_metadata(answer)
+        if client._sync_task is None:
+            client._sync_task = asyncio.create_task(client._md_synchronizer())
 
     async def update(self, cluster: ClusterMetadata, topics: set[str]) -> bool:
         loop = asyncio.get_running_loop()
@@ -49,19 +67,26 @@ class _Metadata:
         return await self._ask_all(cluster, topics)
 
     async def _begin(self) -> None:
-        self._close_bootstrap()
         try:
             async with asyncio.timeout(_BEGIN_TIMEOUT_S):
-                await self._client.bootstrap()
+                await self.bootstrap()
         except (KafkaError, TimeoutError) as error:
             log.warning("no metadata from the bootstrap servers: %r", error)
-        self._close_bootstrap()
 
-    def _close_bootstrap(self) -> None:
-        # aiokafka keeps this connection when no broker was named.
-        kept = self._client._conns.pop(_BOOTSTRAP, None)
-        if kept is not None:
-            kept.close()
+    async def _ask_first(self, host: str, port: int) -> Any:
+        """What a bootstrap server says of the brokers; None: nothing."""
+        try:
+            connection = await _connect(self._client, host, port)
+        except (OSError, KafkaError, TimeoutError) as error:
+            log.warning("bootstrap server %s:%s cannot be reached: %s", host, port, error)
+            return None
+        try:
+            return await connection.send(MetadataRequest([]))
+        except (KafkaError, TimeoutError) as error:
+            log.warning("no metadata from bootstrap server %s:%s: %r", host, port, error)
+            return None
+        finally:
+            connection.close()
 
     async def _ask_all(self, cluster: ClusterMetadata, topics: set[str]) -> bool:
         nodes = [broker.nodeId for broker in self._client.cluster.brokers()]
@@ -84,6 +109,27 @@ class _Metadata:
             return None
 
 
-def never_create_topics(client: AIOKafkaClient) -> None:
-    """Make an aiokafka client's own metadata requests create nothing and keep a pause."""
-    client._metadata_update = _Metadata(client).update
+async def _connect(client: AIOKafkaClient, host: str, port: int) -> AIOKafkaConnection:
+    """As the client does itself. Raises OSError, KafkaError, TimeoutError."""
+    return await create_conn(
+        host,
+        port,
+        client_id=client._client_id,
+        request_timeout_ms=client._request_timeout_ms,
+        ssl_context=client._ssl_context,
+        security_protocol=client._security_protocol,
+        max_idle_ms=client._connections_max_idle_ms,
+        sasl_mechanism=client._sasl_mechanism,
+        sasl_plain_username=client._sasl_plain_username,
+        sasl_plain_password=client._sasl_plain_password,
+        sasl_kerberos_service_name=client._sasl_kerberos_service_name,
+        sasl_kerberos_domain_name=client._sasl_kerberos_domain_name,
+        sasl_oauth_token_provider=client._sasl_oauth_token_provider,
+    )
+
+
+def use_own_metadata(client: AIOKafkaClient) -> None:
+    """Have an aiokafka client that has not been started ask for metadata in our way: creating
+    nothing, with a pause, and leaving no connection open."""
+    own = _Metadata(client)
+    client.bootstrap, client._metadata_update = own.bootstrap, own.update

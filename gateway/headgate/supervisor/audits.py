@@ -82,6 +82,7 @@ async def _read_from(cluster: ClusterSettings) -> dict[str, Audit]:
 
     from headgate.backends.kafka.configured import cluster_options
     from headgate.kafka.access import client_arguments
+    from headgate.kafka.client_metadata import use_own_metadata
 
     consumer = AIOKafkaConsumer(
         **client_arguments(cluster_options(cluster)),
@@ -89,6 +90,7 @@ async def _read_from(cluster: ClusterSettings) -> dict[str, Audit]:
         auto_offset_reset="earliest",
         isolation_level="read_committed",
     )
+    use_own_metadata(consumer._client)
     try:
         async with asyncio.timeout(_CONNECT_S):
             await consumer.start()

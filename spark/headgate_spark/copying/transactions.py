@@ -11,7 +11,7 @@ from typing import Any
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import InvalidProducerEpoch, KafkaError, ProducerFenced
 
-from headgate.kafka.client_metadata import never_create_topics
+from headgate.kafka.client_metadata import use_own_metadata
 from headgate_spark.copying.batch import Batch, Header
 from headgate_spark.copying.chunks import SourceRecord, Written
 from headgate_spark.job.connections import Connection
@@ -39,7 +39,7 @@ def open_producer(
         compression_type=None if codec == "none" else codec,
         linger_ms=0,
     )
-    never_create_topics(producer.client)
+    use_own_metadata(producer.client)
     return producer
 
 

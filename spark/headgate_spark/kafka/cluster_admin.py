@@ -12,6 +12,7 @@ from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError, for_code
 from aiokafka.structs import TopicPartition
 
 from headgate.core.topics.internal_topics import InternalTopic
+from headgate.kafka.client_metadata import use_own_metadata
 from headgate.kafka.closing import drop_consumer, drop_producer
 from headgate.kafka.metadata import Metadata, read_metadata
 from headgate.kafka.topics import create_topics
@@ -127,6 +128,7 @@ class ClusterAdmin:
         producer = AIOKafkaProducer(
             **job_arguments(self.connection), enable_idempotence=True, linger_ms=20
         )
+        use_own_metadata(producer.client)
         try:
             await producer.start()
             waiting = [
@@ -144,6 +146,7 @@ class ClusterAdmin:
 async def cluster_admin(connection: Connection) -> AsyncIterator[ClusterAdmin]:
     """Connect. Raises JobError for whatever the cluster does wrong in the block, too."""
     admin = AIOKafkaAdminClient(**job_arguments(connection))
+    use_own_metadata(admin._client)
     consumer = open_consumer(connection)
     try:
         await consumer.start()

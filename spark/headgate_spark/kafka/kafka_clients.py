@@ -6,7 +6,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError
 
 from headgate.kafka.access import client_arguments
-from headgate.kafka.client_metadata import never_create_topics
+from headgate.kafka.client_metadata import use_own_metadata
 from headgate.kafka.header_names import keep_header_names
 from headgate_spark.job.connections import Connection
 
@@ -29,5 +29,5 @@ def open_consumer(connection: Connection, **options: Any) -> AIOKafkaConsumer:
         isolation_level="read_committed",
         **options,
     )
-    never_create_topics(consumer._client)
+    use_own_metadata(consumer._client)
     return consumer

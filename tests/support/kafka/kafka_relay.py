@@ -23,7 +23,8 @@ class KafkaRelay:
     """target: `host:port`, may change (as the address behind a name does).
 
     names_brokers: False = metadata comes without any broker, as from one that was fenced because it
-    stood still.  talks: cleared = it accepts connections and says nothing.
+    stood still.  talks: cleared = it accepts connections and says nothing.  tells_metadata: cleared
+    = it says nothing to those who ask for metadata.
     """
 
     def __init__(self, target: str) -> None:
@@ -31,6 +32,8 @@ class KafkaRelay:
         self.names_brokers = True
         self.talks = asyncio.Event()
         self.talks.set()
+        self.tells_metadata = asyncio.Event()
+        self.tells_metadata.set()
         self.bootstrap = ""
         self.unnamed = 0  # answers without a broker
         self.silent = 0  # connections that have asked and got no answer
@@ -51,9 +54,10 @@ class KafkaRelay:
         to_broker: asyncio.StreamWriter,
         writer: asyncio.StreamWriter,
     ) -> None:
-        self.silent += not self.talks.is_set()
-        await self.talks.wait()
         kind, version, correlation = struct.unpack(">hhi", request[:8])
+        for event in (self.talks, self.tells_metadata) if kind == _METADATA else (self.talks,):
+            self.silent += not event.is_set()
+            await event.wait()
         if (kind, version) == (_METADATA, _VERSION) and not self.names_brokers:
             self.unnamed += 1
             answer = struct.pack(">i", correlation)

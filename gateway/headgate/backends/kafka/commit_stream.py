@@ -14,7 +14,7 @@ from aiokafka.structs import TopicPartition
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.core.groups.commit_records import OffsetsRecord, read_record
 from headgate.kafka.access import client_arguments
-from headgate.kafka.client_metadata import never_create_topics
+from headgate.kafka.client_metadata import use_own_metadata
 from headgate.kafka.closing import drop_consumer
 
 log = logging.getLogger("headgate.backends.commit_trail")
@@ -35,7 +35,7 @@ class CommitStream:
             isolation_level="read_committed",
             auto_offset_reset="latest",
         )
-        never_create_topics(self._consumer._client)
+        use_own_metadata(self._consumer._client)
         self._first: dict[TopicPartition, list[Any]] = {}
 
     async def begin(self) -> bool:

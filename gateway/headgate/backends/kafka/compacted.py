@@ -11,6 +11,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.kafka.access import client_arguments
+from headgate.kafka.client_metadata import use_own_metadata
 from headgate.kafka.closing import drop_consumer
 
 See = Callable[[int, bytes | None, bytes | None], None]
@@ -128,6 +129,7 @@ async def consumer_of(
         auto_offset_reset="earliest",
         isolation_level=isolation_level,
     )
+    use_own_metadata(consumer._client)
     try:
         async with asyncio.timeout(SILENCE_S):
             await consumer.start()

@@ -27,7 +27,7 @@ from headgate.backends.kafka.options import ClusterOptions
 from headgate.core.groups.cluster_watch import PartitionSeen, TopicSeen
 from headgate.core.groups.facts import Described, Offsets, Partition
 from headgate.kafka.access import client_arguments
-from headgate.kafka.client_metadata import never_create_topics
+from headgate.kafka.client_metadata import use_own_metadata
 from headgate.kafka.closing import drop_client
 from headgate.kafka.flexible import FlexibleRequest
 from headgate.kafka.metadata import TopicMetadata, read_metadata
@@ -131,7 +131,7 @@ class GroupReader:
                 client_id="headgate-monitor",
                 request_timeout_ms=_TIMEOUT_MS,
             )
-            never_create_topics(self._client)
+            use_own_metadata(self._client)
             await self._client.bootstrap()
         return self._client
 

@@ -9,6 +9,7 @@ from aiokafka.errors import KafkaError
 
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.kafka.access import client_arguments
+from headgate.kafka.client_metadata import use_own_metadata
 from headgate.kafka.header_names import keep_header_names
 
 _SILENCE_S = 60.0  # longer than any leader change
@@ -59,6 +60,7 @@ class LogScan:
             auto_offset_reset="earliest",  # retention may take the first ones meanwhile
             isolation_level="read_committed" if self._committed else "read_uncommitted",
         )
+        use_own_metadata(consumer._client)
         try:
             async with asyncio.timeout(_SILENCE_S):
                 await consumer.start()

@@ -14,7 +14,7 @@ from aiokafka.structs import TopicPartition
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.core.groups.facts import Partition
 from headgate.kafka.access import client_arguments
-from headgate.kafka.client_metadata import never_create_topics
+from headgate.kafka.client_metadata import use_own_metadata
 from headgate.kafka.closing import drop_client
 
 log = logging.getLogger("headgate.backends.readable")
@@ -46,7 +46,7 @@ async def first_readable(
         max_partition_fetch_bytes=_PARTITION_BYTES,
         fetch_max_bytes=_ANSWER_BYTES,
     )
-    never_create_topics(consumer._client)
+    use_own_metadata(consumer._client)
     try:
         async with asyncio.timeout(_LONG_S):
             await consumer.start()

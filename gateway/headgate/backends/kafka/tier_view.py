@@ -13,6 +13,7 @@ from headgate.backends.kafka.group_requests import describe_consumer
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.core.groups.facts import Described
 from headgate.kafka.access import client_arguments
+from headgate.kafka.client_metadata import use_own_metadata
 from headgate.kafka.metadata import read_metadata
 
 _SAMPLE_S = 3.0
@@ -171,6 +172,7 @@ async def view_of(options: ClusterOptions) -> AsyncIterator[TierView]:
 async def admin_of(options: ClusterOptions) -> AsyncIterator[AIOKafkaAdminClient]:
     """An admin client, closed at the end."""
     admin = AIOKafkaAdminClient(**client_arguments(options), client_id="headgate-control")
+    use_own_metadata(admin._client)
     try:
         async with asyncio.timeout(SILENCE_S):
             await admin.start()

@@ -13,7 +13,7 @@ from aiokafka.protocol.metadata import MetadataRequest
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.core.topics.topic import PartitionState, TopicState
 from headgate.kafka.access import client_arguments
-from headgate.kafka.client_metadata import never_create_topics
+from headgate.kafka.client_metadata import use_own_metadata
 from headgate.kafka.closing import drop_client
 from headgate.kafka.metadata import TopicMetadata, read_metadata
 
@@ -99,7 +99,7 @@ class TopicReader:
                 client_id="headgate-topics",
                 request_timeout_ms=ANSWER_TIMEOUT_MS,
             )
-            never_create_topics(self._client)
+            use_own_metadata(self._client)
             await self._client.bootstrap()
         return self._client
 

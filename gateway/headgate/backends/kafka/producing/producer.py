@@ -30,7 +30,7 @@ from headgate.backends.kafka.producing.compression import keep_zstd
 from headgate.backends.kafka.producing.refusals import learn_error_codes
 from headgate.backends.kafka.producing.rounds import Rounds
 from headgate.kafka.access import client_arguments
-from headgate.kafka.client_metadata import never_create_topics
+from headgate.kafka.client_metadata import use_own_metadata
 from headgate.kafka.closing import drop_client
 
 START_TIMEOUT_S = 10.0
@@ -73,7 +73,7 @@ class Producer:
         # The lane's own deadline ends it instead.
         self._accumulator = self._inner._message_accumulator
         self._accumulator._batch_ttl = float("inf")
-        never_create_topics(self._inner.client)
+        use_own_metadata(self._inner.client)
         self._requests: set[asyncio.Task[None]] = set()
         busy = self._inner._sender._in_flight
         self._rounds = Rounds(options.linger_ms / 1000, busy, is_pressed)

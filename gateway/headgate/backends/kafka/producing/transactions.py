@@ -24,7 +24,7 @@ from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.kafka.producing.refusals import Fate, classify, learn_error_codes
 from headgate.core.record import Record
 from headgate.kafka.access import client_arguments
-from headgate.kafka.client_metadata import never_create_topics
+from headgate.kafka.client_metadata import use_own_metadata
 from headgate.kafka.closing import drop_client
 
 TRANSACTION_TIMEOUT_MS = 30_000  # the broker aborts what its owner does not end
@@ -65,7 +65,7 @@ class TransactionalProducer:
             request_timeout_ms=options.request_timeout_ms,
             linger_ms=0,
         )
-        never_create_topics(self._inner.client)
+        use_own_metadata(self._inner.client)
         self._max_bytes = min(max_batch_bytes, _MAX_BATCH_BYTES)
         self._requests: set[asyncio.Task[Any]] = set()
         self._own_requests()
