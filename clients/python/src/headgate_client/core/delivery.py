@@ -76,8 +76,9 @@ class Delivery:
         self.outcomes: list[Outcome | None] = [None] * len(parts)
         self._retry, self._limits, self._chances = retry, limits, chances
         self._end_s, self._own_key = end_s, own_key
-        self._open = list(range(len(parts)))
-        self._current: list[int] = []
+        # Both in order, and quick to look into: thousands of events may fail at once.
+        self._open = dict.fromkeys(range(len(parts)))
+        self._current: dict[int, None] = {}
         self._kept: Post | None = None
         self._attempt = 0
         self._doubtful: set[int] = set()  # an attempt that was not answered may have written them
@@ -90,7 +91,7 @@ class Delivery:
         if self._kept is not None:
             self._kept = self._kept._replace(attempt=self._kept.attempt + 1)
             return self._kept
-        self._current = self._next()
+        self._current = dict.fromkeys(self._next())
         self._latest = {}
         body = body_of([self.parts[at] for at in self._current])
         key = self._own_key or (self._chances.new_key() if self._chances.new_key else None)
@@ -152,11 +153,11 @@ class Delivery:
         self._before.update({at: self._latest[at] for at in disorder.behind})
         self._latest.update(disorder.left_out)
         self._latest.update(disorder.behind)
-        again = [
+        again = {
             at
             for at, one in self._latest.items()
             if at not in disorder.left_out and self._goes_again(one)
-        ]
+        }
         if disorder:
             # As a whole, the request would bring back what was left out, and would not write
             # again what has to be the last. A state twice does no harm.
@@ -227,7 +228,7 @@ class Delivery:
                 event_id=outcome.event_id, detail=f"{outcome.detail}; {_DOUBT}",
             )  # fmt: skip
         self.outcomes[at] = outcome
-        self._open.remove(at)
+        del self._open[at]
 
     def _failure(self, at: int) -> Outcome:
         """What the last answer, which had no outcomes, means for one event."""
