@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,10 +10,10 @@ import pytest
 from headgate.core.outcome import Failure, Name, Reason
 from headgate.core.publish import Ticket
 from headgate.core.record import SPOOLED
-from headgate.spool.database import FILE
 from headgate.spool.options import SpoolOptions
 from headgate.spool.reading import Contents
 from support.gateway.spool_world import AFTER_S, UNKNOWN, SpoolWorld, names
+from support.spool.database import database_of
 
 
 @pytest.fixture
@@ -258,7 +257,7 @@ async def test_a_damaged_chunk_is_set_aside_and_the_others_are_published(
         world.post("orders", {"id": 1, "n": number})
         await world.writing.write()
     await world.end()
-    with sqlite3.connect(world.options.folder / FILE) as database:
+    with database_of(world.options.folder) as database:
         changed = "CAST(x'00' || substr(events, 2) AS BLOB)"
         database.execute(f"UPDATE chunks SET events = {changed} WHERE number = 2")
     await world.live()

@@ -14,6 +14,7 @@ from headgate.core.publish import Ticket
 from headgate.spool.database import FILE
 from support.gateway.spool_world import SpoolWorld, names
 from support.spool.damage import LOG, break_page, overwrite, pages_of
+from support.spool.database import database_of
 
 
 @pytest.fixture
@@ -191,7 +192,7 @@ async def test_a_row_that_is_damaged_under_the_gateway_keeps_nothing_waiting(
     world: SpoolWorld, change: str
 ) -> None:
     await spooled(world, 0, 1, 2)
-    with sqlite3.connect(world.options.folder / FILE) as database:
+    with database_of(world.options.folder) as database:
         database.execute(f"UPDATE chunks SET {change} WHERE number = 2")
     database.close()
     world.back()
@@ -207,7 +208,7 @@ async def test_rows_that_are_deleted_under_the_gateway_keep_nothing_waiting(
     world: SpoolWorld,
 ) -> None:
     await spooled(world, 0, 1, 2)
-    with sqlite3.connect(world.options.folder / FILE) as database:
+    with database_of(world.options.folder) as database:
         database.execute("DELETE FROM chunks WHERE number > 1")
     database.close()
     world.back()

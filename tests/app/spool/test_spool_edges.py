@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from headgate.core.outcome import Name, Reason
-from headgate.spool.database import FILE
 from headgate.spool.options import SpoolOptions
 from support.gateway.spool_world import AFTER_S, AWAY, SpoolWorld, names
+from support.spool.database import database_of
 
 
 @pytest.fixture
@@ -43,7 +42,7 @@ async def spooled(world: SpoolWorld, *values: object) -> None:
 
 
 def damage(world: SpoolWorld, number: int) -> None:
-    with sqlite3.connect(world.options.folder / FILE) as database:
+    with database_of(world.options.folder) as database:
         changed = "CAST(x'00' || substr(events, 2) AS BLOB)"
         database.execute(f"UPDATE chunks SET events = {changed} WHERE number = ?", (number,))
     database.close()

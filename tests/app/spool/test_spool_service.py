@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -26,6 +25,7 @@ from headgate.spool.service import SpoolService
 from headgate.suppression.none import Unsuppressed
 from support.gateway.fakes import FakeAccounts, FakeLanes, FakeTopics, topic_state
 from support.gateway.spool_world import Figures
+from support.spool.database import database_of
 
 NOW_MS = 1_700_000_000_000
 
@@ -100,7 +100,7 @@ async def test_the_backlog_is_known_though_the_topics_on_disk_cannot_be_read(
     tmp_path: Path,
 ) -> None:
     fill(tmp_path, 5)
-    with sqlite3.connect(tmp_path / FILE) as database:
+    with database_of(tmp_path) as database:
         database.execute("DROP TABLE topics")
     database.close()
     async with running(tmp_path) as (service, _):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sqlite3
 import subprocess
 import sys
 import time
@@ -14,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from headgate.spool.database import FILE
 from support.clients.http_client import Answer, exchange, post
 from support.kafka.kafka_log import LogRecord, read_log
 from support.process.stack import Gateway, RunningBroker, eventually
+from support.spool.database import database_of
 
 pytestmark = pytest.mark.kafka
 
@@ -154,7 +153,7 @@ async def test_a_drain_says_what_it_could_not_publish(
     for number in range(1, 4):
         assert (await send(gateway, number)).status == 202
     gateway.kill()
-    with sqlite3.connect(folder / FILE) as database:
+    with database_of(folder) as database:
         changed = "CAST(x'00' || substr(events, 2) AS BLOB)"
         last = "(SELECT max(number) FROM chunks)"
         database.execute(f"UPDATE chunks SET events = {changed} WHERE number = {last}")

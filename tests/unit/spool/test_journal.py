@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import sqlite3
 import subprocess
 import sys
 from contextlib import closing
@@ -20,6 +19,7 @@ from headgate.spool.database import FILE, JournalDamagedError, JournalError
 from headgate.spool.entries import Append
 from headgate.spool.journal import Journal
 from headgate.spool.reading import Contents
+from support.spool.database import database_of
 
 EVENTS = (500, 1_000_000)
 
@@ -135,7 +135,7 @@ def test_a_damaged_chunk_is_told_from_the_others_and_can_be_set_aside(tmp_path: 
     journal = Journal(tmp_path)
     [(first, _), _] = journal.commit([append(record(1)), append(record(2))], [])
     journal.close()
-    with sqlite3.connect(tmp_path / FILE) as database:
+    with database_of(tmp_path) as database:
         changed = "CAST(x'00' || substr(events, 2) AS BLOB)"
         database.execute(f"UPDATE chunks SET events = {changed} WHERE number = 1")
     journal = Journal(tmp_path)

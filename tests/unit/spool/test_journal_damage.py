@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sqlite3
 from pathlib import Path
 from zlib import crc32
 
@@ -15,6 +14,7 @@ from headgate.spool.reading import Contents
 from headgate.spool.salvage import salvage
 from headgate.spool.wal import has_lost_commits
 from support.spool.damage import LOG, PAGE, append, break_page, fill, overwrite, pages_of
+from support.spool.database import database_of
 
 LOTS = (10**9, 10**12)
 
@@ -54,7 +54,7 @@ def test_what_can_be_read_of_a_damaged_file_is_taken_over_in_order(tmp_path: Pat
     old = tmp_path / "old"
     fill(old, 300, 500)
     break_page(old, pages_of(old, "chunks", 13)[10])
-    with sqlite3.connect(old / FILE) as database:
+    with database_of(old) as database:
         database.execute("UPDATE chunks SET at_ms = 0 WHERE number = 1")
     database.close()
     journal = Journal(tmp_path / "new")
@@ -91,7 +91,7 @@ def test_whatever_page_is_damaged_what_is_taken_over_is_what_was_written(
 
 def test_a_row_that_says_another_partition_is_not_published_there(tmp_path: Path) -> None:
     fill(tmp_path, 3)
-    with sqlite3.connect(tmp_path / FILE) as database:
+    with database_of(tmp_path) as database:
         database.execute("UPDATE chunks SET partitions = 7 WHERE number = 2")
     database.close()
     journal = Journal(tmp_path)
@@ -288,7 +288,7 @@ def test_its_tables_are_made_all_at_once(tmp_path: Path) -> None:
 
 def test_a_file_of_another_version_is_neither_moved_nor_used(tmp_path: Path) -> None:
     fill(tmp_path, 1)
-    with sqlite3.connect(tmp_path / FILE) as database:
+    with database_of(tmp_path) as database:
         database.execute("PRAGMA user_version = 99")
     database.close()
     with pytest.raises(JournalError, match="version is 99") as caught:
@@ -298,7 +298,7 @@ def test_a_file_of_another_version_is_neither_moved_nor_used(tmp_path: Path) -> 
 
 def test_a_file_of_the_first_version_is_taken_on(tmp_path: Path) -> None:
     fill(tmp_path, 5)
-    with sqlite3.connect(tmp_path / FILE) as database:
+    with database_of(tmp_path) as database:
         rows = database.execute("SELECT number, events FROM chunks").fetchall()
         for number, events in rows:
             checksum = crc32(events) + (number == 3)  # one of them is damaged
