@@ -136,7 +136,7 @@ journal.close()
 libc = ctypes.CDLL(None, use_errno=True)
 assert libc.mount(b"none", bytes(folder.parent), b"tmpfs", 33, None) == 0, ctypes.get_errno()
 try:
-    Contents.of(left)
+    Contents.of(left).close()
     raise AssertionError("it was opened")
 except JournalError as error:
     print(error)

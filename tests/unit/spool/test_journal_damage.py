@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import closing
 from pathlib import Path
 from zlib import crc32
 
@@ -127,7 +128,8 @@ def with_log(folder: Path, commits: int) -> Path:
 def test_a_log_that_a_kill_left_is_whole(tmp_path: Path) -> None:
     left = with_log(tmp_path, 20)
     assert not has_lost_commits(left / LOG)
-    assert len(numbers(Contents.of(left))) == 20
+    with closing(Contents.of(left)) as contents:
+        assert len(numbers(contents)) == 20
 
 
 def test_a_commit_that_a_loss_of_power_cut_short_is_no_damage(tmp_path: Path) -> None:
@@ -151,7 +153,8 @@ def test_a_log_that_begins_again_over_an_older_one_is_whole(tmp_path: Path) -> N
     left = killed(tmp_path / "open", tmp_path / "left")
     journal.close()
     assert not has_lost_commits(left / LOG)
-    assert len(numbers(Contents.of(left))) == 101
+    with closing(Contents.of(left)) as contents:
+        assert len(numbers(contents)) == 101
 
 
 @pytest.mark.parametrize("at", [0, 8, 32 + 4, 32 + 100, 32 + 10 * (PAGE + 24) + 500])
