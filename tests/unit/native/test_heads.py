@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import random
 import sys
@@ -12,6 +11,7 @@ import pytest
 
 from headgate.native import plain_heads
 from headgate.native.chosen import framed
+from support.memory import CALLS, blocks_kept
 
 Frame = Callable[[bytes], tuple[bytes, dict[bytes, bytes], int, int] | None]
 
@@ -129,12 +129,7 @@ def test_nothing_is_kept() -> None:
         for head in heads:
             framed(head)
 
-    for _ in range(20):
-        call()  # what the interpreter keeps of what it has run often
-    gc.collect()
-    references, blocks = [*map(sys.getrefcount, heads)], sys.getallocatedblocks()
-    for _ in range(20):
-        call()
-    gc.collect()
+    call()
+    references = [*map(sys.getrefcount, heads)]
+    assert blocks_kept(call) < CALLS
     assert [*map(sys.getrefcount, heads)] == references
-    assert abs(sys.getallocatedblocks() - blocks) < 50

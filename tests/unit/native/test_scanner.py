@@ -6,7 +6,6 @@ fuzz`.
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import random
@@ -32,6 +31,7 @@ from support.gateway.fakes import policy, topic_state
 from support.gateway.json_texts import BAD_UTF8, NO, YES
 from support.gateway.plain_scanner import JSON, PlainScanner
 from support.gateway.random_json import members
+from support.memory import CALLS, blocks_kept
 from workload import EVENT_BYTES, Shape, events
 
 IS_COMPILED = os.environ.get("EXPECT_COMPILED") == "1"
@@ -603,14 +603,10 @@ def test_nothing_is_kept() -> None:
 
     counted = [*bodies, pointers, pointers[0][0], ignore, ignore[0][0], type(made), None]
     call()
-    gc.collect()
-    references, blocks = [*map(sys.getrefcount, counted)], sys.getallocatedblocks()
-    for _ in range(50):
-        call()
-    gc.collect()
+    references = [*map(sys.getrefcount, counted)]
+    assert blocks_kept(call) < CALLS
     assert [*map(sys.getrefcount, counted)][:-1] == references[:-1]
     assert abs(sys.getrefcount(None) - references[-1]) < 50  # others use it, too
-    assert abs(sys.getallocatedblocks() - blocks) < 50
 
 
 if __name__ == "__main__":
