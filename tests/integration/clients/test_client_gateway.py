@@ -19,12 +19,16 @@ from headgate_client import (
     Client,
     CloudEvent,
     Event,
+    Held,
     Outcome,
     RawJson,
     Rejected,
     Retry,
+    Spooled,
+    Unchanged,
 )
 from headgate_client.wire import ClientOptions
+from support.clients.good_ends import start_good_ends
 from support.identity.authority import Authority
 from support.kafka.kafka_log import LogRecord, read_log
 from support.process.stack import Gateway, RunningBroker, RunningRedis
@@ -166,6 +170,31 @@ def test_repeats_parts_and_failures(gateway: Gateway, topic_name: str) -> None:
     assert isinstance(unknown, Rejected)
     assert (bad.reason, bad.status, bad.retryable) == ("missing_key", 422, False)
     assert (unknown.reason, unknown.status) == ("unknown_topic", 404)
+
+
+def test_what_is_unchanged_held_and_spooled(
+    pausable: RunningBroker,
+    start_redis: Callable[..., RunningRedis],
+    start_gateway: Callable[..., Gateway],
+    topic_name: str,
+    tmp_path: Path,
+) -> None:
+    redis = start_redis()
+    gateway = start_good_ends(pausable, redis.url, start_gateway, topic_name, tmp_path / "spool")
+    with Client(gateway.url) as client:
+
+        def sent_until(kind: type[Outcome], topic: str) -> Outcome:
+            end_s = time.monotonic() + 60
+            while not isinstance(found := client.send(topic, {"id": 1}), kind):
+                assert time.monotonic() < end_s, found
+            assert found.succeeded
+            return found
+
+        unchanged = sent_until(Unchanged, topic_name)
+        assert at_their_places(pausable, topic_name, [unchanged]) != [None]
+        sent_until(Held, f"{topic_name}-held")
+        pausable.pause()
+        sent_until(Spooled, f"{topic_name}-spool")
 
 
 def test_tokens_and_certificates(

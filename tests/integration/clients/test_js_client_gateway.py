@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from support.clients.good_ends import start_good_ends
 from support.clients.node import needs_node, run_program
 from support.identity.authority import Authority
 from support.kafka.kafka_log import LogRecord, read_log
@@ -44,25 +45,6 @@ token_sha256 = ["{token}"]
 topics = ["{topic}"]
 [topics."{topic}"]
 key = ["/id"]
-"""
-QUIET = """
-[clusters.main]
-bootstrap_servers = ["{bootstrap}"]
-metadata_refresh_ms = 500
-lane_stall_ms = 1500
-[redis]
-url = "{redis}"
-quarantine_ms = 500
-[spool]
-path = "{folder}"
-[topics."{topic}"]
-kind = "state"
-suppress = "raw"
-key = ["/id"]
-[topics."{topic}-spool"]
-key = ["/id"]
-spool = true
-spool_after_ms = 500
 """
 SENT_MS = time.time_ns() // 1_000_000 - 60_000  # not when it arrives
 # Of `everything.mjs`: the key that an outcome names, the key and the value in Kafka.
@@ -139,26 +121,28 @@ def test_repeats_parts_and_failures(gateway: Gateway, topic_name: str) -> None:
     assert (attempt["status"], attempt["number"], attempt["isBypassed"]) == (201, 1, False)
 
 
-def test_what_is_unchanged_and_what_is_spooled(
+def test_what_is_unchanged_held_and_spooled(
     pausable: RunningBroker,
     start_redis: Callable[..., RunningRedis],
     start_gateway: Callable[..., Gateway],
     topic_name: str,
     tmp_path: Path,
 ) -> None:
-    spooled_topic = f"{topic_name}-spool"
-    for topic in (topic_name, spooled_topic):
-        pausable.create_topic(topic, 1)
-    folder, redis = tmp_path / "spool", start_redis()
-    gateway = start_gateway(
-        QUIET.format(bootstrap=pausable.bootstrap, redis=redis.url, folder=folder, topic=topic_name)
-    )
-    options = {"url": gateway.url, "topic": topic_name, "name": "unchanged"}
-    (unchanged,) = run_program("until.mjs", options)
+    redis = start_redis()
+    gateway = start_good_ends(pausable, redis.url, start_gateway, topic_name, tmp_path / "spool")
+
+    def sent_until(name: str, topic: str) -> dict[str, Any]:
+        (outcome,) = run_program("until.mjs", {"url": gateway.url, "topic": topic, "name": name})
+        found: dict[str, Any] = outcome
+        return found
+
+    unchanged = sent_until("unchanged", topic_name)
     assert (unchanged["kind"], unchanged["succeeded"]) == ("Unchanged", True)
     assert unchanged["isWritten"], unchanged
+    held = sent_until("held", f"{topic_name}-held")
+    assert (held["kind"], held["succeeded"], held["isWritten"]) == ("Held", True, False)
     pausable.pause()
-    (spooled,) = run_program("until.mjs", {**options, "topic": spooled_topic, "name": "spooled"})
+    spooled = sent_until("spooled", f"{topic_name}-spool")
     assert (spooled["kind"], spooled["succeeded"]) == ("Spooled", True)
     assert (spooled["isWritten"], spooled["offset"]) == (False, None)
 
