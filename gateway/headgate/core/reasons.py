@@ -97,7 +97,8 @@ TRAITS: Mapping[Reason, Traits] = {
         False,
         "INFO",
         "Unknown topic",
-        "Check the name; a topic must match the configuration and exist in Kafka.",
+        "Check the name; a topic must match the configuration and exist in Kafka. One that was "
+        "just created is known a second after the first who asks for it.",
     ),
     Reason.UNKNOWN_PARTITION: Traits(
         404,
