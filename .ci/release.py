@@ -1,42 +1,71 @@
-"""Says what keeps this commit from being released: `make release` runs it first.
+"""Says what keeps this commit from being released: `make release` runs it first. With a version as
+its argument (`make version`), writes that version wherever one stands, and its heading into the
+changelog.
 
-One version, in pyproject.toml; the clients, the changelog and the tag have the same.
+One version for everything that is released, and the tag has it, too.
 """
 
-import json
 import re
 import subprocess
 import sys
-import tomllib
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+FIRST = "pyproject.toml"
+# Where a version stands that nothing generates; group 1 is what comes before it.
+PLACES = {
+    FIRST: r'^(version = ")([^"]+)',
+    "gateway/headgate/__init__.py": r'^(__version__ = ")([^"]+)',
+    "clients/python/pyproject.toml": r'^(version = ")([^"]+)',
+    "clients/js/package.json": r'^(  "version": ")([^"]+)',
+    # The package's own entries; those of its dependencies lie deeper or have another name.
+    "clients/js/package-lock.json": r'^( +"name": "headgate-client",\n +"version": ")([^"]+)',
+    "deploy/helm/headgate/Chart.yaml": r"^((?:version|appVersion): )(\S+)",
+}
+UNRELEASED = "## [Unreleased]\n"
+_VERSION = re.compile(r"\d+\.\d+\.\d+((a|b|rc)\d+)?")
 
 
-def version_of(pyproject: Path) -> str:
-    """What the package says of itself."""
-    found: str = tomllib.loads(pyproject.read_text())["project"]["version"]
-    return found
+def versions_in(root: Path, name: str) -> set[str]:
+    """What a file says of itself."""
+    found = re.findall(PLACES[name], (root / name).read_text(), re.MULTILINE)
+    return {version for _, version in found}
 
 
 def problems(root: Path) -> Iterator[str]:
     """What is wrong, with the remedy."""
-    version = version_of(root / "pyproject.toml")
-    clients = {
-        "clients/python/pyproject.toml": version_of,
-        "clients/js/package.json": lambda file: json.loads(file.read_text())["version"],
-    }
-    for name, read in clients.items():
-        if (root / name).exists() and (found := read(root / name)) != version:
-            yield f"{name} has version {found}, pyproject.toml {version}: give both the same"
-    heading = re.compile(rf"^## \[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d$", re.MULTILINE)
-    if not heading.search((root / "CHANGELOG.md").read_text()):
-        yield f"CHANGELOG.md has no heading `## [{version}] - DATE`: move what is unreleased there"
+    [version] = versions_in(root, FIRST)
+    for name in PLACES:
+        if (found := versions_in(root, name)) != {version}:
+            said = " and ".join(sorted(found)) or "no version"
+            yield f"{name} has {said}, {FIRST} {version}: make version VERSION={version}"
+    if not heading(version).search((root / "CHANGELOG.md").read_text()):
+        yield f"CHANGELOG.md has no heading `## [{version}] - DATE`: make version VERSION={version}"
     if _git(root, "status", "--porcelain"):
         yield "there are changes that are not committed: commit them, or take them back"
     if f"v{version}" not in _git(root, "tag", "--points-at", "HEAD").split():
         yield f"this commit has no tag v{version}: git tag -s v{version}"
+
+
+def heading(version: str) -> re.Pattern[str]:
+    """Of a version in the changelog."""
+    return re.compile(rf"^## \[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d$", re.MULTILINE)
+
+
+def write(root: Path, version: str, day: str) -> None:
+    """Give everything this version; what is unreleased is of this day. Raises ValueError."""
+    if not _VERSION.fullmatch(version):
+        raise ValueError(f"{version!r} is no version such as 1.2.0 or 1.2.0rc1")
+    for name, pattern in PLACES.items():
+        text = (root / name).read_text()
+        put = re.sub(pattern, rf"\g<1>{version}", text, flags=re.MULTILINE)
+        (root / name).write_text(put)
+    changes = (root / "CHANGELOG.md").read_text()
+    if not heading(version).search(changes):
+        put = changes.replace(UNRELEASED, f"{UNRELEASED}\n## [{version}] - {day}\n", 1)
+        (root / "CHANGELOG.md").write_text(put)
 
 
 def _git(root: Path, *words: str) -> str:
@@ -44,8 +73,20 @@ def _git(root: Path, *words: str) -> str:
     return done.stdout.strip()
 
 
-if __name__ == "__main__":
+def main(words: list[str]) -> int:
+    """Returns the exit code."""
+    if words:
+        try:
+            write(ROOT, words[0], f"{datetime.now(UTC):%Y-%m-%d}")
+        except ValueError as error:
+            sys.stderr.write(f"version: {error}\n")
+            return 2
+        return 0
     found = [*problems(ROOT)]
     for one in found:
         sys.stderr.write(f"release: {one}\n")
-    sys.exit(bool(found))
+    return bool(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

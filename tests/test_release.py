@@ -1,22 +1,33 @@
-"""What keeps a commit from being released is said with its remedy."""
+"""A version is written everywhere at once; what keeps a commit from being released is said."""
 
 from __future__ import annotations
 
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from support.root import ROOT
 
-PROJECT = '[project]\nname = "x"\nversion = "{}"\n'
+SAYING = (
+    "pyproject.toml",
+    "CHANGELOG.md",
+    "gateway/headgate/__init__.py",
+    "clients/python/pyproject.toml",
+    "clients/js/package.json",
+    "clients/js/package-lock.json",
+    "deploy/helm/headgate/Chart.yaml",
+    ".ci/release.py",
+)
 
 
-def said(root: Path) -> list[str]:
-    """By a copy of the check, about that folder."""
-    (root / ".ci").mkdir(exist_ok=True)
-    check = root / ".ci" / "release.py"
-    check.write_text((ROOT / ".ci" / "release.py").read_text())
-    done = subprocess.run([sys.executable, check], capture_output=True, text=True, check=False)
+def run(root: Path, *words: str) -> list[str]:
+    """By the copy of the check in that folder."""
+    command = [sys.executable, root / ".ci" / "release.py", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode == 0) is (done.stderr == "")
     return done.stderr.splitlines()
 
@@ -26,22 +37,47 @@ def git(root: Path, *words: str) -> None:
     subprocess.run(["git", *who, *words], cwd=root, check=True, capture_output=True)
 
 
-def test_what_is_fit_for_a_release(tmp_path: Path) -> None:
-    client = tmp_path / "clients" / "python"
-    client.mkdir(parents=True)
-    (tmp_path / "pyproject.toml").write_text(PROJECT.format("1.2.0"))
-    (client / "pyproject.toml").write_text(PROJECT.format("1.1.0"))
-    (tmp_path / "CHANGELOG.md").write_text("## [Unreleased]\n\n## [1.1.0] - 2026-01-31\n")
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """What of the project says a version, in a repository without a tag."""
+    for name in SAYING:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / name, tmp_path / name)
     git(tmp_path, "init", "-q")
-    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "begin")
-    wrong = said(tmp_path)
-    assert len(wrong) == 4
-    for word in ("clients/python", "CHANGELOG.md", "not committed", "git tag -s v1.2.0"):
+    git(tmp_path, "add", "-A")
+    git(tmp_path, "commit", "-q", "-m", "begin")
+    return tmp_path
+
+
+def test_everything_has_one_version(copy: Path) -> None:
+    assert [one for one in run(copy) if "CHANGELOG" not in one and "no tag" not in one] == []
+
+
+def test_a_version_is_written_everywhere(copy: Path) -> None:
+    assert run(copy, "1.2.0rc1") == []
+    for name in set(SAYING) - {"CHANGELOG.md", ".ci/release.py"}:
+        assert "1.2.0rc1" in (copy / name).read_text(), name
+    locked = (copy / "clients/js/package-lock.json").read_text()
+    assert locked.count('"1.2.0rc1"') == 2, "and its dependencies keep theirs"
+    changes = (copy / "CHANGELOG.md").read_text()
+    assert re.search(r"## \[Unreleased\]\n\n## \[1\.2\.0rc1\] - \d{4}-\d\d-\d\d\n\n### ", changes)
+    before = changes
+    assert run(copy, "1.2.0rc1") == []
+    assert (copy / "CHANGELOG.md").read_text() == before
+    [wrong] = run(copy, "v1.2")
+    assert "'v1.2' is no version such as 1.2.0" in wrong
+
+
+def test_what_is_fit_for_a_release(copy: Path) -> None:
+    chart = copy / "deploy/helm/headgate/Chart.yaml"
+    run(copy, "1.2.0")
+    chart.write_text(chart.read_text().replace("appVersion: 1.2.0", "appVersion: 1.1.0"))
+    wrong = run(copy)
+    assert len(wrong) == 3
+    for word in ("Chart.yaml has 1.1.0 and 1.2.0", "not committed", "git tag -s v1.2.0"):
         assert any(word in one for one in wrong), wrong
 
-    (client / "pyproject.toml").write_text(PROJECT.format("1.2.0"))
-    (tmp_path / "CHANGELOG.md").write_text("## [1.2.0] - 2026-11-25\n")
-    git(tmp_path, "add", "-A")
-    git(tmp_path, "commit", "-q", "-m", "release")
-    git(tmp_path, "tag", "v1.2.0")
-    assert said(tmp_path) == []
+    run(copy, "1.2.0")
+    git(copy, "commit", "-q", "-a", "-m", "release")
+    git(copy, "tag", "v1.2.0")
+    assert run(copy) == []
