@@ -15,7 +15,8 @@ from aiokafka.conn import AIOKafkaConnection, create_conn
 from aiokafka.errors import KafkaConnectionError, KafkaError
 from aiokafka.protocol.metadata import MetadataRequest
 
-log = logging.getLogger("headgate.backends.metadata")
+# In aiokafka's place, so a command that silences its client silences this, too.
+log = logging.getLogger("aiokafka.client")
 
 # aiokafka asks again at once while a partition has no leader: some 500 requests a second for as
 # long as an election takes. Java's retry.backoff.ms is 100.
@@ -54,7 +55,8 @@ class _Metadata:
         if client._sync_task is None:
             client._sync_task = asyncio.create_task(client._md_synchronizer())
 
-    async def update(self, cluster: ClusterMetadata, topics: set[str]) -> bool:
+    async def update(self, cluster: ClusterMetadata, topics: set[str] | None) -> bool:
+        """topics: None = all; aiokafka's takes none at all for all, too, which here are none."""
         loop = asyncio.get_running_loop()
         await asyncio.sleep(max(0.0, self._requested_at + _PAUSE_S - loop.time()))
         self._requested_at = loop.time()
@@ -88,17 +90,17 @@ class _Metadata:
         finally:
             connection.close()
 
-    async def _ask_all(self, cluster: ClusterMetadata, topics: set[str]) -> bool:
+    async def _ask_all(self, cluster: ClusterMetadata, topics: set[str] | None) -> bool:
         nodes = [broker.nodeId for broker in self._client.cluster.brokers()]
         random.shuffle(nodes)
         for node in nodes:
-            answer = await self._ask(node, sorted(topics))
+            answer = await self._ask(node, None if topics is None else sorted(topics))
             if answer is not None and answer.brokers:
                 cluster.update_metadata(answer)
                 return True
         return False
 
-    async def _ask(self, node: int, topics: list[str]) -> Any:
+    async def _ask(self, node: int, topics: list[str] | None) -> Any:
         connection = await self._client._get_conn(node)
         if connection is None:
             return None

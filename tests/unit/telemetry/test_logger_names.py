@@ -9,6 +9,7 @@ from support.root import ROOT
 
 NAMES = {
     "aiokafka",
+    "aiokafka.client",
     "headgate.access",
     "headgate.changes",
     "headgate.requests",
@@ -20,7 +21,6 @@ NAMES = {
     "headgate.backends.facts",
     "headgate.backends.group_reader",
     "headgate.backends.lane",
-    "headgate.backends.metadata",
     "headgate.backends.owned",
     "headgate.backends.readable",
     "headgate.backends.topic_reader",
