@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from headgate.backends.redis.identity import RedisIdentityStore
 from headgate.core.idempotency.protocol import CLAIM, DONE, PARTLY, RELEASE, RENEW, Claim, ClaimCall
 from headgate.core.idempotency.rules import StoredName, run
+from support.process.connecting import reach
 from support.process.stack import RunningRedis
 from support.scale import examples
 
@@ -47,7 +48,7 @@ def test_script_and_rules_agree(redis_server: RunningRedis, calls: list) -> None
 async def compare(url: str, calls: list) -> None:  # type: ignore[type-arg]
     names = [os.urandom(16), os.urandom(16)]
     store = RedisIdentityStore(url, 5000)
-    await store.connect()
+    await reach(store)
     try:
         held: dict[bytes, StoredName] = {}
         for claim_ms, pause_ms, steps in calls:

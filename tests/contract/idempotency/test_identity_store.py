@@ -26,6 +26,7 @@ from headgate.core.idempotency.protocol import (
     ClaimStep,
     ClaimVerdict,
 )
+from support.process.connecting import reach
 from support.process.stack import RunningRedis, eventually
 
 LONG_MS = 60_000.0
@@ -55,7 +56,7 @@ async def connect(request: pytest.FixtureRequest) -> AsyncIterator[Connect]:
 @pytest.fixture
 async def store(connect: Connect) -> IdentityStore:
     store = connect()
-    await store.connect()
+    await reach(store)
     return store
 
 
@@ -173,7 +174,7 @@ async def test_renewing_claims_again_what_was_lost_but_takes_nothing(
 async def test_two_connections_see_the_same(connect: Connect, name: bytes) -> None:
     stores = [connect(), connect()]
     for one in stores:
-        await one.connect()
+        await reach(one)
     attempts = [attempt(name) for _ in range(8)]
     states = await asyncio.gather(
         *(claim(stores[number % 2], one) for number, one in list(enumerate(attempts))[:2])
@@ -185,7 +186,7 @@ async def test_without_a_connection_nothing_runs(connect: Connect, name: bytes) 
     store = connect()
     with pytest.raises(StoreError):
         await claim(store, attempt(name))
-    await store.connect()
+    await reach(store)
     await store.close()
     with pytest.raises(StoreError):
         await claim(store, attempt(name))

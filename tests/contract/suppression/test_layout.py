@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from headgate.backends.redis.script import RedisScript, script_text
 from headgate.core.suppression.layout import LayoutCall, LayoutReply, tell
 from headgate.core.suppression.rules import StoredKey
+from support.process.connecting import reach
 from support.process.stack import RunningRedis
 
 pytestmark = pytest.mark.redis
@@ -23,7 +24,7 @@ CALLS = st.lists(st.tuples(LAYOUT, SPAN_MS, SPAN_MS, st.sampled_from([1, 1, 1, 2
 @given(CALLS)
 async def test_both_say_and_leave_the_same(redis_server: RunningRedis, calls: list) -> None:  # type: ignore[type-arg]
     script = RedisScript(redis_server.url, 2000, script_text("layout.lua"))
-    await script.connect()
+    await reach(script)
     name, store = b"layout:" + os.urandom(8).hex().encode(), dict[bytes, StoredKey]()
     try:
         for layout, alive_ms, keep_ms, process in calls:

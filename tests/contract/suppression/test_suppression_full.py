@@ -16,6 +16,7 @@ from headgate.core.suppression.protocol import (
     SuppressionSpans,
     floor_of,
 )
+from support.process.connecting import reach
 from support.process.stack import RunningRedis
 
 pytestmark = pytest.mark.redis
@@ -72,7 +73,7 @@ class World:
 @pytest.fixture
 async def world(start_redis: Callable[..., RunningRedis]) -> AsyncIterator[World]:
     store = RedisStore(start_redis().url, 5000)
-    await store.connect()
+    await reach(store)
     yield World(store)
     await store.close()
 

@@ -25,6 +25,7 @@ from support.gateway.suppression_histories import (
     plain_history,
     stored,
 )
+from support.process.connecting import reach
 from support.process.stack import RunningRedis
 from support.scale import examples
 
@@ -70,8 +71,8 @@ def test_two_versions_agree(
 async def compare(url: str, calls: list, is_before: list[bool]) -> None:  # type: ignore[type-arg]
     scopes = [Scope("one", os.urandom(16), 1, b"\x01" * 8), Scope("two", os.urandom(16), 1, b"")]
     now, before = RedisStore(url, 5000), Before(url)
-    await now.connect()
-    await before.connect()
+    await reach(now)
+    await reach(before)
     try:
         held: dict[bytes, StoredKey] = {}
         for one, by_former in zip(calls, is_before, strict=False):

@@ -28,6 +28,7 @@ from support.gateway.suppression_histories import (
     plain_history,
     stored,
 )
+from support.process.connecting import reach
 from support.process.stack import RunningRedis
 from support.scale import examples
 
@@ -66,7 +67,7 @@ def test_they_agree_while_memory_is_full_now_and_then(
 async def compare(url: str, calls: list, full: Sequence[bool] = ()) -> None:  # type: ignore[type-arg]
     scopes = [Scope("one", os.urandom(16), 1, b"\x01" * 8), Scope("two", os.urandom(16), 1, b"")]
     store = RedisStore(url, 5000)
-    await store.connect()
+    await reach(store)
     try:
         held: dict[bytes, StoredKey] = {}
         for number, one in enumerate(calls):

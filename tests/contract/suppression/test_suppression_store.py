@@ -22,6 +22,7 @@ from headgate.core.suppression.protocol import (
     SuppressionReply,
     SuppressionSpans,
 )
+from support.process.connecting import reach
 from support.process.stack import RunningRedis
 
 A, B = b"A" * 16, b"B" * 16
@@ -52,7 +53,7 @@ async def connect(request: pytest.FixtureRequest) -> AsyncIterator[Callable[[], 
 @pytest.fixture
 async def store(connect: Callable[[], SuppressionStore]) -> SuppressionStore:
     one = connect()
-    await one.connect()
+    await reach(one)
     return one
 
 
@@ -272,8 +273,8 @@ async def test_two_connections_share_the_state(
     connect: Callable[[], SuppressionStore], scope: Scope
 ) -> None:
     one, other = connect(), connect()
-    await one.connect()
-    await other.connect()
+    await reach(one)
+    await reach(other)
     await publish(one, scope, A, 4)
     assert await verdict(other, scope, reserve(T2, A)) == 4
 
@@ -284,7 +285,7 @@ async def test_run_before_connect_and_after_close_fails(
     one = connect()
     with pytest.raises(StoreError):
         await run(one, scope, {}, reservations=0)
-    await one.connect()
+    await reach(one)
     await one.close()
     with pytest.raises(StoreError):
         await run(one, scope, {}, reservations=0)
@@ -296,7 +297,7 @@ async def test_a_store_says_which_process_it_is_connected_to(
     one, other = connect(), connect()
     assert one.server == ""
     for store in (one, other):
-        await store.connect()
+        await reach(store)
     assert one.server == other.server != ""
 
 
@@ -306,11 +307,11 @@ async def test_another_redis_process_has_another_name(
 ) -> None:
     server = start_redis()
     store = RedisStore(server.url, 2000)
-    await store.connect()
+    await reach(store)
     before = store.server
     assert before.startswith(f"127.0.0.1:{server.port} run ")
     await asyncio.to_thread(server.restart)
-    await store.connect()
+    await reach(store)
     assert store.server.startswith(f"127.0.0.1:{server.port} run ")
     assert store.server != before
     await store.close()

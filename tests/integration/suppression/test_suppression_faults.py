@@ -22,6 +22,7 @@ from headgate.core.suppression.protocol import Scope
 from headgate.core.suppression.reservation import Reservation
 from headgate.devstack.ports import LOOPBACK
 from headgate.suppression import SuppressOptions, Suppressor
+from support.process.connecting import reach
 from support.process.stack import RunningRedis, eventually
 
 pytestmark = pytest.mark.redis
@@ -311,5 +312,5 @@ async def test_unix_socket_and_database(start_redis: Callable[..., RunningRedis]
     redis = start_redis(unix=True)
     for url in (redis.url, f"redis://{LOOPBACK}:{redis.port}/3"):
         store = RedisStore(url, 300)
-        await store.connect()
+        await reach(store)
         await store.close()
