@@ -6,32 +6,14 @@ in the order in which it was sent; and no event twice, unless an attempt of it h
 
 from __future__ import annotations
 
-import asyncio
-import json
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import count
 
 import pytest
 from _pytest.mark.structures import ParameterSet
 
-from headgate_client import (
-    AsyncBufferedProducer,
-    AsyncClient,
-    BufferedProducer,
-    Buffering,
-    Client,
-    Duplicate,
-    Event,
-    Observer,
-    Outcome,
-    Published,
-    Retry,
-)
-from headgate_client.core.ids import uuid7
-from headgate_client.wire import ClientOptions
+from headgate_client import Published
 from support.clients.faults import (
     BETWEEN,
     CONFIG,
@@ -44,112 +26,14 @@ from support.clients.faults import (
     lose_redis,
     pause_kafka,
 )
-from support.clients.judgement import End, History, Sent, judge, lost, out_of_order, repeated
-from support.clients.recording import AsyncRecordingTransport, Record, RecordingTransport, Seen
+from support.clients.judgement import judge, lost, out_of_order, repeated
+from support.clients.recording import Seen
+from support.clients.senders import KEYS, SHELLS, Stand
 from support.kafka.kafka_log import LogRecord, read_log
 from support.process.stack import Gateway, RunningBroker, RunningRedis
 
 pytestmark = [pytest.mark.kafka, pytest.mark.redis]
 
-KEYS, SENDERS = 8, 3
-PACE_S = 0.003  # of a sender: what is written has to be read again
-PATIENT = Retry(patience_s=600, longest_wait_s=2)
-BUFFERING = Buffering(max_events=2000, in_flight=3)
-
-
-class Stand(Observer):
-    """What was sent, in the order of each key, and how it ended."""
-
-    def __init__(self, urls: list[str], topic: str) -> None:
-        self.urls, self.topic = urls, topic
-        self.sent: list[Sent] = []
-        self.ends: dict[str, list[End]] = {}
-        self.record = Record()
-        self.stop = threading.Event()
-        self._lock = threading.Lock()
-
-    def ended(self, topic: str, outcomes: Sequence[Outcome]) -> None:
-        with self._lock:
-            for outcome in outcomes:
-                self.ends.setdefault(outcome.event_id or "", []).append(end_of(outcome))
-
-    @property
-    def ended_events(self) -> int:
-        return len(self.ends)
-
-    @property
-    def failed_events(self) -> int:
-        return self.record.failed
-
-    @property
-    def history(self) -> History:
-        return History(self.sent, self.ends, self.record.attempts)
-
-    def new(self, sender: int, number: int) -> Event:
-        key = f"{sender}-{number % KEYS}"
-        value = {"id": key, "number": number}
-        event = Event(value=value, id=uuid7())
-        text = json.dumps(value, separators=(",", ":")).encode()
-        self.sent.append(Sent(key, event.id or "", text))
-        return event
-
-    @property
-    def options(self) -> ClientOptions:
-        return {"retry": PATIENT, "timeout_s": 15.0, "producer": "shop", "observer": self}
-
-
-def end_of(outcome: Outcome) -> End:
-    if isinstance(outcome, (Published, Duplicate)):
-        return End(outcome.name, outcome.partition, outcome.offset)
-    return End(outcome.name)
-
-
-def lane_of(topic: str, event: object) -> str:
-    assert isinstance(event, Event)
-    assert isinstance(event.value, dict)
-    return str(event.value["id"])
-
-
-def send_from_threads(stand: Stand) -> bool:
-    """Send until told to stop; return whether everything ended by itself."""
-    transport = RecordingTransport(stand.record)
-    with Client(stand.urls, transport=transport, **stand.options) as client:
-        producer = BufferedProducer(client, buffering=BUFFERING, lane_of=lane_of)
-
-        def send(sender: int) -> None:
-            for number in count():
-                if stand.stop.wait(PACE_S):
-                    return
-                producer.send(stand.topic, stand.new(sender, number))
-
-        with ThreadPoolExecutor(SENDERS) as pool:
-            for running in [pool.submit(send, number) for number in range(SENDERS)]:
-                running.result()
-        return producer.close(DEADLINE_S)
-
-
-def send_from_a_loop(stand: Stand) -> bool:
-    """Do the same with asyncio."""
-
-    async def work() -> bool:
-        transport = AsyncRecordingTransport(stand.record)
-        async with AsyncClient(stand.urls, transport=transport, **stand.options) as client:
-            producer = AsyncBufferedProducer(client, buffering=BUFFERING, lane_of=lane_of)
-
-            async def send(sender: int) -> None:
-                for number in count():
-                    if stand.stop.is_set():
-                        return
-                    await producer.send(stand.topic, stand.new(sender, number))
-                    await asyncio.sleep(PACE_S)
-
-            await asyncio.gather(*(send(number) for number in range(SENDERS)))
-            return await producer.close(DEADLINE_S)
-
-    return asyncio.run(work())
-
-
-SHELLS = {"threads": send_from_threads, "loop": send_from_a_loop}
 SCALED, FULL = 1, 15  # rounds
 SHOWN: dict[str, tuple[Fault, int, str]] = {  # how many gateways there are, and who sends
     "kill-1-threads": (kill, 1, "threads"),

@@ -6,14 +6,13 @@ What breaks and how the log is judged is that of the Python client, beside this.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
 from support.clients.faults import (
     BETWEEN,
     CONFIG,
-    DEADLINE_S,
     Fault,
     World,
     break_in_turn,
@@ -23,47 +22,13 @@ from support.clients.faults import (
     lose_redis,
     pause_kafka,
 )
-from support.clients.judgement import End, History, Sent, judge
+from support.clients.js_sender import JsSender
+from support.clients.judgement import History, judge
 from support.clients.node import NodeProgram, needs_node
-from support.clients.recording import Seen
 from support.kafka.kafka_log import LogRecord, read_log
 from support.process.stack import Gateway, RunningBroker, RunningRedis
 
 pytestmark = needs_node
-
-
-class Sender:
-    """`load.mjs`, which says every 50 ms how far it is."""
-
-    def __init__(self, program: NodeProgram) -> None:
-        self._program = program
-
-    @property
-    def ended_events(self) -> int:
-        return int(self._program.newest()["ended"])
-
-    @property
-    def failed_events(self) -> int:
-        return int(self._program.newest()["failed"])
-
-    def stop(self) -> dict[str, Any]:
-        """Have it come to its end; return what it has to say then."""
-        self._program.stop()
-        said: dict[str, Any] = self._program.end(DEADLINE_S * 2)[-1]
-        return said
-
-
-def history_of(said: dict[str, Any]) -> History:
-    sent = [Sent(one["key"], one["eventId"], one["value"].encode()) for one in said["sent"]]
-    ends: dict[str, list[End]] = {}
-    for one in said["ended"]:
-        end = End(one["name"], one.get("partition"), one.get("offset"))
-        ends.setdefault(one["eventId"], []).append(end)
-    attempts: dict[str, list[Seen]] = {}
-    for one in said["attempts"]:
-        seen = Seen(one["eventId"], one["end"], one["isBypassed"])
-        attempts.setdefault(one["eventId"], []).append(seen)
-    return History(sent, ends, lambda event_id: attempts.get(event_id, ()))
 
 
 class Place(NamedTuple):
@@ -121,11 +86,10 @@ def send_while_breaking(
         one.wait()
     options = {"urls": [one.url for one in started], "topic": topic}
     with NodeProgram("load.mjs", options) as program:
-        sender = Sender(program)
+        sender = JsSender(program)
         break_in_turn(World(sender, started, kafka, redis), faults)
-        said = sender.stop()
-    history, log = history_of(said), read_log(kafka.bootstrap, topic)
-    assert said["isFlushed"]
+        history = sender.stop()
+    log = read_log(kafka.bootstrap, topic)
     assert len(history.sent) > BETWEEN * len(faults)
     judge(history, log)
     return history, log

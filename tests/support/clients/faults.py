@@ -101,6 +101,14 @@ def lose_redis(world: World) -> None:
     world.redis.restart()
 
 
+def forget(world: World) -> None:
+    """A gateway dies, and Redis, which knew what was sent to it; both come back."""
+    gateway = world.gateways[0]
+    gateway.kill()
+    lose_redis(world)
+    gateway.restart()
+
+
 def _wait_until(is_so: Callable[[], bool], what: str) -> None:
     end = time.monotonic() + DEADLINE_S
     while not is_so():

@@ -28,6 +28,7 @@ class End(NamedTuple):
     name: str
     partition: int | None = None
     offset: int | None = None
+    reason: str = ""
 
 
 class History(NamedTuple):
@@ -89,3 +90,39 @@ def out_of_order(history: History, log: list[LogRecord]) -> list[str]:
     for one in history.sent:
         sent.setdefault(one.key, []).append(one.value)
     return [key for key in sent if sent[key] != first.get(key)]
+
+
+def judge_states(history: History, log: list[LogRecord]) -> None:
+    """Fail unless the newest state of each key is the last of it in the log, and what did not get
+    there was overtaken by a newer one."""
+    assert not_newest(history, log) == []
+    assert left_out_wrongly(history, log) == []
+
+
+def not_newest(history: History, log: list[LogRecord]) -> list[str]:
+    """Keys whose last record is not what was sent last."""
+    last: dict[str, bytes | None] = {}
+    for record in sorted(log, key=lambda one: (one.partition, one.offset)):
+        assert record.key is not None
+        last[record.key.decode()] = record.value
+    sent = {one.key: one.value for one in history.sent}
+    return [key for key, value in sent.items() if last.get(key) != value]
+
+
+def left_out_wrongly(history: History, log: list[LogRecord]) -> list[Sent]:
+    """Events that neither are where their end says, nor were overtaken by one that is."""
+    at = {(one.partition, one.offset): one.value for one in log}
+    wrong: list[Sent] = []
+    is_well: dict[str, bool] = {}  # of a key: a newer event is in the log
+    for sent in reversed(history.sent):
+        ends = history.ends.get(sent.event_id, ())
+        names = [one.reason if one.name == "rejected" else one.name for one in ends]
+        if len(ends) == 1 and names[0] in {*WRITTEN, "unchanged"}:
+            place = (ends[0].partition or 0, -1 if ends[0].offset is None else ends[0].offset)
+            if at.get(place) == sent.value:
+                is_well[sent.key] = True
+                continue
+        elif names == ["overtaken"] and is_well.get(sent.key):
+            continue
+        wrong.append(sent)
+    return wrong[::-1]

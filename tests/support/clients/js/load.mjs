@@ -11,7 +11,8 @@ const PACE_MS = 3; // of a sender: what is written has to be read again
 const REPORT_MS = 50;
 const GOOD = ["published", "duplicate", "unchanged"];
 
-const { urls, topic } = JSON.parse(process.argv[2]);
+// retry: beside what is patient.  largest: characters of text that an event has at most.
+const { urls, topic, retry = {}, largest = 0 } = JSON.parse(process.argv[2]);
 const say = (what) => process.stdout.write(`${JSON.stringify(what)}\n`);
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const [sent, ended, attempts, pending] = [[], [], [], []];
@@ -45,13 +46,13 @@ async function recorded(url, init) {
 
 const client = new Client(urls, {
   producer: "shop",
-  retry: { patienceMs: 600_000, longestWaitMs: 2000 },
+  retry: { patienceMs: 600_000, longestWaitMs: 2000, ...retry },
   timeoutMs: 15_000,
   fetch: recorded,
   observer: {
     ended: (_, outcomes) => {
-      for (const { name, eventId, partition, offset } of outcomes) {
-        ended.push({ name, eventId, partition, offset });
+      for (const { name, eventId, partition, offset, reason } of outcomes) {
+        ended.push({ name, eventId, partition, offset, reason });
       }
     },
   },
@@ -64,6 +65,7 @@ const producer = new BufferedProducer(client, {
 async function send(sender) {
   for (let number = 0; !isStopping; number += 1) {
     const value = { id: `${sender}-${number % KEYS}`, number };
+    if (largest) value.text = "x".repeat(Math.floor(Math.random() * largest));
     const eventId = crypto.randomUUID();
     sent.push({ key: value.id, eventId, value: JSON.stringify(value) });
     const { outcome } = await producer.sendWhenRoom(topic, new HeadgateEvent({ value, id: eventId }));
