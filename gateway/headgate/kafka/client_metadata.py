@@ -1,4 +1,5 @@
-"""aiokafka's own metadata requests, made again so that they create no topic and rediscover brokers.
+"""aiokafka's own metadata requests, made again: they create no topic, rediscover brokers, and leave
+no connection open.
 
 aiokafka's ask the broker to create unknown topics, so a client that still remembers a deleted topic
 would bring it back, empty.
@@ -56,7 +57,7 @@ class _Metadata:
             client._sync_task = asyncio.create_task(client._md_synchronizer())
 
     async def update(self, cluster: ClusterMetadata, topics: set[str] | None) -> bool:
-        """topics: None = all; aiokafka's takes none at all for all, too, which here are none."""
+        """topics: None = all. An empty set asks for none, where aiokafka's asks for all."""
         loop = asyncio.get_running_loop()
         await asyncio.sleep(max(0.0, self._requested_at + _PAUSE_S - loop.time()))
         self._requested_at = loop.time()
