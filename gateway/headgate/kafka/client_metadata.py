@@ -1,5 +1,4 @@
-"""aiokafka's own metadata requests, made again: they create no topic, rediscover brokers, and leave
-no connection open.
+"""aiokafka's own metadata requests, made again: no topic is created, no connection is left open.
 
 aiokafka's ask the broker to create unknown topics, so a client that still remembers a deleted topic
 would bring it back, empty.
