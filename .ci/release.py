@@ -23,6 +23,7 @@ PLACES = {
     # The package's own entries; those of its dependencies lie deeper or have another name.
     "clients/js/package-lock.json": r'^( +"name": "headgate-client",\n +"version": ")([^"]+)',
     "deploy/helm/headgate/Chart.yaml": r"^((?:version|appVersion): )(\S+)",
+    "deploy/kubernetes/spark-audit.yaml": r"(/headgate-jobs:)(\S+)",
 }
 UNRELEASED = "## [Unreleased]\n"
 _VERSION = re.compile(r"\d+\.\d+\.\d+((a|b|rc)\d+)?")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from headgate import __version__
 from support.root import ROOT
 
 SAYING = (
@@ -20,6 +21,7 @@ SAYING = (
     "clients/js/package.json",
     "clients/js/package-lock.json",
     "deploy/helm/headgate/Chart.yaml",
+    "deploy/kubernetes/spark-audit.yaml",
     ".ci/release.py",
 )
 
@@ -47,6 +49,21 @@ def copy(tmp_path: Path) -> Path:
     git(tmp_path, "add", "-A")
     git(tmp_path, "commit", "-q", "-m", "begin")
     return tmp_path
+
+
+def test_no_place_of_a_version_is_forgotten() -> None:
+    """`make docs manifests` writes what is generated."""
+    generated = {"deploy/kubernetes/headgate.yaml"} | {
+        f"deploy/man/{name}.1" for name in ("headgate", "headgate-spark")
+    }
+    version = re.compile(rb"\b%b\b" % re.escape(__version__).encode())
+    found = {
+        str(file.relative_to(ROOT))
+        for file in (ROOT / "deploy").rglob("*")
+        if file.is_file() and file.suffix != ".pyc" and version.search(file.read_bytes())
+    }
+    assert "deploy/helm/headgate/Chart.yaml" in found
+    assert found - generated - {*SAYING} == set()
 
 
 def test_everything_has_one_version(copy: Path) -> None:
