@@ -26,7 +26,8 @@ PLACES = {
     "deploy/kubernetes/spark-audit.yaml": r"(/headgate-jobs:)(\S+)",
 }
 UNRELEASED = "## [Unreleased]\n"
-_VERSION = re.compile(r"\d+\.\d+\.\d+((a|b|rc)\d+)?")
+# Of those that PyPI, npm and Helm all take.
+_VERSION = re.compile(r"\d+\.\d+\.\d+")
 
 
 def versions_in(root: Path, name: str) -> set[str]:
@@ -58,7 +59,7 @@ def heading(version: str) -> re.Pattern[str]:
 def write(root: Path, version: str, day: str) -> None:
     """Give everything this version; what is unreleased is of this day. Raises ValueError."""
     if not _VERSION.fullmatch(version):
-        raise ValueError(f"{version!r} is no version such as 1.2.0 or 1.2.0rc1")
+        raise ValueError(f"{version!r} is no version such as 1.2.0")
     for name, pattern in PLACES.items():
         text = (root / name).read_text()
         put = re.sub(pattern, rf"\g<1>{version}", text, flags=re.MULTILINE)

@@ -25,6 +25,7 @@ from support.clients.faults import (
     kill,
     lose_redis,
     pause_kafka,
+    start_all,
 )
 from support.clients.judgement import judge, lost, out_of_order, repeated
 from support.clients.recording import Seen
@@ -69,9 +70,7 @@ def test_nothing_is_lost_and_each_key_keeps_its_order(
     kafka, redis = pausable, start_redis()
     kafka.create_topic(topic_name, 3)
     text = CONFIG.format(bootstrap=kafka.bootstrap, redis=redis.url, topic=topic_name)
-    started = [start_gateway(text, wait=False) for _ in range(gateways)]
-    for gateway in started:
-        gateway.wait()
+    started = start_all(start_gateway, text, gateways)
     stand = Stand([one.url for one in started], topic_name)
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(SHELLS[shell], stand)

@@ -16,6 +16,7 @@ import pytest
 from headgate_client import Published, Rejected
 from support.clients.faults import (
     DEADLINE_S,
+    GATEWAY,
     Fault,
     World,
     break_in_turn,
@@ -23,6 +24,7 @@ from support.clients.faults import (
     forget,
     kill,
     pause_kafka,
+    start_all,
 )
 from support.clients.js_sender import JsSender
 from support.clients.judgement import History, judge_states, left_out_wrongly, not_newest
@@ -31,23 +33,14 @@ from support.clients.senders import KEYS, PATIENT, SHELLS, Stand
 from support.kafka.kafka_log import LogRecord, read_log
 from support.process.stack import Gateway, RunningBroker, RunningRedis
 
-CONFIG = """
-[http]
-request_timeout_ms = 5000
-[clusters.main]
-bootstrap_servers = ["{bootstrap}"]
-delivery_timeout_ms = 5000
-lane_stall_ms = 5000
-lane_max_bytes = 65536
-[redis]
-url = "{redis}"
-claim_ms = 3000
-timeout_ms = 1000
-[topics."{topic}"]
+CONFIG = f"""
+{GATEWAY}
+[topics."{{topic}}"]
 kind = "state"
 suppress = "raw"
 key = ["/id"]
 """
+SMALL_LANES = {"HEADGATE_CLUSTERS__MAIN__LANE_MAX_BYTES": "65536"}
 LARGEST = 12_000  # bytes of an event's text
 LEAVE_OUT = replace(PATIENT, overtaken="leave_out")
 FAULTS = (pause_kafka, kill, forget, drain)
@@ -66,9 +59,7 @@ class Place:
         self.kafka, self.redis, self.topic = kafka, redis, topic
         kafka.create_topic(topic, 3)
         text = CONFIG.format(bootstrap=kafka.bootstrap, redis=redis.url, topic=topic)
-        self.gateways = [start_gateway(text, wait=False) for _ in range(2)]
-        for one in self.gateways:
-            one.wait()
+        self.gateways = start_all(start_gateway, text, 2, **SMALL_LANES)
 
     @property
     def urls(self) -> list[str]:

@@ -21,6 +21,7 @@ from support.clients.faults import (
     kill_kafka,
     lose_redis,
     pause_kafka,
+    start_all,
 )
 from support.clients.js_sender import JsSender
 from support.clients.judgement import History, judge
@@ -81,9 +82,7 @@ def send_while_breaking(
     kafka, redis, start_gateway, topic = place
     kafka.create_topic(topic, 3)
     text = CONFIG.format(bootstrap=kafka.bootstrap, redis=redis.url, topic=topic)
-    started = [start_gateway(text, wait=False) for _ in range(gateways)]
-    for one in started:
-        one.wait()
+    started = start_all(start_gateway, text, gateways)
     options = {"urls": [one.url for one in started], "topic": topic}
     with NodeProgram("load.mjs", options) as program:
         sender = JsSender(program)

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 from support.process.stack import Gateway, RunningBroker, RunningRedis
 
-CONFIG = """
+GATEWAY = """
 [http]
 request_timeout_ms = 5000
 [clusters.main]
@@ -22,7 +22,10 @@ lane_stall_ms = 5000
 url = "{redis}"
 claim_ms = 3000
 timeout_ms = 1000
-[topics."{topic}"]
+"""
+CONFIG = f"""
+{GATEWAY}
+[topics."{{topic}}"]
 key = ["/id"]
 dedupe_ttl_s = 3600
 """
@@ -52,6 +55,16 @@ class World(NamedTuple):
 
 
 Fault = Callable[[World], None]
+
+
+def start_all(
+    start: Callable[..., Gateway], text: str, count: int, **environment: str
+) -> list[Gateway]:
+    """That many gateways, side by side."""
+    started = [start(text, wait=False, environment=environment) for _ in range(count)]
+    for one in started:
+        one.wait()
+    return started
 
 
 def break_in_turn(world: World, faults: Iterable[Fault]) -> None:
