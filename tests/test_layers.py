@@ -287,15 +287,6 @@ def test_the_table_is_about_rooms_that_exist() -> None:
     assert set(ALLOWED) >= set(FOREIGN)
 
 
-def test_no_module_is_longer_than_one_can_keep_in_mind() -> None:
-    sizes = {
-        str(path.relative_to(ROOT)): len(path.read_text().splitlines())
-        for root in (GATEWAY, SPARK, CLIENT, EXAMPLES)
-        for path in root.rglob("*.py")
-    }
-    assert {name: size for name, size in sizes.items() if size > 300} == {}
-
-
 def files_in(folder: Path) -> list[Path]:
     return [one for one in folder.iterdir() if one.is_file()]
 
@@ -312,17 +303,6 @@ def test_a_test_is_found_by_the_name_of_the_package_that_it_is_of() -> None:
     folders = {TESTS / kind / one for kind in KINDS for one in packages | OTHER_SUBJECTS}
     tests = [path for kind in KINDS for path in (TESTS / kind).rglob("test_*.py")]
     assert [str(path.relative_to(ROOT)) for path in tests if path.parent not in folders] == []
-
-
-def test_no_folder_of_the_tests_or_the_spark_jobs_is_too_full() -> None:
-    folders = [
-        one
-        for root in (TESTS, SPARK)
-        for one in (root, *root.rglob("*"))
-        if one.is_dir() and one.name[0] not in "._"
-    ]
-    sizes = {str(one.relative_to(ROOT)): len(files_in(one)) for one in folders}
-    assert {name: size for name, size in sizes.items() if size > 20} == {}
 
 
 def test_what_an_event_passes_is_typed() -> None:
