@@ -18,6 +18,7 @@ from headgate.core.topics.topic import TopicState
 from headgate.telemetry.health import Readiness
 
 PARENT_SOCKET = "parent.sock"
+PARENT_SECRET = "parent.secret"  # workers show it to the parent, see `edge.management.remote`
 
 
 class WorkerState(msgspec.Struct, frozen=True):

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 
 import aiohttp
@@ -12,14 +13,15 @@ from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused
 from headgate.edge.body import BROKEN, continue_body
 from headgate.edge.cors import CORS_HEADERS
-from headgate.edge.management.remote import hand_on
+from headgate.edge.management.remote import handed_on
 from headgate.edge.peer import peer_of
-from headgate.supervisor.control import PARENT_SOCKET
+from headgate.supervisor.control import PARENT_SECRET, PARENT_SOCKET
 
 log = logging.getLogger("headgate.control")
 
 _STREAM_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_read=300)
 _HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "te", "upgrade"})
+_NOT_SENT = _HOP_BY_HOP | {"expect"}
 _OURS = frozenset({"content-length", "date", "server"})  # aiohttp sets them itself
 
 
@@ -27,18 +29,21 @@ class Forward:
     """Hands a worker's request on to the parent's management pages (one port for both)."""
 
     def __init__(self, folder: Path) -> None:
+        self._folder = folder
         # No limit but that of the clients' own connections: a slow one holds up no other.
         connector = aiohttp.UnixConnector(str(folder / PARENT_SOCKET), limit=0)
         self._session = aiohttp.ClientSession(connector=connector, auto_decompress=False)
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         """The parent's answer. Raises Refused when there is none."""
-        headers = request.headers.copy()
-        for name in (*_HOP_BY_HOP, "Expect"):
-            headers.popall(name, None)
-        hand_on(peer_of(request), headers)
+        sent = [
+            (name, value)
+            for name, value in request.headers.items()
+            if name.lower() not in _NOT_SENT
+        ]
         body = _Body(request)
         try:
+            headers = handed_on(peer_of(request), sent, self._secret)
             async with self._session.request(
                 request.method,
                 f"http://parent{request.rel_url}",
@@ -57,6 +62,10 @@ class Forward:
             log.warning("the management process does not answer: %r", error)
             detail = "the management process does not answer"
             raise Refused(Failure(Reason.OVERLOADED, detail, retry_after_s=1)) from None
+
+    @cached_property
+    def _secret(self) -> str:
+        return (self._folder / PARENT_SECRET).read_text()
 
     async def close(self) -> None:
         """Close the connections."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import secrets
 import socket
 import ssl
 from collections.abc import AsyncIterator, Sequence
@@ -13,7 +14,9 @@ from aiohttp import web
 
 from headgate.config.settings import HttpSettings
 from headgate.edge.listener import Listener
+from headgate.edge.management.remote import workers_only
 from headgate.edge.server import HttpServer, PagesRunner
+from headgate.supervisor.control import PARENT_SECRET
 
 log = logging.getLogger("headgate.ports")
 
@@ -81,9 +84,13 @@ async def management_sites(
 ) -> AsyncIterator[Management]:
     """Serve the management pages on their port and, for workers, on the unix socket `path`.
 
-    With equal port numbers only the socket: the workers, which own the port, hand requests on.
+    With equal port numbers only the socket: the workers, which own the port, hand requests on. A
+    new secret beside the socket shows the parent that a request is from a worker.
     Raises PortTakenError.
     """
+    secret = secrets.token_hex()
+    (path.parent / PARENT_SECRET).write_text(secret)  # the folder is private
+    app.middlewares.append(workers_only(secret))
     runner = PagesRunner(app, http.header_max_bytes, _LINGER_S, http.idle_timeout_ms / 1000)
     await runner.setup()
     port = None

@@ -15,8 +15,11 @@ from aiohttp.test_utils import RawTestServer
 
 from headgate.config.settings import ProducerSettings, Settings
 from headgate.devstack.ports import LOOPBACK
-from headgate.edge.management.remote import asking, hand_on
+from headgate.edge.management.remote import asking, handed_on
+from headgate.edge.management.routes import problems
 from headgate.edge.peer import Certificate, Peer
+from headgate.edge.request_log import RequestLog
+from headgate.supervisor.control import PARENT_SECRET
 from headgate.supervisor.ports import management_sites
 from support.identity.authority import Authority
 from support.identity.secured_ports import Answer, Caller, SecuredPorts, secured_ports, send
@@ -156,27 +159,52 @@ async def test_the_oldest_version_of_tls(
             assert await asyncio.to_thread(shakes_hands, port) is comes_in
 
 
-async def test_the_parent_believes_workers_and_nobody_else(tmp_path: Path) -> None:
-    """One port for both: what a client claims of its certificate does not count."""
+def test_a_worker_drops_internal_headers_of_its_client() -> None:
     certificate = Certificate((("cn", "pröbe"), ("uri", 'x"\n')), 4e9)
-    forged: dict[str, str] = {"X-Headgate-Certificate": "forged", "X-Headgate-Remote": "forged"}
-    hand_on(Peer("192.0.2.7"), forged)
-    assert forged == {"X-Headgate-Remote": "192.0.2.7"}
-    headers: dict[str, str] = {}
-    hand_on(Peer("192.0.2.7", certificate), headers)
+    forged = [("Accept", "x")]
+    for name in ("X-Headgate-Certificate", "X-Headgate-Remote", "X-Headgate-Secret", "X-Headgate-"):
+        spellings = (name, name.lower(), name.upper(), name.replace("-", "_"), name)
+        forged += [(spelled, "forged") for spelled in spellings]
+    told = [("Accept", "x"), ("X-Headgate-Secret", "secret"), ("X-Headgate-Remote", "192.0.2.7")]
+    assert handed_on(Peer("192.0.2.7"), forged, "secret") == told
+    names = [name for name, _ in handed_on(Peer("192.0.2.7", certificate), forged, "secret")]
+    assert names == [*(name for name, _ in told), "X-Headgate-Certificate"]
+
+
+async def test_the_parent_believes_workers_alone(tmp_path: Path) -> None:
+    certificate = Certificate((("cn", "pröbe"), ("uri", 'x"\n')), 4e9)
     found: list[Peer] = []
 
     async def note(request: aiohttp.web.Request) -> aiohttp.web.Response:
         found.append(asking(request))
         return aiohttp.web.Response()
 
-    app = aiohttp.web.Application()
+    app = aiohttp.web.Application(middlewares=[problems(RequestLog())])
     app.router.add_get("/", note)
     http_settings = type(Settings().http)(port=1, management_port=1)
     async with management_sites(app, http_settings, tmp_path / "parent.sock"):
-        connector = aiohttp.UnixConnector(str(tmp_path / "parent.sock"))
-        async with aiohttp.ClientSession(connector=connector) as session:
-            await session.get("http://parent/", headers=headers)
+        secret_file = tmp_path / PARENT_SECRET
+        headers = handed_on(Peer("192.0.2.7", certificate), [], secret_file.read_text())
+        wrong = handed_on(Peer("192.0.2.7", certificate), [], "0" * 64)
+        unreadable = [*headers[:-1], ("X-Headgate-Certificate", "x")]
+
+        async def status(given: list[tuple[str, str]]) -> int:
+            lines = ["GET / HTTP/1.1", "Host: parent", "Connection: close"]
+            lines += [f"{name}: {value}" for name, value in given]
+            path = str(tmp_path / "parent.sock")
+            async with asyncio.timeout(60):
+                reader, writer = await asyncio.open_unix_connection(path)
+                writer.write("\r\n".join([*lines, "", ""]).encode())
+                answer = await reader.read()
+                writer.close()
+            return int(answer.split()[1])
+
+        assert await status(headers) == 200
+        assert await status([]) == await status(wrong) == 403
+        assert await status(unreadable) == 400
+        for name, value in headers:
+            for spelled in (name, name.lower(), name.upper()):
+                assert await status([*headers, (spelled, value)]) == 400, spelled
     async with RawTestServer(note) as server, aiohttp.ClientSession() as session:
         await session.get(server.make_url("/"), headers=headers)
     assert found == [Peer("192.0.2.7", certificate), Peer(LOOPBACK)]

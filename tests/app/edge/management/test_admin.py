@@ -14,9 +14,12 @@ from headgate.config.auth_settings import AuthSettings
 from headgate.config.settings import HttpSettings, ProducerSettings, Settings
 from headgate.core.outcome import Failure, Name, Outcome, Reason
 from headgate.core.suppression.states import AWAY, ON, QUARANTINE, TopicSuppression
+from headgate.edge.management.remote import handed_on
 from headgate.edge.management.routes import management_app
 from headgate.edge.openapi.document import document
+from headgate.edge.peer import Peer
 from headgate.stats.gauges import HeldFigures
+from headgate.supervisor.control import PARENT_SECRET
 from headgate.supervisor.forward import Forward
 from headgate.supervisor.ports import management_sites
 from support.gateway.admin_world import TOKENS, TOPICS, FakeInstance, admin_of
@@ -307,10 +310,11 @@ async def test_without_authentication_others_may_look_but_not_change(
     app = management_app(admin_of(instance))
     same_port = type(http)(port=1, management_port=1)
     async with management_sites(app, same_port, tmp_path / "parent.sock"):
+        secret = (tmp_path / PARENT_SECRET).read_text()
         connector = aiohttp.UnixConnector(str(tmp_path / "parent.sock"))
         async with aiohttp.ClientSession(connector=connector) as session:
             for remote, status in (("192.0.2.7", 403), ("127.0.0.1", 200), ("::1", 200)):
-                headers = {"X-Headgate-Remote": remote}
+                headers = handed_on(Peer(remote), [], secret)
                 url = "http://parent/v1/suppression/deals"
                 async with session.delete(url, headers=headers) as answer:
                     assert answer.status == status
