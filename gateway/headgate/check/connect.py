@@ -11,7 +11,7 @@ from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from headgate.backends.kafka.configured import cluster_options
 from headgate.backends.kafka.topic_reader import READ_ERRORS, TopicReader
-from headgate.backends.redis.sentinel import resolved
+from headgate.backends.redis.sentinel import NO_INTRODUCTION, resolved
 from headgate.check.finding import Finding, error, ok
 from headgate.check.redis import judge_redis, judge_runs
 from headgate.check.topics import (
@@ -126,6 +126,7 @@ async def _check_server(name: str, url: str, timeout_s: float) -> _Server:
         socket_connect_timeout=timeout_s,
         retry=Retry(NoBackoff(), 0),
         decode_responses=True,
+        **NO_INTRODUCTION,
     )
     try:
         info = await client.info()

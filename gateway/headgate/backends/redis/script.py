@@ -30,7 +30,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from headgate.backends.patience import Patience
 from headgate.backends.redis.errors import StoreError
-from headgate.backends.redis.sentinel import resolved
+from headgate.backends.redis.sentinel import NO_INTRODUCTION, resolved
 from headgate.native.chosen import packed
 
 # What clients may see: the exceptions' own texts name addresses.
@@ -118,10 +118,9 @@ def script_text(name: str) -> str:
 def _connection(url: str) -> AbstractConnection:
     options: dict[str, Any] = dict(parse_url(url))
     kind: type[AbstractConnection] = options.pop("connection_class", Connection)
-    # Timeouts are set around calls, retries are the callers' business, and RESP 2 needs no
-    # handshake that an older server or a proxy might not know.
-    options |= {"socket_timeout": None, "protocol": 2, "retry": Retry(NoBackoff(), 0)}
-    return kind(socket_connect_timeout=_CONNECT_TIMEOUT_S, driver_info=None, **options)
+    # Timeouts are set around calls, and callers retry.
+    options |= {"socket_timeout": None, "retry": Retry(NoBackoff(), 0), **NO_INTRODUCTION}
+    return kind(socket_connect_timeout=_CONNECT_TIMEOUT_S, **options)
 
 
 async def _ask(

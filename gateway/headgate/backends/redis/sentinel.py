@@ -7,12 +7,17 @@ User, password and options (such as `ssl_ca_certs`) are those of the Redis serve
 password of their own have it among the options: `sentinel_username`, `sentinel_password`.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 SCHEMES: Final = ("redis+sentinel", "rediss+sentinel")
 _PORT: Final = 26_379
 _TIMEOUT_S: Final = 0.5  # of each sentinel: the next one is asked then
+
+# redis-py introduces itself with HELLO, CLIENT SETINFO and CLIENT MAINT_NOTIFICATIONS. The documented ACL
+# rule does not allow them, so that Redis would log each connection as a refusal.
+NO_INTRODUCTION: Final[Mapping[str, Any]] = {"protocol": 2, "driver_info": None}
 
 
 class Sentinels(NamedTuple):
@@ -79,6 +84,7 @@ def _asked(url: str) -> Any:
     options: dict[str, Any] = {
         "socket_timeout": _TIMEOUT_S,
         "socket_connect_timeout": _TIMEOUT_S,
+        **NO_INTRODUCTION,
         **login,
     }
     if found.scheme == "rediss":
@@ -87,10 +93,13 @@ def _asked(url: str) -> Any:
 
 
 def pool_of(url: str, options: dict[str, Any]) -> Any:
-    """A pool of connections to the server that the URL names, or to who is the master then.
+    """Return a pool of connections to the server in the URL, or to the current master.
 
-    options: of each connection.
+    Args:
+        url: As `redis.url` has it.
+        options: Options of each connection.
     """
+    options = {**NO_INTRODUCTION, **options}
     from redis.asyncio.connection import ConnectionPool, parse_url
 
     if not is_behind_sentinels(url):
