@@ -1,14 +1,33 @@
-"""A port that is listened on, whose TLS can be replaced while it is."""
+"""A listening port whose TLS can be replaced, and that loses no connection when it stops."""
 
 import asyncio
 import socket
 import ssl
+import struct
+from array import array
 from collections.abc import Iterator
 from contextlib import ExitStack
 
 from aiohttp import web
 
 _BACKLOG = 4096  # at 512 connections aiohttp's default of 128 costs seconds
+
+# A classic BPF program (linux/filter.h) over the TCP header of what arrives at a listening socket.
+# It drops segments with SYN and without ACK, which begin a connection, and keeps all others.
+_NO_NEW_CONNECTIONS = (
+    (0x30, 0, 0, 13),  # load the byte of the flags
+    (0x54, 0, 0, 0x12),  # and SYN | ACK
+    (0x15, 0, 1, 0x02),  # if that is SYN alone,
+    (0x06, 0, 0, 0),  # drop the segment,
+    (0x06, 0, 0, 0xFFFF_FFFF),  # else keep it
+)
+_SO_ATTACH_FILTER = 26  # asm-generic/socket.h; Python has no name for it before 3.14
+_TCPI_UNACKED = (
+    24  # offset in struct tcp_info: of a listening socket the length of its accept queue
+)
+_HANDSHAKES_S = 0.2  # connections whose last ACK is on its way
+_ACCEPT_S = 2.0  # until the event loop has accepted all that the kernel has queued
+_POLL_S = 0.02
 
 
 class Listener:
@@ -53,6 +72,27 @@ class Listener:
         for site, _ in before:
             await site.stop()
 
+    async def stop_accepting(self) -> None:
+        """Let no connection begin, and accept those that the kernel has queued.
+
+        When a socket is closed, the kernel resets the connections in its accept queue. They get no
+        answer and do not move to other sockets of the port (tcp_migrate_req is off by default). So
+        the queue must be empty by then and stay so: a filter drops new SYNs. A client whose SYN is
+        dropped tries again after a second. It then reaches the process that listens by then, or
+        is refused.
+        """
+        filtered = [_drop_new_connections(one) for one in self._sockets]
+        if not all(filtered):
+            return
+        loop = asyncio.get_running_loop()
+        end = loop.time() + _ACCEPT_S
+        await asyncio.sleep(_HANDSHAKES_S)
+        while any(map(_has_queued, self._sockets)):
+            if loop.time() > end:
+                return
+            await asyncio.sleep(_POLL_S)
+        await asyncio.sleep(0)  # asyncio makes the transport of a connection one turn later
+
     def close(self) -> None:
         """Let go of the port, once the runner has stopped its sites."""
         for one in self._sockets:
@@ -83,3 +123,20 @@ class Listener:
             await site.start()
             sites.append((site, shared))
         return sites
+
+
+def _drop_new_connections(listening: socket.socket) -> bool:
+    """Attach the filter to a listening socket; return whether this system can."""
+    program = b"".join(struct.pack("=HBBI", *step) for step in _NO_NEW_CONNECTIONS)
+    steps = array("B", program)  # the kernel copies it
+    pointed = struct.pack("@HP", len(_NO_NEW_CONNECTIONS), steps.buffer_info()[0])
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, pointed)
+    except OSError:
+        return False
+    return True
+
+
+def _has_queued(listening: socket.socket) -> bool:
+    info = listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCPI_UNACKED + 4)
+    return bool(struct.unpack_from("@I", info, _TCPI_UNACKED)[0])

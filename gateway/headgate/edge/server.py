@@ -36,6 +36,9 @@ _USER_TIMEOUT: int | None = getattr(socket, "TCP_USER_TIMEOUT", None)  # Linux
 _INTERNET = (socket.AF_INET, socket.AF_INET6)
 _LINGER_S = 2.0  # reads on after an early refusal, so that the client sees the answer
 _POLL_S = 0.02
+_FIRST_REQUEST_S = (
+    1.0  # a client that connects sends its request by then, or may lose the connection
+)
 
 _LEFT = ConnectionError | RequestPayloadError  # what reading a body says when its client has left
 
@@ -52,11 +55,12 @@ log = logging.getLogger("headgate.edge.server")
 class HttpConnection(RequestHandler):
     """One connection; answers what aiohttp refuses with a problem document."""
 
-    __slots__ = ("_server",)
+    __slots__ = ("_made_s", "_server")
 
     def __init__(self, server: "HttpServer", **options: object) -> None:
         super().__init__(server, **options)  # type: ignore[arg-type]
         self._server = server
+        self._made_s = self._loop.time()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """As aiohttp. A client that takes nothing of its answers is given up by the kernel, which
@@ -94,9 +98,14 @@ class HttpConnection(RequestHandler):
 
     @property
     def is_answered(self) -> bool:
-        """Whether the answer to everything that has arrived is at least under way."""
+        """Whether the answer to everything that has arrived is at least under way.
+
+        A new connection's first request counts as arrived: it is on its way.
+        """
         if self.transport is None:
             return True
+        if self._loop.time() < self._made_s + _FIRST_REQUEST_S:
+            return False
         if self._messages:
             return False
         if self._waiter is not None and not self._waiter.done():

@@ -100,6 +100,8 @@ async def management_sites(
             port = await _listen(runner, http, context)
         yield Management(runner.pages, port)
     finally:
+        if port is not None:
+            await port.stop_accepting()
         await runner.cleanup()
         if port is not None:
             port.close()

@@ -131,6 +131,7 @@ async def listen(
     port = Listener(runner, http.host, http.port, shares=True)
     await port.start(server_context(http))
     closing.callback(port.close)
+    closing.push_async_callback(port.stop_accepting)
     return server, port
 
 
