@@ -53,6 +53,7 @@ from headgate.wiring.spool import spool_of, spooling_to
 from headgate.wiring.suppression import suppressor_of
 from headgate.wiring.tracing import tracing_of
 
+_KAFKA_START_S = 1.0  # how long a start waits for Kafka
 _END_S = 1.0  # how long cancelled tasks have to end
 
 
@@ -160,30 +161,36 @@ class Worker:
     # ---- start and stop
 
     async def start(self) -> None:
-        """Connect and listen. Kafka or Redis may be down: then events are answered 503."""
+        """Connect and listen.
+
+        Kafka and Redis may be down. A start waits for them for a bounded time: a client that is
+        refused a connection gets no reason, and a spool can take events meanwhile.
+        """
         self._tracing.start(self._exit)
         self._exit.push_async_callback(self._preparing.close)
-        await self.topics.start(self._cluster_of)
+        kafka_until = time.monotonic() + _KAFKA_START_S
+        await self.topics.start(self._cluster_of, _KAFKA_START_S)
         self._exit.push_async_callback(self.topics.close)
         await self._preparing.finish()
         if self.spool is not None:  # before the first event, and until the lanes have ended theirs
             await self.spool.start(lambda cluster: self.lanes.health(cluster)[0])
             self._exit.push_async_callback(self.spool.close)
             self.meter.watch_spool(self.spool.by_topic)
-        await self.lanes.start()
+        await self.lanes.start(max(0.0, kafka_until - time.monotonic()))
         self._exit.push_async_callback(self.lanes.close)
+        starts = [self.held.start()]
         if self.suppressor is not None:
             self._exit.push_async_callback(self.suppressor.close)  # a start may be cancelled
-            await self.suppressor.start()
+            starts.append(self.suppressor.start())
         if self.service is not None:
             self._exit.push_async_callback(self.service.close)
-            await self.service.start()
+            starts.append(self.service.start())
         self._exit.callback(self._helper.close)
         self.audit_events.start()
         # after the last ends of held events
         self._exit.push_async_callback(self.audit_events.close)
-        await self.held.start()
         self._exit.push_async_callback(self.held.close)
+        await asyncio.gather(*starts)  # each waits for Redis
         if self.blobs is not None:
             self._exit.callback(self.blobs.close)
         self._exit.push_async_callback(self._oversize.close)

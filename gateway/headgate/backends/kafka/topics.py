@@ -40,18 +40,20 @@ class KafkaTopics:
         self._wanted: Callable[[str], str | None] = lambda topic: None
         self._tasks = OwnedTasks()
 
-    async def start(self, wanted: Callable[[str], str | None]) -> None:
-        """Begin to read. Returns after the first answers, or after 5 s without them.
+    async def start(self, wanted: Callable[[str], str | None], within_s: float = _START_S) -> None:
+        """Begin to read, and wait for the first answers.
 
-        wanted: the cluster that a topic belongs to by policy, None = not one of ours. It is asked
-        again at every refresh.
+        Args:
+            wanted: Returns the cluster that a topic belongs to by policy, or None for a topic that
+                is not ours. Called again at every refresh.
+            within_s: How long to wait, in seconds. Reading goes on after that.
         """
         self._wanted = wanted
         for reading in self._readings.values():
             self._tasks.keep(partial(reading.run, wanted), f"topics of {reading.cluster}")
         first = [asyncio.ensure_future(one.tried.wait()) for one in self._readings.values()]
         if first:
-            _, late = await asyncio.wait(first, timeout=_START_S)
+            _, late = await asyncio.wait(first, timeout=within_s)
             for waiting in late:
                 waiting.cancel()
 

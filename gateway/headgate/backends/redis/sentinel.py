@@ -15,8 +15,8 @@ SCHEMES: Final = ("redis+sentinel", "rediss+sentinel")
 _PORT: Final = 26_379
 _TIMEOUT_S: Final = 0.5  # of each sentinel: the next one is asked then
 
-# redis-py introduces itself with HELLO, CLIENT SETINFO and CLIENT MAINT_NOTIFICATIONS. The documented ACL
-# rule does not allow them, so that Redis would log each connection as a refusal.
+# redis-py introduces itself with HELLO, CLIENT SETINFO and CLIENT MAINT_NOTIFICATIONS. The
+# documented ACL rule does not allow them, so that Redis would log a refusal for each connection.
 NO_INTRODUCTION: Final[Mapping[str, Any]] = {"protocol": 2, "driver_info": None}
 
 

@@ -57,14 +57,18 @@ class KafkaLanes:
         self._is_closed = False
         topics.on_change(self._topic_changed)
 
-    async def start(self) -> None:
-        """Connect. Returns when all clusters were tried, or after 5 s: Kafka may be down."""
+    async def start(self, within_s: float = _START_S) -> None:
+        """Begin to connect, and wait for the first attempt at each cluster.
+
+        Args:
+            within_s: How long to wait, in seconds. Attempts go on after that.
+        """
         for cluster in self._clusters.values():
             self._tasks.keep(cluster.keep, f"producer of {cluster.name}")
             self._tasks.keep(cluster.watch, f"watch of {cluster.name}")
         tried = [asyncio.ensure_future(one.tried.wait()) for one in self._clusters.values()]
         if tried:
-            _, late = await asyncio.wait(tried, timeout=_START_S)
+            _, late = await asyncio.wait(tried, timeout=within_s)
             for waiting in late:
                 waiting.cancel()
 
