@@ -4,7 +4,7 @@ import base64
 import shutil
 import signal
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from headgate.devstack.child import Child
 from headgate.devstack.ports import LOOPBACK
 from headgate.devstack.probe import brokers_in_metadata
 
-_START_S = 90.0
+_START_S = 180.0  # a busy machine; progress is shown
 STOP_GRACE_S = 15.0
 # C1 only and the serial collector: half the start time and a third of the memory of the defaults
 # (measured: 2.3-3.5 s and 150 MB against 7 s).
@@ -87,10 +87,12 @@ def start_node(installation: KafkaInstallation, plan: BrokerPlan, *jvm_flags: st
     )
 
 
-def wait_for_node(child: Child, plan: BrokerPlan) -> None:
+def wait_for_node(
+    child: Child, plan: BrokerPlan, say: Callable[[str], None] = lambda line: None
+) -> None:
     """Wait until this node answers with all brokers of its cluster. Raises StartError."""
     child.wait_until(
-        lambda: brokers_in_metadata(LOOPBACK, plan.port) >= plan.cluster_size, _START_S
+        lambda: brokers_in_metadata(LOOPBACK, plan.port) >= plan.cluster_size, _START_S, say
     )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from headgate.devstack.processes import kill_session
 
+_STILL_S = 10.0  # between two notes that something is waited for
 _LAUNCHER = Path(__file__).with_name("launch.py")
 
 
@@ -80,14 +81,33 @@ class Child:
             self._process.wait()
         kill_session(self.pid)
 
-    def wait_until(self, ready: Callable[[], bool], deadline_s: float) -> None:
-        """Poll `ready` until true. Raises StartError when the child ends or the time is over."""
-        end = time.monotonic() + deadline_s
+    def wait_until(
+        self,
+        ready: Callable[[], bool],
+        deadline_s: float,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        """Poll `ready` until it returns true.
+
+        Args:
+            ready: Tells whether the child is up.
+            deadline_s: How long to wait, in seconds.
+            say: Takes a line of progress every 10 s.
+
+        Raises:
+            StartError: The child has ended, or the time is over.
+        """
+        start = time.monotonic()
+        noted = start
         while not ready():
+            now = time.monotonic()
             if self.exit_code is not None:
                 raise StartError(f"{self.name} ended with {self.exit_code}\n{self.log_tail()}")
-            if time.monotonic() > end:
+            if now > start + deadline_s:
                 raise StartError(f"{self.name} not ready in {deadline_s} s\n{self.log_tail()}")
+            if now > noted + _STILL_S:
+                noted = now
+                say(f"  waiting for {self.name} ({now - start:.0f} s; log: {self.log})")
             time.sleep(0.02)
 
     def log_tail(self, lines: int = 30) -> str:

@@ -4,13 +4,14 @@ import importlib.util
 import shutil
 import signal
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from headgate.devstack.child import Child
 from headgate.devstack.ports import LOOPBACK
 
-_START_S = 20.0
+_START_S = 120.0  # a busy machine; progress is shown
 
 
 class RedisMissingError(Exception):
@@ -68,9 +69,11 @@ def start_redis(plan: RedisPlan) -> Child:
     )
 
 
-def wait_for_redis(child: Child, plan: RedisPlan) -> None:
+def wait_for_redis(
+    child: Child, plan: RedisPlan, say: Callable[[str], None] = lambda line: None
+) -> None:
     """Wait until it answers PING (it refuses while it loads a snapshot). Raises StartError."""
-    child.wait_until(lambda: answers_ping(plan.port), _START_S)
+    child.wait_until(lambda: answers_ping(plan.port), _START_S, say)
 
 
 def answers_ping(port: int) -> bool:

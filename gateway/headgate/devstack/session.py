@@ -5,6 +5,7 @@ import fcntl
 import random
 import shutil
 import signal
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import TextIO
 
 from headgate.devstack.cache import cache_directory
-from headgate.devstack.child import Child
+from headgate.devstack.child import Child, StartError
 from headgate.devstack.demo import POSTS_PER_S, post_until_cancelled
 from headgate.devstack.demo_consumers import IS_STUCK, KEEPS_UP, consume_until_cancelled
 from headgate.devstack.installation import prepare_kafka
@@ -22,7 +23,14 @@ from headgate.devstack.ports import prefer
 from headgate.devstack.redis import find_redis
 from headgate.devstack.sample import Table
 from headgate.devstack.show import ready_line, ready_text, write_topic_viewer
-from headgate.devstack.stack import OPERATIONS, DevStack, Ports
+from headgate.devstack.stack import (
+    BACKENDS,
+    CHOSEN_PORTS,
+    OPERATIONS,
+    DevStack,
+    Ports,
+    option_of,
+)
 
 Say = Callable[[str], None]
 PREFERRED = Ports(
@@ -32,6 +40,8 @@ _LOGS = ("gateway.log", *(f"{name}.log" for name in OPERATIONS))
 _DATA = ("ingest", "backfill", "redis", "headgate.toml", "show-topic", *_LOGS)
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _WATCH_INTERVAL_S = 0.5
+_RESTART_PAUSE_S = 5.0
+_TOO_OFTEN, _OFTEN_S = 3, 60.0  # a backend that ended so many times in so many seconds stays ended
 
 
 class StateInUseError(Exception):
@@ -70,8 +80,8 @@ def run_session(
         agent = None
         if options.has_jmx:
             agent = ensure_agent(cache_directory(environment), installation.java, say)
-        stack = DevStack(installation, options.state, _choose_ports(say), agent)
-        stack.write_config(options.overlay, environment)
+        stack = DevStack(installation, options.state, _choose_ports(options.overlay, say), agent)
+        stack.write_config(options.overlay, environment, say)
         return _run(stack, options, out, say)
 
 
@@ -83,7 +93,7 @@ def _run(stack: DevStack, options: Options, out: TextIO, say: Say) -> int:
         stack.start_backends(say)
         created = stack.create_topics(say)
         say(f"  topics    {'created ' + ', '.join(created) if created else 'kept'}")
-        stack.start_gateway()
+        stack.start_gateway(say)
         operations = stack.start_operations() if options.has_operations else []
         viewer = write_topic_viewer(stack)
         out.write(ready_line(stack) if options.is_json else ready_text(stack, viewer))
@@ -124,18 +134,42 @@ async def _attend(stack: DevStack, *, is_demo: bool, say: Say) -> int:
 
 
 async def _first_end(stack: DevStack, stop: asyncio.Event, say: Say) -> Child | None:
-    """The first of those without which nothing works. What operators run is told of alone."""
+    """Watch the children until a signal comes, and return None, or until one ends for good.
+
+    Kafka and Redis are started again after a pause, so that one can see what the gateway does
+    without them. The mirror and its like are left ended.
+    """
+    ends: dict[str, list[float]] = {}
     while not stop.is_set():
         if ended := stack.ended_child():
-            if ended.name not in OPERATIONS:
-                return ended
-            stack.children.pop(ended.name).kill()  # and what it started
-            say(f"{ended.name} ended by itself with {ended.exit_code}\n{ended.log_tail(5)}")
-        try:
-            await asyncio.wait_for(stop.wait(), _WATCH_INTERVAL_S)
-        except TimeoutError:
-            continue
+            name, child = ended
+            now = time.monotonic()
+            ends[name] = [at for at in ends.get(name, []) if at > now - _OFTEN_S] + [now]
+            stack.children.pop(name).kill()  # and what it started
+            if name in BACKENDS and len(ends[name]) < _TOO_OFTEN:
+                say(
+                    f"{child.name} ended by itself with {child.exit_code}; it is started again in "
+                    f"{_RESTART_PAUSE_S:g} s"
+                )
+                if await _is_set_within(stop, _RESTART_PAUSE_S):
+                    return None
+                stack.start_backend(name)
+                say(f"{child.name} is started again")
+            elif name in OPERATIONS:
+                say(f"{child.name} ended by itself with {child.exit_code}\n{child.log_tail(5)}")
+            else:
+                return child
+        await _is_set_within(stop, _WATCH_INTERVAL_S)
     return None
+
+
+async def _is_set_within(stop: asyncio.Event, seconds: float) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            await stop.wait()
+    except TimeoutError:
+        return False
+    return True
 
 
 @contextmanager
@@ -161,10 +195,25 @@ def _delete_data(state: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _choose_ports(say: Say) -> Ports:
-    chosen: list[int] = []
+def _choose_ports(overlay: Table, say: Say) -> Ports:
+    """Return the ports of the user's configuration, and free ones for all else.
+
+    Raises:
+        StartError: Another program has a port of the configuration.
+    """
+    options = {name: option_of(overlay, path) for name, path in CHOSEN_PORTS.items()}
+    wanted = {name: port for name, port in options.items() if isinstance(port, int) and port}
+    chosen: dict[str, int] = {}
+    for name, port in wanted.items():
+        if prefer(port) != port:
+            option = ".".join(CHOSEN_PORTS[name])
+            raise StartError(
+                f"{option}: port {port} is taken: end what uses it, or change {option}"
+            )
+        chosen[name] = port
     for name, port in PREFERRED._asdict().items():
-        chosen.append(prefer(port, chosen))
-        if chosen[-1] != port:
-            say(f"port {port} is taken: {name} uses {chosen[-1]}")
-    return Ports(*chosen)
+        if name not in chosen:
+            chosen[name] = prefer(port, chosen.values())
+            if chosen[name] != port:
+                say(f"port {port} is taken: {name} uses {chosen[name]}")
+    return Ports(**chosen)

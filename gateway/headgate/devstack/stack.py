@@ -5,7 +5,7 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPException
 from importlib.util import find_spec
@@ -29,13 +29,15 @@ from headgate.devstack.redis import RedisPlan, start_redis, wait_for_redis
 from headgate.devstack.sample import Table, effective_config, merge, to_toml, topics_to_create
 from headgate.devstack.topics import create_internal, create_missing
 
-GATEWAY_DEADLINE_S = 30.0
+GATEWAY_DEADLINE_S = 180.0  # a busy machine; progress is shown
 GATEWAY_GRACE_S = 30.0  # above the default drain_timeout_ms
 OPERATIONS_GRACE_S = 10.0
 REDIS_GRACE_S = 5.0
 LONGEST_QUARANTINE_S = 5.0  # that a start waits for; a longer one is for somebody's own tests
 OPENING_S = 0.25  # from "ready" until Redis knows every namespace: one call
 
+
+BACKENDS = ("ingest", "backfill", "redis")
 
 # What operators run beside gateways, with the command of each, without `--config F`.
 OPERATIONS = {
@@ -55,6 +57,23 @@ class Ports(NamedTuple):
     backfill: int
     redis: int
     monitor: int = 9096
+
+
+# Ports that the user's configuration may choose, with the option of each.
+CHOSEN_PORTS = {
+    "gateway": ("http", "port"),
+    "management": ("http", "management_port"),
+    "monitor": ("monitor", "port"),
+}
+# Options of the user's configuration that are replaced: these servers are started here.
+_OWN_SERVERS = (
+    ("redis", "url"),
+    ("redis", "urls"),
+    ("clusters", "main", "bootstrap_servers"),
+    ("clusters", "main-backfill", "bootstrap_servers"),
+    ("http", "host"),
+    ("monitor", "host"),
+)
 
 
 class DevStack:
@@ -97,8 +116,13 @@ class DevStack:
         """Metrics and the control plane."""
         return f"http://{LOOPBACK}:{self.ports.management}"
 
-    def write_config(self, overlay: Table, environment: Mapping[str, str]) -> None:
+    def write_config(
+        self, overlay: Table, environment: Mapping[str, str], say: Callable[[str], None]
+    ) -> None:
         """Write the effective configuration. Raises ConfigError before anything is started."""
+        for path in _OWN_SERVERS:
+            if option_of(overlay, path) is not None:
+                say(f"{'.'.join(path)} is not used: `headgate dev` starts its own servers")
         blobs = {"blobs": {"url": f"file://{self.state.resolve() / 'blobs'}"}}
         self.config = effective_config(merge(blobs, overlay), self._addresses())
         self.config_file.write_text(to_toml(self.config))
@@ -106,15 +130,22 @@ class DevStack:
 
     def start_backends(self, say: Callable[[str], None]) -> None:
         """Start brokers and Redis together and wait for them. Raises StartError."""
-        for name, plan in (("ingest", self.ingest), ("backfill", self.backfill)):
-            child = start_node(self.installation, plan, *self._jvm_flags(name, plan))
-            self._keep(name, child, STOP_GRACE_S)
-        self._keep("redis", start_redis(self.redis), REDIS_GRACE_S)
-        wait_for_redis(self.children["redis"], self.redis)
+        for name in BACKENDS:
+            self.start_backend(name)
+        wait_for_redis(self.children["redis"], self.redis, say)
         say(f"  redis     {self.redis.url}")
         for name, plan in (("ingest", self.ingest), ("backfill", self.backfill)):
-            wait_for_node(self.children[name], plan)
+            wait_for_node(self.children[name], plan, say)
             say(f"  {name:<9} {plan.bootstrap}")
+
+    def start_backend(self, name: str) -> None:
+        """Start one of `BACKENDS`, or start it again. Does not wait."""
+        if name == "redis":
+            self._keep(name, start_redis(self.redis), REDIS_GRACE_S)
+            return
+        plan = self.ingest if name == "ingest" else self.backfill
+        child = start_node(self.installation, plan, *self._jvm_flags(name, plan))
+        self._keep(name, child, STOP_GRACE_S)
 
     def _jvm_flags(self, name: str, plan: BrokerPlan) -> list[str]:
         if self._agent is None:
@@ -132,13 +163,13 @@ class DevStack:
             created += create_internal(self.config_file, say)
         return created
 
-    def start_gateway(self) -> None:
+    def start_gateway(self, say: Callable[[str], None]) -> None:
         """Start `headgate serve` and wait until it is ready and suppresses. Raises StartError."""
         command = [sys.executable, "-m", "headgate", "serve", "--config", str(self.config_file)]
         child = Child("gateway", command, self.state / "gateway.log")
         # Started again only after it is ended: it must not publish beside its successor.
         self._keep("gateway", child, 0.0)
-        child.wait_until(lambda: _is_ready(self.ports.gateway), GATEWAY_DEADLINE_S)
+        child.wait_until(lambda: _is_ready(self.ports.gateway), GATEWAY_DEADLINE_S, say)
         # Redis is new, so quarantine has just begun for every topic. Nobody waits for a long one.
         quarantine_s = self.config["redis"]["quarantine_ms"] / 1000
         if quarantine_s <= LONGEST_QUARANTINE_S:
@@ -167,9 +198,10 @@ class DevStack:
                     self.children.pop(name).stop(grace.get(name, STOP_GRACE_S))
             self.ledger.clear()
 
-    def ended_child(self) -> Child | None:
-        """Return a child that has ended by itself, if any."""
-        return next((one for one in self.children.values() if one.exit_code is not None), None)
+    def ended_child(self) -> tuple[str, Child] | None:
+        """Return a child that has ended by itself, if any, with its name here."""
+        ended = (item for item in self.children.items() if item[1].exit_code is not None)
+        return next(ended, None)
 
     def _keep(self, name: str, child: Child, grace_s: float) -> None:
         self.children[name] = child
@@ -194,6 +226,14 @@ class DevStack:
             "redis": {"url": self.redis.url},
             "monitor": {"port": self.ports.monitor},
         }
+
+
+def option_of(config: Table, path: Sequence[str]) -> object:
+    """Return the value of an option in a table of tables, None if it is not there."""
+    found: Any = config
+    for name in path:
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found
 
 
 @contextmanager

@@ -95,6 +95,17 @@ def test_start_error_shows_the_end_of_the_log(tmp_path: Path) -> None:
         child.wait_until(lambda: False, 10.0)
 
 
+def test_long_waits_show_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headgate.devstack.child._STILL_S", 0.05)
+    child = Child("sleeper", ["sleep", "60"], tmp_path / "log")
+    lines: list[str] = []
+    try:
+        child.wait_until(lambda: len(lines) >= 2, 30.0, lines.append)
+    finally:
+        child.kill()
+    assert "waiting for sleeper" in lines[0]
+
+
 def test_stop_ends_a_paused_child_and_what_it_started(tmp_path: Path) -> None:
     child = Child("paused", SLEEP, tmp_path / "log")
     child.signal(signal.SIGSTOP)

@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from headgate.devstack.ports import LOOPBACK, claim
+from headgate.devstack.ports import LOOPBACK, claim, free_port
 from support.kafka.kafka_log import LogRecord, end_offsets, read_log
 from support.process.running_dev import Dev
 from support.process.stack import eventually
@@ -85,12 +85,13 @@ async def test_the_life_of_a_state_folder(start_dev: Callable[..., Dev]) -> None
     after_kill = second.ready()
     assert not alive(ready), "the next start ends what a kill -9 left"
     assert read_log(after_kill["ingest"], "deals") == log
+    await its_backends_are_started_again(second, after_kill, "redis")
     assert second.end(signal.SIGTERM) == 0
-    assert not alive(after_kill)
+    assert not alive({"pids": {**after_kill["pids"], "redis": []}})
 
 
 @pytest.mark.full
-def test_the_later_life_of_a_state_folder(start_dev: Callable[..., Dev]) -> None:
+async def test_the_later_life_of_a_state_folder(start_dev: Callable[..., Dev]) -> None:
     first = start_dev()
     ready = first.ready()
     post(ready["gateway"], "deals", DEAL)
@@ -100,7 +101,8 @@ def test_the_later_life_of_a_state_folder(start_dev: Callable[..., Dev]) -> None
     second = start_dev()
     ready = second.ready()
     assert read_log(ready["ingest"], "deals") == log
-    end_of_a_child_ends_everything(second, ready)
+    await its_backends_are_started_again(second, ready, "ingest", "redis")
+    end_of_the_gateway_ends_everything(second, ready)
 
     fresh = start_dev("--fresh")
     ready = fresh.ready()
@@ -136,12 +138,30 @@ def second_run_is_refused(start_dev: Callable[..., Dev]) -> None:
     assert "another `headgate dev` runs" in second.progress.read_text()
 
 
-def end_of_a_child_ends_everything(dev: Dev, ready: dict[str, Any]) -> None:
-    assert len(alive(ready)) == len(all_pids(ready))
-    psutil.Process(ready["pids"]["ingest"][0]).kill()
+def end_of_the_gateway_ends_everything(dev: Dev, ready: dict[str, Any]) -> None:
+    psutil.Process(ready["pids"]["gateway"][0]).kill()
     assert dev.process.wait(120) == 1
-    assert "ended by itself" in dev.progress.read_text()
+    assert "gateway ended by itself" in dev.progress.read_text()
     assert not alive(ready)
+
+
+async def its_backends_are_started_again(dev: Dev, ready: dict[str, Any], *names: str) -> None:
+    """Kill them, and post until the gateway suppresses again with what was started."""
+    assert len(alive(ready)) == len(all_pids(ready))
+    for name in names:
+        psutil.Process(ready["pids"][name][0]).kill()
+
+    async def suppresses() -> bool:
+        try:
+            answer = await asyncio.to_thread(post, ready["gateway"], "deals", DEAL)
+        except OSError:  # urllib raises an HTTP error for 503, too
+            return False
+        return bool(answer["outcome"] == "unchanged")
+
+    shown = dev.progress.read_text
+    await eventually(lambda: shown().count("is started again\n") >= len(names), 90)
+    await eventually(suppresses, 90)
+    assert dev.process.poll() is None
 
 
 @contextmanager
@@ -164,12 +184,17 @@ def port_8080_taken() -> Iterator[None]:
 async def test_taken_ports_own_topics_and_demo(
     start_dev: Callable[..., Dev], tmp_path: Path
 ) -> None:
-    overlay = tmp_path / "mine.toml"
-    overlay.write_text('[topics.extra]\nkey = ["/id"]\nkind = "state"\ncoalesce_quiet_ms = 50\n')
+    overlay, management = tmp_path / "mine.toml", free_port()
+    overlay.write_text(
+        f'[http]\nmanagement_port = {management}\n[redis]\nurl = "redis://elsewhere:6379/0"\n'
+        '[topics.extra]\nkey = ["/id"]\nkind = "state"\ncoalesce_quiet_ms = 50\n'
+    )
     with port_8080_taken():
         dev = start_dev("--config", str(overlay), "--demo")
         ready = dev.ready()
     assert ready["gateway"] != f"http://{LOOPBACK}:8080"
+    assert ready["management"] == f"http://{LOOPBACK}:{management}"
+    assert "redis.url is not used" in dev.progress.read_text()
     assert "port 8080 is taken" in dev.progress.read_text()
     assert len(end_offsets(ready["ingest"], "extra")) == 6
     assert len(end_offsets(ready["ingest"], "headgate.held.extra")) == 12
@@ -195,6 +220,18 @@ async def test_taken_ports_own_topics_and_demo(
         return {"emails", "search-index"} <= {one["group"] for one in found}
 
     await eventually(demo_groups, 60)
+
+
+def test_a_port_of_the_configuration_that_is_taken_is_an_error(
+    start_dev: Callable[..., Dev], tmp_path: Path
+) -> None:
+    overlay = tmp_path / "mine.toml"
+    with socket.create_server((LOOPBACK, 0)) as server:
+        port = server.getsockname()[1]
+        overlay.write_text(f"[http]\nport = {port}\n")
+        dev = start_dev("--config", str(overlay))
+        assert dev.process.wait(60) == 1
+    assert f"http.port: port {port} is taken" in dev.progress.read_text()
 
 
 def test_bad_configuration_is_refused_before_anything_starts(
