@@ -51,10 +51,10 @@ class AttemptLimit:
         """These were right."""
         self._attempts.right(remote or "", credentials)
 
-    def wrong(self, remote: str | None) -> None:
-        """Some were wrong."""
+    def wrong(self, remote: str | None, credentials: bytes) -> None:
+        """Count credentials that were wrong."""
         self._wrong += 1
-        self._attempts.wrong(remote or "", self._clock())
+        self._attempts.wrong(remote or "", credentials, self._clock())
 
     def _tell(self, address: str) -> None:
         """Count it. The first one is written at once; then there is one line a window, however many

@@ -83,8 +83,8 @@ OWN_PAGES = Origins()
 class Authenticator:
     """Answers who a request comes from.
 
-    origins: for which web pages a browser may ask.  attempts: counts wrong credentials; a reload
-    starts anew, which no client can bring about.  signed: needed where auth.mode has jwt.
+    origins: for which web pages a browser may ask.  attempts: counts wrong credentials, and knows
+    those that were right; it outlives a reload.  signed: needed where auth.mode has jwt.
     clock: seconds since 1970.
     """
 
@@ -148,7 +148,7 @@ class Authenticator:
             found = self._of_signed(token, digest)
             if isinstance(found, Failure):
                 if found.reason is Reason.UNAUTHENTICATED:  # else nobody can say what it is
-                    self._attempts.wrong(peer.address)
+                    self._attempts.wrong(peer.address, credentials)
                 return found
             identity = found
         self._attempts.right(peer.address, credentials)

@@ -1,4 +1,4 @@
-"""Who knows callers: made of each configuration anew, while an issuer's keys stay."""
+"""Makes an authenticator of each configuration; an issuer's keys and counts of guesses outlive it."""
 
 import asyncio
 import time
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from headgate.backends.owned import OwnedTasks
 from headgate.config import HttpSettings, Settings
 from headgate.config.auth_settings import AuthSettings
+from headgate.edge.attempt_limit import AttemptLimit
 from headgate.edge.auth import Authenticator, SignedTokens
 from headgate.edge.origins import Origins
 
@@ -28,6 +29,7 @@ class Callers:
         report: Callable[[str], None],
     ) -> None:
         self._origins = origins
+        self._attempts = AttemptLimit(auth.failed_attempts_per_minute)
         self._keys: FetchedKeys | None = None
         self._signed: SignedTokens | None = None
         if "jwt" in auth.mode:
@@ -36,7 +38,9 @@ class Callers:
     def of(self, settings: Settings) -> Authenticator:
         """For these producers. May be called in a thread."""
         origins = self._origins(settings.http)
-        return Authenticator(settings.auth, settings.producers, origins, signed=self._signed)
+        return Authenticator(
+            settings.auth, settings.producers, origins, self._attempts, self._signed
+        )
 
     async def start(self, tasks: OwnedTasks) -> None:
         """Begin to fetch keys, and wait a moment for the first: without them signed tokens are

@@ -15,8 +15,9 @@ import pytest
 from headgate.config.settings import AuthSettings, ProducerSettings, Settings
 from headgate.core.http.attempts import WINDOW_S
 from headgate.edge.attempt_limit import AttemptLimit
-from headgate.edge.auth import Authenticator
+from headgate.edge.auth import OWN_PAGES, Authenticator
 from headgate.edge.management.routes import management_app
+from headgate.wiring.callers import Callers
 from support.attacks.targets import PORTS, management_pages
 from support.gateway.admin_world import TOPICS, FakeInstance, KeptInMemory, admin_of
 from support.gateway.data_plane_world import data_port
@@ -126,6 +127,23 @@ async def test_token_brute_force_is_no_lockout_of_good_tokens(port: Guarded) -> 
     assert await port.good("late-token")
     await guess(port, 3)
     assert await port.good("late-token")
+
+
+async def test_token_brute_force_is_no_lockout_after_a_reload(tmp_path: Path) -> None:
+    settings = Settings(auth=AUTH, producers=TOKENS)
+    callers = Callers(AUTH, lambda _: OWN_PAGES, lambda _: None)
+    async with data_port(callers=callers.of(settings)) as running:
+        port = Guarded("data", running.port, Time())
+        front = running.plane._confluent.service.events
+        assert await port.good("shop-token")
+        assert await port.good("late-token")
+        for producers in ({**TOKENS, "new": ProducerSettings()}, {"shop": TOKENS["shop"]}):
+            await guess(port, LIMIT + 3)
+            front.callers = callers.of(Settings(auth=AUTH, producers=producers))
+            assert (await port.ask("guess"))[0] == 429, "guesses are remembered, too"
+            assert await port.good("shop-token")
+        taken_away = [(await port.ask("late-token"))[0] for _ in range(3)]
+        assert taken_away == [401, 429, 429], "it was right before, and is a guess as any other"
 
 
 async def test_token_brute_force_from_another_address(port: Guarded) -> None:

@@ -51,8 +51,9 @@ class Attempts:
             del self._known[next(iter(self._known))]
         self._known[pair] = None
 
-    def wrong(self, address: str, now: float) -> None:
-        """Some were wrong."""
+    def wrong(self, address: str, credentials: bytes, now: float) -> None:
+        """Count credentials that were wrong. They may have been right before a reload."""
+        self._known.pop(hash((address, credentials)), None)
         if len(self._clean_at) >= self._addresses_max:
             self._sweep(now)
         record = self._record_of(address)
