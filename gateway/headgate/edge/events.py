@@ -234,6 +234,12 @@ class EventsFront:
         """The name of who asks, if it may post to the topic. Raises Refused."""
         if self.pipeline.admission.is_closed:
             raise Refused(DRAINING)
+        return self.may_post(headers, peer, topic, request_id)
+
+    def may_post(
+        self, headers: Mapping[bytes, bytes], peer: Peer, topic: str, request_id: str
+    ) -> str:
+        """The same, also while the gateway drains."""
         caller = self.callers.identify(headers, peer)
         if isinstance(caller, Failure):
             self._count(ANONYMOUS, topic, caller, request_id)

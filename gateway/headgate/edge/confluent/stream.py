@@ -18,10 +18,12 @@ from headgate.core.refusal import Refused
 from headgate.edge.body import BROKEN, continue_body
 from headgate.edge.confluent.group import SEPARATOR, Group, ProduceTarget, failure_line
 from headgate.edge.cors import CORS_HEADERS
+from headgate.edge.peer import peer_of
 
 GROUP_RECORDS = 50  # start together, and are answered together
 GROUPS_AHEAD = 8  # started and not answered yet
 SILENCE_S = 300.0  # between two records; then the stream is ended, as idle connections are
+_IDENTIFIED_S = 1.0  # so long a caller is taken for whom it was, unless callers are reloaded
 _GONE = (ConnectionError, ClientPayloadError)
 
 
@@ -38,6 +40,8 @@ class RecordStream:
         self._idle_s = idle_s
         self._held = 0  # bytes taken from the budget that no group has
         self._queue: asyncio.Queue[Group | Failure | None] = asyncio.Queue(GROUPS_AHEAD)
+        self._callers = target.events.callers
+        self._identified_s = target.events.now()
 
     async def run(self) -> web.StreamResponse:
         """Answer 200 at once; what becomes of each record, its report says."""
@@ -96,6 +100,7 @@ class RecordStream:
     async def _start(self, texts: Sequence[bytes]) -> bool:
         """Start records; False = there is no going on, and the last report says why."""
         for some in _groups(texts):
+            self._identify_again()
             body = b"".join(some)
             self._held -= len(body)
             group = Group(self._target, some, body)
@@ -105,6 +110,20 @@ class RecordStream:
                 return False
         self._give(self._held - self._documents.pending)  # blanks between records
         return True
+
+    def _identify_again(self) -> None:
+        """Raises Refused if the caller may not post any more: a reload took its token away, or its
+        token or certificate has expired."""
+        target, events = self._target, self._target.events
+        now = events.now()
+        if events.callers is self._callers and now - self._identified_s < _IDENTIFIED_S:
+            return
+        self._callers, self._identified_s = events.callers, now
+        peer = peer_of(self._request)
+        producer = events.may_post(target.headers, peer, target.topic, target.request_id)
+        if producer != target.producer:
+            detail = f"these credentials are no longer those of producer {target.producer!r}"
+            raise Refused(Failure(Reason.UNAUTHENTICATED, detail))
 
     def _take(self, size: int) -> None:
         failure = self._budget.take_bytes(size)

@@ -130,17 +130,21 @@ class Console:
     async def _report(self, answer: web.StreamResponse, build: Build, request: web.Request) -> None:
         sent, silent = b"", 0
         while True:
-            found = await self._look(build, request)
+            try:
+                caller = self._admin.identify(request, "view")
+            except Refused as refused:  # asking on would be a wrong guess each time
+                await answer.write(_event("refused", refused.failure.detail))
+                return
+            found = await self._look(build, request, caller)
             if found != sent or silent >= _SILENT:
                 await answer.write(_STILL if found == sent else found)
                 sent, silent = found, 0
             await asyncio.sleep(self._interval_s)
             silent += 1
 
-    async def _look(self, build: Build, request: web.Request) -> bytes:
+    async def _look(self, build: Build, request: web.Request, caller: Identity) -> bytes:
         """An event: the live part, or why it cannot be shown now."""
         try:
-            caller = self._admin.identify(request, "view")
             page = await build(request, caller)
         except Refused as refused:  # what it shows may be gone, and come back
             return _event("refused", refused.failure.detail)

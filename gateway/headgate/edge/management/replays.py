@@ -114,7 +114,8 @@ class ReplayPages:
         return json_page(request, await self.change(request, Control.RUN))
 
     async def events(self, request: web.Request) -> web.StreamResponse:
-        """Server-sent events: the replay, again after each change, until it has ended."""
+        """Server-sent events: the replay, again after each change, until it has ended or its reader
+        may not see it any more."""
         self._identify(request, "view")
         page = await self._service.show(request.match_info["id"])
         if self._streams >= _MAX_STREAMS:
@@ -126,14 +127,16 @@ class ReplayPages:
         try:
             await answer.prepare(request)
             if request.method != "HEAD":
-                await self._report(answer, page)
+                await self._report(answer, page, request)
         except ConnectionResetError:
             pass  # the reader left
         finally:
             self._streams -= 1
         return answer
 
-    async def _report(self, answer: web.StreamResponse, page: dict[str, Any]) -> None:
+    async def _report(
+        self, answer: web.StreamResponse, page: dict[str, Any], request: web.Request
+    ) -> None:
         sent, silent = None, 0
         while True:
             if page != sent:
@@ -146,6 +149,10 @@ class ReplayPages:
             silent += 1
             if silent % _SILENT_POLLS == 0:
                 await answer.write(b": still there\n\n")
+            try:
+                self._identify(request, "view")
+            except Refused:
+                return
             try:
                 page = await self._service.show(page["id"])
             except Refused as refusal:
