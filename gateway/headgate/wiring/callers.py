@@ -1,4 +1,4 @@
-"""Makes an authenticator of each configuration; an issuer's keys and counts of guesses outlive it."""
+"""Make an authenticator of each configuration; keys and counts of guesses outlive it."""
 
 import asyncio
 import time
