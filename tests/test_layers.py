@@ -226,6 +226,18 @@ def test_what_is_said_of_what_is_too_large_is_in_one_file() -> None:
     assert saying == {"core/oversize/limits.py"}
 
 
+def test_consumers_are_made_in_one_place() -> None:
+    """What aiokafka fails on, such as a header name that is not UTF-8, is tolerated there."""
+    makers = {
+        path.relative_to(ROOT).as_posix()
+        for folder in ("gateway", "spark")
+        for path in (ROOT / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("AIOKafkaConsumer")
+    }
+    assert makers == {"gateway/headgate/kafka/consumers.py"}
+
+
 def test_no_two_rooms_import_each_other() -> None:
     graph: dict[str, set[str]] = {}
     for name, names in MODULES:

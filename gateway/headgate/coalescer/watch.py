@@ -16,9 +16,8 @@ from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.kafka.topic_reader import READ_ERRORS
 from headgate.core.outcome import Failure, Reason
 from headgate.core.topics.topic import TopicState
-from headgate.kafka.access import client_arguments
-from headgate.kafka.client_metadata import use_own_metadata
 from headgate.kafka.closing import drop_consumer
+from headgate.kafka.consumers import open_consumer
 
 log = logging.getLogger("headgate.coalescer.watch")
 
@@ -85,13 +84,9 @@ class HeldWatch:
 
     async def _connect(self) -> AIOKafkaConsumer:
         # It never subscribes, so it is no member: the group is only asked for its offsets.
-        consumer = AIOKafkaConsumer(
-            **client_arguments(self._options),
-            group_id=self._group,
-            enable_auto_commit=False,
-            isolation_level="read_committed",
+        consumer = open_consumer(
+            self._options, group_id=self._group, isolation_level="read_committed"
         )
-        use_own_metadata(consumer._client)
         try:
             await consumer.start()
         except BaseException:

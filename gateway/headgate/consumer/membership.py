@@ -22,10 +22,8 @@ from aiokafka.structs import TopicPartition
 
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.core.consuming.ownership import Owned, Ownership
-from headgate.kafka.access import client_arguments
-from headgate.kafka.client_metadata import use_own_metadata
 from headgate.kafka.closing import drop_consumer
-from headgate.kafka.header_names import keep_header_names
+from headgate.kafka.consumers import open_consumer
 
 log = logging.getLogger("headgate.consumer.membership")
 
@@ -101,12 +99,10 @@ class Membership:
                 await _close(consumer)
 
     def _consumer(self) -> AIOKafkaConsumer:
-        keep_header_names()
         options = self._options
-        consumer = AIOKafkaConsumer(
-            **client_arguments(self._cluster),
+        return open_consumer(
+            self._cluster,
             group_id=options.group,
-            enable_auto_commit=False,
             client_id=options.client_id,
             auto_offset_reset=options.auto_offset_reset,
             isolation_level="read_committed",
@@ -119,8 +115,6 @@ class Membership:
             metadata_max_age_ms=_METADATA_MS,
             partition_assignment_strategy=(RoundRobinPartitionAssignor,),
         )
-        use_own_metadata(consumer._client)
-        return consumer
 
     def begin_terms(self, consumer: AIOKafkaConsumer, partitions: Iterable[TopicPartition]) -> None:
         """The group's new assignment. First of all nothing is read.

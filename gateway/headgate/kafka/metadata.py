@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from aiokafka.client import AIOKafkaClient
-from aiokafka.errors import IncompatibleBrokerVersion
+from aiokafka.errors import IncompatibleBrokerVersion, NodeNotReadyError
 
 from headgate.kafka.flexible import NO_TAGS, NULL, FlexibleRequest, array, text
 from headgate.kafka.wire import Reader
@@ -64,6 +64,14 @@ class Metadata(NamedTuple):
         """The node that serves a partition; -1 where none does."""
         leaders = self.topics[topic].leaders if topic in self.topics else ()
         return leaders[partition] if partition < len(leaders) else -1
+
+
+def any_node(client: AIOKafkaClient) -> int:
+    """Return one of the nodes that a client knows. Raises NodeNotReadyError."""
+    node: int | None = client.get_random_node()
+    if node is None:
+        raise NodeNotReadyError("no broker is known")
+    return node
 
 
 async def read_metadata(

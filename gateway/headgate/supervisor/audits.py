@@ -78,19 +78,13 @@ def is_result(value: bytes) -> bool:
 
 
 async def _read_from(cluster: ClusterSettings) -> dict[str, Audit]:
-    from aiokafka import AIOKafkaConsumer  # the parent needs it for this page only
-
+    # the parent needs aiokafka for this page only
     from headgate.backends.kafka.configured import cluster_options
-    from headgate.kafka.access import client_arguments
-    from headgate.kafka.client_metadata import use_own_metadata
+    from headgate.kafka.consumers import open_consumer
 
-    consumer = AIOKafkaConsumer(
-        **client_arguments(cluster_options(cluster)),
-        enable_auto_commit=False,
-        auto_offset_reset="earliest",
-        isolation_level="read_committed",
+    consumer = open_consumer(
+        cluster_options(cluster), auto_offset_reset="earliest", isolation_level="read_committed"
     )
-    use_own_metadata(consumer._client)
     try:
         async with asyncio.timeout(_CONNECT_S):
             await consumer.start()

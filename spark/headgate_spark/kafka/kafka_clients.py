@@ -5,9 +5,8 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError
 
+from headgate.kafka import consumers
 from headgate.kafka.access import client_arguments
-from headgate.kafka.client_metadata import use_own_metadata
-from headgate.kafka.header_names import keep_header_names
 from headgate_spark.job.connections import Connection
 
 CLIENT_ID = "headgate-mirror"  # a quota on it caps all of the mirror at the brokers, too
@@ -21,13 +20,10 @@ def job_arguments(connection: Connection) -> dict[str, Any]:
 
 def open_consumer(connection: Connection, **options: Any) -> AIOKafkaConsumer:
     """A consumer without a group that sees committed records alone and never resets itself."""
-    keep_header_names()
-    consumer = AIOKafkaConsumer(
-        **job_arguments(connection),
-        enable_auto_commit=False,
+    return consumers.open_consumer(
+        connection,
+        client_id=CLIENT_ID,
         auto_offset_reset="none",  # an offset that is gone is an error, not another offset
         isolation_level="read_committed",
         **options,
     )
-    use_own_metadata(consumer._client)
-    return consumer

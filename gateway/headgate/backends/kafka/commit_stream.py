@@ -8,14 +8,14 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import UnknownTopicOrPartitionError, for_code
 from aiokafka.structs import TopicPartition
 
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.core.groups.commit_records import OffsetsRecord, read_record
-from headgate.kafka.access import client_arguments
-from headgate.kafka.client_metadata import use_own_metadata
 from headgate.kafka.closing import drop_consumer
+from headgate.kafka.consumers import open_consumer
+from headgate.kafka.metadata import any_node, read_metadata
 
 log = logging.getLogger("headgate.backends.commit_trail")
 
@@ -28,14 +28,12 @@ class CommitStream:
     """One reader of one cluster. `begin`, `so_far`, then `follow`; `close` in any case."""
 
     def __init__(self, options: ClusterOptions) -> None:
-        self._consumer = AIOKafkaConsumer(
-            **client_arguments(options),
+        self._consumer = open_consumer(
+            options,
             client_id="headgate-monitor",
-            enable_auto_commit=False,
             isolation_level="read_committed",
             auto_offset_reset="latest",
         )
-        use_own_metadata(self._consumer._client)
         self._first: dict[TopicPartition, list[Any]] = {}
 
     async def begin(self) -> bool:
@@ -45,17 +43,25 @@ class CommitStream:
         Raises KafkaError (TopicAuthorizationFailedError where it may not be read), OSError.
         """
         await self._consumer.start()
-        self._consumer._client.add_topic(TOPIC)
-        await self._consumer._client.force_metadata_update()
-        numbers = self._consumer.partitions_for_topic(TOPIC)
-        if not numbers:
+        places = [TopicPartition(TOPIC, number) for number in range(await self._partitions())]
+        if not places:
             return False
-        places = [TopicPartition(TOPIC, number) for number in sorted(numbers)]
         self._consumer.assign(places)
         for place, end in (await self._consumer.end_offsets(places)).items():
             self._consumer.seek(place, end)
         self._first = await self._consumer.getmany(timeout_ms=_WAIT_MS)
         return True
+
+    async def _partitions(self) -> int:
+        """How many partitions the topic has; 0: it is not there. Its client may not have heard of
+        it yet, so a node is asked."""
+        client = self._consumer._client
+        found = (await read_metadata(client, any_node(client), [TOPIC])).topics[TOPIC]
+        if found.error == UnknownTopicOrPartitionError.errno:
+            return 0
+        if found.error:
+            raise for_code(found.error)(TOPIC)
+        return len(found.partitions)
 
     async def so_far(self) -> list[OffsetsRecord]:
         """All records from where it began to where the log ends now. Raises as `begin`."""

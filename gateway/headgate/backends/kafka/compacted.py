@@ -10,9 +10,8 @@ from contextlib import asynccontextmanager
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from headgate.backends.kafka.options import ClusterOptions
-from headgate.kafka.access import client_arguments
-from headgate.kafka.client_metadata import use_own_metadata
 from headgate.kafka.closing import drop_consumer
+from headgate.kafka.consumers import open_consumer
 
 See = Callable[[int, bytes | None, bytes | None], None]
 SILENCE_S = 15.0  # longer than an ordinary leader loss
@@ -122,14 +121,12 @@ async def consumer_of(
     options: ClusterOptions, isolation_level: str = "read_committed"
 ) -> AsyncIterator[AIOKafkaConsumer]:
     """A consumer without a group, closed at the end."""
-    consumer = AIOKafkaConsumer(
-        **client_arguments(options),
+    consumer = open_consumer(
+        options,
         client_id="headgate-control",
-        enable_auto_commit=False,
         auto_offset_reset="earliest",
         isolation_level=isolation_level,
     )
-    use_own_metadata(consumer._client)
     try:
         async with asyncio.timeout(SILENCE_S):
             await consumer.start()

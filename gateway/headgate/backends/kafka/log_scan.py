@@ -8,9 +8,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaError
 
 from headgate.backends.kafka.options import ClusterOptions
-from headgate.kafka.access import client_arguments
-from headgate.kafka.client_metadata import use_own_metadata
-from headgate.kafka.header_names import keep_header_names
+from headgate.kafka.consumers import open_consumer
 
 _SILENCE_S = 60.0  # longer than any leader change
 _POLL_MS = 1000
@@ -52,15 +50,12 @@ class LogScan:
         report: told now and then how far it is. Afterwards `has_before` says whether the topic has
         or had records before those that were shown.
         """
-        keep_header_names()
-        consumer = AIOKafkaConsumer(
-            **client_arguments(self._options),
+        consumer = open_consumer(
+            self._options,
             client_id=self._client_id,
-            enable_auto_commit=False,
             auto_offset_reset="earliest",  # retention may take the first ones meanwhile
             isolation_level="read_committed" if self._committed else "read_uncommitted",
         )
-        use_own_metadata(consumer._client)
         try:
             async with asyncio.timeout(_SILENCE_S):
                 await consumer.start()

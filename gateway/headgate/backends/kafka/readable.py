@@ -13,9 +13,8 @@ from aiokafka.structs import TopicPartition
 
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.core.groups.facts import Partition
-from headgate.kafka.access import client_arguments
-from headgate.kafka.client_metadata import use_own_metadata
 from headgate.kafka.closing import drop_client
+from headgate.kafka.consumers import open_consumer
 
 log = logging.getLogger("headgate.backends.readable")
 
@@ -36,17 +35,15 @@ async def first_readable(
     found: dict[Partition, int] = {}
     if not spans:
         return found
-    consumer = AIOKafkaConsumer(
-        **client_arguments(options),
+    consumer = open_consumer(
+        options,
         client_id="headgate-monitor",
-        enable_auto_commit=False,
         isolation_level="read_committed",
         auto_offset_reset="none",
         fetch_max_wait_ms=_WAIT_MS,
         max_partition_fetch_bytes=_PARTITION_BYTES,
         fetch_max_bytes=_ANSWER_BYTES,
     )
-    use_own_metadata(consumer._client)
     try:
         async with asyncio.timeout(_LONG_S):
             await consumer.start()
