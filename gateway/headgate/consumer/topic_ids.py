@@ -7,10 +7,9 @@ deleted topic; those in a database stay, and its next events would pass for done
 from collections.abc import Iterable
 
 from aiokafka import AIOKafkaConsumer
-from aiokafka.errors import NodeNotReadyError
 
 from headgate.consumer.offset_store import OffsetStore
-from headgate.kafka.metadata import read_metadata
+from headgate.kafka.metadata import any_node, read_metadata
 
 
 class TopicIds:
@@ -28,9 +27,6 @@ class TopicIds:
         if self._store is None or not self._topics:
             return
         client = self._consumer._client
-        node = client.get_random_node()
-        if node is None:
-            raise NodeNotReadyError("no broker is known")
-        topics = (await read_metadata(client, node, self._topics)).topics
+        topics = (await read_metadata(client, any_node(client), self._topics)).topics
         there = {name: one.topic_id.hex() for name, one in topics.items() if any(one.topic_id)}
         await self._store.check_topics(there)

@@ -13,6 +13,7 @@ from headgate.kafka.closing import drop_consumer
 from headgate_spark.copying.chunks import Chunk, SourceRecord
 from headgate_spark.copying.copy_plan import CHUNK_S, CopyOptions
 from headgate_spark.copying.throttle import BrokerBuckets
+from headgate_spark.job.errors import SayingError, in_words
 from headgate_spark.kafka.kafka_clients import CLIENT_ERRORS, open_consumer
 from headgate_spark.kafka.topic_ids import topic_id
 
@@ -21,15 +22,15 @@ _RECORD_BYTES = 40  # what a record has beside key and value, roughly
 _KEY_BYTES, _VALUE_BYTES = attrgetter("serialized_key_size"), attrgetter("serialized_value_size")
 
 
-class ReadError(Exception):
+class ReadError(SayingError):
     """It could not be read now."""
 
 
-class GoneError(Exception):
+class GoneError(SayingError):
     """The offset to be read next is not in the log."""
 
 
-class RecreatedError(Exception):
+class RecreatedError(SayingError):
     """The topic is another one: it was deleted and recreated."""
 
 
@@ -54,14 +55,14 @@ class SourceReader:
 
     async def start(self) -> None:
         """Connect."""
-        async with _translated():
+        async with self._translated():
             await self._inner.start()
             self._buckets.throttle(self._inner._client, self._count)
             self._inner.assign([self._tp])
 
     async def bounds(self) -> tuple[int, int]:
         """The log's first offset, and the one behind the last stable one."""
-        async with _translated():
+        async with self._translated():
             begins = await self._inner.beginning_offsets([self._tp])
             ends = await self._inner.end_offsets([self._tp])
         return begins[self._tp], ends[self._tp]
@@ -72,7 +73,7 @@ class SourceReader:
 
     async def check(self, source_id: str) -> None:
         """Raise RecreatedError unless what was read so far is this topic's."""
-        async with _translated():
+        async with self._translated():
             found = await topic_id(self._inner._client, self._tp)
         if found != source_id:
             raise RecreatedError(f"its id is {found}, it was {source_id}")
@@ -86,7 +87,7 @@ class SourceReader:
         records: list[SourceRecord] = []
         size, until_s = 0, clock() + CHUNK_S
         answers, self.is_behind = self._answers, True
-        async with _translated():
+        async with self._translated():
             while len(records) < options.chunk_records and size < options.chunk_bytes:
                 wait_s = until_s - clock()
                 if wait_s <= 0:
@@ -111,6 +112,17 @@ class SourceReader:
     async def drop(self) -> None:
         """End it at once."""
         await drop_consumer(self._inner)
+
+    @asynccontextmanager
+    async def _translated(self) -> AsyncIterator[None]:
+        """Bound what is asked of the cluster."""
+        try:
+            async with asyncio.timeout(_STEP_S):
+                yield
+        except CLIENT_ERRORS as error:
+            place = f"partition {self._tp.partition} of {self._tp.topic}"
+            why = in_words(error)
+            raise ReadError(f"cluster {self._options.source.name}: {place}: {why}") from error
 
     def _count(self, size: int) -> None:
         self.bytes += size
@@ -137,12 +149,3 @@ def _cut(records: list[SourceRecord], end: int) -> Chunk:
     while records and records[-1].offset >= end:
         records.pop()
     return Chunk(records, end)
-
-
-@asynccontextmanager
-async def _translated() -> AsyncIterator[None]:
-    try:
-        async with asyncio.timeout(_STEP_S):
-            yield
-    except CLIENT_ERRORS as error:
-        raise ReadError(f"{type(error).__name__}: {error}") from error

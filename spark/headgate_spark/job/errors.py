@@ -3,12 +3,26 @@
 OK, FAILED, USAGE = 0, 1, 2
 
 
+class SayingError(Exception):
+    """An error whose text is a sentence that says it all."""
+
+
 class JobError(Exception):
     """Ends a job. The text names what to do; exit_code is FAILED or USAGE."""
 
     def __init__(self, text: str, exit_code: int = FAILED) -> None:
         super().__init__(text)
         self.exit_code = exit_code
+
+
+def in_words(error: BaseException) -> str:
+    """What an error says, and what it is: a TimeoutError of its own says nothing."""
+    name, text = type(error).__name__, str(error).strip()
+    if isinstance(error, JobError | SayingError):
+        return text
+    if text in ("", name, f"{name}:"):
+        return "nothing came in time" if isinstance(error, TimeoutError) else name
+    return text if text.startswith(name) else f"{name}: {text}"
 
 
 def reason_of(error: Exception) -> str:

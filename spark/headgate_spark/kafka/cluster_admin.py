@@ -14,10 +14,10 @@ from aiokafka.structs import TopicPartition
 from headgate.core.topics.internal_topics import InternalTopic
 from headgate.kafka.client_metadata import use_own_metadata
 from headgate.kafka.closing import drop_consumer, drop_producer
-from headgate.kafka.metadata import Metadata, read_metadata
+from headgate.kafka.metadata import Metadata, any_node, read_metadata
 from headgate.kafka.topics import create_topics
 from headgate_spark.job.connections import Connection
-from headgate_spark.job.errors import JobError
+from headgate_spark.job.errors import JobError, in_words
 from headgate_spark.kafka.kafka_clients import CLIENT_ERRORS, job_arguments, open_consumer
 
 _SETTLED_S, _POLL_S = 30.0, 0.1
@@ -47,7 +47,7 @@ class ClusterAdmin:
     async def metadata(self) -> Metadata:
         """Nodes and topics, as one of the nodes knows them."""
         client = self._consumer._client
-        found = await read_metadata(client, client.get_random_node())
+        found = await read_metadata(client, any_node(client))
         sound = {name: one for name, one in found.topics.items() if not one.error}
         return found._replace(topics=sound)
 
@@ -154,7 +154,7 @@ async def cluster_admin(connection: Connection) -> AsyncIterator[ClusterAdmin]:
         yield ClusterAdmin(connection, admin, consumer)
     except CLIENT_ERRORS as error:
         servers = connection.bootstrap_servers
-        raise JobError(f"cluster {connection.name} ({servers}): {error!r}") from error
+        raise JobError(f"cluster {connection.name} ({servers}): {in_words(error)}") from error
     finally:
         await drop_consumer(consumer)
         await _close(admin)

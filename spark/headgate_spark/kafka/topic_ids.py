@@ -4,7 +4,7 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import NodeNotReadyError, UnknownTopicOrPartitionError, for_code
 from aiokafka.structs import TopicPartition
 
-from headgate.kafka.metadata import read_metadata
+from headgate.kafka.metadata import Metadata, any_node, read_metadata
 
 
 async def topic_id(client: AIOKafkaClient, tp: TopicPartition) -> str:
@@ -14,17 +14,24 @@ async def topic_id(client: AIOKafkaClient, tp: TopicPartition) -> str:
     that were read before an answer with the old id are the old topic's.
     """
     node = client.cluster.leader_for_partition(tp)
-    if node is None or node < 0:
+    if node is None or node < 0:  # that may only mean that the client has not heard of it yet
+        node = (await _metadata(client, any_node(client), tp.topic)).leader(*tp)
+    if node < 0:
         raise NodeNotReadyError(f"partition {tp.partition} of {tp.topic} has no leader")
-    found = (await read_metadata(client, node, [tp.topic])).topics[tp.topic]
-    if found.error:
-        raise for_code(found.error)(tp.topic)
-    return found.uuid
+    return (await _metadata(client, node, tp.topic)).topics[tp.topic].uuid
 
 
 async def id_of(client: AIOKafkaClient, topic: str) -> str | None:
     """The same as one of the nodes knows it; None: it has no such topic. Raises KafkaError."""
-    answer = await read_metadata(client, client.get_random_node(), [topic])
+    answer = await read_metadata(client, any_node(client), [topic])
     found = answer.topics.get(topic)
     is_there = found is not None and found.error != UnknownTopicOrPartitionError.errno
     return found.uuid if found is not None and is_there else None
+
+
+async def _metadata(client: AIOKafkaClient, node: int, topic: str) -> Metadata:
+    """What a node says of a topic that is there. Raises KafkaError."""
+    found = await read_metadata(client, node, [topic])
+    if found.topics[topic].error:
+        raise for_code(found.topics[topic].error)(topic)
+    return found

@@ -17,6 +17,7 @@ from headgate_spark.copying.chunks import Chunk, Written, segments_of
 from headgate_spark.copying.copy_plan import Copied, CopyOptions, Known, Unit
 from headgate_spark.copying.source_reader import GoneError, ReadError, RecreatedError, SourceReader
 from headgate_spark.copying.throttle import BrokerBuckets
+from headgate_spark.job.errors import in_words
 from headgate_spark.job.times import now_ms
 from headgate_spark.kafka.kafka_clients import CLIENT_ERRORS
 from headgate_spark.mirror.foreign import end_of, follows, read_tail
@@ -75,18 +76,18 @@ class Copier:
                 trouble = None
                 break
             except FencedError as error:
-                trouble = f"{type(error).__name__}: {error}"
+                trouble = in_words(error)
                 if await self._is_replaced():
                     break
             except _FINAL as error:
-                trouble = f"{type(error).__name__}: {error}"
+                trouble = in_words(error)
                 is_stale = isinstance(error, RecreatedError | StalePlanError)
                 break
             except _TEMPORARY as error:
-                trouble = f"{type(error).__name__}: {error}"
+                trouble = in_words(error)
             except Exception as error:
                 # Whatever is wrong with one partition must not end those that share its task.
-                trouble = f"{type(error).__name__}: {error}"
+                trouble = in_words(error)
                 log.exception("%s partition %d", *self._unit.place[:2])
                 break
             if self._transactions > before:

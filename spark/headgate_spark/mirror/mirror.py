@@ -21,7 +21,7 @@ from headgate.core.terminal.progress import ProgressLine
 from headgate.kafka.metadata import Metadata
 from headgate_spark.copying.copy_plan import Copied, CopyOptions
 from headgate_spark.copying.tiers import pairs
-from headgate_spark.job.errors import FAILED, OK, USAGE, JobError
+from headgate_spark.job.errors import FAILED, OK, USAGE, JobError, in_words
 from headgate_spark.job.exposition import Textfile
 from headgate_spark.job.options import Cluster, JobConfig, chosen_topics, must_exist
 from headgate_spark.job.times import now_ms
@@ -215,7 +215,7 @@ class Mirror:
         try:
             now = await self._planned(there, here, list(planned.skipped))
         except (JobError, *CLIENT_ERRORS) as error:
-            self._say(f"what is skipped is not known: {error}")
+            self._say(f"what is skipped is not known: {in_words(error)}")
             return False
         self._skips.tell(now.skipped, list(planned.skipped), time.monotonic())
         return bool(planned.skipped.keys() - now.skipped.keys())
@@ -227,7 +227,7 @@ class Mirror:
             await self._refresh()
             await self._show(there, planned, metadata)
         except (JobError, *CLIENT_ERRORS) as error:
-            self._say(f"progress is not known: {error}")
+            self._say(f"progress is not known: {in_words(error)}")
             self._publish_unseen()
             return False
         return shape != planned.shape
@@ -265,7 +265,7 @@ class Mirror:
         try:
             await self._view.refresh()
         except (HiddenError, MapError, *CLIENT_ERRORS) as error:
-            raise JobError(f"cluster {self._target.name}: {error}") from error
+            raise JobError(f"cluster {self._target.name}: {in_words(error)}") from error
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):

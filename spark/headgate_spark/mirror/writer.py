@@ -31,6 +31,7 @@ from headgate_spark.copying.transactions import (
     send_records,
 )
 from headgate_spark.job.connections import Connection
+from headgate_spark.job.errors import in_words
 from headgate_spark.kafka.kafka_clients import CLIENT_ERRORS
 
 MAX_BATCH_BYTES = 1_048_576  # of one batch with several records
@@ -128,7 +129,7 @@ class Writer:
                 f"better: set its max.message.bytes to {roomy(target.max_batch_bytes)}"
             ) from error
         except _REFUSALS as error:
-            raise UnwritableError(f"{type(error).__name__}: {error}") from error
+            raise UnwritableError(in_words(error)) from error
         except CLIENT_ERRORS as error:
             kind = FencedError if is_fenced(self._inner, error) else WriteError
-            raise kind(f"{type(error).__name__}: {error}") from error
+            raise kind(in_words(error)) from error

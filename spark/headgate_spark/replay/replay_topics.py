@@ -1,5 +1,6 @@
 """The topics that replays are copied to: how they are made."""
 
+import asyncio
 from typing import NamedTuple
 
 from headgate.core.replays.plan import BACKFILL, INGEST
@@ -11,6 +12,7 @@ from headgate_spark.job.connections import Connection
 from headgate_spark.kafka.cluster_admin import ClusterAdmin, cluster_admin
 from headgate_spark.replay.replay_progress import Order
 
+_MORE_ANSWERS, _PAUSE_S = 2, 1.0
 _HEADER_BYTES = 1_024  # more than `hg-replay-id` takes
 
 
@@ -26,7 +28,7 @@ async def create(target: Connection, source: Connection, replay: Replay, order: 
     mirrored. Raises JobError."""
     is_warm = any(one.tier == BACKFILL for some in order.pieces.values() for one in some)
     async with cluster_admin(target) as admin:
-        metadata = await admin.metadata()
+        metadata = await (_metadata_with(admin, order.topic) if is_warm else admin.metadata())
         if is_warm or order.topic in metadata.topics:
             other = _other(metadata, target, order, BACKFILL)
             limit = 0 if other else await _limit(admin, order)
@@ -48,14 +50,26 @@ async def _limit(admin: ClusterAdmin, order: Order) -> int:
 
 async def _cold_limit(source: Connection, order: Order) -> tuple[str | None, int]:
     async with cluster_admin(source) as there:
-        other = _other(await there.metadata(), source, order, INGEST)
+        other = _other(await _metadata_with(there, order.topic), source, order, INGEST)
         return (other, 0) if other is not None else (None, roomy(await _limit(there, order)))
 
 
 async def other_topic(connection: Connection, order: Order, tier: str) -> str | None:
     """Why the plan cannot be of the topic that is there now; None: it is. Raises JobError."""
     async with cluster_admin(connection) as admin:
-        return _other(await admin.metadata(), connection, order, tier)
+        return _other(await _metadata_with(admin, order.topic), connection, order, tier)
+
+
+async def _metadata_with(admin: ClusterAdmin, topic: str) -> Metadata:
+    """The metadata of a node that knows the topic: one that has just started may not know it yet,
+    and only if several answers lack it does it count as deleted."""
+    metadata = await admin.metadata()
+    for _ in range(_MORE_ANSWERS):
+        if topic in metadata.topics:
+            break
+        await asyncio.sleep(_PAUSE_S)
+        metadata = await admin.metadata()
+    return metadata
 
 
 def _other(metadata: Metadata, connection: Connection, order: Order, tier: str) -> str | None:

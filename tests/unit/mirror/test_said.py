@@ -7,9 +7,12 @@ import time
 from contextlib import nullcontext
 
 import pytest
+from aiokafka.errors import KafkaConnectionError, NodeNotReadyError
 
 from headgate.core.terminal.progress import ProgressLine
 from headgate.core.terminal.style import PLAIN
+from headgate_spark.copying.source_reader import ReadError
+from headgate_spark.job.errors import JobError, in_words
 from headgate_spark.job.progress import Progress
 from headgate_spark.mirror.comparer import Verified
 from headgate_spark.mirror.verify import sentence
@@ -29,3 +32,19 @@ def test_a_partition_that_was_compared() -> None:
     assert sentence(one) == "orders partition 2: 1 record compared, all identical"
     bad = one._replace(compared=1234, differing=2)
     assert sentence(bad) == "orders partition 2: 1,234 records compared; 2 differ"
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (TimeoutError(), "nothing came in time"),
+        (TimeoutError("10 s"), "TimeoutError: 10 s"),
+        (NodeNotReadyError("no leader"), "NodeNotReadyError: no leader"),
+        (KafkaConnectionError(), "KafkaConnectionError"),
+        (AssertionError(), "AssertionError"),
+        (ReadError("cluster main: gone"), "cluster main: gone"),
+        (JobError("--out x"), "--out x"),
+    ],
+)
+def test_every_error_says_something(error: Exception, text: str) -> None:
+    assert in_words(error) == text

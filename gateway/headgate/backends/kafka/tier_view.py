@@ -14,7 +14,7 @@ from headgate.backends.kafka.options import ClusterOptions
 from headgate.core.groups.facts import Described
 from headgate.kafka.access import client_arguments
 from headgate.kafka.client_metadata import use_own_metadata
-from headgate.kafka.metadata import read_metadata
+from headgate.kafka.metadata import any_node, read_metadata
 
 _SAMPLE_S = 3.0
 _SAMPLE_RECORDS = 500
@@ -45,7 +45,7 @@ class TierView:
     async def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
         """Kafka's ids, as its tools show them, of those of these topics that are there."""
         client = self._consumer._client
-        there = (await read_metadata(client, client.get_random_node())).topics
+        there = (await read_metadata(client, any_node(client))).topics
         return {topic: there[topic].uuid for topic in topics if topic in there}
 
     async def topic_id(self, topic: str) -> str | None:
