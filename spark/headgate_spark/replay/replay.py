@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from headgate.core.terminal.progress import ProgressLine
-from headgate_spark.copying.source_reader import ReadError
 from headgate_spark.copying.tiers import pairs
 from headgate_spark.job.connections import Connection
-from headgate_spark.job.errors import OK, USAGE, JobError
+from headgate_spark.job.errors import OK, USAGE, JobError, in_words
 from headgate_spark.job.exposition import Textfile
 from headgate_spark.job.options import JobConfig
 from headgate_spark.kafka.kafka_clients import CLIENT_ERRORS
@@ -24,7 +23,7 @@ from headgate_spark.replay.replay_writer import LeaseError, ReplayWriter
 
 _IDLE_S = 0.5
 _AGAIN_S = 2.0
-_TROUBLE = (LeaseError, ReadError, JobError, *CLIENT_ERRORS)
+_TROUBLE = (LeaseError, JobError, *CLIENT_ERRORS)
 
 
 class RunRequest(NamedTuple):
@@ -102,7 +101,7 @@ class _Post:
                 if await self._stand_by() and await self._duty():
                     return
             except _TROUBLE as error:
-                self._say(f"cluster {self._target.name}: {error}; trying again")
+                self._say(f"cluster {self._target.name}: {in_words(error)}; trying again")
                 await self._wait(_AGAIN_S)
 
     async def _stand_by(self) -> bool:
@@ -133,13 +132,13 @@ class _Post:
         )
         try:
             await writer.start()  # from here on no other runner can commit
+            runner.start()
             await reader.start()
             await reader.read_all()
             await runner.sweep()
             self._report.note(f"cluster {self._target.name}: this is the runner now")
             await self._turns(runner, reader)
-            runner.report()
-            await writer.tell([runner.beat(is_last=True)])
+            await runner.end()
         except LeaseError as error:
             if not error.is_lost:
                 raise
@@ -154,11 +153,11 @@ class _Post:
 
     async def _turns(self, runner: Runner, reader: RegistryReader) -> None:
         while not self._stop.is_set():
-            did = await runner.turn()
-            if not did and not self._request.is_following and not unfinished(reader):
+            await runner.turn()
+            is_idle = not runner.is_busy and not unfinished(reader)
+            if is_idle and not self._request.is_following:
                 return
-            if not did:
-                await self._wait(_IDLE_S)
+            await self._wait(_IDLE_S)
 
     async def _wait(self, seconds: float) -> None:
         try:

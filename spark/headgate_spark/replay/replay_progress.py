@@ -120,7 +120,7 @@ def after_chunk(
     size = sum(len(record.key or b"") + len(record.value or b"") for record in copied.records)
     times = [record.timestamp for record in chunk.records if record.timestamp != NO_TIMESTAMP]
     return {
-        **status,
+        **_without_reason(status),
         "state": ReplayState.COPYING,
         "at_ms": now_ms,
         "progress": progress,
@@ -136,7 +136,7 @@ def when_ready(replay: Replay, order: Order, now_ms: int) -> dict[str, Any]:
     progress: Mapping[str, Any] = cast(Any, replay.status.get("progress", {}))
     ends = {one: progress.get(str(one), {}).get("end", 0) for one in range(order.partitions)}
     return {
-        **replay.status,
+        **_without_reason(replay.status),
         "state": ReplayState.READY,
         "at_ms": now_ms,
         "expires_ms": now_ms + order.ttl_s * 1000,
@@ -145,6 +145,10 @@ def when_ready(replay: Replay, order: Order, now_ms: int) -> dict[str, Any]:
 
 
 def with_state(replay: Replay, state: ReplayState, now_ms: int, reason: str = "") -> dict[str, Any]:
-    """The same status in another state."""
+    """The same status in another state, with another reason, or none."""
     why = {"reason": reason} if reason else {}
-    return {**replay.status, "state": state, "at_ms": now_ms, **why}
+    return {**_without_reason(replay.status), "state": state, "at_ms": now_ms, **why}
+
+
+def _without_reason(status: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in status.items() if name != "reason"}

@@ -8,6 +8,12 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
+from aiokafka.errors import (
+    InvalidTimestampError,
+    MessageSizeTooLargeError,
+    TopicAuthorizationFailedError,
+)
+
 from headgate.core.record import REPLAY_ID
 from headgate.core.replays.replay import REGISTRY_TOPIC
 from headgate.kafka.closing import drop_producer
@@ -21,17 +27,27 @@ from headgate_spark.copying.transactions import (
     send_records,
 )
 from headgate_spark.job.connections import Connection
+from headgate_spark.job.errors import JobError, SayingError, in_words
 from headgate_spark.kafka.kafka_clients import CLIENT_ERRORS
 from headgate_spark.kafka.topic_ids import id_of
 
 LEASE_ID = "headgate.replay.runner"
 _MAX_BATCH_BYTES = 950_000
 _TRIES, _PAUSE_S = 3, 1.0
+_REFUSALS = (InvalidTimestampError, MessageSizeTooLargeError, TopicAuthorizationFailedError)
 
 Pair = tuple[bytes, bytes | None]
 
 
-class LeaseError(Exception):
+class RefusedError(SayingError):
+    """Kafka refuses to take the records. Nothing of them was written.
+
+    aiokafka counts their sequence numbers nevertheless, so once the partition takes records again
+    Kafka answers that one is out of order, and the runner takes its lease anew.
+    """
+
+
+class LeaseError(SayingError):
     """It was not done, or nobody knows. is_lost: another runner has the lease."""
 
     def __init__(self, text: str, *, is_lost: bool) -> None:
@@ -40,10 +56,16 @@ class LeaseError(Exception):
 
 
 class ReplayWriter:
-    """Every call but `drop` raises LeaseError."""
+    """Writes one transaction at a time, in the order of the calls.
+
+    Every call but `drop` raises LeaseError, and does so ever after.
+    """
 
     def __init__(self, connection: Connection) -> None:
+        self._cluster = connection.name
         self._inner = open_producer(connection, LEASE_ID, _MAX_BATCH_BYTES)
+        self._turn = asyncio.Lock()
+        self._error: LeaseError | None = None
 
     async def start(self) -> None:
         """Take the lease: returns when no older runner can commit any more."""
@@ -59,27 +81,41 @@ class ReplayWriter:
         status_records: Callable[[int | None], Sequence[Pair]],
     ) -> None:
         """One transaction: records to one partition, then what `status_records` makes of the
-        offset behind the last of them, None when there are none."""
+        offset behind the last of them, None when there are none. Raises RefusedError."""
         marks = [(REPLAY_ID, replay_id.encode())]
-        async with self._translated(STEP_TIMEOUT_S):
-            await self._inner.begin_transaction()
-            written = await send_records(self._inner, topic, partition, records, marks)
-            await self._put(status_records(written[-1].end if written else None))
-        async with self._translated(STEP_TIMEOUT_S):
-            await self._inner.commit_transaction()
+        async with self._turn:
+            if self._error is not None:
+                raise self._error
+            async with self._translated(STEP_TIMEOUT_S):
+                await self._inner.begin_transaction()
+                try:
+                    written = await send_records(self._inner, topic, partition, records, marks)
+                except _REFUSALS as error:
+                    await self._inner.abort_transaction()
+                    why = f"topic {topic} does not take a record: {in_words(error)}"
+                    raise RefusedError(f"cluster {self._cluster}: {why}") from error
+                await self._put(status_records(written[-1].end if written else None))
+            async with self._translated(STEP_TIMEOUT_S):
+                await self._inner.commit_transaction()
 
     async def tell(self, pairs: Sequence[Pair]) -> None:
         """One transaction with registry records alone."""
         await self.write(REGISTRY_TOPIC, 0, (), "", lambda _: pairs)
 
     async def lacks(self, topic: str, wanted: str | None) -> bool:
-        """Whether a topic was deleted, or is not the one with this id; None: any will do."""
-        async with self._translated(STEP_TIMEOUT_S):
-            for number in range(_TRIES):  # a node may not have heard of a topic that is new
-                await asyncio.sleep(_PAUSE_S if number else 0.0)
-                found = await id_of(self._inner.client, topic)
-                if found is not None and wanted in (None, found):
-                    return False
+        """Whether a topic was deleted, or is not the one with this id; None: any will do.
+
+        Raises JobError: a node that does not answer says nothing of the lease.
+        """
+        try:
+            async with asyncio.timeout(STEP_TIMEOUT_S):
+                for number in range(_TRIES):  # a node may not have heard of a topic that is new
+                    await asyncio.sleep(_PAUSE_S if number else 0.0)
+                    found = await id_of(self._inner.client, topic)
+                    if found is not None and wanted in (None, found):
+                        return False
+        except CLIENT_ERRORS as error:
+            raise JobError(f"cluster {self._cluster}: topic {topic}: {in_words(error)}") from error
         return True
 
     async def drop(self) -> None:
@@ -102,4 +138,5 @@ class ReplayWriter:
                 yield
         except CLIENT_ERRORS as error:
             is_lost = is_fenced(self._inner, error)
-            raise LeaseError(f"{type(error).__name__}: {error}", is_lost=is_lost) from error
+            self._error = LeaseError(in_words(error), is_lost=is_lost)
+            raise self._error from error

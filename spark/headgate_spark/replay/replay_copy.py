@@ -1,0 +1,336 @@
+"""Carries out one replay: makes its topic, copies what was planned, and deletes it in the end.
+
+Each step is one transaction that ends with the replay's status, so that a runner that is killed
+anywhere leaves what the next one's first read finds. Replays are carried out at the same time, and
+each of them is alone: one that waits, or that meets an error, stops no other. It says why in its
+status' `reason`, and tries again after a pause that grows.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from aiokafka.structs import TopicPartition
+
+from headgate.core.replays.plan import BACKFILL
+from headgate.core.replays.replay import Control, Replay, ReplayState, deleted, record
+from headgate.core.terminal.progress import ProgressLine
+from headgate_spark.copying.chunks import Chunk
+from headgate_spark.copying.copy_plan import CopyOptions
+from headgate_spark.copying.source_reader import GoneError, ReadError, RecreatedError, SourceReader
+from headgate_spark.copying.throttle import BrokerBuckets
+from headgate_spark.job.connections import Connection
+from headgate_spark.job.errors import JobError, in_words
+from headgate_spark.job.times import now_ms
+from headgate_spark.kafka.cluster_admin import cluster_admin
+from headgate_spark.kafka.kafka_clients import CLIENT_ERRORS
+from headgate_spark.replay.replay_metrics import ReplayMetrics
+from headgate_spark.replay.replay_progress import (
+    CopyPosition,
+    Order,
+    after_chunk,
+    next_place,
+    when_ready,
+    with_state,
+)
+from headgate_spark.replay.replay_topics import create, other_topic, recreated
+from headgate_spark.replay.replay_writer import LeaseError, Pair, RefusedError, ReplayWriter
+
+log = logging.getLogger("headgate_spark.replay.replay_copy")
+
+_ANSWER_S = 60.0  # of a cluster that makes or deletes a topic; readers bound themselves
+_STILL_S = 60.0  # after which a copy that has read nothing says so
+_PAUSE_S, _MAX_PAUSE_S = 1.0, 30.0
+_EXPECTED = (ReadError, JobError, RefusedError, *CLIENT_ERRORS)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerContext:
+    """What the replays of one runner share.
+
+    clusters: how to reach those that specs name.  statuses: newer than what the registry's reader
+    has seen, since only the runner writes them.  cold: what all replays read from an ingest cluster
+    is counted together, so that its brokers are spared.  is_over: set when the runner ends.
+    """
+
+    target: Connection
+    clusters: Mapping[str, Connection]
+    writer: ReplayWriter
+    metrics: ReplayMetrics
+    report: ProgressLine
+    statuses: MutableMapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    cold: MutableMapping[tuple[str, int | None], BrokerBuckets] = field(default_factory=dict)
+    is_over: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def cluster(self, order: Order, tier: str) -> Connection:
+        """The cluster of a tier of a replay."""
+        return self.target if tier == BACKFILL else self.clusters[order.cluster]
+
+
+class ReplayCopy:
+    """One replay. control: what was wanted of it when this was made."""
+
+    def __init__(self, context: RunnerContext, replay: Replay) -> None:
+        self._context, self._replay = context, replay
+        self.control = replay.control
+        self._is_waiting = False
+        self._task: asyncio.Task[None] | None = None
+        self._source: tuple[CopyPosition, SourceReader] | None = None
+        self._buckets: dict[bool, BrokerBuckets] = {}
+        self._free_at = self._moved_at = 0.0
+
+    def start(self, *, only_clean_up: bool = False) -> asyncio.Task[None]:
+        """Begin. only_clean_up: the replay is over already, its topic may be there still."""
+        work = self._clean_up() if only_clean_up else self._carry_out()
+        self._task = asyncio.create_task(work, name=f"replay {self._replay.id}")
+        return self._task
+
+    def interrupt(self) -> None:
+        """End it if it waits. What it writes is left to end by itself."""
+        if self._is_waiting and self._task is not None:
+            self._task.cancel()
+
+    async def _carry_out(self) -> None:
+        """Go on until there is nothing to do now. Raises LeaseError."""
+        clock, pause_s = asyncio.get_running_loop().time, _PAUSE_S
+        self._moved_at = clock()
+        try:
+            while has_work(self._replay, now_ms()) and not self._context.is_over.is_set():
+                try:
+                    if await self._step():
+                        pause_s, self._moved_at = _PAUSE_S, clock()
+                except LeaseError:
+                    raise
+                except Exception as error:  # whatever is wrong with one replay is its own trouble
+                    if not isinstance(error, _EXPECTED):
+                        log.exception("replay %s", self._replay.id)
+                    await self._close()
+                    await self._report_trouble(in_words(error))
+                    await self._waiting(asyncio.sleep(pause_s))
+                    pause_s = min(2 * pause_s, _MAX_PAUSE_S)
+        finally:
+            await self._close()
+
+    async def _clean_up(self) -> None:
+        pause_s = _PAUSE_S
+        while not self._context.is_over.is_set():
+            try:
+                await self._delete_topic()
+            except _EXPECTED as error:
+                self._context.report.say(f"replay {self._replay.id}: {in_words(error)}")
+                await self._waiting(asyncio.sleep(pause_s))
+                pause_s = min(2 * pause_s, _MAX_PAUSE_S)
+            else:
+                return
+
+    async def _waiting(self, what: Awaitable[T], within_s: float | None = None) -> T:
+        """Await what may be broken off at any time. Raises TimeoutError."""
+        self._is_waiting = True
+        try:
+            async with asyncio.timeout(within_s):
+                return await what
+        finally:
+            self._is_waiting = False
+
+    async def _asking(self, clusters: str, what: Awaitable[T]) -> T:
+        """Await what asks clusters, for a bounded time. Raises JobError."""
+        try:
+            return await self._waiting(what, _ANSWER_S)
+        except TimeoutError as error:
+            raise JobError(f"cluster {clusters}: no answer within {_ANSWER_S:g} s") from error
+
+    # ---- one step
+
+    async def _step(self) -> bool:
+        """Whether anything has changed."""
+        replay = self._replay
+        if replay.control is Control.CANCEL:
+            return await self._end(ReplayState.CANCELLED, "")
+        if replay.state is ReplayState.READY:
+            return await self._end(ReplayState.EXPIRED, "")
+        try:
+            order = Order.of(replay.spec or {})
+            self._context.clusters[order.cluster]
+        except (KeyError, TypeError, ValueError) as error:
+            return await self._end(ReplayState.FAILED, f"the spec cannot be read: {error!r}")
+        try:
+            return await self._advance(order)
+        except RecreatedError as error:
+            return await self._end(ReplayState.FAILED, recreated(order, str(error)))
+        except GoneError as error:
+            gone = f"records that were planned are gone from the log: {error}"
+            return await self._end(ReplayState.FAILED, await self._other(order) or gone)
+        except ReadError as error:
+            await self._report_trouble(in_words(error))
+            why = await self._other(order)
+            if why is None:
+                raise
+            return await self._end(ReplayState.FAILED, why)
+
+    async def _advance(self, order: Order) -> bool:
+        replay, context = self._replay, self._context
+        if replay.state is ReplayState.PENDING:
+            source = context.clusters[order.cluster]
+            clusters = f"{context.target.name} or {source.name}"
+            made = await self._asking(clusters, create(context.target, source, replay, order))
+            if made.id is None:
+                return await self._end(ReplayState.FAILED, made.why_not)
+            planned = with_state(replay, ReplayState.PLANNED, now_ms())
+            return await self._tell({**planned, "topic_id": made.id})
+        if replay.state is ReplayState.PLANNED:
+            return await self._tell(with_state(replay, ReplayState.COPYING, now_ms()))
+        place = next_place(order, replay.status)
+        if place is None:
+            await self._close()
+            context.report.note(
+                f"replay {replay.id}: {replay.status.get('records', 0)} records are ready"
+            )
+            return await self._tell(when_ready(replay, order, now_ms()))
+        return await self._copy(order, place)
+
+    async def _copy(self, order: Order, place: CopyPosition) -> bool:
+        replay, context = self._replay, self._context
+        clock = asyncio.get_running_loop().time
+        if self._free_at > clock():  # its rate is used up for now
+            await self._waiting(asyncio.sleep(self._free_at - clock()))
+        chunk = await self._waiting(self._read(order, place))
+        if chunk.end <= place.at:
+            if clock() - self._moved_at > _STILL_S:
+                await self._report_trouble(
+                    f"cluster {context.cluster(order, place.piece.tier).name}: partition "
+                    f"{place.partition} of {order.topic}: nothing has come for {_STILL_S:g} s"
+                )
+            return False
+        own_id: Any = replay.status.get("topic_id")
+        if await self._waiting(context.writer.lacks(replay.topic, own_id)):
+            return await self._end(ReplayState.FAILED, deleted(replay.topic))
+        copied = Chunk([one for one in chunk.records if _taken(order, one)], chunk.end)
+        written: list[Mapping[str, Any]] = []
+
+        def status_records(behind: int | None) -> list[Pair]:
+            written.append(after_chunk(replay.status, place, chunk, copied, behind, now_ms()))
+            return [record(replay.id, "status", written[-1])]
+
+        await context.writer.write(
+            replay.topic, place.partition, copied.records, replay.id, status_records
+        )
+        size = written[-1]["bytes"] - replay.status.get("bytes", 0)
+        context.metrics.copied(context.target.name, len(copied.records), size)
+        self._set(written[-1])
+        if self._source is not None:
+            self._source = (place._replace(at=chunk.end), self._source[1])
+        per_s = order.rate.get("records_per_s")
+        if per_s:
+            self._free_at = max(self._free_at, clock()) + len(copied.records) / per_s
+        return True
+
+    # ---- what it reads
+
+    async def _read(self, order: Order, place: CopyPosition) -> Chunk:
+        source = await self._reader(order, place)
+        chunk = await source.read(place.piece.end)
+        topic_id = order.topic_ids.get(place.piece.tier)
+        if topic_id is not None:
+            await source.check(topic_id)
+        return chunk
+
+    async def _reader(self, order: Order, place: CopyPosition) -> SourceReader:
+        if self._source is not None and self._source[0] == place:
+            return self._source[1]
+        await self._close()
+        cluster = self._context.cluster(order, place.piece.tier)
+        options = CopyOptions(cluster, self._context.target)
+        per_s = order.rate.get("records_per_s")
+        if per_s:  # small pieces, so that a slow replay goes on all the time
+            options = CopyOptions(
+                cluster, self._context.target, chunk_records=max(1, min(5_000, per_s))
+            )
+        tp = TopicPartition(order.topic, place.partition)
+        buckets = self._buckets_of(order, is_warm=place.piece.tier == BACKFILL)
+        source = SourceReader(tp, options, buckets)
+        self._source = (place, source)
+        await source.start()
+        source.seek(place.at)
+        return source
+
+    def _buckets_of(self, order: Order, *, is_warm: bool) -> BrokerBuckets:
+        """Each replay has its own, which last as long as it does."""
+        if is_warm not in self._buckets:
+            rate = order.rate.get("bytes_per_s" if is_warm else "cold_bytes_per_s")
+            within = None
+            if not is_warm:
+                in_all = order.rate.get("cold_in_all_bytes_per_s", rate)
+                shared = self._context.cold
+                within = shared.setdefault((order.cluster, in_all), BrokerBuckets(in_all))
+            self._buckets[is_warm] = BrokerBuckets(rate, within)
+        return self._buckets[is_warm]
+
+    async def _other(self, order: Order) -> str | None:
+        """Why what is planned will never be read again; None: it may be, as far as is known."""
+        place = next_place(order, self._replay.status)
+        if place is None:
+            return None
+        cluster = self._context.cluster(order, place.piece.tier)
+        try:
+            return await self._asking(cluster.name, other_topic(cluster, order, place.piece.tier))
+        except JobError:
+            return None
+
+    async def _close(self) -> None:
+        source, self._source = self._source, None
+        if source is not None:
+            await source[1].drop()
+
+    # ---- what it says
+
+    async def _end(self, state: ReplayState, reason: str) -> bool:
+        await self._close()
+        await self._delete_topic()
+        report, replay = self._context.report, self._replay
+        say = report.say if state is ReplayState.FAILED else report.note
+        say(f"replay {replay.id}: {state}{': ' + reason if reason else ''}")
+        return await self._tell(with_state(replay, state, now_ms(), reason))
+
+    async def _delete_topic(self) -> None:
+        target = self._context.target
+        await self._asking(target.name, _delete(target, self._replay.topic))
+
+    async def _report_trouble(self, text: str) -> None:
+        reason = f"{text}; trying again"
+        if self._replay.status.get("reason") == reason:
+            return
+        self._context.report.say(f"replay {self._replay.id}: {reason}")
+        await self._tell(with_state(self._replay, self._replay.state, now_ms(), reason))
+
+    async def _tell(self, status: Mapping[str, object]) -> bool:
+        await self._context.writer.tell([record(self._replay.id, "status", status)])
+        self._set(status)
+        return True
+
+    def _set(self, status: Mapping[str, Any]) -> None:
+        self._context.statuses[self._replay.id] = self._replay.status = status
+
+
+def has_work(replay: Replay, at_ms: int) -> bool:
+    """Whether there is anything to do for a replay now."""
+    if replay.is_finished:
+        return False
+    if replay.control is Control.CANCEL:
+        return True
+    if replay.state is ReplayState.READY:
+        return int(str(replay.status.get("expires_ms", 0))) < at_ms
+    return replay.control is not Control.PAUSE
+
+
+async def _delete(target: Connection, topic: str) -> None:
+    async with cluster_admin(target) as admin:
+        await admin.delete(topic)
+
+
+def _taken(order: Order, one: object) -> bool:
+    only = order.only
+    return only.is_empty or only.takes(one.key, one.value, one.headers)  # type: ignore[attr-defined]
