@@ -104,10 +104,15 @@ def _durability(state: TopicState) -> Iterator[Finding]:
 
 
 def _cleanup(state: TopicState, policy: TopicPolicy) -> Iterator[Finding]:
-    subject, policies = _subject(state), state.cleanup_policy
-    compacts, deletes = "compact" in policies, "delete" in policies
+    subject, policies, rules = _subject(state), state.cleanup_policy, state.rules
+    compacts, deletes = rules.compacts, rules.deletes
     if policy.kind == "event" and compacts:
-        text = f'cleanup.policy={policies} on kind = "event": earlier events of a key are removed'
+        lag_ms = rules.compacted_after_ms
+        after = f" from {lag_ms} ms on (min.compaction.lag.ms)" if lag_ms else ""
+        text = (
+            f'cleanup.policy={policies} on kind = "event": earlier events of a key are removed'
+            f"{after}"
+        )
         yield warn(subject, text, 'Set cleanup.policy=delete, or kind = "state".')
     if policy.kind == "state" and not compacts:
         text = f'cleanup.policy={policies} on kind = "state": states older than retention vanish'
@@ -121,7 +126,7 @@ def _cleanup(state: TopicState, policy: TopicPolicy) -> Iterator[Finding]:
 
 
 def _timestamps(state: TopicState, policy: TopicPolicy) -> Iterator[Finding]:
-    if state.timestamp_type != "CreateTime":
+    if state.rules.is_stamped:
         lost = "the event's own time" if policy.timestamp == "event" else "the arrival time"
         text = f"message.timestamp.type={state.timestamp_type}: Kafka overwrites {lost}"
         yield warn(_subject(state), text, "Set message.timestamp.type=CreateTime.")
@@ -143,7 +148,7 @@ def _size(state: TopicState, policy: TopicPolicy, compression: str) -> Iterator[
 
 def _oversize(state: TopicState, policy: TopicPolicy) -> Iterator[Finding]:
     subject = _subject(state)
-    if "chunk" in policy.oversize and "compact" in state.cleanup_policy:
+    if "chunk" in policy.oversize and state.rules.compacts:
         text = (
             f"cleanup.policy={state.cleanup_policy} and chunk in oversize: compaction keeps one "
             "chunk of a set, so the strategy is left out"
@@ -158,9 +163,8 @@ def _oversize(state: TopicState, policy: TopicPolicy) -> Iterator[Finding]:
 
 
 def _suppression(state: TopicState, policy: TopicPolicy, age_ms: int) -> Iterator[Finding]:
-    if policy.suppress == "off" or "delete" not in state.cleanup_policy:
-        return
-    if 0 <= state.retention_ms <= age_ms:
+    kept_ms = state.rules.kept_ms
+    if policy.suppress != "off" and kept_ms is not None and kept_ms <= age_ms:
         text = (
             f"retention.ms={state.retention_ms} is not longer than redis.max_suppress_age_ms = "
             f"{age_ms}: `unchanged` may point at a record that is gone"

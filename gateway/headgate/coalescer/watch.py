@@ -121,9 +121,10 @@ class HeldWatch:
         reached: Mapping[TopicPartition, int],
     ) -> bool:
         """Whether the first record that is not covered was held before half a retention ago."""
-        if state.retention_ms < 0:
+        kept_ms = state.rules.kept_ms
+        if kept_ms is None:
             return False
-        since_ms = self._now_ms() - state.retention_ms // 2
+        since_ms = self._now_ms() - kept_ms // 2
         found = await consumer.offsets_for_times(dict.fromkeys(late, since_ms))
         # None: no record is younger than that, so all that is late is older.
         return any(one is None or reached[tp] < one.offset for tp, one in found.items())

@@ -77,7 +77,8 @@ class ClockWatch:
         state = self._state(topic)
         if state is None:
             return False
-        return min(state.timestamp_before_max_ms, state.timestamp_after_max_ms) >= _TELLING_MS
+        limits = state.rules.before_ms, state.rules.after_ms
+        return all(limit_ms is None or limit_ms >= _TELLING_MS for limit_ms in limits)
 
     def _report(self, topic: str, stamped_ms: int) -> None:
         now_s = self._monotonic()
@@ -102,9 +103,9 @@ def is_stamped_here(publish: Publish) -> bool:
 
 def _bounds(state: TopicState, stamped_ms: int) -> str:
     """When it must have been there, for Kafka to refuse the time. Its answer does not say."""
-    bounds = []
-    if state.timestamp_after_max_ms < _FAR_MS:
-        bounds.append(f"a time before {shown_time(stamped_ms - state.timestamp_after_max_ms)}")
-    if state.timestamp_before_max_ms < _FAR_MS:
-        bounds.append(f"a time after {shown_time(stamped_ms + state.timestamp_before_max_ms)}")
+    bounds, rules = [], state.rules
+    if rules.after_ms is not None and rules.after_ms < _FAR_MS:
+        bounds.append(f"a time before {shown_time(stamped_ms - rules.after_ms)}")
+    if rules.before_ms is not None and rules.before_ms < _FAR_MS:
+        bounds.append(f"a time after {shown_time(stamped_ms + rules.before_ms)}")
     return " or ".join(bounds) or "another time"

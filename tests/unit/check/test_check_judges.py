@@ -172,6 +172,18 @@ def test_what_a_topic_will_bite_with(
     texts(judged)
 
 
+def test_retention_that_kafka_does_not_read_is_no_danger(tmp_path: Path) -> None:
+    found = settings(tmp_path, STATE)
+    kept = SOUND._replace(cleanup_policy="compact", retention_ms=1000)
+    assert list(judge_topic(kept, found.topics[0], found)) == []
+
+
+def test_the_age_from_which_events_are_compacted_is_said(tmp_path: Path) -> None:
+    found = settings(tmp_path, CLUSTER + '[topics.deals]\nkey = "/id"\n')
+    lagging = SOUND._replace(cleanup_policy="compact", min_compaction_lag_ms=7_200_000)
+    assert "removed from 7200000 ms on" in texts(list(judge_topic(lagging, found.topics[0], found)))
+
+
 @pytest.mark.parametrize("kept", ["producer", "zstd"])
 def test_our_own_codec_is_not_recompressed(tmp_path: Path, kept: str) -> None:
     found = settings(tmp_path, STATE)

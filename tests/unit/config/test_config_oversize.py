@@ -58,8 +58,8 @@ def test_every_rung_at_once(tmp_path: Path) -> None:
     policy = topic(tmp_path, text, BLOBS)
     assert policy.split == SplitRule("/options", "/id")
     assert toml_text(policy.split) == '{pointer = "/options", key = "/id"}'
-    assert usable(policy.oversize, "delete")[-1] == "chunk"
-    assert usable(policy.oversize, "compact,delete")[-1] == "claim-check"
+    assert usable(policy.oversize, False)[-1] == "chunk"
+    assert usable(policy.oversize, True)[-1] == "claim-check"
 
 
 def test_another_ladder_is_another_comparison_and_another_limit_is_not() -> None:

@@ -26,6 +26,7 @@ from headgate.backends.kafka.group_requests import (
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.core.groups.cluster_watch import PartitionSeen, TopicSeen
 from headgate.core.groups.facts import Described, Offsets, Partition
+from headgate.core.topics.topic import TopicState, with_settings
 from headgate.kafka.access import client_arguments
 from headgate.kafka.client_metadata import use_own_metadata
 from headgate.kafka.closing import drop_client
@@ -259,12 +260,13 @@ class GroupReader:
     def _topics(self, facts: Mapping[str, TopicMetadata]) -> dict[str, TopicSeen]:
         topics = {}
         for name, (_error, topic_id, partitions) in facts.items():
-            settings = self._settings.get(name, {})
+            bare = TopicState(name, "", topic_id, len(partitions), retention_ms=-1)
+            state = with_settings(bare, self._settings.get(name, {}))
             seen = tuple(PartitionSeen(*partition) for partition in partitions)
-            min_insync = int(settings.get("min.insync.replicas", 1))
-            deletes = "delete" in settings.get("cleanup.policy", "delete")
-            kept_ms = int(settings.get("retention.ms", -1)) if deletes else -1
-            topics[name] = TopicSeen(topic_id, seen, min_insync, kept_ms)
+            kept_ms = state.rules.kept_ms
+            topics[name] = TopicSeen(
+                topic_id, seen, state.min_insync_replicas, -1 if kept_ms is None else kept_ms
+            )
         return topics
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError, NodeNotReadyError, for_code
@@ -11,7 +10,7 @@ from aiokafka.protocol.admin import DescribeConfigsRequest
 from aiokafka.protocol.metadata import MetadataRequest
 
 from headgate.backends.kafka.options import ClusterOptions
-from headgate.core.topics.topic import PartitionState, TopicState
+from headgate.core.topics.topic import SETTINGS, PartitionState, TopicState, with_settings
 from headgate.kafka.access import client_arguments
 from headgate.kafka.client_metadata import use_own_metadata
 from headgate.kafka.closing import drop_client
@@ -26,17 +25,6 @@ _SECOND_READ_PAUSE_S = 0.2
 _TOPIC_RESOURCE = 2  # org.apache.kafka ConfigResource.Type.TOPIC
 _NO_ERROR = 0
 _AT_ONCE = 50  # topics in a request for settings, and in a turn: decoding takes 0.1 ms each
-_SETTINGS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
-    "max.message.bytes": ("max_message_bytes", int),
-    "cleanup.policy": ("cleanup_policy", str),
-    "retention.ms": ("retention_ms", int),
-    "message.timestamp.type": ("timestamp_type", str),
-    "message.timestamp.before.max.ms": ("timestamp_before_max_ms", int),
-    "message.timestamp.after.max.ms": ("timestamp_after_max_ms", int),
-    "compression.type": ("compression_type", str),
-    "min.insync.replicas": ("min_insync_replicas", int),
-    "unclean.leader.election.enable": ("unclean_leader_election", "true".__eq__),
-}
 
 
 class TopicReader:
@@ -117,7 +105,7 @@ class TopicReader:
     async def _settings(
         self, client: AIOKafkaClient, names: Iterable[str]
     ) -> dict[str, dict[str, str]]:
-        resources = [(_TOPIC_RESOURCE, name, list(_SETTINGS)) for name in names]
+        resources = [(_TOPIC_RESOURCE, name, list(SETTINGS)) for name in names]
         found = {}
         for start in range(0, len(resources), _AT_ONCE):
             request = DescribeConfigsRequest(resources[start : start + _AT_ONCE])
@@ -143,17 +131,12 @@ class TopicReader:
     ) -> TopicState:
         if before is None or before.topic_id != facts.topic_id:
             before = TopicState(name, self._cluster, facts.topic_id, len(facts.partitions))
-        read: dict[str, Any] = {
-            field: parse(settings[option])
-            for option, (field, parse) in _SETTINGS.items()
-            if settings and settings.get(option) is not None
-        }
-        return before._replace(
+        found = before._replace(
             cluster=self._cluster,
             partitions=len(facts.partitions),
             replication_factor=facts.replication_factor,
-            **read,
         )
+        return with_settings(found, settings or {})
 
 
 def _nodes(client: AIOKafkaClient) -> list[int]:

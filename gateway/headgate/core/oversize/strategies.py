@@ -60,7 +60,7 @@ class Large(NamedTuple):
 
 
 def usable(
-    strategies: Sequence[Strategy], cleanup_policy: str, compression_type: str = "producer"
+    strategies: Sequence[Strategy], compacts: bool, compression_type: str = "producer"
 ) -> tuple[Strategy, ...]:
     """The strategies that a topic with these settings in Kafka can have, without `reject`.
 
@@ -68,7 +68,7 @@ def usable(
     recompresses measures the outcome of that, which nobody knows here.
     """
     unfit = {"reject"}
-    if "compact" in cleanup_policy:
+    if compacts:
         unfit.add("chunk")
     if compression_type not in ("producer", "zstd"):
         unfit.add("compress")

@@ -58,11 +58,11 @@ def facts_topic(
 
 def facts_faults(found: TopicState) -> list[str]:
     """What is wrong with a topic of facts that exists, each with its fix."""
-    wrong = []
-    if "compact" in found.cleanup_policy:
+    wrong, rules = [], found.rules
+    if rules.compacts:
         # all facts of a topic have one key
         wrong.append(f"cleanup.policy is {found.cleanup_policy}: set it to delete")
-    if found.timestamp_type != "CreateTime":
+    if rules.is_stamped:
         wrong.append("message.timestamp.type is LogAppendTime: set it to CreateTime")
     if found.max_message_bytes < _MIN_FACTS_BYTES:
         minimum = _MIN_FACTS_BYTES
@@ -124,13 +124,13 @@ def faults(wanted: InternalTopic, found: TopicState, topic_limit_bytes: int) -> 
 
     Its number of partitions may be any: it is what keeps a key's events in order, so it stays.
     """
-    wrong = []
-    if found.cleanup_policy != "delete":
+    wrong, rules = [], found.rules
+    if rules.compacts or not rules.deletes:
         wrong.append(f"cleanup.policy is {found.cleanup_policy}: set it to delete")
-    if found.timestamp_type != "CreateTime":
+    if rules.is_stamped:
         wrong.append("message.timestamp.type is LogAppendTime: set it to CreateTime")
     min_ms = int(wanted.configs["retention.ms"]) // 2
-    if 0 <= found.retention_ms < min_ms:
+    if rules.kept_ms is not None and rules.kept_ms < min_ms:
         wrong.append(f"retention.ms is {found.retention_ms}: set it to {min_ms} or more")
     if found.max_message_bytes < topic_limit_bytes:
         minimum = wanted.configs["max.message.bytes"]

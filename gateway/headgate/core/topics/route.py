@@ -102,6 +102,8 @@ class Route:
     """
 
     __slots__ = (
+        "_after_ms",
+        "_before_ms",
         "_depth",
         "_partition",
         "_read_key",
@@ -145,10 +147,15 @@ class Route:
         self.facts = policy.facts_one_in if policy.facts else 0
         self._depth = json_max_depth
         self._takes_timestamps = policy.timestamp == "event"
+        rules = state.rules
+        self._before_ms = sys.maxsize if rules.before_ms is None else rules.before_ms
+        if rules.kept_ms is not None and not rules.is_stamped:  # it counts from the record's time
+            self._before_ms = min(self._before_ms, rules.kept_ms)
+        self._after_ms = sys.maxsize if rules.after_ms is None else rules.after_ms
         self.max_value_bytes = sys.maxsize if policy.max_bytes is None else policy.max_bytes
         self.max_record_bytes = state.batch_limit_bytes - BATCH_OVERHEAD
         self.strategies: tuple[Strategy, ...] = usable(
-            policy.oversize, state.cleanup_policy, state.compression_type
+            policy.oversize, rules.compacts, state.compression_type
         )
         self.digest = digest
         self.scope = scope
@@ -252,14 +259,12 @@ class Route:
 
     def _within(self, given: int, now_ms: int) -> int:
         """A timestamp that the topic keeps. Raises Refused for any other."""
-        state = self.state
-        oldest = now_ms - state.timestamp_before_max_ms
-        if state.retention_ms >= 0:
-            oldest = max(oldest, now_ms - state.retention_ms)
-        newest = now_ms + state.timestamp_after_max_ms
-        if not max(oldest, 0) <= given <= newest:
-            figures = {"oldest_ms": max(oldest, 0), "newest_ms": newest}
-            kept = f"{figures['oldest_ms']} to {newest} ms"
+        oldest = max(0, now_ms - self._before_ms)
+        # Differences are compared, not sums: those of a topic without limits leave an int64.
+        if given < oldest or given - now_ms > self._after_ms:
+            newest = min(now_ms + self._after_ms, sys.maxsize)
+            figures = {"oldest_ms": oldest, "newest_ms": newest}
+            kept = f"{oldest} to {newest} ms"
             detail = f"timestamp {given} ms lies outside what the topic keeps: {kept}"
             raise Refused(Failure(Reason.TIMESTAMP_OUT_OF_RANGE, detail, figures))
         return given

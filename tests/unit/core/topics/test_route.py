@@ -181,6 +181,30 @@ def test_the_narrower_of_retention_and_limit_counts_and_for_ever_is_for_ever() -
     assert at(route(forever, timestamp="event"), None, -1) is OUT
 
 
+@pytest.mark.parametrize("policy", ["compact", ""])
+def test_a_topic_without_retention_by_time_takes_any_old_time(policy: str) -> None:
+    """Kafka reads retention.ms only where cleanup.policy has `delete`."""
+    compacted = topic_state(retention_ms=DAY_MS, cleanup_policy=policy)
+    placed = RawEvent(b"x", timestamp_ms=5, partition=SPREAD)
+    for rules in (route(compacted, timestamp="event"), route(compacted)):
+        assert record(rules, placed).timestamp_ms == 5
+    assert at(route(compacted, timestamp="event"), 5) == 5
+    both = topic_state(retention_ms=DAY_MS, cleanup_policy="compact,delete")
+    assert at(route(both, timestamp="event"), NOW_MS - DAY_MS - 1) is OUT
+    narrow = compacted._replace(timestamp_before_max_ms=DAY_MS)
+    assert at(route(narrow, timestamp="event"), NOW_MS - DAY_MS - 1) is OUT
+
+
+def test_a_time_that_kafka_overwrites_is_not_refused() -> None:
+    stamped = topic_state(
+        timestamp_type="LogAppendTime", retention_ms=DAY_MS, timestamp_before_max_ms=DAY_MS
+    )
+    for given in (5, NOW_MS - 9 * DAY_MS, NOW_MS + 9 * DAY_MS):
+        assert at(route(stamped, timestamp="event"), given) == given
+        placed = RawEvent(b"x", timestamp_ms=given, partition=SPREAD)
+        assert record(route(stamped), placed).timestamp_ms == given
+
+
 def test_the_refusal_tells_the_window() -> None:
     rules = route(topic_state(retention_ms=DAY_MS), timestamp="event")
     with pytest.raises(Refused) as caught:

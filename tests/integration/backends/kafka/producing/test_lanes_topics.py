@@ -26,6 +26,7 @@ CONFIGS = {
     "compression.type": "zstd",
     "min.insync.replicas": "1",
     "unclean.leader.election.enable": "true",
+    "min.compaction.lag.ms": "5000",
 }
 
 
@@ -49,6 +50,7 @@ async def test_settings_and_id_are_read(kafka: RunningBroker, topic_name: str) -
             replication_factor=1,
             min_insync_replicas=1,
             unclean_leader_election=True,
+            min_compaction_lag_ms=5000,
         )
         assert state.topic_id == await asyncio.to_thread(independent_id, admin, topic_name)
         assert world.topics.states() == [state], "only wanted topics are kept"
