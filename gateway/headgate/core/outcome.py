@@ -47,6 +47,7 @@ class Outcome:
     partition and offset are -1 where there is none (or Kafka gave none).  records: how many
     records were written for it; 0 for one that is answered with an equal event's record.
     oversize: what an event that was too large became (`core.oversize.strategies.Strategy`).
+    timestamp_ms: of its record in the log; -1 where there is none, or it is not known.
     """
 
     __slots__ = (
@@ -58,6 +59,7 @@ class Outcome:
         "oversize",
         "partition",
         "records",
+        "timestamp_ms",
     )
 
     def __init__(
@@ -70,6 +72,7 @@ class Outcome:
         failure: Failure | None = None,
         records: int = 0,
         oversize: str | None = None,
+        timestamp_ms: int = -1,
     ) -> None:
         self.name: Final = name
         self.partition: Final = partition
@@ -79,10 +82,11 @@ class Outcome:
         self.failure: Final = failure
         self.records: Final = records
         self.oversize: Final = oversize
+        self.timestamp_ms: Final = timestamp_ms
 
     def _fields(self) -> tuple[object, ...]:
         place = (self.name, self.partition, self.offset, self.key, self.event_id)
-        return (*place, self.failure, self.records, self.oversize)
+        return (*place, self.failure, self.records, self.oversize, self.timestamp_ms)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Outcome) and self._fields() == other._fields()
@@ -96,12 +100,12 @@ class Outcome:
     def of(self, name: Name, event_id: str | None) -> "Outcome":
         """The outcome of another event that is answered with this one's record."""
         place = (self.partition, self.offset, self.key)
-        return Outcome(name, *place, event_id, self.failure, 0, self.oversize)
+        return Outcome(name, *place, event_id, self.failure, 0, self.oversize, self.timestamp_ms)
 
     def with_failure(self, failure: Failure) -> "Outcome":
         """The same, and more is known of its failure."""
         place = (self.partition, self.offset, self.key, self.event_id)
-        return Outcome(self.name, *place, failure, self.records, self.oversize)
+        return Outcome(self.name, *place, failure, self.records, self.oversize, self.timestamp_ms)
 
 
 def rejected(failure: Failure, key: bytes | None = None, event_id: str | None = None) -> Outcome:

@@ -45,8 +45,10 @@ HEADER_OVERHEAD: Final = 10
 
 
 class Record:
-    """One Kafka record. timestamp_ms: milliseconds since 1970; a value of None is a tombstone.
+    """One Kafka record. A value of None is a tombstone.
 
+    timestamp_ms: milliseconds since 1970; once Kafka has acknowledged the record, the one that it
+    has in the log, or -1 where Kafka overwrites it and did not say with what.
     headers: first those of the event alone, then all; set as a whole and never changed in place, so
     that events may share them.  partition: another one if the topic grows before the record is in
     its lane.
@@ -69,7 +71,7 @@ class Record:
         self.key: Final = key
         self.value: Final = value
         self.headers = headers
-        self.timestamp_ms: Final = timestamp_ms
+        self.timestamp_ms = timestamp_ms
 
 
 def size_of(key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes]]) -> int:

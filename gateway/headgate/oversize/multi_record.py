@@ -24,7 +24,7 @@ class MultiRecordPublish:
 
     parent: the event.  strategy: what it became.  count: of its records.  on_end: called once, when
     all parts have ended or the last one will not be sent.  on_others_written: the last part waits
-    for this, called when all others are in Kafka.  partition, offset: of the last part.
+    for this, called when all others are in Kafka.  last: the last part's outcome, once written.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class MultiRecordPublish:
         self.parent = parent
         self.strategy = strategy
         self.count = len(records)
-        self.partition, self.offset = -1, -1
+        self.last: Outcome | None = None
         self._records = records
         self._on_end = on_end
         self._on_others_written = on_others_written
@@ -48,9 +48,9 @@ class MultiRecordPublish:
         self._is_unknown = False
 
     @property
-    def is_written(self) -> bool:
-        """Whether every part is in Kafka."""
-        return self._written == self.count
+    def written(self) -> Outcome | None:
+        """How the last part ended, if every part is in Kafka."""
+        return self.last if self._written == self.count else None
 
     @property
     def failure(self) -> Failure:
@@ -90,7 +90,7 @@ class MultiRecordPublish:
         if outcome.name is Name.PUBLISHED:
             self._written += 1
             if part.index == self.count - 1:
-                self.partition, self.offset = outcome.partition, outcome.offset
+                self.last = outcome
         elif outcome.name is Name.UNKNOWN:
             self._is_unknown = True
         else:

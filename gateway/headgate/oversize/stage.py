@@ -204,12 +204,12 @@ class OversizeStage:
     def _end(self, multi: MultiRecordPublish) -> None:
         publish = multi.parent
         self._multi.pop(publish, None)
-        if not multi.is_written:
+        last = multi.written
+        if last is None:
             self._release(publish)
             self._ends.failed([publish], multi.failure)
             return
         assert publish.ticket is not None
         self._count(publish.ticket.producer, publish.record.topic, multi.strategy)
-        place = (multi.partition, multi.offset)
-        self._complete.written(publish, multi.strategy, *place, multi.count)
-        self._suppression.acknowledged([publish], multi.offset)
+        self._complete.written(publish, multi.strategy, last, multi.count)
+        self._suppression.acknowledged([publish], last.offset)

@@ -169,13 +169,11 @@ class Complete:
 
     # ---- what the oversize policy reports
 
-    def written(
-        self, publish: Publish, strategy: str, partition: int, offset: int, records: int
-    ) -> None:
-        """An event is in Kafka as so many records; the place is the last one's."""
+    def written(self, publish: Publish, strategy: str, last: Outcome, records: int) -> None:
+        """An event is in Kafka as so many records. last: of the last one, which has its place."""
         key, event_id = publish.record.key, publish.event_id
-        place = (_PUBLISHED, partition, offset, key, event_id)
-        outcome = Outcome(*place, None, records, strategy)
+        place = (_PUBLISHED, last.partition, last.offset, key, event_id)
+        outcome = Outcome(*place, None, records, strategy, last.timestamp_ms)
         self.end(publish, outcome)
         if publish.followers is not None:
             self._end_followers(publish, outcome)
@@ -183,10 +181,14 @@ class Complete:
     # ---- events end
 
     def _finish(self, publish: Publish, name: Name, offset: int, failure: Failure | None) -> None:
-        record, records = publish.record, 1 if name is _PUBLISHED else 0
+        record, records, timestamp_ms = publish.record, 0, -1
+        if name is _PUBLISHED:
+            records, timestamp_ms = 1, record.timestamp_ms
         event_id = publish.event_id
         partition = record.partition if name is not _SPOOLED else -1
-        outcome = Outcome(name, partition, offset, record.key, event_id, failure, records)
+        outcome = Outcome(
+            name, partition, offset, record.key, event_id, failure, records, None, timestamp_ms
+        )
         self.end(publish, outcome)
         if publish.followers is not None:
             self._end_followers(publish, outcome)

@@ -44,9 +44,16 @@ compat_timestamps = "refuse"
 kind = "state"
 suppress = "raw"
 key = ["/id"]
+[topics."stamped-{suffix}"]
+kind = "state"
+suppress = "raw"
+key = ["/id"]
+timestamp = "event"
+oversize = ["compress"]
 [topics."missing-{suffix}"]
 """
 PARTITIONS = 3
+STAMPED = {"message.timestamp.type": "LogAppendTime", "max.message.bytes": "20000"}
 JSON_V2 = {"Content-Type": "application/vnd.kafka.json.v2+json"}
 BINARY_V2 = {"Content-Type": "application/vnd.kafka.binary.v2+json"}
 TEXT_V2 = {"Content-Type": "application/vnd.kafka.text.v2+json"}
@@ -54,13 +61,13 @@ V3 = {"Content-Type": "application/json"}
 
 
 class ConfluentWorld:
-    """Topics are named by their short name: keyed, plain, state, missing."""
+    """Topics are named by their short name: keyed, plain, state, stamped, missing."""
 
     def __init__(self, kafka: RunningBroker, gateway: Gateway, suffix: str) -> None:
         self.kafka = kafka
         self.gateway = gateway
         self._suffix = suffix
-        topics = [self.topic(short) for short in ("keyed", "plain", "state")]
+        topics = [self.topic(short) for short in ("keyed", "plain", "state", "stamped")]
         self.log = LogTail(kafka.bootstrap, topics, PARTITIONS)
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap})  # a name: it must stay alive
         self.cluster_id: str = admin.list_topics(timeout=10).cluster_id
@@ -175,6 +182,7 @@ def running_confluent(
     suffix = new_id().replace("_", "-")[:8]
     for short in ("keyed", "plain", "state"):
         kafka.create_topic(f"{short}-{suffix}", PARTITIONS)
+    kafka.create_topic(f"stamped-{suffix}", PARTITIONS, STAMPED)
     text = CONFIG.format(bootstrap=kafka.bootstrap, redis=redis.url, suffix=suffix)
     gateway = Gateway(directory, text, (), {})
     try:

@@ -183,6 +183,9 @@ class MemoryLanes:
             return
         log = self.log.setdefault(place, [])
         base_offset = len(log)
+        if state.rules.is_stamped:
+            for one in batch:
+                one.record.timestamp_ms = time.time_ns() // 1_000_000
         log.extend(one.record for one in batch)
         advance_all(batch, Stage.ENDED)
         self._deliveries.acknowledged(batch, base_offset)

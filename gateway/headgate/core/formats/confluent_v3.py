@@ -133,10 +133,8 @@ def _time(given: str | None) -> int | None:
         raise Refused(malformed(f"Bad Request: timestamp {given!r} is not RFC 3339")) from None
 
 
-def report(
-    cluster_id: str, topic: str, outcome: Outcome, sent: Sent | None, timestamp_ms: int | None
-) -> bytes:
-    """A record's report as one JSON text. timestamp_ms: of the record, None where not known."""
+def report(cluster_id: str, topic: str, outcome: Outcome, sent: Sent | None) -> bytes:
+    """A record's report as one JSON text. The time of an equal older record is not known."""
     if outcome.failure is not None:
         return failure_report(outcome.failure)
     page: dict[str, object] = {
@@ -145,7 +143,7 @@ def report(
         "topic_name": topic,
         "partition_id": outcome.partition,
         "offset": outcome.offset,
-        "timestamp": None if timestamp_ms is None else shown_time(timestamp_ms),
+        "timestamp": None if outcome.timestamp_ms < 0 else shown_time(outcome.timestamp_ms),
     }
     for name, datum in sent._asdict().items() if sent is not None else ():
         if datum is not None:

@@ -9,7 +9,7 @@ from headgate.core.formats.confluent import codes_of
 from headgate.core.formats.confluent_v3 import Sent, failure_report, read_record, report
 from headgate.core.formats.jsonslow import parse_slowly
 from headgate.core.http.reply import advice_headers
-from headgate.core.outcome import Failure, Name, Outcome
+from headgate.core.outcome import Failure
 from headgate.core.refusal import Refused
 from headgate.core.topics.route import Route
 from headgate.edge.events import EventsFront
@@ -37,14 +37,11 @@ class Group:
         self._texts = texts
         self.is_broken = False  # one is no JSON at all: where the next begins cannot be told
         self._sent: list[Sent | None] = []
-        self._times: dict[int, int] = {}
         events = target.events
         inbound = Inbound(
             target.topic, target.producer, target.headers, body, target.request_id, events.now()
         )
         self._ticket = events.pipeline.take(inbound, self._decode)
-        for publish in self._ticket.publishes:
-            self._times[publish.index] = publish.record.timestamp_ms
         self._done: asyncio.Future[None] | None = None
         if not self._ticket.done:
             self._done = events.ended(self._ticket)
@@ -84,13 +81,9 @@ class Group:
             return [failure_line(refusal)] * len(self._texts)
         cluster_id, topic = self._target.cluster_id, self._target.topic
         return [
-            report(cluster_id, topic, outcome, self._sent[index], self._time(index, outcome))
+            report(cluster_id, topic, outcome, self._sent[index])
             for index, outcome in enumerate(self._ticket.answered())
         ]
-
-    def _time(self, index: int, outcome: Outcome) -> int | None:
-        """Of a record that was written; that of an equal older one is not known here."""
-        return self._times.get(index) if outcome.name is Name.PUBLISHED else None
 
     def status(self) -> int:
         """The HTTP status of a request with one record, which says it as its report does."""

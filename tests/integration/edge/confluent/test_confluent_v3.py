@@ -122,6 +122,25 @@ def test_timestamps_of_records(world: ConfluentWorld) -> None:
     assert "compat_timestamps" in refused.document["message"]
 
 
+def test_a_report_has_the_time_that_kafka_gave_the_record(world: ConfluentWorld) -> None:
+    """Kafka overwrites the time of this topic's records: neither refused nor repeated."""
+    topic, old = world.topic("stamped"), "1970-01-01T00:00:01Z"
+    world.log.take(topic)
+    equal = [{**string("t", {"a": 1}), "timestamp": old}] * 2
+    large = {**string("large", "x" * 60_000), "timestamp": old}  # it is compressed beforehand
+    for records in (equal, [large]):
+        answer = world.v3("stamped", *records)
+        reports = [json.loads(line) for line in answer.body.split(b"\r\n")]
+        assert [one["error_code"] for one in reports] == [200] * len(records), reports
+        found = {one.offset: one.timestamp_ms for one in world.log.take(topic)}
+        for report in reports:
+            at_ms = datetime.fromisoformat(report["timestamp"]).timestamp() * 1000
+            assert round(at_ms) == found[report["offset"]], report
+        assert len(found) == 1
+    (unchanged,) = [json.loads(line) for line in world.v3("stamped", equal[0]).body.split(b"\r\n")]
+    assert (unchanged["error_code"], unchanged["timestamp"]) == (200, None)
+
+
 def test_several_records_in_one_body(world: ConfluentWorld) -> None:
     broken_body = b'{}{"a": ]} {}'
     answer = exchange(world.gateway.port, "POST", world.records_path("keyed"), V3, broken_body)

@@ -291,18 +291,18 @@ def test_what_else_refuses_a_record_of_v3(text: str, reason: Reason) -> None:
 
 
 def test_reports_of_v3() -> None:
-    published = Outcome(Name.PUBLISHED, 3, 9)
+    published = Outcome(Name.PUBLISHED, 3, 9, timestamp_ms=1_678_374_443_592)
     sent = confluent_v3.Sent(("BINARY", 7), ("JSON", 15))
-    report = json.loads(confluent_v3.report("c-1", "t", published, sent, 1_678_374_443_592))
+    report = json.loads(confluent_v3.report("c-1", "t", published, sent))
     assert report == {
         "error_code": 200, "cluster_id": "c-1", "topic_name": "t", "partition_id": 3, "offset": 9,
         "timestamp": "2023-03-09T15:07:23.592Z", "key": {"type": "BINARY", "size": 7},
         "value": {"type": "JSON", "size": 15},
     }  # fmt: skip
-    report = json.loads(confluent_v3.report("c-1", "t", published, None, None))
+    report = json.loads(confluent_v3.report("c-1", "t", Outcome(Name.UNCHANGED, 3, 9), None))
     assert report["timestamp"] is None
     assert "key" not in report
     failed = Outcome(Name.REJECTED, failure=UNAVAILABLE)
-    assert json.loads(confluent_v3.report("c-1", "t", failed, sent, 1)) == {
+    assert json.loads(confluent_v3.report("c-1", "t", failed, sent)) == {
         "error_code": 50302, "message": "no broker",
     }  # fmt: skip

@@ -199,10 +199,10 @@ def test_a_time_that_kafka_overwrites_is_not_refused() -> None:
     stamped = topic_state(
         timestamp_type="LogAppendTime", retention_ms=DAY_MS, timestamp_before_max_ms=DAY_MS
     )
-    for given in (5, NOW_MS - 9 * DAY_MS, NOW_MS + 9 * DAY_MS):
-        assert at(route(stamped, timestamp="event"), given) == given
-        placed = RawEvent(b"x", timestamp_ms=given, partition=SPREAD)
-        assert record(route(stamped), placed).timestamp_ms == given
+    for own_ms in (5, NOW_MS - 9 * DAY_MS, NOW_MS + 9 * DAY_MS):
+        assert at(route(stamped, timestamp="event"), own_ms) == own_ms
+        placed = RawEvent(b"x", timestamp_ms=own_ms, partition=SPREAD)
+        assert record(route(stamped), placed).timestamp_ms == own_ms
 
 
 def test_the_refusal_tells_the_window() -> None:

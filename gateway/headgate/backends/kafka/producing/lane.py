@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from aiokafka.errors import KafkaError
-from aiokafka.structs import TopicPartition
+from aiokafka.structs import RecordMetadata, TopicPartition
 
 from headgate.backends.base import Deliveries
 from headgate.backends.kafka.producing.batch import BAD_RECORD, UNKNOWN, LaneBatch
@@ -38,6 +38,7 @@ class Lane:
     progress while it was not empty.  handed_at: the same of the last hand-over.
     unsent_since: from when on no connection has got anything of what it holds.
     refusing: why it takes nothing now (kept by the cluster).
+    is_stamped: Kafka overwrites the timestamps of this topic's records.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Lane:
         self.bytes = 0
         self.moved_at = self.handed_at = self.unsent_since = 0.0
         self.refusing: Failure | None = None
+        self.is_stamped = False
         self._shared = shared
         self._deliveries = deliveries
         self._queue: deque[Publish] = deque()
@@ -214,13 +216,13 @@ class Lane:
         handed, self._handed = self._handed, None
         try:
             if error is None:
-                self._acknowledge(future.result().offset)
+                self._acknowledge(future.result(), handed.attempts)
             else:
                 self._judge(error, handed)
         finally:
             self._bell.ring()
 
-    def _acknowledge(self, base_offset: int) -> None:
+    def _acknowledge(self, written: RecordMetadata, attempts: int) -> None:
         batch = self._take_batch()
         if batch is None:
             return
@@ -230,8 +232,12 @@ class Lane:
         self.bytes -= batch.size
         self._resends = 0
         self._halving.accepted(len(batch.publishes))
+        # To a batch that it has already, a broker answers with a time that may be a producer's.
+        if self.is_stamped or (written.timestamp >= 0 and attempts == 1):
+            for publish in batch.publishes:
+                publish.record.timestamp_ms = written.timestamp
         advance_all(batch.publishes, _ENDED)
-        self._deliveries.acknowledged(batch.publishes, base_offset)
+        self._deliveries.acknowledged(batch.publishes, written.offset)
         took_s, count = now - self.handed_at, len(batch.publishes)
         self._shared.measured(self.topic, self.partition, took_s, count, batch.size)
 

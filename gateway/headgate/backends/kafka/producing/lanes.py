@@ -141,6 +141,7 @@ class KafkaLanes:
         lane = Lane(
             TopicPartition(topic, partition), self._batch_limit(state), cluster, self._deliveries
         )
+        lane.is_stamped = state.rules.is_stamped
         self._tasks.keep(lane.run, f"lane {topic}-{partition}")
         self._lanes[topic, partition] = lane
         cluster.lanes.add(lane)
@@ -167,6 +168,7 @@ class KafkaLanes:
                 self._clusters[before.cluster].end_lane(lane, _gone(lane.topic))
             else:
                 lane.batch_limit = self._batch_limit(after)
+                lane.is_stamped = after.rules.is_stamped
 
 
 def _full(lane: Lane) -> Failure:

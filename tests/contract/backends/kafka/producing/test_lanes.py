@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,8 +50,30 @@ class World:
 
 @pytest.fixture(params=["memory", pytest.param("kafka", marks=pytest.mark.kafka)])
 async def world(request: pytest.FixtureRequest, topic_name: str) -> AsyncIterator[World]:
+    async with running_world(request, topic_name, "CreateTime") as running:
+        yield running
+
+
+@pytest.fixture(params=["memory", pytest.param("kafka", marks=pytest.mark.kafka)])
+async def stamped(request: pytest.FixtureRequest, topic_name: str) -> AsyncIterator[World]:
+    """Lanes to a topic whose records get the broker's time."""
+    async with running_world(request, topic_name, "LogAppendTime") as running:
+        yield running
+
+
+@asynccontextmanager
+async def running_world(
+    request: pytest.FixtureRequest, topic_name: str, timestamp_type: str
+) -> AsyncIterator[World]:
     if request.param == "memory":
-        state = TopicState(topic_name, "main", b"i" * 16, PARTITIONS, max_message_bytes=30_000)
+        state = TopicState(
+            topic_name,
+            "main",
+            b"i" * 16,
+            PARTITIONS,
+            max_message_bytes=30_000,
+            timestamp_type=timestamp_type,
+        )
         history = History()
         topics = MemoryTopics([state])
         memory = MemoryLanes(topics, history, LIMITS)
@@ -57,7 +81,8 @@ async def world(request: pytest.FixtureRequest, topic_name: str) -> AsyncIterato
         await memory.close()
         return
     broker: RunningBroker = request.getfixturevalue("kafka")
-    broker.create_topic(topic_name, PARTITIONS, CONFIGS)
+    configs = {**CONFIGS, "message.timestamp.type": timestamp_type}
+    broker.create_topic(topic_name, PARTITIONS, configs)
     async with running_lanes(broker.bootstrap, topic_name, limits=LIMITS) as made:
         read = lambda: asyncio.to_thread(read_log, broker.bootstrap, topic_name)  # noqa: E731
         yield World(topic_name, made.topics, made.lanes, made.history, read)
@@ -85,6 +110,17 @@ async def test_every_record_is_acknowledged_in_order_at_its_offset(world: World)
     assert set(world.history.handed) == set(world.history.made)
     assert max(world.history.batches) > 1
     await world.check()
+
+
+async def test_a_record_has_the_time_that_the_log_gave_it(stamped: World) -> None:
+    """Of a topic that keeps no time of its producers; `check` compares it with the log's."""
+    began_ms = time.time_ns() // 1_000_000
+    for partition in (0, 0, 1):
+        made = stamped.history.publish(stamped.topic, partition, timestamp_ms=5)
+        stamped.lanes.put(made)
+    await stamped.all_ended()
+    assert all(one.record.timestamp_ms >= began_ms for one in stamped.history.made)
+    await stamped.check()
 
 
 async def test_nothing_happens_within_put(world: World) -> None:
