@@ -11,6 +11,7 @@ import asyncio
 import logging
 import os
 import socket
+import ssl
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -27,6 +28,7 @@ from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused
 from headgate.edge.body import BROKEN
 from headgate.edge.framing import unambiguous, unreadable
+from headgate.edge.listener import Listener
 from headgate.edge.parsed import parsed_before
 from headgate.edge.problems import problem_response
 from headgate.edge.request_log import REPORTED, RequestLog, RequestReports, received_bytes
@@ -282,6 +284,14 @@ class PagesRunner(web.AppRunner):
         self._header_max_bytes = header_max_bytes
         self._linger_s = linger_s
         self._idle_s = idle_s
+        self._ports: list[Listener] = []
+
+    async def listen(self, host: str, port: int, context: ssl.SSLContext | None = None) -> Listener:
+        """Open a port, which `cleanup` closes. Raises OSError."""
+        listener = Listener(self, host, port)
+        await listener.start(context)
+        self._ports.append(listener)
+        return listener
 
     async def _make_server(self) -> web.Server:
         await super()._make_server()  # starts the application; its server is not used
@@ -297,8 +307,13 @@ class PagesRunner(web.AppRunner):
         return self.pages
 
     async def cleanup(self) -> None:
+        self.pages.is_leaving = True
+        for port in self._ports:
+            await port.stop_accepting()
         await close_sites(self, self.pages, self._linger_s)
         await super().cleanup()
+        for port in self._ports:
+            port.close()
 
 
 async def close_sites(runner: web.BaseRunner, server: HttpServer, within_s: float) -> None:

@@ -33,7 +33,7 @@ class Pages:
     async def start(self, host: str, port: int) -> None:
         """Listen. Raises OSError."""
         await self._runner.setup()
-        await web.TCPSite(self._runner, host, port).start()
+        await self._runner.listen(host, port)
 
     async def close(self) -> None:
         """Listen no more."""

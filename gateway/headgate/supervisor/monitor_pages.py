@@ -51,8 +51,7 @@ class MonitorPages:
         await self._made.start(self._tasks)
         await self._runner.setup()
         http, port = self._settings.http, self._settings.monitor.port
-        site = web.TCPSite(self._runner, http.host, port, ssl_context=server_context(http))
-        await site.start()
+        await self._runner.listen(http.host, port, server_context(http))
 
     async def close(self) -> None:
         """Listen no more."""

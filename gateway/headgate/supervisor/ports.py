@@ -100,20 +100,14 @@ async def management_sites(
             port = await _listen(runner, http, context)
         yield Management(runner.pages, port)
     finally:
-        if port is not None:
-            await port.stop_accepting()
         await runner.cleanup()
-        if port is not None:
-            port.close()
 
 
 async def _listen(
-    runner: web.AppRunner, http: HttpSettings, context: ssl.SSLContext | None
+    runner: PagesRunner, http: HttpSettings, context: ssl.SSLContext | None
 ) -> Listener:
     host, port = http.host, http.management_port
-    listener = Listener(runner, host, port)
     try:
-        await listener.start(context)
+        return await runner.listen(host, port, context)
     except OSError as error:
         raise PortTakenError(f"http.management_port: {host}:{port}: {error.strerror}") from error
-    return listener

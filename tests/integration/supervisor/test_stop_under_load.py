@@ -32,14 +32,14 @@ class ConnectingClients:
         ends: How requests ended: an HTTP status, or "broken" for a connection without an answer.
     """
 
-    def __init__(self, port: int, topic: str) -> None:
+    def __init__(self, port: int, request: bytes) -> None:
         self._port = port
-        self._event = request_bytes("POST", events_path(topic), JSON, b"{}")
+        self._request = request
         self._lock = threading.Lock()
         self._is_over = threading.Event()
         self.ends: Counter[str] = Counter()
 
-    def post_until_refused(self) -> None:
+    def ask_until_refused(self) -> None:
         while not self._is_over.is_set():
             try:
                 connection = Connection(self._port)
@@ -47,7 +47,7 @@ class ConnectingClients:
                 return
             with connection:
                 try:
-                    connection.send(self._event)
+                    connection.send(self._request)
                     end = str(connection.answer().status)
                 except (OSError, ClosedError):
                     end = "broken"
@@ -58,22 +58,34 @@ class ConnectingClients:
         self._is_over.set()
 
 
-@pytest.mark.parametrize("rounds", [2, pytest.param(20, marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    ("plane", "rounds"),
+    [("data", 2), ("management", 1), pytest.param("data", 20, marks=pytest.mark.full)],
+)
 async def test_no_accepted_connection_is_left_without_an_answer(
-    start_gateway: Callable[..., Gateway], kafka: RunningBroker, topic_name: str, rounds: int
+    start_gateway: Callable[..., Gateway],
+    kafka: RunningBroker,
+    topic_name: str,
+    plane: str,
+    rounds: int,
 ) -> None:
     kafka.create_topic(topic_name, 3)
     config = CONFIG.format(bootstrap=kafka.bootstrap, topic=topic_name)
     gateway = start_gateway(config, "--workers", "2")
+    event = request_bytes("POST", events_path(topic_name), JSON, b"{}")
+    page = request_bytes("GET", "/v1/topics", {"Connection": "close"})
     total: Counter[str] = Counter()
     for number in range(rounds):
         if number:
             await asyncio.to_thread(gateway.restart)
-        clients = ConnectingClients(gateway.port, topic_name)
+        if plane == "data":
+            clients, good = ConnectingClients(gateway.port, event), "201"
+        else:
+            clients, good = ConnectingClients(gateway.management_port, page), "200"
         with ThreadPoolExecutor(CLIENTS) as threads:
             try:
-                posting = [threads.submit(clients.post_until_refused) for _ in range(CLIENTS)]
-                await eventually(lambda c=clients: c.ends["201"] > 10 * CLIENTS, 60)
+                posting = [threads.submit(clients.ask_until_refused) for _ in range(CLIENTS)]
+                await eventually(lambda c=clients, g=good: c.ends[g] > 10 * CLIENTS, 60)
                 gateway.terminate()
                 await eventually(lambda: gateway.exit_code is not None, 60)
             finally:
