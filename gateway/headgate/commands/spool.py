@@ -92,24 +92,23 @@ def _export(args: argparse.Namespace) -> int:
     import orjson
 
     from headgate.commands.spool_contents import tell_damage
-    from headgate.spool.reading import Contents
+    from headgate.spool.reading import Reader
 
-    contents, damaged = Contents.of(args.folder), 0
+    reader, damaged = Reader(args.folder), 0
     try:
-        for topic, partition, at_ms, event in contents.events(args.topic):
+        for topic, partition, at_ms, event in reader.events(args.topic):
             if event is None:
                 damaged += 1
                 continue
             line = orjson.dumps(_shown(topic, partition, at_ms, event))
             sys.stdout.buffer.write(line + b"\n")
-        missing = contents.missing()
     finally:
-        contents.close()
+        reader.close()
     sys.stdout.flush()
     if damaged:
         _warn(f"damaged and left out: {counted(damaged, 'chunk')}")
-    tell_damage(contents.gaps, missing, _warn)
-    return FAILED if damaged or contents.gaps else OK
+    tell_damage(reader.gaps, reader.missing, _warn)
+    return FAILED if damaged or reader.gaps else OK
 
 
 def _drop(args: argparse.Namespace) -> int:
@@ -149,13 +148,13 @@ def _drain(args: argparse.Namespace) -> int:
 
 
 def _aside(folder: Path) -> int:
-    from headgate.spool.reading import Contents
+    from headgate.spool.reading import Reader
 
-    contents = Contents.of(folder)
+    reader = Reader(folder)
     try:
-        return sum(one.events for one in contents.aside())
+        return sum(one.events for one in reader.aside())
     finally:
-        contents.close()
+        reader.close()
 
 
 def _shown(topic: str, partition: int, at_ms: int, event: "Packed") -> dict[str, Any]:

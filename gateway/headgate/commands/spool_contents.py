@@ -10,7 +10,7 @@ from headgate.commands.output import say, show_table
 from headgate.core.terminal.figures import counted
 from headgate.core.terminal.table import Column
 from headgate.spool.place import kept_in
-from headgate.spool.reading import Aside, Contents, Gap, LaneFigures
+from headgate.spool.reading import Aside, Gap, LaneFigures, Reader
 
 _COLUMNS = (
     Column("topic"), Column("partition", right=True), Column("events", right=True),
@@ -30,12 +30,11 @@ class Listed(NamedTuple):
 
 def read_listed(folder: Path) -> Listed:
     """Raises JournalError."""
-    contents, kept = Contents.of(folder), [folder / name for name in kept_in(folder)]
+    reader, kept = Reader(folder), [folder / name for name in kept_in(folder)]
     try:
-        lanes, aside = contents.readable()
-        return Listed(lanes, aside, contents.gaps, contents.missing(), kept)
+        return Listed(reader.lanes(), reader.aside(), reader.gaps, reader.missing, kept)
     finally:
-        contents.close()
+        reader.close()
 
 
 def show_listed(found: Listed) -> None:

@@ -1,6 +1,7 @@
 """The spool's SQLite file: its tables, how it is opened, and what its errors mean."""
 
 import contextlib
+import functools
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,11 +11,18 @@ from headgate.spool.upgrade import upgrade
 
 FILE: Final = "spool.db"
 _VERSION: Final = 2
+# `application_id`, less the version: a bit changed in either is not taken for another version.
+_MARK: Final = 0x48475300  # "HGS"
+_MARKS: Final = (
+    f"PRAGMA user_version = {_VERSION}",
+    f"PRAGMA application_id = {_MARK + _VERSION}",
+)
 _ROW_BYTES: Final = 96  # what a chunk costs beside its events: row, index, page ends
+_DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_NO_TEXT: Final = "Could not decode to UTF-8"  # says Python's module, without a code
 BUSY_S: Final = 5.0  # `headgate spool` reads meanwhile, which holds nobody up for long
 
 _SCHEMA = """
-BEGIN IMMEDIATE;
 CREATE TABLE lanes (id INTEGER PRIMARY KEY, topic TEXT NOT NULL, "partition" INTEGER NOT NULL,
                     UNIQUE (topic, "partition"));
 CREATE TABLE chunks (number INTEGER PRIMARY KEY AUTOINCREMENT, lane INTEGER NOT NULL,
@@ -76,20 +84,70 @@ def connect(path: Path, *, is_reader: bool) -> sqlite3.Connection:
                 database.execute("PRAGMA auto_vacuum = INCREMENTAL")
                 database.execute("PRAGMA journal_mode = WAL")
                 database.execute("PRAGMA synchronous = FULL")
-            version = int(database.execute("PRAGMA user_version").fetchone()[0])
-            if version == 0 and not is_reader:  # at once: it may be killed
-                database.executescript(f"{_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT")
-            elif version == 1 and not is_reader:
-                database.execute("BEGIN IMMEDIATE")
-                upgrade(database)
-                database.execute(f"PRAGMA user_version = {_VERSION}")
-                database.execute("COMMIT")
-            elif version != _VERSION:
-                _refuse(path, version)
+            _use(database, path, is_reader=is_reader)
         except BaseException:
             database.close()
             raise
     return database
+
+
+def _use(database: sqlite3.Connection, path: Path, *, is_reader: bool) -> None:
+    """Make or upgrade its tables. Raises JournalError: it is of another version, or damaged."""
+    [[version]], [[mark]] = (
+        database.execute(f"PRAGMA {name}").fetchall() for name in ("user_version", "application_id")
+    )
+    if not (version or mark or _schema(database)) and not is_reader:
+        # At once: it may be killed.
+        database.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} {';'.join(_MARKS)}; COMMIT")
+        return
+    if mark != _MARK + version and (mark or version not in (1, _VERSION)):  # 1 and 2 had no mark
+        raise JournalDamagedError(f"{path}: its version is {version}, and its mark {mark:#x}")
+    if version > _VERSION or (version == 1 and is_reader):
+        _refuse(path, version)
+    if _schema(database) != _expected_schema():
+        raise JournalDamagedError(f"{path}: its schema is not what was written")
+    if is_reader or mark:
+        return
+    database.execute("BEGIN IMMEDIATE")
+    if version == 1:
+        upgrade(database)
+    for statement in (*_MARKS, "COMMIT"):
+        database.execute(statement)
+
+
+def look_at_header(path: Path, *, has_log: bool) -> None:
+    """Raises JournalDamagedError: a header that SQLite would take for another file, or for one
+    without a log. OSError."""
+    with path.open("rb") as file:
+        head = file.read(100)
+    if not head:
+        return
+    page_bytes = int.from_bytes(head[16:18], "big")
+    modes = (2,) if has_log else (1, 2)  # 2 = with a log
+    is_ours = (
+        len(head) == 100
+        and head[:16] == b"SQLite format 3\0"
+        and (page_bytes == 1 or (page_bytes >= 512 and page_bytes & (page_bytes - 1) == 0))
+        and head[18] in modes
+        and head[19] in modes
+        and head[20:24] == b"\0\x40\x20\x20"
+        and int.from_bytes(head[44:48], "big") in (0, 4)  # schema format
+        and int.from_bytes(head[56:60], "big") in (0, 1)  # UTF-8
+        and not any(head[72:92])
+    )
+    if not is_ours:
+        raise JournalDamagedError(f"{path}: its header is not what was written")
+
+
+def _schema(database: sqlite3.Connection) -> list[tuple[str, str, str, str | None]]:
+    return database.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall()
+
+
+@functools.cache
+def _expected_schema() -> list[tuple[str, str, str, str | None]]:
+    with contextlib.closing(sqlite3.connect(":memory:")) as database:
+        database.executescript(_SCHEMA)
+        return _schema(database)
 
 
 def _refuse(path: Path, version: int) -> NoReturn:
@@ -110,6 +168,8 @@ def translated(*, certain: bool) -> Iterator[None]:
         code = extended & 0xFF
         if code == sqlite3.SQLITE_FULL or extended == sqlite3.SQLITE_IOERR_SHMSIZE:
             raise JournalFullError(text, is_certain=certain) from error
-        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        if code in _DAMAGED or text.startswith(_NO_TEXT):
             raise JournalDamagedError(text) from error
         raise JournalError(text, is_certain=certain) from error
+    except UnicodeDecodeError as error:  # a schema's, in a message about it
+        raise JournalDamagedError(f"a text is not UTF-8: {error}") from error

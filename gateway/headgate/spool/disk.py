@@ -1,7 +1,9 @@
 """The journal on a thread of its own, and whether it takes anything now."""
 
 import asyncio
+import contextlib
 import logging
+import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,12 +18,13 @@ from headgate.spool.database import (
     JournalError,
     JournalGoneError,
     JournalInUseError,
+    connect,
 )
-from headgate.spool.entries import Append, Stored
+from headgate.spool.entries import Append, Overlooked, Stored
 from headgate.spool.journal import Journal
 from headgate.spool.options import SpoolOptions
 from headgate.spool.place import kept_in, move
-from headgate.spool.reading import LaneFigures
+from headgate.spool.reading import CHECK_S, Contents, LaneFigures
 from headgate.spool.salvage import Salvage, salvage
 
 Result = TypeVar("Result")
@@ -52,6 +55,7 @@ class Disk:
         self._known = 0  # the newest chunk that was there at the start or that `commit` returned
         self._unread_until = 0.0
         self._unread = ""
+        self._checking: Contents | None = None
         self.trouble: str | None = "not opened yet"
         self.lasting: str | None = None
         self.salvaged: Salvage | None = None
@@ -117,6 +121,7 @@ class Disk:
         except JournalError as error:
             self._failed(error)
             raise
+        self._note_index()
         self._known = max([self._known, *(number for number, _ in written)])
         if self.trouble is not None:
             log.warning("spool: it can be written again")
@@ -139,9 +144,10 @@ class Disk:
             if self._unread != str(error):
                 log.warning("spool: %s-%d cannot be read: %s", topic, partition, error)
             self._unread, self._unread_until = str(error), time.monotonic() + _UNREAD_S
-            self._note_lasting(error)
+            self.note_lasting(error)
             raise
         self._unread = ""
+        self._note_index()
         return found
 
     async def set_aside(self, number: int, reason: str) -> None:
@@ -149,7 +155,7 @@ class Disk:
         try:
             await self._run(self._open_journal().set_aside, number, reason)
         except JournalError as error:
-            self._note_lasting(error)
+            self.note_lasting(error)
             raise
 
     async def remember(self, topics: Sequence[TopicState]) -> None:
@@ -167,6 +173,37 @@ class Disk:
         except JournalError as error:
             log.warning("spool: the file cannot be made smaller: %s", error)
             return False
+
+    async def overlooked(self, topic: str, partition: int) -> list[Overlooked]:
+        """See `Journal.overlooked`."""
+        found = await self._run(self._open_journal().overlooked, topic, partition)
+        self._note_index()
+        return found
+
+    async def count(self) -> int:
+        """How many chunks lie there, by the table."""
+        return await self._run(self._open_journal().count)
+
+    async def check(self) -> None:
+        """Have SQLite check the whole file, beside all else. Damage lasts until a start."""
+        try:
+            await asyncio.to_thread(self._check)
+        except asyncio.CancelledError:
+            if self._checking is not None:
+                with contextlib.suppress(sqlite3.Error):  # it has just come to its end
+                    self._checking.interrupt()
+            raise
+        except JournalError as error:
+            log.warning("spool: the file could not be checked to its end: %s", error)
+            self.note_lasting(error)
+
+    def _check(self) -> None:
+        database = connect(self._options.folder / FILE, is_reader=True)
+        self._checking = Contents(database)
+        try:
+            self._checking.check()
+        finally:
+            self._checking.close()
 
     async def probe(self) -> None:
         """Where it could not be written: try again, now and then."""
@@ -225,9 +262,14 @@ class Disk:
             log.error("spool: it cannot be written: %s", error)
         self.trouble = str(error)
         self._retry_at = time.monotonic() + _RETRY_S
-        self._note_lasting(error)
+        self.note_lasting(error)
 
-    def _note_lasting(self, error: JournalError) -> None:
+    def _note_index(self) -> None:
+        if self._journal is not None and self._journal.distrusts_index:
+            self.note_lasting(JournalDamagedError("the index of its chunks is not right"))
+
+    def note_lasting(self, error: JournalError) -> None:
+        """If it is damage, or the files are gone: nothing more is taken until a start."""
         if self.lasting is not None:
             return
         if isinstance(error, JournalDamagedError):
@@ -244,7 +286,8 @@ class Disk:
 def _open(folder: Path) -> tuple[Journal, list[LaneFigures]]:
     journal = Journal(folder)
     try:
-        return journal, journal.contents.lanes()
+        journal.contents.check(CHECK_S)
+        return journal, journal.contents.verified()
     except BaseException:
         journal.close()
         raise

@@ -33,6 +33,7 @@ log = logging.getLogger("headgate.spool")
 _STEP_S: Final = 0.01  # between looks while there is anything to do
 _IDLE_S: Final = 0.1
 _PAUSE_S: Final = 0.5  # of a lane whose events came back
+_OVERTAKEN: Final = "the index on disk was damaged, and later events went before"
 _SAVED_S: Final = 0.1  # for so long the allowance may be saved
 _PASSES: Final = frozenset((Reason.UNKNOWN, Reason.KAFKA_UNAVAILABLE, Reason.UNKNOWN_TOPIC,
                             Reason.OVERLOADED, Reason.DRAINING))  # fmt: skip
@@ -153,7 +154,7 @@ class Draining:
         ended = frozenset(backlog.ended)
         read = await self._disk.read(*place, backlog.last_read, before, most)
         if not read and before is None and backlog.left == expected:
-            self._miss(backlog)
+            await self._look_for(backlog, expected)
         found = [chunk for chunk in read if chunk.number not in ended]
         good = [chunk for chunk in found if chunk.packed is not None]
         others = sum([chunk.events for chunk in good])
@@ -179,19 +180,36 @@ class Draining:
             self._spans.read(unit)
         return unit
 
-    async def _set_aside(self, backlog: Backlog, chunk: Stored, others: int) -> None:
+    async def _set_aside(
+        self, backlog: Backlog, chunk: Stored, others: int, reason: str = "damaged"
+    ) -> None:
         """others: events that are to be left."""
         log.error(
-            "spool: %d events of %s-%d are damaged on disk and are set aside",
-            chunk.events, backlog.topic, backlog.partition,
+            "spool: %d events of %s-%d are set aside: %s",
+            chunk.events, backlog.topic, backlog.partition, reason,
         )  # fmt: skip
-        await self._disk.set_aside(chunk.number, "damaged")
+        await self._disk.set_aside(chunk.number, reason)
         # What its row says may be what is damaged.
         known = chunk.partitions in backlog.counts
         placed_by = chunk.partitions if known else next(iter(backlog.counts))
         events = max(0, min(chunk.events, backlog.left - others))
         self._writing.gone(backlog, (chunk.number, events, chunk.bytes), placed_by)
         self._meter.set_aside(backlog.topic, events)
+
+    async def _look_for(self, backlog: Backlog, expected: int) -> None:
+        """The index has nothing more of what is left. What the table has is published, unless what
+        came behind it went before."""
+        if backlog.forgetting:  # the table still has what was published
+            return
+        chunks = await self._disk.overlooked(backlog.topic, backlog.partition)
+        if backlog.left != expected:
+            return
+        if not chunks:
+            self._miss(backlog)
+        for chunk in chunks:
+            if chunk.number <= backlog.last_read:
+                stored = Stored(chunk.number, chunk.partitions, chunk.events, 0, None, chunk.bytes)
+                await self._set_aside(backlog, stored, 0, _OVERTAKEN)
 
     def _miss(self, backlog: Backlog) -> None:
         """Less lies there than was put there: nothing waits for the rest."""

@@ -19,15 +19,16 @@ from headgate.core.topics.topic import TopicState
 from headgate.spool.database import (
     BUSY_S,
     FILE,
+    JournalDamagedError,
     JournalError,
     JournalFullError,
     connect,
     cost,
     translated,
 )
-from headgate.spool.entries import Append, Stored
+from headgate.spool.entries import Append, Overlooked, Raw, Stored
 from headgate.spool.place import Place
-from headgate.spool.reading import Contents, Raw
+from headgate.spool.reading import CHECK_S, Contents
 
 Execute = Callable[..., sqlite3.Cursor]
 Result = TypeVar("Result")
@@ -48,6 +49,7 @@ class Journal:
     def __init__(self, folder: Path) -> None:
         self._lanes: dict[tuple[str, int], int] = {}
         self.newest = 0  # number of the newest chunk that is known to be on disk
+        self._reads = ""  # how chunks are looked up: by the index, unless it is found damaged
         self._is_in_doubt = False  # whether a commit failed that may be on disk
         try:
             self._place = Place(folder)
@@ -98,7 +100,7 @@ class Journal:
             self._place.check(certain=True)
             self._place.keep_room()
             return self._commit(appends, done, aside)
-        return self._with_room(lambda: self._commit((), done, aside))
+        return self._mended(lambda: self._with_room(lambda: self._commit((), done, aside)))
 
     def _commit(
         self,
@@ -148,11 +150,15 @@ class Journal:
             with translated(certain=True):
                 lane = self._lane(topic, partition)
                 rows = self._database.execute(
-                    "SELECT number, partitions, at_ms, checksum, count, events FROM chunks "
+                    "SELECT number, partitions, at_ms, checksum, count, events "
+                    f"FROM chunks {self._reads} "
                     "WHERE lane = ? AND number > ? AND number < ? ORDER BY number LIMIT ?",
                     (lane, after, self.newest + 1 if before is None else before, max_events),
                 )
                 for number, partitions, at_ms, checksum, count, packed in rows:
+                    if number <= (found[-1].number if found else after):
+                        self._distrust_index()  # it does not know what comes next
+                        return self.read(topic, partition, after, before, max_events, max_bytes)
                     events, size = events + count, size + len(packed)
                     if found and (events > max_events or size > max_bytes):
                         break
@@ -170,8 +176,49 @@ class Journal:
                 raise
         return found
 
+    def overlooked(self, topic: str, partition: int) -> list[Overlooked]:
+        """The chunks of a lane by the table, where the index has no more. If there are any, the
+        index is damaged."""
+        with translated(certain=True):
+            rows = self._database.execute(
+                "SELECT number, partitions, count, length(events) FROM chunks NOT INDEXED "
+                "WHERE lane = ? AND number <= ? ORDER BY number",
+                (self._lane(topic, partition), self.newest),
+            ).fetchall()
+        if rows:
+            self._distrust_index()
+        return [
+            Overlooked(number, partitions, events, cost(size))
+            for number, partitions, events, size in rows
+        ]
+
+    def count(self) -> int:
+        """How many chunks lie here, by the table."""
+        with translated(certain=True):
+            [[count]] = self._database.execute(
+                "SELECT count(*) FROM chunks NOT INDEXED WHERE number <= ?", (self.newest,)
+            )
+        return int(count)
+
+    @property
+    def distrusts_index(self) -> bool:
+        """Whether the index of chunks was found damaged."""
+        return bool(self._reads)
+
+    def _distrust_index(self) -> None:
+        """Read by the table from now on. Rows can only be deleted if their entries are right, so
+        the index is made again, if nothing else is wrong with the file."""
+        self._reads = "NOT INDEXED"
+        with contextlib.suppress(JournalError):
+            if self.contents.check(CHECK_S):
+                with translated(certain=True):
+                    self._database.execute("REINDEX chunks_of_lane")
+
     def set_aside(self, number: int, reason: str) -> None:
         """Keep a chunk for people: nobody publishes it any more."""
+        self._mended(lambda: self._set_aside(number, reason))
+
+    def _set_aside(self, number: int, reason: str) -> None:
         with self._transaction() as execute:
             execute(
                 "INSERT INTO aside (lane, count, at_ms, checksum, events, reason) "
@@ -234,6 +281,16 @@ class Journal:
                 execute(f"PRAGMA busy_timeout = {BUSY_S * 1000:.0f}")
         return False
 
+    def _mended(self, call: Callable[[], Result]) -> Result:
+        """What was published must be forgotten though the index is damaged."""
+        try:
+            return call()
+        except JournalDamagedError:
+            if self._reads:
+                raise
+        self._distrust_index()
+        return call()
+
     def _with_room(self, call: Callable[[], Result]) -> Result:
         """What makes room must go though the disk is full."""
         try:
@@ -247,13 +304,13 @@ class Journal:
         place = (topic, partition)
         known = self._lanes.get(place)
         if known is None:
-            self._database.execute(
-                'INSERT OR IGNORE INTO lanes (topic, "partition") VALUES (?, ?)', place
-            )
             found = self._database.execute(
-                'SELECT id FROM lanes WHERE topic = ? AND "partition" = ?', place
-            )
-            known = self._lanes[place] = int(found.fetchone()[0])
+                'SELECT id FROM lanes NOT INDEXED WHERE topic = ? AND "partition" = ?', place
+            ).fetchone()
+            if found is None:
+                made = 'INSERT INTO lanes (topic, "partition") VALUES (?, ?) RETURNING id'
+                found = self._database.execute(made, place).fetchone()
+            known = self._lanes[place] = int(found[0])
         return known
 
     def _row(self, append: Append, partitions: int) -> tuple[tuple[int, int, int, int, bytes], int]:

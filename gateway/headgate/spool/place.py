@@ -14,14 +14,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from headgate.spool.carve import look_at_log
 from headgate.spool.database import (
     FILE,
     JournalDamagedError,
     JournalFullError,
     JournalGoneError,
     JournalInUseError,
+    look_at_header,
 )
-from headgate.spool.wal import has_lost_commits
 
 LOG: Final = f"{FILE}-wal"
 FILES: Final = (FILE, LOG, f"{FILE}-shm")
@@ -133,10 +134,12 @@ def kept_in(folder: Path) -> list[str]:
 
 
 def _look_at(path: Path, log: Path, is_new: bool) -> None:
+    """Raises JournalDamagedError: what SQLite would not notice."""
     if is_new and log.exists() and log.stat().st_size:
         raise JournalDamagedError(f"{path} is missing, and its log is here")
-    if has_lost_commits(log):
-        raise JournalDamagedError(f"{log} is damaged before its end")
+    if not is_new:
+        look_at_header(path, has_log=log.exists() and log.stat().st_size > 0)
+    look_at_log(log)
 
 
 def _make(folder: Path) -> None:

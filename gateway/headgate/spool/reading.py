@@ -1,25 +1,35 @@
 """What lies in a spool, for people and for a start: beside whoever owns it, or instead."""
 
-import contextlib
 import os
 import sqlite3
-from collections import Counter
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from headgate.core.spool.chunk import DamagedChunk, Label, Packed, unpack, unpack_topic
+from headgate.core.spool.chunk import Packed, unpack_topic
 from headgate.core.topics.topic import TopicState
+from headgate.spool.carve import Wreck, look_at_log
 from headgate.spool.database import (
     FILE,
     JournalDamagedError,
     JournalError,
     connect,
     cost,
+    look_at_header,
     translated,
 )
+from headgate.spool.entries import Raw
 
 TABLES: Final = ("aside", "chunks")
+CHECK_S: Final = 1.0  # that a start gives SQLite to check the structure of the file
+_PRIME: Final = 2_147_483_647  # sums of numbers are compared by their rest, which never overflows
+_LANES_INDEX: Final = "sqlite_autoindex_lanes_1"
+_IS_SANE: Final = (
+    "typeof(lane) || typeof({partitions}) || typeof(count) || typeof(at_ms) || typeof(checksum) = "
+    "'integerintegerintegerintegerinteger' AND typeof(events) = 'blob' "
+    "AND count BETWEEN 1 AND 1000000 AND at_ms >= 0"
+)
 
 
 class Placed(NamedTuple):
@@ -54,27 +64,6 @@ class Aside(NamedTuple):
     reason: str
 
 
-class Raw(NamedTuple):
-    """A chunk as it lies there. partitions: see `Label`."""
-
-    number: int
-    topic: str
-    partition: int
-    partitions: int
-    events: int
-    at_ms: int
-    checksum: int
-    packed: bytes
-
-    def unpacked(self) -> list[Packed] | None:
-        """None where it is damaged."""
-        label = Label(self.topic, self.partition, self.partitions, self.events, self.at_ms)
-        try:
-            return unpack(self.packed, self.checksum, label)
-        except DamagedChunk:
-            return None
-
-
 class Gap(NamedTuple):
     """Chunks that cannot be read, by number. last: None = to the end."""
 
@@ -84,27 +73,10 @@ class Gap(NamedTuple):
 
 
 class Contents:
-    """What lies in a spool's file. Raises JournalError.
-
-    gaps: what could not be read of what was read one after the other (`rows`).
-    """
+    """What lies in a spool's file. Raises JournalError."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
-        self.gaps: list[Gap] = []
-
-    @classmethod
-    def of(cls, folder: Path) -> "Contents":
-        """Of a folder, whoever owns it now."""
-        try:
-            return cls(connect(folder / FILE, is_reader=True))
-        except JournalDamagedError:
-            raise
-        except JournalError as error:
-            if os.access(folder, os.W_OK):
-                raise
-            text = f"{error}: who reads it must be able to write there, so copy the whole folder"
-            raise JournalError(text) from error
 
     def close(self) -> None:
         """Close the file."""
@@ -117,36 +89,70 @@ class Contents:
             return int(found.fetchone()[0])
 
     def lanes(self) -> list[LaneFigures]:
-        """What lies here, by topic and partition."""
-        with translated(certain=True):
-            rows = self._database.execute(
-                'SELECT topic, "partition", partitions, count(*), sum(count), '
-                "sum(length(events)), min(at_ms), min(number) "
-                "FROM chunks JOIN lanes ON lanes.id = lane "
-                'GROUP BY lane, partitions ORDER BY topic, "partition"'
-            ).fetchall()
-        return _figures(rows)
+        """What lies here, by topic and partition. The table of chunks alone is asked.
 
-    def readable(self) -> tuple[list[LaneFigures], list[Aside]]:
-        """`lanes` and `aside`, of what can be read where the file is damaged (`gaps`)."""
-        try:
-            return self.lanes(), self.aside()
-        except JournalDamagedError:
-            lanes = _figures(
-                (*one[1:4], 1, one.events, len(one.packed), one.at_ms, one.number)
-                for one in self.rows("chunks")
+        Raises JournalDamagedError: it has something impossible.
+        """
+        return self._scan()[0]
+
+    def verified(self) -> list[LaneFigures]:
+        """The same, once the indexes were compared with their tables, which SQLite does not do when
+        it reads. Raises JournalDamagedError."""
+        figures, by_table = self._scan()
+        with translated(certain=True):
+            by_index = self._database.execute(
+                f"SELECT lane, count(*), sum(number % {_PRIME}) % {_PRIME} "
+                "FROM chunks INDEXED BY chunks_of_lane GROUP BY lane"
             )
-            aside = Counter[tuple[str, int]]()
-            for one in self.rows("aside"):
-                aside[one.topic, one.partition] += one.events
-            return lanes, [Aside(*lane, events, 0, "") for lane, events in aside.items()]
+            if {lane: tuple(sums) for lane, *sums in by_index} != by_table:
+                raise JournalDamagedError("the index of chunks and their table differ")
+            lanes, indexed = (
+                self._database.execute(f'SELECT id, topic, "partition" FROM lanes {how}').fetchall()
+                for how in ("NOT INDEXED", f"INDEXED BY {_LANES_INDEX}")
+            )
+            if set(lanes) != set(indexed) or len(lanes) != len(indexed):
+                raise JournalDamagedError("the index of lanes and their table differ")
+            is_sane = _IS_SANE.format(partitions="1")
+            [[damaged]] = self._database.execute(
+                f"SELECT count(*) FROM aside WHERE NOT ({is_sane} AND typeof(reason) = 'text' "
+                "AND lane IN (SELECT id FROM lanes NOT INDEXED))"
+            )
+            if damaged:
+                raise JournalDamagedError("what was set aside has impossible columns")
+        return figures
+
+    def check(self, limit_s: float | None = None) -> bool:
+        """Have SQLite check the structure of the file: for so long, or all of it, with its indexes.
+
+        Returns whether it came to its end. Raises JournalDamagedError.
+        """
+        check = "integrity_check" if limit_s is None else "quick_check"
+        timer = threading.Timer(limit_s or 0.0, self.interrupt)
+        if limit_s is not None:
+            timer.start()
+        try:
+            with translated(certain=True):
+                [[text], *_] = self._database.execute(f"PRAGMA {check}(1)").fetchall()
+        except JournalError as error:
+            if getattr(error.__cause__, "sqlite_errorcode", 0) == sqlite3.SQLITE_INTERRUPT:
+                return False
+            raise
+        finally:
+            timer.cancel()
+        if text != "ok":
+            raise JournalDamagedError(text)
+        return True
+
+    def interrupt(self) -> None:
+        """End a check, from another thread."""
+        self._database.interrupt()
 
     def topics(self) -> list[TopicState]:
         """What Kafka last said of the topics that spool."""
         with translated(certain=True):
-            rows = self._database.execute("SELECT state FROM topics").fetchall()
-        found = (unpack_topic(state) for (state,) in rows)
-        return [one for one in found if one is not None]
+            rows = self._database.execute("SELECT name, state FROM topics").fetchall()
+        found = ((name, unpack_topic(state)) for name, state in rows)
+        return [state for name, state in found if state is not None and state.name == name]
 
     def aside(self) -> list[Aside]:
         """What was set aside, by lane and reason, the oldest first."""
@@ -157,95 +163,169 @@ class Contents:
             )
             return [Aside(*row) for row in rows]
 
-    def events(self, topic: str | None = None) -> Iterator[tuple[str, int, int, Packed | None]]:
-        """Topic, partition, when it was spooled (ms), and the event, of all that lies here and
-        aside; None for a chunk that is damaged. topic: only its."""
-        for table in TABLES:
-            for one in self.rows(table, topic):
-                unpacked: Sequence[Packed | None] = one.unpacked() or (None,)
-                for event in unpacked:
-                    yield one.topic, one.partition, one.at_ms, event
-
     def rows(self, table: str, topic: str | None = None) -> Iterator[Raw]:
-        """The chunks of one of `TABLES`, in order. What SQLite cannot read is left out, and noted
-        in `gaps`."""
+        """The chunks of one of `TABLES`, in order."""
         after = 0
-        while True:
-            try:
-                rows = self._some(table, topic, after)
-            except JournalDamagedError:
-                rows = self._next(table, topic, after)
-            if not rows:
-                return
+        while rows := self._some(table, topic, after):
             yield from rows
             after = rows[-1].number
 
-    def missing(self) -> list[tuple[str, int]]:
-        """Topic and partition of each chunk in `gaps`, as far as anything tells of them."""
-        found = list[tuple[str, int]]()
-        for gap in self.gaps:
-            if gap.table == "chunks":
-                with contextlib.suppress(JournalDamagedError), translated(certain=True):
-                    found += self._database.execute(
-                        'SELECT topic, "partition" FROM chunks INDEXED BY chunks_of_lane '
-                        "CROSS JOIN lanes ON lanes.id = lane WHERE number BETWEEN ? AND ?",
-                        (gap.first, gap.last or 1 << 62),
-                    ).fetchall()
-        return found
-
     def _some(self, table: str, topic: str | None, after: int) -> list[Raw]:
         """A read that goes on keeps the gateway's WAL from being used again: so, some at a time."""
-        return self._where("number > ?2 ORDER BY number LIMIT 20", table, topic, after)
-
-    def _one(self, table: str, topic: str | None, number: int) -> list[Raw]:
-        return self._where("number = ?2", table, topic, number)
-
-    def _where(self, which: str, table: str, topic: str | None, number: int) -> list[Raw]:
         partitions = "partitions" if table == "chunks" else "0"
         with translated(certain=True):
             rows = self._database.execute(
                 f'SELECT number, topic, "partition", {partitions}, count, at_ms, checksum, events '
                 f"FROM {table} "
                 "CROSS JOIN lanes ON lanes.id = lane "  # in this order, or all would be sorted
-                f"WHERE (?1 IS NULL OR topic = ?1) AND {which}",
-                (topic, number),
+                "WHERE (?1 IS NULL OR topic = ?1) AND number > ?2 ORDER BY number LIMIT 20",
+                (topic, after),
             ).fetchall()
         return [Raw(*row) for row in rows]
 
-    def _next(self, table: str, topic: str | None, after: int) -> list[Raw]:
-        """The next one that can be read, looked for one by one."""
-        last = self._last(table)
-        if last is None:
-            self._miss(table, after + 1, None)
-            return []
-        for number in range(after + 1, last + 1):
-            try:
-                found = self._one(table, topic, number)
-            except JournalDamagedError:
-                self._miss(table, number, number)
-                continue
-            if found:
-                return found
-        return []
+    def _scan(self) -> tuple[list[LaneFigures], dict[int, tuple[int, int]]]:
+        """Figures of lanes; and by the id of a lane, how many chunks it has and a sum of their
+        numbers."""
+        found = dict[tuple[int, int], list[int]]()
+        with translated(certain=True):
+            lanes = {
+                lane: (topic, partition, is_sane)
+                for lane, topic, partition, is_sane in self._database.execute(
+                    "SELECT id, topic, \"partition\", typeof(topic) = 'text' "
+                    "AND typeof(\"partition\") = 'integer' FROM lanes NOT INDEXED"
+                )
+            }
+            rows = self._database.execute(
+                "SELECT number, lane, partitions, count, length(events), at_ms, "
+                f"{_IS_SANE.format(partitions='partitions')} FROM chunks NOT INDEXED"
+            )
+            for number, lane, partitions, events, size, at_ms, is_sane in rows:
+                if not (is_sane and lane in lanes and lanes[lane][2]):
+                    raise JournalDamagedError(f"chunk {number} has impossible columns")
+                figures = found.get((lane, partitions))
+                if figures is None:
+                    found[lane, partitions] = [1, events, size, at_ms, number, number % _PRIME]
+                    continue
+                figures[0] += 1
+                figures[1] += events
+                figures[2] += size
+                figures[3] = min(figures[3], at_ms)
+                figures[5] += number % _PRIME
+        sums = dict[int, tuple[int, int]]()
+        for (lane, _), (count, *_, total) in found.items():
+            before, sum_before = sums.get(lane, (0, 0))
+            sums[lane] = (before + count, (sum_before + total) % _PRIME)
+        figures_of = _figures(
+            (*lanes[lane][:2], partitions, *figures[:5])
+            for (lane, partitions), figures in found.items()
+        )
+        return figures_of, sums
 
-    def _last(self, table: str) -> int | None:
-        """The number of the last one, by whatever can be read."""
-        found = list[int]()
-        for query in (
-            f"SELECT seq FROM sqlite_sequence WHERE name = '{table}'",
-            f"SELECT max(number) FROM {table}",
-            f"SELECT max(number) FROM {table} INDEXED BY {table}_of_lane",
-        ):
-            with contextlib.suppress(JournalError), translated(certain=True):
-                found += [row[0] for row in self._database.execute(query) if row[0] is not None]
-        return max(found, default=None)
 
-    def _miss(self, table: str, first: int, last: int | None) -> None:
-        before = self.gaps[-1] if self.gaps else None
-        if before is not None and before.table == table and before.last == first - 1:
-            self.gaps[-1] = Gap(table, before.first, last)
-        else:
-            self.gaps.append(Gap(table, first, last))
+class Reader:
+    """What lies in the spool of a folder, for people, whoever owns it now. Raises JournalError.
+
+    If the file is damaged, it has what can be read of it.
+
+    gaps: what cannot be read.  missing: topic and partition of each chunk that is lost.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._contents: Contents | None = None
+        self.wreck: Wreck | None = None
+        self.gaps: list[Gap] = []
+        self.missing: list[tuple[str, int]] = []
+        try:
+            self._contents = _contents_of(folder)
+        except JournalDamagedError as error:
+            self._carve(folder, error)
+
+    def close(self) -> None:
+        """Close the file."""
+        for each in (self._contents, self.wreck):
+            if each is not None:
+                each.close()
+
+    def lanes(self) -> list[LaneFigures]:
+        """See `Contents.lanes`."""
+        if self._contents is not None:
+            return self._contents.lanes()
+        return _figures(
+            (*one[1:4], 1, one.events, len(one.packed), one.at_ms, one.number)
+            for one in self._rows("chunks")
+        )
+
+    def aside(self) -> list[Aside]:
+        """See `Contents.aside`."""
+        if self._contents is not None:
+            return self._contents.aside()
+        found: dict[tuple[str, int, str], Aside] = {}
+        assert self.wreck is not None
+        for one, reason in self.wreck.reasons():
+            known = found.get((one.topic, one.partition, reason))
+            events, oldest_ms = (0, one.at_ms) if known is None else (known.events, known.oldest_ms)
+            found[one.topic, one.partition, reason] = Aside(
+                one.topic, one.partition, events + one.events, min(oldest_ms, one.at_ms), reason
+            )
+        return list(found.values())
+
+    def events(self, topic: str | None = None) -> Iterator[tuple[str, int, int, Packed | None]]:
+        """Topic, partition, when it was spooled (ms), and the event, of all that lies here and
+        aside; None for a chunk that is damaged. topic: only its."""
+        for table in TABLES:
+            for one in self._rows(table, topic):
+                unpacked: Sequence[Packed | None] = one.unpacked() or (None,)
+                for event in unpacked:
+                    yield one.topic, one.partition, one.at_ms, event
+
+    def _rows(self, table: str, topic: str | None = None) -> Iterator[Raw]:
+        source = self._contents or self.wreck
+        assert source is not None
+        return source.rows(table, topic)
+
+    def _carve(self, folder: Path, error: JournalDamagedError) -> None:
+        try:
+            self.wreck = Wreck(folder)
+        except OSError as refused:
+            raise JournalError(f"{folder}: {refused.strerror or refused}") from refused
+        if not self.wreck.is_ours:
+            self.wreck.close()
+            raise error
+        self.missing = self.wreck.lost
+        for number in self.wreck.missing:
+            if self.gaps and self.gaps[-1].last == number - 1:
+                self.gaps[-1] = self.gaps[-1]._replace(last=number)
+            else:
+                self.gaps.append(Gap("chunks", number, number))
+        if not self.wreck.is_complete:
+            self.gaps.append(Gap("pages", 1, None))
+
+
+def _contents_of(folder: Path) -> Contents:
+    """Raises JournalError."""
+    path, log = folder / FILE, folder / f"{FILE}-wal"
+    try:
+        if path.exists() and path.stat().st_size:
+            look_at_header(path, has_log=log.exists() and log.stat().st_size > 0)
+        if not (folder / "lock").exists():  # as in `damaged-TIME`: no process writes to it
+            look_at_log(log)
+        contents = Contents(connect(path, is_reader=True))
+    except JournalDamagedError:
+        raise
+    except JournalError as error:
+        if os.access(folder, os.W_OK):
+            raise
+        text = f"{error}: who reads it must be able to write there, so copy the whole folder"
+        raise JournalError(text) from error
+    except OSError as error:
+        raise JournalError(f"{folder}: {error.strerror or error}") from error
+    try:
+        contents.check(CHECK_S)
+        contents.verified()
+    except BaseException:
+        contents.close()
+        raise
+    return contents
 
 
 def _figures(rows: Iterable[tuple[str, int, int, int, int, int, int, int]]) -> list[LaneFigures]:
@@ -262,4 +342,4 @@ def _figures(rows: Iterable[tuple[str, int, int, int, int, int, int, int]]) -> l
             bytes=before.bytes + cost(size, chunks),
             oldest_ms=min(before.oldest_ms, oldest),
         )
-    return list(found.values())
+    return [found[lane] for lane in sorted(found)]

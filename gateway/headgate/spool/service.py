@@ -13,7 +13,7 @@ from headgate.core.terminal.figures import counted
 from headgate.core.topics.topic import TopicState
 from headgate.core.tracing.later import LaterSpans
 from headgate.spool.backlogs import Backlogs
-from headgate.spool.database import JournalError
+from headgate.spool.database import JournalDamagedError, JournalError
 from headgate.spool.disk import Disk
 from headgate.spool.drain_spans import DrainSpans
 from headgate.spool.draining import Allowance, Draining
@@ -190,6 +190,9 @@ class SpoolService:
             self._disk.trouble = str(error)
             return
         self.is_open = True
+        if found:
+            self._was_empty = False
+            self._tasks.spawn(self._disk.check(), "spool: checking the whole file")
         salvaged = self._disk.salvaged
         for topic, lost in () if salvaged is None else salvaged.aside:
             self._meter.set_aside(topic, lost)
@@ -236,12 +239,29 @@ class SpoolService:
         names = [one for one in self.backlogs.topics if self._topics.get(one) is None]
         return f"; Kafka does not know {', '.join(sorted(names)[:_NAMED])}" if names else ""
 
+    async def _is_empty(self) -> bool:
+        """Whether the disk has no chunk, either."""
+        try:
+            chunks = await self._disk.count()
+        except JournalError as error:
+            log.warning("spool: its chunks cannot be counted: %s", error)
+            self._disk.note_lasting(error)
+            return True
+        if self.backlogs.topics:  # events came meanwhile
+            return False
+        if chunks:
+            text = f"{counted(chunks, 'chunk')} on disk belong to no partition that is known"
+            self._disk.note_lasting(JournalDamagedError(text))
+        return True
+
     async def _tell(self) -> None:
         """Say in the log how it goes, now and then."""
         is_empty, now_s = not self.backlogs.topics, time.monotonic()
         if is_empty and not self._was_empty:
-            log.warning("spool: empty again: everything spooled was published")
-            self._shrinks = True
+            is_empty = await self._is_empty()
+            if is_empty and self._disk.lasting is None:
+                log.warning("spool: empty again: everything spooled was published")
+                self._shrinks = True
         elif not is_empty and (self._was_empty or now_s - self._told_at >= _TELL_S):
             events, size, oldest_s = self.totals()
             log.warning(

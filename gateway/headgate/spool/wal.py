@@ -1,46 +1,79 @@
-"""Whether SQLite's write-ahead log has commits that SQLite will not see.
+"""SQLite's write-ahead log, read without SQLite: the pages it has, and commits that SQLite ignores.
 
 When it opens a file, SQLite reads the log as far as every frame is whole, and forgets what is
-behind. That is right for a commit that a loss of power cut short: it is the last one, and nobody
-was told of it, for each commit is synced before the next begins. If more of the same log follows
-behind a whole commit, that commit was answered, and the log is damaged before it.
+behind. That is right for a commit that a loss of power cut short: it is the last one, and no client
+has an answer to it, for each commit is synced before the next begins. If more of the same log
+follows behind a whole commit, that commit was answered, and the log is damaged before it. Whether a
+last commit is cut short or damaged cannot be seen here: `carve.look_at_log` looks into it.
 """
 
 import struct
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 _HEADER: Final = struct.Struct(">8I")  # magic, version, page size, number, 2 salts, 2 checksums
 _FRAME: Final = struct.Struct(">6I")  # page, pages after a commit (else 0), 2 salts, 2 checksums
 _MAGIC: Final = 0x377F0682  # its last bit: checksums are of big-endian words
 _WORD: Final = 0xFFFFFFFF
+PAGE_BYTES: Final = 4096  # SQLite's default; where a header says something impossible
+
+
+class Log(NamedTuple):
+    """pages: the place of the newest content of each page, in commits that SQLite takes.
+
+    behind: the same of what follows in the same log, which SQLite ignores.
+    size: pages of the database after the last commit that SQLite takes; 0 = there is none.
+    is_damaged: at least one whole commit lies behind damage.
+    """
+
+    pages: dict[int, int]
+    behind: dict[int, int]
+    size: int
+    is_damaged: bool
 
 
 def has_lost_commits(log: Path) -> bool:
-    """See the module. Raises OSError."""
+    """Whether whole commits lie behind damage. Raises OSError."""
+    return read_log(log).is_damaged
+
+
+def read_log(log: Path) -> Log:
+    """Read all frames of a log. Raises OSError."""
+    found = Log({}, {}, 0, False)
     size = log.stat().st_size if log.exists() else 0
     if size <= _HEADER.size:
-        return False
+        return found
     with log.open("rb") as file:
         head = file.read(_HEADER.size)
         magic, _, page_bytes, _, *salts, first, second = _HEADER.unpack(head)
         order = ">" if magic & 1 else "<"
-        if magic & ~1 != _MAGIC or _checksum(order, head[:24], (0, 0)) != (first, second):
-            return True
-        checksum, is_whole, has_commit = (first, second), True, False
+        is_whole = magic & ~1 == _MAGIC and _checksum(order, head[:24], (0, 0)) == (first, second)
+        is_damaged, has_commit, checksum = not is_whole, False, (first, second)
+        if not is_whole:  # the first frame is always one of this log
+            page_bytes = PAGE_BYTES
+            salts = list(_FRAME.unpack(file.read(_FRAME.size).ljust(_FRAME.size, b"\0"))[2:4])
+            file.seek(_HEADER.size)
+        pages, behind, open_pages, pages_after = found.pages, found.behind, dict[int, int](), 0
         while len(frame := file.read(_FRAME.size)) == _FRAME.size:
-            page = file.read(page_bytes)
-            if len(page) < page_bytes:
-                return False
-            _, committed, *of_frame, first, second = _FRAME.unpack(frame)
+            at = file.tell()
+            content = file.read(page_bytes)
+            if len(content) < page_bytes:
+                break
+            page, committed, *of_frame, first, second = _FRAME.unpack(frame)
             if is_whole:
-                checksum = _checksum(order, frame[:8] + page, checksum)
+                checksum = _checksum(order, frame[:8] + content, checksum)
                 is_whole = of_frame == salts and checksum == (first, second)
-            if not is_whole and of_frame == salts:
-                if has_commit:
-                    return True
-                has_commit = committed != 0
-    return False
+            if is_whole:
+                open_pages[page] = at
+                if committed:
+                    pages.update(open_pages)
+                    open_pages, pages_after = {}, committed
+            elif salts[0] == of_frame[0] or salts[1] == of_frame[1]:  # one may be damaged
+                behind.update({**open_pages, page: at})
+                open_pages = {}
+                is_damaged |= has_commit
+                has_commit |= committed != 0
+    return found._replace(size=pages_after, is_damaged=is_damaged)
 
 
 def _checksum(order: str, content: bytes, before: tuple[int, int]) -> tuple[int, int]:

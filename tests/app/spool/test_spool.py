@@ -11,7 +11,7 @@ from headgate.core.outcome import Failure, Name, Reason
 from headgate.core.publish import Ticket
 from headgate.core.record import SPOOLED
 from headgate.spool.options import SpoolOptions
-from headgate.spool.reading import Contents
+from headgate.spool.reading import Reader
 from support.gateway.spool_world import AFTER_S, UNKNOWN, SpoolWorld, names
 from support.spool.database import database_of
 
@@ -241,7 +241,7 @@ async def test_what_kafka_refuses_for_good_is_set_aside_and_does_not_stand_in_th
     assert [value["n"] for _, _, value in world.written()] == [1, 2]
     assert world.meter.counts["aside"] == 1
     await world.end()
-    contents = Contents.of(world.options.folder)
+    contents = Reader(world.options.folder)
     [aside] = contents.aside()
     contents.close()
     assert aside.events == 1

@@ -13,6 +13,7 @@ import pytest
 from headgate.backends.base import Deliveries
 from headgate.core.admission import Admission
 from headgate.core.record import Record
+from headgate.core.spool.chunk import pack_topic
 from headgate.core.topics.topic import TopicState
 from headgate.pipeline.clock_watch import ClockWatch
 from headgate.pipeline.complete import Complete
@@ -25,6 +26,7 @@ from headgate.spool.service import SpoolService
 from headgate.suppression.none import Unsuppressed
 from support.gateway.fakes import FakeAccounts, FakeLanes, FakeTopics, topic_state
 from support.gateway.spool_world import Figures
+from support.spool.damage import PAGE, overwrite, pages_of
 from support.spool.database import database_of
 
 NOW_MS = 1_700_000_000_000
@@ -106,6 +108,55 @@ async def test_the_backlog_is_known_though_the_topics_on_disk_cannot_be_read(
     async with running(tmp_path) as (service, _):
         assert service.totals()[0] == 5
         assert service.dependency().ok
+
+
+@pytest.mark.parametrize("text", [b"CREATE TABLE lanes", b"topic TEXT", b"checksum INTEGER"])
+@pytest.mark.parametrize("bit", [0x80, 0x01])
+async def test_a_bit_that_changed_in_the_schema_keeps_nothing_from_starting_and_loses_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, text: bytes, bit: int
+) -> None:
+    fill(tmp_path, 5)
+    raw = (tmp_path / FILE).read_bytes()
+    at = raw.index(text) + len(text) - 1
+    (tmp_path / FILE).write_bytes(raw[:at] + bytes([raw[at] ^ bit]) + raw[at + 1 :])
+    async with running(tmp_path) as (service, lanes):
+        assert service.totals()[0] == 5
+        assert service.dependency().ok
+        assert "a damaged file is kept in" in service.dependency().detail
+        await until(lambda: service.totals()[0] == 0, lanes)
+    assert "5 events of it are published, at least 0 are not" in caplog.text
+
+
+async def test_it_is_not_called_empty_while_chunks_lie_in_its_table(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(tmp_path, 5)
+    async with running(tmp_path) as (service, lanes):
+        with database_of(tmp_path) as database:
+            database.execute("UPDATE chunks SET lane = 77 WHERE number = 3")
+        await until(lambda: not service.dependency().ok, lanes)
+        assert "1 chunk on disk" in service.dependency().detail
+    assert "empty again" not in caplog.text
+    async with running(tmp_path) as (service, _):
+        assert service.totals()[0] == 1  # its checksum knows its lane
+
+
+async def test_what_sqlite_finds_in_the_background_is_said_and_lasts(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(tmp_path, 5)
+    with database_of(tmp_path) as database:
+        state = pack_topic(topic_state("orders", 3))
+        database.execute("INSERT INTO topics VALUES ('orders', ?)", (state,))
+    database.close()
+    [page] = pages_of(tmp_path, "sqlite_autoindex_topics_1", 10)
+    raw = (tmp_path / FILE).read_bytes()
+    at = raw.index(b"orders", (page - 1) * PAGE)
+    overwrite(tmp_path / FILE, at, b"n")  # only the full check compares this index with its table
+    async with running(tmp_path, topic_state("others", 3)) as (service, _):
+        await until(lambda: not service.dependency().ok)
+        assert "restart the gateway" in service.dependency().detail
+    assert "CRITICAL" in {one.levelname for one in caplog.records}
 
 
 async def test_nothing_comes_between_a_folder_that_is_free_at_last_and_its_backlog(

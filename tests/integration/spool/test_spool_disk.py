@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headgate.spool.journal import Journal
-from headgate.spool.reading import Contents
+from headgate.spool.reading import Reader
 
 _CODE = """
 import os, sys
@@ -127,7 +127,7 @@ journal.commit([append(2)], [])
 def test_whoever_reads_a_read_only_folder_is_told_to_copy_it(tmp_path: Path) -> None:
     body = """
 import ctypes, shutil
-from headgate.spool.reading import Contents
+from headgate.spool.reading import Reader
 journal = Journal(folder)
 journal.commit([append(1)], [])
 left = folder.parent / "left"  # as a kill would have left it
@@ -136,13 +136,13 @@ journal.close()
 libc = ctypes.CDLL(None, use_errno=True)
 assert libc.mount(b"none", bytes(folder.parent), b"tmpfs", 33, None) == 0, ctypes.get_errno()
 try:
-    Contents.of(left).close()
+    Reader(left).close()
     raise AssertionError("it was opened")
 except JournalError as error:
     print(error)
 shutil.copytree(left, out)
 """
     assert "copy the whole folder" in on_small_disk(tmp_path, body)
-    contents = Contents.of(tmp_path / "out")
+    contents = Reader(tmp_path / "out")
     assert len(list(contents.events())) == 1
     contents.close()

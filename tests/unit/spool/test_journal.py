@@ -18,7 +18,7 @@ from headgate.core.spool.chunk import DamagedChunk, Label, pack, unpack
 from headgate.spool.database import FILE, JournalDamagedError, JournalError
 from headgate.spool.entries import Append
 from headgate.spool.journal import Journal
-from headgate.spool.reading import Contents
+from headgate.spool.reading import Reader
 from support.spool.database import database_of
 
 EVENTS = (500, 1_000_000)
@@ -121,7 +121,7 @@ def test_another_process_cannot_use_the_folder(tmp_path: Path) -> None:
 def test_people_may_read_beside_the_gateway(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.commit([append(record(1))], [])
-    contents = Contents.of(tmp_path)
+    contents = Reader(tmp_path)
     assert [one[3] for one in contents.events()] == [
         (b"k", record(1).value, [("a", b"b"), ("a", b"c")], 1)
     ]

@@ -11,7 +11,7 @@ import pytest
 
 from headgate.spool.database import FILE, JournalDamagedError, JournalError, JournalGoneError
 from headgate.spool.journal import Journal
-from headgate.spool.reading import Contents
+from headgate.spool.reading import Reader
 from headgate.spool.salvage import salvage
 from headgate.spool.wal import has_lost_commits
 from support.spool.damage import LOG, PAGE, append, break_page, fill, overwrite, pages_of
@@ -20,7 +20,7 @@ from support.spool.database import database_of
 LOTS = (10**9, 10**12)
 
 
-def numbers(contents: Contents) -> list[int]:
+def numbers(contents: Reader) -> list[int]:
     """Of the events that can be read."""
     found = [event for *_, event in contents.events() if event is not None]
     return [int((event[1] or b"").split(b":")[0]) for event in found]
@@ -40,14 +40,14 @@ def test_of_a_file_with_a_damaged_page_all_others_can_be_read(tmp_path: Path) ->
     leaves = pages_of(tmp_path, "chunks", 13)
     assert len(leaves) > 20
     break_page(tmp_path, leaves[10])
-    contents = Contents.of(tmp_path)
+    contents = Reader(tmp_path)
     found = numbers(contents)
     [gap] = contents.gaps
     assert gap.last is not None
     lost = gap.last - gap.first + 1
     assert 1 < lost < 12
     assert sorted(found) == [n for n in range(300) if not gap.first <= n + 1 <= gap.last]
-    assert contents.missing() == [("orders", 0)] * lost
+    assert contents.missing == [("orders", 0)] * lost
     contents.close()
 
 
@@ -65,7 +65,7 @@ def test_what_can_be_read_of_a_damaged_file_is_taken_over_in_order(tmp_path: Pat
     assert found.events == len(read)
     assert found.events + sum(events for _, events in found.aside) == 300
     assert {one.reason.split()[0] for one in journal.contents.aside()} == {"damaged", "its"}
-    assert not found.is_complete
+    assert found.is_complete  # the index has the others
     [(later, _)] = journal.commit([append(300)], [])
     assert later > max(one.number for one in read)
     journal.close()
@@ -128,7 +128,7 @@ def with_log(folder: Path, commits: int) -> Path:
 def test_a_log_that_a_kill_left_is_whole(tmp_path: Path) -> None:
     left = with_log(tmp_path, 20)
     assert not has_lost_commits(left / LOG)
-    with closing(Contents.of(left)) as contents:
+    with closing(Reader(left)) as contents:
         assert len(numbers(contents)) == 20
 
 
@@ -139,9 +139,9 @@ def test_a_commit_that_a_loss_of_power_cut_short_is_no_damage(tmp_path: Path) ->
         with (left / LOG).open("r+b") as file:
             file.truncate(size - cut)
         assert not has_lost_commits(left / LOG)
-    journal = Journal(left)
-    assert len(numbers(journal.contents)) == 19
-    journal.close()
+    Journal(left).close()
+    with closing(Reader(left)) as contents:
+        assert len(numbers(contents)) == 19
 
 
 def test_a_log_that_begins_again_over_an_older_one_is_whole(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_a_log_that_begins_again_over_an_older_one_is_whole(tmp_path: Path) -> N
     left = killed(tmp_path / "open", tmp_path / "left")
     journal.close()
     assert not has_lost_commits(left / LOG)
-    with closing(Contents.of(left)) as contents:
+    with closing(Reader(left)) as contents:
         assert len(numbers(contents)) == 101
 
 
@@ -292,7 +292,9 @@ def test_its_tables_are_made_all_at_once(tmp_path: Path) -> None:
 def test_a_file_of_another_version_is_neither_moved_nor_used(tmp_path: Path) -> None:
     fill(tmp_path, 1)
     with database_of(tmp_path) as database:
+        [[mark]] = database.execute("PRAGMA application_id")
         database.execute("PRAGMA user_version = 99")
+        database.execute(f"PRAGMA application_id = {mark + 97}")
     database.close()
     with pytest.raises(JournalError, match="version is 99") as caught:
         Journal(tmp_path)
@@ -307,6 +309,7 @@ def test_a_file_of_the_first_version_is_taken_on(tmp_path: Path) -> None:
             checksum = crc32(events) + (number == 3)  # one of them is damaged
             database.execute("UPDATE chunks SET checksum = ? WHERE number = ?", (checksum, number))
         database.execute("PRAGMA user_version = 1")
+        database.execute("PRAGMA application_id = 0")
     database.close()
     journal = Journal(tmp_path)
     read = journal.read("orders", 0, 0, None, *LOTS)

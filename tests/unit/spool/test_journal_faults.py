@@ -13,7 +13,7 @@ from headgate.core.record import Record
 from headgate.spool.database import FILE, JournalError
 from headgate.spool.entries import Append
 from headgate.spool.journal import Journal
-from headgate.spool.reading import Contents
+from headgate.spool.reading import Reader
 from support.gateway.fakes import topic_state
 
 STATES = [topic_state("orders" + "x" * 200 + str(number)) for number in range(100)]
@@ -61,7 +61,7 @@ def test_whoever_reads_slowly_does_not_let_the_wal_grow(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     for number in range(100):
         journal.commit([append(number, 1000)], [])
-    contents = Contents.of(tmp_path)
+    contents = Reader(tmp_path)
     events = contents.events()
     read = [next(events)]
     sizes = []
@@ -79,7 +79,7 @@ def test_an_export_of_one_topic_leaves_out_the_others(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     for number in range(60):
         journal.commit([append(number)._replace(topic=f"t{number % 3}")], [])
-    contents = Contents.of(tmp_path)
+    contents = Reader(tmp_path)
     assert len(list(contents.events("t1"))) == 20
     assert {name for name, *_ in contents.events("t1")} == {"t1"}
     assert not list(contents.events("none"))

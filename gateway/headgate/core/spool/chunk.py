@@ -63,8 +63,8 @@ def pack_topic(state: TopicState) -> bytes:
 
 
 def unpack_topic(packed: bytes) -> TopicState | None:
-    """None where another version, which knew less or more of topics, has written it."""
+    """None where another version, which knew less or more of topics, has written it; or damage."""
     try:
         return _decode_topic(packed)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError, TypeError):
         return None

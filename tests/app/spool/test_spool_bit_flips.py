@@ -1,0 +1,164 @@
+"""Every byte of a spool's files with one bit changed: what a start makes of it.
+
+A start may open the file, salvage it, or set it aside. It never fails, never publishes anything
+that was not waiting, never changes the order, and says at CRITICAL what is missing.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from headgate.core.record import Record
+from headgate.spool.database import FILE
+from headgate.spool.disk import Disk
+from headgate.spool.entries import Append
+from headgate.spool.journal import Journal
+from headgate.spool.options import SpoolOptions
+from support.gateway.fakes import topic_state
+from support.scale import scaled
+from support.spool.damage import LOG, overwrite
+
+AT_MS = 1_700_000_000_000
+LANES = (("orders", 0), ("orders", 1), ("deals", 0), ("clicks", 2))
+OPTIONS = (1 << 30, 10**12, 1000)
+Values = dict[tuple[str, int], list[bytes | None]]
+
+
+class Damaged(NamedTuple):
+    """folder: what a kill leaves behind.  waiting: what has to be published, by lane, in order.
+
+    aside: events that were set aside before.
+    """
+
+    folder: Path
+    waiting: Values
+    aside: int
+
+
+def append(number: int, size: int = 30) -> Append:
+    topic, partition = LANES[number % len(LANES)]
+    value = b"%d:" % number + b"x" * size
+    record = Record(topic, partition, b"k%d" % (number % 7), value, [("a", b"b")], number)
+    return Append(topic, partition, 3, AT_MS + number, [record])
+
+
+def made(folder: Path, *, is_in_log: bool) -> Damaged:
+    """24 chunks wait; as many were published and forgotten; two are aside, one is of many pages."""
+    journal = Journal(folder / "open")
+    gone = [append(number) for number in range(8)]
+    kept = [append(number, 6000 if number == 20 else 30) for number in range(8, 32)]
+    numbers = [number for number, _ in journal.commit(gone, [])]
+    journal.remember([topic_state(name, 3) for name in ("orders", "deals", "clicks")])
+    if not is_in_log:
+        journal.commit(kept, numbers)
+        journal.commit([], [], [(append(100), "too large"), (append(101), "forbidden")])
+        [(large, _)] = journal.commit([append(102, 9000)], [])
+        journal.commit([], [large])  # its pages are free, and still have what it had
+        journal._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    else:
+        journal._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        journal.commit(kept[:8], numbers[:4])
+        journal.commit(kept[8:16], numbers[4:])
+        journal.commit([], [], [(append(100), "too large"), (append(101), "forbidden")])
+        journal.commit(kept[16:], [])
+    shutil.copytree(folder / "open", folder / "killed")
+    journal.close()
+    waiting: Values = {lane: [] for lane in LANES}
+    for chunk in kept:
+        waiting[chunk.topic, chunk.partition] += [one.value for one in chunk.records]
+    return Damaged(folder / "killed", waiting, 2)
+
+
+async def started(folder: Path) -> tuple[Values, int, Disk]:
+    """What a start publishes, by lane, and how many events are aside."""
+    disk = Disk(SpoolOptions(folder, *OPTIONS), lambda: AT_MS)
+    published: Values = {lane: [] for lane in LANES}
+    try:
+        found = await disk.open()
+        for lane in found:
+            after, left = 0, lane.events
+            while left > 0:
+                chunks = await disk.read(lane.topic, lane.partition, after, None, (500, 1 << 20))
+                assert chunks, "the start counted events that cannot be read"
+                for chunk in chunks:
+                    after, left = chunk.number, left - chunk.events
+                    if chunk.packed is None:
+                        await disk.set_aside(chunk.number, "damaged")
+                    for event in chunk.packed or ():
+                        published.setdefault((lane.topic, lane.partition), []).append(event[1])
+        await disk.check()
+        assert disk._journal is not None
+        aside = sum(one.events for one in disk._journal.contents.aside())
+    finally:
+        await disk.close()
+    return published, aside, disk
+
+
+def judged(case: Damaged, published: Values, aside: int, disk: Disk, lines: list[str]) -> str:
+    """Check what a start made of it. Returns what that was, for the statistics."""
+    for lane, values in published.items():
+        wanted = iter(case.waiting.get(lane, []))
+        assert all(value in wanted for value in values), f"{lane}: {values}"
+    all_waiting = sum(map(len, case.waiting.values()))
+    missing = all_waiting - sum(map(len, published.values()))
+    if not lines:
+        assert aside - case.aside == missing
+        return "opened" if not missing else "opened, and chunks set aside"
+    if disk.salvaged is None:
+        assert disk.lasting is not None
+        assert missing == 0
+        return "opened, and found damaged in the background"
+    lost = sum(events for _, events in disk.salvaged.aside)
+    assert disk.salvaged.events == all_waiting - missing
+    assert disk.kept
+    assert f"{disk.salvaged.events} events" in lines[0]
+    if disk.salvaged.is_complete:
+        assert lost >= missing
+        assert aside >= missing
+    return "salvaged, all of it" if not missing else "salvaged, and said what is lost"
+
+
+def places(case: Damaged, share: int, seed: int) -> Iterator[tuple[str, int, int]]:
+    """File, byte and bit: of every byte, or of one in so many."""
+    chosen = random.Random(seed)
+    for name in (FILE, LOG):
+        path = case.folder / name
+        size = path.stat().st_size if path.exists() else 0
+        for at in range(size):
+            if chosen.randrange(share) == 0:
+                yield name, at, chosen.randrange(8)
+
+
+@pytest.mark.timeout(3600)  # every byte
+@pytest.mark.parametrize("is_in_log", [False, True], ids=["database", "log"])
+@pytest.mark.parametrize("share", scaled(800, 1))
+async def test_a_start_makes_the_best_of_any_bit_that_has_changed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, is_in_log: bool, share: int
+) -> None:
+    case = made(tmp_path, is_in_log=is_in_log)
+    ended, seed = Counter[str](), int.from_bytes(os.urandom(4))
+    for number, (name, at, bit) in enumerate(places(case, share, seed)):
+        folder = tmp_path / f"case-{number}"
+        shutil.copytree(case.folder, folder)
+        raw = (folder / name).read_bytes()
+        overwrite(folder / name, at, bytes([raw[at] ^ 1 << bit]))
+        caplog.clear()
+        try:
+            published, aside, disk = await started(folder)
+            lines = [one.getMessage() for one in caplog.records if one.levelno == logging.CRITICAL]
+            ended[judged(case, published, aside, disk, lines)] += 1
+        except Exception as error:
+            raise AssertionError(f"seed {seed}: {name}, byte {at}, bit {bit}: {error!r}") from error
+        shutil.rmtree(folder)
+    sys.stdout.write(f"seed {seed}: {dict(ended)}\n")
+    assert sum(ended.values()) > 10
