@@ -1,13 +1,14 @@
 """The command `headgate`: finds the sub-command and turns its end into an exit code."""
 
 import argparse
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from importlib import import_module
 
 from headgate.commands import USAGE, CommandError
 from headgate.config.errors import ConfigError
-from headgate.core.command_line import ended_well, with_times_joined
+from headgate.core.command_line import ended_well, mask_of_files, with_times_joined
 from headgate.telemetry.build import VERSION
 
 COMMANDS = (
@@ -43,7 +44,15 @@ exit codes: 0 ok, 1 failed, 2 usage or configuration
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one sub-command; return the exit code."""
+    """Run one sub-command; return the exit code.
+
+    arguments: those of the program if None; the process is then this command's alone.
+    """
+    if arguments is None:
+        mask = mask_of_files(os.environ, _say)
+        if mask is None:
+            return USAGE
+        os.umask(mask)
     given = sys.argv[1:] if arguments is None else arguments
     return ended_well(lambda: _run(given), _say, sys.stdout)
 

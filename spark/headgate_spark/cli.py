@@ -1,23 +1,29 @@
 """The command `headgate-spark`; also `python -m headgate_spark` and spark-submit's script."""
 
 import argparse
+import os
 import platform
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from headgate import __version__
-from headgate.core.command_line import ended_well, with_times_joined
+from headgate.core.command_line import ended_well, mask_of_files, with_times_joined
 from headgate.core.command_tree.completion import EXAMPLES, PURPOSE, SHELLS
 from headgate.core.command_tree.tree import command_of
 from headgate_spark.commands.audit_command import AUDIT_EXAMPLES, add_audit
 from headgate_spark.commands.mirror_command import add_mirror, add_verify
 from headgate_spark.commands.replay_command import add_replay
-from headgate_spark.job.errors import OK, JobError
+from headgate_spark.job.errors import OK, USAGE, JobError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one job; return the exit code."""
+    """Run one job; return the exit code. arguments: those of the program if None."""
+    if arguments is None:
+        mask = mask_of_files(os.environ, _say)
+        if mask is None:
+            return USAGE
+        os.umask(mask)
     given = sys.argv[1:] if arguments is None else arguments
     return ended_well(lambda: _run(given), _say, sys.stdout)
 

