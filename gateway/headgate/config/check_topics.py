@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from hashlib import sha256
 from itertools import islice, pairwise
 
 from headgate.config.check_oversize import oversize_contradictions
@@ -16,6 +18,12 @@ from headgate.core.topics.policy import INTERNAL_PREFIXES, TopicPolicy
 _PATTERN = r"[A-Za-z0-9._\-*?]{1,249}"
 _PRODUCER_NAME = r"[A-Za-z0-9][\w.\-]{0,99}"
 _MAX_TIES = 20  # that are told: a thousand patterns have half a million pairs
+# What examples, and those who copy them, take for tokens; each can be guessed.
+_WORDS = (
+    "", "test", "test1", "test2", "test3", "token", "secret", "password", "changeme", "change-me",
+    "admin", "headgate", "example", "demo", "default", "key", "producer", "user", "foo", "bar",
+    "hello", "123456", "hg_", "placeholder", "todo", "checkout", "oncall",
+)  # fmt: skip
 _OTHER = "other"  # the metrics' label of every producer that is not configured
 
 
@@ -53,7 +61,7 @@ def producer_contradictions(settings: Settings) -> Iterator[Problem]:
         if not re.fullmatch(_PRODUCER_NAME, name) or name == _OTHER:
             expected = f'letters, digits, ".", "-", "_", at most 100; not "{_OTHER}"'
             yield Problem(dotted(("producers", name)), shown(name), expected)
-        for problem in _producer(producer):
+        for problem in _producer(name, producer):
             yield problem._replace(option=dotted(("producers", name, problem.option)))
     owners = [
         (digest.lower(), name)
@@ -78,11 +86,25 @@ def _shared_names(producers: Mapping[str, ProducerSettings]) -> Iterator[Problem
                 yield Problem(option, found, "names of its own")
 
 
-def _producer(producer: ProducerSettings) -> Iterator[Problem]:
+@cache
+def _hashes_of_words() -> frozenset[str]:
+    return frozenset(_digests(_WORDS))
+
+
+def _digests(words: Iterable[str]) -> Iterator[str]:
+    for word in words:
+        for text in (word, f"{word}\n"):  # as `echo` makes it
+            yield sha256(text.encode()).hexdigest()
+
+
+def _producer(name: str, producer: ProducerSettings) -> Iterator[Problem]:
     for digest in producer.token_sha256:
         if not re.fullmatch(r"[0-9A-Fa-f]{64}", digest):
             fix = "Make one with `headgate token NAME`; the token itself does not belong here."
             yield Problem("token_sha256", "not a SHA-256", "64 hexadecimal digits", fix)
+        elif digest.lower() in (*_digests((name,)), *_hashes_of_words()):
+            fix = "Make a token that nobody can guess: `headgate token NAME`."
+            yield Problem("token_sha256", "the hash of a well-known word", "a token's hash", fix)
     for pattern in producer.topics:
         if not re.fullmatch(_PATTERN, pattern):
             yield Problem("topics", shown(pattern), "topic names; * = anything, ? = one character")

@@ -1,5 +1,6 @@
 """Contradictions between options, and what a reload may change."""
 
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,20 @@ def settings(folder: Path, text: str) -> Settings:
         (CLUSTER + '[topics."headgate.x"]\n', 'topics."headgate.x"', "internal"),
         (CLUSTER + '[topics."a*"]\n[topics."a?"]\n', 'topics."a*"', "ties with"),
         (CLUSTER + '[producers.a]\ntoken_sha256 = "hg_x"\n', "producers.a.token", "64 hex"),
+        *(
+            (
+                CLUSTER + f'[producers.shop]\ntoken_sha256 = ["{DIGEST}", "{well_known}"]\n',
+                "producers.shop.token_sha256",
+                "headgate token NAME",
+            )
+            for well_known in (
+                "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",  # test
+                "60303AE22B998861BCE3B28F33EEC1BE758A213C86C93C076DBE9F558C11C752",  # test2
+                sha256(b"test\n").hexdigest(),
+                sha256(b"").hexdigest(),
+                sha256(b"shop").hexdigest(),
+            )
+        ),
         (CLUSTER + '[producers.a]\ntopics = "a b"\n', "producers.a.topics", "topic names"),
         (CLUSTER + "[producers.other]\n", "producers.other", '"other"'),
         (
