@@ -15,7 +15,7 @@ from aiokafka.structs import TopicPartition
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from headgate.core.replays.segments import MapError
+from headgate.core.replays.segments import NO_TIMESTAMP, MapError
 from headgate.core.terminal.figures import counted
 from headgate.core.terminal.progress import ProgressLine
 from headgate.kafka.metadata import Metadata
@@ -28,6 +28,7 @@ from headgate_spark.job.times import now_ms
 from headgate_spark.kafka.cluster_admin import ClusterAdmin, cluster_admin
 from headgate_spark.kafka.kafka_clients import CLIENT_ERRORS
 from headgate_spark.mirror.copy_tasks import cause_of, deal, rate_of_task, run_on_spark
+from headgate_spark.mirror.first_missing import Missing, first_timestamps
 from headgate_spark.mirror.foreign import foreign_line
 from headgate_spark.mirror.map_reader import HiddenError
 from headgate_spark.mirror.map_view import MapView
@@ -239,10 +240,20 @@ class Mirror:
         ends = {tp: planned.ends[tp] for tp in tps}
         if self._request.is_following:
             ends = {tp: end for tp, (_, end) in (await there.bounds(tps)).items()}
-        lags = self._lags.lags(ends, found, time.monotonic())
+        ages_s = await self._ages(self._lags.unseen_before(ends, found))
+        lags = self._lags.lags(ends, found, time.monotonic(), ages_s)
         self._publish(lags)
         what, has_end = self._source.name, not self._request.is_following
         self._report.show(self._pace.step(what, lags, found, has_end=has_end))
+
+    async def _ages(self, missing: Mapping[TopicPartition, Missing]) -> dict[TopicPartition, float]:
+        """How old the first record of each stretch is, in seconds: 0 if it does not say."""
+        found = await first_timestamps(self._source.connection, missing)
+        at_ms = now_ms()
+        return {
+            tp: 0.0 if ms == NO_TIMESTAMP else max(0.0, (at_ms - ms) / 1000)
+            for tp, ms in found.items()
+        }
 
     def _publish(self, lags: Mapping[TopicPartition, Lag]) -> None:
         if self._file is not None:
@@ -250,8 +261,9 @@ class Mirror:
             self._file.write(textfile(lags, maps(self._view, list(lags)), *more))
 
     def _publish_unseen(self) -> None:
-        """An old lag would say that all is well."""
-        self._publish(self._lags.unseen(time.monotonic()))
+        """An old lag would say that all is well; a file that is not written is missed."""
+        if self._lags.has_measured:
+            self._publish(self._lags.unseen(time.monotonic()))
 
     async def _ended(self, job: asyncio.Future[list[Copied]], *, is_over: bool) -> list[Copied]:
         try:

@@ -32,11 +32,14 @@ class CopyProgress:
         done = sum(self._done(tp, maps[tp]) for tp in self._begun if tp in maps)
         left = sum(lag.records for lag in lags.values())
         even = sum(not lag.records for lag in lags.values())
-        oldest = max((lag.seconds for lag in lags.values()), default=0.0)
+        known = [lag.seconds for lag in lags.values() if lag.seconds is not None]
         said = [f"{even} of {counted(len(lags), 'partition')} up to date"]
         if not has_end:
             said.append(f"{counted(left, 'offset')} left")
-        said.append(f"{oldest:.0f} s behind")
+        if known or not lags:
+            said.append(f"{max(known, default=0.0):.0f} s behind")
+        if unknown := len(lags) - len(known):
+            said.append(f"{counted(unknown, 'partition')} behind for an unknown time")
         if lost := sum(lag.lost for lag in lags.values()):
             said.append(f"{counted(lost, 'offset')} lost to retention")
         total = done + left if has_end else None

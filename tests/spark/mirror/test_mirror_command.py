@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import re
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -91,6 +93,33 @@ def metric(file: Path, name: str) -> list[float]:
     text = file.read_text() if file.exists() else ""
     lines = [line for line in text.splitlines() if line.startswith(f"headgate_{name}{{")]
     return [float(line.split()[-1]) for line in lines]
+
+
+async def test_a_mirror_that_has_just_started_says_how_old_is_what_it_lacks(
+    two: Two, topic_name: str, start_job: Callable[..., Job], tmp_path: Path
+) -> None:
+    """It has seen nothing coming, as after a restart."""
+    two.source.create_topic(topic_name, 1, mirror_world.SOURCE_CONFIGS)
+    minutes, chance = 10, random.Random(1)
+    client = Producer({"bootstrap.servers": two.source.bootstrap})
+    for _ in range(300):
+        at_ms = int(time.time() * 1000) - minutes * 60_000
+        client.produce(topic_name, chance.randbytes(10_000), partition=0, timestamp=at_ms)
+    assert client.flush(30) == 0
+    metrics = tmp_path / "mirror.prom"
+    job = start_job(
+        two, topic_name, "mirror", "--follow", "--metrics", str(metrics),
+        "--bytes-per-s", "50000", "--master", "local[2]",
+    )  # fmt: skip
+    await eventually(lambda: bool(metric(metrics, "mirror_lag_seconds")), 90)
+    lags, records = metric(metrics, "mirror_lag_seconds"), metric(metrics, "mirror_lag_records")
+    assert lags[0] >= minutes * 60
+    assert records[0] > 0
+    await eventually(lambda: " s behind" in job.text(), 30)
+    said = re.findall(r"(\d+) s behind", job.text())
+    assert int(said[0]) >= minutes * 60
+    job.child.signal(signal.SIGTERM)
+    assert job.wait(60) == 0, job.text()
 
 
 @pytest.mark.full  # half a minute of waiting

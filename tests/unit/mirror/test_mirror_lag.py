@@ -30,24 +30,43 @@ def mapped(*facts: Segment | Gap) -> PartitionMap:
 
 def test_the_lag_is_as_old_as_the_oldest_offset_that_is_missing() -> None:
     watch, found = LagWatch(), mapped(Segment(0, 0, 10, 10, 0, 0))
-    assert watch.lags({TP: 10}, {TP: found}, 100.0)[TP] == (0, 0.0, 0)
-    assert watch.lags({TP: 15}, {TP: found}, 103.0)[TP] == (5, 0.0, 0)
-    assert watch.lags({TP: 20}, {TP: found}, 105.0)[TP] == (10, 2.0, 0)
+    assert watch.lags({TP: 10}, {TP: found}, 100.0, {})[TP] == (0, 0.0, 0)
+    assert watch.lags({TP: 15}, {TP: found}, 103.0, {})[TP] == (5, 0.0, 0)
+    assert watch.lags({TP: 20}, {TP: found}, 105.0, {})[TP] == (10, 2.0, 0)
     found.apply(MapEntry(PLACE, Segment(10, 11, 5, 15, 0, 0)))
-    assert watch.lags({TP: 20}, {TP: found}, 106.0)[TP] == (5, 1.0, 0)
+    assert watch.lags({TP: 20}, {TP: found}, 106.0, {})[TP] == (5, 1.0, 0)
     found.apply(MapEntry(PLACE, Segment(15, 17, 5, 20, 0, 0)))
-    assert watch.lags({TP: 20}, {TP: found}, 200.0)[TP] == (0, 0.0, 0)
+    assert watch.lags({TP: 20}, {TP: found}, 200.0, {})[TP] == (0, 0.0, 0)
+
+
+def test_what_was_missing_before_it_was_first_looked_at_has_the_age_of_its_record() -> None:
+    """As after a restart of the mirror."""
+    watch, found = LagWatch(), mapped(Segment(0, 0, 10, 10, 0, 0))
+    assert watch.unseen_before({TP: 10}, {TP: found}) == {}
+    assert watch.unseen_before({TP: 15}, {TP: found}) == {TP: (10, 15)}
+    unknown = watch.lags({TP: 15}, {TP: found}, 100.0, {})[TP]
+    assert unknown == (5, None, 0)
+    assert "headgate_mirror_lag_seconds{" not in textfile(
+        {TP: unknown}, {TP: found}, Totals(), {}, "main", 0.0
+    )
+    assert watch.unseen(110.0)[TP] == (5, None, 0)
+    assert watch.unseen_before({TP: 20}, {TP: found}) == {TP: (10, 20)}  # asked again
+    assert watch.lags({TP: 20}, {TP: found}, 105.0, {TP: 300.0})[TP] == (10, 300.0, 0)
+    assert watch.unseen_before({TP: 25}, {TP: found}) == {}
+    assert watch.lags({TP: 25}, {TP: found}, 110.0, {})[TP] == (15, 305.0, 0)
+    found.apply(MapEntry(PLACE, Segment(10, 11, 10, 20, 0, 0)))
+    assert watch.lags({TP: 25}, {TP: found}, 111.0, {})[TP] == (5, 1.0, 0)
 
 
 def test_what_cannot_be_seen_is_as_old_as_the_last_poll() -> None:
     watch, found = LagWatch(), mapped(Segment(0, 0, 10, 10, 0, 0))
     assert watch.unseen(50.0) == {}
-    watch.lags({TP: 10}, {TP: found}, 100.0)
+    watch.lags({TP: 10}, {TP: found}, 100.0, {})
     assert watch.unseen(130.0)[TP] == (0, 30.0, 0)
-    watch.lags({TP: 12}, {TP: found}, 140.0)
-    watch.lags({TP: 12}, {TP: found}, 150.0)
+    watch.lags({TP: 12}, {TP: found}, 140.0, {})
+    watch.lags({TP: 12}, {TP: found}, 150.0, {})
     assert watch.unseen(151.0)[TP] == watch.unseen(151.0)[TP] == (2, 11.0, 0)
-    watch.lags({}, {}, 160.0)
+    watch.lags({}, {}, 160.0, {})
     assert watch.unseen(170.0) == {}
 
 
@@ -73,7 +92,7 @@ def test_what_is_skipped_is_said_when_it_changes_and_now_and_then() -> None:
 
 def test_lost_offsets_are_those_of_gaps_with_a_reason_to_worry() -> None:
     found = mapped(Gap(0, 4, NO_RECORDS, 1), Gap(4, 9, RETENTION, 1), Segment(9, 0, 1, 10, 0, 0))
-    lags = LagWatch().lags({TP: 10}, {TP: found}, 0.0)
+    lags = LagWatch().lags({TP: 10}, {TP: found}, 0.0, {})
     assert lags[TP].lost == 5
     totals = Totals()
     totals.add([Copied("orders", 3, 7, 900, 2, 10, 5, None)] * 2)

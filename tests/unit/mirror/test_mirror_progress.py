@@ -43,6 +43,14 @@ def test_what_was_copied_since_it_began_is_done() -> None:
     assert step.more == "1 of 3 partitions up to date, 4 s behind, 7 offsets lost to retention"
 
 
+def test_an_age_that_is_not_known_is_not_said_to_be_none() -> None:
+    lags = {**LAGS, TPS[2]: Lag(200, None, 0)}
+    step = CopyProgress([unit(0, None)]).step("main", lags, MAPS, has_end=True)
+    assert "4 s behind, 1 partition behind for an unknown time" in step.more
+    unknown = {TPS[2]: Lag(200, None, 0)}
+    assert " s behind" not in CopyProgress([]).step("main", unknown, MAPS, has_end=True).more
+
+
 def test_what_is_followed_has_no_end() -> None:
     step = CopyProgress([unit(1, 200)]).step("main", LAGS, MAPS, has_end=False)
     assert (step.done, step.total) == (50, None)
