@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 from headgate.core.coalescing.coalesce import Figures
 from headgate.core.coalescing.held import DoneMark, HeldRecord
 from headgate.core.coalescing.window import HeldBounds, Window, WindowTimes
+from headgate.core.record import Header
 from headgate.core.topics.route import Route
 
 
@@ -46,7 +47,7 @@ class Emission(NamedTuple):
     partition: int
     key: bytes
     value: bytes | None
-    headers: list[tuple[str, bytes]]
+    headers: list[Header]
     timestamp_ms: int
 
 

@@ -15,7 +15,7 @@ from headgate.core.coalescing.holding import held_topics_of
 from headgate.core.outcome import Failure, Outcome, Reason
 from headgate.core.publish import Publish, Stage
 from headgate.core.record import PRODUCER, RECEIVED_AT, Record, size_of
-from headgate.core.refusal import Refused, malformed
+from headgate.core.refusal import Refused, brief, malformed
 from headgate.core.topics.globs import is_glob
 from headgate.core.topics.policy import PolicyTable
 from headgate.core.topics.topic import TopicState
@@ -125,11 +125,13 @@ class Bursts:
         found = {}
         for topic in named:
             if not may_post(topic):
-                detail = f"this producer may not post to topic {topic!r}"
+                detail = f"this producer may not post to topic {brief(topic)}"
                 raise Refused(Failure(Reason.FORBIDDEN, detail))
             held = self._gate.rules(topic).held
             if held is None:
-                raise Refused(malformed(f"topic {topic!r} does not coalesce: it has no bursts"))
+                raise Refused(
+                    malformed(f"topic {brief(topic)} does not coalesce: it has no bursts")
+                )
             found[topic] = held
         return found
 

@@ -18,6 +18,7 @@ from headgate.config.console_settings import ConsoleSettings
 from headgate.config.monitor_settings import MonitorSettings
 from headgate.config.replay_settings import ReplaySettings
 from headgate.config.tracing_settings import TracingSettings
+from headgate.core.keys import KEY_MAX_BYTES
 from headgate.core.option import about
 from headgate.core.topics.policy import TopicPolicy
 
@@ -59,6 +60,15 @@ class HttpSettings:
     json_max_depth: Annotated[
         int, about("The deepest nesting of a JSON document.", minimum=1, maximum=1024)
     ] = 128
+    key_max_bytes: Annotated[
+        int,
+        about(
+            "The longest record key of an event, however the key comes; a longer one is "
+            "`invalid_key`.",
+            minimum=1,
+            maximum=1_048_576,
+        ),
+    ] = KEY_MAX_BYTES
     header_max_bytes: Annotated[
         int,
         about("The longest request line or single header field.", minimum=1024, maximum=1_048_576),

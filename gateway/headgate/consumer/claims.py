@@ -23,6 +23,7 @@ from headgate.core.record import DATAREF, VALUE_BYTES, VALUE_SHA256
 
 __all__ = ["ClaimChecks", "ClaimError"]
 
+_OF_A_CLAIM = frozenset((DATAREF, VALUE_BYTES, VALUE_SHA256))
 _STEP_BYTES = 1024 * 1024
 
 
@@ -75,9 +76,12 @@ class ClaimChecks:
 
 
 def _claim(headers: Sequence[tuple[str, bytes | None]]) -> tuple[str, int, str] | None:
-    found = {name: (value or b"").decode("utf-8", "replace") for name, value in headers}
+    own = [(name, value) for name, value in headers if name in _OF_A_CLAIM]
+    found = {name: (value or b"").decode("utf-8", "replace") for name, value in own}
     if DATAREF not in found or VALUE_SHA256 not in found:
         return None
+    if len(found) < len(own):  # which one the gateway wrote cannot be told
+        raise ClaimError(f"the record has two headers of one name among {', '.join(found)}")
     try:
         return found[DATAREF], int(found.get(VALUE_BYTES, "")), found[VALUE_SHA256]
     except ValueError:

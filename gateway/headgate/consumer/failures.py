@@ -135,7 +135,7 @@ class Failures:
         return give_up
 
 
-def _chunks(value: bytes, piece: int) -> Iterator[tuple[bytes, list[tuple[str, bytes]]]]:
+def _chunks(value: bytes, piece: int) -> Iterator[tuple[bytes, list[tuple[str, bytes | None]]]]:
     parts, set_id, digest = cut(value, piece), uuid4().hex.encode(), sha256(value).digest()
     for number, part in enumerate(parts):
         yield part, headers_of(Head(set_id, number, len(parts), len(value), digest))

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from headgate.core.outcome import Failure, Reason
+from headgate.core.refusal import brief
 
 DRAINING = Failure(Reason.DRAINING, "this instance takes no more events", None, 1)
 OVERLOADED_RETRY_S = 1  # the budget turns over within a batch's acknowledgement
@@ -149,7 +150,7 @@ class Admission:
             detail = f"{size} {unit} are more than half of what is left of admission.{option} = "
             detail += f"{maximum}; smaller requests get in"
         elif self._is_shared and held + size > TIMES_FREE * (free - size):
-            detail = f"producer {producer!r} has {held} {unit} in flight; what is left of "
+            detail = f"producer {brief(producer)} has {held} {unit} in flight; what is left of "
             detail += f"admission.{option} = {maximum} is kept for others"
             figures["producer"] = producer
         else:
@@ -178,6 +179,6 @@ class ProducerBudget:
 
 def _over_own(producer: str, unit: str, maximum: int) -> Failure:
     option = f"max_in_flight_{unit}"
-    detail = f"producer {producer!r} has used up its {option} = {maximum}; nothing was written"
+    detail = f"producer {brief(producer)} has used up its {option} = {maximum}; nothing was written"
     figures: dict[str, object] = {"limit": option, "producer": producer}
     return Failure(Reason.OVERLOADED, detail, figures, OVERLOADED_RETRY_S)

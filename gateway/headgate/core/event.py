@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from headgate.core.outcome import Failure
+from headgate.core.record import Header
 
 SPREAD = -1  # as a partition: any one where there is no key, whatever the topic says of keyless
 
@@ -23,7 +24,7 @@ class RawEvent(NamedTuple):
     event_id: str | None = None
     timestamp_ms: int | None = None
     content_type: bytes | None = None
-    headers: tuple[tuple[str, bytes], ...] = ()
+    headers: tuple[Header, ...] = ()
     partition: int | None = None
     source: str | None = None
 

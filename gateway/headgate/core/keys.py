@@ -1,39 +1,27 @@
 """Partition keys: JSON Pointers, joined keys, and Kafka's partition rule.
 
-The standard library alone: Spark executors import this file, so that the auditor cannot disagree
-with the writer.
+Spark executors import this file, so that the auditor cannot disagree with the writer: it needs the
+standard library and `native` alone.
 """
 
-import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-_SEED = 0x9747B28C
-_MULTIPLIER = 0x5BD1E995
-_MASK = 0xFFFFFFFF
+from headgate.native.chosen import murmur2
+
+__all__ = [
+    "KEY_MAX_BYTES",
+    "BadPointer",
+    "KeyRule",
+    "Partitioner",
+    "join_parts",
+    "murmur2",
+    "parse_pointer",
+    "partition_for",
+]
+
 _REMEMBERED_BYTES = 256  # of a key
-
-
-def murmur2(key: bytes) -> int:
-    """Kafka's murmur2 as a signed 32-bit integer.
-
-    Source: org.apache.kafka.common.utils.Utils.murmur2; murmur2(b"foobar") == -790332482.
-    """
-    length = len(key)
-    h = _SEED ^ length
-    words = length >> 2
-    for k in struct.unpack_from(f"<{words}I", key):
-        k = (k * _MULTIPLIER) & _MASK
-        k ^= k >> 24
-        h = ((h * _MULTIPLIER) & _MASK) ^ ((k * _MULTIPLIER) & _MASK)
-    rest = key[words << 2 :]
-    if rest:
-        h ^= int.from_bytes(rest, "little")
-        h = (h * _MULTIPLIER) & _MASK
-    h ^= h >> 13
-    h = (h * _MULTIPLIER) & _MASK
-    h ^= h >> 15
-    return h - 0x100000000 if h & 0x80000000 else h
+KEY_MAX_BYTES = 4096  # the default of http.key_max_bytes
 
 
 def partition_for(key: bytes, partitions: int) -> int:

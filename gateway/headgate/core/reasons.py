@@ -167,7 +167,11 @@ TRAITS: Mapping[Reason, Traits] = {
         "Send Headgate-Key, or fill the field that the topic's key rule names.",
     ),
     Reason.INVALID_KEY: Traits(
-        422, False, "INFO", "The key cannot be used", "A key is a string, an integer or a boolean."
+        422,
+        False,
+        "INFO",
+        "The key cannot be used",
+        "A key is a string, an integer or a boolean, of at most `http.key_max_bytes` bytes.",
     ),
     Reason.SCHEMA_VIOLATION: Traits(
         422,

@@ -1,5 +1,6 @@
 """Records as they go to Kafka, and the names of their headers (shared with the Spark jobs)."""
 
+from collections.abc import Sequence
 from typing import Final
 
 # Inbound headers that begin so are dropped: only the gateway writes them.
@@ -44,6 +45,10 @@ RECORD_OVERHEAD: Final = 5 + 1 + 10 + 5 + 5 + 5 + 5
 HEADER_OVERHEAD: Final = 10
 
 
+# A header's value may be null, which is not the same as empty.
+Header = tuple[str, bytes | None]
+
+
 class Record:
     """One Kafka record. A value of None is a tombstone.
 
@@ -63,7 +68,7 @@ class Record:
         partition: int,
         key: bytes | None,
         value: bytes | None,
-        headers: list[tuple[str, bytes]],
+        headers: list[Header],
         timestamp_ms: int,
     ) -> None:
         self.topic: Final = topic
@@ -74,7 +79,7 @@ class Record:
         self.timestamp_ms = timestamp_ms
 
 
-def size_of(key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes]]) -> int:
+def size_of(key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> int:
     """Upper bound of a record's bytes inside an uncompressed batch, without the batch header."""
     size = RECORD_OVERHEAD + (len(key) if key else 0) + (len(value) if value else 0)
     for header in headers:
@@ -82,9 +87,11 @@ def size_of(key: bytes | None, value: bytes | None, headers: list[tuple[str, byt
     return size
 
 
-def bytes_of(header: tuple[str, bytes]) -> int:
-    """Upper bound of a header's bytes in a record. Its name is ASCII."""
-    return HEADER_OVERHEAD + len(header[0]) + len(header[1])
+def bytes_of(header: Header) -> int:
+    """Upper bound of a header's bytes in a record."""
+    name, value = header
+    length = len(name) if name.isascii() else len(name.encode())
+    return HEADER_OVERHEAD + length + (0 if value is None else len(value))
 
 
 def content_type_of(record: Record) -> bytes | None:
@@ -92,6 +99,6 @@ def content_type_of(record: Record) -> bytes | None:
     return content_type_in(record.headers)
 
 
-def content_type_in(headers: list[tuple[str, bytes]]) -> bytes | None:
+def content_type_in(headers: Sequence[Header]) -> bytes | None:
     """The same of a record's headers alone."""
     return headers[0][1] if headers and headers[0][0] == CONTENT_TYPE else None

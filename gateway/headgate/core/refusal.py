@@ -1,6 +1,10 @@
 """How a request, or one event of it, is refused: with the failure that the client is told."""
 
+from typing import Final
+
 from headgate.core.outcome import Failure, Reason
+
+SHOWN: Final = 100  # characters of a client's text that an answer or a log line repeats at a time
 
 
 class Refused(Exception):
@@ -21,6 +25,17 @@ class TooMuch(Refused):
     def __init__(self, failure: Failure, chunks: list[bytes]) -> None:
         super().__init__(failure)
         self.chunks = chunks
+
+
+def brief(text: str) -> str:
+    """Quote a text that came with a request: its beginning, if it is long."""
+    return f"{text[:SHOWN]!r}..." if len(text) > SHOWN else repr(text)
+
+
+def long_key(max_bytes: int) -> Failure:
+    """What is said of a key beyond the bound; the key itself is not repeated."""
+    detail = f"the key is longer than http.key_max_bytes = {max_bytes}"
+    return Failure(Reason.INVALID_KEY, detail, {"limit_bytes": max_bytes})
 
 
 def malformed(detail: str) -> Failure:

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from headgate.core.event import Decoded
 from headgate.core.formats.canonical import Pointer
 from headgate.core.formats.decode import BodyKind, kind_of
-from headgate.core.keys import KeyRule
+from headgate.core.keys import KEY_MAX_BYTES, KeyRule
 from headgate.core.suppression.comparison import Comparison
 from headgate.core.suppression.digest import Digester
 from headgate.core.suppression.examination import INLINE_BYTES
@@ -51,6 +51,7 @@ def scanner_for(
     lane: TopicState,
     json_max_depth: int,
     compared: Digester | Comparison | None,
+    key_max_bytes: int = KEY_MAX_BYTES,
 ) -> Scanner | None:
     """The scanner of a topic whose plain documents it can read, else None.
 
@@ -66,7 +67,7 @@ def scanner_for(
     # What has no key is not compared; with a digest, suppression would settle it nevertheless.
     digests = _digests(compared) if pointers else _NO_DIGESTS
     rules = (_encoded(pointers), lane.partitions, json_max_depth, limit)
-    scanner: Scanner = chosen.Scanner(*rules, *digests)
+    scanner: Scanner = chosen.Scanner(*rules, *digests, key_max_bytes)
     return scanner
 
 

@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 from headgate.config.auth_settings import AuthSettings
 from headgate.config.settings import ProducerSettings
 from headgate.core.outcome import Failure, Reason
+from headgate.core.refusal import brief
 from headgate.core.topics.globs import Globs
 from headgate.edge.attempt_limit import AttemptLimit
 from headgate.edge.origins import Origins, is_loopback
@@ -184,7 +185,7 @@ class Authenticator:
         """Who the claims name; what they do not say is as the configuration has it."""
         producer = self._producers.get(claims.name)
         if producer is None and claims.topics is None and claims.roles is None:
-            detail = f"the token is of {claims.name!r}, which is no producer here"
+            detail = f"the token is of {brief(claims.name)}, which is no producer here"
             return Failure(Reason.UNAUTHENTICATED, detail)
         topics, roles = claims.topics, claims.roles
         if topics is None:

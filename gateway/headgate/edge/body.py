@@ -14,7 +14,7 @@ from aiohttp.web_protocol import RequestPayloadError
 
 from headgate.core.outcome import Failure, Reason
 from headgate.core.oversize.limits import too_large
-from headgate.core.refusal import Refused, TooMuch, malformed
+from headgate.core.refusal import Refused, TooMuch, brief, malformed
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -196,7 +196,7 @@ def _known(encoding: bytes) -> bytes:
     """The encoding's name as we know it. Raises Refused."""
     name = encoding.strip().lower()
     if name not in _ENCODINGS:
-        detail = f"Content-Encoding {encoding.decode('latin-1')!r}: use gzip, deflate or zstd"
+        detail = f"Content-Encoding {brief(encoding.decode('latin-1'))}: use gzip, deflate or zstd"
         raise Refused(Failure(Reason.UNSUPPORTED_ENCODING, detail))
     return name
 

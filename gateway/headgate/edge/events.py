@@ -14,7 +14,7 @@ from headgate.core.idempotency.protocol import IDEMPOTENCY_KEY
 from headgate.core.outcome import TRAITS, Failure, Reason, rejected
 from headgate.core.oversize.weigh import Weight, heaviest
 from headgate.core.publish import Ticket
-from headgate.core.refusal import Refused, TooMuch
+from headgate.core.refusal import Refused, TooMuch, brief
 from headgate.edge.answer import answered, on_the_wire
 from headgate.edge.auth import ANONYMOUS
 from headgate.edge.body import Budget, read_body, received_body
@@ -245,7 +245,7 @@ class EventsFront:
             self._count(ANONYMOUS, topic, caller, request_id)
             raise Refused(caller)
         if not caller.may_post(topic):
-            detail = f"producer {caller.name!r} may not post to topic {topic!r}"
+            detail = f"producer {brief(caller.name)} may not post to topic {brief(topic)}"
             failure = Failure(Reason.FORBIDDEN, detail)
             self._count(caller.name, topic, failure, request_id)
             raise Refused(failure)

@@ -10,6 +10,7 @@ from typing import Final
 from headgate.core.admission import OVERLOADED_RETRY_S
 from headgate.core.fair_turns import TURN_S, FairTurns
 from headgate.core.outcome import Failure, Reason
+from headgate.core.refusal import brief
 from headgate.pipeline.inbound import Inbound
 
 log = logging.getLogger("headgate.edge.in_turn")
@@ -60,7 +61,9 @@ class InTurn:
         """Why a request that has waited is not started any more."""
         if self._loop.time() - inbound.arrived <= self._max_wait_s:
             return None
-        detail = f"producer {inbound.producer!r} sends more than its share of this instance takes"
+        detail = (
+            f"producer {brief(inbound.producer)} sends more than its share of this instance takes"
+        )
         detail += f": this waited {self._max_wait_s:g} s; nothing was written"
         return Failure(Reason.OVERLOADED, detail, {"limit": "share"}, OVERLOADED_RETRY_S)
 

@@ -11,6 +11,7 @@ from ipaddress import ip_address
 
 from headgate.config.settings import HttpSettings
 from headgate.core.outcome import Failure, Reason
+from headgate.core.refusal import brief
 
 _ANY = "*"
 # No stranger can have such a name point here: these top-level domains are in nobody's public DNS.
@@ -73,7 +74,7 @@ class Origins:
         if self._is_ours(_name(host), remote):
             return None
         detail = (
-            f"Host {host!r} may be a web page's name that was made to point here: add it to "
+            f"Host {brief(host)} may be a web page's name that was made to point here: add it to "
             'http.hosts if it is this gateway\'s, or set auth.mode = "token"'
         )
         return Failure(Reason.FORBIDDEN, detail)

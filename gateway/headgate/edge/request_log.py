@@ -22,6 +22,7 @@ LINES = 10  # of one reason and producer within WINDOW_S
 WINDOW_S = 60.0
 MAX_PRODUCERS = 50  # of one reason that are told apart at a time: clients may choose their names
 _MAX_DETAIL = 500
+_MAX_FIELD = 200
 _LEVELS = logging.getLevelNamesMapping()
 
 log = logging.getLogger(REQUESTS)
@@ -70,6 +71,8 @@ class RequestLog:
         """A request failed as a whole. fields: producer, topic or path, as far as is known; status
         where it is not that of the reason."""
         status = TRAITS[failure.reason].status
+        texts = {name: text for name, text in fields.items() if isinstance(text, str)}
+        fields.update({name: text[:_MAX_FIELD] for name, text in texts.items()})
         self._report(failure, {"request_id": request_id, "status": status, **fields})
 
     def began(self, ticket: Ticket) -> None:
@@ -85,7 +88,7 @@ class RequestLog:
         fields: dict[str, Any] = {
             "request_id": ticket.request_id,
             "producer": ticket.producer,
-            "topic": ticket.topic,
+            "topic": ticket.topic[:_MAX_FIELD],
             "status": status,
         }
         if ticket.is_batch:
@@ -97,6 +100,8 @@ class RequestLog:
         self, method: str, path: str, status: int, size: int, seconds: float, **fields: Any
     ) -> None:
         """Any request, where `logs_every_request`. size: bytes of its body, as sent."""
+        path = path[:_MAX_FIELD]
+        method = method[:_MAX_FIELD]
         extra = {"method": method, "path": path, "status": status, "bytes": size, **fields}
         extra["ms"] = round(seconds * 1000, 3)
         access.info("%s %s %d", method, path, status, extra=self._traced(extra))

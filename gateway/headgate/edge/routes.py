@@ -13,7 +13,7 @@ from aiohttp import web
 from headgate.core.http.path_hints import of_data_port
 from headgate.core.http.reply import JSON, Reply
 from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused
+from headgate.core.refusal import SHOWN, Refused
 from headgate.edge.bursts import BurstsFront
 from headgate.edge.confluent.produce import ProduceEndpoint
 from headgate.edge.confluent.records import RecordStreams
@@ -131,7 +131,7 @@ class DataPlane:
         if request.method == "OPTIONS" and self._cors.is_on:
             headers = {"Allow": allowed, **self._cors.preflight(request.headers, allowed)}
             return web.Response(status=204, headers=headers)
-        detail = f"{request.method} is not for this path; use {allowed}"
+        detail = f"{request.method[:SHOWN]} is not for this path; use {allowed}"
         failure = Failure(Reason.METHOD_NOT_ALLOWED, detail)
         answer = self._confluent.service.failed(request, failure) or self._refuse(request, failure)
         answer.headers["Allow"] = allowed
@@ -149,7 +149,7 @@ class DataPlane:
             except Refused as refused:
                 return self._refuse(request, refused.failure)
         path = request.rel_url.raw_path
-        detail = f"no page at {path}{of_data_port(request.method, path)}"
+        detail = f"no page at {path[:SHOWN]}{of_data_port(request.method, path)}"
         failure = Failure(Reason.NOT_FOUND, detail)
         return self._refuse(request, failure)
 

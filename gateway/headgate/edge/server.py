@@ -25,7 +25,7 @@ from aiohttp.web_protocol import RequestHandler, RequestPayloadError, _ErrInfo
 from headgate.core.admission import DRAINING
 from headgate.core.ids import RequestIds
 from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused
+from headgate.core.refusal import SHOWN, Refused
 from headgate.edge.body import BROKEN
 from headgate.edge.framing import unambiguous, unreadable
 from headgate.edge.listener import Listener
@@ -156,7 +156,7 @@ class HttpConnection(RequestHandler):
         elif isinstance(exc, _LEFT):
             failure = BROKEN
         else:
-            log.error("request failed", exc_info=exc, extra={"path": request.path})
+            log.error("request failed", exc_info=exc, extra={"path": request.path[:SHOWN]})
             failure = Failure(Reason.INTERNAL, "an internal error")
         request_id = self._server.request_ids()
         answer = problem_response(failure, request_id)

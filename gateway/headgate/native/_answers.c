@@ -1,7 +1,7 @@
 // The JSON text of an event that ended well (see reply.py), for the compiled build.
 //
-// A fast accept: where a text has a sign that JSON escapes, or one that is not ASCII, it returns
-// None, and reply.py writes it.
+// A fast accept: where a text has a sign that JSON escapes, or one that is not ASCII, or is too long
+// to be repeated whole, it returns None, and reply.py writes it.
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -10,6 +10,8 @@
 #include <string.h>
 
 #include "_decimal.h"
+
+enum { MOST_SHOWN = 200 }; // bytes of a key or an event id; MAX_SHOWN in plain_answers.py
 
 typedef struct {
     const char *begin;
@@ -55,7 +57,7 @@ static bool plain(PyObject *object, Text *text)
         *text = (Text){PyBytes_AS_STRING(object), PyBytes_GET_SIZE(object)};
     else if (!ascii(object, text))
         return false;
-    return is_plain(*text);
+    return text->size <= MOST_SHOWN && is_plain(*text);
 }
 
 typedef struct {

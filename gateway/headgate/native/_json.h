@@ -43,13 +43,24 @@ static bool make_room(Scan *scan)
     return true;
 }
 
+/* Whether the key of the document just read is longer than a key may be. Its parts were seen, each
+ * in the body, so their sum does not overflow. */
+static bool has_long_key(const Scan *scan)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < scan->rule->parts; i++) {
+        bytes += scan->key[i].bytes + (i > 0);
+    }
+    return bytes > scan->max_key_bytes;
+}
+
 /* The value of the document just read is what lies between. */
 static bool keep(Scan *scan, const uint8_t *begin, const uint8_t *end)
 {
     size_t bytes = (size_t)(end - begin);
     const Pointers *rule = scan->rule;
     if (scan->count == scan->most || bytes > scan->max_value_bytes ||
-        (scan->seen & rule->ends) != rule->ends || (scan->has_high && !is_utf8(begin, end)) ||
+        (scan->seen & rule->ends) != rule->ends || has_long_key(scan) || (scan->has_high && !is_utf8(begin, end)) ||
         (scan->count == scan->room && !make_room(scan))) {
         return false;
     }
@@ -60,7 +71,7 @@ static bool keep(Scan *scan, const uint8_t *begin, const uint8_t *end)
 }
 
 static void scan_begin(Scan *scan, const uint8_t *end, const Pointers *rule, int max_depth,
-                       size_t max_value_bytes, size_t most)
+                       size_t max_value_bytes, size_t max_key_bytes, size_t most)
 {
     scan->end = end;
     scan->skip_plain = fastest_skip();
@@ -68,6 +79,7 @@ static void scan_begin(Scan *scan, const uint8_t *end, const Pointers *rule, int
     scan->max_depth = max_depth;
     scan->rule = rule;
     scan->max_value_bytes = max_value_bytes;
+    scan->max_key_bytes = max_key_bytes;
     scan->room = 2 * FEW / (1 + (size_t)rule->parts);
     scan->values = scan->few;
     scan->keys = scan->few + scan->room;

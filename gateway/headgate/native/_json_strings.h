@@ -87,7 +87,7 @@ struct Scan {
     uint8_t blanks;    /* which SIGNS may stand between tokens */
     int max_depth;
     const Pointers *rule;
-    size_t max_value_bytes;
+    size_t max_value_bytes, max_key_bytes;
     Text key[MOST_PARTS]; /* of this document, as far as `seen` says */
     uint32_t seen;        /* bit n: the name of rule->steps[n] has come */
     Text *values, *keys;

@@ -16,7 +16,7 @@ class Records:
         timestamp_ms: int,
         key: bytes | None,
         value: bytes | None,
-        headers: list[tuple[str, bytes]],
+        headers: list[tuple[str, bytes | None]],
         /,
     ) -> bool:
         """Add a record. False: the batch is full and as it was; the first record always fits.

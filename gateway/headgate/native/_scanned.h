@@ -18,7 +18,7 @@ typedef struct {
     Pointers rule, ignored;
     uint32_t partitions;
     int max_depth;
-    size_t max_value_bytes;
+    size_t max_value_bytes, max_key_bytes;
     size_t max_form_bytes; /* longer documents have no form here */
     bool has_digests;      /* of values, or of canonical forms where something may be ignored */
     Blake2Start start;

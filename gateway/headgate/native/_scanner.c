@@ -19,7 +19,7 @@ static PyObject *scan_body(const Scanner *scanner, PyObject *body, size_t most, 
     Text text = text_of(body);
     Scan scan; /* not cleared: it is large */
     scan_begin(&scan, text.at + text.bytes, &scanner->rule, scanner->max_depth,
-               scanner->max_value_bytes, most);
+               scanner->max_value_bytes, scanner->max_key_bytes, most);
     PyObject *found = NULL;
     if (cut(&scan, text.at) && scan.count > 0) {
         found = scanned(scanner, &scan, body);
@@ -100,12 +100,15 @@ static bool take_forms(Scanner *scanner, PyObject *ignore, Py_ssize_t max_form_b
 static PyObject *scanner_new(PyTypeObject *type, PyObject *given, PyObject *named)
 {
     static char *names[] = {"pointers", "partitions", "max_depth", "max_value_bytes",
-                            "digest_key", "digest_prefix", "ignore", "max_form_bytes", NULL};
+                            "digest_key", "digest_prefix", "ignore", "max_form_bytes", "max_key_bytes",
+                            NULL};
     PyObject *pointers, *digest_key, *digest_prefix = NULL, *ignore = NULL;
     Py_ssize_t partitions, max_depth, max_value_bytes, max_form_bytes = 0;
-    if (!PyArg_ParseTupleAndKeywords(given, named, "O!nnnO|SOn:Scanner", names, &PyTuple_Type,
+    Py_ssize_t max_key_bytes = PY_SSIZE_T_MAX;
+    if (!PyArg_ParseTupleAndKeywords(given, named, "O!nnnO|SOnn:Scanner", names, &PyTuple_Type,
                                      &pointers, &partitions, &max_depth, &max_value_bytes,
-                                     &digest_key, &digest_prefix, &ignore, &max_form_bytes)) {
+                                     &digest_key, &digest_prefix, &ignore, &max_form_bytes,
+                                     &max_key_bytes)) {
         return NULL;
     }
     if (partitions < 1 || partitions > INT32_MAX) {
@@ -119,6 +122,7 @@ static PyObject *scanner_new(PyTypeObject *type, PyObject *given, PyObject *name
     scanner->partitions = (uint32_t)partitions;
     scanner->max_depth = max_depth < 0 ? 0 : max_depth > MOST_DEPTH ? MOST_DEPTH : (int)max_depth;
     scanner->max_value_bytes = max_value_bytes < 0 ? 0 : (size_t)max_value_bytes;
+    scanner->max_key_bytes = max_key_bytes < 0 ? 0 : (size_t)max_key_bytes;
     if (!take_pointers(&scanner->rule, pointers, MOST_PARTS) ||
         !take_digest_key(scanner, digest_key, digest_prefix) ||
         !take_forms(scanner, ignore, max_form_bytes)) {

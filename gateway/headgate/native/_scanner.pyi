@@ -22,7 +22,7 @@ class Scanner:
     value; both as `core.suppression.digest.Digester` uses them.
     ignore: digests are of canonical forms (`core.formats.canonical`) without what these pointers
     name; None: of the values. At most 16 different names in them.  max_form_bytes: longer documents
-    have no form here.
+    have no form here.  max_key_bytes: of a key with its joints; unbounded if not given.
     Raises ValueError: partitions below 1, a digest_key that is too long, more pointers or names,
     a pointer to the document, or one that is another's beginning.
     """
@@ -37,6 +37,7 @@ class Scanner:
         digest_prefix: bytes = b"",
         ignore: tuple[tuple[bytes, ...], ...] | None = None,
         max_form_bytes: int = 0,
+        max_key_bytes: int = ...,
     ) -> None: ...
     def lines(self, body: bytes, most: int, /) -> Scanned | None:
         """The documents of an NDJSON body, each value a whole line; None for more than `most`."""

@@ -13,6 +13,7 @@ __all__ = [
     "Scanner",
     "digested",
     "framed",
+    "murmur2",
     "packed",
     "seal",
     "shown",
@@ -23,6 +24,7 @@ Shown = Callable[[str, int, int, bytes | None, str | None, int], str | None]
 
 digested: Callable[[bytes, list[bytes], bytes], bytes]
 framed: Callable[[bytes], tuple[bytes, dict[bytes, bytes], int, int] | None]
+murmur2: Callable[[bytes], int]
 packed: Callable[[bytes, Iterable[bytes | int]], bytes]
 shown: Shown  # it returns None for what `plain_answers.shown` has to write
 Scanner: Any
@@ -30,6 +32,7 @@ try:
     from headgate.native._answers import shown
     from headgate.native._digests import digested
     from headgate.native._heads import framed
+    from headgate.native._keys import murmur2
     from headgate.native._records import Records, with_body
     from headgate.native._resp import packed
     from headgate.native._scanner import Scanner
@@ -37,6 +40,7 @@ except ModuleNotFoundError:
     from headgate.native.plain_answers import shown
     from headgate.native.plain_digests import digested
     from headgate.native.plain_heads import framed
+    from headgate.native.plain_keys import murmur2
     from headgate.native.plain_records import Records, with_body  # type: ignore[assignment]
     from headgate.native.plain_resp import packed
 

@@ -5,6 +5,9 @@ Put together by hand, as there is one for each event of a batch: a dict of it co
 
 import base64
 import json
+from typing import Final
+
+MAX_SHOWN: Final = 200  # characters; as in _answers.c
 
 
 def shown(
@@ -17,7 +20,7 @@ def shown(
     /,
 ) -> str:
     """head: how the object begins."""
-    own_id = "null" if event_id is None else quoted(event_id)
+    own_id = "null" if event_id is None else quoted(shortened(event_id))
     return (
         f'{head},"partition":{partition},"offset":{offset}{key_text(key)},"event_id":{own_id},'
         f'"records":{records}}}'
@@ -28,10 +31,21 @@ def key_text(key: bytes | None) -> str:
     """The member that has the key, if there is one."""
     if key is None:
         return ""
+    name, text = shown_key(key)
+    return f',"{name}":{quoted(text)}'
+
+
+def shown_key(key: bytes) -> tuple[str, str]:
+    """The name of the member that has a key, and its text."""
     try:
-        return f',"key":{quoted(key.decode())}'
+        return "key", shortened(key.decode())
     except UnicodeDecodeError:
-        return f',"key_base64":"{base64.b64encode(key).decode()}"'
+        return "key_base64", shortened(base64.b64encode(key).decode())
+
+
+def shortened(text: str) -> str:
+    """A text of a client as an answer repeats it: of a long one the beginning, and an ellipsis."""
+    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def quoted(text: str) -> str:

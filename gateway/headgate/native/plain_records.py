@@ -37,7 +37,7 @@ class Records:
         timestamp_ms: int,
         key: bytes | None,
         value: bytes | None,
-        headers: list[tuple[str, bytes]],
+        headers: list[tuple[str, bytes | None]],
     ) -> bool:
         if self.count == 0 and timestamp_ms == _NO_TIMESTAMP:
             self._encoder = _encoder_in_python(self._max_bytes)

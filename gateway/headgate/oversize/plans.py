@@ -24,10 +24,10 @@ from headgate.core.oversize.strategies import (
     without_dataref,
 )
 from headgate.core.publish import Publish
-from headgate.core.record import CONTENT_TYPE, EVENT_ID, RECORD_OVERHEAD, Record, size_of
+from headgate.core.record import CONTENT_TYPE, EVENT_ID, RECORD_OVERHEAD, Header, Record, size_of
 from headgate.core.topics.route import Route
 
-JSON_TYPE = (CONTENT_TYPE, b"application/json")
+JSON_TYPE: Header = (CONTENT_TYPE, b"application/json")
 
 
 class PlannedRecord(NamedTuple):
@@ -46,7 +46,7 @@ class OversizePlan(NamedTuple):
     records: list[PlannedRecord]
 
 
-def finished(publish: Publish, value: bytes, own: Sequence[tuple[str, bytes]]) -> PlannedRecord:
+def finished(publish: Publish, value: bytes, own: Sequence[Header]) -> PlannedRecord:
     """The record with all its headers: its own, the event's id, and what its request shares."""
     assert publish.event_id is not None
     assert publish.common is not None
@@ -61,7 +61,7 @@ def _fits(planned: PlannedRecord, route: Route) -> bool:
 
 
 def standing(
-    publish: Publish, route: Route, strategy: str, more: list[tuple[str, bytes]]
+    publish: Publish, route: Route, strategy: str, more: list[Header]
 ) -> OversizePlan | None:
     """One record without the value, which says what it stands for."""
     planned = finished(publish, b"", [*without_dataref(publish.record.headers), *more])
@@ -96,7 +96,8 @@ def chunk(publish: Publish, route: Route, set_id: str) -> OversizePlan | None:
 
 
 def split_plan(publish: Publish, route: Route, parts: Split, set_id: str) -> OversizePlan | None:
-    """Elements under keys of their own, then the manifest; all must fit their limits.
+    """Elements under keys of their own, then the manifest; all must fit their limits, and no key
+    may be longer than an event's.
 
     Elements get their shared headers at hand-over (`pipeline.produce`), as any event.
     """
@@ -109,6 +110,8 @@ def split_plan(publish: Publish, route: Route, parts: Split, set_id: str) -> Ove
     shared = size_of(None, None, publish.common.headers) - RECORD_OVERHEAD
     records = []
     for number, (own_key, value) in enumerate(parts.elements):
+        if len(own_key) > route.key_max_bytes:
+            return None
         headers, own_id = [JSON_TYPE, *mark], f"{event_id}/{number}"
         place = route.partition(own_key)
         record = Record(old.topic, place, own_key, value, headers, old.timestamp_ms)

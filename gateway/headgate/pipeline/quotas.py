@@ -6,6 +6,7 @@ from typing import NamedTuple, Protocol
 
 from headgate.config.settings import ProducerSettings
 from headgate.core.outcome import Failure, Reason
+from headgate.core.refusal import brief
 from headgate.core.topics.quota import TokenBucket, quota_policy
 
 
@@ -108,7 +109,7 @@ class ProducerQuotas:
         return (("RateLimit", ", ".join(limits)), ("RateLimit-Policy", self.policies[producer]))
 
     def _exceeded(self, producer: str, name: str, bucket: TokenBucket, wait: float) -> Failure:
-        detail = f"producer {producer!r} has used up its quota of {name}; nothing was written"
+        detail = f"producer {brief(producer)} has used up its quota of {name}; nothing was written"
         figures = {
             "quota": name,
             "limit_per_s": round(bucket.per_second * self._workers),

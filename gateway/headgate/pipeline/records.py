@@ -21,6 +21,7 @@ from headgate.core.record import (
     HEADER_OVERHEAD,
     PRODUCER,
     RECEIVED_AT,
+    Header,
     Record,
     size_of,
 )
@@ -83,7 +84,7 @@ class BuildRecords:
     def _request(self, ticket: Ticket, route: Route, options: RequestOptions) -> _Request:
         now_ms = self._clock_ms()
         route.turn += 1
-        headers = [
+        headers: list[Header] = [
             self._producer_header(ticket.producer),
             (RECEIVED_AT, b"%d" % now_ms),
             *options.record_headers,
@@ -107,7 +108,7 @@ class BuildRecords:
         if options.event_id is not None:
             shared_bytes += len(options.event_id.encode()) - _SOME_EVENT_ID
         for name, content in headers:
-            shared_bytes += HEADER_OVERHEAD + len(name) + len(content)
+            shared_bytes += HEADER_OVERHEAD + len(name) + (len(content) if content else 0)
         return _Request(ticket, common, shared_bytes)
 
     def _producer_header(self, producer: str) -> tuple[str, bytes]:

@@ -8,8 +8,9 @@ from typing import Protocol
 from headgate.backends.base import Topics
 from headgate.core.coalescing.held import held_topic
 from headgate.core.coalescing.holding import as_held, is_held, is_there
+from headgate.core.keys import KEY_MAX_BYTES
 from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused
+from headgate.core.refusal import Refused, brief
 from headgate.core.scanning import scanner_for
 from headgate.core.suppression.comparison import Comparison
 from headgate.core.suppression.digest import Digester
@@ -51,11 +52,15 @@ class ScopeListener(Protocol):
 class Compiler:
     """Makes routes. A topic of Kafka keeps its scope, whatever its policy.
 
-    listener: None where there is no Redis; then routes have no scope.
+    key_max_bytes: of an event's key.  listener: None where there is no Redis; then routes have no
+    scope.
     """
 
-    def __init__(self, json_max_depth: int, namespace: str) -> None:
+    def __init__(
+        self, json_max_depth: int, namespace: str, key_max_bytes: int = KEY_MAX_BYTES
+    ) -> None:
         self._json_max_depth = json_max_depth
+        self._key_max_bytes = key_max_bytes
         self._namespace = namespace
         self._scopes: dict[str, Scope] = {}
         self.listener: ScopeListener | None = None
@@ -64,23 +69,48 @@ class Compiler:
         self, policy: TopicPolicy, state: TopicState, held: TopicState | None = None
     ) -> Route:
         """held: the topic that its events go to first; comparing is then the coalescer's part."""
-        depth = self._json_max_depth
+        depth, key_max = self._json_max_depth, self._key_max_bytes
         if held is not None:
             orders = _orders(policy, None)
-            scanner = None if orders else scanner_for(policy, held, depth, None)
-            return Route(policy, state, depth, orders=orders, held=held, scanner=scanner)
+            scanner = None if orders else scanner_for(policy, held, depth, None, key_max)
+            return Route(
+                policy,
+                state,
+                depth,
+                orders=orders,
+                held=held,
+                scanner=scanner,
+                key_max_bytes=key_max,
+            )
         scope = self._scope(policy, state)
         if policy.suppress == "off":
             orders = _orders(policy, None)
-            scanner = None if orders else scanner_for(policy, state, depth, None)
-            return Route(policy, state, depth, scope=scope, orders=orders, scanner=scanner)
+            scanner = None if orders else scanner_for(policy, state, depth, None, key_max)
+            return Route(
+                policy,
+                state,
+                depth,
+                scope=scope,
+                orders=orders,
+                scanner=scanner,
+                key_max_bytes=key_max,
+            )
         rules = bytes.fromhex(fingerprint(policy))
         orders = _orders(policy, rules if policy.suppress == "canonical" else None)
         digester = Digester(rules)
         compared = digester if orders is None else orders.comparison
         has_schema = policy.schema is not None
-        scanner = None if has_schema else scanner_for(policy, state, depth, compared)
-        return Route(policy, state, depth, digester.digest, scope, orders, scanner=scanner)
+        scanner = None if has_schema else scanner_for(policy, state, depth, compared, key_max)
+        return Route(
+            policy,
+            state,
+            depth,
+            digester.digest,
+            scope,
+            orders,
+            scanner=scanner,
+            key_max_bytes=key_max,
+        )
 
     def _scope(self, policy: TopicPolicy, state: TopicState) -> Scope | None:
         listener = self.listener
@@ -144,7 +174,7 @@ class Routes:
         policy = self._policies.match(topic)
         if policy is None:
             self._routes.pop(topic, None)
-            detail = f"no topic pattern of the configuration matches {topic!r}"
+            detail = f"no topic pattern of the configuration matches {brief(topic)}"
             raise Refused(Failure(Reason.UNKNOWN_TOPIC, detail))
         if state is None or state.cluster != policy.cluster:
             self._routes.pop(topic, None)

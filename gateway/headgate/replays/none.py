@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused
+from headgate.core.refusal import Refused, brief
 from headgate.core.replays.replay import Control
 
 Rows = tuple[Sequence[dict[str, Any]], Sequence[dict[str, Any]]]
@@ -27,7 +27,7 @@ class NoSecondTier:
         return [], []
 
     async def show(self, replay_id: str) -> dict[str, Any]:
-        raise Refused(Failure(Reason.NOT_FOUND, f"no replay {replay_id!r}"))
+        raise Refused(Failure(Reason.NOT_FOUND, f"no replay {brief(replay_id)}"))
 
     async def control(self, replay_id: str, _wanted: Control) -> dict[str, Any]:
         return await self.show(replay_id)

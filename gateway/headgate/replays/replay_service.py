@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from headgate.backends.kafka.tier_view import busy
 from headgate.config.settings import Settings
 from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused, malformed
+from headgate.core.refusal import Refused, brief, malformed
 from headgate.core.replays.replay import (
     FINISHED,
     Control,
@@ -193,7 +193,7 @@ class ReplayService:
         async def decide(change: RegistryChange) -> None:
             replay = change.registry.get(replay_id)
             if replay is None:
-                raise Refused(Failure(Reason.NOT_FOUND, f"no replay {replay_id!r}"))
+                raise Refused(Failure(Reason.NOT_FOUND, f"no replay {brief(replay_id)}"))
             await change.put(_controlled(replay, wanted))
 
         async with asking(backfill):
@@ -201,7 +201,7 @@ class ReplayService:
         return await self.show(replay_id)
 
     async def _find(self, replay_id: str) -> tuple[str, Registry, Replay]:
-        missing = Refused(Failure(Reason.NOT_FOUND, f"no replay {replay_id!r}"))
+        missing = Refused(Failure(Reason.NOT_FOUND, f"no replay {brief(replay_id)}"))
         for backfill in self._tiers.likely(replay_id):
             try:
                 async with asking(backfill):

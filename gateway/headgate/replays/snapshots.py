@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from headgate.backends.kafka.tier_view import TierView, view_of
 from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused, malformed
+from headgate.core.refusal import Refused, brief, malformed
 from headgate.core.replays.fields import FieldError, known, text
 from headgate.core.replays.replay import snapshot_record
 from headgate.core.replays.spec import LONGEST_NAME, read_topic
@@ -71,7 +71,8 @@ class Snapshots:
                 ids = await view.topic_ids(vector)
             if vector:
                 return cluster, vector, ids
-        detail = f"group {wanted.group!r} has committed nothing on {', '.join(clusters) or 'any'}"
+        where = ", ".join(clusters) or "any"
+        detail = f"group {brief(wanted.group or '')} has committed nothing on {where}"
         raise Refused(malformed(detail))
 
     async def _keep(
@@ -85,7 +86,7 @@ class Snapshots:
                     raise Refused(Failure(Reason.QUOTA_EXCEEDED, detail, retry_after_s=60))
                 await change.put([snapshot_record(name, document)])
             elif any(taken.get(one) != document[one] for one in ("topic", "group")):
-                detail = f"snapshot {name!r} is of something else: take another name"
+                detail = f"snapshot {brief(name)} is of something else: take another name"
                 raise Refused(Failure(Reason.IDEMPOTENCY_MISMATCH, detail))
 
         registry = await self._tiers.log(backfill).change(decide)

@@ -7,7 +7,7 @@ from headgate.backends.kafka.configured import cluster_options
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.config.settings import Settings
 from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused
+from headgate.core.refusal import Refused, brief
 from headgate.core.topics.policy import PolicyTable
 
 
@@ -57,11 +57,11 @@ class TierTable:
         settings = self._settings()
         policy = PolicyTable(settings.topics).match(topic)
         if policy is None:
-            raise Refused(Failure(Reason.UNKNOWN_TOPIC, f"no topic {topic!r} is served here"))
+            raise Refused(Failure(Reason.UNKNOWN_TOPIC, f"no topic {brief(topic)} is served here"))
         ingest = policy.cluster
         backfill = settings.clusters[ingest].backfill
         if backfill is None:
-            detail = f"topic {topic!r} has no backfill tier: set clusters.{ingest}.backfill"
+            detail = f"topic {brief(topic)} has no backfill tier: set clusters.{ingest}.backfill"
             raise Refused(Failure(Reason.NOT_COVERED, detail))
         options = (self.options(ingest), self.options(backfill))
         return Tiers(topic, ingest, backfill, *options)

@@ -5,7 +5,7 @@ from aiohttp import web
 from headgate.backends.owned import OwnedTasks
 from headgate.config import Settings
 from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused, malformed
+from headgate.core.refusal import Refused, brief, malformed
 from headgate.edge.management.json_page import json_page
 from headgate.edge.management.metrics_page import metrics_page
 from headgate.edge.management.paging import listed, page_of, paging
@@ -91,7 +91,7 @@ class MonitorPages:
         name = request.match_info["group"]
         found = await self._monitor.group(name)
         if found is None:
-            detail = f"no cluster has a group {name!r} with members or commits"
+            detail = f"no cluster has a group {brief(name)} with members or commits"
             raise Refused(Failure(Reason.NOT_FOUND, detail))
         return json_page(request, found)
 

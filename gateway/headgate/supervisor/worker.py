@@ -16,7 +16,7 @@ from headgate.backends.redis.errors import StoreError
 from headgate.config import ConfigError, Settings, load, read_file
 from headgate.core.coalescing.held import topic_of
 from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused
+from headgate.core.refusal import Refused, brief
 from headgate.edge.tls import server_context
 from headgate.supervisor import lifeline
 from headgate.supervisor.control import WorkerState, control_socket, worker_socket
@@ -138,7 +138,7 @@ class _Controlled:
         try:
             scope = self._worker.routes.compared(topic)
             if suppressor is None or scope is None:
-                return Failure(Reason.MALFORMED, f"topic {topic!r} does not suppress")
+                return Failure(Reason.MALFORMED, f"topic {brief(topic)} does not suppress")
             await suppressor.forget(scope, key)
         except Refused as refused:
             return refused.failure

@@ -89,7 +89,8 @@ class Worker:
         self.admission = self._limits.admission
         self.callers = Callers(settings.auth, Origins.of_data_port, self.meter.keys_fetched)
         self._callers = self.callers.of(settings)
-        self._compiler = Compiler(settings.http.json_max_depth, settings.redis.namespace)
+        http = settings.http
+        self._compiler = Compiler(http.json_max_depth, settings.redis.namespace, http.key_max_bytes)
         self.routes = Routes(self.policies, self.topics, self._compiler)
         self.audit_events = AuditEvents(settings, options, self.topics, self.meter, now_ms)
         self.held = HeldTopics(

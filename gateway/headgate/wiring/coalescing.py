@@ -66,7 +66,8 @@ class Coalescing:
         self._suppressor: AnySuppressor | None = None
         self._meter = meter
         self._topics = topics
-        self._compiler = Compiler(settings.http.json_max_depth, settings.redis.namespace)
+        http = settings.http
+        self._compiler = Compiler(http.json_max_depth, settings.redis.namespace, http.key_max_bytes)
         turns = Turns()
         digests = Digests(helper, meter.canonical_fallback, turns)
         connect = partial(self._connect, settings)

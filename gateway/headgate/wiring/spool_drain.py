@@ -63,7 +63,8 @@ async def drain(
     topics = KafkaTopics(options, min(one.metadata_refresh_ms for one in ingest.values()))
     policies = PolicyTable(settings.topics)
     meter = Meter(Labels({}, lambda topic: topics.get(topic) is not None), time.time)
-    compiler = Compiler(settings.http.json_max_depth, settings.redis.namespace)
+    http = settings.http
+    compiler = Compiler(http.json_max_depth, settings.redis.namespace, http.key_max_bytes)
     gate = Gate(Routes(policies, topics, compiler))
     service = spool_of(settings, topics, lambda: policies, now_ms, meter)
     assert service is not None

@@ -51,6 +51,8 @@ class PlainScanner:
             keys = [key for key in (route._key(one, None) for one in values) if key is not None]
         except Refused:
             return None
+        if any(len(key) > route.key_max_bytes for key in keys):
+            return None
         if found.is_batch != is_batch or not 0 < len(values) == len(found.events) <= limit:
             return None
         type(self).accepted += 1

@@ -613,3 +613,19 @@ def test_nothing_is_kept() -> None:
 
 if __name__ == "__main__":
     main(lambda seed: search(seed, 1000), "bodies")
+
+
+@BOTH
+def test_a_key_beyond_its_bound_is_left(way: str) -> None:
+    """Also the parts of one together, with the colons between them."""
+    for longest, more in (
+        (b'{"id":"%s"}' % (b"k" * 4096), b'{"id":"%s"}' % (b"k" * 4097)),
+        (b'{"id":%s}' % (b"7" * 4096), b'{"id":-%s}' % (b"7" * 4096)),
+    ):
+        assert scan(way, RULES[0], "one", longest) is not None
+        assert scan(way, RULES[0], "one", more) is None
+        assert scan(way, RULES[0], "lines", longest + b"\n" + more) is None
+    three = Rules(("/id", "/x/id", "/x/a"))
+    parts = b'{"id":"%s","x":{"id":"%s","a":1}}'
+    assert scan(way, three, "one", parts % (b"k" * 2000, b"k" * 2093)) is not None
+    assert scan(way, three, "one", parts % (b"k" * 2000, b"k" * 2094)) is None

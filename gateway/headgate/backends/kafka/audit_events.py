@@ -20,7 +20,7 @@ from headgate.core.audit_events import Columns, Facts, WrittenEvents, written
 from headgate.core.keys import partition_for
 from headgate.core.outcome import Failure
 from headgate.core.publish import Publish
-from headgate.core.record import CONTENT_TYPE, RECORD_OVERHEAD, Record, size_of
+from headgate.core.record import CONTENT_TYPE, RECORD_OVERHEAD, Header, Record, size_of
 from headgate.core.topics.topic import TopicState
 
 log = logging.getLogger("headgate.backends.facts")
@@ -174,6 +174,6 @@ def _publish(one: WrittenEvents, state: TopicState, at_ms: int) -> Publish:
     """
     key = one.topic.encode()
     partition = partition_for(key, state.partitions)
-    headers = list(_HEADERS)
+    headers: list[Header] = [*_HEADERS]
     record = Record(FACTS_TOPIC, partition, key, one.value, headers, at_ms)
     return Publish(record, RECORD_OVERHEAD + size_of(key, one.value, headers), None, -1, None)

@@ -19,11 +19,13 @@ from headgate.core.record import (
     RECEIVED_AT,
     SCHEMA,
     WANTED_TIMESTAMP,
+    Header,
 )
 
 HELD_PREFIX = "headgate.held."
-Headers = list[tuple[str, bytes]]
-Packed = tuple[str | bytes, ...]  # name, content, name, content: the collector need not look at it
+Headers = list[Header]
+# Name, content, name, content: the collector need not look at it.
+Packed = tuple[str | bytes | None, ...]
 
 # Bytes of memory in CPython 3.11, as malloc gives them: an event with its window, its
 # place among the windows and among what is due; a header; an object of bytes.
@@ -109,10 +111,10 @@ def read_held(
     key: bytes | None,
     value: bytes | None,
     timestamp_ms: int,
-    headers: "tuple[tuple[str, bytes], ...] | Headers",
+    headers: "tuple[Header, ...] | Headers",
 ) -> HeldRecord:
     """What a record of H is. timestamp_ms: of the record in H, its arrival."""
-    found = dict(headers)
+    found = {name: content for name, content in headers if content is not None}
     if BURST_END in found:
         return BurstEnd(found[BURST_END])
     producer = found.get(PRODUCER)
@@ -142,12 +144,14 @@ def read_held(
     )
 
 
-def packed(headers: Iterable[tuple[str, bytes]]) -> Packed:
+def packed(headers: Iterable[Header]) -> Packed:
     """Headers as they are kept: names once for all events, and contents that recur."""
-    flat: list[str | bytes] = []
+    flat: list[str | bytes | None] = []
     for name, content in headers:
         flat.append(intern(name))
-        flat.append(_same(content) if _is_shared(name, content) else content)
+        flat.append(
+            _same(content) if content is not None and _is_shared(name, content) else content
+        )
     return tuple(flat)
 
 
@@ -164,7 +168,11 @@ def _cost(key: bytes, value: bytes | None, headers: Headers) -> int:
     """See `_EVENT`."""
     cost = _EVENT + _OBJECT + len(key) + _HEADER * len(headers)
     cost += 0 if value is None else _OBJECT + len(value)
-    own = [len(content) + _OBJECT for name, content in headers if not _is_shared(name, content)]
+    own = [
+        len(content) + _OBJECT
+        for name, content in headers
+        if content is not None and not _is_shared(name, content)
+    ]
     return cost + sum(own)
 
 

@@ -15,15 +15,17 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from headgate.core.event import RawEvent
+from headgate.core.formats.headers import HeaderCount
 from headgate.core.formats.jsontext import elements, members
 from headgate.core.http.media_type import is_json
 from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused, malformed
+from headgate.core.refusal import Refused, brief, malformed
 
 _REQUIRED = ("id", "source", "specversion", "type")
 _STRUCTURED = b"application/cloudevents+json"
 _JSON = b"application/json"
 _TEXT = msgspec.json.Decoder(str)
+_LONGEST_TIME = 64  # characters; nobody measures a fraction with more digits
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
 _TIME = re.compile(
@@ -49,18 +51,27 @@ def from_headers(body: bytes, headers: Mapping[bytes, bytes], structured: bool) 
     return _binary(body, attributes)
 
 
-def from_json(text: bytes, structured: bool) -> RawEvent:
-    """Structured mode: one CloudEvent as a JSON object. Raises Refused."""
+def from_json(text: bytes, structured: bool, count: HeaderCount | None = None) -> RawEvent:
+    """Structured mode: one CloudEvent as a JSON object. A member that is null is absent; `data` so
+    beside `data_base64`: alone it is the document `null`. count: of the attributes of all events of
+    the request. Raises Refused.
+    """
     attributes: dict[str, str] = {}
     data: bytes | None = None
     encoded: str | None = None
-    for name, value in members(text).items():
+    found = members(text)
+    (count or HeaderCount()).take(len(found))
+    for name, value in found.items():
         if name == "data":
             data = value
+        elif value == b"null":
+            continue
         elif name == "data_base64":
             encoded = _string(name, value)
-        elif value != b"null":
+        else:
             attributes[_name(name)] = _attribute(name, value)
+    if data == b"null" and encoded is not None:
+        data = None
     if data is not None and encoded is not None:
         raise Refused(malformed("a CloudEvent has either data or data_base64, not both"))
     _check(attributes)
@@ -73,9 +84,10 @@ def from_json(text: bytes, structured: bool) -> RawEvent:
 def batch(text: bytes, structured: bool) -> list[RawEvent | Failure]:
     """Batch mode: a JSON array of CloudEvents; one that is wrong does not spoil the others."""
     found: list[RawEvent | Failure] = []
+    count = HeaderCount()
     for element in elements(text):
         try:
-            found.append(from_json(element, structured))
+            found.append(from_json(element, structured, count))
         except Refused as refused:
             found.append(refused.failure)
     return found
@@ -83,8 +95,8 @@ def batch(text: bytes, structured: bool) -> list[RawEvent | Failure]:
 
 def time_ms(time: str) -> int:
     """An RFC 3339 time as milliseconds since 1970. Raises Refused."""
-    wrong = Refused(malformed(f"the CloudEvents time {time!r} is not RFC 3339"))
-    found = _TIME.fullmatch(time.upper())
+    wrong = Refused(malformed(f"the CloudEvents time {brief(time)} is not RFC 3339"))
+    found = _TIME.fullmatch(time.upper()) if len(time) <= _LONGEST_TIME else None
     if found is None:
         raise wrong
     minute, second, fraction, zone = found.groups(default="")
@@ -161,15 +173,15 @@ def _is_json(content_type: str | None) -> bool:
 def _check(attributes: Mapping[str, str]) -> None:
     for name in _REQUIRED:
         if not attributes.get(name):
-            raise Refused(malformed(f"the CloudEvents attribute {name!r} is missing or empty"))
+            raise Refused(malformed(f"the CloudEvents attribute {brief(name)} is missing or empty"))
     if attributes["specversion"] != "1.0":
-        detail = f"CloudEvents specversion {attributes['specversion']!r}: only 1.0 is known"
+        detail = f"CloudEvents specversion {brief(attributes['specversion'])}: only 1.0 is known"
         raise Refused(malformed(detail))
 
 
 def _name(name: str) -> str:
     if not (name.isascii() and name.isalnum() and name == name.lower()):
-        detail = f"the CloudEvents attribute name {name!r} has more than a-z and 0-9"
+        detail = f"the CloudEvents attribute name {brief(name)} has more than a-z and 0-9"
         raise Refused(malformed(detail))
     return name
 
@@ -178,7 +190,7 @@ def _string(name: str, value: bytes) -> str:
     try:
         return _TEXT.decode(value)
     except msgspec.DecodeError:
-        raise Refused(malformed(f"the CloudEvents member {name!r} is not a string")) from None
+        raise Refused(malformed(f"the CloudEvents member {brief(name)} is not a string")) from None
 
 
 def _attribute(name: str, value: bytes) -> str:
@@ -188,7 +200,7 @@ def _attribute(name: str, value: bytes) -> str:
     is_word = value in (b"true", b"false")
     if not is_word and not value.removeprefix(b"-").isdigit():
         raise Refused(
-            malformed(f"the CloudEvents attribute {name!r} is no string, integer or boolean")
+            malformed(f"the CloudEvents attribute {brief(name)} is no string, integer or boolean")
         )
     return value.decode()
 

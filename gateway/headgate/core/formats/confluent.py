@@ -7,19 +7,23 @@ nearest one whose meaning for a retry is the same.
 
 import base64
 import binascii
+import re
 from collections.abc import Sequence
 
 import msgspec
 import orjson
 
 from headgate.core.event import SPREAD
+from headgate.core.formats.headers import HeaderCount, is_own
 from headgate.core.http.reply import Reply, advice_headers
 from headgate.core.outcome import TRAITS, Failure, Reason
-from headgate.core.record import RESERVED_PREFIX
-from headgate.core.refusal import Refused, malformed
+from headgate.core.record import CONTENT_TYPE, Header
+from headgate.core.refusal import Refused, brief, long_key, malformed
 from headgate.core.topics.policy import CompatJsonKeys
 
 _TEXT = msgspec.json.Decoder(str)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_ESCAPED_BYTES = 6  # of JSON text stand for one byte of a key at most: \u0000
 _UNKNOWN_TOPIC, _UNKNOWN_PARTITION, _UNFIT = 40401, 40402, 42206
 _KAFKA, _KAFKA_RETRIABLE, _BROKER_AWAY = 50002, 50003, 50302
 NO_RECORDS = 42206  # of a v3 request without any
@@ -146,20 +150,41 @@ def base64_bytes(text: bytes, what: str) -> bytes | None:
     if text == b"null":
         return None
     try:
-        return base64.b64decode(_TEXT.decode(text), validate=True)
+        return _from_base64(_TEXT.decode(text))
     except (msgspec.DecodeError, binascii.Error, ValueError, UnicodeDecodeError):
         raise Refused(malformed(f"{what} is not a base64 string")) from None
 
 
-def record_headers(given: Sequence[tuple[str, str | None]]) -> tuple[tuple[str, bytes], ...]:
-    """Record headers from names and base64 values; the gateway's own names are dropped."""
-    found = []
+def _from_base64(text: str) -> bytes:
+    """Padding may be left out, as kafka-rest has it. Raises ValueError."""
+    bare = text.rstrip("=")
+    return base64.b64decode(bare + "=" * (-len(bare) % 4), validate=True)
+
+
+def record_headers(
+    given: Sequence[tuple[str, str | None]], count: HeaderCount
+) -> tuple[bytes | None, tuple[Header, ...]]:
+    """The content type if it is among them, and the other record headers, from names and base64
+    values. The gateway's own names are dropped; a value may be null. Raises Refused."""
+    count.take(len(given))
+    content_type: bytes | None = None
+    found: list[Header] = []
     for name, encoded in given:
-        if not (0 < len(name) <= 256 and name.isascii() and name.isprintable()):
-            raise Refused(malformed(f"header name {name!r}: 1 to 256 printable ASCII characters"))
-        if encoded is None:
-            raise Refused(malformed(f"header {name!r} is null; leave it out or make it empty"))
-        value = base64_bytes(msgspec.json.encode(encoded), f"header {name!r}")
-        if not name.lower().startswith(RESERVED_PREFIX):
-            found.append((name, value or b""))
-    return tuple(found)
+        if not 0 < len(name) <= 256 or _CONTROL.search(name) is not None:
+            detail = "1 to 256 characters, no control characters"
+            raise Refused(malformed(f"header name {brief(name)}: {detail}"))
+        try:
+            value = None if encoded is None else _from_base64(encoded)
+        except ValueError:  # binascii.Error is one
+            raise Refused(malformed(f"header {brief(name)} is not a base64 string")) from None
+        if name.lower() == CONTENT_TYPE:
+            content_type = value
+        elif not is_own(name):
+            found.append((name, value))
+    return content_type, tuple(found)
+
+
+def check_key_text(text: bytes, max_bytes: int) -> None:
+    """Refuse a key whose JSON text is too long for any key, before it is decoded."""
+    if len(text) > max_bytes * _ESCAPED_BYTES + 2:
+        raise Refused(long_key(max_bytes))

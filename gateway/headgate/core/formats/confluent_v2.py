@@ -16,6 +16,7 @@ import orjson
 from headgate.core.event import RawEvent
 from headgate.core.formats.confluent import (
     base64_bytes,
+    check_key_text,
     json_key,
     partition_of,
     record_code_of,
@@ -23,9 +24,11 @@ from headgate.core.formats.confluent import (
     string_bytes,
     unfit,
 )
+from headgate.core.formats.headers import HeaderCount
 from headgate.core.formats.jsontext import elements, is_crowd
 from headgate.core.formats.structs import ABSENT, StructReader
 from headgate.core.http.reply import Reply, retry_after
+from headgate.core.keys import KEY_MAX_BYTES
 from headgate.core.outcome import Failure, Outcome, Reason
 from headgate.core.refusal import Refused, malformed
 from headgate.core.topics.policy import CompatJsonKeys
@@ -76,10 +79,15 @@ def format_of(content_type: bytes) -> Format | None:
 
 
 def read_records(
-    body: bytes, form: Format, keys: CompatJsonKeys, partition: int | None, limit: int
+    body: bytes,
+    form: Format,
+    keys: CompatJsonKeys,
+    partition: int | None,
+    limit: int,
+    key_max_bytes: int = KEY_MAX_BYTES,
 ) -> list[RawEvent | Failure]:
     """The records of a request; one that is wrong refuses the request, as it does there, but for
-    one whose partition cannot be.
+    one whose partition cannot be, or whose key is too long.
 
     partition: of the path; a record's own goes before it.  limit: events that the caller takes.
     Raises Refused.
@@ -97,26 +105,36 @@ def read_records(
     texts = elements(records)
     if not texts:
         raise unfit(_EMPTY)
-    return [_event(_record.read(text), form, keys, partition) for text in texts]
+    count = HeaderCount()
+    return [
+        _event(_record.read(text), form, keys, partition, key_max_bytes, count) for text in texts
+    ]
 
 
 def _event(
-    record: _Record, form: Format, keys: CompatJsonKeys, partition: int | None
+    record: _Record,
+    form: Format,
+    keys: CompatJsonKeys,
+    partition: int | None,
+    key_max_bytes: int,
+    count: HeaderCount,
 ) -> RawEvent | Failure:
     key, value = bytes(record.key) or b"null", bytes(record.value) or b"null"
-    headers = [(header.key, header.value) for header in record.headers or ()]
     try:
         own = partition_of(partition if record.partition is None else record.partition)
+        check_key_text(key, key_max_bytes)
     except Refused as refused:
         return refused.failure
+    given = [(header.key, header.value) for header in record.headers or ()]
+    own_type, headers = record_headers(given, count)
     is_document = form is Format.JSON and value != b"null"
     return RawEvent(
         value=value if is_document else _bytes(value, form, "value"),
         document=value if is_document else None,
         key=json_key(key, keys) if form is Format.JSON else _bytes(key, form, "key"),
         timestamp_ms=record.timestamp,
-        content_type=_JSON if is_document else None,
-        headers=record_headers(headers),
+        content_type=own_type or (_JSON if is_document else None),
+        headers=headers,
         partition=own,
     )
 

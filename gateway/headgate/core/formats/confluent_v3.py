@@ -13,6 +13,7 @@ from headgate.core.event import RawEvent
 from headgate.core.formats.cloudevents import time_ms
 from headgate.core.formats.confluent import (
     base64_bytes,
+    check_key_text,
     codes_of,
     json_key,
     partition_of,
@@ -20,9 +21,11 @@ from headgate.core.formats.confluent import (
     string_bytes,
     unfit,
 )
+from headgate.core.formats.headers import HeaderCount
 from headgate.core.formats.structs import ABSENT, StructReader
+from headgate.core.keys import KEY_MAX_BYTES
 from headgate.core.outcome import Failure, Outcome
-from headgate.core.refusal import Refused, malformed
+from headgate.core.refusal import Refused, brief, malformed
 from headgate.core.times import shown_time
 from headgate.core.topics.policy import CompatJsonKeys
 
@@ -70,19 +73,26 @@ class Sent(NamedTuple):
     value: tuple[str, int] | None
 
 
-def read_record(text: bytes, keys: CompatJsonKeys) -> tuple[RawEvent, Sent]:
-    """One record of a request. Raises Refused."""
+def read_record(
+    text: bytes,
+    keys: CompatJsonKeys,
+    key_max_bytes: int = KEY_MAX_BYTES,
+    count: HeaderCount | None = None,
+) -> tuple[RawEvent, Sent]:
+    """One record of a request. count: of the headers of all its records. Raises Refused."""
     record = _record.read(text)
-    key_type, key = _datum("key", record.key, keys)
+    key_type, key = _datum("key", record.key, keys, key_max_bytes)
     value_type, value = _datum("value", record.value, keys)
     is_document = value_type == "JSON" and value is not None
+    given = [(header.name, header.value) for header in record.headers or ()]
+    own_type, headers = record_headers(given, count or HeaderCount())
     event = RawEvent(
         value=value,
         document=value if is_document else None,
         key=key,
         timestamp_ms=_time(record.timestamp),
-        content_type=_JSON if is_document else None,
-        headers=record_headers([(header.name, header.value) for header in record.headers or ()]),
+        content_type=own_type or (_JSON if is_document else None),
+        headers=headers,
         partition=partition_of(record.partition_id),
     )
     return event, Sent(_size(key_type, key), _size(value_type, value))
@@ -92,8 +102,10 @@ def _size(kind: str, data: bytes | None) -> tuple[str, int] | None:
     return None if data is None else (kind, len(data))
 
 
-def _datum(name: str, text: msgspec.Raw, keys: CompatJsonKeys) -> tuple[str, bytes | None]:
-    """The type of a key or value, and its bytes; None where there is none."""
+def _datum(
+    name: str, text: msgspec.Raw, keys: CompatJsonKeys, max_bytes: int | None = None
+) -> tuple[str, bytes | None]:
+    """The type of a key or value, and its bytes; None where there is none. max_bytes: of a key."""
     raw = bytes(text) or _NULL
     if raw == _NULL:
         return "BINARY", None
@@ -114,6 +126,8 @@ def _datum(name: str, text: msgspec.Raw, keys: CompatJsonKeys) -> tuple[str, byt
         raise Refused(malformed(detail))
     if data == _NULL:
         return datum.type, None
+    if max_bytes is not None:
+        check_key_text(data, max_bytes)
     if datum.type == "JSON":
         return datum.type, data if name == "value" else json_key(data, keys)
     if datum.type == "STRING":
@@ -130,7 +144,7 @@ def _time(given: str | None) -> int | None:
     try:
         return time_ms(given)
     except Refused:
-        raise Refused(malformed(f"Bad Request: timestamp {given!r} is not RFC 3339")) from None
+        raise Refused(malformed(f"Bad Request: timestamp {brief(given)} is not RFC 3339")) from None
 
 
 def report(cluster_id: str, topic: str, outcome: Outcome, sent: Sent | None) -> bytes:

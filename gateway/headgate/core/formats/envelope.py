@@ -4,7 +4,8 @@
                  "id", "headers": {name: value}, "timestamp_ms"}, ...]}
 
 A value is the exact slice of the body. What is not part of the format is refused, so that a
-misspelt member is not silently left out; an event that is wrong is a Failure in its place.
+misspelt member is not silently left out; an event that is wrong is a Failure in its place. A member
+that is null is absent; of `value`, that is so beside another one: alone it is the document `null`.
 """
 
 import base64
@@ -16,15 +17,17 @@ from typing import Annotated
 import msgspec
 
 from headgate.core.event import RawEvent
+from headgate.core.formats.headers import HeaderCount, is_own
 from headgate.core.formats.jsontext import elements, is_crowd
 from headgate.core.formats.structs import ABSENT, StructReader
 from headgate.core.outcome import Failure, Reason
-from headgate.core.record import CONTENT_TYPE, RESERVED_PREFIX
-from headgate.core.refusal import Refused, malformed
+from headgate.core.record import CONTENT_TYPE, Header
+from headgate.core.refusal import Refused, brief, malformed
 
 TYPE: bytes = b"application/vnd.headgate.batch+json"
 
 _JSON = b"application/json"
+_NULL = b"null"
 _CROWD = 250_000  # commas; below it, counting the events first gains nothing
 _NAME = re.compile(r"[\x21-\x7e]{1,256}")
 _ID_BYTES = 256
@@ -36,9 +39,9 @@ class _Event(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     key_base64: str | None = None
     value: msgspec.Raw = ABSENT
     value_base64: str | None = None
-    tombstone: bool = False
+    tombstone: bool | None = None
     id: str | None = None
-    headers: dict[str, str] | None = None
+    headers: dict[str, str | None] | None = None
     timestamp_ms: Annotated[int, msgspec.Meta(ge=0, le=_LATEST_MS)] | None = None
 
 
@@ -64,12 +67,13 @@ def read_envelope(body: bytes, limit: int) -> Sequence[RawEvent | Failure]:
     if body.count(b",") > max(limit, _CROWD) and is_crowd(_events(body), limit):
         detail = f"more than http.batch_max_events = {limit} events in one request"
         raise Refused(Failure(Reason.TOO_MANY_EVENTS, detail, {"limit": limit}))
+    count = HeaderCount()
     try:
         body.decode()
         found = _decode(body).events
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return [_slowly(event) for event in elements(_events(body))]
-    return [_raw_event(event) for event in found]
+        return [_slowly(event, count) for event in elements(_events(body))]
+    return [_raw_event(event, count) for event in found]
 
 
 def _events(body: bytes) -> bytes:
@@ -83,20 +87,20 @@ def _events(body: bytes) -> bytes:
     return text
 
 
-def _slowly(text: bytes) -> RawEvent | Failure:
+def _slowly(text: bytes, count: HeaderCount) -> RawEvent | Failure:
     """One event by itself, where the envelope as a whole could not be read at once."""
     try:
-        return _raw_event(_single.read(text))
+        return _raw_event(_single.read(text), count)
     except Refused as refused:
         return refused.failure
 
 
-def _raw_event(event: _Event) -> RawEvent | Failure:
+def _raw_event(event: _Event, count: HeaderCount) -> RawEvent | Failure:
     try:
         key = None if event.key is None and event.key_base64 is None else _key(event)
         if event.id is not None:
             _check_id(event.id)
-        own_type, headers = _headers(event.headers) if event.headers else (None, ())
+        own_type, headers = _headers(event.headers, count) if event.headers else (None, ())
         value, document = _value(event)
     except Refused as refused:
         return refused.failure
@@ -106,8 +110,10 @@ def _raw_event(event: _Event) -> RawEvent | Failure:
 
 def _value(event: _Event) -> tuple[bytes | None, bytes | None]:
     """The bytes for Kafka, and the JSON text for the key rule if they are one."""
-    document = bytes(event.value)
-    given = bool(document) + (event.value_base64 is not None) + event.tombstone
+    document, tombstone = bytes(event.value), bool(event.tombstone)
+    if document == _NULL and (event.value_base64 is not None or tombstone):
+        document = b""
+    given = bool(document) + (event.value_base64 is not None) + tombstone
     if given != 1:
         detail = "an event has one of value, value_base64 and tombstone: true"
         raise Refused(malformed(f"{detail}; this one has {given or 'none'}"))
@@ -142,16 +148,21 @@ def _check_id(event_id: str) -> None:
         raise Refused(malformed(f"an event's id has 1 to {_ID_BYTES} bytes"))
 
 
-def _headers(given: dict[str, str]) -> tuple[bytes | None, tuple[tuple[str, bytes], ...]]:
+def _headers(
+    given: dict[str, str | None], count: HeaderCount
+) -> tuple[bytes | None, tuple[Header, ...]]:
     """The content type if there is one among them, and the others without the gateway's own."""
+    count.take(len(given))
     content_type: bytes | None = None
-    found: list[tuple[str, bytes]] = []
+    found: list[Header] = []
     for name, value in given.items():
         if _NAME.fullmatch(name) is None:
-            raise Refused(malformed(f"header name {name!r}: 1 to 256 visible ASCII characters"))
-        lower = name.lower()
-        if lower == CONTENT_TYPE:
+            detail = f"header name {brief(name)}: 1 to 256 visible ASCII characters"
+            raise Refused(malformed(detail))
+        if value is None:
+            continue
+        if name.lower() == CONTENT_TYPE:
             content_type = value.encode()
-        elif not lower.startswith(RESERVED_PREFIX):
+        elif not is_own(name):
             found.append((name, value.encode()))
     return content_type, tuple(found)

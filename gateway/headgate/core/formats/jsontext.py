@@ -7,6 +7,7 @@ msgspec refuses: such texts take the slower way through the standard library.
 """
 
 import re
+import sys
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Protocol, cast
@@ -23,7 +24,7 @@ from headgate.core.formats.jsonslow import (
 )
 from headgate.core.keys import KeyRule, join_parts
 from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused, malformed
+from headgate.core.refusal import Refused, long_key, malformed
 
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")  # as signed bytes: 1 down, -1 up
@@ -102,10 +103,12 @@ class KeyReader:
     """A topic's key rule compiled to one msgspec decoder that validates the whole document.
 
     Calling it returns the key, or None when the topic has no pointers.
-    Raises Refused: `malformed`, `missing_key` or `invalid_key`.
+    Raises Refused: `malformed`, `missing_key` or `invalid_key`, also for a key whose parts
+    have more than `max_bytes` together.
     """
 
-    def __init__(self, rule: KeyRule) -> None:
+    def __init__(self, rule: KeyRule, max_bytes: int = sys.maxsize) -> None:
+        self._max_bytes = max_bytes
         self._pointers = rule.pointers
         tokens = [pointer[0] for pointer in rule.pointers if pointer]
         first = dict.fromkeys(token for token in tokens if not _UNFIT_NAME.search(token))
@@ -146,6 +149,8 @@ class KeyReader:
         )
 
     def _join(self, parts: Sequence[bytes]) -> bytes | None:
+        if sum(map(len, parts)) > self._max_bytes:
+            raise Refused(long_key(self._max_bytes))
         return join_parts(parts) if parts else None
 
     def _walk(self, raw: bytes, number: int, start: int) -> bytes:

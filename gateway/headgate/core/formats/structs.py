@@ -11,9 +11,11 @@ import msgspec
 
 from headgate.core.formats.jsontext import members
 from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused
+from headgate.core.refusal import SHOWN, Refused
 
 S = TypeVar("S", bound=msgspec.Struct)
+_UNKNOWN = "Object contains unknown field"  # msgspec's own words
+_LONGEST = len(_UNKNOWN) + SHOWN
 ABSENT = msgspec.Raw(b"")  # the default of a Raw member that may be left out
 
 
@@ -68,6 +70,8 @@ class StructReader(Generic[S]):
             raise self._wrong(f"a lone surrogate, or too deep - at `$.{name}`") from None
 
     def _wrong(self, detail: str) -> Refused:
-        is_unknown = detail.startswith("Object contains unknown field")  # msgspec's own words
+        is_unknown = detail.startswith(_UNKNOWN)
+        if is_unknown and len(detail) > _LONGEST:  # it has the name of the field
+            detail = f"{detail[:_LONGEST]}..."
         reason = self._unknown if is_unknown else Reason.MALFORMED
         return Refused(Failure(reason, f"{self._what}: {detail}"))

@@ -2,6 +2,8 @@
 
 import re
 
+from headgate.core.refusal import SHOWN
+
 _EVENTS = re.compile(r"/v1/topics/[^/]+/events")
 _NEARLY = re.compile(
     r"(?:/v1)?/topics?/(?P<topic>[^/]+)(?:/(?:events?|messages?|records?))?/?"
@@ -35,4 +37,5 @@ def of_one_port(method: str, path: str) -> str:
     found = _NEARLY.fullmatch(path) if method == "POST" else None
     if found is None:
         return ""
-    return f": events are posted to /v1/topics/{found['topic'] or found['bare']}/events"
+    topic = (found["topic"] or found["bare"])[:SHOWN]
+    return f": events are posted to /v1/topics/{topic}/events"

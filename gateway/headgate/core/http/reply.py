@@ -1,6 +1,5 @@
 """From outcomes to an HTTP answer. Pure: knows statuses and JSON, but no HTTP library."""
 
-import base64
 from collections.abc import Sequence
 from typing import Final
 
@@ -11,7 +10,7 @@ from headgate.core.publish import Ticket
 from headgate.core.topics.quota import quota_policy
 from headgate.native import plain_answers
 from headgate.native.chosen import shown
-from headgate.native.plain_answers import key_text, quoted
+from headgate.native.plain_answers import key_text, quoted, shortened, shown_key
 
 JSON: Final = "application/json"
 PROBLEM: Final = "application/problem+json"
@@ -86,6 +85,11 @@ def problem(failure: Failure, request_id: str, extra: dict[str, object] | None =
     return Reply(traits.status, PROBLEM, advice_headers(failure), orjson.dumps(document))
 
 
+def shown_text(text: str) -> str:
+    """A text that came with a request, as answers repeat it."""
+    return shortened(text)
+
+
 def advice_headers(failure: Failure) -> tuple[tuple[str, str], ...]:
     """The headers that say when and how to try again."""
     return (*retry_after([failure]), *_rate_limit(failure), *_challenge(failure))
@@ -121,17 +125,11 @@ def _event(outcome: Outcome) -> dict[str, object]:
     """What identifies a failed event to its producer."""
     about: dict[str, object] = {}
     if outcome.key is not None:
-        _put_key(about, outcome.key)
+        name, text = shown_key(outcome.key)
+        about[name] = text
     if outcome.event_id is not None:
-        about["event_id"] = outcome.event_id
+        about["event_id"] = shortened(outcome.event_id)
     return about
-
-
-def _put_key(about: dict[str, object], key: bytes) -> None:
-    try:
-        about["key"] = key.decode()
-    except UnicodeDecodeError:
-        about["key_base64"] = base64.b64encode(key).decode()
 
 
 def _head(name: Name, topic: str) -> str:
@@ -147,7 +145,7 @@ def _shown(head: str, outcome: Outcome) -> str:
     place, offset, records = outcome.partition, outcome.offset, outcome.records
     key, event_id = outcome.key, outcome.event_id
     if place < 0:  # held, or once more what was: it has no place in the topic yet
-        own_id = "" if event_id is None else f',"event_id":{quoted(event_id)}'
+        own_id = "" if event_id is None else f',"event_id":{quoted(shortened(event_id))}'
         return f"{head}{key_text(key)}{own_id}}}"
     text = shown(head, place, offset, key, event_id, records)
     if text is None:

@@ -5,12 +5,13 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import parse_qsl, quote, unquote_to_bytes
 
+from headgate.core.formats.headers import is_own
 from headgate.core.outcome import Failure, Reason
-from headgate.core.record import RESERVED_PREFIX
 from headgate.core.refusal import Refused, malformed
 from headgate.core.tracing.context import read_state
 
 _RECORD_HEADER = b"headgate-header-"
+_ATTRIBUTE = "ce_"  # how the names of CloudEvents' attributes begin
 _KEY_STAR = b"headgate-key*"
 _UTF8 = b"UTF-8''"
 _EXTENDED = re.compile(rb"(?:%[0-9A-Fa-f]{2}|[^%'])*")
@@ -34,7 +35,7 @@ class RequestOptions(NamedTuple):
     """Request headers, read and checked.
 
     single_event_header: the name of a header that means one event, if there is one.
-    record_headers: record headers for every event, `hg-` ones dropped.
+    record_headers: record headers for every event, the gateway's own dropped.
     burst: the burst that the events belong to; only topics that coalesce look at it.
     is_plain: no header says of an event what its body says, or does not say, but for its id.
     """
@@ -69,10 +70,15 @@ def read_options(headers: Mapping[bytes, bytes]) -> RequestOptions:
         force=_flag(ours, b"headgate-force", False),
         minimal=b"return=minimal" in ours.get(b"prefer", b"").replace(b" ", b"").lower(),
         single_event_header=single.decode().title() if single else None,
-        record_headers=_record_headers(ours),
+        record_headers=_record_headers(ours, _is_cloudevent(headers)),
         burst=read_burst(ours.get(b"headgate-burst")),
         is_plain=all(name == _EVENT_ID for name in _SINGLE if name in ours),
     )
+
+
+def _is_cloudevent(headers: Mapping[bytes, bytes]) -> bool:
+    content_type = headers.get(b"content-type", b"").lstrip().lower()
+    return b"ce-specversion" in headers or content_type.startswith(b"application/cloudevents")
 
 
 def read_burst(value: bytes | None) -> bytes | None:
@@ -177,7 +183,10 @@ def _timestamp(value: bytes | None) -> int | None:
     return int(value)
 
 
-def _record_headers(ours: Mapping[bytes, bytes]) -> tuple[tuple[str, bytes], ...]:
+def _record_headers(
+    ours: Mapping[bytes, bytes], is_cloudevent: bool
+) -> tuple[tuple[str, bytes], ...]:
+    """is_cloudevent: the events say themselves what their attributes are."""
     found: list[tuple[str, bytes]] = []
     if b"traceparent" in ours:
         found.append(("traceparent", ours[b"traceparent"]))
@@ -187,6 +196,7 @@ def _record_headers(ours: Mapping[bytes, bytes]) -> tuple[tuple[str, bytes], ...
     for name, value in ours.items():
         if name.startswith(_RECORD_HEADER):
             shown = name[len(_RECORD_HEADER) :].decode("ascii", "replace")
-            if shown and not shown.startswith(RESERVED_PREFIX):
+            is_attribute = is_cloudevent and shown.startswith(_ATTRIBUTE)
+            if shown and not is_own(shown) and not is_attribute:
                 found.append((shown, value))
     return tuple(found)

@@ -8,15 +8,20 @@ them together again.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from headgate.core.record import CHUNK_BYTES, CHUNK_COUNT, CHUNK_INDEX, CHUNK_SET, CHUNK_SHA256
+from headgate.core.record import (
+    CHUNK_BYTES,
+    CHUNK_COUNT,
+    CHUNK_INDEX,
+    CHUNK_SET,
+    CHUNK_SHA256,
+    Header,
+)
 
 MAX_BYTES = 16 * 1024 * 1024  # of one value: what a consumer may have to hold in memory
 MIN_CHUNK_BYTES = 1024  # a topic whose limit leaves less than this is no place for chunks
 MAX_CHUNKS = MAX_BYTES // MIN_CHUNK_BYTES
 HEADERS_BYTES = 512  # upper bound of what a chunk's own headers add to its record
 _ID_BYTES = 64
-
-Header = tuple[str, bytes]
 
 
 class Head(NamedTuple):
@@ -52,11 +57,14 @@ def headers_of(head: Head) -> list[Header]:
     ]
 
 
-def read_head(headers: Sequence[tuple[str, bytes | None]]) -> Head | None:
+def read_head(headers: Sequence[Header]) -> Head | None:
     """The chunk that a record is, or None for any other record. Raises BadChunkError."""
-    found = {name: value or b"" for name, value in headers if name.startswith("hg-chunk-")}
+    own = [(name, value or b"") for name, value in headers if name.startswith("hg-chunk-")]
+    found = dict(own)
     if CHUNK_SET not in found:
         return None
+    if len(found) < len(own):
+        raise BadChunkError("a chunk header is there twice")
     try:
         index, count, size = (int(found[each]) for each in (CHUNK_INDEX, CHUNK_COUNT, CHUNK_BYTES))
         digest = bytes.fromhex(found[CHUNK_SHA256].decode())

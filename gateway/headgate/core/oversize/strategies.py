@@ -16,10 +16,10 @@ from headgate.core.record import (
     SPLIT_SET,
     VALUE_BYTES,
     VALUE_SHA256,
+    Header,
 )
 
 Strategy = Literal["reject", "compress", "notify", "claim-check", "split", "chunk"]
-Header = tuple[str, bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def claim_headers(url: str, size: int, sha256: str) -> list[Header]:
 
 def split_headers(kind: Literal["element", "manifest"], set_id: str, parent: bytes) -> list[Header]:
     """Of the records of a document that came apart. parent: the manifest's key."""
-    headers = [(SPLIT, kind.encode()), (SPLIT_SET, set_id.encode())]
+    headers: list[Header] = [(SPLIT, kind.encode()), (SPLIT_SET, set_id.encode())]
     return headers if kind == "manifest" else [*headers, (SPLIT_PARENT, parent)]
 
 

@@ -14,7 +14,7 @@ from headgate.core.http.request import is_array_one_event, is_tombstone, read_op
 from headgate.core.outcome import Failure, Reason
 from headgate.core.oversize.limits import streamed_batch
 from headgate.core.oversize.strategies import StoredBlob
-from headgate.core.refusal import Refused, malformed
+from headgate.core.refusal import Refused, long_key, malformed
 from headgate.core.suppression.digest import Digester
 from headgate.core.topics.policy import fingerprint
 from headgate.core.topics.route import Route
@@ -63,8 +63,11 @@ def announced(headers: Headers, route: Route) -> Announced | None:
     found = _announced(headers, route)
     if found is None:
         return None
-    if (read_options(headers).key or found.event.key) is None:
+    key = read_options(headers).key or found.event.key
+    if key is None:
         _refuse_keyless(route, found)
+    elif len(key) > route.key_max_bytes:
+        raise Refused(long_key(route.key_max_bytes))
     return found
 
 

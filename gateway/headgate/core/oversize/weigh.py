@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from headgate.core.formats.jsontext import elements, members
 from headgate.core.refusal import Refused
+from headgate.native.plain_answers import shortened
 
 DOMINANT = 0.5  # a child with half of its parent's bytes says more than the parent does
 _MAX_STEPS = 64  # each step scans one value; bounds the work on adversarial nesting
@@ -37,7 +38,7 @@ def heaviest(document: bytes, count: int = 5) -> list[Weight]:
         else:
             # A name may hold a lone surrogate, which no answer can carry: shown as its escape.
             shown = path.encode("utf-8", "backslashreplace").decode()
-            found.append(Weight(shown, -size))
+            found.append(Weight(shortened(shown), -size))
     return found
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from headgate.core.keys import BadPointer, parse_pointer
 from headgate.core.record import PRODUCER
+from headgate.core.refusal import brief
 from headgate.core.replays.fields import FieldError, known, text
 
 _MAX_VALUES = 10_000
@@ -82,7 +83,7 @@ def _decoded(one: str) -> bytes:
     try:
         return base64.b64decode(one, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise FieldError("filter.keys_base64", f"{one!r} is not base64") from error
+        raise FieldError("filter.keys_base64", f"{brief(one)} is not base64") from error
 
 
 def _headers(raw: object) -> list[tuple[str, frozenset[bytes]]]:

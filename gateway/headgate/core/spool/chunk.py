@@ -12,11 +12,11 @@ from zlib import crc32
 
 import msgspec
 
-from headgate.core.record import Record
+from headgate.core.record import Header, Record
 from headgate.core.topics.topic import TopicState
 
 # key, value, headers, timestamp_ms
-Packed = tuple[bytes | None, bytes | None, list[tuple[str, bytes]], int]
+Packed = tuple[bytes | None, bytes | None, list[Header], int]
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode_topic: Final = msgspec.msgpack.Decoder(TopicState).decode

@@ -10,7 +10,7 @@ from typing import Final
 
 from headgate.core.event import SPREAD, RawEvent
 from headgate.core.formats.jsontext import KeyReader, is_too_deep
-from headgate.core.keys import KeyRule, Partitioner
+from headgate.core.keys import KEY_MAX_BYTES, KeyRule, Partitioner
 from headgate.core.outcome import Failure, Reason
 from headgate.core.oversize.strategies import Strategy, usable
 from headgate.core.record import (
@@ -18,11 +18,12 @@ from headgate.core.record import (
     CONTENT_TYPE,
     SCHEMA,
     WANTED_TIMESTAMP,
+    Header,
     Record,
     bytes_of,
     size_of,
 )
-from headgate.core.refusal import Refused, malformed
+from headgate.core.refusal import Refused, long_key, malformed
 from headgate.core.scanning import Scanner
 from headgate.core.suppression.examination import Orders
 from headgate.core.suppression.protocol import Scope
@@ -33,7 +34,7 @@ Digest = Callable[[bytes | None, bytes | None], bytes]
 
 
 # A plain document's own headers, and its record's bytes beside key and value.
-PLAIN_HEADERS: Final = [(CONTENT_TYPE, b"application/json")]
+PLAIN_HEADERS: Final[list[Header]] = [(CONTENT_TYPE, b"application/json")]
 PLAIN_BYTES: Final = size_of(None, None, PLAIN_HEADERS)
 _NO_TIMESTAMPS: Final = (
     'this topic\'s records get the time of their arrival (compat_timestamps = "refuse"): '
@@ -67,7 +68,7 @@ class Common:
         timestamp_ms: int | None,
         tombstone: bool,
         sticky: int,
-        headers: list[tuple[str, bytes]],
+        headers: list[Header],
         now_ms: int,
         force: bool = False,
     ) -> None:
@@ -85,6 +86,7 @@ class Route:
     """One topic's rules in force.
 
     strategies: what is tried with an event that is too large, before it is refused.
+    key_max_bytes: of an event's key.
     max_value_bytes, max_record_bytes: the limits of an event's value, and of its record as
     `size_of` bounds it.
     digest: (value, content type) -> 16 bytes; None where the topic suppresses nothing.  scope:
@@ -111,6 +113,7 @@ class Route:
         "digest",
         "facts",
         "held",
+        "key_max_bytes",
         "lane",
         "max_record_bytes",
         "max_value_bytes",
@@ -137,6 +140,7 @@ class Route:
         orders: Orders | None = None,
         held: TopicState | None = None,
         scanner: Scanner | None = None,
+        key_max_bytes: int = KEY_MAX_BYTES,
     ) -> None:
         self.policy = policy
         self.state = state
@@ -146,6 +150,7 @@ class Route:
         self.turn = 0
         self.facts = policy.facts_one_in if policy.facts else 0
         self._depth = json_max_depth
+        self.key_max_bytes = key_max_bytes
         self._takes_timestamps = policy.timestamp == "event"
         rules = state.rules
         self._before_ms = sys.maxsize if rules.before_ms is None else rules.before_ms
@@ -162,11 +167,11 @@ class Route:
         self.orders = orders
         self.scanner = scanner
         self.refuses = policy.redis_loss == "refuse"
-        self.schema_headers: list[tuple[str, bytes]] = []
+        self.schema_headers: list[Header] = []
         if policy.schema is not None:
             self.schema_headers = [(SCHEMA, policy.schema.version)]
         self.schema_bytes = sum([bytes_of(header) for header in self.schema_headers])
-        self._read_key = KeyReader(KeyRule.parse(policy.key))
+        self._read_key = KeyReader(KeyRule.parse(policy.key), key_max_bytes)
         self._partition = Partitioner(self.lane.partitions)
 
     def partition(self, key: bytes) -> int:
@@ -193,7 +198,12 @@ class Route:
             headers = _own_headers(event)
             timestamp = self._timestamp(event.timestamp_ms, common)
         key = given if document is None else self._key(document, given)
-        partition = self._keyless(common.sticky) if key is None else self._partition(key)
+        if key is None:
+            partition = self._keyless(common.sticky)
+        elif len(key) <= self.key_max_bytes:
+            partition = self._partition(key)
+        else:
+            raise Refused(long_key(self.key_max_bytes))
         if common.tombstone:
             value = None
         if timestamp != common.now_ms and self.held is not None:
@@ -218,6 +228,8 @@ class Route:
         key = event.key
         if event.document is not None:
             key = self._key(event.document, key, may_lack=True)
+        if key is not None and len(key) > self.key_max_bytes:
+            raise Refused(long_key(self.key_max_bytes))
         if partition == SPREAD:
             partition = (
                 common.sticky % self.state.partitions if key is None else self._partition(key)
@@ -270,7 +282,7 @@ class Route:
         return given
 
 
-def _own_headers(event: RawEvent) -> list[tuple[str, bytes]]:
+def _own_headers(event: RawEvent) -> list[Header]:
     if event.content_type is None:
         return [*event.headers]
     return [(CONTENT_TYPE, event.content_type), *event.headers]

@@ -21,14 +21,15 @@ class Carried(NamedTuple):
     state: str
 
 
-def carried(headers: Iterable[tuple[str, bytes]]) -> Carried | None:
+def carried(headers: Iterable[tuple[str, bytes | None]]) -> Carried | None:
     """None: the record is not of a sampled request."""
-    found, state = None, b""
+    found: bytes | None = None
+    state = b""
     for name, value in headers:
         if name == _PARENT:
             found = value
         elif name == _STATE:
-            state = value
+            state = value or b""
     parent = read_parent(found)
     if parent is None or not parent.is_sampled:
         return None

@@ -82,7 +82,7 @@ class Traces:
             return None
         for name, value in publish.common.headers:
             if name == _HEADER:
-                return self._open.get(value)
+                return self._open.get(value or b"")
         return None
 
     def end(self, trace: Trace, status: int) -> None:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from headgate.core.event import Decoded, RawEvent
 from headgate.core.formats.confluent import codes_of
 from headgate.core.formats.confluent_v3 import Sent, failure_report, read_record, report
+from headgate.core.formats.headers import HeaderCount
 from headgate.core.formats.jsonslow import parse_slowly
 from headgate.core.http.reply import advice_headers
 from headgate.core.outcome import Failure
@@ -49,9 +50,10 @@ class Group:
     def _decode(self, _inbound: Inbound, route: Route) -> Decoded:
         """A record that is wrong fails alone."""
         found: list[bytes | RawEvent | Failure] = []
+        rules, count = (route.policy.compat_json_keys, route.key_max_bytes), HeaderCount()
         for text in self._texts:
             try:
-                event, sent = read_record(text, route.policy.compat_json_keys)
+                event, sent = read_record(text, *rules, count)
             except Refused as refused:
                 found.append(refused.failure)
                 self._sent.append(None)

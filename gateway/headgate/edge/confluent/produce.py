@@ -10,7 +10,7 @@ from headgate.core.formats.confluent import codes_of, error, failed
 from headgate.core.formats.confluent_v2 import TYPE, Format
 from headgate.core.http.reply import Reply
 from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused
+from headgate.core.refusal import SHOWN, Refused, brief
 from headgate.core.topics.route import Route
 from headgate.edge.confluent.service import ProduceService, ServiceRequest
 from headgate.edge.peer import peer_of
@@ -65,7 +65,12 @@ class ProduceEndpoint:
         self, form: Format, partition: int | None, inbound: Inbound, route: Route
     ) -> Decoded:
         records = confluent_v2.read_records(
-            inbound.body, form, route.policy.compat_json_keys, partition, self._max_events
+            inbound.body,
+            form,
+            route.policy.compat_json_keys,
+            partition,
+            self._max_events,
+            route.key_max_bytes,
         )
         return Decoded([*records], True)
 
@@ -74,17 +79,17 @@ def _format(content_type: bytes) -> Format | Reply:
     form = confluent_v2.format_of(content_type)
     if form is not None:
         return form
-    shown = content_type.decode("latin-1") or "none"
+    named = content_type.decode("latin-1")
     why = ""
-    if any(name in shown for name in ("avro", "protobuf", "jsonschema")):
+    if any(name in named.lower() for name in ("avro", "protobuf", "jsonschema")):
         why = "; formats with schemas need a schema registry, which this gateway has not"
     taken = ", ".join(one.value for one in Format)
-    text = f"Content-Type {shown}: use one of {taken}{why}"
+    text = f"Content-Type {named[:SHOWN] or 'none'}: use one of {taken}{why}"
     return error(415, 415, text, TYPE)
 
 
 def _number(topic: str, partition: str) -> int:
     if partition.isascii() and partition.isdigit() and len(partition) <= _DIGITS:
         return int(partition)
-    detail = f"topic {topic!r} has no partition {partition!r}"
+    detail = f"topic {brief(topic)} has no partition {brief(partition)}"
     raise Refused(Failure(Reason.UNKNOWN_PARTITION, detail))

@@ -15,7 +15,7 @@ from headgate.core.formats import confluent_v2, confluent_v3
 from headgate.core.formats.confluent import error, failed
 from headgate.core.http.reply import Reply
 from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused
+from headgate.core.refusal import SHOWN, Refused
 from headgate.core.topics.policy import TopicPolicy
 from headgate.core.topics.topic import PartitionState, TopicState
 from headgate.edge.auth import Identity
@@ -82,7 +82,7 @@ class ProduceService:
         except Exception:  # the outermost frame that knows whose shape the answer has
             if request.writer.output_size > 0:
                 raise
-            log.exception("request failed", extra={"path": request.rel_url.raw_path})
+            log.exception("request failed", extra={"path": request.rel_url.raw_path[:SHOWN]})
             failure = Failure(Reason.INTERNAL, "an internal error")
             found = self._refused(failure, call, content_type)
         if self.events.request_log.logs_every_request:
@@ -135,10 +135,11 @@ class ProduceService:
 
     def not_offered(self, request: web.BaseRequest) -> web.Response | None:
         """The answer to those of Confluent's paths that are not here, None for other paths."""
+        method, path = request.method[:SHOWN], request.rel_url.raw_path[:SHOWN]
         text = (
-            f"{request.method} {request.rel_url.raw_path} is not offered: this gateway produces "
-            "records (POST /topics/NAME, POST /v3/clusters/ID/topics/NAME/records) and lists "
-            "topics and clusters; consume and administrate with a Kafka client"
+            f"{method} {path} is not offered: this gateway produces records (POST /topics/NAME, "
+            "POST /v3/clusters/ID/topics/NAME/records) and lists topics and clusters; "
+            "consume and administrate with a Kafka client"
         )
         return self.failed(request, Failure(Reason.NOT_FOUND, text))
 
@@ -155,5 +156,7 @@ class ProduceService:
 
 def no_cluster(cluster_id: str) -> Reply:
     """The answer where a path names a cluster that is not the one."""
-    text = f"Cluster {cluster_id} cannot be found; GET /v3/clusters lists those that there are"
+    text = (
+        f"Cluster {cluster_id[:SHOWN]} cannot be found; GET /v3/clusters lists those that there are"
+    )
     return error(404, 404, text, confluent_v3.TYPE)

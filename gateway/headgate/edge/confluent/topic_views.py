@@ -12,7 +12,7 @@ from headgate.core.formats import confluent_v2, confluent_v3
 from headgate.core.formats.confluent import NOT_ON_THE_CLUSTER, error
 from headgate.core.http.reply import Reply
 from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused
+from headgate.core.refusal import Refused, brief
 from headgate.core.topics.policy import INTERNAL_PREFIXES
 from headgate.core.topics.topic import PartitionState, TopicState
 from headgate.edge.confluent.service import ProduceService, ServiceRequest, no_cluster
@@ -95,14 +95,14 @@ class TopicViews:
         for row in _rows(await self._topics.partitions(state.name)):
             if str(row["partition"]) == partition:
                 return _json(row, confluent_v2.TYPE)
-        detail = f"topic {topic!r} has no partition {partition!r}"
+        detail = f"topic {brief(topic)} has no partition {brief(partition)}"
         raise Refused(Failure(Reason.UNKNOWN_PARTITION, detail))
 
     def _state(self, topic: str, call: ServiceRequest) -> TopicState | Reply:
         """Of a topic that is looked up; the answer where there is none. Raises Refused."""
         caller = self._service.caller(call)
         if not caller.may_post(topic):
-            detail = f"producer {caller.name!r} may not post to topic {topic!r}"
+            detail = f"producer {brief(caller.name)} may not post to topic {brief(topic)}"
             raise Refused(Failure(Reason.FORBIDDEN, detail))
         try:
             return self._service.events.pipeline.gate.rules(topic).state

@@ -8,7 +8,7 @@ import orjson
 from aiohttp import web
 
 from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused
+from headgate.core.refusal import Refused, brief
 from headgate.core.skew_audits.changes import Change, change, changes, times
 from headgate.core.skew_audits.comparison import compare
 from headgate.core.skew_audits.summary import AuditSummary, summaries, summary_of
@@ -69,7 +69,7 @@ class AuditPages:
         topic = request.match_info["topic"]
         document = orjson.loads(await self._audits.document(topic))
         if summary_of(document) is None:
-            detail = f"another release has written the audit of {topic!r}: run `{self._run()}`"
+            detail = f"another release has written the audit of {brief(topic)}: run `{self._run()}`"
             raise Refused(Failure(Reason.NOT_FOUND, detail))
         newest, *earlier = summaries(document)
         values = {

@@ -7,7 +7,7 @@ from typing import Any
 from aiohttp import web
 
 from headgate.core.outcome import TRAITS, Failure, Name, Reason
-from headgate.core.refusal import Refused
+from headgate.core.refusal import Refused, brief
 from headgate.edge.auth import Identity
 from headgate.edge.console import advice, figures
 from headgate.edge.console.listing import listed
@@ -64,7 +64,7 @@ class ProducerPages:
         name = request.match_info["name"]
         seen = self._admin.seen(lambda pair: pair.producer == name)
         if not seen.figures.details and name not in self._admin.instance.settings.producers:
-            detail = f"no producer {name!r} is configured or was seen"
+            detail = f"no producer {brief(name)} is configured or was seen"
             raise Refused(Failure(Reason.NOT_FOUND, detail))
         found = views.producer(name, seen)
         rejects = [

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused
+from headgate.core.refusal import Refused, brief
 
 _NAMED = re.compile(r"(snapshot|group):(.+)", re.DOTALL)
 _RELATIVE = re.compile(r"-\d{1,9}(?:ms|s|m|h|d)")
@@ -81,7 +81,7 @@ def _object(field: str, text: str) -> Json:
 def _number(field: str, text: str) -> int:
     stripped = text.strip()
     if not (stripped.isascii() and stripped.isdecimal() and len(stripped) < _DIGITS):
-        raise _wrong(f"{field}: {stripped!r} is no number")
+        raise _wrong(f"{field}: {brief(stripped)} is no number")
     return int(stripped)
 
 

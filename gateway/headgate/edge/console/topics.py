@@ -10,7 +10,7 @@ from aiohttp import web
 from headgate.core.coalescing.held import held_topic
 from headgate.core.keys import partition_for
 from headgate.core.outcome import Failure, Name, Reason
-from headgate.core.refusal import Refused
+from headgate.core.refusal import Refused, brief
 from headgate.core.topics.topic import TopicState
 from headgate.edge.auth import Identity
 from headgate.edge.console import figures
@@ -125,7 +125,7 @@ class TopicPages:
         state, policy = await self._admin.served(name)
         number = int(given) if given.isascii() and given.isdecimal() and len(given) < 6 else -1
         if not 0 <= number < state.partitions:
-            detail = f"topic {name!r} has the partitions 0 to {state.partitions - 1}"
+            detail = f"topic {brief(name)} has the partitions 0 to {state.partitions - 1}"
             raise Refused(Failure(Reason.NOT_FOUND, detail))
         found = views.topic(state, policy, None, self._seen(name))
         written = {

@@ -8,7 +8,7 @@ import orjson
 from aiohttp import web
 
 from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused, malformed
+from headgate.core.refusal import Refused, brief, malformed
 from headgate.core.skew_audits.changes import change, chosen
 from headgate.core.skew_audits.comparison import Row, compare
 from headgate.core.skew_audits.summary import AuditSummary, kept, summaries
@@ -109,7 +109,7 @@ class AuditEndpoints:
 
 def no_audit(topic: str | None) -> Failure:
     """topic: None for any."""
-    detail = "no audit yet: run `headgate-spark audit`" + (f" for {topic!r}" if topic else "")
+    detail = "no audit yet: run `headgate-spark audit`" + (f" for {brief(topic)}" if topic else "")
     return Failure(Reason.NOT_FOUND, detail)
 
 

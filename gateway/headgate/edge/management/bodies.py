@@ -14,7 +14,7 @@ from headgate.core.admission import Admission
 from headgate.core.http.media_type import is_form, is_json
 from headgate.core.outcome import Failure, Reason
 from headgate.core.oversize.limits import management_body
-from headgate.core.refusal import Refused, TooMuch, malformed
+from headgate.core.refusal import Refused, TooMuch, brief, malformed
 from headgate.edge.body import read_body
 
 _MAX_BYTES = 1_048_576
@@ -38,7 +38,7 @@ class Bodies:
         """The document. Raises Refused, also for what could be kept and never be shown again."""
         given = request.headers.get("Content-Type", "")
         if not is_json(given):  # a browser sends some other types for any page without asking us
-            detail = f"send it with Content-Type: application/json, not {given or 'none'!r}"
+            detail = f"send it with Content-Type: application/json, not {brief(given or 'none')}"
             raise Refused(malformed(detail))
         return _document(await self._read(request))
 
@@ -49,7 +49,7 @@ class Bodies:
         if request.can_read_body and not is_form(given):
             detail = (
                 "a form is sent with Content-Type: application/x-www-form-urlencoded, not "
-                f"{given or 'none'!r}"
+                f"{brief(given or 'none')}"
             )
             raise Refused(Failure(Reason.UNSUPPORTED_ENCODING, detail))
         return _fields(await self._read(request))

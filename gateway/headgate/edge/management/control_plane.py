@@ -12,8 +12,9 @@ from aiohttp import web
 
 from headgate.core.coalescing.held import held_topic
 from headgate.core.consuming.pauses import Intent
+from headgate.core.http.reply import shown_text
 from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused, malformed
+from headgate.core.refusal import Refused, brief, malformed
 from headgate.core.topics.policy import PolicyTable, TopicPolicy
 from headgate.core.topics.topic import TopicState
 from headgate.edge.auth import Authenticator, Identity
@@ -117,7 +118,7 @@ class Admin:
         }
         if name not in known:
             raise Refused(
-                Failure(Reason.NOT_FOUND, f"no producer {name!r} is configured or was seen")
+                Failure(Reason.NOT_FOUND, f"no producer {brief(name)} is configured or was seen")
             )
         return json_page(request, views.producer(name, seen))
 
@@ -161,12 +162,12 @@ class Admin:
         name = request.match_info["topic"]
         _, policy = await self.served(name)
         if policy.suppress == "off":
-            raise Refused(malformed(f"topic {name!r} does not suppress"))
+            raise Refused(malformed(f"topic {brief(name)} does not suppress"))
         key = key_of(request)
         failed = await self.instance.forget(name, key)
         if failed is not None:
             raise Refused(failed)
-        shown = None if key is None else key.decode("utf-8", "backslashreplace")
+        shown = None if key is None else shown_text(key.decode("utf-8", "backslashreplace"))
         forgotten = {"topic": name, "key": shown}
         self.changed(request, caller, "forget", forgotten)
         return forgotten
@@ -245,7 +246,7 @@ class Admin:
         state = self.instance.topics().get(name)
         policy = self.policies().match(name)
         if state is None or policy is None:
-            raise Refused(Failure(Reason.UNKNOWN_TOPIC, f"no topic {name!r} is served here"))
+            raise Refused(Failure(Reason.UNKNOWN_TOPIC, f"no topic {brief(name)} is served here"))
         return state, policy
 
     def identify(self, request: web.Request, *roles: str) -> Identity:

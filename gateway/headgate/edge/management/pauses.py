@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from headgate.core.consuming.pauses import ALL, Intent, Kept, PauseScope, checked, checked_reason
 from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused, malformed
+from headgate.core.refusal import Refused, brief, malformed
 from headgate.edge.management.view_parts import iso
 
 log = logging.getLogger("headgate.edge.pauses")
@@ -60,7 +60,7 @@ class PauseEndpoints:
         if any(one.intent == intent for one in kept):
             return
         if len(kept) >= _MAX_INTENTS:
-            detail = f"group {group!r} has {len(kept)} reasons already: resume some first"
+            detail = f"group {brief(group)} has {len(kept)} reasons already: resume some first"
             raise Refused(malformed(detail))
         await _from_store(lambda: store.pause(group, intent, by, int(time.time() * 1000)))
 
@@ -68,7 +68,7 @@ class PauseEndpoints:
         """Take one reason away."""
         store = self._usable(group)
         if not await _from_store(lambda: store.resume(group, intent)):
-            detail = f"group {group!r} is not paused for {intent.scope} with this reason"
+            detail = f"group {brief(group)} is not paused for {intent.scope} with this reason"
             raise Refused(Failure(Reason.NOT_FOUND, detail))
 
     def _usable(self, group: str) -> PauseIntents:

@@ -11,7 +11,7 @@ from aiohttp.typedefs import Middleware
 from headgate.core.http.path_hints import of_management_port, of_one_port
 from headgate.core.ids import RequestIds
 from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused
+from headgate.core.refusal import SHOWN, Refused, brief
 from headgate.edge.console.pages import console
 from headgate.edge.console.plots import Plots
 from headgate.edge.management.control_plane import Admin
@@ -96,7 +96,7 @@ async def _problem_index(_request: web.Request) -> web.Response:
 async def _problem(request: web.Request) -> web.Response:
     name = request.match_info["reason"]
     if name not in frozenset(Reason):
-        raise Refused(Failure(Reason.NOT_FOUND, f"no reason is called {name!r}"))
+        raise Refused(Failure(Reason.NOT_FOUND, f"no reason is called {brief(name)}"))
     return problem_page(Reason(name))
 
 
@@ -139,13 +139,13 @@ def _failure(request: web.Request, error: Exception) -> tuple[Failure | None, di
         return error.failure, {}
     if isinstance(error, web.HTTPMethodNotAllowed):
         allowed = ", ".join(sorted(error.allowed_methods))
-        detail = f"{request.method} is not for this path; use {allowed}{_hint(request)}"
+        detail = f"{request.method[:SHOWN]} is not for this path; use {allowed}{_hint(request)}"
         return Failure(Reason.METHOD_NOT_ALLOWED, detail), {"Allow": allowed}
     if isinstance(error, web.HTTPException):
         if error.status != 404:
             return None, {}
-        return Failure(Reason.NOT_FOUND, f"no page at {request.path}{_hint(request)}"), {}
-    log.error("a management page failed", exc_info=error, extra={"path": request.path})
+        return Failure(Reason.NOT_FOUND, f"no page at {request.path[:SHOWN]}{_hint(request)}"), {}
+    log.error("a management page failed", exc_info=error, extra={"path": request.path[:SHOWN]})
     return Failure(Reason.INTERNAL, "an internal error"), {}
 
 

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from headgate.core.http.reply import JSON, Reply
 from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused
+from headgate.core.refusal import SHOWN, Refused
 from headgate.edge.problems import response
 
 _STATIC = Path(str(files("headgate.edge.openapi"))) / "static"
@@ -55,7 +55,7 @@ def docs_file(name: str, document: Callable[[], bytes]) -> web.StreamResponse:
     if name == _DOCUMENT:
         return response(Reply(200, JSON, (), document()), "")
     if name not in _FILES:
-        raise Refused(Failure(Reason.NOT_FOUND, f"no page at /docs/{name}"))
+        raise Refused(Failure(Reason.NOT_FOUND, f"no page at /docs/{name[:SHOWN]}"))
     return _file(_FILES[name])
 
 

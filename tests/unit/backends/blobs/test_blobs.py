@@ -299,6 +299,16 @@ async def test_a_claim_is_fetched_and_checked(tmp_path):
     blobs.close()
 
 
+@pytest.mark.parametrize("name", ["ce_dataref", "hg-value-bytes", "hg-value-sha256"])
+async def test_two_headers_of_one_name_are_refused(name):
+    claims, claim = ClaimChecks("file:///srv"), Claim("file:///srv/x")
+    for where in (0, len(claim.headers)):
+        two = Claim("file:///srv/x")
+        two.headers.insert(where, (name, dict(claim.headers)[name]))
+        with pytest.raises(ClaimError, match="two headers of one name"):
+            await claims.value(two)
+
+
 async def test_others_and_a_producers_own_dataref_are_left_alone():
     claims = ClaimChecks("file:///srv")
     own = Claim("https://example.com/x")

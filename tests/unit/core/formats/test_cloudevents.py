@@ -180,6 +180,22 @@ def test_what_is_no_cloudevent_at_all(text: bytes) -> None:
     refused(from_json, text, False)
 
 
+@pytest.mark.parametrize(
+    ("more", "value"),
+    [
+        (b',"data_base64":null', b""),
+        (b',"data":1,"data_base64":null', b"1"),
+        (b',"data":null,"data_base64":"eA=="', b"x"),
+        (b',"data":null,"data_base64":null', b"null"),
+    ],
+)
+def test_null_data_is_absent_beside_other_data(more: bytes, value: bytes) -> None:
+    assert structured(more).value == value
+    (found,) = batch(b"[{" + REQUIRED + more + b"}]", structured=False)
+    assert isinstance(found, RawEvent)
+    assert found.value == value
+
+
 def test_null_attributes_are_absent() -> None:
     event = structured(b',"subject":null,"time":null,"datacontenttype":null,"x":null')
     assert event.key is None

@@ -99,6 +99,27 @@ def test_headers_and_timestamps_of_the_bridge() -> None:
     assert record.timestamp_ms == 1_700_000_000_000
 
 
+def test_header_values_may_be_null_names_any_text_and_padding_left_out() -> None:
+    """As kafka-rest and the Kafka Bridge take them."""
+    given = '{"N": "a", "value": null}, {"N": "b"}, {"N": "ключ", "value": "Yg"}'
+    given += ', {"N": "e", "value": ""}'
+    expected = (("a", None), ("b", None), ("ключ", b"b"), ("e", b""))
+    (record,) = v2(f'{{"value": 1, "headers": [{given.replace("N", "key")}]}}')
+    assert record.headers == expected
+    assert v3(f'{{"headers": [{given.replace("N", "name")}]}}').headers == expected
+    (binary,) = v2('{"key": "/wA", "value": "iVBORw"}', Format.BINARY)
+    assert (binary.key, binary.value) == (b"\xff\0", b"\x89PNG")
+
+
+def test_headers_of_the_gateway_are_dropped_and_the_content_type_is_the_records() -> None:
+    own = ("hg-producer", "Hg-x", "ce_dataref", "CE_DATAREF", "traceparent", "TraceState", "ce_id")
+    given = ", ".join(f'{{"N": "{name}", "value": "eA=="}}' for name in (*own, "Content-Type"))
+    (record,) = v2(f'{{"value": 1, "headers": [{given.replace("N", "key")}]}}')
+    assert (record.headers, record.content_type) == ((("ce_id", b"x"),), b"x")
+    event = v3(f'{{"headers": [{given.replace("N", "name")}]}}')
+    assert (event.headers, event.content_type) == ((("ce_id", b"x"),), b"x")
+
+
 def test_lone_surrogates_pass_in_values() -> None:
     (record,) = v2('{"value": "\\ud800", "partition": 1}')
     assert (record.value, record.partition) == (b'"\\ud800"', 1)
@@ -134,7 +155,6 @@ def test_json_keys(key: str, quoted: bytes | None, plain: bytes | Reason | None)
         b"[]", b'{"records": {}}', b'{"records": [1]}', b'{"records": [{"value": 1}', b"x", b"nul",
         b'{"records": [{"value": "\xff"}]}', b'{"records": [{"value": 1, "partition": 1.5}]}',
         b'{"records": [{"value": 1, "partition": "1"}]}', b'{"records": [{"value": }]}',
-        b'{"records": [{"value": 1, "headers": [{"key": "a"}]}]}',
         b'{"records": [{"value": 1, "headers": [{"key": "a", "value": "*"}]}]}',
         b'{"records": [{"value": 1, "headers": [{"key": "", "value": ""}]}]}',
         b'{"records": ["\\ud800"]}', b'{"records":"\\ud800"}',
@@ -265,7 +285,7 @@ def test_json_keys_of_v3() -> None:
         '{"value": {"type": "BINARY", "data": 1}}', '{"value": {"type": "BINARY", "data": "*"}}',
         '{"value": {"type": "STRING", "data": 1}}', '{"timestamp": "yesterday"}',
         '{"value": {"type": "STRING", "data": "\\ud800"}}', '{"timestamp": 1}',
-        '{"partition_id": "0"}', '{"headers": [{"name": "a"}]}',
+        '{"partition_id": "0"}',
         '{"headers": [{"value": "aA=="}]}', '{"headers": [{"name": "a", "value": "*"}]}',
     ],
 )  # fmt: skip

@@ -50,6 +50,21 @@ def test_an_event_has_what_its_members_say() -> None:
     )  # fmt: skip
 
 
+def test_null_is_absent_beside_another_value_and_among_headers() -> None:
+    found = event('{"value": 1, "tombstone": null, "headers": {"a": null, "b": "c"}}')
+    assert (found.value, found.headers) == (b"1", (("b", b"c"),))
+    assert event('{"value": null, "value_base64": "eA=="}').value == b"x"
+    assert event('{"value": null, "tombstone": true}').value is None
+    assert event('{"value": 1, "headers": {"content-type": null}}').content_type == (
+        b"application/json"
+    )
+
+
+def test_headers_of_the_gateway_are_dropped() -> None:
+    given = {"hg-x": "", "CE_DataRef": "", "traceparent": "", "tracestate": "", "ce_id": "7"}
+    assert event(json.dumps({"value": 1, "headers": given})).headers == (("ce_id", b"7"),)
+
+
 def test_what_may_be_left_out_may_be_null() -> None:
     found = event(
         '{"key": null, "key_base64": null, "value": null, "value_base64": null, "id": null,'

@@ -83,6 +83,10 @@ def test_record_headers_come_from_the_request_but_never_hg_ones() -> None:
             b"headgate-header-tenant": b"\xff raw",
             b"headgate-header-hg-producer": b"forged",
             b"headgate-header-hg-": b"forged",
+            b"headgate-header-ce_dataref": b"forged",
+            b"headgate-header-content-type": b"forged",
+            b"headgate-header-traceparent": b"forged",
+            b"headgate-header-tracestate": b"forged",
             b"headgate-header-": b"nameless",
             b"traceparent": b"00-abc-def-01",
             b"tracestate": b"x=y",
@@ -93,6 +97,17 @@ def test_record_headers_come_from_the_request_but_never_hg_ones() -> None:
         "traceparent": b"00-abc-def-01",
         "tracestate": b"x=y",
     }
+
+
+def test_record_headers_are_no_second_attributes_of_a_cloudevent() -> None:
+    given = {b"headgate-header-ce_type": b"x", b"headgate-header-tenant": b"y"}
+    for of_event in (
+        {b"ce-specversion": b"1.0"},
+        {b"content-type": b"Application/CloudEvents+json"},
+        {b"content-type": b"application/cloudevents-batch+json; charset=utf-8"},
+    ):
+        assert read_options({**given, **of_event}).record_headers == (("tenant", b"y"),)
+    assert len(read_options(given).record_headers) == 2
 
 
 def test_a_tracestate_that_is_none_is_left_out_and_a_long_one_cut() -> None:

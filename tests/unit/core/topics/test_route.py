@@ -11,7 +11,7 @@ from headgate.core.oversize.limits import exceeded, fits, too_large
 from headgate.core.record import BATCH_OVERHEAD, Record, content_type_of, size_of
 from headgate.core.refusal import Refused
 from headgate.core.topics.route import Route
-from support.gateway.fakes import NOW_MS, common, route, topic_state
+from support.gateway.fakes import NOW_MS, common, policy, route, topic_state
 from support.kafka.lane_history import fields_of
 
 DAY_MS = 86_400_000
@@ -247,7 +247,8 @@ sizes = st.integers(0, 40_000).map(bytes)
 def test_what_is_let_through_fits_the_topics_real_limit(
     key: bytes, value: bytes, limit: int
 ) -> None:
-    rules = route(topic_state(max_message_bytes=limit))
+    state = topic_state(max_message_bytes=limit)
+    rules = Route(policy(), state, 128, key_max_bytes=1_000_000)
     made = record(rules, RawEvent(value), key=b"k" + key)
     failure = oversize(rules, made)
     if failure is None:

@@ -1,0 +1,3 @@
+"""Kafka's hash of keys, in C."""
+
+def murmur2(key: bytes, /) -> int: ...
