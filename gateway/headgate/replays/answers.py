@@ -56,11 +56,14 @@ def state_of(replay: Replay) -> str:
 
 
 def planned_page(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """What was planned when it was asked for."""
+    """What was planned when it was asked for; by an earlier release without the cold records."""
     names = (
         "records", "bytes", "cold_offsets", "lost_offsets", "seconds", "covered", "topic_ids",
     )  # fmt: skip
-    return {**{name: spec.get(name) for name in names}, "partitions": spec.get("plan", {})}
+    page = {**{name: spec.get(name) for name in names}, "partitions": spec.get("plan", {})}
+    if "cold_records" not in spec and isinstance(page["records"], int):
+        page["records"] += spec.get("cold_offsets") or 0
+    return page
 
 
 def result_page(replay: Replay, servers: str) -> dict[str, Any] | None:

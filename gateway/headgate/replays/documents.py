@@ -35,7 +35,7 @@ def document_of(
 ) -> dict[str, Any]:
     """The spec record: all that a runner must know, with the quotas as they were when asked."""
     sums = totals(planned.plans)
-    size = planned.bytes_a_record
+    records = sums.records + planned.cold_records
     rate = {
         "records_per_s": spec.rate.records_per_s,
         "bytes_per_s": _smallest(spec.rate.bytes_per_s, settings.bytes_per_s),
@@ -45,7 +45,6 @@ def document_of(
     if len(planned.plans) * 400 > _MAX_PLAN_BYTES:
         detail = f"{len(planned.plans)} partitions are too many for one replay: ask for some"
         raise Refused(malformed(detail))
-    total_bytes = None if size is None else int(size * (sums.records + sums.cold))
     return {
         "asked": request_body,
         "mode": str(spec.deliver.mode),
@@ -59,12 +58,13 @@ def document_of(
         "partitions": planned.partitions,
         "plan": shown(planned.plans),
         "topic_ids": dict(planned.topic_ids),
-        "records": sums.records,
-        "bytes": total_bytes,
+        "records": records,
+        "cold_records": planned.cold_records,
+        "bytes": planned.bytes,
         "cold_offsets": sums.cold,
         "lost_offsets": sums.lost,
         "covered": not sums.cold and not sums.lost,
-        "seconds": _seconds(spec, rate, sums.records + sums.cold, total_bytes),
+        "seconds": _seconds(spec, rate, records, planned.bytes),
         "rate": rate,
         "ttl_s": _smallest(spec.deliver.ttl_s, settings.ttl_s),
         "keep_s": settings.keep_s,

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from headgate.backends.kafka.tier_view import TierView, view_of
+from headgate.backends.kafka.tier_view import Sample, TierView, view_of
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused, malformed
-from headgate.core.replays.plan import PartitionPlan, missing, plan_partition, totals
+from headgate.core.replays.plan import INGEST, PartitionPlan, missing, plan_partition, totals
 from headgate.core.replays.replay import Registry
 from headgate.core.replays.spec import Bound, ReplayMode, Spec
 from headgate.replays.maps import OffsetMaps
@@ -27,14 +27,16 @@ _LOOK_AGAIN_S = 0.3
 
 
 class PlannedReplay(NamedTuple):
-    """partitions: of the topic.  bytes_a_record: sampled; None where nothing could be.
+    """partitions: of the topic.  cold_records: of what is not mirrored, an estimate unless it is
+    little.  bytes: of all records, an estimate; None where no record could be read.
 
     topic_ids: by tier, Kafka's ids of the topics whose offsets these are.
     """
 
     plans: Sequence[PartitionPlan]
     partitions: int
-    bytes_a_record: float | None
+    cold_records: int
+    bytes: int | None
     topic_ids: Mapping[str, str] = MappingProxyType({})
 
 
@@ -66,9 +68,39 @@ async def plan(
                 raise Refused(Failure(Reason.NOT_COVERED, _recreated(spec)))
             plans = await _plans(starts, ends, seen, maps)
         _check(spec, plans, seen)
-        sample = {one.partition: one.target_start for one in plans if one.records}
-        size = await backfill.bytes_a_record(spec.topic, sample) if sample else None
-    return PlannedReplay(plans, count, size, seen.topic_ids())
+        sizes = await _sizes(spec.topic, plans, ingest, backfill)
+    return PlannedReplay(plans, count, *sizes, seen.topic_ids())
+
+
+async def _sizes(
+    topic: str, plans: Sequence[PartitionPlan], ingest: TierView, backfill: TierView
+) -> tuple[int, int | None]:
+    """The records that are not mirrored, and the bytes of all: from some records of each tier."""
+    sums = totals(plans)
+    mirrored = {one.partition: (one.target_start, one.target_end) for one in plans if one.records}
+    cold = {
+        one.partition: (piece.start, piece.end)
+        for one in plans
+        for piece in one.pieces
+        if piece.tier == INGEST
+    }
+    samples = [
+        await view.sample(topic, ranges) if ranges else Sample(0, 0, 0)
+        for view, ranges in ((backfill, mirrored), (ingest, cold))
+    ]
+    cold_records = sums.cold
+    if samples[1].offsets:
+        cold_records = round(sums.cold * samples[1].records / samples[1].offsets)
+    size = 0.0
+    for records, sample, other in (
+        (sums.records, samples[0], samples[1]),
+        (cold_records, samples[1], samples[0]),
+    ):
+        seen = sample if sample.records else other
+        if records and not seen.records:
+            return cold_records, None
+        size += records * seen.bytes / max(1, seen.records)
+    return cold_records, round(size)
 
 
 async def _plans(

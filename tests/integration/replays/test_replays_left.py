@@ -57,7 +57,7 @@ def test_what_retention_took_of_the_backfill_tier_is_not_covered(
     lacking = refused.page["partitions"]["0"]
     assert lacking["not_mirrored"] == [{"start": 0, "end": page["source"]["start"]}]
     again = api.create(topic, **{"from": {"timestamp": BASE_MS}}, allow_cold=True, dry_run=True)
-    assert again.page["planned"]["records"] == 25 + 20
+    assert again.page["planned"]["records"] == 25 + 20 + 15
     assert again.page["planned"]["cold_offsets"] == page["source"]["start"]
     kafka_log.delete_records(two.backfill.bootstrap, topic)  # nothing is left
     page = api.get(f"/v1/coverage/{topic}")["partitions"]["0"]
@@ -153,10 +153,31 @@ def test_to_left_out_means_now(two: Two, topic: str, api: Api) -> None:
     group = {"mode": "group", "group": f"g-{topic}"}  # which only says where reading begins
     assert api.create(topic, deliver=group).status == 201
     cold = api.create(topic, allow_cold=True, dry_run=True).page["planned"]
-    assert (cold["records"], cold["cold_offsets"], cold["covered"]) == (60, 6, False)
+    assert (cold["records"], cold["cold_offsets"], cold["covered"]) == (65, 6, False)
     mirror(two, topic)
     covered = api.create(topic, dry_run=True)
     assert (covered.page["planned"]["records"], covered.page["planned"]["covered"]) == (65, True)
+
+
+def test_a_cold_dry_run_says_how_much_it_would_read(two: Two, topic_name: str, api: Api) -> None:
+    """All of it is read from the ingest tier: its records are sampled there."""
+    two.ingest.create_topic(topic_name, 2)
+    post(two, topic_name, 0, range(30))
+    post(two, topic_name, 1, range(30, 40))
+    log = kafka_log.read_log(two.ingest.bootstrap, topic_name)
+    size = sum(
+        len(one.key or b"") + len(one.value or b"")
+        + sum(len(name) + len(value or b"") for name, value in one.headers)
+        for one in log
+    )  # fmt: skip
+    planned = api.create(topic_name, allow_cold=True, dry_run=True).page["planned"]
+    assert (planned["records"], planned["bytes"]) == (40, size)
+    assert planned["cold_offsets"] > 40  # a marker of each transaction, too
+    assert not planned["covered"]
+    assert planned["partitions"]["0"]["records"] == 0  # of the mirror
+    nothing = {"offsets": {"0": 0, "1": 0}}
+    empty = api.create(topic_name, to=nothing, allow_cold=True, dry_run=True).page["planned"]
+    assert (empty["records"], empty["bytes"], empty["seconds"]) == (0, 0, 0.0)
 
 
 def test_of_what_was_never_mirrored_nothing_is_covered(two: Two, topic_name: str, api: Api) -> None:

@@ -28,6 +28,17 @@ class Extent(NamedTuple):
     end: int
 
 
+class Sample(NamedTuple):
+    """Some records of a tier. offsets: those that they are of, of which some have no record.
+
+    bytes: of keys, values and headers.
+    """
+
+    records: int
+    offsets: int
+    bytes: int
+
+
 class TierView:
     """Asks one cluster. Every call raises KafkaError, OSError or TimeoutError."""
 
@@ -97,19 +108,35 @@ class TierView:
         self._consumer.unsubscribe()
         return found
 
-    async def bytes_a_record(self, topic: str, starts: Mapping[int, int]) -> float | None:
-        """The mean of key, value and headers of some records there; None when none came."""
-        places = {TopicPartition(topic, one): offset for one, offset in starts.items()}
+    async def sample(self, topic: str, ranges: Mapping[int, tuple[int, int]]) -> Sample:
+        """Read the first records of some ranges of offsets, by partition, `end` without.
+
+        It ends once the ranges have been read, or some hundred records, or after a few seconds.
+        """
+        places = {TopicPartition(topic, one): bounds for one, bounds in ranges.items()}
         self._consumer.assign(list(places))
-        for place, offset in places.items():
-            self._consumer.seek(place, offset)
+        for place, (start, _) in places.items():
+            self._consumer.seek(place, start)
         until = asyncio.get_running_loop().time() + _SAMPLE_S
-        sizes: list[int] = []
-        while not sizes and asyncio.get_running_loop().time() < until:
-            found = await self._consumer.getmany(timeout_ms=500, max_records=_SAMPLE_RECORDS)
-            sizes = [_size(record) for records in found.values() for record in records]
+        records, size, waiting = 0, 0, set(places)
+        while waiting and records < _SAMPLE_RECORDS and asyncio.get_running_loop().time() < until:
+            found = await self._consumer.getmany(
+                *waiting, timeout_ms=_POLL_MS, max_records=_SAMPLE_RECORDS
+            )
+            inside = [
+                _size(record)
+                for place, batch in found.items()
+                for record in batch
+                if record.offset < places[place][1]
+            ]
+            records, size = records + len(inside), size + sum(inside)
+            positions = {one: await self._consumer.position(one) for one in waiting}
+            waiting = {one for one, at in positions.items() if at < places[one][1]}
+        offsets = 0
+        for place, (start, end) in places.items():
+            offsets += min(end, await self._consumer.position(place)) - start
         self._consumer.unsubscribe()
-        return sum(sizes) / len(sizes) if sizes else None
+        return Sample(records, offsets, size)
 
     async def committed(self, group: str) -> dict[tuple[str, int], int]:
         """The offsets that a group has committed, by topic and partition."""

@@ -88,7 +88,7 @@ class ReplayConsole:
 
     def _row(self, replay: Mapping[str, Any]) -> Json:
         planned, done = replay["planned"], replay["done"]
-        total = (planned["records"] or 0) + (planned["cold_offsets"] or 0)
+        total = planned["records"] or 0
         is_copy = replay["deliver"]["mode"] == "topic"
         progress = None
         if is_copy and replay["state"] == ReplayState.READY:
