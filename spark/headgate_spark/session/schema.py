@@ -47,3 +47,30 @@ SUMS = StructType(
         StructField("keys", LongType(), nullable=False),
     ]
 )
+
+# One row of a sum over the keys that a producer wrote to one partition. producer: empty = none.
+# keyed: records with a key.  records: of them, those that do not lie where Kafka's rule puts
+# their key.  keys: of these.  crc32: of these, how many records lie where librdkafka's default
+# puts them.  empty: of these, how many have the empty key.
+MISPLACED = StructType(
+    [
+        StructField("topic", StringType(), nullable=False),
+        StructField("producer", StringType(), nullable=False),
+        StructField("partition", IntegerType(), nullable=False),
+        StructField("keyed", LongType(), nullable=False),
+        StructField("records", LongType(), nullable=False),
+        StructField("keys", LongType(), nullable=False),
+        StructField("crc32", LongType(), nullable=False),
+        StructField("empty", LongType(), nullable=False),
+    ]
+)
+
+# One row of a sum: the misplaced records of a producer that lie right under a partition count.
+EARLIER = StructType(
+    [
+        StructField("topic", StringType(), nullable=False),
+        StructField("producer", StringType(), nullable=False),
+        StructField("count", IntegerType(), nullable=False),
+        StructField("records", LongType(), nullable=False),
+    ]
+)

@@ -74,6 +74,24 @@ def test_producers_get_what_kafka_never_saw() -> None:
     assert "most of it key 2342565 (900 unchanged)" in send_less["why"]
 
 
+def test_one_sampled_fact_is_no_advice() -> None:
+    """One in a hundred was told: a single one is scaled up to a hundred events."""
+    for seen, advised in ((1, 0), (5, 0), (20, 1)):
+        rows = (UnpublishedRow("web", "unchanged", 100 * seen, 100 * seen, seen),)
+        figures = judged(Unpublished(None, rows=rows, since_ms=AT_MS, is_sampled=True))
+        assert len(list(wasteful(figures))) == advised, seen
+
+
+def test_many_producers_of_facts_are_bounded_and_not_taken_for_silent_ones() -> None:
+    rows = (UnpublishedRow("cron", "rejected", 40, 400),)
+    told = Unpublished(None, rows=rows, since_ms=AT_MS, other_events=7, other_bytes=70)
+    figures = judged(told)
+    assert [one.unchanged for one in figures.producers] == [None, None, 0]
+    assert (told.shown()["events"], told.shown()["bytes"]) == (47, 470)
+    many = with_unpublished(replace(figures, producers=(), distinct_producers=900), told)
+    assert many.producers == (), "cron may be in Kafka, among those that are not listed"
+
+
 def test_what_is_not_known_is_null_and_says_why() -> None:
     result = topic_result(judged(Unpublished("the topic tells no facts")))
     for one in result["producers"]:

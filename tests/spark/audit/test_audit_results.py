@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headgate_spark.audit.judgement.figures import Keyless, TopicFigures
+from headgate_spark.audit.judgement.figures import Heat, Keyless, ProducerFigures, TopicFigures
 from headgate_spark.audit.report.files import write_files
 from headgate_spark.audit.report.heat_map import heat_map, minute
 from headgate_spark.audit.report.page import page
@@ -96,8 +96,7 @@ def test_the_heat_map_ends_where_its_last_column_does() -> None:
     figures = replace(skew_world.figures_of(skew_world.uniform()), to_ms=1_893_456_000_000)
     text = page(document([figures], 0), [figures])
     assert text.count("2030-01-01 00:00") == 1  # what was asked for, not the chart
-    minutes = 5 * figures.heat_bytes.shape[1]
-    ends_ms = figures.heat_from_ms + minutes * 60_000
+    ends_ms = figures.heat.from_ms + figures.heat.bytes.shape[1] * figures.heat.stretch_ms
     assert f'text-anchor="end">{minute(ends_ms)}<' in text
 
 
@@ -177,11 +176,68 @@ def test_the_worst_topic_comes_first() -> None:
 def test_the_heat_map_has_a_scale() -> None:
     heat = np.zeros((3, 200))
     heat[1, 4], heat[1, 5] = 1_200_000, 800_000
-    text = heat_map("Bytes", heat, skew_world.START_MS, [0, 7, 2], 300_000)
+    columns = np.pad(heat, ((0, 0), (0, 1))).reshape(3, -1, 3).sum(axis=2)
+    text = heat_map("Bytes", Heat((0, 7, 2), skew_world.START_MS, 900_000, columns), 3)
     assert ">2 MB</text>" in text
     assert "bytes in 15 minutes, one row for each partition" in text
     labels = "<title>partition 7, 2025-06-15 15:25 to 2025-06-15 15:40: 2 MB</title>"
     assert labels in text
+
+
+def wide_topic(topic: str, partitions: int = 2000) -> TopicFigures:
+    """A topic of many partitions over a month."""
+    heat = np.random.default_rng(9).integers(1, 9, (partitions, 2000)).astype(np.float64)
+    found = replace(skew_world.figures_of(skew_world.uniform(3000)), topic=topic)
+    load = heat.sum(axis=1)
+    return replace(found, heat=skew_world.heat_of(heat), load_records=load, load_bytes=load)
+
+
+def test_a_page_is_bounded_in_rows_columns_and_points() -> None:
+    text = page(document([wide_topic("wide")], 0), [wide_topic("wide")])
+    assert "one row for each of the 48 fullest of 2,000 partitions" in text
+    assert text.count("<title>partition ") <= 48 * 72
+    points = [len(one.split()) for one in re.findall('points="([^"]*)"', text)]
+    assert max(points) <= 200
+    assert len(text) < 1_200_000
+
+
+def test_a_page_of_many_topics_has_sections_of_the_worst() -> None:
+    figures = [
+        replace(skew_world.figures_of(skew_world.uniform(300)), topic=f"t-{number}")
+        for number in range(130)
+    ]
+    text = page(document(figures, 0), figures)
+    assert text.count("<section") == 100
+    assert "Details of the 100 worst are below; audit.json has those of all." in text
+    assert '<a href="#t-99">' in text
+    assert "<td>t-129</td>" in text
+    outline = Outline()
+    outline.feed(text)
+    assert outline.open == []
+    sections = set(re.findall('<section id="([^"]*)"', text))
+    assert {one.removeprefix("#") for one in outline.references} == sections
+
+
+def test_many_producers_are_counted_and_the_first_are_listed() -> None:
+    found = skew_world.figures_of(skew_world.uniform())
+    figures = replace(
+        found,
+        producers=tuple(ProducerFigures(f"p-{one}", 2, 9) for one in range(100)),
+        distinct_producers=12_345,
+    )
+    result = document([figures], 0)
+    assert result["topics"][0]["distinct_producers"] == 12_345
+    assert "Of 12,345 producers these 100 have most bytes." in page(result, [figures])
+
+
+def test_an_empty_key_is_no_blank_row() -> None:
+    keys = [b"" if number % 2 else b"key-%d" % number for number in range(4000)]
+    figures = [skew_world.figures_of(skew_world.made("empty", 12, keys, 200))]
+    result = document(figures, 0)
+    assert result["topics"][0]["top_keys"][0]["key"] == ""
+    text = page(result, figures)
+    assert "<code></code>" not in text
+    assert text.count("(the empty key)") >= 3  # finding, chart, table
 
 
 def test_keys_that_have_next_to_nothing_have_no_bar() -> None:

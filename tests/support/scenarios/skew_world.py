@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 
 from headgate_spark.audit.judgement.figures import (
     BUCKET_MS,
+    BusyWindows,
+    Heat,
     KeyFigures,
     Misplaced,
     Prediction,
@@ -185,6 +187,26 @@ def foreign(partitions: int = 12) -> Dataset:
 
 
 @cache
+def empty_keys(partitions: int = 12) -> Dataset:
+    """`foreign`, whose client has an empty key in every tenth record: librdkafka spreads those."""
+    plain, source = uniform(20_000, partitions), np.random.default_rng(6)
+    who = ["legacy" if number % 3 == 0 else "web" for number in range(len(plain))]
+    keys = [b"" if number % 30 == 0 else key for number, key in enumerate(plain.keys)]
+    anywhere = source.integers(0, partitions, len(plain))
+    placed = [
+        place(key, partitions)
+        if one == "web"
+        else crc32_place(key, partitions)
+        if key
+        else int(chance)
+        for key, one, chance in zip(keys, who, anywhere, strict=True)
+    ]
+    return Dataset(
+        "empty-keys", partitions, keys, np.array(placed), plain.sizes, plain.times_ms, who
+    )
+
+
+@cache
 def changed_count(partitions: int = 12, before: int = 8) -> Dataset:
     """The first quarter was written when the topic had 8 partitions."""
     plain = uniform(20_000, partitions)
@@ -211,6 +233,33 @@ def heat(dataset: Dataset, weights: NDArray[np.int64]) -> NDArray[np.float64]:
     found = np.zeros((dataset.partitions, int(windows.max()) + 1))
     np.add.at(found, (dataset.partition, windows), weights)
     return found
+
+
+def busy_of(
+    records: NDArray[np.float64], sizes: NDArray[np.float64], all_records: float, all_bytes: float
+) -> BusyWindows:
+    """What is kept of two heats: the columns with a twentieth of all, and the sums of the rest."""
+    is_busy = [
+        records[:, one].sum() >= 0.05 * all_records or sizes[:, one].sum() >= 0.05 * all_bytes
+        for one in range(records.shape[1])
+    ]
+    return BusyWindows(
+        records.shape[1], records.sum(axis=1), sizes.sum(axis=1), records[:, is_busy],
+        sizes[:, is_busy],
+    )  # fmt: skip
+
+
+def heat_of(sizes: NDArray[np.float64]) -> Heat:
+    """The heat as it is shown: as many windows put together as make at most 72 columns."""
+    together = -(-sizes.shape[1] // 72)
+    columns = [
+        sizes[:, first : first + together].sum(axis=1)
+        for first in range(0, sizes.shape[1], together)
+    ]
+    order = np.argsort(-sizes.sum(axis=1), kind="stable")[:48]
+    rows = sorted(int(one) for one in order if sizes[one].sum())
+    found = np.array(columns).T[rows]
+    return Heat(tuple(rows), START_MS, together * BUCKET_MS, found)
 
 
 def runs_of(dataset: Dataset) -> dict[bytes, list[int]]:
@@ -265,9 +314,10 @@ def figures_of(dataset: Dataset, counts: tuple[int, ...] = (3, 12, 13, 20, 24)) 
         distinct_keys=len(records),
         load_records=load(dataset, ones),
         load_bytes=load(dataset, dataset.sizes),
-        heat_from_ms=START_MS,
-        heat_records=heat(dataset, ones),
-        heat_bytes=heat(dataset, dataset.sizes),
+        busy=busy_of(
+            heat(dataset, ones), heat(dataset, dataset.sizes), len(dataset), dataset.sizes.sum()
+        ),
+        heat=heat_of(heat(dataset, dataset.sizes)),
         sizes=Sizes(
             *(
                 int(np.percentile(dataset.sizes, q, method="inverted_cdf"))
@@ -281,6 +331,7 @@ def figures_of(dataset: Dataset, counts: tuple[int, ...] = (3, 12, 13, 20, 24)) 
         ),
         misplaced=_misplaced(dataset),
         producers=_producers(dataset),
+        distinct_producers=len(set(dataset.producers)),
     )
 
 
@@ -299,18 +350,28 @@ def _prediction(records: Counter[bytes], sizes: Counter[bytes], n: int, present:
     return Prediction(n, *loads, moved)
 
 
-def _misplaced(dataset: Dataset) -> Misplaced:
-    n, wrong, crc32, keys = dataset.partitions, 0, 0, set()
+def _misplaced(dataset: Dataset) -> tuple[Misplaced, ...]:
+    found = [_misplaced_of(dataset, who) for who in sorted(set(dataset.producers))]
+    wrong = [one for one in found if one.records]
+    return tuple(sorted(wrong, key=lambda one: (-one.records, one.producer)))
+
+
+def _misplaced_of(dataset: Dataset, producer: str) -> Misplaced:
+    n, wrong, crc32, empty, keyed, keys = dataset.partitions, 0, 0, 0, 0, set()
     earlier = dict.fromkeys(range(1, n), 0)
-    for key, at in zip(dataset.keys, dataset.partition, strict=True):
+    for key, at, who in zip(dataset.keys, dataset.partition, dataset.producers, strict=True):
+        if who != producer:
+            continue
+        keyed += 1
         if place(key, n) == at:
             continue
         wrong += 1
         keys.add((key, at))
-        crc32 += crc32_place(key, n) == at
+        empty += not key
+        crc32 += bool(key) and crc32_place(key, n) == at
         for count in earlier:
             earlier[count] += place(key, count) == at
-    return Misplaced(wrong, crc32, earlier, len(keys))
+    return Misplaced(producer, keyed, wrong, crc32, empty, len(keys), earlier)
 
 
 def _producers(dataset: Dataset) -> tuple[ProducerFigures, ...]:
@@ -331,8 +392,13 @@ def only(figures: TopicFigures, numbers: tuple[int, ...]) -> TopicFigures:
         bytes=int(figures.load_bytes[rows].sum()),
         load_records=figures.load_records[rows],
         load_bytes=figures.load_bytes[rows],
-        heat_records=figures.heat_records[rows],
-        heat_bytes=figures.heat_bytes[rows],
+        busy=figures.busy._replace(
+            records=figures.busy.records[rows],
+            bytes=figures.busy.bytes[rows],
+            busy_records=figures.busy.busy_records[rows],
+            busy_bytes=figures.busy.busy_bytes[rows],
+        ),
+        heat=figures.heat._replace(numbers=numbers, bytes=figures.heat.bytes[rows]),
         top_keys=tuple(one for one in figures.top_keys if one.partition in numbers),
         predictions=(),
         numbers=numbers,

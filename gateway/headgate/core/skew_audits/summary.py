@@ -3,7 +3,7 @@
 A kept audit is the published document with fewer names, so that both are read alike.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from math import isfinite
 from typing import NamedTuple
@@ -137,15 +137,13 @@ def kept(one: AuditSummary) -> dict[str, object]:
         "by_records": {"max_over_mean": one.uneven_records},
         "by_bytes": {"max_over_mean": one.uneven_bytes},
         "diagnoses": list(one.diagnoses),
-        "top_keys": _rows_of("key", one.keys),
-        "producers": _rows_of("producer", one.producers),
+        "top_keys": [_row("key", load.name, load) for load in one.keys],
+        "producers": [_row("producer", load.name or None, load) for load in one.producers],
     }
 
 
-def _rows_of(name: str, loads: Sequence[Load]) -> list[dict[str, object]]:
-    return [
-        {name: load.name or None, "records": load.records, "bytes": load.bytes} for load in loads
-    ]
+def _row(of: str, name: str | None, load: Load) -> dict[str, object]:
+    return {of: name, "records": load.records, "bytes": load.bytes}
 
 
 def with_earlier(document: Json, published: Json | None) -> dict[str, object]:

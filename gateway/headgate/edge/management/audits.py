@@ -137,11 +137,10 @@ def _compared(before: AuditSummary, after: AuditSummary) -> dict[str, Any]:
             {**one._asdict(), "difference": one.difference, "ratio": one.ratio}
             for one in found.figures
         ],
-        "keys": [_share("key", row) for row in found.keys],
-        "producers": [_share("producer", row) for row in found.producers],
+        "keys": [_share("key", row.name, row) for row in found.keys],
+        "producers": [_share("producer", row.name or None, row) for row in found.producers],
     }
 
 
-def _share(name: str, row: Row) -> dict[str, Any]:
-    shares = {"before": row.before, "after": row.after}
-    return {name: row.name or None, "change": row.change, **shares}
+def _share(of: str, name: str | None, row: Row) -> dict[str, Any]:
+    return {of: name, "change": row.change, "before": row.before, "after": row.after}

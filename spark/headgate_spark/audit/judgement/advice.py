@@ -7,16 +7,26 @@ from typing import NamedTuple
 from headgate_spark.audit.judgement.diagnosis import (
     HOT,
     LARGE_BYTES,
+    MISPLACED,
+    NAMED_PRODUCERS,
     Diagnosis,
     Finding,
-    cause_of,
-    earlier_partitions,
+    cause,
+    earlier_count,
     is_hot,
-    shown,
+    misplaced_by,
+    named,
 )
-from headgate_spark.audit.judgement.figures import KeyFigures, Prediction, Sizes, TopicFigures
+from headgate_spark.audit.judgement.figures import (
+    KeyFigures,
+    Misplaced,
+    Prediction,
+    Sizes,
+    TopicFigures,
+)
 from headgate_spark.audit.judgement.measures import (
     floor_of,
+    lower_bound,
     max_over_mean,
     max_useful_partitions,
     usefulness,
@@ -59,7 +69,7 @@ def recommend(figures: TopicFigures, findings: list[Finding]) -> list[Recommenda
         _large(figures, finding) for finding in findings if finding.diagnosis is Diagnosis.LARGE
     ]
     if Diagnosis.FOREIGN_PARTITIONER in names:
-        found.append(_partitioner(figures))
+        found += _partitioner(figures)
     if is_hot(figures) and names & {Diagnosis.POPULAR, Diagnosis.CLUMPED, Diagnosis.CHATTY}:
         found += _placements(figures, names)
         found += [] if figures.is_part else [_partitions(figures)]
@@ -92,7 +102,7 @@ def _coalesce(figures: TopicFigures, key: KeyFigures) -> Recommendation:
         expected["max_over_mean_records"] = max_over_mean(records)
         expected["max_over_mean_bytes"] = max_over_mean(sizes)
     why = (
-        f"key {shown(key.key)} is republished in runs of {key.run_p95}: coalescing would have "
+        f"key {named(key.key)} is republished in runs of {key.run_p95}: coalescing would have "
         f"left {key.kept} of its {key.records} records"
     )
     cost = "its events are answered `held` and published up to coalesce_max_delay_ms later"
@@ -112,16 +122,28 @@ def _large(figures: TopicFigures, finding: Finding) -> Recommendation:
     return Recommendation("claim-check", expected, cost, finding.text, key)
 
 
-def _partitioner(figures: TopicFigures) -> Recommendation:
-    count = earlier_partitions(figures)
-    share = figures.misplaced.records / max(1, figures.records - figures.keyless_records)
-    expected = {"foreign_share": 0.0 if count is None else share}
-    if count is not None:
-        why = f"{cause_of(figures)}: order of a key holds within each era only"
+def _partitioner(figures: TopicFigures) -> list[Recommendation]:
+    """One for the records of an earlier partition count, one for the producers of the others."""
+    found = []
+    earlier = [one for one in figures.misplaced if earlier_count(one) is not None]
+    others = [one for one in figures.misplaced if one not in earlier and _is_notable(one, figures)]
+    if earlier:
+        share = sum(one.records for one in earlier) / max(1, figures.keyed_records)
+        whys = "; ".join(f"{misplaced_by(one)}: {cause(one)}" for one in earlier[:NAMED_PRODUCERS])
+        why = f"{whys}: order of a key holds within each era only"
         cost = "none to new records; consumers must not rely on order across the change"
-        return Recommendation("wait-for-retention", expected, cost, why)
-    cost = "that client's configuration; its keys move once, and their order breaks there"
-    return Recommendation("set-partitioner", expected, cost, cause_of(figures))
+        found.append(Recommendation("wait-for-retention", {"foreign_share": share}, cost, why))
+    if others:
+        why = "; ".join(f"{misplaced_by(one)}: {cause(one)}" for one in others[:NAMED_PRODUCERS])
+        cost = "that client's configuration; its keys move once, and their order breaks there"
+        found.append(Recommendation("set-partitioner", {"foreign_share": 0.0}, cost, why))
+    return found
+
+
+def _is_notable(one: Misplaced, figures: TopicFigures) -> bool:
+    """Whether a producer has more of the misplaced records than a few that it cannot help."""
+    is_largest = one.records == max(each.records for each in figures.misplaced)
+    return is_largest or lower_bound(one.records, one.keyed) >= MISPLACED
 
 
 def _placements(figures: TopicFigures, names: set[Diagnosis]) -> list[Recommendation]:

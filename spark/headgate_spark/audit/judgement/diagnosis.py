@@ -5,12 +5,25 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headgate_spark.audit.judgement.figures import KeyFigures, TopicFigures
-from headgate_spark.audit.judgement.measures import Load, max_over_mean, usefulness
+from headgate_spark.audit.judgement.figures import (
+    BUSY_SHARE,
+    FITS,
+    KeyFigures,
+    Misplaced,
+    TopicFigures,
+)
+from headgate_spark.audit.judgement.measures import (
+    Load,
+    is_above,
+    is_uneven,
+    lower_bound,
+    max_over_mean,
+    usefulness,
+)
 
 # Consumers of a group finish together up to here; half as much again is what people notice.
 HOT = 1.5
-# Below so many records chance alone makes partitions look unequal.
+# Fewer are measured, not judged.
 ENOUGH_RECORDS = 100
 # A run of ten copies is what coalescing or suppression was made for.
 LONG_RUN = 10
@@ -24,12 +37,14 @@ CLUMP = 1.25
 LARGE_BYTES = 100_000
 OUTSIZED = 4.0  # times the share of records
 WEIGHTY = 0.25  # of all bytes: below it large values do not matter
-MISPLACED = 0.001  # of keyed records
+# Of keyed records, with confidence: 3 of 1,504 may be as well 1 of a thousand.
+MISPLACED = 0.001
 # One key lies right under a count of c by chance of 1/c: of ten that is no chance any more.
 ENOUGH_KEYS = 10
+NAMED_PRODUCERS = 3  # in a sentence
+EMPTY_KEY = "(the empty key)"
 BURST_WINDOWS = 6  # half an hour: a shorter one has no usual rate
 BURST = 5.0  # times the mean window
-BURST_SHARE = 0.05  # of all records: a smaller burst harms nobody
 
 
 class Diagnosis(StrEnum):
@@ -66,9 +81,11 @@ def diagnose(figures: TopicFigures) -> list[Finding]:
 
 
 def is_hot(figures: TopicFigures) -> bool:
-    """Whether one partition has far more than the mean, in records or in bytes."""
+    """Whether one partition has far more than the mean, in records or in bytes, and not by chance
+    alone.
+    """
     loads = (figures.load_records, figures.load_bytes)
-    return any(max_over_mean(load) >= HOT for load in loads)
+    return any(max_over_mean(load) >= HOT and is_uneven(load, figures.records) for load in loads)
 
 
 def hot_keys(figures: TopicFigures) -> list[KeyFigures]:
@@ -99,7 +116,7 @@ def _chatty(figures: TopicFigures, key: KeyFigures) -> Finding:
     share, what = max((figures.record_share(key), "records"), (figures.byte_share(key), "bytes"))
     gone = 1 - key.kept / key.records
     text = (
-        f"key {shown(key.key)} is {share:.1%} of the {what}, in runs of {key.run_p95} (95th "
+        f"key {named(key.key)} is {share:.1%} of the {what}, in runs of {key.run_p95} (95th "
         f"percentile), written by {key.producer or 'a producer without hg-producer'}; coalescing "
         f"would have removed {gone:.0%} of its records"
     )
@@ -113,9 +130,10 @@ def _popular(figures: TopicFigures, chatty: list[KeyFigures]) -> list[Finding]:
         return found
     for key in hot_keys(figures):
         share = figures.record_share(key)
-        if n > 1 and share * n > 1 and key not in chatty:
+        is_larger = is_above(share, figures.records, 1 / n, figures.distinct_keys)
+        if n > 1 and is_larger and key not in chatty:
             text = (
-                f"key {shown(key.key)} is {share:.1%} of the records, more than the 1/{n} of a "
+                f"key {named(key.key)} is {share:.1%} of the records, more than the 1/{n} of a "
                 f"partition; {usefulness(figures.top_record_share, 'records')}"
             )
             found.append(Finding(Diagnosis.POPULAR, text, key))
@@ -132,7 +150,11 @@ def _clumped(figures: TopicFigures) -> list[Finding]:
     )
     for load, p_max, what in pairs:
         found, alone = max_over_mean(load), 1 + (figures.partitions - 1) * p_max
-        if found >= HOT and found >= CLUMP * alone:
+        if (
+            found >= HOT
+            and found >= CLUMP * alone
+            and is_uneven(load, figures.records, above=alone)
+        ):
             text = (
                 f"the hash puts several heavy keys on partition {int(load.argmax())}: max/mean "
                 f"{found:.2f} by {what}, where the top key alone explains {alone:.2f}"
@@ -147,7 +169,7 @@ def _large(figures: TopicFigures) -> list[Finding]:
         key = max(keys, key=lambda one: one.bytes)
         mean = key.bytes // key.records
         text = (
-            f"records of key {shown(key.key)} have {mean:,} bytes on average and are "
+            f"records of key {named(key.key)} have {mean:,} bytes on average and are "
             f"{figures.byte_share(key):.0%} of the bytes, {figures.record_share(key):.1%} of the "
             f"records"
         )
@@ -179,78 +201,121 @@ def _large_partition(figures: TopicFigures) -> list[Finding]:
     by_bytes, by_records = max_over_mean(figures.load_bytes), max_over_mean(figures.load_records)
     if by_bytes < HOT or by_bytes < HOT * by_records:
         return []
+    if not is_uneven(figures.load_bytes, figures.records):
+        return []
     text = f"max/mean is {by_bytes:.2f} by bytes, but {by_records:.2f} by records"
     return [Finding(Diagnosis.LARGE, text)]
 
 
 def _bursts(figures: TopicFigures) -> Finding | None:
-    if figures.heat_records.shape[1] < BURST_WINDOWS:
+    busy = figures.busy
+    if busy.windows < BURST_WINDOWS:
         return None
     loads = (
-        (figures.heat_records, figures.records, "records"),
-        (figures.heat_bytes, figures.bytes, "bytes"),
+        (busy.busy_records, busy.records, figures.records, "records"),
+        (busy.busy_bytes, busy.bytes, figures.bytes, "bytes"),
     )
-    for heat, total, what in loads:
-        windows = _hot_windows(heat, total)
-        outside = heat[:, ~windows].sum(axis=1)
+    for windows, load, total, what in loads:
+        hot = _hot_windows(windows, float(load.sum()) / busy.windows, total)
+        outside = load - windows[:, hot].sum(axis=1)
         # of a handful of records nobody can say that they are even
-        is_known = figures.heat_records[:, ~windows].sum() >= ENOUGH_RECORDS
-        is_short = windows.any() and windows.mean() <= 0.25
+        outside_records = float(busy.records.sum() - busy.busy_records[:, hot].sum())
+        is_known = outside_records >= ENOUGH_RECORDS
+        is_short = hot.any() and hot.sum() <= 0.25 * busy.windows
         if is_short and is_known and max_over_mean(outside) < HOT:
-            share = heat[:, windows].sum() / total
+            share = windows[:, hot].sum() / total
             text = (
-                f"{int(windows.sum())} of {windows.size} windows of 5 minutes hold {share:.0%} of "
+                f"{int(hot.sum())} of {busy.windows} windows of 5 minutes hold {share:.0%} of "
                 f"the {what}; outside of them max/mean is {max_over_mean(outside):.2f}"
             )
             return Finding(Diagnosis.BURSTY, text)
     return None
 
 
-def _hot_windows(heat: Load, total: int) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+def _hot_windows(
+    busy: Load, mean: float, total: int
+) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
     """Windows with far more than the mean one, or with far more on one partition than even.
 
-    total: of the topic. The heat map may lack most of it: it ends with the newest timestamp.
+    Args:
+        busy: The windows that have `BUSY_SHARE` of the load, by partition: no other one can be hot.
+        mean: The load of the mean window.
+        total: The load of the topic. The windows may lack most of it: they end with the newest
+            timestamp, and begin 30 days before it.
     """
-    loads = heat.sum(axis=0)
-    if total <= 0:
+    loads = busy.sum(axis=0)
+    if total <= 0 or not busy.size:
         return np.zeros(loads.shape, dtype=bool)
-    rate = (loads >= BURST * loads.mean()) & (loads >= BURST_SHARE * total)
-    excess = heat.max(axis=0) - heat.mean(axis=0)
-    skew = (heat.max(axis=0) >= 2 * heat.mean(axis=0)) & (excess >= BURST_SHARE * total)
+    rate = (loads >= BURST * mean) & (loads >= BUSY_SHARE * total)
+    excess = busy.max(axis=0) - busy.mean(axis=0)
+    skew = (busy.max(axis=0) >= 2 * busy.mean(axis=0)) & (excess >= BUSY_SHARE * total)
     return np.asarray(rate | skew)
 
 
 def _misplaced(figures: TopicFigures) -> list[Finding]:
-    found, keyed = figures.misplaced, figures.records - figures.keyless_records
-    if not keyed or found.records < max(1, MISPLACED * keyed):
+    records, keyed = figures.misplaced_records, figures.keyed_records
+    if lower_bound(records, keyed) < MISPLACED:
         return []
-    text = f"{found.records:,} records ({found.records / keyed:.1%}) do not lie where Kafka's "
-    text += f"murmur2 rule puts their keys: {cause_of(figures)}"
+    text = f"{records:,} records ({records / keyed:.1%}) do not lie where Kafka's murmur2 rule "
+    text += f"puts their keys: {cause_of(figures)}"
     return [Finding(Diagnosis.FOREIGN_PARTITIONER, text)]
 
 
 def cause_of(figures: TopicFigures) -> str:
-    """What put misplaced records where they are, as far as their places say."""
-    found = figures.misplaced
-    count = earlier_partitions(figures)
+    """Who wrote the misplaced records, and what put them where they are, as far as they say."""
+    named_ones = figures.misplaced[:NAMED_PRODUCERS]
+    parts = [f"{misplaced_by(one)}: {cause(one)}" for one in named_ones]
+    others = figures.misplaced_records - sum(one.records for one in named_ones)
+    if others:
+        parts.append(f"{others:,} records are of other producers")
+    return "; ".join(parts)
+
+
+def misplaced_by(one: Misplaced) -> str:
+    """A producer, and how many of its records are misplaced."""
+    who = f"producer {one.producer}" if one.producer else "a producer without hg-producer"
+    return f"{who} ({one.records:,} of its {one.keyed:,})"
+
+
+def cause(one: Misplaced) -> str:
+    """What put a producer's misplaced records where they are, as far as their places say."""
+    count = earlier_count(one)
     if count is not None:
         return f"they were written when the topic had {count} partitions"
-    if found.records and found.crc32 >= 0.99 * found.records:
-        return "a client with librdkafka's default partitioner (CRC32); set murmur2_random"
-    cause = "a client with a partitioner of its own, or that names partitions"
+    if one.empty == one.records:
+        return (
+            "all have the empty key, which librdkafka's default partitioner (CRC32) spreads at "
+            "random; set murmur2_random"
+        )
+    if one.crc32 + one.empty >= FITS * one.records:
+        spread = ", which spreads empty keys at random" if one.empty else ""
+        return f"a client with librdkafka's default partitioner (CRC32{spread}); set murmur2_random"
+    text = "a client with a partitioner of its own, or that names partitions"
     few = ", or an earlier partition count: of so few keys nobody can tell"
-    return cause + few if found.keys < ENOUGH_KEYS else cause
+    return text + few if one.keys < ENOUGH_KEYS else text
+
+
+def earlier_count(one: Misplaced) -> int | None:
+    """The partition count under which all of a producer's misplaced records lie right, if there is
+    one, and enough keys for it to say something.
+    """
+    if one.keys < ENOUGH_KEYS:
+        return None
+    fitting = [count for count, fits in one.earlier.items() if fits >= FITS * one.records]
+    return max(fitting) if fitting and one.records else None
 
 
 def earlier_partitions(figures: TopicFigures) -> int | None:
-    """The partition count under which all misplaced records lie right, if there is one, and
-    enough keys for it to say something.
+    """The partition count under which the misplaced records of all producers lie right, if there
+    is one.
     """
-    found = figures.misplaced
-    if found.keys < ENOUGH_KEYS:
-        return None
-    fitting = [count for count, fits in found.earlier.items() if fits >= 0.99 * found.records]
-    return max(fitting) if fitting and found.records else None
+    counts = {earlier_count(one) for one in figures.misplaced}
+    return counts.pop() if len(counts) == 1 else None
+
+
+def named(key: bytes) -> str:
+    """A key in a sentence, where an empty one would be nothing at all."""
+    return shown(key) or EMPTY_KEY
 
 
 def shown(key: bytes) -> str:

@@ -8,6 +8,8 @@ from headgate_spark.audit.judgement.measures import Balance, Load, balance
 from headgate_spark.audit.judgement.unpublished import NOT_READ, Unpublished
 
 BUCKET_MS = 300_000  # the 5-minute windows in which bursts are looked for
+FITS = 0.99  # of misplaced records: a rule that explains so many explains all
+BUSY_SHARE = 0.05  # of all records or bytes: at most 20 windows of a topic have as much of either
 
 
 class Sizes(NamedTuple):
@@ -59,17 +61,22 @@ class Prediction(NamedTuple):
 
 
 class Misplaced(NamedTuple):
-    """Keyed records that do not lie where Kafka's rule puts their key.
+    """Keyed records of one producer that do not lie where Kafka's rule puts their key.
 
-    crc32: of them, how many lie where librdkafka's default puts them.
-    earlier: by partition count, how many lie where the rule puts them with that count.
+    producer: empty = records without an `hg-producer` header.  keyed: all its records with a key.
+    crc32: of the misplaced ones, how many lie where librdkafka's default puts their key.
+    empty: how many of them have the empty key, which that default spreads at random.
     keys: how many keys they have; one on two partitions counts twice.
+    earlier: by partition count, how many lie where the rule puts them with that count.
     """
 
+    producer: str
+    keyed: int
     records: int
     crc32: int
-    earlier: Mapping[int, int]
+    empty: int
     keys: int
+    earlier: Mapping[int, int]
 
 
 class ProducerFigures(NamedTuple):
@@ -106,6 +113,35 @@ class Keyless(NamedTuple):
     same: int
 
 
+class BusyWindows(NamedTuple):
+    """The windows of 5 minutes in which a burst may be; all others are summed.
+
+    windows: how many there are from the first to the last, whether they have records or not.
+    records, bytes: the load of all of them, by partition.
+    busy_records, busy_bytes: one row for each partition, one column for each window that has
+    `BUSY_SHARE` of the topic's records or bytes.
+    """
+
+    windows: int
+    records: Load
+    bytes: Load
+    busy_records: Load
+    busy_bytes: Load
+
+
+class Heat(NamedTuple):
+    """The bytes of the fullest partitions over time, in as many cells as a page can show.
+
+    numbers: the partition of each row.  from_ms: where the first column begins.
+    stretch_ms: the length of a column.
+    """
+
+    numbers: tuple[int, ...]
+    from_ms: int
+    stretch_ms: int
+    bytes: Load
+
+
 class KeyBucket(NamedTuple):
     """Keys with about equally many records (bytes), for the Lorenz curve over keys."""
 
@@ -118,10 +154,11 @@ class KeyBucket(NamedTuple):
 class TopicFigures:
     """Everything counted of one topic in [from_ms, to_ms).
 
-    heat_records, heat_bytes: one row for each partition, one column for each 5-minute window
-    from heat_from_ms on.  tombstones: records without a value.  numbers: which partition each row
-    of heats and loads is, where only some were asked for; empty = all of them, from 0.  whole: how
-    many the topic has then.  keyless: None = not looked at.
+    tombstones: records without a value.  numbers: which partition each row of loads and busy
+    windows is, where only some were asked for; empty = all of them, from 0.  whole: how many the
+    topic has then.  keyless: None = not looked at.  producers: those with most bytes.
+    distinct_producers: how many there are.  misplaced: the producers with most misplaced records,
+    who have all of them but `misplaced_by_others`.
     """
 
     topic: str
@@ -135,24 +172,35 @@ class TopicFigures:
     distinct_keys: int
     load_records: Load
     load_bytes: Load
-    heat_from_ms: int
-    heat_records: Load
-    heat_bytes: Load
+    busy: BusyWindows
+    heat: Heat
     sizes: Sizes
     top_keys: tuple[KeyFigures, ...]
     predictions: tuple[Prediction, ...]
-    misplaced: Misplaced
+    misplaced: tuple[Misplaced, ...]
     producers: tuple[ProducerFigures, ...]
     key_buckets: tuple[KeyBucket, ...] = ()
     unpublished: Unpublished = NOT_READ
     numbers: tuple[int, ...] = ()
     whole: int = 0
     keyless: Keyless | None = None
+    distinct_producers: int = 0
+    misplaced_by_others: int = 0
 
     @property
     def partitions(self) -> int:
         """Those that were read: what loads can be compared over."""
         return len(self.load_records)
+
+    @property
+    def misplaced_records(self) -> int:
+        """Keyed records that do not lie where Kafka's rule puts their key."""
+        return sum(one.records for one in self.misplaced) + self.misplaced_by_others
+
+    @property
+    def keyed_records(self) -> int:
+        """Records with a key."""
+        return self.records - self.keyless_records
 
     @property
     def is_part(self) -> bool:

@@ -2,7 +2,7 @@
 
 from headgate_spark.audit.judgement.diagnosis import BURST_WINDOWS, ENOUGH_RECORDS, HOT
 from headgate_spark.audit.judgement.figures import TopicFigures
-from headgate_spark.audit.judgement.measures import max_over_mean
+from headgate_spark.audit.judgement.measures import is_uneven, max_over_mean
 
 _MIN_SHARE = 0.5  # of the records: below it keys decide how even a topic is
 # A partition that is the fullest by chance is not so in window after window.
@@ -15,7 +15,7 @@ def notes(figures: TopicFigures) -> list[str]:
     if found is None or figures.keyless_records < max(ENOUGH_RECORDS, _MIN_SHARE * figures.records):
         return []
     uneven = max_over_mean(found.records)
-    if uneven < HOT:
+    if uneven < HOT or not is_uneven(found.records, figures.keyless_records):
         return []
     row = int(found.records.argmax())
     fullest = figures.numbers[row] if figures.is_part else row

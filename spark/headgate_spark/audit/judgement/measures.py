@@ -1,5 +1,7 @@
 """Measures of how unequal loads are. A load is a vector: records or bytes of each partition."""
 
+import math
+from statistics import NormalDist
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -72,6 +74,68 @@ def max_useful_partitions(p_max: float) -> int | None:
     None where no record has a key: any number is useful then.
     """
     return int(1 / p_max + 1e-9) if p_max > 0 else None
+
+
+ERROR = 0.05  # how often chance alone may be taken for something
+
+
+def lower_bound(count: float, total: float) -> float:
+    """Return the share that a count of observations speaks for at least, with 95 % confidence.
+
+    This is the lower end of the score interval of E. B. Wilson, "Probable inference, the law of
+    succession, and statistical inference", Journal of the American Statistical Association 22
+    (1927), pages 209 to 212, one-sided. It is sound for few observations and for shares near 0.
+
+    Args:
+        count: Observations of what is asked about; not above `total`.
+        total: All observations.
+    """
+    if total <= 0:
+        return 0.0
+    z = NormalDist().inv_cdf(1 - ERROR)
+    share, spread = count / total, z * z / total
+    middle = share + spread / 2
+    half = math.sqrt(spread * (share * (1 - share) + spread / 4))
+    return max(0.0, (middle - half) / (1 + spread))
+
+
+def is_above(share: float, total: float, least: float, chosen_of: int) -> bool:
+    """Return whether the largest of many shares is above `least`, with 95 % confidence.
+
+    The largest of a thousand partitions or keys has more than its share by chance alone: the error
+    is divided by their number (C. E. Bonferroni, 1936). So far out in the tail the interval of
+    Wilson is too narrow; this is the bound of H. Chernoff, "A measure of asymptotic efficiency for
+    tests of a hypothesis based on the sum of observations", Annals of Mathematical Statistics 23
+    (1952), pages 493 to 507, for binomial counts, which holds for any number of observations.
+
+    Args:
+        share: The largest share of the observations.
+        total: All observations.
+        least: The share that needs no explanation.
+        chosen_of: From how many shares the largest one was chosen.
+    """
+    if not least < share <= 1 or total <= 0:
+        return False
+    distance = share * math.log(share / least)
+    if share < 1:
+        distance += (1 - share) * math.log((1 - share) / (1 - least))
+    return total * distance >= math.log(max(1, chosen_of) / ERROR)
+
+
+def is_uneven(load: Load, observations: float, above: float = 1.0) -> bool:
+    """Return whether one partition has more than `above` times the mean, and not by chance alone.
+
+    Args:
+        load: Records or bytes by partition.
+        observations: The records that it is of. The fewer they are for each partition, the more
+            uneven are partitions by chance.
+        above: What is explained without it; 1 = even.
+    """
+    total = load.sum() if load.size else 0.0
+    if total <= 0:
+        return False
+    share = float(load.max() / total)
+    return is_above(share, observations, above / load.size, load.size)
 
 
 def usefulness(p_max: float, what: str) -> str:

@@ -1,15 +1,24 @@
-"""From counted DataFrames to `TopicFigures`: what is left is small, and comes to the driver."""
+"""From counted DataFrames to `TopicFigures`.
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+What comes to the driver is bounded by partitions and by constants, never by records, keys,
+producers or windows: it comes as Arrow, in which a number takes 8 bytes, where a row of Python's
+takes 600.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from pyspark.sql import DataFrame, Row
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
 
 from headgate_spark.audit.judgement.figures import (
     BUCKET_MS,
+    FITS,
+    BusyWindows,
+    Heat,
     KeyBucket,
     KeyFigures,
     Keyless,
@@ -22,52 +31,39 @@ from headgate_spark.audit.judgement.figures import (
 from headgate_spark.audit.judgement.measures import Load
 from headgate_spark.audit.judgement.what_if import with_keyless
 from headgate_spark.audit.passes import counting
-from headgate_spark.audit.passes.runs import Lengths, OuterRun, merged, quantile
 
-MAX_WINDOWS = 8640  # 30 days of 5 minutes: older ones are left out of the heat map
-ENOUGH_A_WINDOW = 20  # records without a key, to say on which partition most of them are
-Rows = list[Row]
+Tables = Mapping[str, pa.Table]  # by topic
+Row = dict[str, Any]
 
 
 @dataclass
 class Counted:
-    """What was counted, by topic."""
+    """What was counted, by topic; each is what the pass of its name in `counting` gives."""
 
-    cells: dict[str, Rows] = field(default_factory=dict)
-    producers: dict[str, Rows] = field(default_factory=dict)
-    sizes: dict[str, Rows] = field(default_factory=dict)
-    top: dict[str, Rows] = field(default_factory=dict)
-    writers: dict[str, Rows] = field(default_factory=dict)
-    places: dict[str, Rows] = field(default_factory=dict)
-    kept: dict[str, Rows] = field(default_factory=dict)
-    buckets: dict[str, Rows] = field(default_factory=dict)
-    predictions: dict[str, Rows] = field(default_factory=dict)
-    misplaced: dict[str, Rows] = field(default_factory=dict)
-    runs: Mapping[tuple[str, bytes], Lengths] = field(default_factory=dict)
+    loads: Tables = field(default_factory=dict)
+    busy: Tables = field(default_factory=dict)
+    heat: Tables = field(default_factory=dict)
+    fullest: Tables = field(default_factory=dict)
+    producers: Tables = field(default_factory=dict)
+    sizes: Tables = field(default_factory=dict)
+    top: Tables = field(default_factory=dict)
+    main: Tables = field(default_factory=dict)
+    kept: Tables = field(default_factory=dict)
+    runs: Tables = field(default_factory=dict)
+    buckets: Tables = field(default_factory=dict)
+    predictions: Tables = field(default_factory=dict)
+    misplaced: Tables = field(default_factory=dict)
+    earlier: Tables = field(default_factory=dict)
 
 
-def collected(frame: DataFrame) -> dict[str, Rows]:
+def collected(frame: DataFrame) -> Tables:
     """The rows of a small frame, by topic."""
-    found: dict[str, Rows] = defaultdict(list)
-    for row in frame.collect():
-        found[row["topic"]].append(row)
+    table = frame.toArrow().sort_by("topic").combine_chunks()
+    found, start = {}, 0
+    for count in pc.value_counts(table.column("topic")).to_pylist():
+        found[count["values"]] = table.slice(start, count["counts"])
+        start += count["counts"]
     return found
-
-
-def all_runs(inner: Sequence[Row], outer: Sequence[Row]) -> Mapping[tuple[str, bytes], Lengths]:
-    """Run lengths by topic and key, those inside of blocks and those over their ends."""
-    names = OuterRun._fields
-    found = merged(_outer(row, names) for row in outer)
-    for row in inner:
-        lengths = found.setdefault((row["topic"], bytes(row["key"])), Counter())
-        lengths[row["length"]] += row["runs"]
-    return found
-
-
-def _outer(row: Row, names: Sequence[str]) -> OuterRun:
-    values: dict[str, Any] = {name: row[name] for name in names}
-    values["key"] = None if values["key"] is None else bytes(values["key"])
-    return OuterRun(**values)
 
 
 def figures_of(
@@ -81,145 +77,189 @@ def figures_of(
 
     partitions: of the topic.  numbers: the only ones that were asked for; empty = all.
     """
-    cells = counted.cells.get(topic, [])
-    records, size = (_total(cells, name) for name in ("records", "bytes"))
-    keyless = tuple(_total(cells, name) for name in ("keyless_records", "keyless_bytes"))
-    first, heat_records, heat_bytes = _heat(cells, partitions)
+    loads = counted.loads.get(topic)
+    names = ("records", "bytes", "keyless_records", "keyless_bytes", "tombstones")
+    total = {name: 0 if loads is None else _sum(loads, name) for name in names}
     # of those that nobody asked for it is not known that they are empty, or which keys they have
     rows = list(numbers or range(partitions))
-    predictions = [] if numbers else counted.predictions.get(topic, [])
+    keyless = total["keyless_records"], total["keyless_bytes"]
+    predictions = None if numbers else counted.predictions.get(topic)
+    first_ms = 0 if loads is None else pc.min(loads.column("first_ms")).as_py()
+    last_ms = -1 if loads is None else pc.max(loads.column("last_ms")).as_py()
+    producers = counted.producers.get(topic)
+    misplaced = list(rows_of(counted.misplaced.get(topic)))
+    by_producer = _misplaced(misplaced, counted.earlier.get(topic))
     return TopicFigures(
         topic=topic,
-        from_ms=_or(window[0], min((row["first_ms"] for row in cells), default=0)),
-        to_ms=_or(window[1], max((row["last_ms"] for row in cells), default=-1) + 1),
-        records=records,
-        bytes=size,
+        from_ms=first_ms if window[0] is None else window[0],
+        to_ms=last_ms + 1 if window[1] is None else window[1],
+        records=total["records"],
+        bytes=total["bytes"],
         keyless_records=keyless[0],
         keyless_bytes=keyless[1],
-        tombstones=_total(cells, "tombstones"),
-        distinct_keys=sum(row["keys"] for row in counted.buckets.get(topic, [])),
-        load_records=_load(cells, partitions, "records")[rows],
-        load_bytes=_load(cells, partitions, "bytes")[rows],
-        heat_from_ms=first * BUCKET_MS,
-        heat_records=heat_records[rows],
-        heat_bytes=heat_bytes[rows],
-        sizes=_sizes(counted.sizes.get(topic, [])),
+        tombstones=total["tombstones"],
+        distinct_keys=sum(row["keys"] for row in rows_of(counted.buckets.get(topic))),
+        load_records=_load(loads, partitions, "records")[rows],
+        load_bytes=_load(loads, partitions, "bytes")[rows],
+        busy=_busy(topic, counted, partitions, rows),
+        heat=_heat(topic, counted),
+        sizes=_sizes(counted.sizes.get(topic)),
         top_keys=_top_keys(topic, counted),
         predictions=_predictions(predictions, keyless),
-        misplaced=_misplaced(counted.misplaced.get(topic, [])),
-        producers=_producers(counted.producers.get(topic, [])),
-        key_buckets=_key_buckets(counted.buckets.get(topic, [])),
+        misplaced=by_producer,
+        producers=_producers(producers),
+        key_buckets=_key_buckets(counted.buckets.get(topic)),
         numbers=numbers,
         whole=partitions if numbers else 0,
-        keyless=keyless_of((row.asDict() for row in cells), rows),
+        keyless=keyless_of(
+            _load(loads, partitions, "keyless_records")[rows],
+            {row["partition"]: row["windows"] for row in rows_of(counted.fullest.get(topic))},
+            rows,
+        ),
+        distinct_producers=0 if producers is None else producers.column("of")[0].as_py(),
+        misplaced_by_others=misplaced[0]["all_records"] - sum(one.records for one in by_producer)
+        if misplaced
+        else 0,
     )
 
 
-def _or(wanted: int | None, found: int) -> int:
-    return found if wanted is None else wanted
+def rows_of(table: pa.Table | None) -> Iterator[Row]:
+    """Rows one by one, where there are few or each has to become an object anyway."""
+    for batch in () if table is None else table.to_batches(max_chunksize=1000):
+        yield from batch.to_pylist()
 
 
-def _total(rows: Rows, name: str) -> int:
-    return sum(row[name] for row in rows)
+def _numbers(table: pa.Table, name: str) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    return np.asarray(table.column(name).to_numpy())
 
 
-def _load(cells: Rows, partitions: int, name: str) -> Load:
+def _sum(table: pa.Table, name: str) -> int:
+    return int(_numbers(table, name).sum())
+
+
+def _load(loads: pa.Table | None, partitions: int, name: str) -> Load:
     found = np.zeros(partitions)
-    for row in cells:
-        found[row["partition"]] += row[name]
+    if loads is not None:
+        found[_numbers(loads, "partition")] = _numbers(loads, name)
     return found
 
 
-def _heat(cells: Rows, partitions: int) -> tuple[int, Load, Load]:
-    last = max((row["window"] for row in cells), default=0)
-    first = max(min((row["window"] for row in cells), default=0), last - MAX_WINDOWS + 1)
-    shape = (partitions, last - first + 1)
-    found = np.zeros(shape), np.zeros(shape)
-    for row in cells:
-        if row["window"] >= first:
-            for heat, name in zip(found, ("records", "bytes"), strict=True):
-                heat[row["partition"], row["window"] - first] += row[name]
-    return first, found[0], found[1]
+def _busy(topic: str, counted: Counted, partitions: int, rows: Sequence[int]) -> BusyWindows:
+    loads, cells = counted.loads.get(topic), counted.busy.get(topic)
+    span = {"begin": 0, "last": -1} if loads is None else loads.slice(0, 1).to_pylist()[0]
+    windows = np.unique([] if cells is None else _numbers(cells, "window"))
+    found = {name: np.zeros((partitions, len(windows))) for name in ("records", "bytes")}
+    for name, load in found.items():
+        if cells is not None:
+            column = np.searchsorted(windows, _numbers(cells, "window"))
+            load[_numbers(cells, "partition"), column] = _numbers(cells, name)
+    return BusyWindows(
+        span["last"] - span["begin"] + 1,
+        _load(loads, partitions, "recent_records")[rows],
+        _load(loads, partitions, "recent_bytes")[rows],
+        found["records"][rows],
+        found["bytes"][rows],
+    )
 
 
-def keyless_of(cells: Iterable[Mapping[str, int]], numbers: Sequence[int]) -> Keyless:
-    """Of the load of each partition in each window. numbers: the partitions that were read."""
-    at = {number: row for row, number in enumerate(numbers)}
-    windows: dict[int, Load] = defaultdict(lambda: np.zeros(len(at)))
-    for cell in cells:
-        if not cell["keyless_records"]:
-            continue  # no load for it: most topics have windows by the thousand, and only keys
-        windows[cell["window"]][at[cell["partition"]]] += cell["keyless_records"]
-    total = sum(windows.values(), np.zeros(len(at)))
-    enough = [window for window in windows.values() if window.sum() >= ENOUGH_A_WINDOW]
-    same = sum(int(one.argmax()) == int(total.argmax()) for one in enough)
-    return Keyless(total, len(enough), same)
+def _heat(topic: str, counted: Counted) -> Heat:
+    cells = counted.heat.get(topic)
+    if cells is None:
+        return Heat((), 0, BUCKET_MS, np.zeros((0, 0)))
+    span = counted.loads[topic].slice(0, 1).to_pylist()[0]
+    numbers, row = np.unique(_numbers(cells, "partition"), return_inverse=True)
+    columns = -(-(span["last"] - span["begin"] + 1) // span["stretch"])
+    found = np.zeros((len(numbers), columns))
+    found[row, _numbers(cells, "column")] = _numbers(cells, "bytes")
+    begins_ms, stretch_ms = span["begin"] * BUCKET_MS, span["stretch"] * BUCKET_MS
+    return Heat(tuple(numbers.tolist()), begins_ms, stretch_ms, found)
 
 
-def _sizes(rows: Rows) -> Sizes:
-    if not rows:
-        return Sizes(0, 0, 0, 0)
-    p50, p95, p99 = (int(row) for row in rows[0]["quantiles"])
-    return Sizes(p50, p95, p99, int(rows[0]["largest"]))
+def keyless_of(total: Load, fullest: Mapping[int, int], numbers: Sequence[int]) -> Keyless:
+    """Figures of the records without a key.
+
+    Args:
+        total: Their load, by partition.
+        fullest: In how many windows each partition has most of them.
+        numbers: The partitions that were read: which one each row of `total` is.
+    """
+    most = numbers[int(total.argmax())] if total.any() else -1
+    return Keyless(total, sum(fullest.values()), fullest.get(most, 0))
+
+
+def _sizes(table: pa.Table | None) -> Sizes:
+    for row in rows_of(table):
+        p50, p95, p99 = (int(one) for one in row["quantiles"])
+        return Sizes(p50, p95, p99, int(row["largest"]))
+    return Sizes(0, 0, 0, 0)
 
 
 def _top_keys(topic: str, counted: Counted) -> tuple[KeyFigures, ...]:
-    writers = _largest(counted.writers.get(topic, []), "records", "producer")
-    places = _largest(counted.places.get(topic, []), "on_partition", "partition")
-    left = {bytes(row["key"]): row["kept"] for row in counted.kept.get(topic, [])}
+    main, runs, kept = (
+        {row["key"]: row for row in rows_of(one.get(topic))}
+        for one in (counted.main, counted.runs, counted.kept)
+    )
     found = []
-    for row in counted.top.get(topic, []):
-        key = bytes(row["key"])
-        lengths = counted.runs.get((topic, key), Counter())
+    for row in rows_of(counted.top.get(topic)):
+        key = row["key"]
         found.append(
             KeyFigures(
-                key, row["records"], row["bytes"], writers.get(key), sum(lengths.values()),
-                quantile(lengths, 0.95), places[key], left[key],
+                bytes(key), row["records"], row["bytes"], main[key]["producer"],
+                runs[key]["runs"], runs[key]["run_p95"], main[key]["partition"],
+                kept[key]["kept"],
             )
         )  # fmt: skip
     return tuple(sorted(found, key=lambda one: (-one.records, one.key)))
 
 
-def _largest(rows: Rows, weight: str, name: str) -> dict[bytes, Any]:
-    # of two that are as large the greater name, so that a report can be made again
-    ordered = sorted(rows, key=lambda row: (row[weight], row[name] is not None, row[name]))
-    return {bytes(row["key"]): row[name] for row in ordered}
+def _predictions(table: pa.Table | None, keyless: tuple[int, int]) -> tuple[Prediction, ...]:
+    if table is None:
+        return ()
+    is_moved = pc.equal(table.column("kind"), counting.MOVED)
+    moved = {row["count"]: row["keys"] for row in rows_of(table.filter(is_moved))}
+    loads = table.filter(pc.invert(is_moved))
+    counts, found = _numbers(loads, "count"), []
+    for n in np.unique(counts).tolist():
+        mine = loads.filter(pa.array(counts == n))
+        records, sizes = (_load(mine, n, name) for name in ("records", "bytes"))
+        found.append(Prediction(n, records, sizes, moved.get(n, 0)))
+    return tuple(with_keyless(one, *keyless) for one in found)
 
 
-def _predictions(rows: Rows, keyless: tuple[int, ...]) -> tuple[Prediction, ...]:
-    loads: dict[int, tuple[Load, Load]] = {}
-    moved: Counter[int] = Counter()
-    for row in rows:
-        n = row["count"]
-        if row["kind"] == counting.MOVED:
-            moved[n] += row["keys"]
-            continue
-        records, sizes = loads.setdefault(n, (np.zeros(n), np.zeros(n)))
-        records[row["partition"]] += row["records"]
-        sizes[row["partition"]] += row["bytes"]
-    found = [Prediction(n, *loads[n], moved[n]) for n in sorted(loads)]
-    return tuple(with_keyless(one, keyless[0], keyless[1]) for one in found)
+def _misplaced(rows: Sequence[Row], earlier: pa.Table | None) -> tuple[Misplaced, ...]:
+    counts: dict[str, dict[int, int]] = {}
+    for row in rows_of(earlier):
+        counts.setdefault(row["producer"], {})[row["count"]] = row["records"]
+    return tuple(
+        Misplaced(
+            row["producer"], row["keyed"], row["records"], row["crc32"], row["empty"],
+            row["keys"], counts.get(row["producer"], {}),
+        )
+        for row in sorted(rows, key=lambda row: row["rank"])
+    )  # fmt: skip
 
 
-def _misplaced(rows: Rows) -> Misplaced:
-    by_kind: Counter[str] = Counter()
-    keys: Counter[str] = Counter()
-    earlier: dict[int, int] = {}
-    for row in rows:
-        by_kind[row["kind"]] += row["records"]
-        keys[row["kind"]] += row["keys"]
-        if row["kind"] == counting.EARLIER:
-            earlier[row["count"]] = row["records"]
-    return Misplaced(
-        by_kind[counting.WRONG], by_kind[counting.CRC32], earlier, keys[counting.WRONG]
-    )
-
-
-def _producers(rows: Rows) -> tuple[ProducerFigures, ...]:
-    found = [ProducerFigures(row["producer"] or "", row["records"], row["bytes"]) for row in rows]
+def _producers(table: pa.Table | None) -> tuple[ProducerFigures, ...]:
+    found = [
+        ProducerFigures(row["producer"] or "", row["records"], row["bytes"])
+        for row in rows_of(table)
+    ]
     return tuple(sorted(found, key=lambda one: (-one.bytes, one.producer)))
 
 
-def _key_buckets(rows: Rows) -> tuple[KeyBucket, ...]:
-    ordered = sorted(rows, key=lambda row: row["step"])
+def _key_buckets(table: pa.Table | None) -> tuple[KeyBucket, ...]:
+    ordered = sorted(rows_of(table), key=lambda row: row["step"])
     return tuple(KeyBucket(row["keys"], row["records"], row["bytes"]) for row in ordered)
+
+
+def unexplained(misplaced: Tables) -> dict[tuple[str, str], int]:
+    """The producers whose misplaced records librdkafka's default does not explain, for `earlier`.
+
+    The value is the `reach` of each. misplaced: `counting.most_misplaced`.
+    """
+    rows = (row for table in misplaced.values() for row in rows_of(table))
+    return {
+        (row["topic"], row["producer"]): row["reach"]
+        for row in rows
+        if row["crc32"] + row["empty"] < FITS * row["records"]
+    }

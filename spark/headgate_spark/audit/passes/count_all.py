@@ -7,7 +7,7 @@ from types import MappingProxyType
 from pyspark.sql import DataFrame, SparkSession
 
 from headgate_spark.audit.passes import counting
-from headgate_spark.audit.passes.assemble import Counted, all_runs, collected
+from headgate_spark.audit.passes.assemble import Counted, collected, unexplained
 from headgate_spark.job.progress import Progress
 
 STEPS = 6
@@ -27,12 +27,12 @@ def count_all(
 
     present: the partitions of each topic.  counts: the ones to predict.  coalesce_ms: quiet and
     maximum, of the topics that say so.  Writes load.parquet (each partition in each window) and
-    keys.parquet (each key on each partition) below `out`.
+    keys.parquet (each key on each partition, by producer) below `out`.
     """
     context, found = spark.sparkContext, Counted()
     with progress.step("counting partitions, windows and producers", context):
         counting.by_time(facts).write.mode("overwrite").parquet(f"{out}/{LOAD}")
-        found.cells = collected(spark.read.parquet(f"{out}/{LOAD}"))
+        _roll_up(spark.read.parquet(f"{out}/{LOAD}"), found)
         found.producers = collected(counting.by_producer(facts))
         found.sizes = collected(counting.sizes(facts))
     with progress.step("counting keys", context):
@@ -46,19 +46,29 @@ def count_all(
         found.predictions = collected(counting.predictions(keys, present, counts))
         keys.unpersist()
     with progress.step("looking for misplaced keys", context):
-        found.misplaced = collected(counting.misplaced(placed, present))
+        misplaced = counting.most_misplaced(counting.misplaced(placed, present))
+        found.misplaced = collected(misplaced)
+        reaches = unexplained(found.misplaced)
+        if reaches:
+            found.earlier = collected(counting.earlier(placed, present, reaches))
     with progress.step("measuring runs", context):
-        _count_runs(facts, top, found)
+        runs = counting.runs(facts).persist()
+        found.runs = collected(counting.run_figures(counting.run_lengths(runs, top)))
+        runs.unpersist()
     with progress.step("attributing the heaviest keys", context):
-        found.writers = collected(counting.writers(facts, top))
-        found.places = collected(counting.places(placed, top))
+        found.main = collected(counting.main_places(placed, top))
         found.kept = collected(counting.coalesced(facts, top, coalesce_ms))
         top.unpersist()
     return found
 
 
-def _count_runs(facts: DataFrame, top: DataFrame, found: Counted) -> None:
-    runs = counting.runs(facts).persist()
-    inner, outer = counting.inner_runs(runs, top).collect(), counting.outer_runs(runs).collect()
-    runs.unpersist()
-    found.runs = all_runs(inner, outer)
+def _roll_up(cells: DataFrame, found: Counted) -> None:
+    """Partitions by 5 minutes are millions of cells: they are summed where they are."""
+    spans = counting.spans(cells).persist()
+    loads = counting.by_partition(cells, spans).persist()
+    found.loads = collected(loads)
+    found.busy = collected(counting.busy_windows(cells, spans))
+    found.heat = collected(counting.heat(cells, spans, loads))
+    found.fullest = collected(counting.fullest_without_keys(cells))
+    loads.unpersist()
+    spans.unpersist()

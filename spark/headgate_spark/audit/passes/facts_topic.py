@@ -5,13 +5,13 @@ from contextlib import ExitStack
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, Row, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from headgate.core import audit_columns as names
 from headgate.core.groups.facts import Partition
 from headgate_spark.audit.judgement.unpublished import Unpublished, UnpublishedKey, UnpublishedRow
-from headgate_spark.audit.passes.assemble import collected
+from headgate_spark.audit.passes.assemble import Row, Tables, collected, rows_of
 from headgate_spark.job.errors import JobError, reason_of
 from headgate_spark.job.options import Cluster, JobConfig
 from headgate_spark.job.progress import Progress
@@ -20,6 +20,7 @@ from headgate_spark.session.ranges import Range, since
 from headgate_spark.session.source import read
 
 TOP_KEYS = 20
+TOP_PRODUCERS = 100  # by events
 ROWS_A_TASK, MAX_TASKS = 500, 1000
 _ALWAYS_MS = (0, 2**62)
 
@@ -148,6 +149,7 @@ def summed(facts: DataFrame) -> DataFrame:
     return facts.groupBy("topic", "producer", "outcome", "key").agg(
         F.sum(F.col("events") * F.col("one_in")).alias("events"),
         F.sum(F.col("bytes") * F.col("one_in")).alias("bytes"),
+        F.sum("events").alias("seen"),
         F.max("one_in").alias("one_in"),
         F.min("at_ms").alias("first_ms"),
         F.count("*").alias("rows"),
@@ -159,32 +161,50 @@ def _results(sums: DataFrame, windows: Mapping[str, Bounds]) -> dict[str, Unpubl
     by_producer = sums.groupBy("topic", "producer", "outcome").agg(
         F.sum("events").alias("events"),
         F.sum("bytes").alias("bytes"),
+        F.sum("seen").alias("seen"),
         F.max("one_in").alias("one_in"),
         F.min("first_ms").alias("first_ms"),
         F.sum("rows").alias("rows"),
     )
+    by_topic = by_producer.groupBy("topic").agg(
+        *(F.sum(F.when(sound, F.col(name))).alias(name) for name in ("events", "bytes")),
+        F.max(F.when(sound, F.col("one_in"))).alias("one_in"),
+        F.min(F.when(sound, F.col("first_ms"))).alias("first_ms"),
+        F.sum(F.when(~sound, F.col("rows")).otherwise(0)).alias("unreadable"),
+    )
+    heaviest = Window.partitionBy("topic").orderBy(F.desc("all_events"), "producer")
+    all_events = F.sum("events").over(Window.partitionBy("topic", "producer"))
+    producers = by_producer.where(sound).withColumn("all_events", all_events)
+    producers = producers.withColumn("rank", F.dense_rank().over(heaviest))
     order = Window.partitionBy("topic").orderBy(F.desc("events"), "key", "producer", "outcome")
     ranked = sums.where(sound).withColumn("rank", F.row_number().over(order))
-    totals, keys = collected(by_producer), collected(ranked.where(F.col("rank") <= TOP_KEYS))
-    return {topic: _result(totals[topic], keys[topic]) for topic in windows}
+    totals = collected(by_topic)
+    rows = collected(producers.where(F.col("rank") <= TOP_PRODUCERS))
+    keys = collected(ranked.where(F.col("rank") <= TOP_KEYS))
+    return {topic: _result(topic, totals, rows, keys) for topic in windows}
 
 
-def _result(totals: list[Row], keys: list[Row]) -> Unpublished:
-    sound = [row for row in totals if row["outcome"] is not None]
-    if not sound:
+def _result(topic: str, totals: Tables, rows: Tables, keys: Tables) -> Unpublished:
+    (total,) = [*rows_of(totals.get(topic))] or [{"events": None}]
+    if total["events"] is None:
         return _none_found()
+    found = sorted(_unpublished_row(row) for row in rows_of(rows.get(topic)))
+    ranked = sorted(rows_of(keys.get(topic)), key=lambda row: row["rank"])
     return Unpublished(
         why_unknown=None,
-        rows=tuple(sorted(_unpublished_row(row) for row in sound)),
-        keys=tuple(_unpublished_key(row) for row in sorted(keys, key=lambda row: row["rank"])),
-        since_ms=min(row["first_ms"] for row in sound),
-        is_sampled=any(row["one_in"] > 1 for row in sound),
-        unreadable=sum(row["rows"] for row in totals if row["outcome"] is None),
+        rows=tuple(found),
+        keys=tuple(_unpublished_key(row) for row in ranked),
+        since_ms=total["first_ms"],
+        is_sampled=total["one_in"] > 1,
+        unreadable=total["unreadable"],
+        other_events=total["events"] - sum(row.events for row in found),
+        other_bytes=total["bytes"] - sum(row.bytes for row in found),
     )
 
 
 def _unpublished_row(row: Row) -> UnpublishedRow:
-    return UnpublishedRow(row["producer"] or "", row["outcome"], row["events"], row["bytes"])
+    producer, outcome = row["producer"] or "", row["outcome"]
+    return UnpublishedRow(producer, outcome, row["events"], row["bytes"], row["seen"])
 
 
 def _unpublished_key(row: Row) -> UnpublishedKey:

@@ -7,31 +7,32 @@ import numpy as np
 
 from headgate.charts.charts import LEFT, RIGHT, WIDTH, figure, svg, text
 from headgate.core.times import shown_time
-from headgate_spark.audit.judgement.measures import Load
+from headgate_spark.audit.judgement.figures import Heat
 
-_COLUMNS = 72  # more are put together
 _ROWS_HIGH = 300.0  # of all rows, unless there are many
 _SHADES = 5  # of the scale
 _LABELS = 12  # of the rows, at most
 
 
-def heat_map(title: str, heat: Load, from_ms: int, numbers: Sequence[int], bucket_ms: int) -> str:
+def heat_map(title: str, heat: Heat, partitions: int) -> str:
     """One row a partition, one column a stretch of time; the darker, the more.
 
-    from_ms: where the first column begins.  numbers: of the rows.  bucket_ms: of a column.
+    partitions: how many could have a row; the fullest ones have.
     """
-    heat, together = _narrowed(heat)
-    stretch_ms = together * bucket_ms
-    side = max(3.0, min(18.0, _ROWS_HIGH / heat.shape[0]))
-    below = heat.shape[0] * side
-    ends = from_ms + heat.shape[1] * stretch_ms
+    rows, columns = heat.bytes.shape
+    side = max(3.0, min(18.0, _ROWS_HIGH / rows))
+    below = rows * side
+    ends = heat.from_ms + columns * heat.stretch_ms
     inside = (
         f'<rect class="nothing" x="{LEFT}" y="0" width="{WIDTH - LEFT - RIGHT}" '
-        f'height="{below:.1f}"/><g class="heat">{_cells(heat, from_ms, numbers, stretch_ms, side)}'
-        f"</g>{_rows(numbers, side)}{_times(from_ms, ends, below)}"
-        f"{_scale(float(heat.max()), below + 44)}"
+        f'height="{below:.1f}"/><g class="heat">{_cells(heat, side)}'
+        f"</g>{_rows(heat.numbers, side)}{_times(heat.from_ms, ends, below)}"
+        f"{_scale(float(heat.bytes.max()), below + 44)}"
     )
-    unit = f"bytes in {span(stretch_ms)}, one row for each partition"
+    which = "one row for each partition"
+    if rows < partitions:
+        which = f"one row for each of the {rows} fullest of {partitions:,} partitions"
+    unit = f"bytes in {span(heat.stretch_ms)}, {which}"
     return figure(title, unit, svg(title, inside, below + 58))
 
 
@@ -55,15 +56,15 @@ def minute(ms: int) -> str:
     return shown_time(ms)[:16].replace("T", " ")
 
 
-def _cells(heat: Load, from_ms: int, numbers: Sequence[int], stretch_ms: int, side: float) -> str:
-    wide = (WIDTH - LEFT - RIGHT) / heat.shape[1]
-    top = heat.max() or 1.0
+def _cells(heat: Heat, side: float) -> str:
+    wide = (WIDTH - LEFT - RIGHT) / heat.bytes.shape[1]
+    top = heat.bytes.max() or 1.0
     drawn = []
-    for row, column in np.argwhere(heat > 0):
-        value, began = heat[row, column], from_ms + int(column) * stretch_ms
+    for row, column in np.argwhere(heat.bytes > 0):
+        value, began = heat.bytes[row, column], heat.from_ms + int(column) * heat.stretch_ms
         label = (
-            f"partition {numbers[row]}, {minute(began)} to {minute(began + stretch_ms)}: "
-            f"{size(value)}"
+            f"partition {heat.numbers[row]}, {minute(began)} to "
+            f"{minute(began + heat.stretch_ms)}: {size(value)}"
         )
         drawn.append(
             f'<rect x="{LEFT + column * wide:.1f}" y="{row * side:.1f}" width="{wide:.2f}" '
@@ -100,12 +101,3 @@ def _scale(top: float, y: float) -> str:
         f'<g class="heat">{boxes}</g>{text(LEFT + 8, y + 9, "0", "end")}'
         f"{text(right, y + 9, size(top), 'start')}"
     )
-
-
-def _narrowed(heat: Load) -> tuple[Load, int]:
-    """Neighbouring windows put together until they fit, and how many of them make one."""
-    factor = -(-heat.shape[1] // _COLUMNS)
-    missing = -heat.shape[1] % factor
-    padded = np.pad(heat, ((0, 0), (0, missing)))
-    together: Load = padded.reshape(heat.shape[0], -1, factor).sum(axis=2)
-    return together, factor

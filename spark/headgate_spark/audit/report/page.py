@@ -12,17 +12,25 @@ from headgate_spark.audit.report.heat_map import size
 from headgate_spark.audit.report.plots import charts
 from headgate_spark.audit.report.senders_table import senders_table
 from headgate_spark.audit.report.style import STYLE
-from headgate_spark.audit.report.tables import row, table
+from headgate_spark.audit.report.tables import key_cell, row, table
 
 _CODE = re.compile(r"`([^`]*)`")
+_SECTIONS = 100  # of the worst topics: browsers do not open a page of a thousand of them
+_KEYS = 20
+_LISTED = 50  # partitions in a sentence
 _NOTHING = '<span class="tag ok">nothing</span>'
 
 
 def page(result: dict[str, Any], figures: Sequence[TopicFigures]) -> str:
     """The whole page, topics in the order given. figures: of the same topics, for the charts."""
-    topics = zip(result["topics"], figures, strict=True)
-    body = "".join(_topic(topic, one) for topic, one in topics)
-    listed = "".join(map(_listed, result["topics"]))
+    topics = list(zip(result["topics"], figures, strict=True))
+    body = "".join(_topic(topic, one) for topic, one in topics[:_SECTIONS])
+    listed = "".join(
+        _listed(topic, has_section=place < _SECTIONS) for place, (topic, _) in enumerate(topics)
+    )
+    more = ""
+    if len(topics) > _SECTIONS:
+        more = f" Details of the {_SECTIONS} worst are below; audit.json has those of all."
     figures_of = ("max/mean, records", "max/mean, bytes", "records", "bytes")
     head = "".join(f'<th class="n">{one}</th>' for one in figures_of)
     return (
@@ -31,7 +39,7 @@ def page(result: dict[str, Any], figures: Sequence[TopicFigures]) -> str:
         f"<title>Skew audit</title><style>{STYLE}</style></head><body><h1>Skew audit</h1>"
         f'<p class="note">Made {escape(minute_of(result["generated_at"]))} UTC, worst topic first. '
         "max/mean: the fullest partition beside the average one, 1 = even; "
-        f"from {HOT} on it is called hot.</p>"
+        f"from {HOT} on it is called hot.{more}</p>"
         f"{table(f'<tr><th>topic</th><th>found</th>{head}</tr>', listed)}{body}</body></html>\n"
     )
 
@@ -41,13 +49,14 @@ def minute_of(time: str) -> str:
     return time[:16].replace("T", " ")
 
 
-def _listed(topic: dict[str, Any]) -> str:
+def _listed(topic: dict[str, Any], *, has_section: bool) -> str:
     name = escape(topic["topic"])
+    link = f'<a href="#{name}">{name}</a>' if has_section else name
     found = "".join(
         f'<span class="tag">{escape(one.replace("_", " "))}</span>' for one in topic["diagnoses"]
     )
     return (
-        f'<tr><td><a href="#{name}">{name}</a></td><td>{found or _NOTHING}</td>'
+        f"<tr><td>{link}</td><td>{found or _NOTHING}</td>"
         f'<td class="n">{topic["by_records"]["max_over_mean"]:.2f}</td>'
         f'<td class="n">{topic["by_bytes"]["max_over_mean"]:.2f}</td>'
         f'<td class="n">{topic["records"]:,}</td>'
@@ -87,7 +96,10 @@ def _useful(topic: dict[str, Any]) -> str:
 def _part(topic: dict[str, Any]) -> str:
     if topic["partitions_read"] is None:
         return ""
-    read = ", ".join(map(str, topic["partitions_read"]))
+    numbers = topic["partitions_read"]
+    read = ", ".join(map(str, numbers[:_LISTED]))
+    if len(numbers) > _LISTED:
+        read += f" and {len(numbers) - _LISTED:,} more"
     return (
         f'<p class="note">Only what was asked for by offsets is judged: partition {read} of '
         f"{topic['partitions']}. Balance, shares and advice are of these; what other partition "
@@ -162,10 +174,10 @@ def _keys(topic: dict[str, Any]) -> str:
         return ""
     head = row("th", ["key", "records", "share", "bytes", "share", "p95 run", "producer"])
     rows = "".join(
-        f"<tr><td><code>{escape(one['key'][:120])}</code></td><td class='n'>{one['records']:,}</td>"
+        f"<tr><td>{key_cell(one['key'])}</td><td class='n'>{one['records']:,}</td>"
         f"<td class='n'>{one['record_share']:.2%}</td><td class='n'>{one['bytes']:,}</td>"
         f"<td class='n'>{one['byte_share']:.2%}</td><td class='n'>{one['run_p95']}</td>"
         f"<td>{escape(one['producer'] or '(no hg-producer)')}</td></tr>"
-        for one in topic["top_keys"][:20]
+        for one in topic["top_keys"][:_KEYS]
     )
     return f"<h3>Top keys</h3>{table(head, rows)}"

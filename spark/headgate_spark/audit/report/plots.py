@@ -6,12 +6,14 @@ from typing import Any
 import numpy as np
 
 from headgate.charts.charts import Axis, Line, Mark, bars, line_chart, percent
-from headgate_spark.audit.judgement.figures import BUCKET_MS, TopicFigures
+from headgate_spark.audit.judgement.diagnosis import EMPTY_KEY
+from headgate_spark.audit.judgement.figures import TopicFigures
 from headgate_spark.audit.judgement.measures import lorenz
 from headgate_spark.audit.judgement.what_if import what_if
 from headgate_spark.audit.report.heat_map import heat_map
 
 _BARS = 12
+_MAX_POINTS = 200  # of a curve: more cannot be told apart
 _VISIBLE = 0.001  # share of the bytes from which a key has a bar
 _NO_KEYS = (
     "No record has a key: there is nothing to say of heavy keys, or of what other partition counts "
@@ -24,16 +26,7 @@ def charts(topic: dict[str, Any], figures: TopicFigures) -> str:
     """All charts of a topic, with what is said in place of those that would be empty."""
     if not figures.records:
         return ""
-    numbers = figures.numbers or range(figures.partitions)
-    drawn = [
-        heat_map(
-            "Bytes by partition and time",
-            figures.heat_bytes,
-            figures.heat_from_ms,
-            numbers,
-            BUCKET_MS,
-        )
-    ]
+    drawn = [heat_map("Bytes by partition and time", figures.heat, figures.partitions)]
     if figures.load_records.size > 1:  # one partition has all of it
         drawn.append(_lorenz_chart(figures))
     said = [] if topic["distinct_keys"] else [_NO_KEYS]
@@ -51,7 +44,7 @@ def charts(topic: dict[str, Any], figures: TopicFigures) -> str:
 def _heavy(keys: Iterable[dict[str, Any]]) -> list[tuple[str, float]]:
     visible = [one for one in keys if one["byte_share"] >= _VISIBLE]
     heavy = sorted(visible, key=lambda one: -one["byte_share"])[:_BARS]
-    return [(one["key"], one["byte_share"]) for one in heavy]
+    return [(one["key"] or EMPTY_KEY, one["byte_share"]) for one in heavy]
 
 
 def _lorenz_chart(figures: TopicFigures) -> str:
@@ -61,7 +54,8 @@ def _lorenz_chart(figures: TopicFigures) -> str:
         ("partitions by bytes", "b", figures.load_bytes),
     ):
         shares = lorenz(load)
-        steps = np.linspace(0, 1, len(shares))
+        at = np.unique(np.linspace(0, len(shares) - 1, _MAX_POINTS).round().astype(int))
+        steps, shares = at / (len(shares) - 1), shares[at]
         points = zip(steps.tolist(), shares.tolist(), strict=True)
         lines.append(Line(name, kind, list(points)))
     if figures.key_buckets:

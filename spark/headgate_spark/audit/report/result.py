@@ -7,12 +7,19 @@ from headgate.core.times import shown_time
 from headgate_spark.audit.judgement.advice import Recommendation, fetch_advice, recommend
 from headgate_spark.audit.judgement.diagnosis import (
     Finding,
+    cause,
     cause_of,
     diagnose,
+    earlier_count,
     earlier_partitions,
     shown,
 )
-from headgate_spark.audit.judgement.figures import KeyFigures, ProducerFigures, TopicFigures
+from headgate_spark.audit.judgement.figures import (
+    KeyFigures,
+    Misplaced,
+    ProducerFigures,
+    TopicFigures,
+)
 from headgate_spark.audit.judgement.keyless import notes
 from headgate_spark.audit.judgement.measures import floor_of, max_useful_partitions
 from headgate_spark.audit.judgement.what_if import Shape, shape, what_if
@@ -72,6 +79,7 @@ def topic_result(figures: TopicFigures) -> Document:
         "recommendations": [_advice(one) for one in recommend(figures, findings)],
         "fetch": fetch_advice(figures.sizes)._asdict(),
         "producers": [_producer(producer) for producer in figures.producers],
+        "distinct_producers": max(figures.distinct_producers, len(figures.producers)),
         "facts": figures.unpublished.shown(),
     }
 
@@ -110,12 +118,23 @@ def _what_if(figures: TopicFigures, row: Mapping[str, float], bars: Shape) -> Do
 
 
 def _foreign(figures: TopicFigures) -> Document:
-    found, keyed = figures.misplaced, figures.records - figures.keyless_records
+    records, keyed = figures.misplaced_records, figures.keyed_records
     return {
-        "records": found.records,
-        "share": found.records / keyed if keyed else 0.0,
-        "cause": cause_of(figures) if found.records else None,
+        "records": records,
+        "share": records / keyed if keyed else 0.0,
+        "cause": cause_of(figures) if records else None,
         "earlier_partitions": earlier_partitions(figures),
+        "producers": [_misplaced(one) for one in figures.misplaced],
+    }
+
+
+def _misplaced(one: Misplaced) -> Document:
+    return {
+        "producer": one.producer or None,
+        "records": one.records,
+        "share": one.records / one.keyed,
+        "cause": cause(one),
+        "earlier_partitions": earlier_count(one),
     }
 
 

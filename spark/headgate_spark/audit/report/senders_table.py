@@ -3,7 +3,7 @@
 from html import escape
 from typing import Any
 
-from headgate_spark.audit.report.tables import row, table
+from headgate_spark.audit.report.tables import key_cell, row, table
 
 
 def senders_table(topic: dict[str, Any]) -> str:
@@ -15,9 +15,12 @@ def senders_table(topic: dict[str, Any]) -> str:
                     *(_number(one[name]) for name in counts)])
         for one in topic["producers"]
     )  # fmt: skip
-    keys = topic["facts"]["top_keys"]
+    keys, listed = topic["facts"]["top_keys"], len(topic["producers"])
+    basis = _basis(topic["facts"])
+    if topic["distinct_producers"] > listed:
+        basis += f" Of {topic['distinct_producers']:,} producers these {listed} have most bytes."
     return (
-        f'<h3>Producers</h3><p class="note">{escape(_basis(topic["facts"]))}</p>'
+        f'<h3>Producers</h3><p class="note">{escape(basis)}</p>'
         f"{table(head, rows)}{_keys(keys) if keys else ''}"
     )
 
@@ -37,7 +40,7 @@ def _keys(keys: list[dict[str, Any]]) -> str:
     head = "".join(f"<th>{name}</th>" for name in ("key", "producer", "ended"))
     head += "".join(f'<th class="n">{name}</th>' for name in ("events", "bytes"))
     rows = "".join(
-        f"<tr><td><code>{escape((key['key'] or '(none)')[:120])}</code></td>"
+        f"<tr><td>{'(no key)' if key['key'] is None else key_cell(key['key'])}</td>"
         f"<td>{escape(key['producer'] or '(no hg-producer)')}</td><td>{escape(key['outcome'])}</td>"
         f'<td class="n">{key["events"]:,}</td><td class="n">{key["bytes"]:,}</td></tr>'
         for key in keys

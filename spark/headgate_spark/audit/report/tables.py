@@ -3,6 +3,10 @@
 from collections.abc import Sequence
 from html import escape
 
+from headgate_spark.audit.judgement.diagnosis import EMPTY_KEY
+
+_MAX_KEY = 120  # characters
+
 
 def table(head: str, rows: str) -> str:
     """head, rows: `row`s, or rows of the caller's own making."""
@@ -14,3 +18,10 @@ def row(cell: str, texts: Sequence[str]) -> str:
     first = f"<{cell}>{escape(texts[0])}</{cell}>"
     rest = "".join(f'<{cell} class="n">{escape(text)}</{cell}>' for text in texts[1:])
     return f"<tr>{first}{rest}</tr>"
+
+
+def key_cell(key: str) -> str:
+    """A key in a table; an empty one is said to be empty."""
+    if not key:
+        return f'<span class="note">{EMPTY_KEY}</span>'
+    return f"<code>{escape(key[:_MAX_KEY])}</code>"

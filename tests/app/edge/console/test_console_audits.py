@@ -115,6 +115,17 @@ async def test_two_audits_of_a_topic_are_compared(instance: world.ConsoleInstanc
         assert "no audit yet" in await text_of(client, "/audits/none/compare", 404)
 
 
+async def test_an_empty_key_is_no_blank_row() -> None:
+    instance = world.empty()
+    made = audits.audited("orders", skew_world.uniform, skew_world.empty_keys)
+    instance.audited = {"orders": made}
+    async with opened(instance) as client:
+        for page in ("/audits/orders", "/audits/orders/compare"):
+            text = await text_of(client, page)
+            assert '<span class="quiet">(the empty key)</span></th>' in text
+            assert 'class="mono"></th>' not in text
+
+
 async def test_many_audits_are_a_quick_page() -> None:
     instance = world.empty()
     instance.audited = audits.many(200)
