@@ -187,15 +187,16 @@ class Claims(Bypass):
                 late.append(publish)
             elif reservation.scope not in valid:
                 # Told under another incarnation than the one that knows what is in flight here,
-                # or for a topic that is another now: good for nothing.
-                self._bypass(publish)
+                # or for a topic that is another now: good for nothing. What may not go past Redis
+                # asks again, and so does what is behind it.
+                if reservation.refuse or reservation.entry in doubtful:
+                    self._ask_again(publish, verdict, doubtful, late)
+                else:
+                    self._bypass(publish)
             elif (verdict >= 0 and doubted and reservation.scope in doubted) or (
                 doubtful and reservation.entry in doubtful
             ):
-                if verdict < 0:  # it must not overtake one of its key that asks again
-                    self._ends.refuse(publish)
-                doubtful.add(reservation.entry)
-                late.append(publish)
+                self._ask_again(publish, verdict, doubtful, late)
             elif verdict >= 0:
                 publish.advance(_ENDED)
                 latest = arrivals.latest.pop(reservation.entry, None)
@@ -213,6 +214,16 @@ class Claims(Bypass):
             place_again(publish, publish.reserved.scope)
         self._put_back(late)
         self._outgoing = None  # not before: what a failure leaves here, `lost` puts back
+
+    def _ask_again(
+        self, publish: Publish, verdict: int, doubtful: set[bytes], late: list[Publish]
+    ) -> None:
+        """Put an event among those that wait for another call, where no later one of its key may
+        overtake it."""
+        if verdict < 0:  # its claim left a token, and it gets another one
+            self._ends.refuse(publish)
+        doubtful.add(publish.reserved.entry)
+        late.append(publish)
 
     def _grow(self, scope: Scope, count: int) -> None:
         self._tell_growth(scope, count)

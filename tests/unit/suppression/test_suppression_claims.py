@@ -143,6 +143,53 @@ def test_refuse_answers_without_publishing() -> None:
     assert world.g1.publish_all("A") == "unchanged@0"  # the lost claim's token is gone
 
 
+@pytest.mark.parametrize("loses", ["reserve", "unchanged"])
+def test_a_new_incarnation_of_another_process_refuses_nothing(loses: str) -> None:
+    """Redis is healthy: the events ask again, in their order, and no claim leaves a token."""
+    world = World(redis_loss="refuse")
+    first = world.g0.arrive("A" if loses == "unchanged" else "B")
+    second = world.g0.arrive("C")
+    world.g1.claims.drop(world.scope)
+    world.g1.exchange()
+    world.g0.exchange()
+    assert [world.g0.outcome(one) for one in (first, second)] == [None, None]
+    assert world.g0.lane == [first, second]
+    for publish in (first, second):
+        world.g0.acknowledge(publish, world.g0.append(publish))
+    world.g0.exchange()
+    world.later(QUARANTINE_MS)
+    assert world.g1.publish_all("C") == "published"  # nothing from the quarantine is trusted
+    assert world.g1.publish_all("C") == "unchanged@3"
+    assert world.g0.bypassed_count == 0
+
+
+def test_events_of_a_key_keep_their_order_where_only_some_may_go_past_redis() -> None:
+    """After a reload, say, which changed what the loss of Redis means for the topic."""
+    world = World(redis_loss="refuse")
+    first = world.g0.arrive("B")
+    world.refuse = False
+    second = world.g0.arrive("C")
+    world.g1.claims.drop(world.scope)
+    world.g1.exchange()
+    world.g0.exchange()
+    assert world.g0.lane == [first, second]
+
+
+def test_what_asks_again_is_refused_after_its_time() -> None:
+    world = World(redis_loss="refuse")
+    publish = world.g0.arrive("B")
+    world.g1.claims.drop(world.scope)
+    world.g1.exchange()
+    world.g0.claims.give_up(world.g0.seconds)
+    world.g0.execute()
+    world.g0.reply()
+    world.g0.claims.give_up(world.g0.seconds)
+    assert world.g0.outcome(publish) is None
+    world.later(SuppressOptions().timeout_ms + 1)
+    world.g0.claims.give_up(world.g0.seconds)
+    assert world.g0.outcome(publish) == "refused"
+
+
 def test_bypassed_events_are_counted(world: World) -> None:
     world.g0.arrive("1")
     world.g0.arrive("2", key="other")

@@ -1,5 +1,6 @@
 """Random histories of two processes, faults included: `unchanged` is never a lie.
 
+No event is refused for Redis' sake while Redis answers.
 S1 of the model: when an event with content X is answered `unchanged`, X was the content of the
 last record of the key at some moment between the event's arrival and its answer.
 The steps and their guards are the model's; what runs is the real `Claims` on the real rules.
@@ -13,6 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
+from headgate.core.outcome import Failure
 from headgate.core.publish import Publish, Stage
 from headgate.core.suppression.rules import KeyEntry
 from support.gateway.suppression_world import LIFE_MS, QUARANTINE_MS, Process, World, make_publish
@@ -50,6 +52,10 @@ class Member(Process):
             content = (one.record.value or b"").decode()
             assert content in seen, f"{content} unchanged, the log is {self.world.text}"
         super().unchanged(publish, offset)
+
+    def refused(self, publish: Publish, failure: Failure) -> None:
+        assert not self.connected, f"refused although Redis answers: {failure.detail}"
+        super().refused(publish, failure)
 
     def _end(self, publish: Publish, outcome: str) -> None:
         for one in (publish, *(publish.followers or ())):
