@@ -176,13 +176,12 @@ class RunningLanes(NamedTuple):
 @asynccontextmanager
 async def running_lanes(
     bootstrap: str,
-    topic: str,
-    *,
+    *names: str,
     limits: LaneLimits | None = None,
     refresh_ms: int = 10_000,
     **options: Any,
 ) -> AsyncIterator[RunningLanes]:
-    """Start lanes for one topic; close them at the end, whatever happened."""
+    """Start lanes for some topics; close them at the end, whatever happened."""
     clusters = {"main": ClusterOptions(bootstrap, **options)}
     topics = KafkaTopics(clusters, refresh_ms)
     history = History()
@@ -191,10 +190,10 @@ async def running_lanes(
         clusters, topics, history, dict.fromkeys(clusters, limits or LaneLimits()), counts
     )
     try:
-        await topics.start(lambda name: "main" if name == topic else None)
+        await topics.start(lambda name: "main" if name in names else None)
         await lanes.start()
         # The node that was asked first may not know the newest topics yet.
-        await eventually(lambda: is_known(topics, topic))
+        await eventually(lambda: all(is_known(topics, name) for name in names))
         yield RunningLanes(topics, lanes, history, counts)
     finally:
         await lanes.close()

@@ -94,17 +94,13 @@ class ProducingCluster:
             self._hold()
 
     def end_lane(self, lane: Lane, failure: Failure) -> None:
-        """Close the lane of a partition that is gone; the producer must forget its batch."""
+        """Close the lane of a partition that is gone. A batch that is with its broker still gets
+        its answer, and the producer goes on for the other topics."""
         lane.close(failure)
-        if not lane.is_in_flight:
-            self.lanes.discard(lane)
-            if self.producer is not None:
-                self.producer.forget(lane.topic)
-        elif self.producer is not None:
-            self.fail(self.producer, "topic_gone")
+        self._let_go(lane)
 
-    def limit_lowered(self) -> None:
-        """Read the topics' limits again."""
+    def topics_are_old(self) -> None:
+        """Read the topics again."""
         self._topics.refresh_soon(self.name)
 
     def measured(self, topic: str, partition: int, seconds: float, records: int, size: int) -> None:
@@ -118,6 +114,17 @@ class ProducingCluster:
         if self.refusing is not None:
             return False, self.refusing.detail
         return True, "connected"
+
+    def _let_go(self, lane: Lane) -> None:
+        """Forget a closed lane once nothing of it is with the producer."""
+        if lane.is_in_flight and not lane.take_back():
+            if lane.is_lost and self.producer is not None:
+                self.fail(self.producer, "topic_gone")
+            return
+        self.lanes.discard(lane)
+        is_last = all(other.topic != lane.topic for other in self.lanes)
+        if self.producer is not None and is_last:
+            self.producer.forget(lane.topic)
 
     async def keep(self) -> None:
         """Have a working producer, always: one at a time, and not too often."""
@@ -237,6 +244,9 @@ class ProducingCluster:
         return self._silent_since is not None and now - self._silent_since > seconds
 
     def _check_lane(self, lane: Lane, now: float) -> None:
+        if lane.is_closed:
+            self._let_go(lane)
+            return
         lane.prune()
         # Whatever it waits for, producer, metadata or its turn: not for ever. When that was another
         # lane's batch, which was given up in its time, the next producer has its chance first.

@@ -25,6 +25,8 @@ log = logging.getLogger("headgate.backends.lane")
 
 # A sequence that is still broken with the third producer is not repaired by a fourth.
 _MAX_RESENDS = 3
+_PUT_OFF_S = 0.1  # before a batch that its topic did not take is sent again; it doubles
+_MAX_PUT_OFF_S = 1.0
 # Looking a member up in an Enum class costs 0.1 us in Python 3.11: as much as a small call.
 _LANE: Final = Stage.LANE
 _HANDED: Final = Stage.HANDED
@@ -39,6 +41,8 @@ class Lane:
     unsent_since: from when on no connection has got anything of what it holds.
     refusing: why it takes nothing now (kept by the cluster).
     is_stamped: Kafka overwrites the timestamps of this topic's records.
+    former: the closed lane of a deleted topic's partition with the same name, as long as that may
+    have a batch in flight: sequence numbers are for one batch at a time.
     """
 
     def __init__(
@@ -51,6 +55,7 @@ class Lane:
         self.moved_at = self.handed_at = self.unsent_since = 0.0
         self.refusing: Failure | None = None
         self.is_stamped = False
+        self.former: Lane | None = None
         self._shared = shared
         self._deliveries = deliveries
         self._queue: deque[Publish] = deque()
@@ -61,6 +66,7 @@ class Lane:
         self._closing: Failure | None = None
         self._halving = Halving()
         self._resends = 0
+        self._put_off_s = 0.0
 
     @property
     def events(self) -> int:
@@ -71,6 +77,14 @@ class Lane:
     def is_in_flight(self) -> bool:
         """Tell whether a batch is with the producer."""
         return self._batch is not None
+
+    @property
+    def is_lost(self) -> bool:
+        """Tell whether a batch was sent, got no answer, and waits to be sent again."""
+        handed, producer = self._handed, self._producer
+        if handed is None or producer is None:
+            return False
+        return handed.attempts > 0 and producer.is_waiting(handed)
 
     @property
     def is_closed(self) -> bool:
@@ -120,6 +134,17 @@ class Lane:
         while queue and queue[0].dropped:
             self.bytes -= queue.popleft().size
 
+    def take_back(self) -> bool:
+        """Take a batch that was never sent back from the producer; False: there is none."""
+        handed, producer = self._handed, self._producer
+        if handed is None or producer is None:
+            return False
+        if handed.attempts > 0 or not producer.is_waiting(handed):
+            return False
+        producer.take_back(handed)
+        self.abandon()
+        return True
+
     def abandon(self) -> None:
         """The producer was dropped: what it has not ended will never be known."""
         handed, self._handed = self._handed, None
@@ -149,11 +174,22 @@ class Lane:
 
     async def _turn(self, is_first: bool) -> Producer | None:
         # Until the producer would send a batch at once. None: closed meanwhile.
+        if self._put_off_s:
+            await asyncio.sleep(self._put_off_s)
+            await (await self._shared.ready()).learn(self.topic)
         while self._closing is None:
             producer = await self._shared.ready()
             if not producer.knows(self._tp):
                 await producer.learn(self.topic)
+                if not producer.knows(self._tp):
+                    self._put_off()
+                    await asyncio.sleep(self._put_off_s)
                 continue
+            if self.former is not None:
+                if self.former.is_in_flight:
+                    await asyncio.sleep(_PUT_OFF_S)
+                    continue
+                self.former = None
             turn = producer.turn(self._tp, is_first, self.bytes >= self.batch_limit)
             if turn is None:
                 return producer
@@ -230,7 +266,7 @@ class Lane:
         self.moved_at = self.unsent_since = self._shared.acked_at = now
         self.refusing = None
         self.bytes -= batch.size
-        self._resends = 0
+        self._resends, self._put_off_s = 0, 0.0
         self._halving.accepted(len(batch.publishes))
         # To a batch that it has already, a broker answers with a time that may be a producer's.
         if self.is_stamped or (written.timestamp >= 0 and attempts == 1):
@@ -245,6 +281,14 @@ class Lane:
         verdict = classify(error, handed.attempts)
         log.log(verdict.log_level, "%s-%s: %r, %s", self.topic, self.partition, error, verdict)
         if self._producer is None or self._batch is None:
+            return
+        if verdict.fate is Fate.LATER:  # no progress
+            if not self._put_off_s:
+                log.warning("%s-%s takes nothing now: %r", self.topic, self.partition, error)
+            self._producer.rewind(handed)
+            self._put_off()
+            self._shared.topics_are_old()
+            self._put_back()
             return
         self.moved_at = time.monotonic()
         if handed.attempts > 0:
@@ -264,11 +308,14 @@ class Lane:
 
     def _refused(self, batch: LaneBatch, verdict: Refusal) -> None:
         if verdict.reason is Reason.TOO_LARGE:
-            self._shared.limit_lowered()
+            self._shared.topics_are_old()
         if not verdict.one_is_guilty or self._halving.refused(len(batch.publishes)):
             self._fail(refusal(verdict, batch.size, self.batch_limit))
         else:
             self._put_back()
+
+    def _put_off(self) -> None:
+        self._put_off_s = min(_MAX_PUT_OFF_S, 2 * self._put_off_s or _PUT_OFF_S)
 
     def _take_batch(self) -> LaneBatch | None:
         batch, self._batch = self._batch, None

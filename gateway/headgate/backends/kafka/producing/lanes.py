@@ -53,6 +53,7 @@ class KafkaLanes:
         self._topics = topics
         self._deliveries = deliveries
         self._lanes: dict[tuple[str, int], Lane] = {}
+        self._former: dict[tuple[str, int], Lane] = {}  # closed, with a batch in flight
         self._tasks = OwnedTasks()
         self._is_closed = False
         topics.on_change(self._topic_changed)
@@ -142,6 +143,7 @@ class KafkaLanes:
             TopicPartition(topic, partition), self._batch_limit(state), cluster, self._deliveries
         )
         lane.is_stamped = state.rules.is_stamped
+        lane.former = self._former.pop((topic, partition), None)
         self._tasks.keep(lane.run, f"lane {topic}-{partition}")
         self._lanes[topic, partition] = lane
         cluster.lanes.add(lane)
@@ -159,6 +161,7 @@ class KafkaLanes:
     def _topic_changed(self, before: TopicState | None, after: TopicState | None) -> None:
         if before is None:
             return
+        self._former = {place: lane for place, lane in self._former.items() if lane.is_in_flight}
         for partition in range(before.partitions):
             lane = self._lanes.get((before.name, partition))
             if lane is None:
@@ -166,6 +169,8 @@ class KafkaLanes:
             if after is None or partition >= after.partitions or after.cluster != before.cluster:
                 del self._lanes[lane.topic, lane.partition]
                 self._clusters[before.cluster].end_lane(lane, _gone(lane.topic))
+                if lane.is_in_flight:
+                    self._former[lane.topic, lane.partition] = lane
             else:
                 lane.batch_limit = self._batch_limit(after)
                 lane.is_stamped = after.rules.is_stamped

@@ -11,6 +11,8 @@ Public: `start`. Private, and why (aiokafka is pinned to 0.14):
   after it a shield around a future that nobody here ever cancels. Without that shield a lane also
   hears of its batch before the sender looks for the next request's batches, not after.
 - `_sender._in_flight`: the brokers that have a request under way.
+- `SendProduceReqHandler`: it tries again what a broker refused for one topic, and the other topics
+  of the broker wait meanwhile. `refusals.ProduceRequest` leaves that to the topic's lane.
 """
 
 import asyncio
@@ -27,7 +29,7 @@ from aiokafka.structs import RecordMetadata, TopicPartition
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.kafka.producing.builder import Builder
 from headgate.backends.kafka.producing.compression import keep_zstd
-from headgate.backends.kafka.producing.refusals import learn_error_codes
+from headgate.backends.kafka.producing.refusals import ProduceRequest, learn_error_codes
 from headgate.backends.kafka.producing.rounds import Rounds
 from headgate.kafka.access import client_arguments
 from headgate.kafka.client_metadata import use_own_metadata
@@ -146,6 +148,17 @@ class Producer:
         """
         self._inner._txn_manager._sequence_numbers[handed.inside.tp] = handed.base_sequence
 
+    def is_waiting(self, handed: Handed) -> bool:
+        """Tell whether the sender has the batch, and no request carries it now."""
+        return handed.inside in self._accumulator._batches.get(handed.inside.tp, ())
+
+    def take_back(self, handed: Handed) -> None:
+        """Give up a batch that is waiting and was never sent."""
+        batches = self._accumulator._batches
+        batches[handed.inside.tp].remove(handed.inside)
+        if not batches[handed.inside.tp]:
+            del batches[handed.inside.tp]
+
     def fail(self, reason: str) -> None:
         """Ask for a successor."""
         if not self.broken.done():
@@ -170,7 +183,7 @@ class Producer:
 
     def _own_requests(self) -> None:
         # The sender keeps its request tasks in a local variable; cancelling it could leave some.
-        inner = self._inner._sender._send_produce_req
+        sender = self._inner._sender
 
         async def send_owned(node: int, batches: dict[TopicPartition, MessageBatch]) -> None:
             task = asyncio.current_task()
@@ -179,11 +192,13 @@ class Producer:
                 task.add_done_callback(self._requests.discard)
             records = sum([batch.record_count for batch in batches.values()])
             try:
-                await inner(node, batches)
+                await ProduceRequest(sender, batches).do(node)
+                sender._in_flight.remove(node)
+                sender._muted_partitions.difference_update(batches)
             finally:
                 self._rounds.ended(node, records)
 
-        self._inner._sender._send_produce_req = send_owned
+        sender._send_produce_req = send_owned
 
     def _metadata_changed(self, _: object) -> None:
         self._rounds.go()

@@ -5,6 +5,8 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from aiokafka import errors
+from aiokafka.producer.message_accumulator import MessageBatch
+from aiokafka.producer.sender import SendProduceReqHandler
 
 from headgate.backends.kafka.in_words import kafka_name
 from headgate.core.outcome import Failure, Reason
@@ -35,6 +37,7 @@ class Fate(IntEnum):
     REFUSED = 1  # the broker checked and refused it: certainly not written, somebody is to blame
     RESEND = 2  # certainly not written, and nobody's fault: the producer's sequence is broken
     UNDECIDED = 3
+    LATER = 4  # certainly not written: the topic takes nothing now, and others go on
 
 
 class Refusal(NamedTuple):
@@ -53,8 +56,8 @@ class Refusal(NamedTuple):
     @property
     def log_level(self) -> int:
         """Of the line for each batch. Refused times come with every batch, and are logged by those
-        who know whose times they are."""
-        if self.reason is Reason.TIMESTAMP_OUT_OF_RANGE:
+        who know whose times they are. A topic that takes nothing is logged by its lane, once."""
+        if self.reason is Reason.TIMESTAMP_OUT_OF_RANGE or self.fate is Fate.LATER:
             return logging.DEBUG
         return logging.WARNING
 
@@ -77,6 +80,9 @@ _REFUSALS: dict[int, Reason] = {
     UNSUPPORTED_COMPRESSION_TYPE: Reason.BROKER_REFUSED,
     INVALID_RECORD: Reason.BROKER_REFUSED,
 }
+# Of one topic alone, and checked before anything is appended: it may be new to this broker, or
+# deleted, or lack replicas. Its lane tries again, where the broker's other topics do not wait.
+_NOT_NOW = (errors.UnknownTopicOrPartitionError, errors.NotEnoughReplicasError)
 _ONE_IS_GUILTY = (2, 10, 18, 32, INVALID_RECORD)
 _BROKEN_SEQUENCE = (
     errors.OutOfOrderSequenceNumber,
@@ -100,6 +106,10 @@ def classify(error: BaseException, attempts: int) -> Refusal:
         if code in _REFUSALS:
             guilty, name = code in _ONE_IS_GUILTY, kafka_name(error) or ""
             return Refusal(Fate.REFUSED, _REFUSALS[code], label, guilty, name)
+        if isinstance(error, _NOT_NOW):
+            return Refusal(
+                Fate.LATER, Reason.KAFKA_UNAVAILABLE, label, name=kafka_name(error) or ""
+            )
         if isinstance(error, _BROKEN_SEQUENCE):
             return Refusal(Fate.RESEND, Reason.BROKER_REFUSED, label)
     return Refusal(Fate.UNDECIDED, Reason.UNKNOWN, label)
@@ -117,3 +127,15 @@ def refusal(verdict: Refusal, size_bytes: int, limit_bytes: int) -> Failure:
         return refused_by_kafka(size_bytes, limit_bytes)
     detail = _DETAILS.get(verdict.reason, f"Kafka refused the record: {verdict.name}")
     return Failure(verdict.reason, detail)
+
+
+class ProduceRequest(SendProduceReqHandler):  # type: ignore[misc]
+    """aiokafka's request, but for batches that their lanes send again (`Fate.LATER`).
+
+    Here, because a subclass of a foreign class cannot be compiled.
+    """
+
+    def _can_retry(self, error: BaseException, batch: MessageBatch) -> bool:
+        if batch.retry_count == 1 and isinstance(error, _NOT_NOW):
+            return False
+        return bool(super()._can_retry(error, batch))

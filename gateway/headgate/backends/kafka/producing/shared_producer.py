@@ -23,8 +23,8 @@ class SharedProducer(Protocol):
         """Hold all lanes and replace this producer."""
         ...
 
-    def limit_lowered(self) -> None:
-        """The broker found a batch too large, so the known limits are old."""
+    def topics_are_old(self) -> None:
+        """What a broker answered shows that what is known of its topics is old."""
         ...
 
     def measured(self, topic: str, partition: int, seconds: float, records: int, size: int) -> None:

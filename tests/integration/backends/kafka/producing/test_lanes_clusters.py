@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from itertools import chain
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
 from headgate.backends.kafka.options import LaneLimits
 from headgate.core.outcome import Reason
+from support.kafka.kafka_log import read_log
 from support.kafka.lane_history import RunningLanes, running_lanes
 from support.process.stack import RunningCluster, eventually
 
@@ -38,6 +40,35 @@ async def test_leader_changes_under_load(
         assert not world.history.failures
         assert world.history.rebuilds == []
         await world.check_log(cluster.bootstrap, topic_name)
+
+
+async def test_a_topic_that_lacks_replicas_costs_no_other_topic_anything(
+    start_cluster: Callable[..., RunningCluster], topic_name: str
+) -> None:
+    """Its records wait in their lane, certainly not written, and the producer stays."""
+    cluster = start_cluster(3)
+    other = f"{topic_name}-other"
+    cluster.create_topic(topic_name, 1, {"min.insync.replicas": "3"})
+    cluster.create_topic(other, 2)
+    async with running_lanes(cluster.bootstrap, topic_name, other) as world:
+        first = [world.put(topic_name, 0), world.put(other, 1)]
+        await world.all_ended()
+        cluster.nodes[2].kill()
+        first.append(world.put(other, 1))  # acknowledged once the cluster gives the node up
+        await eventually(lambda: world.history.all_ended(first), 60)
+        rebuilds = list(world.history.rebuilds)
+        waiting = world.put(topic_name, 0)
+        await eventually(lambda: world.history.handed[waiting] >= 3, 30)
+        for _ in range(20):
+            quick = world.put(other, 1)
+            await eventually(lambda quick=quick: world.history.all_ended([quick]), 15, 0.001)
+        assert not world.history.all_ended([waiting])
+        await asyncio.to_thread(cluster.nodes[2].restart)
+        await world.all_ended(60)
+        assert not world.history.failures
+        assert world.history.rebuilds == rebuilds
+        logs = [read_log(cluster.bootstrap, name) for name in (topic_name, other)]
+        world.history.check(chain(*logs))
 
 
 @pytest.mark.full

@@ -52,6 +52,42 @@ async def test_deleted_and_recreated_topic(kafka: RunningBroker, topic_name: str
         await world.check_log(kafka.bootstrap, topic_name)
 
 
+async def test_a_deleted_topic_costs_no_other_topic_anything(
+    kafka: RunningBroker, topic_name: str
+) -> None:
+    """Kafka says that there is no such topic: nothing is written, and the producer stays."""
+    other = f"{topic_name}-other"
+    for name in (topic_name, other):
+        kafka.create_topic(name, 2)
+    async with running_lanes(kafka.bootstrap, topic_name, other, refresh_ms=60_000) as world:
+        for name in (topic_name, other):
+            world.put(name, 0)
+        await world.all_ended()
+        await asyncio.to_thread(delete_topic, kafka.bootstrap, topic_name)
+        orphans = [world.put(topic_name, partition) for partition in (0, 0, 1)]
+        until = asyncio.Event()
+        loading = asyncio.ensure_future(world.load(other, 2, until, 200))
+        try:
+            await eventually(lambda: world.history.all_ended(orphans), 15)
+            later = [world.put(other, partition) for partition in (0, 1)]
+            await eventually(lambda: world.history.all_ended(later), 15)
+        finally:
+            until.set()
+            await loading
+        await world.all_ended()
+        assert {world.history.failures[one].reason for one in orphans} == {Reason.UNKNOWN_TOPIC}
+        assert set(world.history.failures) == set(orphans)
+        assert not world.history.rebuilds
+        # The same partitions again: their sequence numbers go on, or begin anew, without a gap.
+        await asyncio.to_thread(kafka.create_topic, topic_name, 2)
+        world.topics.refresh_soon()
+        await eventually(lambda: world.topics.get(topic_name) is not None, 15)
+        again = [world.put(topic_name, partition) for partition in (0, 1, 0)]
+        await world.all_ended()
+        assert all(one in world.history.offsets for one in again)
+        assert not world.history.rebuilds
+
+
 async def test_deleted_topic_is_not_brought_back(
     start_broker: StartBroker, topic_name: str
 ) -> None:
