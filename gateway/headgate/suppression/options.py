@@ -26,6 +26,7 @@ class SuppressOptions:
     transaction).
     touches_opened: talk to every topic that is compared, used or not: where others ask another of
     several servers, this one is to know the topic's key rule all the same.
+    look_s: seconds between two looks whether Redis may lose entries.
     """
 
     token_ttl_ms: float = 240_000.0
@@ -39,6 +40,7 @@ class SuppressOptions:
     unknown_max: int = 100_000
     fences_by_writing: bool = True
     touches_opened: bool = False
+    look_s: float = 10.0
 
     @property
     def spans(self) -> SuppressionSpans:

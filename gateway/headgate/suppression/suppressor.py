@@ -80,6 +80,7 @@ class Suppressor:
         self._sleeps_for_events = False
         self._overdue_check = OverdueCheck(options.timeout_ms / 1000, self._give_up_overdue)
         self._slow_s, self._slow_count = -math.inf, 0
+        self._must_look, self._looked_s, self._eviction = False, -math.inf, ""
         self._log = StateLog()
 
     async def start(self) -> None:
@@ -185,6 +186,8 @@ class Suppressor:
         if self._clock() - self._slow_s < _SLOW_S:
             waited = f"{self._options.timeout_ms:g} ms (redis.timeout_ms)"
             return False, f"slow: {self._slow_count} events did not wait longer than {waited}"
+        if self.store.eviction:
+            return False, f"connected; {self.store.eviction}"
         return True, "connected"
 
     def states(self) -> dict[str, TopicSuppression]:
@@ -197,6 +200,19 @@ class Suppressor:
         while self.claims.is_behind:
             await self._exchange()
         self.claims.mode = BypassMode.READY
+        self._looked()
+
+    def _looked(self) -> None:
+        """Note when Redis was looked at, and log what has changed."""
+        self._looked_s = self._clock()
+        eviction, self._eviction = self._eviction, self.store.eviction
+        if self._eviction and not eviction:
+            _log.warning(
+                "suppression: Redis: %s; an evicted entry forgets publishes under way",
+                self._eviction,
+            )
+        elif eviction and not self._eviction:
+            _log.info("suppression: Redis evicts nothing any more")
 
     async def _serve(self) -> None:
         while True:
@@ -204,13 +220,18 @@ class Suppressor:
             if self._must_tell:
                 self._must_tell = False
                 await self._tellings.tell()
+            if self._must_look:
+                self._must_look = False
+                self._overdue_check.begin()  # events may come meanwhile
+                await self.store.look()
+                self._looked()
             if not await self._exchange() and self._session.is_closing:
                 return
 
     async def _until_due(self) -> None:
         """Wait until there is something to say, and then for what should go with it."""
         claims = self.claims
-        if not claims.has_news and not self._must_tell:
+        if not (claims.has_news or self._must_tell or self._must_look):
             await self._sleep()
         if not claims.waiting:
             await self._sleep(self._linger_s, for_events=True)
@@ -283,7 +304,9 @@ class Suppressor:
 
     def _tick(self) -> None:
         self._must_tell = self._tellings.is_due
-        if self.claims.tick(self._clock()) or self._must_tell:
+        is_ready = self.claims.mode is BypassMode.READY
+        self._must_look = is_ready and self._clock() - self._looked_s >= self._options.look_s
+        if self.claims.tick(self._clock()) or self._must_tell or self._must_look:
             self.news()
         self._log.note(self.states())
 

@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 import uvloop
+from redis import Redis
 
 from headgate.backends.redis.errors import StoreError
 from headgate.backends.redis.suppression import RedisStore
@@ -40,7 +41,7 @@ class Gateway:
         self.answers: dict[Publish, asyncio.Future[str]] = {}
         self.holding: list[Publish] | None = None  # a list: publishes wait in it
         options = SuppressOptions(
-            token_ttl_ms=20_000, quarantine_ms=QUARANTINE_MS, timeout_ms=TIMEOUT_MS
+            token_ttl_ms=20_000, quarantine_ms=QUARANTINE_MS, timeout_ms=TIMEOUT_MS, look_s=0.2
         )
         self.store = RedisStore(url, options.timeout_ms)
         self.suppressor = Suppressor(self.store, self, options, time.monotonic, os.urandom, self)
@@ -216,6 +217,43 @@ async def test_refusing_topics_answer_while_redis_is_away(
     await gateway.connected()
     await gateway.suppresses("A")
     assert gateway.log.count(b"A") <= before + 1  # the lost claim left no token
+
+
+async def test_a_redis_that_may_evict_is_not_healthy(gateway: Gateway, redis: RunningRedis) -> None:
+    """As `headgate check` says it; when the policy is noeviction again, all is well."""
+    assert gateway.suppressor.health() == (True, "connected")
+    with Redis.from_url(redis.url) as client:
+        client.config_set("maxmemory-policy", "allkeys-lru")
+        await eventually(lambda: not gateway.suppressor.health()[0])
+        assert "maxmemory-policy allkeys-lru" in gateway.suppressor.health()[1]
+        client.config_set("maxmemory-policy", "noeviction")
+        await eventually(lambda: gateway.suppressor.health() == (True, "connected"))
+
+
+async def test_keys_that_were_evicted_are_told_with_the_policy(
+    gateway: Gateway, redis: RunningRedis
+) -> None:
+    with Redis.from_url(redis.url) as client:
+        client.config_set("maxmemory-policy", "allkeys-random")
+        client.config_set("maxmemory", client.info("memory")["used_memory"] + 200_000)
+        for number in range(2_000):
+            client.set(f"filler-{number}", b"x" * 1_000)
+    await eventually(lambda: ", " in gateway.suppressor.health()[1])
+    detail = gateway.suppressor.health()[1]
+    assert "maxmemory-policy allkeys-random" in detail
+    assert " were: set it to noeviction" in detail
+
+
+async def test_a_refusing_topic_outlives_a_new_incarnation(
+    gateway: Gateway, connect: Callable[[], asyncio.Future[Gateway]]
+) -> None:
+    """Another gateway begins one while Redis is healthy: the event asks again within its time."""
+    other = await connect()
+    for number in range(5):
+        other.suppressor.drop(other.scope)
+        await eventually(other.suppressor.is_settled)
+        assert await gateway.post(f"new-{number}", refuse=True) == "published"
+    assert not gateway.failures
 
 
 async def test_a_blind_publish_under_way_blocks_others_after_the_reconnect(

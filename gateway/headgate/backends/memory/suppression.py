@@ -38,7 +38,7 @@ class MemoryStore:
     def __init__(self, redis: MemoryRedis) -> None:
         self.redis = redis
         self.cut = False
-        self.server = ""
+        self.server = self.eviction = ""
         self._process = 0
 
     async def connect(self) -> None:
@@ -56,6 +56,10 @@ class MemoryStore:
         """The same for the layout."""
         self._check_process()
         return tell(self.redis.values, call, self.redis.identity, int(self.redis.clock()))
+
+    async def look(self) -> None:
+        """Nothing vanishes."""
+        self._check_process()
 
     async def close(self) -> None:
         """Forget the connection."""

@@ -94,6 +94,18 @@ class RedisScript:
         finally:
             self._patience.ends()
 
+    async def info(self) -> Mapping[str, str]:
+        """Return what INFO says now. Raises StoreError and closes the connection, as `evaluate`."""
+        connection = self.connection
+        if connection is None or not connection.is_connected:
+            raise StoreError("redis_error", "not connected to Redis")
+        try:
+            async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+                return _lines(await _ask(connection, b"INFO"))
+        except (TimeoutError, RedisError, OSError) as error:
+            await self.close()
+            raise _translate(error) from error
+
     async def close(self) -> None:
         """Close without waiting for the peer, which may be stopped."""
         connection, self.connection = self.connection, None

@@ -19,7 +19,8 @@ class RedisStore:
         text = script_text("suppression.lua") if script is None else script
         self._redis = RedisScript(url, timeout_ms, text, script_text("layout.lua"))
         self._identity = b""
-        self.server = ""
+        self.server = self.eviction = ""
+        self._evicted = 0
 
     async def connect(self) -> None:
         """Open a new connection, load the script, read run_id and master_replid."""
@@ -27,6 +28,8 @@ class RedisStore:
         self._identity = _identity(lines)
         host = getattr(self._redis.connection, "host", "")  # a socket in the file system has none
         self.server = f"{host}:{lines.get('tcp_port', '')} run {lines['run_id'][:12]}"
+        self._evicted = int(lines.get("evicted_keys", 0))
+        self.eviction = eviction_of(lines, self._evicted)
 
     async def run(self, call: SuppressionCall) -> SuppressionReply:
         """One EVALSHA. After an error or a timeout the connection is closed."""
@@ -37,6 +40,12 @@ class RedisStore:
         arguments: list[int | bytes] = [1, call.name, call.packed(self._identity)]
         now, noisy, found = await self._redis.evaluate(arguments, 1)
         return LayoutReply(now, noisy, found == 1)
+
+    async def look(self) -> None:
+        """One INFO."""
+        lines = await self._redis.info()
+        self.eviction = eviction_of(lines, self._evicted)
+        self._evicted = int(lines.get("evicted_keys", 0))
 
     async def close(self) -> None:
         """Close without waiting for the peer, which may be stopped."""
@@ -49,6 +58,20 @@ def arguments_of(call: SuppressionCall, identity: bytes) -> list[int | bytes]:
     keys += call.entries
     operations = b"".join(call.operations)
     return [len(keys), *keys, call.header(identity), call.sizes(), operations]
+
+
+def eviction_of(lines: Mapping[str, str], evicted_before: int) -> str:
+    """Say why keys may vanish from a Redis, by its INFO; the empty text if they stay.
+
+    Args:
+        evicted_before: How many keys had been evicted at the look before.
+    """
+    policy = lines.get("maxmemory_policy", "noeviction")
+    evicted = int(lines.get("evicted_keys", 0))
+    if policy == "noeviction" and evicted <= evicted_before:
+        return ""
+    done = f", {evicted} were" if evicted else ""
+    return f"keys may be evicted (maxmemory-policy {policy}){done}: set it to noeviction"
 
 
 def _identity(lines: Mapping[str, str]) -> bytes:

@@ -13,9 +13,11 @@ class SuppressionStore(Protocol):
     is closed, and `connect` comes before the next `run`.
 
     server: which Redis process was connected last, for people; empty before the first time.
+    eviction: why entries may vanish, as `connect` or `look` saw it last; empty if they stay.
     """
 
     server: str
+    eviction: str
 
     async def connect(self) -> None:
         """Connect, and read which Redis process this is. Raises StoreError."""
@@ -27,6 +29,10 @@ class SuppressionStore(Protocol):
 
     async def tell(self, call: LayoutCall) -> LayoutReply:
         """Tell it our layout. Raises StoreError, as `run` does."""
+        ...
+
+    async def look(self) -> None:
+        """Look whether entries may vanish. Raises StoreError, as `run` does."""
         ...
 
     async def close(self) -> None:
