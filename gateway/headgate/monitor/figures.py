@@ -49,6 +49,8 @@ def _of_groups(cluster: ClusterMonitor, gauges: dict[str, Table], max_partitions
     lags, states = gauges["headgate_group_lag"], gauges["headgate_group_state"]
     for name, found in cluster.judged.items():
         for partition in found.partitions:
+            if partition.is_unread:
+                continue
             labels: Labels = (name, partition.place.topic, str(partition.place.partition))
             if len(lags) >= max_partitions and labels not in lags:
                 labels = (OTHER, OTHER, "")

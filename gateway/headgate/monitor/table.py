@@ -63,6 +63,8 @@ def _remarks(group: dict[str, Any]) -> Iterator[str]:
         yield "stuck commit"
     if group["regressions"]:
         yield f"{counted(group['regressions'], 'commit')} went back"
+    if group.get("unread_topics"):
+        yield f"no member reads {', '.join(group['unread_topics'])}"
     if group["idle_members"]:
         yield f"{group['idle_members']} idle"
     if not group["probation"]["admitted"]:

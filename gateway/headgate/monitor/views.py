@@ -44,6 +44,7 @@ def group_row(cluster: str, watch: GroupWatch, found: GroupReport, options: Watc
         "members": len(watch.described.members),
         "idle_members": found.idle_members,
         "topics": sorted({place.topic for place in watch.tracks}),
+        "unread_topics": list(found.unread_topics),
         "regressions": watch.regressions,
         "probation": probation(watch, options),
         "hints": hints(watch, found),
@@ -100,6 +101,7 @@ def partition_row(found: PartitionReport) -> Json:
         "lag": found.lag,
         "internal_lag": found.internal_lag,
         "stuck_commit": found.is_stuck,
+        "unread": found.is_unread,
         "lost": found.lost,
         "heat": found.heat,
         "position_age_s": seconds(found.age_ms),
@@ -232,9 +234,15 @@ def hints(watch: GroupWatch, found: GroupReport) -> list[str]:
         )
     if found.state in (LagState.STOP, LagState.STALL) and not watch.described.members:
         said.append("the group has no members")
+    said += [
+        f"no member reads topic {topic}: none subscribes to it any more, and its offsets are left "
+        "over. Subscribe a member, or delete them: kafka-consumer-groups.sh --bootstrap-server "
+        f"BROKER --group {name} --topic {topic} --delete-offsets"
+        for topic in found.unread_topics
+    ]
     if any(one.committed is None for one in found.partitions):
         said.append("some partitions have an owner and no commit: what it does cannot be seen")
-    if any(one.lost for one in found.partitions):
+    if any(one.lost and not one.is_unread for one in found.partitions):
         said.append("retention has taken records before they were committed")
     if found.idle_members:
         said.append(f"{found.idle_members} members own nothing: more members than partitions")

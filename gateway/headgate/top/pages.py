@@ -137,6 +137,7 @@ class GroupPage(Struct):
     regressions: Count
     loss_in_s: float | None
     probation: Probation
+    unread_topics: list[str] = []
 
 
 class Committer(Struct):

@@ -278,6 +278,36 @@ async def test_a_group_of_the_new_protocol(
         assert found["lag"] == 4
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_a_topic_that_no_member_subscribes_to_any_more(
+    protocol: str,
+    kafka: RunningBroker,
+    group: str,
+    topic_name: str,
+    join: Callable[..., RdMember],
+) -> None:
+    other = kafka.create_topic(f"{topic_name}-other", 1)
+    async with watching(kafka.bootstrap) as monitor:
+        member = join("c1", protocol)
+        await owns(member, 0, 1)
+        for partition in (0, 1):
+            await commit(member, partition, 7)
+        await has_committed(monitor, group, 7, 7)
+        await asyncio.to_thread(member.subscribe, other)
+        fill(kafka.bootstrap, topic_name, 2, 3)
+        await eventually(
+            lambda: (row(monitor, group) or {}).get("unread_topics") == [topic_name], 30
+        )
+        await asyncio.sleep(3)  # longer than the monitor's patience here
+        found = await page(monitor, group)
+        assert (found["state"], found["lag"], found["unread_topics"]) == ("OK", 0, [topic_name])
+        unread = {one["topic"] for one in found["partitions"] if one["unread"]}
+        read = {one["topic"] for one in found["partitions"] if not one["unread"]}
+        assert (unread, topic_name in read) == ({topic_name}, False)
+        (hint,) = [one for one in found["hints"] if "no member reads" in one]
+        assert f"--group {group} --topic {topic_name} --delete-offsets" in hint
+
+
 async def test_consumers_of_ours_sign_and_show_their_internal_lag(
     kafka: RunningBroker, group: str, topic_name: str
 ) -> None:

@@ -59,6 +59,10 @@ class RdMember:
         place = TopicPartition(self._topic, partition, offset, metadata)
         self._do(lambda consumer: consumer.commit(offsets=[place], asynchronous=False))
 
+    def subscribe(self, topic: str) -> None:
+        """Read this topic, and the one before no more."""
+        self._do(lambda consumer: consumer.subscribe([topic]))
+
     def owned(self) -> set[int]:
         """The partitions that it owns now."""
         return {one.partition for one in self._do(lambda consumer: consumer.assignment())}

@@ -41,6 +41,7 @@ class World:
         self.ends = [0] * partitions
         self.stored: dict[int, CommittedOffset] = {}
         self.members: dict[str, set[int]] = {}
+        self.subscribed: frozenset[str] | None = None  # of every member; None: not known
         self.unreadable: set[int] = set()  # offsets of partition 0 that hold no record
         self.asked: list[tuple[int, int]] = []  # spans in which a record was looked for
         self.topic = TopicSeen(b"1" * 16, (SOUND,) * partitions, 2, 86_400_000)
@@ -88,6 +89,7 @@ class World:
                 f"{name}-app",
                 "/10.0.0.1",
                 frozenset(Partition(TOPIC, one) for one in owned),
+                self.subscribed,
             )
             for name, owned in self.members.items()
         )

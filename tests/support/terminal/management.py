@@ -106,5 +106,6 @@ def group(name: str, state: str = "OK", lag: int = 0, **more: Any) -> dict[str, 
     return {
         "group": name, "cluster": "main", "state": state, "lag": lag, "stuck_commit": False,
         "heat": "hot", "members": 3, "idle_members": 0, "regressions": 0, "loss_in_s": None,
+        "unread_topics": [],
         "probation": {"admitted": True}, **more,
     }  # fmt: skip

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from headgate.core.groups.commit_records import read_assignment
+from headgate.core.groups.commit_records import read_assignment, read_subscription
 from headgate.core.groups.facts import (
     CommittedOffset,
     Described,
@@ -144,11 +144,20 @@ def _classic_member(reader: Reader, is_consumers: bool) -> GroupMember:
     member_id = reader.text() or ""
     reader.text()  # group.instance.id
     client_id, host = reader.text() or "", reader.text() or ""
-    reader.take(reader.count())  # what it subscribed to
+    subscription = reader.take(reader.count())
     assignment = reader.take(reader.count())
     reader.tags()
-    places = _assigned(assignment) if is_consumers else frozenset[Partition]()
-    return GroupMember(member_id, client_id, host, places)
+    if not is_consumers:
+        return GroupMember(member_id, client_id, host, frozenset())
+    topics = _subscribed(subscription)
+    return GroupMember(member_id, client_id, host, _assigned(assignment), topics)
+
+
+def _subscribed(subscription: bytes) -> frozenset[str] | None:
+    try:
+        return read_subscription(subscription)
+    except ValueError:  # as in `_assigned`
+        return None
 
 
 def _assigned(assignment: bytes) -> frozenset[Partition]:
@@ -187,15 +196,15 @@ def _consumer_member(reader: Reader, version: int) -> GroupMember:
     reader.text()  # rack
     reader.skip(4)  # its epoch
     client_id, host = reader.text() or "", reader.text() or ""
-    for _ in range(reader.count()):
-        reader.text()  # a topic that it subscribed to
-    reader.text()  # by a pattern
+    topics = frozenset(reader.text() or "" for _ in range(reader.count()))
+    pattern = reader.text()
     places = _consumer_places(reader)
     _consumer_places(reader)  # what it is to own in the end
     if version >= 1:
         reader.skip(1)  # the kind of member
     reader.tags()
-    return GroupMember(member_id, client_id, host, places)
+    # Which topics a pattern matches is the broker's to say, by what it assigns.
+    return GroupMember(member_id, client_id, host, places, None if pattern else topics)
 
 
 def _consumer_places(reader: Reader) -> frozenset[Partition]:

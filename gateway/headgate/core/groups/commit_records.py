@@ -217,6 +217,18 @@ def read_assignment(assignment: bytes) -> frozenset[Partition]:
     return frozenset(places)
 
 
+def read_subscription(subscription: bytes) -> frozenset[str] | None:
+    """The topics of a classic member (ConsumerProtocolSubscription); None where they are not said.
+
+    Raises ValueError.
+    """
+    if not subscription:
+        return None
+    cursor = Cursor(subscription)
+    cursor.number(2)  # all versions begin alike
+    return frozenset(cursor.text() or "" for _ in range(cursor.number(4)))
+
+
 def _consumer_member(key: Cursor, value: bytes | None) -> ConsumerMember | None:
     group, member = key.text() or "", key.text() or ""
     if value is None:

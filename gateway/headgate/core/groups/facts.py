@@ -16,12 +16,14 @@ class Partition(NamedTuple):
 
 
 class GroupMember(NamedTuple):
-    """A member of a group. host: as the broker sees it.  places: what is assigned to it."""
+    """A member of a group. host: as the broker sees it.  places: what is assigned to it.
+    subscribed: the topics that it subscribes to; None: not known, such as during a rebalance."""
 
     member_id: str
     client_id: str
     host: str
     places: frozenset[Partition]
+    subscribed: frozenset[str] | None = None
 
 
 class Described(NamedTuple):

@@ -49,7 +49,18 @@ class GroupWatch:
         self._owned_last: dict[Partition, str] = {}
 
     def is_described(self, described: Described, now_ms: int) -> None:
-        """Take who the members are and what each of them owns."""
+        """Take who the members are and what each of them owns.
+
+        What a member subscribes to stays known where this does not say it.
+        """
+        subscribed = {one.member_id: one.subscribed for one in self.described.members}
+        members = tuple(
+            one._replace(subscribed=subscribed.get(one.member_id))
+            if one.subscribed is None
+            else one
+            for one in described.members
+        )
+        described = described._replace(members=members)
         owners: dict[Partition, Assignee] = {}
         for member in described.members:
             for place in member.places:
@@ -60,6 +71,17 @@ class GroupWatch:
         known = self.tracks.keys() | owners.keys()
         self._owned_last = {each: who for each, who in self._owned_last.items() if each in known}
         self.owners, self.described = owners, described
+
+    def is_unread(self, place: Partition) -> bool:
+        """Tell whether the group has members, and none of them subscribes to the topic."""
+        members = self.described.members
+        return (
+            bool(members)
+            and place not in self.owners
+            and all(
+                one.subscribed is not None and place.topic not in one.subscribed for one in members
+            )
+        )
 
     def _owner(self, place: Partition, member: GroupMember, now_ms: int) -> Assignee:
         had = self.owners.get(place)

@@ -47,6 +47,8 @@ class PartitionReport(NamedTuple):
     done; None where it reports nothing.  is_stuck: a stuck commit.  lost: records that retention
     took before they were committed.  age_ms: of the record that is read next.
     clear_ms, loss_ms: until the lag is gone, until retention takes what was not read; None: never.
+    is_unread: the group has members, and none of them subscribes to the topic: its offsets are left
+    over, and what has come since is no work of theirs.
     """
 
     place: Partition
@@ -66,10 +68,14 @@ class PartitionReport(NamedTuple):
     loss_ms: int | None
     owner: Assignee | None
     commits: tuple[SeenCommit, ...]
+    is_unread: bool = False
 
 
 class GroupReport(NamedTuple):
-    """A group: as bad as its worst partition, as cold as its coldest. lag: of all partitions."""
+    """A group: as bad as its worst partition, as cold as its coldest. lag: of all partitions.
+
+    unread_topics: those that no member subscribes to any more; they count for nothing else here.
+    """
 
     state: LagState
     lag: int
@@ -79,11 +85,13 @@ class GroupReport(NamedTuple):
     is_stuck: bool
     idle_members: int
     partitions: tuple[PartitionReport, ...]
+    unread_topics: tuple[str, ...] = ()
 
 
 def report(watch: GroupWatch, logs: Logs, now_ms: int, judging: Judging) -> GroupReport:
     """Judge a group by all that is known of it."""
-    found = tuple(sorted(_partitions(watch, logs, now_ms, judging)))
+    every = tuple(sorted(_partitions(watch, logs, now_ms, judging)))
+    found = [one for one in every if not one.is_unread]
     heats = [Heat.UNKNOWN, Heat.HOT, Heat.COOLING, Heat.COLD]
     losses = [one.loss_ms for one in found if one.loss_ms is not None]
     return GroupReport(
@@ -94,7 +102,8 @@ def report(watch: GroupWatch, logs: Logs, now_ms: int, judging: Judging) -> Grou
         min(losses, default=None),
         any(one.is_stuck for one in found),
         sum(not member.places for member in watch.described.members),
-        found,
+        every,
+        tuple(sorted({one.place.topic for one in every if one.is_unread})),
     )
 
 
@@ -115,6 +124,10 @@ def _partitions(
         internal = _internal_lag(track, owner, log, newest.end)
         age_ms, heat = _age(log, newest.committed, newest.lag, now_ms, judging.horizon_ms)
         clear_ms = track.window.clear_ms()
+        loss_ms = _loss_ms(log, newest.lag, age_ms, clear_ms)
+        is_unread = watch.is_unread(place)
+        if is_unread:
+            state, pace, heat, age_ms, loss_ms = LagState.OK, LagState.OK, Heat.HOT, 0, None
         yield PartitionReport(
             place,
             state,
@@ -130,9 +143,10 @@ def _partitions(
             heat,
             age_ms,
             clear_ms,
-            _loss_ms(log, newest.lag, age_ms, clear_ms),
+            loss_ms,
             owner,
             tuple(track.commits),
+            is_unread,
         )
 
 

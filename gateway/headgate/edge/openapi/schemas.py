@@ -240,6 +240,7 @@ SCHEMAS: dict[str, Json] = {
         stuck_commit={"type": "boolean"},
         position_age_s=_NUMBER,
         loss_in_s=_or_null("number"),
+        unread_topics={"type": "array", "items": _TEXT},
         probation=_object(["admitted"], admitted={"type": "boolean"}),
         hints={"type": "array", "items": _TEXT},
     ),

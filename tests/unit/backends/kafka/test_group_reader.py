@@ -82,6 +82,26 @@ async def test_what_is_only_compacted_is_kept_for_ever(policy: str, kept_ms: int
     assert poll.topics[TOPIC].retention_ms == kept_ms
 
 
+def member_with(subscription: bytes) -> GroupMember:
+    who = text("m-1") + NULL + text("app") + text("/10.0.0.1")
+    subscribed = bytes([len(subscription) + 1]) + subscription
+    member = who + subscribed + b"\1" + NO_TAGS
+    group = struct.pack(">h", 0) + text(GROUP) + text("Stable") + text("consumer") + text("range")
+    answer = bytes(4) + array([group + array([member]) + bytes(4) + NO_TAGS])
+    (found,) = describe_classic([GROUP]).RESPONSE_TYPE.decode(BytesIO(answer))[GROUP].members
+    return found
+
+
+def test_the_subscription_of_a_classic_member_is_read() -> None:
+    names = b"".join(struct.pack(">h", len(name)) + name for name in (b"orders", b"deals"))
+    for version in (0, 3):  # later versions only add to the end
+        subscription = struct.pack(">hi", version, 2) + names + b"\xff\xff\xff\xff"
+        assert member_with(subscription).subscribed == {"orders", "deals"}
+    assert member_with(struct.pack(">hi", 1, 0)).subscribed == frozenset()
+    assert member_with(b"").subscribed is None, "the group is not stable"
+    assert member_with(b"\0\1\0\0\0\7").subscribed is None, "a client's own bytes"
+
+
 def test_a_member_whose_assignment_nobody_can_read_owns_nothing() -> None:
     """It may be any client's own bytes: they cost no other group its poll."""
     who = text("m-1") + NULL + text("app") + text("/10.0.0.1")

@@ -677,3 +677,37 @@ def test_burrow_does_not_see_a_member_without_a_commit() -> None:
     world.poll()
     assert world.polls(12, lambda: world.produce(10))[-1] is STOP
     assert set(world.burrow_says) == {"OK"}
+
+
+def test_a_topic_that_no_member_subscribes_to_any_more_is_unread_and_no_lag() -> None:
+    world = World()
+    world.member("m", 0)
+    world.subscribed = frozenset([TOPIC])
+    for _ in range(3):
+        world.produce(5)
+        world.keep_up()
+        world.poll()
+    world.member("m")
+    world.members["m"].clear()  # the same member, with another subscription
+    world.subscribed = frozenset(["others"])
+    assert set(world.polls(30, lambda: world.produce(5))) == {LagState.OK}
+    assert world.group.unread_topics == (TOPIC,)
+    assert (world.group.lag, world.group.loss_ms) == (0, None)
+    assert (world.partition().is_unread, world.partition().lag) == (True, 150)
+    # During a rebalance the coordinator does not tell what members subscribe to.
+    world.subscribed = None
+    assert set(world.polls(5, lambda: world.produce(5))) == {LagState.OK}
+    # Somebody subscribes to it again, and does nothing.
+    world.subscribed = frozenset(["others", TOPIC])
+    assert world.polls(10, lambda: world.produce(5))[-1] is LagState.STOP
+    assert world.group.unread_topics == ()
+
+
+def test_without_members_or_subscriptions_that_are_known_a_lag_stays_a_stop() -> None:
+    for subscribed, has_members in ((None, True), (frozenset(["others"]), False)):
+        world = World()
+        world.subscribed = subscribed
+        world.commit(0)
+        if has_members:
+            world.member("m")
+        assert world.polls(30, lambda world=world: world.produce(5))[-1] is LagState.STOP
