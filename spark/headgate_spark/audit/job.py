@@ -4,11 +4,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import Observation, SparkSession
+from pyspark.sql import functions as F
 
 from headgate.core.groups.facts import Partition
 from headgate.core.terminal.progress import ProgressLine
@@ -69,12 +70,13 @@ def audit(
         names = list(dict.fromkeys(one.place.topic for one in ranges))
         present = {name: sizes[name] for name in names}
         folder = ending.enter_context(scratch(request.out))
-        read_facts(spark, view, cluster, ranges, f"{folder}/facts", progress)
+        files = PurePosixPath(f"file:{folder}")  # whatever Spark's own default is
+        read_facts(spark, view, cluster, ranges, f"{files}/facts", progress)
         window = (request.from_ms, request.to_ms)
-        facts = within(spark.read.schema(FACTS).parquet(f"{folder}/facts"), window)
+        facts = within(spark.read.schema(FACTS).parquet(f"{files}/facts"), window)
         counts = {name: candidates(present[name], request.counts) for name in names}
         coalesce = _coalesce_ms(config, names)
-        counted = count_all(spark, facts, folder, present, counts, progress, coalesce)
+        counted = count_all(spark, facts, files, present, counts, progress, coalesce)
         parts = _parts(ranges, present)
         figures = [
             figures_of(name, present[name], counted, window, parts.get(name, ())) for name in names
@@ -162,7 +164,10 @@ def read_facts(
     total = sum(one.end - one.start for one in ranges)
     try:
         with progress.step(f"reading up to {total:,} records", spark.sparkContext):
-            facts_of(spark, cluster, ranges).write.parquet(goal)
+            facts = facts_of(spark, cluster, ranges)
+            read = Observation("read")
+            facts.observe(read, F.count(F.lit(1)).alias("rows")).write.parquet(goal)
+            must_be_there(spark, goal, int(read.get["rows"]))
     except (PySparkException, Py4JJavaError) as error:  # PySpark translates some of them only
         if gone := lost(view, ranges):
             raise JobError(
@@ -170,9 +175,29 @@ def read_facts(
                 "written; try a later --from"
             ) from error
         raise JobError(
-            f"reading {cluster.address} into {Path(goal).parent.parent} failed: "
+            f"reading {cluster.address} into {_folder(goal)} failed: "
             f"{reason_of(error)}. Nothing was written"
         ) from error
+
+
+def must_be_there(spark: SparkSession, goal: str, rows: int) -> None:
+    """Raise JobError unless this process finds all rows that the executors have written. Executors
+    on other machines, if the folder is not shared, leave it a part of them, or none."""
+    try:
+        there = spark.read.schema(FACTS).parquet(goal).count()
+    except (PySparkException, Py4JJavaError):  # an executor does not find what another wrote
+        there = -1
+    if there != rows:
+        raise JobError(
+            f"--out {_folder(goal)}: what Spark's executors write there is not found there by this "
+            "process, or not by each other: it must be one folder for the driver and all "
+            "executors, such as one on NFS. Nothing was written",
+            USAGE,
+        )
+
+
+def _folder(goal: str) -> Path:
+    return Path(goal.removeprefix("file:")).parent.parent
 
 
 def _coalesce_ms(config: JobConfig, topics: Sequence[str]) -> dict[str, tuple[int, int]]:

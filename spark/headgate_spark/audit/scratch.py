@@ -29,10 +29,28 @@ def scratch(out: Path) -> Iterator[Path]:
     except OSError as error:
         raise JobError(f"--out {out}: {error}", USAGE) from error
     try:
+        _must_rename(folder, out)
         yield folder
     finally:
         # tasks may still be writing: what is left is removed when Spark has ended
         _remove(folder, lock)
+
+
+def _must_rename(folder: Path, out: Path) -> None:
+    """Raise JobError where a file cannot take the place of another, as on object stores that are
+    mounted: Spark needs it as soon as it has read everything, the result in the end."""
+    first, second = folder / "renamed", folder / "replaced"
+    try:
+        for one in (first, second):
+            one.write_text("")
+        first.replace(second)
+        second.unlink()
+    except OSError as error:
+        raise JobError(
+            f"--out {out}: files cannot be renamed there ({error}). Give a folder on a local disk "
+            "or on NFS, and copy the result afterwards",
+            USAGE,
+        ) from error
 
 
 def remove_dead(out: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headgate.commands.progress import add_quiet
+from headgate_spark.commands.paths import local_path
 from headgate_spark.job.ending import EndedError, children, end_spark, hushed, signals_caught
 from headgate_spark.job.errors import OK, USAGE, JobError, reason_of
 
@@ -36,7 +37,13 @@ def add_audit(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=run_audit)
     add = parser.add_argument
     add("--config", required=True, type=Path, metavar="F", help="the gateway's TOML file")
-    add("--out", required=True, type=Path, metavar="DIR", help="where the results are written")
+    add(
+        "--out",
+        required=True,
+        type=local_path,
+        metavar="DIR",
+        help="where the results are written: a folder that driver and executors share",
+    )
     add("--topics", metavar="P", help="names and globs, separated by commas; default: all")
     add(
         "--from",

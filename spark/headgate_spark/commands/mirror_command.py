@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headgate.commands.progress import add_quiet
+from headgate_spark.commands.paths import local_path
 from headgate_spark.job.errors import USAGE, JobError
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def add_mirror(parser: argparse.ArgumentParser) -> None:
     )
     add("--retention-ms", type=int, default=-1, metavar="N",
         help="retention of topics that it creates; default: -1, forever")  # fmt: skip
-    add("--metrics", type=Path, metavar="FILE", help="keep a Prometheus textfile up to date")
+    add("--metrics", type=local_path, metavar="FILE", help="keep a Prometheus textfile up to date")
     parser.set_defaults(run=run_mirror)
     parser.epilog = _MIRROR
 
@@ -63,7 +64,7 @@ def add_mirror(parser: argparse.ArgumentParser) -> None:
 def add_verify(parser: argparse.ArgumentParser) -> None:
     """The options of `verify`."""
     _add_common(parser)
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write the result as JSON")
+    parser.add_argument("--out", type=local_path, metavar="FILE", help="write the result as JSON")
     parser.set_defaults(run=run_verify)
     parser.epilog = _VERIFY
 

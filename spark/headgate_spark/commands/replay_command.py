@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 from headgate.commands.progress import add_quiet
+from headgate_spark.commands.paths import local_path
 from headgate_spark.job.errors import USAGE, JobError
 
 _REPLAY = """examples:
@@ -26,7 +27,7 @@ def add_replay(parser: argparse.ArgumentParser) -> None:
     add("--follow", action="store_true", help="go on until stopped")
     add("--patience", type=float, default=15.0, metavar="S",
         help="take over from a runner that is silent for so many seconds; default: 15")  # fmt: skip
-    add("--metrics", type=Path, metavar="FILE", help="keep a Prometheus textfile up to date")
+    add("--metrics", type=local_path, metavar="FILE", help="keep a Prometheus textfile up to date")
     add_quiet(parser)
     parser.set_defaults(run=run_replay)
     parser.epilog = _REPLAY

@@ -28,6 +28,12 @@ def open_session(
     name: str, master: str | None, settings: Mapping[str, str], say: Callable[[str], None]
 ) -> SparkSession:
     """A session for one job. settings: Spark's own, over what is set here. Raises JobError."""
+    if _is_connect(master, settings, os.environ):
+        raise JobError(
+            "this job cannot run over Spark Connect, since it needs Spark's driver in its own "
+            "process: give --master (or spark-submit) a cluster, and unset SPARK_REMOTE",
+            USAGE,
+        )
     builder = SparkSession.builder.appName(name).config("spark.sql.session.timeZone", "UTC")
     builder = builder.config("spark.sql.execution.arrow.pyspark.enabled", "true")
     chosen = dict(settings) if is_submitted(os.environ) else _local(master, settings, say)
@@ -40,6 +46,18 @@ def open_session(
             f"Spark did not start: {reason_of(error)} Look at --master, --conf and what Java says "
             "above"
         ) from error
+
+
+def _is_connect(
+    master: str | None, settings: Mapping[str, str], environment: Mapping[str, str]
+) -> bool:
+    """Whether Spark's client would speak to a server elsewhere, which has no SparkContext here."""
+    modes = (environment.get("SPARK_API_MODE"), settings.get("spark.api.mode"))
+    return (
+        bool(environment.get("SPARK_REMOTE") or settings.get("spark.remote"))
+        or (master or settings.get("spark.master", "")).startswith("sc://")
+        or "connect" in modes
+    )
 
 
 def _local(
