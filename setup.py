@@ -10,23 +10,26 @@ HEADGATE_NATIVE=1 builds all of it, or fails; c: what is written in C alone; 0: 
 all, where Python's headers are. A machine without a C compiler gets `zig cc` for the build.
 """
 
+import contextlib
 import os
 import shlex
 import subprocess
 import sys
 import sysconfig
+import time
 import tomllib
 from concurrent.futures import Future, ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import local
+from threading import Lock, local
 from typing import Any
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 ASKED = os.environ.get("HEADGATE_NATIVE", "")
+TELL_S = 15.0
 MISSING = (
     "headgate: cannot build the native code without {} (Debian: apt-get install gcc libc6-dev "
     "python3-dev)"
@@ -103,6 +106,38 @@ def use_zig() -> bool:
     return True
 
 
+def tell(line: str) -> None:
+    """Show progress. pip keeps what a build writes unless it was given -v, and minutes pass: so it
+    also goes to the terminal, if there is one."""
+    sys.stderr.write(f"headgate: {line}\n")
+    sys.stderr.flush()
+    if not sys.stderr.isatty():
+        with contextlib.suppress(OSError), Path("/dev/tty").open("w") as terminal:
+            terminal.write(f"\r\033[Kheadgate: {line}\n")
+
+
+class Progress:
+    """Shows how many files are compiled, now and then. Files are added as extensions begin."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._files = self._compiled = 0
+        self._told_s = time.monotonic()
+
+    def begins(self) -> None:
+        with self._lock:
+            self._files += 1
+
+    def ended(self) -> None:
+        with self._lock:
+            self._compiled += 1
+            now_s = time.monotonic()
+            is_last = self._compiled == self._files
+            if is_last or now_s - self._told_s >= TELL_S:
+                self._told_s = now_s
+                tell(f"compiled {self._compiled} of {self._files} files")
+
+
 def leave_out(what: str) -> list[Any]:
     """Nothing is built. Raises SystemExit where it was asked for."""
     said = MISSING.format(what)
@@ -142,6 +177,10 @@ def hot_path() -> list[Extension]:
     from mypyc.build import mypycify
 
     files = [f"{ROOT}/{name}.py" for name in HOT.split()]
+    tell(
+        f"translating {len(files)} modules to C, then compiling them: a minute on two idle "
+        "processors, many on busy ones (HEADGATE_NATIVE=c compiles little, 0 nothing)"
+    )
     modules: list[Extension] = mypycify(
         files,
         opt_level="3",
@@ -163,6 +202,7 @@ class SideBySide(build_ext):
         compiler, begun = self.compiler, local()  # each extension has a thread of its own
         compile_file, compile_files = compiler._compile, compiler.compile
         headers = [*Path("build/mypyc").rglob("*.h"), *Path(ROOT, "native").glob("*.h")]
+        progress = Progress()
         newest = max((one.stat().st_mtime for one in headers), default=0.0)
 
         def is_current(compiled: Path, source: Path) -> bool:
@@ -176,9 +216,11 @@ class SideBySide(build_ext):
                 half_done = compiled.with_suffix(".half")  # whoever ends the build leaves this
                 compile_file(str(half_done), *arguments)
                 half_done.replace(compiled)
+                progress.ended()
 
             def begin(name: str, source: str, *others: object) -> None:
                 if not is_current(compiled := Path(name), Path(source)):
+                    progress.begins()
                     begun.files.append(pool.submit(compile_one, compiled, source, *others))
 
             def compile_all(*arguments: object, **options: object) -> list[str]:

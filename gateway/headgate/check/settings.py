@@ -5,6 +5,7 @@ from ipaddress import ip_address
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from headgate.check.finding import Finding, ok, warn
+from headgate.check.paths import judge_paths
 from headgate.config.backend_settings import ClusterSettings, RedisSettings
 from headgate.config.names import dotted
 from headgate.config.origins import is_file_line
@@ -33,6 +34,7 @@ def judge_settings(settings: Settings, origins: Mapping[str, str]) -> Iterator[F
     if not settings.topics:
         yield warn("topics", "none: every post is answered unknown_topic", "Add [topics.NAME].")
     yield from _producers(settings)
+    yield from judge_paths(settings)
 
 
 def _http(settings: Settings) -> Iterator[Finding]:

@@ -1,0 +1,151 @@
+"""Whether files and folders that options name can be read, or made, by whoever runs the check."""
+
+import getpass
+import os
+import ssl
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from headgate.check.finding import Finding, error, warn
+from headgate.config.names import dotted
+from headgate.config.settings import Settings
+
+_FILE_URL = "file://"
+
+
+class _Identity(NamedTuple):
+    """A certificate and its key, each with its option."""
+
+    certificate_option: str
+    certificate: str | None
+    key_option: str
+    key: str | None
+
+
+def judge_paths(settings: Settings) -> Iterator[Finding]:
+    """Errors where something cannot work, warnings where the gateway goes on without it."""
+    yield from _folder("spool.path", settings.spool.path)
+    url = settings.blobs.url or ""
+    if url.startswith(_FILE_URL):
+        yield from _folder("blobs.url", url.removeprefix(_FILE_URL))
+    yield from _file("logs.installation_file", settings.logs.installation_file)
+    yield from _file("monitor.state_file", settings.monitor.state_file)
+    for option, path in _authorities(settings):
+        if path is not None:
+            yield from _authority(option, path)
+    for identity in _identities(settings):
+        if identity.certificate is not None:
+            yield from _certificate(identity)
+    parts = urlsplit(settings.auth.jwt_jwks_url or "")
+    if parts.scheme == "file":
+        yield from _readable("auth.jwt_jwks_url", unquote(parts.path))
+
+
+def _folder(option: str, path: str | None) -> Iterator[Finding]:
+    """A folder that is made if need be."""
+    if path is None:
+        return
+    existing = Path(path).absolute()
+    while not os.path.lexists(existing):
+        existing = existing.parent
+    if why := _why_not(existing):
+        made = "used" if Path(path).exists() else "made"
+        fix = "Name a folder that the gateway's user may write, or make it: install -d -o USER DIR"
+        yield error(option, f"{path} cannot be {made}: {why}", fix)
+
+
+def _file(option: str, path: str | None) -> Iterator[Finding]:
+    """A file that is written, in a folder that has to be there."""
+    if path is None:
+        return
+    file = Path(path).absolute()
+    why = _why_not(file.parent)
+    if not why and file.exists() and not file.is_file():
+        why = "it is not a file"
+    if why:
+        fix = "Make its folder, and let the gateway's user write there."
+        yield warn(option, f"{path} cannot be written: {why}", fix)
+
+
+def _why_not(folder: Path) -> str:
+    """Why nothing can be made in a folder; empty if it can. Only trying it tells: of a system
+    folder, or a file system that is mounted to be read, the rights say something else."""
+    if not folder.is_dir():
+        return f"{folder} is not a folder"
+    try:
+        Path(tempfile.mkdtemp(prefix=".headgate-check-", dir=folder)).rmdir()
+    except OSError as wrong:
+        return f"{_user()} may not write in {folder} ({wrong.strerror})"
+    return ""
+
+
+def _readable(option: str, path: str) -> Iterator[Finding]:
+    try:
+        with Path(path).open("rb"):
+            pass
+    except OSError as wrong:
+        yield error(option, f"{path} cannot be read: {wrong.strerror}", "Let its user read it.")
+
+
+def _authorities(settings: Settings) -> Iterator[tuple[str, str | None]]:
+    yield "http.tls_client_ca_file", settings.http.tls_client_ca_file
+    yield "redis.ssl_cafile", settings.redis.ssl_cafile
+    yield "auth.jwt_jwks_ca_file", settings.auth.jwt_jwks_ca_file
+    for name, cluster in settings.clusters.items():
+        yield dotted(("clusters", name, "ssl_cafile")), cluster.ssl_cafile
+        yield dotted(("clusters", name, "sasl_oauth_ca_file")), cluster.sasl_oauth_ca_file
+
+
+def _identities(settings: Settings) -> Iterator[_Identity]:
+    http = settings.http
+    yield _Identity(
+        "http.tls_cert_file", http.tls_cert_file, "http.tls_key_file", http.tls_key_file
+    )
+    for name, cluster in settings.clusters.items():
+        options = (dotted(("clusters", name, each)) for each in ("ssl_certfile", "ssl_keyfile"))
+        yield _Identity(next(options), cluster.ssl_certfile, next(options), cluster.ssl_keyfile)
+
+
+def _authority(option: str, path: str) -> Iterator[Finding]:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
+    except OSError as wrong:  # `ssl.SSLError` is one
+        text = f"{path} cannot be used: {_words(wrong)}"
+        yield error(option, text, "Give certificates (PEM) that the gateway's user may read.")
+
+
+def _certificate(identity: _Identity) -> Iterator[Finding]:
+    """The certificate, its key, and whether they belong together."""
+    paths = (
+        (identity.certificate_option, identity.certificate),
+        (identity.key_option, identity.key),
+    )
+    unreadable = [
+        finding for option, path in paths if path is not None for finding in _readable(option, path)
+    ]
+    yield from unreadable
+    if unreadable or identity.certificate is None:
+        return
+    try:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.load_cert_chain(identity.certificate, identity.key, password=lambda: b"-")
+    except OSError as wrong:
+        text = f"{identity.certificate} and its key cannot be used: {_words(wrong)}"
+        fix = "Give a certificate (PEM) and its key, without a password."
+        yield error(identity.certificate_option, text, fix)
+
+
+def _words(wrong: OSError) -> str:
+    if isinstance(wrong, ssl.SSLError):
+        return (wrong.reason or str(wrong)).lower().replace("_", " ")
+    return wrong.strerror or str(wrong)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # it has no entry
+        return f"user {os.geteuid()}"

@@ -1,0 +1,114 @@
+"""`headgate check` looks at the files and folders that options name."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import ssl
+from pathlib import Path
+
+import pytest
+
+from headgate.check.finding import Finding, Level
+from headgate.check.paths import judge_paths
+from headgate.config.backend_settings import BlobSettings, ClusterSettings, SpoolSettings
+from headgate.config.monitor_settings import MonitorSettings
+from headgate.config.settings import HttpSettings, LogSettings, Settings
+
+
+def judged(settings: Settings) -> dict[str, Finding]:
+    return {finding.subject: finding for finding in judge_paths(settings)}
+
+
+def paths(root: Path) -> Settings:
+    return Settings(
+        spool=SpoolSettings(path=str(root / "spool" / "deep")),
+        blobs=BlobSettings(url=f"file://{root / 'blobs'}"),
+        logs=LogSettings(installation_file=str(root / "installation.log")),
+        monitor=MonitorSettings(state_file=str(root / "monitor.json")),
+    )
+
+
+WRITTEN = {"spool.path": Level.ERROR, "blobs.url": Level.ERROR,
+           "logs.installation_file": Level.WARN, "monitor.state_file": Level.WARN}  # fmt: skip
+
+
+def test_what_can_be_made_is_no_finding_and_is_not_made(tmp_path: Path) -> None:
+    assert judged(paths(tmp_path)) == {}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_can_be_made_below_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    found = judged(paths(tmp_path / "file"))
+    assert {subject: finding.level for subject, finding in found.items()} == WRITTEN
+    for finding in found.values():
+        assert f"{tmp_path / 'file'} is not a folder" in finding.text
+        assert finding.fix
+
+
+def test_a_folder_for_a_file_is_not_made_by_the_gateway(tmp_path: Path) -> None:
+    found = judged(paths(tmp_path / "not-there"))
+    assert found.keys() == {"logs.installation_file", "monitor.state_file"}
+
+
+def test_nothing_can_be_made_where_the_file_system_takes_nothing() -> None:
+    found = judged(paths(Path("/proc")))  # root may write there, as far as its rights say
+    assert {subject: finding.level for subject, finding in found.items()} == WRITTEN
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_nothing_can_be_made_where_the_user_may_not_write(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    try:
+        assert judged(paths(tmp_path)).keys() == WRITTEN.keys()
+    finally:
+        tmp_path.chmod(0o700)
+
+
+def test_a_dangling_link_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "spool").symlink_to(tmp_path / "nowhere")
+    assert judged(paths(tmp_path)).keys() == {"spool.path"}
+
+
+def test_files_for_tls_that_cannot_be_used_are_errors(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.pem"
+    wrong.write_text("no certificate")
+    cluster = ClusterSettings(
+        ("kafka:9092",),
+        security_protocol="SSL",
+        ssl_cafile=str(wrong),
+        ssl_certfile=str(wrong),
+        ssl_keyfile=str(wrong),
+        sasl_oauth_ca_file=str(wrong),
+    )
+    http = HttpSettings(
+        tls_cert_file=str(wrong), tls_key_file=str(wrong), tls_client_ca_file=str(wrong)
+    )
+    settings = Settings(http=http, clusters={"main": cluster})
+    settings = dataclasses.replace(
+        settings,
+        redis=dataclasses.replace(settings.redis, ssl_cafile=str(wrong)),
+        auth=dataclasses.replace(settings.auth, jwt_jwks_ca_file=str(wrong)),
+    )
+    found = judged(settings)
+    assert found.keys() == {
+        "http.tls_client_ca_file", "http.tls_cert_file", "redis.ssl_cafile",
+        "auth.jwt_jwks_ca_file", "clusters.main.ssl_cafile", "clusters.main.sasl_oauth_ca_file",
+        "clusters.main.ssl_certfile",
+    }  # fmt: skip
+    assert {finding.level for finding in found.values()} == {Level.ERROR}
+
+
+def test_keys_that_cannot_be_read_are_errors(tmp_path: Path) -> None:
+    authorities = ssl.get_default_verify_paths().cafile
+    http = HttpSettings(tls_cert_file=authorities, tls_key_file=str(tmp_path))
+    found = judged(Settings(http=http))
+    assert "http.tls_key_file" in found
+
+
+def test_a_file_with_keys_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    settings = Settings()
+    auth = dataclasses.replace(settings.auth, jwt_jwks_url=f"file://{tmp_path}/keys.json")
+    found = judged(dataclasses.replace(settings, auth=auth))
+    assert found.keys() == {"auth.jwt_jwks_url"}
