@@ -29,10 +29,11 @@ from support.process.stack import (
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Programs that tests start import from where the tests do."""
+    """Programs that tests start import from where the tests do, and keep no state after them."""
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     roots = [*map(str, config.getini("pythonpath")), *filter(None, given)]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(roots))
+    os.environ["XDG_STATE_HOME"] = os.devnull  # a folder cannot be made there
 
 
 # The longest tests begin: at the end no worker waits for another one's. One of them gets those of

@@ -55,6 +55,7 @@ def _check(file: Path, *, connect: bool) -> list[Finding]:
     found = f"{len(settings.clusters)} cluster(s), {len(settings.topics)} topic pattern(s)"
     findings = [ok("configuration", f"{file} is valid: {found}")]
     findings += judge_settings(settings, origins)
+    findings += _spools(file, settings.spool.path)
     if connect:
         from headgate.check.connect import check_connections  # slow to import
 
@@ -62,6 +63,20 @@ def _check(file: Path, *, connect: bool) -> list[Finding]:
         logging.getLogger("aiokafka").addHandler(logging.NullHandler())
         findings += asyncio.run(check_connections(settings))
     return findings
+
+
+def _spools(file: Path, current: str | None) -> list[Finding]:
+    """Events that lie in a spool that the configuration does not name any more."""
+    from headgate.spool.folders import SpoolFolders  # slow to import
+
+    return [
+        error(
+            "spool.path",
+            f"{left}, which the configuration does not name any more: a start is refused",
+            f"headgate spool drain {left.folder} --config {file}",
+        )
+        for left in SpoolFolders(file, os.environ).left_behind(current)
+    ]
 
 
 def _finding(problem: Problem) -> Finding:

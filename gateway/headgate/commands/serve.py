@@ -2,10 +2,11 @@
 
 import argparse
 import asyncio
+import logging
 import os
 from typing import TYPE_CHECKING
 
-from headgate.commands import FAILED, CommandError, add_command, add_config
+from headgate.commands import FAILED, USAGE, CommandError, add_command, add_config
 
 if TYPE_CHECKING:
     from headgate.commands import Subparsers
@@ -27,6 +28,11 @@ def register(subparsers: "Subparsers") -> None:
     parser.add_argument(
         "--workers", metavar="N", help="processes that share the port (overrides http.workers)"
     )
+    parser.add_argument(
+        "--abandon-spool",
+        action="store_true",
+        help="start although events lie in a spool that the configuration does not name any more",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -41,9 +47,33 @@ def run(args: argparse.Namespace) -> int:
     if args.workers is not None:
         environ[_WORKERS] = args.workers
         flags[_WORKERS] = "--workers"
-    logs.configure(load(args.config, environ).logs)
+    settings = load(args.config, environ)
+    logs.configure(settings.logs)
+    _look_for_spools(args, settings.spool.path)
     warn_unless_native(parent.log)
     try:
         return asyncio.run(parent.serve(parent.Start(args.config, environ, flags=flags)))
     except PortTakenError as error:
         raise CommandError(str(error), FAILED) from error
+
+
+def _look_for_spools(args: argparse.Namespace, current: str | None) -> None:
+    """Note the spool's folder. Raises CommandError: events lie in one that is not named now."""
+    from headgate.spool.folders import SpoolFolders  # slow to import
+
+    folders = SpoolFolders(args.config, os.environ)
+    left = folders.left_behind(current)
+    if left and not args.abandon_spool:
+        text = "; ".join(map(str, left))
+        commands = " && ".join(
+            f"headgate spool drain {one.folder} --config {args.config}" for one in left
+        )
+        raise CommandError(
+            f"spool.path: {text} would stay there, for the configuration does not name it any "
+            f"more. Publish them first: `{commands}`; or give --abandon-spool",
+            USAGE,
+        )
+    for one in left:
+        logging.getLogger("headgate.spool").warning("abandoned, as --abandon-spool says: %s", one)
+    folders.forget(left)
+    folders.note(current)

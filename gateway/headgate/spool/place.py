@@ -26,7 +26,7 @@ from headgate.spool.database import (
 
 LOG: Final = f"{FILE}-wal"
 FILES: Final = (FILE, LOG, f"{FILE}-shm")
-_LOCK: Final = "lock"
+LOCK: Final = "lock"
 _MADE: Final = b"a spool was made here\n"
 _OTHERS: Final = 0o007
 _ROOM: Final = "room"
@@ -60,7 +60,7 @@ class Place:
         if not os.pread(self._lock, 1, 0):
             os.pwrite(self._lock, _MADE, 0)
         _sync(self._folder)
-        self._known = {name: _identity(self._folder / name) for name in (_LOCK, FILE, LOG)}
+        self._known = {name: _identity(self._folder / name) for name in (LOCK, FILE, LOG)}
 
     def check(self, *, certain: bool) -> None:
         """Raises JournalGoneError. certain: nothing was written since the last time."""
@@ -124,7 +124,7 @@ def move(folder: Path, to: Path) -> None:
         if (folder / name).exists():
             (folder / name).rename(to / name)
     with contextlib.suppress(FileNotFoundError):
-        os.truncate(folder / _LOCK, 0)
+        os.truncate(folder / LOCK, 0)
     _sync(folder)
 
 
@@ -171,7 +171,7 @@ def _identity(path: Path) -> tuple[int, int]:
 
 
 def _locked(folder: Path) -> int:
-    found = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    found = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(found, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:

@@ -26,6 +26,7 @@ from headgate.edge.management.pauses import PauseEndpoints
 from headgate.edge.management.routes import management_app
 from headgate.edge.origins import Origins
 from headgate.edge.server import HttpServer
+from headgate.spool.folders import LeftBehind, events_in
 from headgate.supervisor import happenings
 from headgate.supervisor.child import HopelessWorkerError, Launch, Watchers, WorkerProcess
 from headgate.supervisor.control import PARENT_SOCKET
@@ -233,7 +234,10 @@ class Parent:
             self._refuse(str(error), [problem.option for problem in error.problems])
             return False
         except RestartNeededError as error:
-            self._refuse(str(error), error.options)
+            text = str(error)
+            if "spool.path" in error.options:
+                text += await asyncio.to_thread(self._spooled)
+            self._refuse(text, error.options)
             return False
         except OSError as error:  # a full disk: workers read their own copy
             self._refuse(f"no copy of it can be kept: {error}", [])
@@ -242,6 +246,18 @@ class Parent:
         self._overview.reloaded = time.monotonic()
         self._admin.callers = reload.callers
         return True
+
+    def _spooled(self) -> str:
+        """What a start with another spool, or without, would leave behind; in words."""
+        path = self._overview.settings.spool.path
+        events = 0 if path is None else events_in(Path(path))
+        if path is None or events == 0:
+            return ""
+        left = LeftBehind(Path(path), events)
+        return (
+            f"; {left} would stay there: end this gateway, then run `headgate spool drain {path} "
+            f"--config {self._start.config}`"
+        )
 
     def _say_that_it_is_reloaded(self) -> None:
         self._overview.figures.count("headgate_config_reloads_total", ("applied",))
