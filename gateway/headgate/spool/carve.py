@@ -59,7 +59,9 @@ class _Pages:
         page_bytes = int.from_bytes(head[16:18], "big")
         if 512 <= page_bytes <= 32768 and page_bytes & (page_bytes - 1) == 0:
             self.bytes = page_bytes
-        self.count = max([-(-size // self.bytes), *self._overlay])
+        in_file = -(-size // self.bytes)
+        # A page that the log adds is one of its frames; a number beyond that is damaged.
+        self.count = min(max([in_file, *self._overlay]), in_file + len(self._overlay))
         if log.size and not with_behind:  # the rest is what the file had before it shrank
             self.count = min(self.count, max(log.size, int.from_bytes(head[28:32], "big")))
         self._freed = self._free_list(int.from_bytes(head[32:36], "big"))
@@ -105,7 +107,15 @@ class _Pages:
 
     def cells(self, page: int, kind: int) -> Iterator[_Cell | None]:
         """The cells of a page as one of this kind; None for one that cannot be read."""
-        content = self.content(page)
+        return self._cells(self.content(page), kind)
+
+    def cells_at(self, place: int) -> tuple[int, Iterator[_Cell | None]]:
+        """The kind of a page in the log, and its cells as a table's."""
+        content = b"" if self._log is None else os.pread(self._log, self.bytes, place)
+        content = content.ljust(self.bytes, b"\0")
+        return content[0], self._cells(content, _TABLE)
+
+    def _cells(self, content: bytes, kind: int) -> Iterator[_Cell | None]:
         head = 12 if kind in (_TABLE_ABOVE, _INDEX_ABOVE) else 8
         count = min(int.from_bytes(content[3:5], "big"), (self.bytes - head) // 2)
         for at in struct.unpack_from(f">{count}H", content, head):
@@ -166,14 +176,14 @@ class Wreck:
         lanes = [*self._lanes.values(), *self._by_index.values()]
         self._places = list(dict.fromkeys(lanes))[:_MOST_LANES]
         self._newest = max((one for one in numbers if one < _LARGEST), default=0)
-        self._newer = None
+        self._newer, self._behind_at = None, list[int]()
         if log.behind and not log.is_damaged:
             self._newer = _Pages(folder, log, with_behind=True)
-            self._newer_pages = sorted(log.behind.keys() & {*self._newer.in_use()})
+            self._behind_at = log.behind_at
         missing, extra = sorted(indexed.keys() - numbers), numbers - indexed.keys()
         self.missing = missing[: max(0, len(missing) - len(extra))]
         self.lost = [self._lane(indexed[number]) for number in self.missing]
-        self.is_complete = not (log.is_damaged or (self._unreadable and (extra or not indexed)))
+        self.is_complete = not (log.behind or (self._unreadable and (extra or not indexed)))
         self.is_ours = bool(numbers or indexed or lanes or self._aside or self.topics)
 
     def close(self) -> None:
@@ -202,12 +212,17 @@ class Wreck:
 
     def newer(self) -> Iterator[Raw]:
         """Chunks of a last commit that SQLite ignores: cut short, or damaged."""
-        if self._newer is None:
-            return
-        for page in self._newer_pages:
-            for cell in self._newer.cells(page, _TABLE):
-                if cell is not None and _is_chunk(cell) and cell.number > self._newest:
-                    yield self._raw(cell)
+        found = dict[int, Raw]()
+        for place in self._behind_at:
+            assert self._newer is not None
+            kind, cells = self._newer.cells_at(place)
+            for cell in cells:
+                if cell is None or not _is_chunk(cell) or cell.number <= self._newest:
+                    continue
+                row = self._raw(cell)
+                if row.is_whole() or (kind == _TABLE and cell.number not in found):
+                    found[cell.number] = row
+        return iter([found[number] for number in sorted(found)])
 
     def reasons(self) -> Iterator[tuple[Raw, str]]:
         """What was set aside, and why."""

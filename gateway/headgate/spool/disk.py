@@ -44,6 +44,7 @@ class Disk:
     any more. What can be read of it is still published.
     salvaged: what was taken over of a damaged file at the start, if there was one.
     kept: folders with damaged files.
+    is_checked: SQLite has found nothing wrong with any of it at the start.
     """
 
     def __init__(self, options: SpoolOptions, clock_ms: Callable[[], int]) -> None:
@@ -60,6 +61,7 @@ class Disk:
         self.lasting: str | None = None
         self.salvaged: Salvage | None = None
         self.kept: list[str] = []
+        self.is_checked = True
         self.bytes = self.coming = 0
         self.oldest_ms = 0
         self.is_in_use = False
@@ -223,10 +225,12 @@ class Disk:
 
     def _opened(self) -> tuple[Journal, list[LaneFigures]]:
         folder = self._options.folder
+        found: tuple[Journal, list[LaneFigures]]
         try:
-            found = _open(folder)
+            journal, lanes, self.is_checked = _open(folder)
+            found = journal, lanes
         except JournalDamagedError as error:
-            found = self._begin_again(folder, error)
+            found, self.is_checked = self._begin_again(folder, error), True
         if found[0].is_missing:
             log.critical(
                 "spool: %s is missing: what it had is lost, and a new one is begun", folder / FILE
@@ -283,11 +287,12 @@ class Disk:
         return await asyncio.get_running_loop().run_in_executor(self._thread, call, *arguments)
 
 
-def _open(folder: Path) -> tuple[Journal, list[LaneFigures]]:
+def _open(folder: Path) -> tuple[Journal, list[LaneFigures], bool]:
+    """The journal, what lies in it, and whether SQLite has checked all of it."""
     journal = Journal(folder)
     try:
-        journal.contents.check(CHECK_S)
-        return journal, journal.contents.verified()
+        is_checked = journal.contents.check(CHECK_S)
+        return journal, journal.contents.verified(), is_checked
     except BaseException:
         journal.close()
         raise

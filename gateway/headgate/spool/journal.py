@@ -210,7 +210,7 @@ class Journal:
         the index is made again, if nothing else is wrong with the file."""
         self._reads = "NOT INDEXED"
         with contextlib.suppress(JournalError):
-            if self.contents.check(CHECK_S):
+            if self.contents.check(CHECK_S, is_of_indexes=False):
                 with translated(certain=True):
                     self._database.execute("REINDEX chunks_of_lane")
 

@@ -22,7 +22,7 @@ from headgate.spool.database import (
 from headgate.spool.entries import Raw
 
 TABLES: Final = ("aside", "chunks")
-CHECK_S: Final = 1.0  # that a start gives SQLite to check the structure of the file
+CHECK_S: Final = 1.0  # that a start gives SQLite to check the file
 _PRIME: Final = 2_147_483_647  # sums of numbers are compared by their rest, which never overflows
 _LANES_INDEX: Final = "sqlite_autoindex_lanes_1"
 _IS_SANE: Final = (
@@ -121,12 +121,15 @@ class Contents:
                 raise JournalDamagedError("what was set aside has impossible columns")
         return figures
 
-    def check(self, limit_s: float | None = None) -> bool:
-        """Have SQLite check the structure of the file: for so long, or all of it, with its indexes.
+    def check(self, limit_s: float | None = None, *, is_of_indexes: bool = True) -> bool:
+        """Have SQLite check the file, for so long at most.
 
+        is_of_indexes: with what the indexes have, and not the structure alone.
         Returns whether it came to its end. Raises JournalDamagedError.
         """
-        check = "integrity_check" if limit_s is None else "quick_check"
+        if limit_s == 0.0:
+            return False
+        check = "integrity_check" if is_of_indexes else "quick_check"
         timer = threading.Timer(limit_s or 0.0, self.interrupt)
         if limit_s is not None:
             timer.start()

@@ -192,7 +192,8 @@ class SpoolService:
         self.is_open = True
         if found:
             self._was_empty = False
-            self._tasks.spawn(self._disk.check(), "spool: checking the whole file")
+            if not self._disk.is_checked:
+                self._tasks.spawn(self._disk.check(), "spool: checking the whole file")
         salvaged = self._disk.salvaged
         for topic, lost in () if salvaged is None else salvaged.aside:
             self._meter.set_aside(topic, lost)

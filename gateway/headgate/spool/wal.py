@@ -21,13 +21,15 @@ PAGE_BYTES: Final = 4096  # SQLite's default; where a header says something impo
 class Log(NamedTuple):
     """pages: the place of the newest content of each page, in commits that SQLite takes.
 
-    behind: the same of what follows in the same log, which SQLite ignores.
+    behind: the same of what follows in the same log, which SQLite ignores.  behind_at: the places
+    of all of that, for the number of a page may be damaged, too.
     size: pages of the database after the last commit that SQLite takes; 0 = there is none.
     is_damaged: at least one whole commit lies behind damage.
     """
 
     pages: dict[int, int]
     behind: dict[int, int]
+    behind_at: list[int]
     size: int
     is_damaged: bool
 
@@ -39,7 +41,7 @@ def has_lost_commits(log: Path) -> bool:
 
 def read_log(log: Path) -> Log:
     """Read all frames of a log. Raises OSError."""
-    found = Log({}, {}, 0, False)
+    found = Log({}, {}, [], 0, False)
     size = log.stat().st_size if log.exists() else 0
     if size <= _HEADER.size:
         return found
@@ -70,6 +72,7 @@ def read_log(log: Path) -> Log:
                     open_pages, pages_after = {}, committed
             elif salts[0] == of_frame[0] or salts[1] == of_frame[1]:  # one may be damaged
                 behind.update({**open_pages, page: at})
+                found.behind_at.extend([*open_pages.values(), at])
                 open_pages = {}
                 is_damaged |= has_commit
                 has_commit |= committed != 0
