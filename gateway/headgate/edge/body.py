@@ -79,7 +79,7 @@ async def read_body(
     declared = request.content_length or 0
     if declared > cap:
         raise _too_much(declared, cap, [])
-    is_encoded = bool(encoding) and encoding != b"identity"
+    is_encoded = is_coded(encoding)
     if is_encoded:
         encoding = _known(encoding)
     take(budget, declared)
@@ -122,13 +122,24 @@ async def _received(
         raise Refused(BROKEN) from None
 
 
+def is_coded(encoding: bytes) -> bool:
+    """Whether a Content-Encoding means that the body has to be decompressed."""
+    return encoding.strip().lower() not in (b"", b"identity")
+
+
+def waits_for_leave(request: web.BaseRequest) -> bool:
+    """Whether the client sends its body only when it is asked to."""
+    expects = request.headers.get("Expect", "").strip().lower() == "100-continue"
+    return expects and not request.content.is_eof()
+
+
 async def continue_body(request: web.BaseRequest) -> None:
     """Ask for the body if the client waits for that (RFC 9110, 10.1.1), as curl does over 1 MB.
 
     aiohttp's low-level server leaves it to us, and here all that can refuse the request by its
     headers alone has been asked.
     """
-    if request.headers.get("Expect", "").lower() == "100-continue":
+    if waits_for_leave(request):
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         request.writer.output_size = 0  # the answer itself has not begun
 

@@ -20,7 +20,7 @@ class Cors:
     """origins: as browsers send them (`https://app.example`), or `*` for all."""
 
     def __init__(self, origins: Iterable[str]) -> None:
-        self._origins = frozenset(origins)
+        self._origins = frozenset(origin.lower() for origin in origins)
 
     @property
     def is_on(self) -> bool:
@@ -34,7 +34,7 @@ class Cors:
             return {}
         if _ANY in self._origins:
             return {"Access-Control-Allow-Origin": _ANY, "Access-Control-Expose-Headers": _EXPOSED}
-        if origin not in self._origins:
+        if origin.lower() not in self._origins:
             return {"Vary": "Origin"}
         return {
             "Access-Control-Allow-Origin": origin,

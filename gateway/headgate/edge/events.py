@@ -9,7 +9,7 @@ from aiohttp import web
 
 from headgate.core.admission import DRAINING, Admission
 from headgate.core.http.reply import Reply, answer, problem
-from headgate.core.http.request import with_query_key
+from headgate.core.http.request import read_options, with_query_key
 from headgate.core.idempotency.protocol import IDEMPOTENCY_KEY
 from headgate.core.outcome import TRAITS, Failure, Reason, rejected
 from headgate.core.oversize.weigh import Weight, heaviest
@@ -17,7 +17,7 @@ from headgate.core.publish import Ticket
 from headgate.core.refusal import Refused, TooMuch, brief
 from headgate.edge.answer import answered, on_the_wire
 from headgate.edge.auth import ANONYMOUS
-from headgate.edge.body import Budget, read_body, received_body
+from headgate.edge.body import Budget, read_body, received_body, waits_for_leave
 from headgate.edge.once import EVENTS
 from headgate.edge.peer import Peer, peer_of
 from headgate.edge.plain_post import MAX_BYTES, PlainPosts
@@ -77,6 +77,7 @@ class EventsFront:
         try:
             producer = self.producer(headers, peer_of(request), topic, request_id)
             headers = with_query_key(headers, request.rel_url.raw_query_string)
+            self.look_first(request, headers, producer, topic, request_id)
             inbound = await self._inbound(request, headers, producer, topic, request_id)
             ticket = await self.start(inbound, None if inbound.streamed is None else streamed)
             if not ticket.done:
@@ -208,11 +209,40 @@ class EventsFront:
         request_id: str,
     ) -> bytes:
         """The decompressed body, its bytes taken from the budget. Raises Refused."""
+        self.look_first(request, headers, producer, topic, request_id, needs_offset=True)
         try:
             return await self._read(request, headers, self.budget.of(producer))
         except Refused as refused:
             self._count(producer, topic, refused.failure, request_id)
             raise
+
+    def look_first(
+        self,
+        request: web.BaseRequest,
+        headers: Mapping[bytes, bytes],
+        producer: str,
+        topic: str,
+        request_id: str,
+        *,
+        needs_offset: bool = False,
+    ) -> None:
+        """Refuse a client that waits to be asked for its body (`Expect`), if the request would be
+        refused whatever the body is. Raises Refused.
+
+        needs_offset: see `Gate`.
+        """
+        if not waits_for_leave(request):
+            return
+        try:
+            self.pipeline.gate.open(topic, needs_offset=needs_offset)
+            read_options(headers)
+        except Refused as refused:
+            failure: Failure | None = refused.failure
+        else:
+            failure = self._quotas.refusal(producer, request.content_length or 0)
+        if failure is not None:
+            self._count(producer, topic, failure, request_id)
+            raise Refused(failure)
 
     async def _read(
         self, request: web.BaseRequest, headers: Mapping[bytes, bytes], budget: Budget

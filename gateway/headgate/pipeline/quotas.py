@@ -75,6 +75,19 @@ class ProducerQuotas:
 
     def check(self, producer: str, events: int, size: int) -> Failure | None:
         """Spend the quota for a batch, or say how long to wait. size: body bytes."""
+        failure = self._check(producer, events, size, spends=True)
+        if failure is not None:
+            self._meter.quota_rejected(producer, events)
+        return failure
+
+    def refusal(self, producer: str, size: int) -> Failure | None:
+        """Why not even one event of that size may come now; spends nothing. size: body bytes."""
+        failure = self._check(producer, 1, size, spends=False)
+        if failure is not None:
+            self._meter.quota_rejected(producer, 1)
+        return failure
+
+    def _check(self, producer: str, events: int, size: int, *, spends: bool) -> Failure | None:
         buckets = self._of(producer)
         if buckets is None:
             return None
@@ -90,9 +103,8 @@ class ProducerQuotas:
         for name, bucket, amount in spent:
             wait = bucket.wait(amount, now)
             if wait > 0:
-                self._meter.quota_rejected(producer, events)
                 return self._exceeded(producer, name, bucket, wait)
-        for _, bucket, amount in spent:
+        for _, bucket, amount in spent if spends else ():
             bucket.take(amount)
         return None
 

@@ -39,7 +39,8 @@ def values(journal: Journal, partition: int = 0) -> list[bytes | None]:
 
 
 def test_a_chunk_comes_back_as_it_was() -> None:
-    records = [record(1), Record("orders", 0, None, None, [], 7), record(3)]
+    null = Record("orders", 0, None, None, [("ключ", None), ("a", b"")], 7)
+    records = [record(1), null, record(3)]
     label = Label("orders", 0, 3, 3, 1_700_000_000_000)
     packed = pack(records)
     assert unpack(packed, label.checksum(packed), label) == [

@@ -68,12 +68,18 @@ def read_options(headers: Mapping[bytes, bytes]) -> RequestOptions:
         timestamp_ms=_timestamp(ours.get(b"headgate-timestamp")),
         tombstone=is_tombstone(ours),
         force=_flag(ours, b"headgate-force", False),
-        minimal=b"return=minimal" in ours.get(b"prefer", b"").replace(b" ", b"").lower(),
+        minimal=_prefers_minimal(ours.get(b"prefer", b"")),
         single_event_header=single.decode().title() if single else None,
         record_headers=_record_headers(ours, _is_cloudevent(headers)),
         burst=read_burst(ours.get(b"headgate-burst")),
         is_plain=all(name == _EVENT_ID for name in _SINGLE if name in ours),
     )
+
+
+def _prefers_minimal(prefer: bytes) -> bool:
+    """RFC 7240: preferences with parameters, whose names and values have no case here."""
+    tokens = prefer.lower().replace(b" ", b"").replace(b'"', b"").replace(b";", b",").split(b",")
+    return b"return=minimal" in tokens
 
 
 def _is_cloudevent(headers: Mapping[bytes, bytes]) -> bool:

@@ -58,7 +58,7 @@ def announced(headers: Headers, route: Route) -> Announced | None:
 
     Raises Refused: malformed headers; missing_key, invalid_key.
     """
-    if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+    if headers.get(b"content-encoding", b"").strip().lower() not in (b"", b"identity"):
         return None
     found = _announced(headers, route)
     if found is None:

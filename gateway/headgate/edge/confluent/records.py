@@ -15,6 +15,7 @@ from headgate.core.formats.confluent_v3 import TYPE
 from headgate.core.http.reply import Reply
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused
+from headgate.edge.body import is_coded
 from headgate.edge.confluent.group import SEPARATOR, Group, ProduceTarget, failure_line
 from headgate.edge.confluent.service import ProduceService, ServiceRequest, no_cluster
 from headgate.edge.confluent.stream import RecordStream
@@ -66,7 +67,9 @@ class RecordStreams:
             return self._service.refuse(call, Reason.NOT_FOUND, no_cluster(cluster_id))
         target = ProduceTarget(events, topic, producer, call.headers, call.request_id, cluster_id)
         chunked = b"chunked" in call.headers.get(b"transfer-encoding", b"").lower()
-        if chunked and b"content-encoding" not in call.headers:
+        if chunked and not is_coded(call.headers.get(b"content-encoding", b"")):
+            given = (call.request, call.headers, producer, topic, call.request_id)
+            events.look_first(*given, needs_offset=True)
             stream = RecordStream(target, call.request, self._max_bytes, self._idle_s)
             return await stream.run()
         return await self._whole(target, call)

@@ -60,6 +60,21 @@ def test_one_record(world: ConfluentWorld) -> None:
     }  # fmt: skip
 
 
+def test_header_values_may_be_null_and_names_any_text(world: ConfluentWorld) -> None:
+    topic = world.topic("keyed")
+    world.log.take(topic)
+    given = [{"name": "null", "value": None}, {"name": "missing"}, {"name": "ключ", "value": "Yg"}]
+    own = [{"name": name, "value": "eA"} for name in ("ce_dataref", "hg-producer", "traceparent")]
+    answer = world.v3("keyed", {**string("k", 1), "headers": [*given, *own]})
+    assert answer.status == 200, answer
+    (found,) = world.log.take(topic)
+    headers = [header for header in found.headers if not header[0].startswith("hg-")]
+    assert headers == [
+        ("content-type", b"application/json"), ("null", None), ("missing", None), ("ключ", b"b"),
+    ]  # fmt: skip
+    assert [name for name, _ in found.headers].count("hg-producer") == 1
+
+
 def test_a_record_to_a_partition_and_one_without_a_key(world: ConfluentWorld) -> None:
     placed = world.v3("keyed", {**string("k", 1), "partition_id": 2}).document
     assert placed["partition_id"] == 2

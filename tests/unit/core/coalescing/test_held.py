@@ -40,6 +40,16 @@ def test_an_event_keeps_the_headers_of_its_record_and_loses_those_of_its_way() -
     assert found[4:9] == (99, 1234, "shop", True, b"b1")
 
 
+def test_header_values_may_be_null() -> None:
+    found = read_held(7, b"k", b"v", 1250, [*OURS, ("ключ", None)])
+    assert isinstance(found, HeldEvent)
+    assert found.headers == [*OURS, ("ключ", None)]
+    nameless = [(name, None if name == "hg-producer" else value) for name, value in OURS]
+    assert read_held(7, b"k", b"v", 1250, nameless) == Foreign(7)
+    for name in ("hg-done", "hg-burst-end"):
+        assert isinstance(read_held(7, b"k", b"v", 1250, [*OURS, (name, None)]), HeldEvent)
+
+
 def test_without_a_wanted_timestamp_it_is_the_arrival() -> None:
     found = read_held(0, b"k", None, 1250, OURS)
     assert isinstance(found, HeldEvent)
