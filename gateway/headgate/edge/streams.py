@@ -15,7 +15,7 @@ from aiohttp import web
 from headgate.core.event import Decoded
 from headgate.core.formats.decode import Headers
 from headgate.core.outcome import Failure, Reason
-from headgate.core.oversize.limits import too_large
+from headgate.core.oversize.limits import BEHIND, too_large
 from headgate.core.oversize.strategies import StoredBlob
 from headgate.core.oversize.streamed import (
     Announced,
@@ -86,6 +86,8 @@ class Streams:
         budget: its producer's.
         """
         blobs, route = self._blobs, self._gate.open(topic)
+        if blobs is not None and route.is_behind:
+            raise Refused(BEHIND)
         if blobs is None or not takes_streams(route):
             raise much
         found = announced(headers, route)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from headgate.backends.base import Deliveries, Lanes, Suppression
 from headgate.core.outcome import Failure, Reason
-from headgate.core.oversize.limits import exceeded
+from headgate.core.oversize.limits import BEHIND, exceeded
 from headgate.core.publish import Publish, Stage
 from headgate.core.refusal import Refused
 from headgate.oversize.choose import ChooseStrategy, Tools
@@ -34,6 +34,7 @@ class OversizeStage:
     """See the module. Implements `base.Deliveries`: it must know when the first of an event's
     records is handed over.
 
+    is_behind: whether events of a topic lie in the spool.
     ends: told of events that fail.  count: told producer, topic and strategy of each that is
     written."""
 
@@ -47,7 +48,9 @@ class OversizeStage:
         ends: Deliveries,
         tools: Tools,
         count: Callable[[str, str, str], None],
+        is_behind: Callable[[str], bool] | None = None,
     ) -> None:
+        self._is_behind = is_behind
         self._lanes = lanes
         self._reserve = reserve
         self._produce = produce
@@ -63,8 +66,14 @@ class OversizeStage:
         self._manifests: dict[Publish, Publish] = {}  # the place of each event's manifest
         self._multi: dict[Publish, MultiRecordPublish] = {}  # whose records are on their way
 
+    @property
+    def is_busy(self) -> bool:
+        """See `produce.Oversize`."""
+        return bool(self._order.lines)
+
     def take(self, publish: Publish) -> None:
-        """Take an event of a topic with an oversize policy, of any size, in order of arrival."""
+        """Take an event of a topic with an oversize policy, of any size, in order of arrival; and
+        of any other topic while something waits here."""
         publish.advance(Stage.LANE)
         common = publish.common
         if publish.large is None or common is None:
@@ -183,9 +192,12 @@ class OversizeStage:
                 self._lanes.put(part)
 
     def _refusal(self, publish: Publish, plan: OversizePlan) -> Failure | None:
-        """Why some lane takes nothing: then nothing of the event is written."""
+        """Why some lane takes nothing, or the spool comes before: then nothing of the event is
+        written."""
         assert publish.common is not None
         state = publish.common.route.state
+        if self._is_behind is not None and self._is_behind(state.name):
+            return BEHIND
         partitions = {each.record.partition for each in plan.records}
         refusals = (self._lanes.refusal(state, partition) for partition in partitions)
         return next((each for each in refusals if each is not None), None)

@@ -52,6 +52,11 @@ class Gate:
         needs_offset: the answer must name the record's offset, which a held or spooled event has
         not.
         """
+        if self._is_spooled(topic):  # whatever the configuration says: it goes behind that
+            route = self._routes.behind(topic)
+            if needs_offset:
+                raise Refused(_SPOOLS if route.policy.spool else _STILL_SPOOLED)
+            return route
         route = self._routes.find(topic)
         if route.held is not None:
             failure = refusal_of(route.policy, route.held) or self._full(route.held.name)
@@ -59,11 +64,8 @@ class Gate:
                 failure = _NO_OFFSET
             if failure is not None:
                 raise Refused(failure)
-        elif needs_offset:
-            if route.policy.spool:
-                raise Refused(_SPOOLS)
-            if self._is_spooled(topic):
-                raise Refused(_STILL_SPOOLED)
+        elif needs_offset and route.policy.spool:
+            raise Refused(_SPOOLS)
         return route
 
     def rules(self, topic: str) -> Route:

@@ -51,5 +51,5 @@ class Identify:
         if route.orders is None and not self._validate.waiting:
             self._turn.add(route, left)
         else:
-            self._turn.flush_topic(route.topic)
+            self._turn.flush_topic(route.state.name)
             self._validate.take(left, events)

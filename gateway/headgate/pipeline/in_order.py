@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from headgate.core.publish import Publish
 
-_Key = tuple[str, int, bytes]  # topic, partition, key
+_Key = tuple[str, bytes]  # topic, key
 
 
 class _Line:
@@ -109,5 +109,9 @@ class InOrder:
 
 
 def _key(publish: Publish) -> _Key | None:
-    record = publish.record
-    return None if record.key is None else (record.topic, record.partition, record.key)
+    """The topic is the one that the client named: a reload may make it coalesce, or no longer, and
+    its partition count may change, while an event waits here."""
+    record, common = publish.record, publish.common
+    if record.key is None:
+        return None
+    return (record.topic if common is None else common.route.state.name, record.key)

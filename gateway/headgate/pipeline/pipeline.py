@@ -141,7 +141,7 @@ class Pipeline:
         elif not self._validate.waiting and (route.orders is None or _is_compared(decoded)):
             self._turn.add(route, started)
         else:
-            self._turn.flush_topic(route.topic)
+            self._turn.flush_topic(route.state.name)
             self._validate.take(started, decoded.events)
 
     def refuse(self, ticket: Ticket, failure: Failure) -> None:

@@ -16,6 +16,11 @@ class Oversize(Protocol):
     """Where all events of a topic with an oversize policy go, whatever their size: a small one
     must not overtake a large one of its key (`oversize.stage`)."""
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether an event waits there that later ones of its key must not overtake."""
+        ...
+
     def take(self, publish: Publish) -> None: ...
 
     def drop(self, publish: Publish) -> None:
@@ -38,25 +43,27 @@ class Produce:
 
     def take(self, publishes: list[Publish]) -> None:
         """Events of one request, in order."""
-        common = publishes[0].common
-        if self._oversize is None or common is None or not common.route.strategies:
+        if not self._may_wait(publishes[0]):
             self.hand_over(publishes)
             return
+        assert self._oversize is not None
         for publish in publishes:
             self._oversize.take(publish)
 
     def one(self, publish: Publish) -> None:
         """One event, or one record of an event that was too large."""
-        common = publish.common
-        if (
-            common is None
-            or not common.route.strategies
-            or publish.owner is not None
-            or self._oversize is None
-        ):
+        if self._oversize is None or publish.owner is not None or not self._may_wait(publish):
             self.hand_over((publish,))
         else:
             self._oversize.take(publish)
+
+    def _may_wait(self, publish: Publish) -> bool:
+        """Whether the oversize policy takes it: its topic has one, or had one until a reload, and
+        events of then still wait."""
+        oversize, common = self._oversize, publish.common
+        if oversize is None or common is None:
+            return False
+        return bool(common.route.strategies) or oversize.is_busy
 
     def hand_over(self, publishes: Sequence[Publish]) -> None:
         """These fit."""

@@ -10,7 +10,7 @@ from headgate.backends.base import Lanes
 from headgate.core.event import SPREAD, Decoded, RawEvent
 from headgate.core.http.request import RequestOptions
 from headgate.core.outcome import Failure, Reason, rejected
-from headgate.core.oversize.limits import exceeded
+from headgate.core.oversize.limits import exceeded, stored_in_vain
 from headgate.core.oversize.strategies import Large
 from headgate.core.oversize.streamed import Streamed
 from headgate.core.publish import Publish, Ticket
@@ -69,7 +69,12 @@ class BuildRecords:
         decoded: Decoded,
         streamed: Streamed | None,
     ) -> list[Publish]:
-        """Those that are fit to go on, in order; the others have their outcome."""
+        """Those that are fit to go on, in order; the others have their outcome.
+
+        Raises Refused: the body is in the blob store, and the topic has no strategies by now.
+        """
+        if streamed is not None and not route.strategies:
+            raise Refused(stored_in_vain(route))
         request = self._request(ticket, route, options)
         if decoded.is_plain:
             self._from_columns(request, route, options.event_id, decoded)

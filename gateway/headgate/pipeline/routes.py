@@ -164,6 +164,7 @@ class Routes:
         self._topics = topics
         self._compile = compile_route
         self._routes: dict[str, Route] = {}
+        self._behind: dict[str, Route] = {}
 
     def find(self, topic: str) -> Route:
         """Raises Refused (unknown_topic)."""
@@ -190,6 +191,23 @@ class Routes:
             route.turn = before.turn
         self._routes[topic] = route
         return route
+
+    def behind(self, topic: str) -> Route:
+        """The topic's route while events of it lie in the spool: new ones go behind them, as
+        single records of the topic itself.
+
+        Neither the held topic nor a strategy for large events leads past the spool, whatever the
+        configuration says by now. Raises Refused.
+        """
+        route = self.find(topic)
+        if route.held is None and not route.strategies:
+            return route
+        before = self._behind.get(topic)
+        if before is not None and before.state is route.state:
+            return before
+        behind = self._behind[topic] = self._compile(as_held(route.policy), route.state)
+        behind.is_behind = bool(route.strategies)
+        return behind
 
     def scope_of(self, topic: str) -> Scope | None:
         """The topic's suppression scope in force, if it has one."""
@@ -224,6 +242,7 @@ class Routes:
     def forget(self, topic: str) -> None:
         """What its route was compiled from has changed."""
         self._routes.pop(topic, None)
+        self._behind.pop(topic, None)
 
     def prepare(self, topics: Iterable[str]) -> None:
         """Compile what there is now, so that scopes are known before the first event comes."""
@@ -241,4 +260,4 @@ class Routes:
     def replace(self, policies: PolicyTable) -> None:
         """Put a reloaded configuration in force, for all topics at once."""
         self._policies = policies
-        self._routes = {}
+        self._routes, self._behind = {}, {}

@@ -37,16 +37,21 @@ class Turn:
         self._schedule = schedule
         self._go_on = go_on
         self._refuse = refuse
-        self._batches: dict[Route, list[Publish]] = {}
+        self._batches: dict[str, list[Publish]] = {}
 
     def add(self, route: Route, started: list[Publish]) -> None:
         """Events of one request, in order."""
-        batch = self._batches.get(route)
+        topic = route.state.name
+        batch = self._batches.get(topic)
         if batch is not None:
-            batch += started
-            return
+            if _route_of(batch) is route:
+                batch += started
+                return
+            self.flush_topic(
+                topic
+            )  # the topic goes by other rules now, and events keep their order
         is_first = not self._batches
-        self._batches[route] = started.copy()  # the ticket keeps the list
+        self._batches[topic] = started.copy()  # the ticket keeps the list
         if is_first:
             self._schedule(self.flush)
 
@@ -59,8 +64,9 @@ class Turn:
     def flush_topic(self, topic: str) -> None:
         """Go on with what was gathered of a topic: other events of it take another way, and must
         not overtake."""
-        for route in [route for route in self._batches if route.topic == topic]:
-            self._end(self._batches.pop(route))
+        batch = self._batches.pop(topic, None)
+        if batch is not None:
+            self._end(batch)
 
     def _end(self, batch: list[Publish]) -> None:
         try:
@@ -70,3 +76,9 @@ class Turn:
             for publish in batch:
                 if publish.stage is _NEW:
                     self._refuse(publish, _BUG)
+
+
+def _route_of(batch: list[Publish]) -> Route:
+    common = batch[0].common
+    assert common is not None  # it came with a request
+    return common.route

@@ -17,6 +17,7 @@ from typing import Final
 
 from headgate.backends.base import Lanes
 from headgate.core.outcome import Failure, Reason
+from headgate.core.oversize.limits import BEHIND
 from headgate.core.publish import Publish, Stage
 from headgate.core.topics.topic import TopicState
 from headgate.spool.backlog import Backlog, Seam, Unit, Waiting, since
@@ -81,10 +82,17 @@ class Spool:
         """Take an event in arrival order."""
         record, common = publish.record, publish.common
         topic = record.topic
-        if common is None or publish.owner is not None or not self._spools(topic):
+        if common is None or not self._spools(topic):
             self.lanes.put(publish)
             return
         backlog, count = self.backlogs.of(topic, record.partition), count_of(publish)
+        if publish.owner is not None:  # one of several records of an event
+            if backlog.gate or self.backlogs.must_wait(backlog, count):
+                publish.advance(Stage.ENDED)
+                self._reports.failed((publish,), BEHIND)
+            else:
+                self.lanes.put(publish)
+            return
         if backlog.gate or self.backlogs.must_wait(backlog, count):
             if self.backlogs.may_wait(backlog, count):
                 publish.advance(Stage.LANE)

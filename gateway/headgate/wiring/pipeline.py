@@ -130,7 +130,15 @@ def build_pipeline(parts: PipelineParts) -> Built:
     )
 
     oversize = OversizeStage(
-        lanes, reserve, produce, suppression, complete, reports, parts.tools, meter.oversized
+        lanes,
+        reserve,
+        produce,
+        suppression,
+        complete,
+        reports,
+        parts.tools,
+        meter.oversized,
+        is_behind,
     )
     produce.use(oversize)
     reports.pass_on_to(suppression, oversize)

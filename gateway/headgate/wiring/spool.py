@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from headgate.config import Settings
+from headgate.core.coalescing.held import HELD_PREFIX
 from headgate.core.topics.policy import PolicyTable
 from headgate.core.tracing.later import LaterSpans
 from headgate.spool.options import SpoolMeter, SpoolOptions
@@ -25,6 +26,8 @@ def spool_of(
         return None
 
     def after_s(topic: str) -> float | None:
+        if topic.startswith(HELD_PREFIX):  # a pattern may match it, but what coalesces cannot spool
+            return None
         policy = policies().match(topic)
         return policy.spool_after_ms / 1000 if policy is not None and policy.spool else None
 

@@ -3,8 +3,9 @@
 Steps: events of few keys come; Redis answers; batches are handed over, acknowledged, given back by
 the producer, refused, lost with an unknown end (in the log or not); the time of a request is up;
 Kafka goes away and comes back; time passes; the disk takes a commit, refuses it, or leaves it open;
-backlogs drain; the topic grows, or is made again with another size; the process dies, at any point
-between these, and begins again.
+backlogs drain; the topic grows, or is made again with another size; a reload lets it spool, or no
+longer, coalesce, or take large events; the process dies, at any point between these, and begins
+again.
 
 Checked at the end, when all that is left was published:
 - what was answered `published` or `spooled` is in the log, with its event id;
@@ -20,16 +21,26 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headgate.core.outcome import Name, Outcome
 from headgate.core.publish import Ticket
 from headgate.spool.backlog import Unit
-from support.gateway.spool_world import AFTER_S, AWAY, UNKNOWN, SpoolWorld
+from support.gateway.spool_world import AFTER_S, AWAY, HELD, UNKNOWN, SpoolWorld
 from support.scale import examples
 
 KEYS = 4
+LARGE = "x" * 8000  # more than one record takes
+MAX_MESSAGE_BYTES = 4000
+POLICIES: tuple[dict[str, Any], ...] = (
+    {"spool": True},
+    {"spool": True, "suppress": "raw"},
+    {"spool": False},
+    {"spool": False, "oversize": ("compress", "reject")},
+    {"spool": False, "kind": "state", "coalesce_quiet_ms": 1000},
+)
 
 
 class History:
@@ -41,15 +52,31 @@ class History:
         self.sent: list[tuple[Ticket, list[int]]] = []
         self.of: dict[int, tuple[int, Ticket, int]] = {}  # number: key, ticket, place in it
         self.dead: set[Ticket] = set()
+        self.is_held = False
         self.faults = 0  # after which an event may be in the log twice
 
     def send(self) -> None:
         count = self.rng.choice((1, 1, 1, 2, 5))
         numbers = range(len(self.of), len(self.of) + count)
         values = [{"id": self.rng.randrange(KEYS), "n": number} for number in numbers]
+        if self.rng.random() < 0.1:
+            values[-1]["text"] = LARGE
         ticket = self.world.post("orders", *values)
         for place, value in enumerate(values):
             self.of[value["n"]] = (value["id"], ticket, place)
+
+    async def reload(self) -> None:
+        """Another policy. A topic begins or ends to coalesce when nothing is in a lane: then it can
+        only be the spool that comes too late."""
+        world = self.world
+        await world.prepared()
+        options = dict(self.rng.choice(POLICIES))
+        is_held, was_held = ("coalesce_quiet_ms" in options), self.is_held
+        is_busy = any(world.lanes.queues.values()) or any(world.lanes.handed.values())
+        if is_held == was_held or not is_busy:
+            self.is_held = is_held
+            world.hold_orders(is_held=is_held)
+            world.reload(**options)
 
     def expire(self) -> None:
         """The time of the oldest request that is not answered is up."""
@@ -76,7 +103,7 @@ class History:
         well: dict[int, list[int]] = {}
         for number, (key, _, _) in self.of.items():
             outcome, found = self.outcome(number), places.get(number, [])
-            if outcome is not None and outcome.name in (Name.PUBLISHED, Name.SPOOLED):
+            if outcome is not None and outcome.name in (Name.PUBLISHED, Name.SPOOLED, Name.HELD):
                 assert found, f"{number} was answered {outcome.name} and is not in the log"
                 well.setdefault(key, []).append(number)
             elif outcome is not None and outcome.name is Name.REJECTED:
@@ -101,10 +128,14 @@ async def step(history: History) -> None:
         if not any(lanes.queues.values()) and not any(lanes.handed.values()):
             # What is in lanes then, no spool is needed to get out of order.
             world.resize(rng.choice((1, 2, 3, 4, 5)))
+    elif what < 34:
+        await history.reload()
     elif what < 45:
         lanes.hand_over(partition, rng.choice((1, 3, 100)))
+        lanes.hand_over(HELD + partition, 100)
     elif what < 55:
         lanes.acknowledge(partition)
+        lanes.acknowledge(HELD + partition)
     elif what == 55:
         lanes.put_back(partition)
     elif what == 56:
@@ -136,7 +167,9 @@ async def step(history: History) -> None:
                 world.log[number].extend(batch)
         await world.end()
         history.died()
+        history.is_held = False
         await world.live()
+        world.limit_orders(MAX_MESSAGE_BYTES)
         world.back()
     if rng.random() < 0.4:
         world.disk.is_slow = not world.disk.is_slow
@@ -152,6 +185,7 @@ async def test_what_was_promised_is_kept(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     world = SpoolWorld(tmp_path)
     await world.live()
+    world.limit_orders(MAX_MESSAGE_BYTES)
     history = History(world, rng)
     for _ in range(rng.choice((60, 200, 400))):
         await step(history)
@@ -160,6 +194,7 @@ async def test_what_was_promised_is_kept(tmp_path: Path, seed: int) -> None:
     world.disk._retry_at = 0.0
     await world.disk.probe()
     world.back()
+    await world.prepared()
     await world.drain()
     assert not any(isinstance(one.owner, Unit) for q in world.lanes.queues.values() for one in q)
     assert (world.admission.events, world.disk.bytes, world.disk.coming) == (0, 0, 0)

@@ -17,10 +17,11 @@ from typing import Any
 from headgate.backends.base import Deliveries, Verdicts
 from headgate.backends.kafka.producing.lone_batch import LoneBatch
 from headgate.core.admission import Admission
+from headgate.core.coalescing.held import HELD_PREFIX, held_topic
 from headgate.core.formats.decode import decode
 from headgate.core.ids import EventIds
 from headgate.core.outcome import Failure, Name, Reason
-from headgate.core.publish import Publish, Ticket
+from headgate.core.publish import Publish, Stage, Ticket
 from headgate.core.record import EVENT_ID
 from headgate.core.suppression.protocol import Scope
 from headgate.core.topics.policy import PolicyTable, TopicPolicy
@@ -56,6 +57,7 @@ AFTER_S = 2.0
 AWAY = Failure(Reason.KAFKA_UNAVAILABLE, "no broker", None, 1)
 NDJSON = b"application/x-ndjson"
 UNKNOWN = Failure(Reason.UNKNOWN, "no answer")
+HELD = 1000
 
 
 class FaultyDisk(Disk):
@@ -121,6 +123,28 @@ class Line(list[Publish]):
         super().extend(added)
 
 
+class TopicLanes(FakeLanes):
+    """Lanes of one topic and of its held topic, whose partitions count from `HELD`."""
+
+    def refusal(self, state: TopicState, partition: int) -> Failure | None:
+        return super().refusal(state, _number(state.name, partition))
+
+    def put(self, publish: Publish) -> None:
+        publish.advance(Stage.LANE)
+        number = _number(publish.record.topic, publish.record.partition)
+        self.queues.setdefault(number, []).append(publish)
+
+    def head(self, topic: str, partition: int) -> Publish | None:
+        return super().head(topic, _number(topic, partition))
+
+    def withdraw(self, topic: str, partition: int) -> tuple[list[Publish], list[Publish]]:
+        return super().withdraw(topic, _number(topic, partition))
+
+
+def _number(topic: str, partition: int) -> int:
+    return partition + HELD if topic.startswith(HELD_PREFIX) else partition
+
+
 class Figures:
     """A `SpoolMeter`."""
 
@@ -163,6 +187,7 @@ class SpoolWorld:
             *(topic_state(one, self.partitions) for one in ("orders", "deals", "clicks", "sparks"))
         )
         self.scope = Scope("deals", b"\1" * 16, self.partitions, b"f")
+        self.orders_scope = Scope("orders", b"\1" * 16, self.partitions, b"f")
         self.backlogs = Backlogs()
         self.disk = FaultyDisk(self.options, lambda: self.now_ms)
         self.allowance = Allowance(self.options.drain_events_per_s, lambda: self.now_s)
@@ -195,7 +220,7 @@ class SpoolWorld:
             meter=FakeAccounts(),
             spool=self,  # type: ignore[arg-type]
         )
-        self.pipeline = build_pipeline(parts).pipeline
+        self.pipeline, self.oversize = build_pipeline(parts)
         self.draining = Draining(
             self.backlogs,
             self.disk,
@@ -230,8 +255,8 @@ class SpoolWorld:
         self.backlogs.announce_with(suppression, scope_of)
 
     def _open_lanes(self, deliveries: Deliveries) -> FakeLanes:
-        self.lanes = FakeLanes(deliveries)
-        for number in range(5):
+        self.lanes = TopicLanes(deliveries)
+        for number in (*range(5), *range(HELD, HELD + 5)):
             self.log[number]  # so that it is one of ours
         self.lanes.logs = self.log  # type: ignore[assignment]
         return self.lanes
@@ -240,10 +265,13 @@ class SpoolWorld:
         self.suppression = FakeSuppression(verdicts)
         return self.suppression
 
-    def _route(self, chosen: TopicPolicy, state: TopicState) -> Route:
-        if chosen.suppress == "off":
-            return Route(chosen, state, 128)
-        return Route(chosen, state, 128, digest, self.scope)
+    def _route(
+        self, chosen: TopicPolicy, state: TopicState, held: TopicState | None = None
+    ) -> Route:
+        if chosen.suppress == "off" or held is not None:
+            return Route(chosen, state, 128, held=held)
+        scope = self.scope if state.name == "deals" else self.orders_scope
+        return Route(chosen, state, 128, digest, scope)
 
     # ---- what tests do
 
@@ -264,15 +292,33 @@ class SpoolWorld:
             inbound, lambda asked, _: decode(asked.body, asked.headers, False, 1000)
         )
 
-    def reload(self, *, spool: bool) -> None:
-        """Whether the topics spool from now on."""
-        self.table = _table(spool=spool)
+    def reload(self, *, spool: bool, **orders: object) -> None:
+        """Whether the topics spool from now on; orders: other options of that topic."""
+        self.table = _table(spool=spool, **orders)
         self.routes.replace(self.table)
+
+    def hold_orders(self, *, is_held: bool) -> None:
+        """Make or delete the held topic of `orders`."""
+        name = held_topic("orders")
+        if is_held:
+            self.topics.states[name] = topic_state(name, self.partitions)
+        else:
+            self.topics.states.pop(name, None)
+        self.routes.forget("orders")
+
+    def limit_orders(self, max_message_bytes: int) -> None:
+        """Let Kafka take no larger batches of `orders`."""
+        states = self.topics.states
+        states["orders"] = states["orders"]._replace(max_message_bytes=max_message_bytes)
+
+    async def prepared(self) -> None:
+        """Wait until every oversized event is prepared."""
+        await asyncio.gather(*self.oversize._fitting.values(), return_exceptions=True)
 
     def away(self) -> None:
         """Kafka is known to be away."""
         self.is_up = False
-        self.lanes.refusing = dict.fromkeys(range(100), AWAY)
+        self.lanes.refusing = dict.fromkeys(range(2 * HELD), AWAY)
 
     def back(self) -> None:
         """Kafka is back."""
@@ -355,10 +401,10 @@ class SpoolWorld:
             yield record.key, event_id, json.loads(record.value or b"null")
 
 
-def _table(*, spool: bool) -> PolicyTable:
+def _table(*, spool: bool, **orders: object) -> PolicyTable:
     return PolicyTable(
         [
-            policy_of(key=("/id",), spool=spool),
+            policy_of(key=("/id",), spool=spool, **orders),
             policy_of(pattern="deals", key=("/id",), suppress="raw", spool=spool),
             policy_of(pattern="clicks", keyless="spread"),
             policy_of(pattern="sparks", key=(), keyless="spread", spool=spool),

@@ -13,14 +13,16 @@ from headgate.core.publish import Publish, Stage
 from headgate.core.record import Record
 from headgate.core.topics.route import Route
 from headgate.pipeline.turn import Turn
-from support.gateway.fakes import policy, topic_state
+from support.gateway.fakes import common, policy, topic_state
 from support.gateway.room import Room, shown
 
 ROUTES = [Route(policy(), topic_state(name), 128) for name in ("orders", "clicks", "deals")]
 
 
-def event(topic: str, number: int) -> Publish:
-    return Publish(Record(topic, 0, b"k", b"%d" % number, [], 0), 1, None, 0, None)
+def event(topic: str, number: int, route: Route | None = None) -> Publish:
+    publish = Publish(Record(topic, 0, b"k", b"%d" % number, [], 0), 1, None, 0, None)
+    publish.common = common(route=route or next(one for one in ROUTES if one.topic == topic))
+    return publish
 
 
 class World:
@@ -71,6 +73,14 @@ def test_each_topic_is_one_batch_of_a_turn_in_the_order_of_arrival(
             expected.clear()
     assert not world.calls
     assert all(len(one) == count for one, count in own), "a request's own list stays as it is"
+
+
+def test_events_of_a_topic_keep_their_order_when_its_route_changes_within_a_turn() -> None:
+    world, other = World(), Route(policy(), topic_state("orders"), 128)
+    for number, route in enumerate((ROUTES[0], other, ROUTES[0])):
+        world.turn.add(route, [event("orders", number, route)])
+    world.end_turn()
+    assert [one.record.value for batch in world.batches for one in batch] == [b"0", b"1", b"2"]
 
 
 def test_a_batch_that_fails_takes_no_other_along(caplog: pytest.LogCaptureFixture) -> None:

@@ -4,8 +4,17 @@ Its title and advice are with those of all reasons (`core.reasons`). Header fiel
 large are another reason, with status 431 (`edge.server`).
 """
 
+from typing import Final
+
 from headgate.core.outcome import Failure, Reason
 from headgate.core.topics.route import Route
+
+BEHIND: Final = Failure(
+    Reason.KAFKA_UNAVAILABLE,
+    "the event does not fit into one record, and earlier events of its topic still lie in the "
+    "spool, which takes single records; nothing was written",
+    retry_after_s=5,
+)
 
 
 def too_large(size: int, limit: int, name: str) -> Failure:
@@ -28,6 +37,15 @@ def streamed_batch() -> Failure:
         Reason.TOO_LARGE,
         "a batch over http.body_max_bytes: send fewer events in one request, or "
         "Headgate-Batch: false where the array is one event",
+    )
+
+
+def stored_in_vain(route: Route) -> Failure:
+    """A value that is in the blob store already, and its topic has no strategies by now."""
+    if route.is_behind:
+        return BEHIND
+    return Failure(
+        Reason.TOO_LARGE, "the topic's option oversize has no claim-check since a reload"
     )
 
 
@@ -58,7 +76,13 @@ def fits(route: Route, value_bytes: int, record_bytes: int) -> bool:
 
 
 def exceeded(route: Route, value_bytes: int, record_bytes: int) -> Failure:
-    """Which limit of its topic an event exceeds: one of the two."""
+    """Which limit of its topic an event exceeds: one of the two.
+
+    The topic may have a strategy for it once nothing of the topic lies in the spool: until then it
+    is a refusal that passes.
+    """
+    if route.is_behind:
+        return BEHIND
     if value_bytes > route.max_value_bytes:
         failure = too_large(value_bytes, route.max_value_bytes, "max_bytes")
     else:

@@ -99,6 +99,8 @@ class Route:
     topic that they are written to.  facts: see `Ticket`.
     scanner: reads plain documents at once (`core.scanning`); None where there is none, or where
     they must fit a schema.
+    is_behind: events of the topic lie in the spool, which takes single records. So the strategies
+    of the topic's policy are not here (`pipeline.routes.Routes.behind`).
     turn: its requests so far. Counted for each topic alone, or traffic that goes round the topics
     would put all keyless events of one on the same partition.
     """
@@ -113,6 +115,7 @@ class Route:
         "digest",
         "facts",
         "held",
+        "is_behind",
         "key_max_bytes",
         "lane",
         "max_record_bytes",
@@ -143,6 +146,7 @@ class Route:
         key_max_bytes: int = KEY_MAX_BYTES,
     ) -> None:
         self.policy = policy
+        self.is_behind = False
         self.state = state
         self.held = held
         self.lane = state if held is None else held
