@@ -60,6 +60,8 @@ class Publish:
     dropped: its deadline passed before it was handed over, so no lane may hand it over any more.
     large: what the oversize policy must know of it, or of one of its records.
     digest: of its content, 16 bytes when the topic suppresses, else None.
+    placed_by: the partition count that it was placed by, if that is another than of its route and
+    reservation.
     placed: its client chose the partition, so its offset says nothing about its key; its digest is
     empty.
     reservation: what suppression knows of it, once it was asked.
@@ -72,6 +74,7 @@ class Publish:
     stage: Stage = Stage.NEW
     digest: bytes | None = None
     placed: bool = False
+    placed_by: int = 0
     reservation: Reservation | None = None
     spooled: bool = False
     dropped: bool = False

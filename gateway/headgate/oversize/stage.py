@@ -154,7 +154,7 @@ class OversizeStage:
     def _go_on(self, publish: Publish) -> None:
         plan = self._plans.pop(publish, None)
         if isinstance(plan, MultiRecordPublish):  # `publish` only kept the place of the last record
-            self._lanes.put(plan.next_part())
+            self._put_part(plan.next_part())
         elif publish.large is None:
             if not publish.dropped:
                 self._produce.hand_over((publish,))
@@ -189,7 +189,11 @@ class OversizeStage:
             multi = MultiRecordPublish(publish, plan.strategy, plan.records, self._end)
             self._multi[publish] = multi
             for part in [multi.next_part() for _ in plan.records]:
-                self._lanes.put(part)
+                self._put_part(part)
+
+    def _put_part(self, part: Publish) -> None:
+        assert part.common is not None  # that of its event
+        self._produce.put(part, part.common.route.lane)
 
     def _refusal(self, publish: Publish, plan: OversizePlan) -> Failure | None:
         """Why some lane takes nothing, or the spool comes before: then nothing of the event is

@@ -10,6 +10,7 @@ from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused
 from headgate.core.suppression.protocol import Scope
 from headgate.core.topics.route import Route
+from headgate.core.topics.topic import TopicState
 from headgate.pipeline.routes import Routes
 
 _NO_OFFSET = Failure(
@@ -79,6 +80,10 @@ class Gate:
     def scope_of(self, topic: str) -> Scope | None:
         """The topic's suppression scope in force, if it has one."""
         return self._routes.scope_of(topic)
+
+    def state_of(self, topic: str) -> TopicState | None:
+        """The topic as its cluster last described it; None if the cluster does not have it."""
+        return self._routes.state_of(topic)
 
     def facts_of(self, topic: str) -> int:
         """Of one in how many of the topic's events facts are told; 0 = of none."""

@@ -3,13 +3,15 @@
 What does not fit goes by the topic's oversize policy first.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from headgate.backends.base import Lanes
 from headgate.core.ids import EventIds
+from headgate.core.placing import place_again
 from headgate.core.publish import Publish
 from headgate.core.record import EVENT_ID
+from headgate.core.topics.topic import TopicState
 
 
 class Oversize(Protocol):
@@ -29,11 +31,14 @@ class Oversize(Protocol):
 
 
 class Produce:
-    """ids: for events that came without one."""
+    """ids: for events that came without one.  state_of: a topic as Kafka last described it."""
 
-    def __init__(self, ids: EventIds, lanes: Lanes) -> None:
+    def __init__(
+        self, ids: EventIds, lanes: Lanes, state_of: Callable[[str], TopicState | None]
+    ) -> None:
         self._ids = ids
         self._lanes = lanes
+        self._state_of = state_of
         self._oversize: Oversize | None = None
 
     def use(self, oversize: Oversize) -> None:
@@ -75,7 +80,15 @@ class Produce:
                 event_id = publish.event_id = self._ids.take(common.now_ms)
             record = publish.record
             record.headers = [*record.headers, (EVENT_ID, event_id.encode()), *common.headers]
-            self._lanes.put(publish)
+            self.put(publish, common.route.lane)
+
+    def put(self, publish: Publish, state: TopicState) -> None:
+        """Put a finished record into its lane. state: the topic when the event came. The topic may
+        have been recreated, or may have grown, while the event waited."""
+        now = self._state_of(state.name)
+        if now is not state and now is not None:
+            place_again(publish, now)
+        self._lanes.put(publish)
 
     def drop(self, publish: Publish) -> None:
         """It was given up in its lane, or before."""

@@ -163,6 +163,7 @@ class Routes:
         self._policies = policies
         self._topics = topics
         self._compile = compile_route
+        self.state_of: Callable[[str], TopicState | None] = topics.get
         self._routes: dict[str, Route] = {}
         self._behind: dict[str, Route] = {}
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Final
 
 from headgate.backends.base import Lanes, Suppression, Topics
-from headgate.core.keys import partition_for
 from headgate.core.outcome import Name, Outcome, Reason
+from headgate.core.placing import place
 from headgate.core.publish import Publish
 from headgate.core.record import SPOOLED, Record, size_of
 from headgate.core.spool.chunk import Packed
@@ -74,7 +74,12 @@ class Allowance:
 
 
 class Draining:
-    """healthy: whether a cluster takes records.  spans: where requests are traced."""
+    """healthy: whether a cluster takes records.  is_fresh: see `KnownTopics`.  spans: where requests
+    are traced.
+
+    What lies on disk waited while nobody could ask Kafka, and its topic may have been recreated, or
+    may have grown, meanwhile. So it goes on only once the topics were read after the wait.
+    """
 
     def __init__(
         self,
@@ -84,6 +89,7 @@ class Draining:
         lanes: Lanes,
         topics: Topics,
         healthy: Callable[[str], bool],
+        is_fresh: Callable[[str, float], bool],
         allowance: Allowance,
         clock: Callable[[], float],
         meter: SpoolMeter,
@@ -97,6 +103,8 @@ class Draining:
         self._lanes = lanes
         self._topics = topics
         self._healthy = healthy
+        self._is_fresh = is_fresh
+        self._waits_since: dict[str, float] = {}
         self._allowance = allowance
         self._clock = clock
         self._meter = meter
@@ -112,6 +120,8 @@ class Draining:
     async def turn(self) -> bool:
         """Put what comes next of all lanes, as far as it may go; whether anything went."""
         moved = False
+        if not self._backlogs.topics:
+            self._waits_since.clear()
         for backlog in self._backlogs:
             is_ready = backlog.left or (backlog.unit is not None and backlog.unit.is_stuck)
             if is_ready and await self._advance(backlog):
@@ -134,18 +144,28 @@ class Draining:
                 return False
         elif unit.open:  # the rest of it is under way
             return False
-        return self._put(unit, state)
+        state = self._topics.get(backlog.topic)  # it may have changed during the reading
+        return state is not None and self._put(unit, state)
 
     def _may_go(self, backlog: Backlog, state: TopicState) -> bool:
         if self._paused:
             if self._paused.get(backlog, 0.0) > self._clock():
                 return False
             self._paused.pop(backlog, None)
+        topic, now_s = backlog.topic, self._clock()
+        since_s = self._waits_since.setdefault(topic, now_s)
         if not self._healthy(state.cluster):
+            self._waits_since[topic] = now_s
             return False
-        if backlog.partition < state.partitions and self._lanes.refusal(state, backlog.partition):
+        if backlog.partition < state.partitions:
+            refused = self._lanes.refusal(state, backlog.partition)
+            if refused is not None:
+                if refused.reason is Reason.KAFKA_UNAVAILABLE:
+                    self._waits_since[topic] = now_s
+                return False
+        if not backlog.is_due(next(iter(backlog.counts))):
             return False
-        return backlog.is_due(next(iter(backlog.counts)))
+        return self._is_fresh(state.cluster, since_s)
 
     async def _read(self, backlog: Backlog) -> Unit | None:
         most = (MAX_EVENTS, MAX_BYTES)
@@ -239,6 +259,7 @@ class Draining:
         unit.put_s = self._clock()
         self._allowance.take(len(rows))
         for publish in list(unit.open):
+            self._writing.watch(publish)
             self._lanes.put(publish)
         return True
 
@@ -252,7 +273,9 @@ class Draining:
                 self._spans.published(unit, at, outcome)
         elif failure is None or failure.reason in _PASSES:
             unit.rows[at].is_repeat = outcome.name is Name.UNKNOWN
-            self._paused[backlog], backlog.flows = self._clock() + _PAUSE_S, False
+            now_s = self._clock()
+            self._paused[backlog], backlog.flows = now_s + _PAUSE_S, False
+            self._waits_since[backlog.topic] = now_s
         else:
             self._refused(unit, at, f"{failure.reason}: {failure.detail}")
             if self._spans is not None:
@@ -278,10 +301,8 @@ class Draining:
 def _publish(unit: Unit, event: Packed, state: TopicState) -> Publish:
     key, value, headers, timestamp_ms = event
     partition = unit.backlog.partition
-    if key is not None and unit.placed_by != state.partitions:
-        partition = partition_for(key, state.partitions)
-    elif partition >= state.partitions:  # any will do, in a topic that came back smaller
-        partition %= state.partitions
+    if unit.placed_by != state.partitions:
+        partition = place(key, partition, state.partitions)
     headers = [*headers, (SPOOLED, b"%d" % unit.at_ms)]
     record = Record(state.name, partition, key, value, headers, timestamp_ms)
     publish = Publish(record, size_of(key, value, headers), None, 0, None)

@@ -2,15 +2,10 @@
 
 from collections.abc import Iterable
 
+from headgate.core.placing import count_of
 from headgate.core.publish import Publish
 
-
-def count_of(publish: Publish) -> int:
-    """The partition count by which it was placed."""
-    if publish.reservation is not None and publish.reservation.partitions:
-        return publish.reservation.partitions
-    assert publish.common is not None  # it came with a request
-    return publish.common.route.lane.partitions
+__all__ = ["by_count", "count_of"]
 
 
 def by_count(publishes: Iterable[Publish]) -> list[list[Publish]]:

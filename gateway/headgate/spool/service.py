@@ -50,6 +50,11 @@ class KnownTopics(Topics, Protocol):
 
     def recall(self, states: Iterable[TopicState]) -> None: ...
 
+    def is_fresh(self, cluster: str, since_s: float) -> bool:
+        """Whether the states are of a reading that began after this time (monotonic seconds). If
+        not, the cluster is read again soon."""
+        ...
+
 
 class SpoolService:
     """Built before the lanes, which report to `spool`.
@@ -92,6 +97,7 @@ class SpoolService:
             self._after_s,
             time.monotonic,
             self._writing.wake,
+            self._topics.get,
         )
         self._writing.spool = self.spool
         self._lanes = lanes(self.spool)
@@ -119,6 +125,7 @@ class SpoolService:
             self._lanes,
             self._topics,
             healthy,
+            self._topics.is_fresh,
             self._allowance,
             time.monotonic,
             self._meter,

@@ -18,6 +18,7 @@ from typing import Final
 from headgate.backends.base import Lanes
 from headgate.core.outcome import Failure, Reason
 from headgate.core.oversize.limits import BEHIND
+from headgate.core.placing import place_again
 from headgate.core.publish import Publish, Stage
 from headgate.core.topics.topic import TopicState
 from headgate.spool.backlog import Backlog, Seam, Unit, Waiting, since
@@ -39,6 +40,7 @@ class Spool:
 
     after_s: how long (seconds) Kafka may take for events of a topic, by name; None where they are
     not spooled.  clock: seconds, as `Ticket.arrived`.  wake: called where there is work for it.
+    state_of: a topic as its cluster last described it.
     """
 
     def __init__(
@@ -49,7 +51,9 @@ class Spool:
         after_s: Callable[[str], float | None],
         clock: Callable[[], float],
         wake: Callable[[], None],
+        state_of: Callable[[str], TopicState | None],
     ) -> None:
+        self._state_of = state_of
         self.backlogs = backlogs
         self._disk = disk
         self._reports = reports
@@ -108,10 +112,14 @@ class Spool:
         if refused is not None and self._disk.refusal() is None:
             self._store_behind(backlog, publish, count_of(publish))
             return
+        self.watch(backlog)
+        self.lanes.put(publish)
+
+    def watch(self, backlog: Backlog) -> None:
+        """Events of it are in the lane: `sweep` takes them out if that is slow."""
         if not backlog.is_watched:
             backlog.is_watched = True
             self._watched.append(backlog)
-        self.lanes.put(publish)
 
     def withdraw(self, topic: str, partition: int) -> tuple[list[Publish], list[Publish]]:
         """See `base.Lanes`."""
@@ -194,7 +202,10 @@ class Spool:
         for publish in gate:
             if publish.dropped:
                 continue
-            if backlog.is_behind:  # its lane takes nothing any more
+            state = self._state_of(backlog.topic)
+            if state is not None and place_again(publish, state):
+                self.put(publish)  # its topic changed while it waited
+            elif backlog.is_behind:  # its lane takes nothing any more
                 self._store_behind(backlog, publish, count_of(publish))
             else:
                 assert publish.common is not None  # it came with a request

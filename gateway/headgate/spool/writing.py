@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from headgate.core.outcome import Failure, Reason
+from headgate.core.publish import Publish
 from headgate.spool.backlog import Backlog, Seam, Unit, Waiting
 from headgate.spool.backlogs import Backlogs
 from headgate.spool.database import JournalError
@@ -55,6 +56,12 @@ class Writing:
     def wake(self) -> None:
         """There may be something to write."""
         self._news.set()
+
+    def watch(self, publish: Publish) -> None:
+        """A record goes back to a lane, which may be slow."""
+        assert self.spool is not None
+        record = publish.record
+        self.spool.watch(self._backlogs.of(record.topic, record.partition))
 
     def finished(self, unit: Unit) -> None:
         """All of it is published."""

@@ -112,7 +112,7 @@ def build_pipeline(parts: PipelineParts) -> Built:
     reports = Reports(parts.clock, complete)
     spool = parts.spool
     lanes = parts.lanes(reports) if spool is None else spool.between(reports, parts.lanes)
-    produce = Produce(parts.ids, lanes)
+    produce = Produce(parts.ids, lanes, parts.gate.state_of)
     suppression = parts.suppression(ReserveVerdicts(complete, produce))
     scope_of = parts.gate.scope_of
     is_behind = None

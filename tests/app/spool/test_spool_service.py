@@ -46,6 +46,9 @@ class Known:
     def recall(self, states: Iterable[TopicState]) -> None:
         self._topics.states.update({one.name: one for one in states})
 
+    def is_fresh(self, cluster: str, since_s: float) -> bool:
+        return True
+
 
 def fill(folder: Path, chunks: int, size: int = 20) -> None:
     """So many chunks of one event lie there."""

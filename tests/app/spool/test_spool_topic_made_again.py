@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from headgate.core.keys import partition_for
 from headgate.core.outcome import Name
 from support.gateway.spool_world import SpoolWorld, names
 
@@ -118,3 +119,38 @@ async def test_what_was_spooled_waits_for_its_topic_and_is_published_once_it_is_
     world.topics.states.update(made)
     await world.drain()
     check(world, [0])
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+async def test_what_was_spooled_waits_for_what_kafka_says_after_the_outage(
+    world: SpoolWorld, size: int
+) -> None:
+    world.away()
+    await spooled(world, 0)
+    world.partitions = size  # made again while nobody could ask
+    world.back()
+    await world.drain()
+    check(world, [0])
+    assert not world.misplaced
+
+
+async def test_what_waits_for_the_end_of_a_backlog_is_placed_by_the_topic_as_it_is_then(
+    world: SpoolWorld,
+) -> None:
+    world.away()
+    await spooled(world, 0)
+    world.back()
+    for _ in range(3):  # all of it was published, and is not forgotten yet
+        world.now_s += 1.0
+        world.publish()
+        await world.draining.turn()
+    waiting = [world.post("orders", {"id": key, "n": 1}) for key in KEYS]
+    assert any(one.gate for one in world.backlogs)
+    world.resize(5)
+    await world.drain()
+    assert all(ticket.done for ticket in waiting)
+    check(world, [0, 1])
+    for publish in world.landed:
+        assert publish.record.key is not None
+        is_new = publish.owner is None
+        assert not is_new or publish.record.partition == partition_for(publish.record.key, 5)

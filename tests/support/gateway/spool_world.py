@@ -20,6 +20,7 @@ from headgate.core.admission import Admission
 from headgate.core.coalescing.held import HELD_PREFIX, held_topic
 from headgate.core.formats.decode import decode
 from headgate.core.ids import EventIds
+from headgate.core.keys import partition_for
 from headgate.core.outcome import Failure, Name, Reason
 from headgate.core.publish import Publish, Stage, Ticket
 from headgate.core.record import EVENT_ID
@@ -33,6 +34,7 @@ from headgate.pipeline.clock_watch import ClockWatch
 from headgate.pipeline.gate import Gate
 from headgate.pipeline.inbound import Inbound
 from headgate.pipeline.routes import Routes
+from headgate.spool.backlog import Unit
 from headgate.spool.backlogs import Backlogs
 from headgate.spool.database import JournalError
 from headgate.spool.disk import Disk
@@ -113,12 +115,15 @@ class FaultyDisk(Disk):
 class Line(list[Publish]):
     """A partition's log. landed: all logs' records in the order in which they came."""
 
-    def __init__(self, landed: list[Publish]) -> None:
+    def __init__(self, landed: list[Publish], land: Callable[[Publish], None]) -> None:
         super().__init__()
         self.landed = landed
+        self.land = land
 
     def extend(self, records: Iterable[Publish]) -> None:
         added = list(records)
+        for one in added:
+            self.land(one)
         self.landed.extend(added)
         super().extend(added)
 
@@ -165,6 +170,8 @@ class SpoolWorld:
     """`deals` suppresses and spools, `orders` spools, `clicks` does neither.
 
     log: what Kafka holds, by partition, over all lives; landed: the same in order.
+    partitions: that the topics have; the gateway may have to `learn` of it.
+    misplaced: records from the spool that landed where their keys do not belong.
     now_s: monotonic; now_ms: the wall clock.
     """
 
@@ -172,13 +179,21 @@ class SpoolWorld:
         self.options = options or SpoolOptions(folder, 1 << 30, 10**10, 1_000_000)
         self.now_s, self.now_ms = 100.0, 1_700_000_000_000
         self.landed: list[Publish] = []
-        self.log: dict[int, Line] = defaultdict(lambda: Line(self.landed))
+        self.log: dict[int, Line] = defaultdict(lambda: Line(self.landed, self._land))
+        self.misplaced: list[Publish] = []
         self.partitions = 3
         self.meter = Figures()
         self.is_up = True
         self.spans: DrainSpans | None = None
         self.after_s: float | None = AFTER_S
         self._begun: dict[str, asyncio.Task[object]] = {}
+
+    def _land(self, publish: Publish) -> None:
+        """Note what was spooled and is in a partition that is not its key's."""
+        record = publish.record
+        if isinstance(publish.owner, Unit) and record.key is not None:
+            if record.partition != partition_for(record.key, self.partitions):
+                self.misplaced.append(publish)
 
     async def live(self) -> None:
         """Begin, over what an earlier life left on disk."""
@@ -228,6 +243,7 @@ class SpoolWorld:
             self.lanes,
             self.topics,
             lambda cluster: self.is_up,
+            self._is_fresh,
             self.allowance,
             lambda: self.now_s,
             self.meter,
@@ -245,6 +261,7 @@ class SpoolWorld:
             self._after_s,
             lambda: self.now_s,
             self.writing.wake,
+            self.topics.get,
         )
         self.writing.spool = self.spool
         return self.spool.over(lanes(self.spool))
@@ -324,6 +341,8 @@ class SpoolWorld:
         """Kafka is back."""
         self.is_up = True
         self.lanes.refusing = {}
+        if not self.backlogs.topics:
+            self.learn()
 
     def decide(self) -> None:
         """Redis answers all that it was asked."""
@@ -388,10 +407,21 @@ class SpoolWorld:
         self.resize(5)
 
     def resize(self, partitions: int) -> None:
-        """The topics have so many partitions from now on: with fewer, they were made again."""
+        """The topics have so many partitions from now on: with fewer, they were made again. The
+        gateway knows."""
         self.partitions = partitions
+        self.learn()
+
+    def learn(self) -> None:
+        """The gateway reads the topics."""
+        partitions = self.partitions
         for name, state in self.topics.states.items():
-            self.topics.states[name] = state._replace(partitions=partitions)
+            if state.partitions != partitions:
+                self.topics.states[name] = state._replace(partitions=partitions)
+
+    def _is_fresh(self, cluster: str, since_s: float) -> bool:
+        self.learn()
+        return True
 
     def written(self) -> Iterator[tuple[bytes | None, str, Any]]:
         """Key, event id and value of all records, in the order in which they came."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -106,6 +107,15 @@ class KafkaTopics:
         """Tell whether the cluster answered the last time it was asked."""
         return self._readings[cluster].answering
 
+    def is_fresh(self, cluster: str, since_s: float) -> bool:
+        """Tell whether the states are of a reading that began after this time (monotonic seconds).
+        If not, the cluster is read again soon."""
+        reading = self._readings[cluster]
+        if reading.read_s > since_s:
+            return True
+        reading.requested.set()
+        return False
+
     def detail(self, cluster: str) -> str:
         """Say how the last reading of the cluster went."""
         return self._readings[cluster].detail
@@ -181,6 +191,7 @@ class _Reading:
         self.tried = asyncio.Event()
         self.answering = False
         self.was_read = False
+        self.read_s = -math.inf  # when the last successful reading began
         self.detail = "not asked yet"
         self._outage = Outage(time.monotonic)
         self._refresh_s = refresh_s
@@ -204,6 +215,7 @@ class _Reading:
             pass
 
     async def _read_once(self, wanted: Callable[[str], str | None]) -> None:
+        began_s = time.monotonic()
         try:
             states = await self.reader.read(
                 lambda topic: wanted(topic) == self.cluster, self._states
@@ -218,6 +230,7 @@ class _Reading:
         self.detail = counted(len(states), "topic")
         self._states = states
         self._publish(self.cluster, states)
+        self.read_s = began_s
 
     def _failed(self, error: BaseException) -> None:
         if self._outage.begins() or not self.was_read:
