@@ -74,8 +74,8 @@ class Allowance:
 
 
 class Draining:
-    """healthy: whether a cluster takes records.  is_fresh: see `KnownTopics`.  spans: where requests
-    are traced.
+    """healthy: whether a cluster takes records.  is_fresh: see `KnownTopics`.  spans: where any
+    request is traced.
 
     What lies on disk waited while nobody could ask Kafka, and its topic may have been recreated, or
     may have grown, meanwhile. So it goes on only once the topics were read after the wait.

@@ -190,10 +190,10 @@ class SpoolWorld:
 
     def _land(self, publish: Publish) -> None:
         """Note what was spooled and is in a partition that is not its key's."""
-        record = publish.record
-        if isinstance(publish.owner, Unit) and record.key is not None:
-            if record.partition != partition_for(record.key, self.partitions):
-                self.misplaced.append(publish)
+        key, partition = publish.record.key, publish.record.partition
+        is_wrong = key is not None and partition != partition_for(key, self.partitions)
+        if is_wrong and isinstance(publish.owner, Unit):
+            self.misplaced.append(publish)
 
     async def live(self) -> None:
         """Begin, over what an earlier life left on disk."""
