@@ -127,6 +127,9 @@ class Claims(Bypass):
             if reservation.scope is old:
                 reservation.scope, reservation.floor = new, -1
                 reservation.entry = new.entry(publish.record.key)
+                is_waiting = publish.stage is _QUEUED or publish.stage is _RESERVING
+                if is_waiting and reservation.partitions != new.partitions:
+                    place_again(publish, new)
         self._arrivals.rename()
         self._in_flight.register_again({new})
         self._namespaces.forget(old)

@@ -17,7 +17,8 @@ class PublishesInFlight:
     expired.
     unfenced: by topic and partition, the tokens of unknown ones that may land however late: until
     a later record of this process is in that partition, the broker takes what is still on its way
-    from the former producer. They are renewed meanwhile.
+    from the former producer. They are renewed meanwhile, unless the topic was recreated without
+    that partition: then nothing lands there, and no acknowledgement will come.
     """
 
     __slots__ = (
@@ -84,11 +85,16 @@ class PublishesInFlight:
         for token in self._seen & here.keys():
             self.unregistered[token] = here[token]
         self._seen = set(here)
-        for tokens in self.unfenced.values():
-            for token in tokens:
+        for place, tokens in list(self.unfenced.items()):
+            for token in list(tokens):
                 publish, _ = self.unknown[token]
+                if publish.record.partition >= publish.reserved.scope.partitions:
+                    tokens.discard(token)  # its topic was recreated: no such partition any more
+                    continue
                 self.unknown[token] = (publish, now_s + token_ttl_s)
                 self.unregistered[token] = publish
+            if not tokens:
+                del self.unfenced[place]
         gone = [token for token, (_, until_s) in self.unknown.items() if until_s <= now_s]
         for token in gone:
             self.remove(token)
