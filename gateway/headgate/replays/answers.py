@@ -128,7 +128,7 @@ def _row(now: Translation, before: Translation, start: int = 0) -> dict[str, Any
 def coverage_page(table: SegmentTable, found: PartitionMap, logs: Logs) -> dict[str, Any]:
     """What of one partition is mirrored. table: of that what is left on the backfill tier."""
     times, (source_id, target_id) = table.times(), found.ids
-    begin = table.target_start if len(table) else logs.backfill_start
+    begin = table.target_start if table else logs.backfill_start
     return {
         "layout": found.newest,
         "topic_ids": {INGEST: source_id, BACKFILL: target_id} if source_id else None,

@@ -1,7 +1,8 @@
 """The offset map of the topics that are asked for, read from `headgate.offsets` when it is.
 
-Only maps that were asked for are kept, the least recently used go first. Each partition of the map
-topic is read once, then what is new; for another topic of the same map partition it is read again.
+Only maps that were asked for are kept, packed; the least recently used go first, and are read again
+when somebody asks for them. Each partition of the map topic is read once, then what is new; for
+another topic of the same map partition it is read again.
 """
 
 import asyncio
@@ -18,12 +19,13 @@ from headgate.core.replays.offset_map import (
     NewerMapError,
     PartitionMap,
     map_partition,
+    owner_of,
     read_entry,
 )
 from headgate.core.replays.segments import MapError
 
-MAX_SEGMENTS = 2_000_000  # 36 bytes each
-_EMPTY = 50  # a map without any takes as much memory as so many segments
+MAX_BYTES = 64_000_000  # some 16 million segments
+_EMPTY_BYTES = 1_800  # what a map takes without any
 
 
 class MappedPartition(NamedTuple):
@@ -34,12 +36,12 @@ class MappedPartition(NamedTuple):
 
 
 class OffsetMaps:
-    """Maps of one backfill cluster. max_segments: in memory; the last one asked for stays."""
+    """Maps of one backfill cluster. max_bytes: of memory; the last one asked for stays."""
 
-    def __init__(self, options: ClusterOptions, max_segments: int = MAX_SEGMENTS) -> None:
+    def __init__(self, options: ClusterOptions, max_bytes: int = MAX_BYTES) -> None:
         self._log = CompactedTopic(options, MAP_TOPIC, self._see, self._restart)
         self._maps: OrderedDict[MappedPartition, PartitionMap] = OrderedDict()
-        self._max_segments = max_segments
+        self._max_bytes = max_bytes
         self._reading = asyncio.Lock()
         self.unread = 0
 
@@ -71,6 +73,9 @@ class OffsetMaps:
         return found
 
     def _see(self, _partition: int, key: bytes | None, value: bytes | None) -> None:
+        owner = owner_of(key)
+        if owner is not None and owner not in self._maps:
+            return
         try:
             entry = read_entry(key, value)
             if entry is not None:
@@ -94,10 +99,10 @@ class OffsetMaps:
 
     def _evict(self, minimum: int) -> None:
         kept = sum(_size(one) for one in self._maps.values())
-        while kept > self._max_segments and len(self._maps) > minimum:
+        while kept > self._max_bytes and len(self._maps) > minimum:
             _, gone = self._maps.popitem(last=False)
             kept -= _size(gone)
 
 
 def _size(one: PartitionMap) -> int:
-    return _EMPTY + sum(len(table) for _, table in one.tables())
+    return _EMPTY_BYTES + sum(table.memory for _, table in one.tables())

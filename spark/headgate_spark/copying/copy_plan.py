@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from headgate.core.replays.offset_map import Layout, MapAddress, PartitionMap, map_partition
-from headgate.core.replays.segments import FOREIGN
+from headgate.core.replays.segments import FOREIGN, Segment
 from headgate_spark.job.connections import Connection
 
 # At most, of one transaction; of one batch in it: MAX_BATCH_BYTES of mirror/writer.py.
@@ -19,6 +19,8 @@ class Known:
     layout: the newest one that is recorded, 0 = none; ids: its topics.
     target_end: where the mirror's own records end on the target; None = nobody knows.
     reported_at: the position before which foreign records were found and reported last; -1 = never.
+    is_mapped: whether these two topics have a segment.
+    newest: the segments behind the last block, which become a part of the next one.
     """
 
     map_offset: int = 0
@@ -27,6 +29,8 @@ class Known:
     ids: tuple[str, str] = ("", "")
     target_end: int | None = 0
     reported_at: int = -1
+    is_mapped: bool = False
+    newest: tuple[Segment, ...] = ()
 
     def is_longer(self, end: int) -> bool:
         """Whether the target's log has more than the mirror's records and their last marker."""
@@ -38,7 +42,7 @@ class Known:
         foreign = [gap.source for gap in found.table.gaps if gap.reason == FOREIGN]
         return cls(
             map_offset, found.table.position, found.newest, found.ids, found.target_end,
-            max(foreign, default=-1),
+            max(foreign, default=-1), bool(found.table), tuple(found.table.newest()),
         )  # fmt: skip
 
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from aiokafka.structs import TopicPartition
 
-from headgate.core.replays.offset_map import gap_record, segment_record
-from headgate.core.replays.segments import FOREIGN, NO_RECORDS, RETENTION, Gap
+from headgate.core.replays.offset_map import gap_record, segment_records
+from headgate.core.replays.segments import FOREIGN, NO_RECORDS, RETENTION, Gap, Segment
 from headgate_spark.copying.chunks import Chunk, Written, segments_of
 from headgate_spark.copying.copy_plan import Copied, CopyOptions, Known, Unit
 from headgate_spark.copying.source_reader import GoneError, ReadError, RecreatedError, SourceReader
@@ -62,6 +62,7 @@ class Copier:
         self._told_bytes = 0  # of what the reader has read, in the map
         self._foreign, self._foreign_at = 0, -1
         self._end: int | None = None  # of the target's log, as far as this copier knows
+        self._is_mapped, self._newest = False, tuple[Segment, ...]()  # as of `Known`
         self._position = -1 if unit.known.position is None else unit.known.position
 
     async def run(self) -> Copied:
@@ -146,6 +147,8 @@ class Copier:
             facts += opening(self._unit, known, now_ms())
         is_same = known.ids == self._unit_ids()
         position = known.position if is_same else None
+        self._is_mapped = is_same and known.is_mapped
+        self._newest = known.newest if known.layout == self._unit.place.layout else ()
         if position is None:
             position = begin
             start = Gap(begin, begin, NO_RECORDS, now_ms())
@@ -204,7 +207,8 @@ class Copier:
         await reader.check(self._unit.layout.source_id)
         facts = []
         first = chunk.records[0].offset if chunk.records else chunk.end
-        if first > self._position:  # before the first segment nothing else says that it was read
+        # Before the first segment, and where there is none, nothing else says that it was read.
+        if first > self._position and not (self._is_mapped and chunk.records):
             gap = Gap(self._position, first, NO_RECORDS, now_ms())
             facts.append(gap_record(self._unit.place, gap))
         read = reader.bytes
@@ -234,12 +238,17 @@ class Copier:
     async def _write(
         self, writer: Writer, chunk: Chunk, facts: Sequence[MapRecord], read_bytes: int = 0
     ) -> None:
+        newest = self._newest
+
         def mapped(written: Sequence[Written]) -> Iterable[MapRecord]:
+            nonlocal newest
             self._check_alone(written)
             segments = segments_of(chunk, written)
-            return [*facts, *(segment_record(self._unit.place, segment) for segment in segments)]
+            records, newest = segment_records(self._unit.place, newest, segments)
+            return [*facts, *records]
 
         written = await writer.write(chunk, mapped, read_bytes)
+        self._newest, self._is_mapped = newest, self._is_mapped or bool(written)
         self._end = end_of(written) if written else self._end
         self._records += len(chunk.records)
         self._transactions += 1

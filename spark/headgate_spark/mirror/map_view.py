@@ -1,7 +1,7 @@
 """The whole map of a backfill cluster as the driver knows it, read again and again to its end."""
 
 from collections.abc import Iterable
-from itertools import islice
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 from headgate.core.replays.offset_map import (
@@ -13,7 +13,7 @@ from headgate.core.replays.offset_map import (
     map_partition,
     segment_key,
 )
-from headgate.core.replays.segments import MapError, Segment, SegmentTable
+from headgate.core.replays.segments import MapError, SegmentTable
 from headgate_spark.copying.copy_plan import Known
 from headgate_spark.job.connections import Connection
 from headgate_spark.mirror.map_reader import read_map
@@ -31,14 +31,13 @@ class Seen(NamedTuple):
     records: int = 0
     bytes: int = 0
 
-    def plus(self, entry: MapEntry) -> "Seen":
-        """And what this entry says."""
-        records = entry.fact.records if isinstance(entry.fact, Segment) else 0
-        return Seen(self.records + records, self.bytes + entry.read_bytes)
+    def plus(self, records: int, read_bytes: int) -> "Seen":
+        """And so much more."""
+        return Seen(self.records + records, self.bytes + read_bytes)
 
 
 class MapView:
-    """The maps of all partitions of all topics that have one."""
+    """The maps of all partitions of all topics that have one, without the segments in blocks."""
 
     def __init__(self, target: Connection) -> None:
         self._target = target
@@ -60,7 +59,7 @@ class MapView:
                 f"itself: {self._broken[topic, partition]}. Delete the mirror's topic to start "
                 "again",
             )
-        return self._maps.get((topic, partition), PartitionMap())
+        return self._maps.get((topic, partition), PartitionMap(is_outline=True))
 
     def seen(self, topic: str, partition: int) -> Seen:
         """What was copied, as far as what was read of the map says: it grows, whoever copies."""
@@ -87,7 +86,8 @@ class MapView:
         for newest, table in found.tables():
             ids = newest[1:3]
             is_deleted = ids != found.ids
-            sources = (one.source for one in table) if is_deleted else _passed(table, target_begin)
+            every = (source for source, _ in table.records_from())
+            sources = every if is_deleted else _passed(table, target_begin)
             # Whichever layout it was written in: the others' keys mean nothing.
             layouts = [number for number, one in found.layouts.items() if one[1:3] == ids]
             keys += [
@@ -99,17 +99,17 @@ class MapView:
 
     def _see(self, entry: MapEntry) -> None:
         topic, partition, _ = entry.place
-        self._seen[topic, partition] = self.seen(topic, partition).plus(entry)
+        records = 0
         try:
-            self._maps.setdefault((topic, partition), PartitionMap()).apply(entry)
+            found = self._maps.setdefault((topic, partition), PartitionMap(is_outline=True))
+            records = found.apply(entry)
         except MapError as error:  # of that partition alone: the others go on
             self._broken[topic, partition] = error
+        self._seen[topic, partition] = self.seen(topic, partition).plus(records, entry.read_bytes)
 
 
 def _passed(table: SegmentTable, target_begin: int) -> Iterable[int]:
-    left = len(table)
-    for one in table:
-        left -= 1
-        if not left or one.target + one.records > target_begin:
+    for (source, target_end), _ in pairwise(table.records_from()):  # but for the last one
+        if target_end > target_begin:
             return
-        yield one.source
+        yield source

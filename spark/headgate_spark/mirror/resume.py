@@ -5,6 +5,7 @@ from dataclasses import replace
 from aiokafka.errors import OffsetOutOfRangeError
 
 from headgate.core.replays.offset_map import Layout, MapAddress, MapEntry, gap_record, layout_record
+from headgate.core.replays.packed import Block
 from headgate.core.replays.segments import FOREIGN, RECREATED, Gap, Segment
 from headgate_spark.copying.copy_plan import CopyOptions, Known, Unit
 from headgate_spark.mirror.map_reader import read_map
@@ -39,20 +40,24 @@ def _after(known: Known, entry: MapEntry) -> Known:
     fact, layout = entry.fact, entry.place.layout
     if isinstance(fact, Layout):
         return _opened(known, fact, layout) if layout > known.layout else known
-    if not isinstance(fact, Segment | Gap) or layout != known.layout:
+    if not isinstance(fact, Segment | Block | Gap) or layout != known.layout:
         return known
     position = fact.end if known.position is None else max(known.position, fact.end)
     known = replace(known, position=position)
-    if isinstance(fact, Segment):
-        end = fact.target + fact.records
-        return replace(known, target_end=max(known.target_end or 0, end))
-    return replace(known, reported_at=fact.source) if fact.reason == FOREIGN else known
+    if isinstance(fact, Gap):
+        return replace(known, reported_at=fact.source) if fact.reason == FOREIGN else known
+    if isinstance(fact, Block):
+        end, newest = fact.target_end, tuple[Segment, ...]()
+    else:
+        end, newest = fact.target + fact.records, (*known.newest, fact)
+    end = max(known.target_end or 0, end)
+    return replace(known, target_end=end, is_mapped=True, newest=newest)
 
 
 def _opened(known: Known, fact: Layout, layout: int) -> Known:
     ids = (fact.source_id, fact.target_id)
     if ids == known.ids:
-        return replace(known, layout=layout)
+        return replace(known, layout=layout, newest=())  # a block's records are of one layout
     end = known.target_end if fact.target_id == known.ids[1] else 0
     return Known(0, None, layout, ids, end)
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.kafka
 
 async def test_maps_that_are_empty_are_forgotten_too(kafka: RunningBroker, topic_name: str) -> None:
     """Whoever may look may ask of any partition of any topic that a policy's pattern matches."""
-    maps = OffsetMaps(ClusterOptions(kafka.bootstrap), max_segments=1000)
+    maps = OffsetMaps(ClusterOptions(kafka.bootstrap), max_bytes=36_000)
     found = await maps.of(topic_name, range(500))
     assert len(found) == len(maps) == 500  # what is asked for now is answered
     await maps.of(f"{topic_name}-other", range(3))
@@ -33,7 +33,7 @@ def test_a_map_that_a_later_version_wrote_is_not_taken_for_one_with_holes(
     place = MapAddress(topic, 0, 1)
     key, value = segment_record(place, Segment(1_000, 1_000, 1, 1_001, 0, 0))
     producer = Producer({"bootstrap.servers": two.backfill.bootstrap})
-    producer.produce(MAP_TOPIC, b"\x02" + value[1:], key=key, partition=map_partition(topic, 0))
+    producer.produce(MAP_TOPIC, b"\x03" + value[1:], key=key, partition=map_partition(topic, 0))
     assert producer.flush(30) == 0
     refused = [
         api.ask("POST", "/v1/offsets/translate", asked),

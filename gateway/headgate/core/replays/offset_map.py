@@ -1,13 +1,16 @@
 """The records of the map topic `headgate.offsets`, and all that they say of one partition.
 
-A record of the mirror's tells of a segment, a gap or a layout. The topic is compacted; a record
-without value takes its segment back, since retention removed the records on the target.
+A record of the mirror's has a segment, a block of segments, a gap or a layout. The topic is
+compacted. A segment's record without value takes it back, because retention removed the records on
+the target, or because a block has it now: 256 segments become one record, in the transaction that
+writes the last of them.
 
     key    kind 1 byte (S, G, L) · layout varint · partition varint · source varint (not in L) ·
            topic UTF-8
-    value  version 1 byte (1), then
+    value  version 1 byte (1; 2 for a block, whose key is that of its first segment), then
       S    target varint · records varint · end - source - records varint ·
            earliest_ms zigzag varint · latest_ms - earliest_ms varint
+      S, 2   a block (`core.replays.packed`)
       G    end - source varint · at_ms varint · reason UTF-8
       L    partitions varint · at_ms varint · source id, a blank, target id UTF-8
 
@@ -15,19 +18,32 @@ without value takes its segment back, since retention removed the records on the
            brokers for it, in decimal digits; nothing but the mirror's progress rests on it
 
 varint: unsigned, base 128, little end first (as in Kafka's own records). A topic's id is Kafka's,
-as its tools show it. A segment of 5,000 records takes about 35 bytes beside Kafka's own framing.
+as its tools show it. A segment of 5,000 records takes about 35 bytes beside Kafka's own framing,
+and 2 to 4 in a block.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
+from headgate.core.replays.packed import (
+    BLOCK_SEGMENTS,
+    Block,
+    decode,
+    encode,
+    get,
+    pack,
+    put,
+    unzigzag,
+    zigzag,
+)
 from headgate.core.replays.segments import Gap, MapError, Segment, SegmentTable
 
 MAP_TOPIC = "headgate.offsets"
 MAP_PARTITIONS = 16  # for good: which of them a topic's partition has depends on it
 READ_BYTES = "hg-read-bytes"
 _VERSION = b"\x01"
+_BLOCK_VERSION = b"\x02"
 
 
 class MapAddress(NamedTuple):
@@ -52,7 +68,8 @@ class Layout(NamedTuple):
 
 
 class Removed(NamedTuple):
-    """The segment that begins at this source offset is gone from the target."""
+    """The segment or block that begins at this source offset has no record any more: it is gone
+    from the target, or a part of a block."""
 
     source: int
 
@@ -74,7 +91,7 @@ class MapEntry(NamedTuple):
     """What a record of the map topic says. read_bytes: for its transaction; 0 = it does not say."""
 
     place: MapAddress
-    fact: Segment | Gap | Layout | Removed
+    fact: Segment | Block | Gap | Layout | Removed
     read_bytes: int = 0
 
 
@@ -83,35 +100,59 @@ def map_partition(topic: str, partition: int) -> int:
     return (crc32(topic.encode()) + partition) % MAP_PARTITIONS
 
 
+def segment_records(
+    place: MapAddress, newest: Sequence[Segment], segments: Sequence[Segment]
+) -> tuple[list[tuple[bytes, bytes | None]], tuple[Segment, ...]]:
+    """The records that append segments to a partition's map, and those of `newest` and `segments`
+    that have a record of their own then.
+
+    newest: the segments that have one now. As many as fill a block become one.
+    """
+    rows, own = [*newest, *segments], len(newest)
+    records: list[tuple[bytes, bytes | None]] = []
+    while len(rows) >= BLOCK_SEGMENTS:
+        packed, rows = rows[:BLOCK_SEGMENTS], rows[BLOCK_SEGMENTS:]
+        records.append(block_record(place, pack(packed)))
+        records += [(segment_key(place, segment.source), None) for segment in packed[1:own]]
+        own = max(0, own - BLOCK_SEGMENTS)
+    records += [segment_record(place, segment) for segment in rows[own:]]
+    return records, tuple(rows)
+
+
+def block_record(place: MapAddress, block: Block) -> tuple[bytes, bytes]:
+    """Key and value."""
+    return segment_key(place, block.source), _BLOCK_VERSION + encode(block)
+
+
 def segment_record(place: MapAddress, segment: Segment) -> tuple[bytes, bytes]:
     """Key and value."""
     value = bytearray(_VERSION)
     hole = segment.end - segment.source - segment.records
     for number in (segment.target, segment.records, hole):
-        _put(value, number)
-    _put(value, _zigzag(segment.earliest_ms))
-    _put(value, segment.latest_ms - segment.earliest_ms)
+        put(value, number)
+    put(value, zigzag(segment.earliest_ms))
+    put(value, segment.latest_ms - segment.earliest_ms)
     return segment_key(place, segment.source), bytes(value)
 
 
 def segment_key(place: MapAddress, source: int) -> bytes:
-    """The key of the segment that begins there; with no value it takes the segment back."""
+    """The key of the segment or block that begins there; with no value it takes it back."""
     return _key(b"S", place, source)
 
 
 def gap_record(place: MapAddress, gap: Gap) -> tuple[bytes, bytes]:
     """Key and value."""
     value = bytearray(_VERSION)
-    _put(value, gap.end - gap.source)
-    _put(value, gap.at_ms)
+    put(value, gap.end - gap.source)
+    put(value, gap.at_ms)
     return _key(b"G", place, gap.source), bytes(value) + gap.reason.encode()
 
 
 def layout_record(place: MapAddress, layout: Layout) -> tuple[bytes, bytes]:
     """Key and value."""
     value = bytearray(_VERSION)
-    _put(value, layout.partitions)
-    _put(value, layout.at_ms)
+    put(value, layout.partitions)
+    put(value, layout.at_ms)
     ids = f"{layout.source_id} {layout.target_id}"
     return _key(b"L", place, None), bytes(value) + ids.encode()
 
@@ -133,21 +174,19 @@ def read_entry(key: bytes | None, value: bytes | None) -> MapEntry | None:
 
 
 def _read(key: bytes, value: bytes | None) -> MapEntry | None:
-    kind, at = key[:1], 1
-    if kind not in (b"S", b"G", b"L"):
-        raise MapError("unknown kind")
-    layout, at = _get(key, at)
-    partition, at = _get(key, at)
-    source, at = (0, at) if kind == b"L" else _get(key, at)
-    place = MapAddress(key[at:].decode(), partition, layout)
+    kind, place, source = _read_key(key)
     if value is not None and value[:1] != _VERSION:
-        raise NewerMapError(place.topic, partition) if value > _VERSION else MapError("no version")
+        if kind == b"S" and value[:1] == _BLOCK_VERSION:
+            return MapEntry(place, decode(source, value, 1))
+        if value > _VERSION:
+            raise NewerMapError(place.topic, place.partition)
+        raise MapError("no version")
     if value is None:
         return MapEntry(place, Removed(source)) if kind == b"S" else None
     if kind == b"S":
         return MapEntry(place, _segment(source, value))
-    first, at = _get(value, 1)
-    at_ms, at = _get(value, at)
+    first, at = get(value, 1)
+    at_ms, at = get(value, at)
     text = value[at:].decode()
     if kind == b"G":
         return MapEntry(place, Gap(source, source + first, text, at_ms))
@@ -155,47 +194,42 @@ def _read(key: bytes, value: bytes | None) -> MapEntry | None:
     return MapEntry(place, Layout(first, source_id, target_id, at_ms))
 
 
+def owner_of(key: bytes | None) -> tuple[str, int] | None:
+    """Topic and partition of a record, without reading all of it; None: it is not the mirror's."""
+    try:
+        _, place, _ = _read_key(key or b"")
+    except (IndexError, ValueError):
+        return None
+    return place.topic, place.partition
+
+
+def _read_key(key: bytes) -> tuple[bytes, MapAddress, int]:
+    kind, at = key[:1], 1
+    if kind not in (b"S", b"G", b"L"):
+        raise MapError("unknown kind")
+    layout, at = get(key, at)
+    partition, at = get(key, at)
+    source, at = (0, at) if kind == b"L" else get(key, at)
+    return kind, MapAddress(key[at:].decode(), partition, layout), source
+
+
 def _segment(source: int, value: bytes) -> Segment:
-    target, at = _get(value, 1)
-    count, at = _get(value, at)
-    hole, at = _get(value, at)
-    earliest, at = _get(value, at)
-    spread, _ = _get(value, at)
-    earliest_ms = (earliest >> 1) ^ -(earliest & 1)
+    target, at = get(value, 1)
+    count, at = get(value, at)
+    hole, at = get(value, at)
+    earliest, at = get(value, at)
+    spread, _ = get(value, at)
+    earliest_ms = unzigzag(earliest)
     return Segment(source, target, count, source + count + hole, earliest_ms, earliest_ms + spread)
 
 
 def _key(kind: bytes, place: MapAddress, source: int | None) -> bytes:
     key = bytearray(kind)
-    _put(key, place.layout)
-    _put(key, place.partition)
+    put(key, place.layout)
+    put(key, place.partition)
     if source is not None:
-        _put(key, source)
+        put(key, source)
     return bytes(key) + place.topic.encode()
-
-
-def _zigzag(number: int) -> int:
-    return number << 1 if number >= 0 else (-number << 1) - 1
-
-
-def _put(out: bytearray, number: int) -> None:
-    if number < 0:
-        raise MapError(f"{number} is below 0")
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-
-
-def _get(data: bytes, at: int) -> tuple[int, int]:
-    number = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return number, at
-        shift += 7
 
 
 class PartitionMap:
@@ -205,30 +239,36 @@ class PartitionMap:
     on in both logs where the one before it ended. Offsets mean the newest layout's two topics;
     what belongs to a deleted topic is out of range.
     is_newer: a later version has written some of it, so that nothing may be concluded.
+    is_outline: as of `SegmentTable`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_outline: bool = False) -> None:
         self.is_newer = False
+        self._is_outline = is_outline
         self.layouts: dict[int, Layout] = {}
         self._tables: dict[tuple[str, str], SegmentTable] = {}
         self._none = SegmentTable()
 
-    def apply(self, entry: MapEntry) -> None:
-        """Fold one record. Raises MapError when it contradicts those before it."""
+    def apply(self, entry: MapEntry) -> int:
+        """Fold one record, and return how many mirrored records it adds. Raises MapError when it
+        contradicts those before it."""
         place, fact = entry.place, entry.fact
         if isinstance(fact, Layout):
             self.layouts[place.layout] = fact
-            self._tables.setdefault(_ids(fact), SegmentTable())
-            return
+            self._tables.setdefault(_ids(fact), SegmentTable(is_outline=self._is_outline))
+            return 0
         if place.layout not in self.layouts:
             raise MapError(f"layout {place.layout} of {place.topic} has segments and no record")
         table = self._tables[_ids(self.layouts[place.layout])]
         if isinstance(fact, Segment):
-            table.add(fact)
-        elif isinstance(fact, Gap):
+            return table.add(fact)
+        if isinstance(fact, Block):
+            return table.add_block(fact)
+        if isinstance(fact, Gap):
             table.add_gap(fact)
         else:
             table.remove(fact.source)
+        return 0
 
     @property
     def newest(self) -> int:
@@ -254,10 +294,10 @@ class PartitionMap:
     def target_end(self) -> int | None:
         """Where the mirror's own records end on the newest target; None: it is not known, as the
         segments of an older topic of the source have been taken back."""
-        if len(self.table):
+        if self.table:
             return self.table.target_end
         same = [table for layout, table in self.tables() if layout.target_id == self.ids[1]]
-        ends = [table.target_end for table in same if len(table)]
+        ends = [table.target_end for table in same if table]
         return max(ends, default=0 if len(same) <= 1 else None)
 
     @property

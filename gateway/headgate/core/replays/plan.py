@@ -55,7 +55,7 @@ class PartitionPlan(NamedTuple):
 def plan_partition(
     partition: int, start: int, end: int, table: SegmentTable, logs: Logs
 ) -> PartitionPlan:
-    """What a range of one partition means. Linear in the map's segments.
+    """What a range of one partition means.
 
     What the backfill tier's retention took is not mirrored, also where the map still has it.
     """
@@ -71,11 +71,11 @@ def plan_partition(
     records = 0
     if inner_start < inner_end:
         places = _targets(table, inner_start, inner_end)
-        records = _records(table, *places)
+        records = table.records_between(*places)
         lost += _holes(table, inner_start, inner_end)
         foreign = _foreign(table, *places)
         pieces += _around(foreign, *places)
-    elif len(table):
+    elif table:
         places = _edge(table, start)
     if behind is not None:
         pieces.append(behind)
@@ -109,22 +109,13 @@ def _edge(table: SegmentTable, start: int) -> tuple[int, int]:
     return place, place
 
 
-def _records(table: SegmentTable, start: int, end: int) -> int:
-    """How many records lie between two target offsets."""
-    return sum(max(0, min(end, one.target + one.records) - max(start, one.target)) for one in table)
-
-
 def _foreign(table: SegmentTable, start: int, end: int) -> list[tuple[int, int]]:
     """Between which records of the mirror's something else has written, inside of these offsets."""
-    waiting = sorted({gap.source for gap in table.gaps if gap.reason == FOREIGN}, reverse=True)
-    found, behind = [], start
-    for one in table if waiting else ():
-        while waiting and waiting[-1] <= one.source:
-            waiting.pop()
-            found.append((max(start, behind), min(end, one.target)))
-        behind = one.target + one.records
-    if waiting:
-        found.append((max(start, behind), end))
+    found = []
+    for source in sorted({gap.source for gap in table.gaps if gap.reason == FOREIGN}):
+        before, behind = table.around(source)
+        first = start if before is None else max(start, before)
+        found.append((first, end if behind is None else min(end, behind)))
     return [(first, last) for first, last in dict.fromkeys(found) if first < last]
 
 

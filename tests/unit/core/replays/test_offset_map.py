@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.core.replays.offset_map import (
@@ -16,6 +17,7 @@ from headgate.core.replays.offset_map import (
     NewerMapError,
     PartitionMap,
     Removed,
+    block_record,
     gap_record,
     layout_record,
     map_partition,
@@ -23,8 +25,20 @@ from headgate.core.replays.offset_map import (
     read_entry,
     segment_key,
     segment_record,
+    segment_records,
 )
-from headgate.core.replays.segments import RECREATED, RETENTION, Gap, MapError, Result, Segment
+from headgate.core.replays.packed import BLOCK_SEGMENTS, Block, pack, unpack
+from headgate.core.replays.segments import (
+    FOREIGN,
+    NO_RECORDS,
+    RECREATED,
+    RETENTION,
+    Gap,
+    MapError,
+    Result,
+    Segment,
+)
+from support.scale import examples
 
 BIG = st.integers(0, 2**62)
 PLACES = st.builds(
@@ -84,7 +98,7 @@ def test_foreign_records_are_refused(key: bytes | None) -> None:
 def test_what_a_later_version_wrote_names_whose_map_it_is() -> None:
     key, value = segment_record(ORDERS, Segment(0, 0, 1, 1, 0, 0))
     with pytest.raises(NewerMapError, match="later version") as caught:
-        read_entry(key, b"\x02" + value[1:])
+        read_entry(key, b"\x03" + value[1:])
     assert (caught.value.topic, caught.value.partition) == (ORDERS.topic, ORDERS.partition)
     for older in (b"", b"\x00" + value[1:]):
         with pytest.raises(MapError) as other:
@@ -162,3 +176,166 @@ def test_the_bytes_of_a_transaction_are_in_a_header() -> None:
     assert read_bytes([("hg-read-bytes", b"1729")]) == 1729
     for headers in ([], [("hg-read-bytes", None)], [("hg-read-bytes", b"-1")], [("other", b"5")]):
         assert read_bytes(headers) == 0  # type: ignore[arg-type]
+
+
+class MapLog:
+    """What a mirror writes of a partition to the map topic, and the naive list of its records.
+
+    Chunks of segments with markers and holes on either side, chunks without a record, losses,
+    records of others, copiers that begin anew, more partitions, a topic that is recreated, and
+    retention of the target.
+    """
+
+    def __init__(self, chance: random.Random) -> None:
+        self.chance = chance
+        self.log: list[tuple[bytes, bytes | None]] = []
+        self.pairs: list[tuple[int, int]] = []  # source and target of what is mapped and not gone
+        self.newest: tuple[Segment, ...] = ()
+        self.seen = PartitionMap(is_outline=True)
+        self.layout, self.ids = 0, ("a", "b")
+        self.source = self.target = 0
+        self.open()
+
+    @property
+    def place(self) -> MapAddress:
+        return ORDERS._replace(layout=self.layout)
+
+    def write(self, *records: tuple[bytes, bytes | None]) -> None:
+        for record in records:
+            self.log.append(record)
+            entry = read_entry(*record)
+            if entry is not None:
+                self.seen.apply(entry)
+
+    def open(self) -> None:
+        self.layout += 1
+        self.newest = ()
+        self.write(layout_record(self.place, Layout(4, *self.ids, at_ms=1)))
+
+    def copy(self) -> None:
+        """One transaction."""
+        segments = []
+        for _ in range(self.chance.choice([1, 1, 2, 5, 300])):
+            count = self.chance.choice([1, 2, 3, 20])
+            source, target = self.source, self.target
+            self.pairs += [(source + at, target + at) for at in range(count)]
+            self.source += count + self.chance.choice([0, 0, 1, 4])
+            self.target += count + self.chance.choice([0, 0, 1])
+            time_ms = self.chance.randint(0, 100_000)
+            segments.append(Segment(source, target, count, self.source, time_ms, time_ms))
+        self.target += 1  # the marker
+        records, self.newest = segment_records(self.place, self.newest, segments)
+        self.write(*records)
+
+    def gap(self) -> None:
+        reason = self.chance.choice([NO_RECORDS, RETENTION, FOREIGN])
+        length = 0 if reason == FOREIGN else self.chance.randint(1, 9)
+        self.target += self.chance.randint(0, 2)
+        self.write(gap_record(self.place, Gap(self.source, self.source + length, reason, 1)))
+        self.source += length
+
+    def restart(self) -> None:
+        """Another copier knows what the driver has read."""
+        self.newest = tuple(self.seen.table.newest())
+
+    def grow(self) -> None:
+        self.open()
+
+    def recreate(self) -> None:
+        self.write(gap_record(self.place, Gap(self.source, self.source, RECREATED, 1)))
+        self.ids = (f"a{self.layout}", "b")
+        self.source, self.pairs = self.chance.randint(0, 5), []
+        self.open()
+
+    def expire(self) -> None:
+        """The target's retention, and then the mirror's driver."""
+        every = list(self.seen.table.records_from())
+        gone = every[: self.chance.randint(0, max(0, len(every) - 1))]
+        for source, _ in gone:
+            for layout in range(1, self.layout + 1):
+                if self.seen.layouts[layout][1:3] == self.ids:
+                    self.write((segment_key(ORDERS._replace(layout=layout), source), None))
+        if gone:
+            first = every[len(gone)][0]
+            self.pairs = [pair for pair in self.pairs if pair[0] >= first]
+            self.newest = tuple(one for one in self.newest if one.source >= first)
+
+    def compacted(self, end: int) -> list[tuple[int, tuple[bytes, bytes | None]]]:
+        """The log with its offsets when the cleaner has looked at what is before `end`."""
+        last = {key: at for at, (key, _) in enumerate(self.log[:end])}
+        return [
+            (at, record) for at, record in enumerate(self.log) if at >= end or last[record[0]] == at
+        ]
+
+
+def judge(found: PartitionMap, log: MapLog) -> None:
+    """Every offset goes where its record is, and every hole to the record behind it."""
+    table, pairs = found.table, log.pairs
+    assert (found.newest, found.ids) == (log.layout, log.ids)
+    assert table.source_end == log.source or table.position is None
+    assert sum(one.records for one in table) == len(pairs)
+    if not pairs:
+        return
+    (first, target), (_, last) = pairs[0], pairs[-1]
+    by_source, by_target = dict(pairs), {target: source for source, target in pairs}
+    assert table.source_start <= first
+    assert (table.target_start, table.target_end) == (target, last + 1)
+    for offset in (table.source_start - 1, log.source):
+        assert table.to_target(offset).result is Result.OUT_OF_RANGE
+    for offset in (target - 1, last + 1):
+        assert table.to_source(offset).result is Result.OUT_OF_RANGE
+    for known, begin, end, behind, translate in (
+        (by_source, table.source_start, log.source, last + 1, table.to_target),
+        (by_target, target, last + 1, pairs[-1][0] + 1, table.to_source),
+    ):
+        following = behind
+        for offset in range(end - 1, begin - 1, -1):
+            following = known.get(offset, following)
+            result = Result.EXACT if offset in known else Result.NEXT
+            assert translate(offset) == (offset, following, result)
+
+
+@settings(max_examples=examples(100))
+@given(st.integers(0, 2**32))
+def test_whoever_reads_the_map_whenever_knows_where_each_record_is(seed: int) -> None:
+    """As it was written, after compaction, after some of it, and when compaction comes between."""
+    chance = random.Random(seed)
+    log = MapLog(chance)
+    steps = [log.copy] * 12 + [log.gap] * 3 + [log.restart] * 2 + [log.expire] * 2
+    steps += [log.grow, log.recreate]
+    for _ in range(chance.randint(1, 40)):
+        chance.choice(steps)()
+    ends = [0, len(log.log), chance.randint(0, len(log.log))]
+    for end in ends:
+        found = PartitionMap()
+        for _, record in log.compacted(end):
+            if (entry := read_entry(*record)) is not None:
+                found.apply(entry)
+        judge(found, log)
+    begun, found = chance.randint(0, len(log.log)), PartitionMap()
+    late = [record for at, record in log.compacted(ends[-1]) if at >= begun]
+    for record in (*log.log[:begun], *late):
+        if (entry := read_entry(*record)) is not None:
+            found.apply(entry)
+    judge(found, log)
+
+
+def test_a_full_block_takes_one_record_and_takes_its_segments_records_back() -> None:
+    segments = [Segment(10 * n, 11 * n, 10, 10 * n + 10, n, n) for n in range(BLOCK_SEGMENTS + 2)]
+    newest = tuple(segments[: BLOCK_SEGMENTS - 1])
+    records, rest = segment_records(ORDERS, newest, segments[BLOCK_SEGMENTS - 1 :])
+    assert rest == tuple(segments[BLOCK_SEGMENTS:])
+    assert records[0] == block_record(ORDERS, pack(segments[:BLOCK_SEGMENTS]))
+    assert records[1:] == [
+        *((segment_key(ORDERS, one.source), None) for one in segments[1 : BLOCK_SEGMENTS - 1]),
+        *(segment_record(ORDERS, one) for one in rest),
+    ]
+
+
+@given(st.binary(max_size=60))
+def test_a_block_that_is_broken_is_refused_or_read(value: bytes) -> None:
+    with suppress(MapError):
+        entry = read_entry(segment_key(ORDERS, 5), b"\x02" + value)
+        assert entry is not None
+        assert isinstance(entry.fact, Block)
+        unpack(entry.fact)

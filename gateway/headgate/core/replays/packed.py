@@ -1,0 +1,226 @@
+"""Blocks of the offset map: up to 256 segments in a row, packed into 2 to 4 bytes each.
+
+A segment follows the one before it after a few offsets without a record, which are nearly always
+the same: the marker of the mirror's transaction on the target, none or a marker on the source. So
+a block has where it begins, and four columns of small numbers; a column in which numbers repeat is
+written as runs.
+
+    block    target varint · segments varint · records varint · target end - target varint ·
+             end - source varint · earliest_ms zigzag varint · latest_ms - earliest_ms varint ·
+             columns
+    columns  records of each segment · holes between them on the source · on the target ·
+             steps of the latest time, zigzag, in seconds, from one segment to the next
+    column   0, then its numbers as varints; or 1, then (number varint, how often varint) pairs
+
+Offsets are exact. Times are so of the block alone: of one segment the latest time is rounded up
+to a second, and the earliest is not kept.
+
+varint: unsigned, base 128, little end first (as in Kafka's own records).
+"""
+
+from array import array
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import accumulate, groupby, pairwise
+from operator import add
+from typing import NamedTuple
+
+BLOCK_SEGMENTS = 256
+_MAX_SEGMENTS = 65_536  # that are read from one, whoever wrote it
+NO_TIMESTAMP = -1  # Kafka's: the record has none
+_UNPACKED = 512  # blocks that are kept unpacked, 7 KB each
+_SECOND_MS = 1000
+_PLAIN, _RUNS = 0, 1
+
+# source, target, records, end, earliest_ms, latest_ms: `segments.Segment`
+Row = tuple[int, int, int, int, int, int]
+
+
+class MapError(ValueError):
+    """The map contradicts itself, or cannot be read: nothing may be concluded from it."""
+
+
+class Block(NamedTuple):
+    """Segments in a row, packed. end: up to where, without it, the source has been read.
+
+    target_end: behind the last record on the target.  columns: see above.
+    """
+
+    source: int
+    target: int
+    segments: int
+    records: int
+    target_end: int
+    end: int
+    earliest_ms: int
+    latest_ms: int
+    columns: bytes
+
+
+class Unpacked(NamedTuple):
+    """Segments as arrays. latest: at most a second later than the record is."""
+
+    sources: "array[int]"
+    targets: "array[int]"
+    counts: "array[int]"
+    latest: "array[int]"
+
+
+def pack(rows: Sequence[Row]) -> Block:
+    """Pack segments, at least one, that are in order."""
+    sources, targets, counts, ends, earliest_ms, latest_ms = zip(*rows, strict=True)
+    behind = zip(sources, targets, counts, strict=True)
+    source_ends, target_ends = zip(*((s + n, t + n) for s, t, n in behind), strict=True)
+    latest = max(latest_ms)
+    seconds = [_seconds(time) for time in (latest, *latest_ms)]
+    columns = bytearray()
+    for column in (
+        counts,
+        [first - end for first, end in zip(sources[1:], source_ends, strict=False)],
+        [first - end for first, end in zip(targets[1:], target_ends, strict=False)],
+        [zigzag(then - now) for now, then in pairwise(seconds)],
+    ):
+        columns += _column(column)
+    return Block(
+        sources[0], targets[0], len(rows), sum(counts), target_ends[-1], ends[-1],
+        earliest(earliest_ms), latest, bytes(columns),
+    )  # fmt: skip
+
+
+def unpack(block: Block) -> Unpacked:
+    """The segments of a block. Raises MapError."""
+    source, target, segments, *_, latest_ms, columns = block
+    return unpack_columns(columns, source, target, segments, latest_ms)
+
+
+@lru_cache(maxsize=_UNPACKED)
+def unpack_columns(
+    columns: bytes, source: int, target: int, segments: int, latest_ms: int
+) -> Unpacked:
+    """Those that were asked for last are kept: what is looked up lies near to each other."""
+    try:
+        counts, at = _numbers(columns, 0, segments)
+        source_holes, at = _numbers(columns, at, segments - 1)
+        target_holes, at = _numbers(columns, at, segments - 1)
+        steps, at = _numbers(columns, at, segments)
+        if at != len(columns):
+            raise MapError("a block of the offset map is longer than it says")
+    except (IndexError, OverflowError) as error:
+        raise MapError("a block of the offset map is shorter than it says") from error
+    steps[0] = zigzag(unzigzag(steps[0]) + _seconds(latest_ms))
+    seconds = accumulate(map(unzigzag, steps))
+    return Unpacked(
+        array("q", accumulate(map(add, counts, source_holes), initial=source)),
+        array("q", accumulate(map(add, counts, target_holes), initial=target)),
+        array("i", counts),
+        array("q", [second * _SECOND_MS for second in seconds]),
+    )
+
+
+def encode(block: Block) -> bytes:
+    """The bytes of a block, without where it begins: that is in its record's key."""
+    out = bytearray()
+    for number in (
+        block.target, block.segments, block.records, block.target_end - block.target,
+        block.end - block.source, zigzag(block.earliest_ms), block.latest_ms - block.earliest_ms,
+    ):  # fmt: skip
+        put(out, number)
+    return bytes(out) + block.columns
+
+
+def decode(source: int, value: bytes, at: int) -> Block:
+    """Read what `encode` wrote. Raises IndexError, MapError."""
+    target, at = get(value, at)
+    segments, at = get(value, at)
+    records, at = get(value, at)
+    span, at = get(value, at)
+    length, at = get(value, at)
+    earliest_ms, at = get(value, at)
+    spread, at = get(value, at)
+    earliest_ms = unzigzag(earliest_ms)
+    if not 0 < segments <= min(records, _MAX_SEGMENTS) or records > min(span, length):
+        raise MapError(f"a block of impossible length: {segments} segments, {records} records")
+    return Block(
+        source, target, segments, records, target + span, source + length, earliest_ms,
+        earliest_ms + spread, value[at:],
+    )  # fmt: skip
+
+
+def earliest(times: Sequence[int]) -> int:
+    """The earliest of some timestamps; NO_TIMESTAMP when all of them are."""
+    first = min(times)
+    if first != NO_TIMESTAMP:
+        return first
+    return min((time for time in times if time != NO_TIMESTAMP), default=NO_TIMESTAMP)
+
+
+def zigzag(number: int) -> int:
+    """A number of either sign as one that is not below 0."""
+    return number << 1 if number >= 0 else (-number << 1) - 1
+
+
+def unzigzag(number: int) -> int:
+    """Inverse of `zigzag`."""
+    return (number >> 1) ^ -(number & 1)
+
+
+def put(out: bytearray, number: int) -> None:
+    """Append a varint. Raises MapError."""
+    if number < 0:
+        raise MapError(f"{number} is below 0")
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+
+
+def get(data: bytes, at: int) -> tuple[int, int]:
+    """The varint there, and where the next one is. Raises IndexError."""
+    number = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, at
+        shift += 7
+
+
+def _seconds(time_ms: int) -> int:
+    return -(-time_ms // _SECOND_MS)
+
+
+def _column(numbers: Sequence[int]) -> bytes:
+    """The shorter of the two forms."""
+    plain, runs = bytearray([_PLAIN]), bytearray([_RUNS])
+    for number in numbers:
+        put(plain, number)
+    for number, same in groupby(numbers):
+        put(runs, number)
+        put(runs, sum(1 for _ in same))
+        if len(runs) >= len(plain):
+            return bytes(plain)
+    return bytes(runs)
+
+
+def _numbers(data: bytes, at: int, count: int) -> tuple[list[int], int]:
+    form, at = data[at], at + 1
+    if form == _PLAIN:
+        numbers = list(data[at : at + count])
+        if len(numbers) == count and (not numbers or max(numbers) < 0x80):
+            return numbers, at + count
+        numbers = []
+        for _ in range(count):
+            number, at = get(data, at)
+            numbers.append(number)
+        return numbers, at
+    if form != _RUNS:
+        raise MapError(f"unknown column {form}")
+    numbers = []
+    while len(numbers) < count:
+        number, at = get(data, at)
+        length, at = get(data, at)
+        if not 0 < length <= count - len(numbers):
+            raise MapError("a run of the offset map is longer than its block")
+        numbers += [number] * length
+    return numbers, at
