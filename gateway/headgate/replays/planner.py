@@ -8,7 +8,7 @@ written is always a little behind, so it is given some time to copy as far as wa
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -26,6 +26,10 @@ _MAX_LISTED = 100  # partitions in a refusal
 _LOOK_AGAIN_S = 0.3
 
 
+# Asks the mirror to copy partitions up to these source offsets now.
+Want = Callable[[Mapping[int, int]], Awaitable[None]]
+
+
 class PlannedReplay(NamedTuple):
     """partitions: of the topic.  cold_records: of what is not mirrored, an estimate unless it is
     little.  bytes: of all records, an estimate; None where no record could be read.
@@ -41,9 +45,9 @@ class PlannedReplay(NamedTuple):
 
 
 async def plan(
-    spec: Spec, tiers: Tiers, maps: OffsetMaps, registry: Registry, wait_s: float
+    spec: Spec, tiers: Tiers, maps: OffsetMaps, registry: Registry, wait_s: float, want: Want
 ) -> PlannedReplay:
-    """wait_s: how long the mirror may take to copy the end of it.
+    """wait_s: how long the mirror may take to copy the end of it.  want: asks it to.
 
     Raises Refused; KafkaError, OSError or TimeoutError when a tier does not answer.
     """
@@ -59,6 +63,8 @@ async def plan(
         if spec.end is not None:
             ends = await resolver.resolve("to", spec.end, chosen)
         plans = await _plans(starts, ends, seen, maps)
+        if wait_s and _is_behind(spec, plans, seen):
+            await want({one.partition: one.end for one in _lacking(spec, plans, seen)})
         while _is_behind(spec, plans, seen) and time.monotonic() < until:
             await asyncio.sleep(_LOOK_AGAIN_S)
             ids = seen.topic_ids()

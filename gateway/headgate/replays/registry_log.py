@@ -8,7 +8,7 @@ what is decided is there wholly or not at all.
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 
 from aiokafka.structs import TopicPartition
@@ -17,12 +17,13 @@ from headgate.backends.kafka.compacted import CompactedTopic, NoTopicError
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.kafka.producing.transactions import TransactionalProducer, TransactionError
 from headgate.core.record import Record
-from headgate.core.replays.replay import REGISTRY_TOPIC, Registry
+from headgate.core.replays.replay import REGISTRY_TOPIC, Registry, wanted_record
 
 API_ID = "headgate.replays.api"
 _FRESH_S = 0.5
 _ATTEMPTS = 6
 _START_S = 40.0  # the transaction of a gateway that died is ended first
+_WANT_S = 5.0
 _BATCH_BYTES = 950_000
 
 Pair = tuple[bytes, bytes | None]
@@ -92,6 +93,17 @@ class RegistryLog:
         async with self._changing:
             await self._change(decide)
         return self._registry
+
+    async def want(self, topic: str, ends: Mapping[int, int]) -> None:
+        """Ask the mirror to copy partitions up to these offsets before its next interval."""
+
+        async def decide(change: RegistryChange) -> None:
+            await change.put([wanted_record(topic, ends)])
+
+        # It does so at the interval in any case.
+        with suppress(TransactionError, NoTopicError, TimeoutError):
+            async with asyncio.timeout(_WANT_S):
+                await self.change(decide)
 
     async def _change(self, decide: Callable[[RegistryChange], Awaitable[None]]) -> None:
         for attempt in range(_ATTEMPTS):

@@ -8,6 +8,7 @@ could do better, and a gateway that dies leaves all of it or nothing. Mode `topi
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from headgate.backends.kafka.tier_view import busy
@@ -65,13 +66,17 @@ class ReplayService:
         tiers = self._tiers.table.of(spec.topic)
         author = Author(caller, now_ms, _id(caller, idempotency_key, now_ms))
         async with asking(tiers.backfill):
-            registry = await self._tiers.log(tiers.backfill).read()
+            log = self._tiers.log(tiers.backfill)
+            registry = await log.read()
             known = registry.get(author.replay_id)
             if known is not None:
                 return self._repeated(known, request_body, tiers, registry)
             limits = self._settings().replays
             maps = self._tiers.maps(tiers.backfill)
-            planned = await plan(spec, tiers, maps, registry, limits.mirror_wait_ms / 1000)
+            planned = await plan(
+                spec, tiers, maps, registry, limits.mirror_wait_ms / 1000,
+                partial(log.want, spec.topic),
+            )  # fmt: skip
             document = document_of(request_body, spec, tiers, planned, author, limits)
             self._check_size(spec, planned)
             record(author.replay_id, "spec", document)  # a dry run says, too, that it is too large

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from headgate_spark.job.options import JobConfig
 
 _FAILURES = 8  # how often a task may die before the job gives up
-_MIN_INTERVAL_S = 5.0
+_INTERVAL_S, _MIN_INTERVAL_S = 60.0, 5.0
 _MIRROR = """examples:
   headgate-spark mirror --config headgate.toml                     what there is now, then exit
   headgate-spark mirror --config F --topics 'orders,deals.*' --bytes-per-s 20000000
-  headgate-spark mirror --config F --follow --interval 5 --metrics /var/lib/node/mirror.prom
+  headgate-spark mirror --config F --follow --metrics /var/lib/node/mirror.prom
   spark-submit --conf spark.task.maxFailures=8 deploy/spark/headgate_spark_job.py \\
       mirror --config F --follow
 
@@ -50,9 +50,10 @@ def add_mirror(parser: argparse.ArgumentParser) -> None:
     add(
         "--interval",
         type=float,
-        default=5.0,
+        default=_INTERVAL_S,
         metavar="S",
-        help="with --follow: seconds between two rounds; at least 5, the default",
+        help="with --follow: seconds between two commits of a partition while no replay waits for "
+        f"it; at least {_MIN_INTERVAL_S:g}, default: {_INTERVAL_S:g}",
     )
     add("--retention-ms", type=int, default=-1, metavar="N",
         help="retention of topics that it creates; default: -1, forever")  # fmt: skip

@@ -75,14 +75,14 @@ class CopyOptions:
     """How a task copies.
 
     bytes_per_s: read at most so much from each source broker, in this task; None = no limit.
-    interval_s: of following.  lease_s: how long a task that follows goes on.
+    interval_s: of following, while nobody waits.  lease_s: how long a task that follows goes on.
     patience_s: how long a partition may stand still for errors before the task fails.
     """
 
     source: Connection
     target: Connection
     bytes_per_s: float | None = None
-    interval_s: float = 5.0
+    interval_s: float = 60.0
     lease_s: float = 600.0
     patience_s: float = 300.0
     chunk_records: int = CHUNK_RECORDS

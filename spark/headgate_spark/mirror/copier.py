@@ -23,6 +23,7 @@ from headgate_spark.kafka.kafka_clients import CLIENT_ERRORS
 from headgate_spark.mirror.foreign import end_of, follows, read_tail
 from headgate_spark.mirror.map_reader import HiddenError
 from headgate_spark.mirror.resume import StalePlanError, opening, read_known
+from headgate_spark.mirror.waiters import Waiter
 from headgate_spark.mirror.writer import (
     FencedError,
     MapRecord,
@@ -48,7 +49,10 @@ _FINAL = (UnwritableError, RecreatedError, StalePlanError, TruncatedError)
 
 
 class Copier:
-    """Copies one unit. seen: told the records of each committed chunk."""
+    """Copies one unit. seen: told the records of each committed chunk.
+
+    waiter: does not let it rest while somebody waits.
+    """
 
     def __init__(
         self,
@@ -56,7 +60,9 @@ class Copier:
         options: CopyOptions,
         buckets: BrokerBuckets,
         seen: Callable[[int], None] = lambda records: None,
+        waiter: Waiter | None = None,
     ) -> None:
+        self._waiter = waiter or Waiter()
         self._unit, self._options, self._buckets, self._seen = unit, options, buckets, seen
         self._records = self._bytes = self._transactions = self._lost = 0
         self._told_bytes = 0  # of what the reader has read, in the map
@@ -268,7 +274,7 @@ class Copier:
         return self._position >= self._unit.end
 
     async def _rest(self, tick_s: float, lease_end_s: float) -> None:
-        """Sleep until the next interval, if the last one is caught up with."""
+        """Sleep until the next interval, if the last one is caught up with, or somebody waits."""
         now_s = asyncio.get_running_loop().time()
         until_s = min(tick_s + self._options.interval_s, lease_end_s)
-        await asyncio.sleep(max(0.0, until_s - now_s))
+        await self._waiter.rest(self._position, max(0.0, until_s - now_s))

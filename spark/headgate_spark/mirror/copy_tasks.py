@@ -10,6 +10,7 @@ from pyspark import SparkContext
 from headgate_spark.copying.copy_plan import Copied, CopyOptions, Unit
 from headgate_spark.copying.throttle import BrokerBuckets
 from headgate_spark.mirror.copier import Copier
+from headgate_spark.mirror.waiters import Waiter, watch
 
 
 def run_on_spark(
@@ -31,7 +32,15 @@ def run_on_spark(
 async def copy_all(units: Sequence[Unit], options: CopyOptions) -> list[Copied]:
     """Copy units beside each other, with one budget for each source broker."""
     buckets = BrokerBuckets(options.bytes_per_s)
-    return await asyncio.gather(*(Copier(unit, options, buckets).run() for unit in units))
+    waiters = {unit.place[:2]: Waiter() for unit in units if unit.end is None}
+    watching = asyncio.create_task(watch(options.target, waiters)) if waiters else None
+    copiers = (Copier(unit, options, buckets, waiter=waiters.get(unit.place[:2])) for unit in units)
+    try:
+        return await asyncio.gather(*(copier.run() for copier in copiers))
+    finally:
+        if watching is not None:
+            watching.cancel()
+            await asyncio.wait([watching])
 
 
 def deal(units: Sequence[Unit], count: int) -> list[list[Unit]]:

@@ -18,7 +18,7 @@ class MirrorRequest:
     cluster: str | None = None
     topics: str | None = None
     is_following: bool = False
-    interval_s: float = 5.0
+    interval_s: float = 60.0
     lease_s: float = FOLLOW_LEASE_S
     bytes_per_s: float | None = None
     retention_ms: int = -1

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from support.process.stack import Gateway
+from headgate_spark.mirror.copy_tasks import copy_all
+from support.process.stack import Gateway, eventually
+from support.scenarios import mirror_copies, mirror_world
 from support.scenarios.replay_world import Api, Two, mirror, post
 
 pytestmark = pytest.mark.kafka
@@ -52,3 +55,26 @@ def test_what_no_mirror_will_bring_is_refused_at_once(
     post(two, topic_name, 0, range(3))
     refused = patient.create(topic_name)
     assert (refused.status, refused.page["reason"]) == (422, "not_covered")
+
+
+async def test_a_mirror_that_commits_seldom_does_so_when_a_replay_waits(
+    two: Two, topic_name: str, patient: Api
+) -> None:
+    """The next commit would be minutes away."""
+    tiers = mirror_world.Two(two.ingest, two.backfill)
+    two.ingest.create_topic(topic_name, 2)
+    two.backfill.create_topic(topic_name, 2, mirror_world.TARGET_CONFIGS)
+    await asyncio.to_thread(post, two, topic_name, 0, range(3))
+    units = [mirror_world.unit(tiers, topic_name, one, end=None) for one in (0, 1)]
+    following = asyncio.create_task(copy_all(units, tiers.options(interval_s=600)))
+    try:
+        await eventually(lambda: mirror_copies.mapped_end(tiers, topic_name) >= 3)
+        await asyncio.to_thread(post, two, topic_name, 0, range(3, 8))
+        answer = await asyncio.to_thread(patient.create, topic_name)
+        assert (answer.status, answer.page["planned"]["records"]) == (201, 8), answer.page
+        await asyncio.to_thread(post, two, topic_name, 1, range(5))
+        answer = await asyncio.to_thread(patient.create, topic_name, dry_run=True)
+        assert (answer.status, answer.page["planned"]["records"]) == (200, 13), answer.page
+    finally:
+        following.cancel()
+        await asyncio.wait([following])

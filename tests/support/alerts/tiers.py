@@ -25,7 +25,7 @@ CASES = (
     Case("HeadgateMirrorSilent", {_MIRROR_WROTE: "0+60x15 _x60"}, {_MIRROR_WROTE: _CLOCK}),
     Case(
         "HeadgateMirrorBehind",
-        *over('headgate_mirror_lag_seconds{topic="t",partition="0"}', 100, 20),
+        *over('headgate_mirror_lag_seconds{topic="t",partition="0"}', 180, 70),
     ),
     Case(
         "HeadgateMirrorSkips",

@@ -3,7 +3,8 @@
 The registry is the compacted topic `headgate.replays` of a backfill tier, one partition. A replay
 has three keys: `<id>/spec` (by the API, never changed), `<id>/control` (by the API: run, pause,
 cancel) and `<id>/status` (observed; of mode topic by the runner, else by the API in the transaction
-of the spec). `snapshot/<name>` has a named vector of offsets, `runner` who carries replays out.
+of the spec). `snapshot/<name>` has a named vector of offsets, `runner` who carries replays out,
+`<topic>/wanted` up to where somebody waits for the mirror.
 Values are JSON objects; fields that this release does not know are kept and shown.
 
 Compaction keeps the newest record of each key, so the fold must end the same whatever is missing
@@ -20,6 +21,7 @@ REGISTRY_TOPIC = "headgate.replays"
 TOPIC_PREFIX = "replay."  # of the topics that replays are copied to
 RUNNER_KEY = b"runner"
 _SNAPSHOT = "snapshot"
+_WANTED = "wanted"
 _MAX_BYTES = 900_000  # of a record: below Kafka's default limit
 
 
@@ -142,6 +144,8 @@ class Registry:
             self._see_snapshot(what, document)
         elif what in ("spec", "control", "status"):
             self._see_replay(name, what, document)
+        elif what == _WANTED:  # for the mirror
+            return
         else:
             self.unread += 1
 
@@ -200,6 +204,25 @@ def snapshot_record(name: str, document: Mapping[str, object]) -> tuple[bytes, b
 def runner_record(document: Mapping[str, object]) -> tuple[bytes, bytes]:
     """Who carries replays out, and since when it is alive."""
     return RUNNER_KEY, _written(document)
+
+
+def wanted_record(topic: str, ends: Mapping[int, int]) -> tuple[bytes, bytes]:
+    """Somebody waits for the mirror to copy these partitions up to, without, these offsets."""
+    document = {"ends": {str(partition): end for partition, end in ends.items()}}
+    return f"{topic}/{_WANTED}".encode(), _written(document)
+
+
+def read_wanted(key: bytes | None, value: bytes | None) -> dict[tuple[str, int], int]:
+    """By topic and partition, up to where somebody waits; empty for any other record."""
+    topic, _, what = (key or b"").decode("utf-8", "replace").rpartition("/")
+    ends = (_read(value) or {}).get("ends")
+    if what != _WANTED or not isinstance(ends, dict):
+        return {}
+    return {
+        (topic, int(partition)): end
+        for partition, end in ends.items()
+        if isinstance(end, int) and partition.isdecimal()
+    }
 
 
 def tombstones(replay_id: str) -> list[tuple[bytes, bytes | None]]:

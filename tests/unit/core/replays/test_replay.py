@@ -20,10 +20,12 @@ from headgate.core.replays.replay import (
     keyed_id,
     new_id,
     reachable,
+    read_wanted,
     record,
     runner_record,
     snapshot_record,
     tombstones,
+    wanted_record,
 )
 
 ID = "0192f0c1-7a3e-7c5a-9a52-2f4be1d3a001"
@@ -191,3 +193,14 @@ def test_fields_of_another_shape_leave_the_registry_readable(what: str, odd: obj
     registry = folded([record(ID, what, {names[what]: odd}), spec])
     (replay,) = registry
     assert (replay.control, replay.state) == (Control.RUN, ReplayState.PENDING)
+
+
+def test_who_waits_for_the_mirror_is_in_the_registry_and_no_replay() -> None:
+    wanted = wanted_record("deals.v1", {0: 5, 12: 2**40})
+    assert read_wanted(*wanted) == {("deals.v1", 0): 5, ("deals.v1", 12): 2**40}
+    registry = folded([record(ID, "spec", {"name": "again"}), wanted])
+    assert (registry.unread, [one.id for one in registry]) == (0, [ID])
+    for other in (record(ID, "spec", {"ends": {"0": 5}}), snapshot_record("wanted", {"at_ms": 1})):
+        assert read_wanted(*other) == {}
+    for value in (None, b"", b"[]", b'{"ends": 5}', b'{"ends": {"x": 1, "1": "y"}}'):
+        assert read_wanted(wanted[0], value) == {}
