@@ -159,7 +159,7 @@ JSON_MODULES = {
 }
 # What Spark executors import: nothing of ours, but for what is chosen between C and its twin.
 TWINS = {"native.chosen.murmur2"}
-ALONE = {"core.audit_columns", "core.keys", "core.record", "core.replays.segments"}
+ALONE = {"core.audit_columns", "core.keys", "core.record", "core.replays.packed"}
 # Time, randomness, the environment and the world are arguments of the core.
 WORLDLY = {"asyncio", "os", "pathlib", "random", "secrets", "socket", "subprocess", "threading",
            "time", "uuid", "logging", "urllib.request", "http", "multiprocessing"}  # fmt: skip

@@ -1,5 +1,6 @@
 """Registries and offset maps of a gateway's backfill clusters; what is asked of the maps."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -21,7 +22,7 @@ from headgate.replays.replayed_topic import (
 )
 from headgate.replays.tiers import Tiers, TierTable
 
-_MAX_OFFSETS = 10_000  # 5 us each: the event loop is held up for less than 50 ms
+_MAX_OFFSETS = 10_000  # in one request: a second or two of another thread
 
 
 class SecondTiers:
@@ -72,10 +73,15 @@ class Offsets:
             if unknown and max(unknown) >= seen.backfill.partitions:
                 await self._must_have(topic, unknown, tiers, backfill)
         seen.check()
-        found = {
-            str(one): translated(seen.maps[one].table, _logs(seen, one), to, offsets)
-            for one, offsets in wanted.items()
-        }
+
+        def find() -> dict[str, list[dict[str, Any]]]:
+            return {
+                str(one): translated(seen.maps[one].table, _logs(seen, one), to, offsets)
+                for one, offsets in wanted.items()
+            }
+
+        async with maps.still():  # each may lie in another block, which is unpacked first
+            found = await asyncio.to_thread(find)
         return {
             "topic": topic,
             "to": to,

@@ -1,7 +1,9 @@
 """The transactional producers that write copied records, each to one partition in order.
 
 Private parts of aiokafka 0.14: a sender that was fenced ends, and whoever calls then meets an
-assertion of aiokafka's, so the sender is asked what ended it.
+assertion of aiokafka's, so the sender is asked what ended it. And a client's connections, which
+producers may share: producer id and epoch are in each request, so what fences a producer has
+nothing to do with the connection that it writes to.
 """
 
 import asyncio
@@ -9,9 +11,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
+from aiokafka.conn import AIOKafkaConnection
 from aiokafka.errors import InvalidProducerEpoch, KafkaError, ProducerFenced
 
 from headgate.kafka.client_metadata import use_own_metadata
+from headgate.kafka.closing import drop_producer
 from headgate_spark.copying.batch import Batch, Header
 from headgate_spark.copying.chunks import SourceRecord, Written
 from headgate_spark.job.connections import Connection
@@ -22,6 +26,32 @@ STEP_TIMEOUT_S = 25.0  # an ordinary leader loss takes 4-11 s; less than the abo
 START_TIMEOUT_S = 60.0  # InitProducerId waits for the markers of what it ends
 
 _FENCED = (ProducerFenced, InvalidProducerEpoch)
+
+
+class Connections:
+    """Connections to one cluster that several producers use: two to each broker, one of them for
+    what coordinators are asked."""
+
+    def __init__(self) -> None:
+        self._open: dict[Any, AIOKafkaConnection] = {}
+        self._opening = asyncio.Lock()
+
+    def use_in(self, producer: AIOKafkaProducer) -> None:
+        """Have a producer that has not been started use them."""
+        client = producer.client
+        client._conns, client._get_conn_lock_value = self._open, self._opening
+
+    async def drop(self, producer: AIOKafkaProducer) -> None:
+        """End a producer that uses them at once. What it has sent may still be done, as with a
+        connection of its own; who starts with its id later fences it."""
+        producer.client._conns = {}
+        await drop_producer(producer)
+
+    def close(self) -> None:
+        """Close all. Whoever uses them must have been dropped."""
+        for connection in self._open.values():
+            connection.close()
+        self._open.clear()
 
 
 def open_producer(

@@ -17,6 +17,7 @@ from headgate_spark.copying.chunks import Chunk, Written, segments_of
 from headgate_spark.copying.copy_plan import Copied, CopyOptions, Known, Unit
 from headgate_spark.copying.source_reader import GoneError, ReadError, RecreatedError, SourceReader
 from headgate_spark.copying.throttle import BrokerBuckets
+from headgate_spark.copying.transactions import Connections
 from headgate_spark.job.errors import in_words
 from headgate_spark.job.times import now_ms
 from headgate_spark.kafka.kafka_clients import CLIENT_ERRORS
@@ -51,7 +52,8 @@ _FINAL = (UnwritableError, RecreatedError, StalePlanError, TruncatedError)
 class Copier:
     """Copies one unit. seen: told the records of each committed chunk.
 
-    waiter: does not let it rest while somebody waits.
+    waiter: does not let it rest while somebody waits.  connections: to the target, of the whole
+    task; None = its own.
     """
 
     def __init__(
@@ -61,8 +63,9 @@ class Copier:
         buckets: BrokerBuckets,
         seen: Callable[[int], None] = lambda records: None,
         waiter: Waiter | None = None,
+        connections: Connections | None = None,
     ) -> None:
-        self._waiter = waiter or Waiter()
+        self._waiter, self._connections = waiter or Waiter(), connections
         self._unit, self._options, self._buckets, self._seen = unit, options, buckets, seen
         self._records = self._bytes = self._transactions = self._lost = 0
         self._told_bytes = 0  # of what the reader has read, in the map
@@ -126,7 +129,10 @@ class Copier:
         target = Target(
             unit.place.topic, unit.place.partition, unit.map_partition, unit.max_batch_bytes
         )
-        writer = Writer(options.target, unit.transactional_id(options.source.name), target)
+        connections = self._connections or Connections()
+        writer = Writer(
+            options.target, unit.transactional_id(options.source.name), target, connections
+        )
         tp = TopicPartition(unit.place.topic, unit.place.partition)
         reader = SourceReader(tp, options, self._buckets)
         try:
@@ -142,6 +148,8 @@ class Copier:
                     await self._rest(tick_s, lease_end_s)
         finally:
             await writer.drop()
+            if self._connections is None:
+                connections.close()
             await reader.drop()
             self._bytes += reader.bytes
 

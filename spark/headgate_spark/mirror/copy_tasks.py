@@ -9,6 +9,7 @@ from pyspark import SparkContext
 
 from headgate_spark.copying.copy_plan import Copied, CopyOptions, Unit
 from headgate_spark.copying.throttle import BrokerBuckets
+from headgate_spark.copying.transactions import Connections
 from headgate_spark.mirror.copier import Copier
 from headgate_spark.mirror.waiters import Waiter, watch
 
@@ -30,17 +31,22 @@ def run_on_spark(
 
 
 async def copy_all(units: Sequence[Unit], options: CopyOptions) -> list[Copied]:
-    """Copy units beside each other, with one budget for each source broker."""
-    buckets = BrokerBuckets(options.bytes_per_s)
+    """Copy units beside each other, with one budget for each source broker, and with the same
+    connections to the target."""
+    buckets, connections = BrokerBuckets(options.bytes_per_s), Connections()
     waiters = {unit.place[:2]: Waiter() for unit in units if unit.end is None}
     watching = asyncio.create_task(watch(options.target, waiters)) if waiters else None
-    copiers = (Copier(unit, options, buckets, waiter=waiters.get(unit.place[:2])) for unit in units)
+    copiers = (
+        Copier(unit, options, buckets, waiter=waiters.get(unit.place[:2]), connections=connections)
+        for unit in units
+    )
     try:
         return await asyncio.gather(*(copier.run() for copier in copiers))
     finally:
         if watching is not None:
             watching.cancel()
             await asyncio.wait([watching])
+        connections.close()
 
 
 def deal(units: Sequence[Unit], count: int) -> list[list[Unit]]:

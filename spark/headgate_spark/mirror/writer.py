@@ -18,12 +18,12 @@ from aiokafka.errors import (
 )
 
 from headgate.core.replays.offset_map import MAP_TOPIC, READ_BYTES
-from headgate.kafka.closing import drop_producer
 from headgate_spark.copying.chunks import Chunk, Written
 from headgate_spark.copying.copied_topics import roomy
 from headgate_spark.copying.transactions import (
     START_TIMEOUT_S,
     STEP_TIMEOUT_S,
+    Connections,
     is_fenced,
     offset_of,
     open_producer,
@@ -66,12 +66,21 @@ class Target(NamedTuple):
 
 
 class Writer:
-    """The transactional producer of one partition. Every call but `drop` raises WriteError."""
+    """The transactional producer of one partition. Every call but `drop` raises WriteError.
 
-    def __init__(self, connection: Connection, transactional_id: str, target: Target) -> None:
+    connections: those of other partitions' producers, which it uses, too.
+    """
+
+    def __init__(
+        self, connection: Connection, transactional_id: str, target: Target,
+        connections: Connections,
+    ) -> None:  # fmt: skip
         self._target = target
         batch_bytes = min(MAX_BATCH_BYTES, target.max_batch_bytes)
-        self._inner = open_producer(connection, transactional_id, batch_bytes)
+        self._inner, self._connections = (
+            open_producer(connection, transactional_id, batch_bytes), connections,
+        )  # fmt: skip
+        connections.use_in(self._inner)
 
     async def start(self) -> None:
         """InitProducerId: returns when no older producer of this id can commit any more."""
@@ -80,7 +89,7 @@ class Writer:
 
     async def drop(self) -> None:
         """End it at once."""
-        await drop_producer(self._inner)
+        await self._connections.drop(self._inner)
 
     async def write(
         self, chunk: Chunk, mapped: Callable[[Sequence[Written]], Iterable[MapRecord]],
