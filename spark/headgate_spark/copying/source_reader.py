@@ -30,7 +30,7 @@ class GoneError(SayingError):
     """The offset to be read next is not in the log."""
 
 
-class RecreatedError(SayingError):
+class RecreatedError(Exception):  # its name is what people are told
     """The topic is another one: it was deleted and recreated."""
 
 
