@@ -1,7 +1,6 @@
 """The whole map of a backfill cluster as the driver knows it, read again and again to its end."""
 
-from collections.abc import Iterable
-from itertools import islice, pairwise
+from itertools import islice
 from typing import NamedTuple
 
 from headgate.core.replays.offset_map import (
@@ -13,7 +12,7 @@ from headgate.core.replays.offset_map import (
     map_partition,
     segment_key,
 )
-from headgate.core.replays.segments import MapError, SegmentTable
+from headgate.core.replays.segments import MapError
 from headgate_spark.copying.copy_plan import Known
 from headgate_spark.job.connections import Connection
 from headgate_spark.mirror.map_reader import read_map
@@ -80,14 +79,14 @@ class MapView:
 
     def expired(self, topic: str, partition: int, target_begin: int) -> list[bytes]:
         """Keys of segments that nobody needs: those of a deleted topic, and those that the
-        target's retention has passed, but for the newest one: it says where copying goes on."""
+        target's retention has passed, but for the newest (`SegmentTable.passed`)."""
         found = self.of(topic, partition)
         keys: list[bytes] = []
         for newest, table in found.tables():
             ids = newest[1:3]
             is_deleted = ids != found.ids
-            every = (source for source, _ in table.records_from())
-            sources = every if is_deleted else _passed(table, target_begin)
+            every = (record.source for record in table.records_from())
+            sources = every if is_deleted else table.passed(target_begin)
             # Whichever layout it was written in: the others' keys mean nothing.
             layouts = [number for number, one in found.layouts.items() if one[1:3] == ids]
             keys += [
@@ -106,10 +105,3 @@ class MapView:
         except MapError as error:  # of that partition alone: the others go on
             self._broken[topic, partition] = error
         self._seen[topic, partition] = self.seen(topic, partition).plus(records, entry.read_bytes)
-
-
-def _passed(table: SegmentTable, target_begin: int) -> Iterable[int]:
-    for (source, target_end), _ in pairwise(table.records_from()):  # but for the last one
-        if target_end > target_begin:
-            return
-        yield source

@@ -267,7 +267,7 @@ async def test_a_topic_that_is_recreated_on_either_side_opens_a_layout(
         assert found.table.to_target(one.offset) == (one.offset, other.offset, Result.EXACT)
 
 
-async def test_segments_are_taken_back_when_the_targets_retention_passes_them(
+async def test_the_newest_segments_stay_when_the_targets_retention_passes_them(
     two: Two, topic_name: str
 ) -> None:
     two.source.create_topic(topic_name, 1, mirror_world.SOURCE_CONFIGS)
@@ -275,13 +275,14 @@ async def test_segments_are_taken_back_when_the_targets_retention_passes_them(
     await mirror(two, topic_name)
     before = mirror_world.segments(two.target, topic_name)
     assert len(before) > 5
-    kafka_log.delete_records(two.target.bootstrap, topic_name)  # all: the newest segment stays
+    end = kafka_log.end_offsets(two.target.bootstrap, topic_name)[0]
+    kafka_log.delete_records(two.target.bootstrap, topic_name)
     _, view = await planned(two, topic_name)
-    async with admins(two) as (_, here):
-        assert await trim(here, view, [TopicPartition(topic_name, 0)]) == len(before) - 1
+    async with admins(two) as (_, here):  # a copier may make a block of them under the first's key
+        assert await trim(here, view, [TopicPartition(topic_name, 0)]) == 0
     after = mirror_world.read_maps(two.target, topic_name)[topic_name, 0].table
-    assert list(after) == before[-1:]
-    assert after.to_target(before[0].source).result is Result.OUT_OF_RANGE
+    assert list(after) == before
+    assert after.kept(end).to_target(before[0].source).result is Result.OUT_OF_RANGE
     assert not (await mirror(two, topic_name)).units  # and still nothing is copied again
 
 

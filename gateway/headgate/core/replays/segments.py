@@ -371,17 +371,35 @@ class SegmentTable:
             return self._firsts[number + 1]
         return self._sources[0] if self._sources else None
 
-    def records_from(self) -> Iterator[tuple[int, int]]:
-        """Yield where each record of the map begins on the source, and ends on the target."""
+    def records_from(self) -> Iterator["MapRecord"]:
+        """Yield the records of the map that the table was made of."""
         for number, first in enumerate(self._firsts):
             if self._is_record[number]:
-                yield first, self._target_ends[number]
+                yield MapRecord(first, self._target_ends[number], is_block=True)
             else:
                 run = self._run(number)
                 for source, target, count in zip(*run[:3], strict=True):
-                    yield source, target + count
+                    yield MapRecord(source, target + count, is_block=False)
         for source, target, count in zip(self._sources, self._targets, self._counts, strict=True):
-            yield source, target + count
+            yield MapRecord(source, target + count, is_block=False)
+
+    def passed(self, target_start: int) -> Iterator[int]:
+        """Yield where records begin that may be taken back if the target's log begins there now.
+
+        The newest one stays: it says where copying goes on. And so do the newest 256 segments that
+        have a record of their own: a copier may be packing them right now, under the key of the
+        first, and taking that back would take back the block.
+        """
+        records = list(self.records_from())
+        behind = len(records)
+        while (
+            behind and len(records) - behind < BLOCK_SEGMENTS and not records[behind - 1].is_block
+        ):
+            behind -= 1
+        for record in records[: min(behind, len(records) - 1)]:
+            if record.target_end > target_start:
+                return
+            yield record.source
 
     def kept(self, target_start: int) -> "SegmentTable":
         """What is left where the target's log begins there now; itself where nothing is gone.
@@ -577,6 +595,14 @@ class SegmentTable:
     def _cut_newest(self, count: int) -> None:
         for name in _OF_NEWEST:
             del getattr(self, name)[:count]
+
+
+class MapRecord(NamedTuple):
+    """A record of the map: a segment or a block. source: where it begins; target_end: behind it."""
+
+    source: int
+    target_end: int
+    is_block: bool
 
 
 _OF_BLOCKS = (

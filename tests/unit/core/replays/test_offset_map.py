@@ -193,6 +193,7 @@ class MapLog:
         self.newest: tuple[Segment, ...] = ()
         self.seen = PartitionMap(is_outline=True)
         self.layout, self.ids = 0, ("a", "b")
+        self.late: list[tuple[tuple[str, str], list[bytes], int]] = []
         self.source = self.target = 0
         self.open()
 
@@ -215,7 +216,7 @@ class MapLog:
     def copy(self) -> None:
         """One transaction."""
         segments = []
-        for _ in range(self.chance.choice([1, 1, 2, 5, 300])):
+        for _ in range(self.chance.choice([1, 1, 2, 5, 120, 300])):
             count = self.chance.choice([1, 2, 3, 20])
             source, target = self.source, self.target
             self.pairs += [(source + at, target + at) for at in range(count)]
@@ -248,17 +249,26 @@ class MapLog:
         self.open()
 
     def expire(self) -> None:
-        """The target's retention, and then the mirror's driver."""
-        every = list(self.seen.table.records_from())
-        gone = every[: self.chance.randint(0, max(0, len(every) - 1))]
-        for source, _ in gone:
-            for layout in range(1, self.layout + 1):
-                if self.seen.layouts[layout][1:3] == self.ids:
-                    self.write((segment_key(ORDERS._replace(layout=layout), source), None))
-        if gone:
-            first = every[len(gone)][0]
-            self.pairs = [pair for pair in self.pairs if pair[0] >= first]
-            self.newest = tuple(one for one in self.newest if one.source >= first)
+        """The target's retention, and then the mirror's driver, which may know of it late."""
+        every = [record.source for record in self.seen.table.records_from()]
+        target_start = self.chance.choice([0, *(target for _, target in self.pairs)])
+        gone = list(self.seen.table.passed(target_start))
+        keys = [
+            segment_key(ORDERS._replace(layout=layout), source)
+            for source in gone
+            for layout in range(1, self.layout + 1)
+            if self.seen.layouts[layout][1:3] == self.ids
+        ]
+        self.late.append((self.ids, keys, every[len(gone)] if gone else 0))
+        if self.chance.random() < 0.5:
+            self.take_back()
+
+    def take_back(self) -> None:
+        for ids, keys, first in self.late:
+            self.write(*((key, None) for key in keys))
+            if ids == self.ids:
+                self.pairs = [pair for pair in self.pairs if pair[0] >= first]
+        self.late = []
 
     def compacted(self, end: int) -> list[tuple[int, tuple[bytes, bytes | None]]]:
         """The log with its offsets when the cleaner has looked at what is before `end`."""
@@ -302,7 +312,7 @@ def test_whoever_reads_the_map_whenever_knows_where_each_record_is(seed: int) ->
     chance = random.Random(seed)
     log = MapLog(chance)
     steps = [log.copy] * 12 + [log.gap] * 3 + [log.restart] * 2 + [log.expire] * 2
-    steps += [log.grow, log.recreate]
+    steps += [log.take_back, log.grow, log.recreate]
     for _ in range(chance.randint(1, 40)):
         chance.choice(steps)()
     ends = [0, len(log.log), chance.randint(0, len(log.log))]

@@ -186,7 +186,7 @@ def test_what_retention_took_of_records_is_gone_and_nothing_else(
     """A segment that is a part of a block has no record: taking that back means nothing."""
     segments, table = packed
     outline = SegmentTable(is_outline=True)
-    begins = [source for source, _ in table.records_from()]
+    begins = [record.source for record in table.records_from()]
     for source in data.draw(st.permutations([one.source for one in segments])):
         if source not in begins:
             table.remove(source)
@@ -328,13 +328,27 @@ def test_an_outline_knows_where_blocks_begin_and_end_and_goes_on() -> None:
         for source in (0, 12):  # the second is a part of a block
             table.remove(source)
         table.add(Segment(330, 360, 5, 335, 7, 9))
-        assert [source for source, _ in table.records_from()] == [110, 220, 330]
+        assert [record.source for record in table.records_from()] == [110, 220, 330]
         assert (table.source_start, table.position) == (110, 335)
         assert (table.target_start, table.target_end) == (120, 365)
         assert (len(table), table.times()) == (21, (7, 29))
     assert outline.memory < whole.memory
     with pytest.raises(MapError, match="outline"):
         outline.to_target(111)
+
+
+def test_what_a_copier_may_be_packing_is_not_taken_back() -> None:
+    """The record of the first of them becomes the block's."""
+    segments = [Segment(10 * n, 11 * n, 10, 10 * n + 10, n, n) for n in range(600)]
+    table, singles = SegmentTable(), table_of(segments)
+    for first in (0, 200):
+        table.add_block(pack(segments[first : first + 200]))
+    assert list(table.passed(10**6)) == [0]  # the newest stays
+    for segment in segments[400:]:
+        table.add(segment)
+    assert list(table.passed(10**6)) == [0, 2000]
+    assert list(table.passed(11 * 300)) == [0]
+    assert list(singles.passed(10**6)) == [10 * n for n in range(600 - BLOCK_SEGMENTS)]
 
 
 def test_a_block_that_contradicts_the_rest_is_refused() -> None:
