@@ -30,6 +30,7 @@ _LARGEST: Final = 1 << 40  # beyond it a number of a chunk is damaged
 
 Value = int | float | str | bytes | None
 Lane = tuple[str, int]
+_Content = tuple[int, int, int]  # checksum, time, bytes: no two chunks have the same
 
 
 class _UnreadableError(ValueError):
@@ -200,12 +201,12 @@ class Wreck:
 
     def chunks(self) -> Iterator[Raw]:
         """What waits, in order, the numbers included."""
-        seen, last = set[tuple[int, int]](), 0
+        seen, last = set[_Content](), 0
         for one in self._chunk_rows():
-            row = (one.number, one.checksum)
-            if row in seen:
+            content = _content_of(one)
+            if content in seen:
                 continue
-            seen.add(row)
+            seen.add(content)
             # The order of the pages is right, and a number may be damaged.
             last = one.number if last < one.number < _LARGEST else last + 1
             yield one._replace(number=last)
@@ -213,6 +214,7 @@ class Wreck:
     def newer(self) -> Iterator[Raw]:
         """Chunks of a last commit that SQLite ignores: cut short, or damaged."""
         found = dict[int, Raw]()
+        known = {_content_of(one) for one in self._own_rows()} if self._behind_at else set()
         for place in self._behind_at:
             assert self._newer is not None
             kind, cells = self._newer.cells_at(place)
@@ -220,6 +222,8 @@ class Wreck:
                 if cell is None or not _is_chunk(cell) or cell.number <= self._newest:
                     continue
                 row = self._raw(cell)
+                if _content_of(row) in known:  # of an earlier commit; its number is damaged
+                    continue
                 if row.is_whole() or (kind == _TABLE and cell.number not in found):
                     found[cell.number] = row
         return iter([found[number] for number in sorted(found)])
@@ -232,15 +236,18 @@ class Wreck:
                     *values, reason = cell.values
                     yield (
                         self._raw(_Cell(cell.number, [None, values[1], 0, *values[2:]])),
-                        str(reason),
+                        _shown(reason),
                     )
 
     def _chunk_rows(self) -> Iterator[Raw]:
+        yield from self._own_rows()
+        yield from self.newer()
+
+    def _own_rows(self) -> Iterator[Raw]:
         for _, page in self._chunks:
             for cell in self._pages.cells(page, _TABLE):
                 if cell is not None and _is_chunk(cell):
                     yield self._raw(cell)
-        yield from self.newer()
 
     def _look_at(self, page: int, numbers: set[int], indexed: dict[int, int]) -> None:
         """Find out what a page has."""
@@ -312,6 +319,10 @@ class Wreck:
             if found.is_whole():
                 return found
         return row
+
+
+def _content_of(row: Raw) -> _Content:
+    return row.checksum, row.at_ms, len(row.packed)
 
 
 def look_at_log(path: Path) -> None:
@@ -396,6 +407,10 @@ def _values(payload: bytes) -> list[Value]:
             raise _UnreadableError
         found.append(value)
     return found
+
+
+def _shown(reason: Value) -> str:
+    return reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
 
 
 def _text(content: bytes) -> str | bytes:

@@ -161,10 +161,14 @@ class Contents:
         """What was set aside, by lane and reason, the oldest first."""
         with translated(certain=True):
             rows = self._database.execute(
-                'SELECT topic, "partition", sum(count), min(at_ms), reason FROM aside '
+                'SELECT topic, "partition", sum(count), min(at_ms), CAST(reason AS BLOB) '
+                "FROM aside "
                 "JOIN lanes ON lanes.id = lane GROUP BY lane, reason ORDER BY min(number)"
             )
-            return [Aside(*row) for row in rows]
+            return [
+                Aside(topic, partition, events, oldest_ms, bytes(why).decode(errors="replace"))
+                for topic, partition, events, oldest_ms, why in rows
+            ]
 
     def rows(self, table: str, topic: str | None = None) -> Iterator[Raw]:
         """The chunks of one of `TABLES`, in order."""

@@ -166,6 +166,24 @@ def test_a_log_with_a_byte_changed_is_said_to_be_damaged(tmp_path: Path, at: int
         Journal(left)
 
 
+@pytest.mark.parametrize("frame", [0, 7, -3, -1])
+def test_a_frame_whose_page_cannot_be_takes_no_time_and_is_no_reason_to_lose_others(
+    tmp_path: Path, frame: int
+) -> None:
+    left = with_log(tmp_path, 20)
+    frames = ((left / LOG).stat().st_size - 32) // (PAGE + 24)
+    overwrite(left / LOG, 32 + frame % frames * (PAGE + 24), b"\x40")  # page 1,073,741,824 and more
+    with pytest.raises(JournalDamagedError):
+        Journal(left)
+    journal = Journal(tmp_path / "new")
+    found = salvage(left, journal)
+    read = journal.read("orders", 0, 0, None, *LOTS)
+    assert [one.number for one in read] == list(range(1, len(read) + 1))
+    assert len(read) >= 19
+    assert not found.is_complete
+    journal.close()
+
+
 def test_a_log_without_its_file_is_said_to_be_damage_and_not_thrown_away(tmp_path: Path) -> None:
     left = with_log(tmp_path, 20)
     (left / FILE).unlink()
