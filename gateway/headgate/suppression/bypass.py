@@ -167,12 +167,15 @@ class Bypass:
 
     def hold(self, scope: Scope) -> None:
         """See `base.Suppression`: as if one event that passed were under way all the time."""
+        scope = scope.latest()
         self._namespaces.announce(scope)
         scope.unreserved.count += 1
+        scope.spooled.count += 1
 
     def release(self, scope: Scope) -> None:
         """See `base.Suppression`."""
         scope.unreserved.count -= 1
+        scope.spooled.count -= 1
 
     @property
     def in_flight(self) -> int:

@@ -118,6 +118,7 @@ class Claims(Bypass):
     def scope_changed(self, old: Scope, new: Scope) -> None:
         """The topic is another now: what is in flight may land in it, so register it there."""
         new.passed_s, new.unreserved, old.successor = old.passed_s, old.unreserved, new
+        new.spooled = old.spooled
         if old in self._namespaces.passing:
             self._namespaces.announce(new)
         if old in self._namespaces.opened:

@@ -11,6 +11,7 @@ from headgate.core.suppression.protocol import (
     ANNOUNCE,
     DROP,
     FORCE,
+    MARK,
     RESERVE,
     Scope,
     SuppressionCall,
@@ -193,13 +194,20 @@ class OutgoingCall:
             candidate,
             scopes,
             bytes(
-                [DROP * (scope in dropped) + ANNOUNCE * (scope in announced) for scope in scopes]
+                [
+                    DROP * (scope in dropped) + (_announcement(scope) if scope in announced else 0)
+                    for scope in scopes
+                ]
             ),
             [scope.partitions for scope in scopes],
             list(self._operations),
             list(self._operations.values()),
             len(self.reserved),
         )
+
+
+def _announcement(scope: Scope) -> int:
+    return ANNOUNCE + MARK if scope.spooled.count else ANNOUNCE
 
 
 def finish(forgets: "Iterable[asyncio.Future[None]]", error: Exception | None) -> None:

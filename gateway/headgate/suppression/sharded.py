@@ -172,6 +172,7 @@ class ShardedSuppressor:
         """See `Suppressor`."""
         before = self._at_servers(old)
         new.passed_s, new.unreserved, old.successor = old.passed_s, old.unreserved, new
+        new.spooled = old.spooled
         now = self._at_servers(new)
         for part, former, one in zip(self._parts, before, now, strict=True):
             part.scope_changed(former, one)

@@ -23,7 +23,7 @@ from contract.suppression.test_suppression_store import (
 )
 from headgate.backends.redis.suppression_store import SuppressionStore
 from headgate.core.suppression import protocol
-from headgate.core.suppression.protocol import ANNOUNCE, DROP, MAX_TOKENS, Scope
+from headgate.core.suppression.protocol import ANNOUNCE, DROP, MARK, MAX_TOKENS, Scope
 from support.process.stack import eventually
 
 __all__ = ["connect", "scope", "store"]  # fixtures
@@ -152,3 +152,26 @@ async def test_the_tokens_of_a_key_are_bounded_and_a_crowd_blocks_until_it_expir
         return alone.crowded == 0
 
     await eventually(is_purged, interval_s=0.001)
+
+
+async def test_a_mark_holds_for_the_topic_whatever_its_id(
+    store: SuppressionStore, scope: Scope
+) -> None:
+    former = Scope(scope.topic, b"\x09" * 16, 3, scope.rule)
+    await publish(store, scope, A, 1)
+    assert await verdict(store, scope, reserve(T2, A)) == 1
+    await run(store, former, {}, spans=SHORT, flags=ANNOUNCE + MARK, reservations=0)
+    assert await verdict(store, scope, reserve(T2, A)) < 0
+    await run(store, scope, {b"k": protocol.settle(T2, A, 2, 6)}, reservations=0)
+
+    async def is_over() -> bool:  # it ends with the lease
+        found = await verdict(store, scope, reserve(T3, A) + protocol.refused(T3))
+        return found >= 0 or not await publish_again(store, scope)
+
+    await eventually(is_over, interval_s=0.05)
+
+
+async def publish_again(store: SuppressionStore, scope: Scope) -> bool:
+    """Publish A; whether the mark is still there, so that it was not trusted."""
+    await publish(store, scope, A, 3)
+    return await verdict(store, scope, reserve(T2, A) + protocol.refused(T2)) < 0

@@ -294,3 +294,33 @@ def test_a_slower_racing_writer_is_no_recreated_topic() -> None:
 
 def _nonce(world: World, scope: Scope) -> bytes:
     return world.values[scope.incarnation].value[:16]
+
+
+def test_14_a_topic_is_recreated_while_a_process_has_events_of_it_on_disk() -> None:
+    world = World()
+    old, new = world.scope, make_scope(2)
+    world.g0.claims.hold(old)  # B is on its disk, and it cannot ask Kafka
+    world.g0.exchange()
+    world.scope = new  # what g1 has read
+    world.log.clear()
+    world.g1.talk(new)
+    for _ in range(12):
+        world.later(QUARANTINE_MS / 8)
+        for one in (world.g0, world.g1):
+            one.claims.tick(one.seconds)
+            one.exchange()
+        assert world.g1.publish_all("A") == "published"  # also after the quarantine of its birth
+    made = make_scope(2)
+    world.g0.claims.scope_changed(old, made)  # it has read the topics
+    world.g0.exchange()
+    world.log.append("B")
+    world.g0.claims.release(old)
+    assert made.spooled.count == 0
+    assert world.g1.publish_all("A") == "published"
+    for _ in range(20):
+        world.later(QUARANTINE_MS / 8)
+        for one in (world.g0, world.g1):
+            one.claims.tick(one.seconds)
+            one.exchange()
+    assert world.g1.publish_all("A") == "published"  # A is not known: it was not trusted until now
+    assert world.g1.publish_all("A").startswith("unchanged")  # type: ignore[union-attr]

@@ -55,6 +55,7 @@ class RedisStore:
 def arguments_of(call: SuppressionCall, identity: bytes) -> list[int | bytes]:
     """Return what follows the script's name in an EVALSHA. identity: R of the connection."""
     keys = [scope.incarnation for scope in call.scopes]
+    keys += [scope.mark for scope in call.scopes]
     keys += call.entries
     operations = b"".join(call.operations)
     return [len(keys), *keys, call.header(identity), call.sizes(), operations]

@@ -3,7 +3,7 @@
 The protocol is stated in `rules` (the same rules as Python, told the time) and in
 `suppression.lua`. One call carries any number of operations on any number of keys:
 
-    KEYS    the incarnation of each namespace, then the entries
+    KEYS    the incarnation of each namespace, the mark of each one's topic, then the entries
     ARGV[1] the header: what holds for the whole call, and a few fields for each namespace
     ARGV[2] how many bytes of operations each entry has
     ARGV[3] the operations of all entries: for each the namespace's place in the call (one byte),
@@ -36,6 +36,7 @@ CLEAR: Final = b"c"
 # What a call does to a namespace before its operations.
 DROP: Final = 1  # forget what is known of all keys
 ANNOUNCE: Final = 2  # say that records are, or were, written to the topic without a reservation
+MARK: Final = 4  # with ANNOUNCE: some wait for it on disk, whatever id the topic has by then
 
 MAX_TOKENS: Final = 64  # of one key, also in suppression.lua; more publishes at once share CROWD
 CROWD: Final = b"\xff" * TOKEN_BYTES
@@ -71,6 +72,8 @@ class Scope:
     free_until_s: until when (the suppressor's clock) events may pass without a reservation, for
     this process has announced it.  passed_s: when the last one did.  unreserved: how many of them
     have not ended yet, shared with the scope of a topic that was recreated meanwhile.
+    spooled: how many backlogs lie on this process' disk, shared in the same way.
+    mark: the name of what says so to processes that know the topic by another id.
     successor: the scope of the topic that was recreated.
     """
 
@@ -80,10 +83,12 @@ class Scope:
         "_prefix",
         "free_until_s",
         "incarnation",
+        "mark",
         "namespace",
         "partitions",
         "passed_s",
         "rule",
+        "spooled",
         "successor",
         "topic",
         "topic_id",
@@ -99,6 +104,8 @@ class Scope:
         self.rule = rule
         self.free_until_s = self.passed_s = -math.inf
         self.unreserved = Counter()
+        self.spooled = Counter()
+        self.mark = f"{prefix}:spooled:{topic}".encode()
         self.successor: Scope | None = None
         self._prefix = prefix
         self.namespace = f"{prefix}:{topic_id.hex()}".encode()
@@ -117,6 +124,7 @@ class Scope:
         """The same topic at one of several servers. What passes is counted for all of them."""
         twin = Scope(self.topic, self.topic_id, self.partitions, self.rule, self._prefix)
         twin.unreserved = self.unreserved
+        twin.spooled = self.spooled
         return twin
 
     def entry(self, key: bytes) -> bytes:
@@ -149,8 +157,8 @@ class SuppressionCall(NamedTuple):
     """One run of the script.
 
     candidate: a nonce that was never used before, for the incarnations that this call begins.
-    scopes: the namespaces.  flags: one byte for each, DROP and ANNOUNCE.  counts: the partition
-    count that the caller places by, for each.
+    scopes: the namespaces.  flags: one byte for each, DROP, ANNOUNCE and MARK.  counts: for each,
+    the partition count that the caller places by.
     entries, operations: names of entries, all different, and what is done to each.
     reservations: how many of the operations are RESERVE or FORCE.
     """

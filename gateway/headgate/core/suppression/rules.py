@@ -9,6 +9,9 @@ The memory backend runs these. An entry is one string:
 
 An incarnation is: nonce (16)  the Redis process R (16)  born (double, ms)  renewed (double, ms)
 the partition count in force (int)  the key rule in use (8).
+
+A mark is there while events of the topic lie on the disk of any process, under whatever id that
+process knows the topic.
 """
 
 import struct
@@ -176,9 +179,12 @@ def run(
 
     is_full: Redis has used up its memory and evicts nothing.
     """
+    marked = [_read(store, scope.mark, now) is not None for scope in call.scopes]
     found = [
-        _open(store, call, redis, now, scope, flags, count)
-        for scope, flags, count in zip(call.scopes, call.flags, call.counts, strict=True)
+        _open(store, call, redis, now, scope, flags, count, is_marked)
+        for scope, flags, count, is_marked in zip(
+            call.scopes, call.flags, call.counts, marked, strict=True
+        )
     ]
     reservations, forgotten = _Reservations(call.reservations), 0
     for name, operations in zip(call.entries, call.operations, strict=True):
@@ -209,7 +215,11 @@ def _open(
     scope: Scope,
     flags: int,
     caller: int,
+    is_marked: bool,
 ) -> _Namespace:
+    if flags & protocol.MARK:
+        store[scope.mark] = StoredKey(b"1", now + int(call.spans.lease))
+        is_marked = True
     held = _read(store, scope.incarnation, now)
     rule = scope.rule[:8].ljust(8, b"\0")
     nonce, known, born, renewed, count, whose = (
@@ -234,6 +244,7 @@ def _open(
     if changed or now - renewed > call.spans.retain / 4:
         value = _INCARNATION.pack(nonce, redis, born, float(now), count, whose)
         store[scope.incarnation] = StoredKey(value, now + call.spans.retain)
+    is_open = is_open and not is_marked
     return _Namespace(NamespaceState(nonce, count, born + quarantine), is_open, caller < count)
 
 

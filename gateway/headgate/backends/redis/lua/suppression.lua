@@ -1,7 +1,7 @@
 -- The suppression protocol; headgate/core/suppression/rules.py says the same in Python, and a
 -- property test holds the two together. Written for speed: Redis runs nothing else meanwhile. The
 -- work of a call is linear in its operations, and a key has at most MAX_TOKENS tokens.
--- KEYS: incarnations, then entries.  ARGV[1]: header.  ARGV[2]: the size of each entry's operations
+-- KEYS: incarnations, marks, then entries.  ARGV[1]: header.  ARGV[2]: the size of each entry's operations
 -- (two bytes).  ARGV[3]: the operations, entry after entry.
 -- Returns: Redis' clock (ms), how many reservations were crowded, how many entries memory had no
 -- room for, the verdicts of the reservations (packed), the state of each namespace.
@@ -61,7 +61,8 @@ local function store(key, value, kept, is_as_before)
   call('SET', key, value, 'PX', ms_until(kept))
 end
 
-local found = call('MGET', unpack(KEYS, 1, namespaces))
+local before = 2 * namespaces -- the entries stand behind so many keys
+local found = call('MGET', unpack(KEYS, 1, before))
 for i = 1, namespaces do
   local flags, caller, rule = unpack_bytes('>BI4c8', header, first + (i - 1) * 13)
   local held, nonce, known, born, renewed, count, whose = found[i], nil, nil, 0, 0, 0, rule
@@ -83,6 +84,13 @@ for i = 1, namespaces do
     if born < now + quarantine / 2 then born = now + quarantine / 2 end
     changed, is_open = true, now >= born + quarantine
   end
+  -- Events of the topic lie on somebody's disk, who may know it by another id.
+  local is_marked = found[namespaces + i]
+  if flags >= 4 then
+    store(KEYS[namespaces + i], '1', now + quarantine / 2 - MARGIN)
+    is_marked = true
+  end
+  if is_marked then is_open = false end
   if changed or now - renewed > retain / 4 then
     local value = pack('>c16c16ddI4c8', nonce, R, born, now, count, whose)
     store(KEYS[i], value, now + retain - MARGIN)
@@ -269,11 +277,11 @@ local function settled(key, held, at)
 end
 
 -- What is common goes a way of its own, with the same end.
-local at, width = 1, {unpack_bytes('>' .. string.rep('H', #KEYS - namespaces), sizes)}
+local at, width = 1, {unpack_bytes('>' .. string.rep('H', #KEYS - before), sizes)}
 local function apply_all(keys, first, last)
   local found = call('MGET', unpack(keys, first, last))
   for k = first, last do
-    local key, held, size, is_done = keys[k], found[k - first + 1], width[k - namespaces], false
+    local key, held, size, is_done = keys[k], found[k - first + 1], width[k - before], false
     if size == 32 and held and #held == 60 then
       is_done = reserved(key, held, at)
     elseif size == 42 and held and #held == 81 then
@@ -284,7 +292,7 @@ local function apply_all(keys, first, last)
   end
 end
 
-for k = namespaces + 1, #KEYS, CHUNK do
+for k = before + 1, #KEYS, CHUNK do
   apply_all(KEYS, k, math.min(k + CHUNK - 1, #KEYS))
 end
 reply[2], reply[3] = crowded, forgotten
