@@ -72,7 +72,16 @@ NATIVE = [
         depends=sorted(map(str, Path(ROOT, "native").glob("*.h"))),
         extra_compile_args=["-O3"],
     )
-    for name in ("_answers", "_digests", "_heads", "_keys", "_records", "_resp", "_scanner")
+    for name in (
+        "_answers",
+        "_depth",
+        "_digests",
+        "_heads",
+        "_keys",
+        "_records",
+        "_resp",
+        "_scanner",
+    )
 ]
 
 

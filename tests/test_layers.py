@@ -158,7 +158,7 @@ JSON_MODULES = {
     "core.spool.chunk",
 }
 # What Spark executors import: nothing of ours, but for what is chosen between C and its twin.
-TWINS = {"native.chosen.murmur2"}
+TWINS = {"native.chosen.murmur2", "native.chosen.is_too_deep"}
 ALONE = {"core.audit_columns", "core.keys", "core.record", "core.replays.packed"}
 # Time, randomness, the environment and the world are arguments of the core.
 WORLDLY = {"asyncio", "os", "pathlib", "random", "secrets", "socket", "subprocess", "threading",

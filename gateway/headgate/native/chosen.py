@@ -13,6 +13,7 @@ __all__ = [
     "Scanner",
     "digested",
     "framed",
+    "is_too_deep",
     "murmur2",
     "packed",
     "seal",
@@ -24,12 +25,14 @@ Shown = Callable[[str, int, int, bytes | None, str | None, int], str | None]
 
 digested: Callable[[bytes, list[bytes], bytes], bytes]
 framed: Callable[[bytes], tuple[bytes, dict[bytes, bytes], int, int] | None]
+is_too_deep: Callable[[bytes, int], bool]
 murmur2: Callable[[bytes], int]
 packed: Callable[[bytes, Iterable[bytes | int]], bytes]
 shown: Shown  # it returns None for what `plain_answers.shown` has to write
 Scanner: Any
 try:
     from headgate.native._answers import shown
+    from headgate.native._depth import is_too_deep
     from headgate.native._digests import digested
     from headgate.native._heads import framed
     from headgate.native._keys import murmur2
@@ -38,6 +41,7 @@ try:
     from headgate.native._scanner import Scanner
 except ModuleNotFoundError:
     from headgate.native.plain_answers import shown
+    from headgate.native.plain_depth import is_too_deep
     from headgate.native.plain_digests import digested
     from headgate.native.plain_heads import framed
     from headgate.native.plain_keys import murmur2

@@ -13,10 +13,11 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from headgate.core.formats.jsontext import KeyReader, is_too_deep
+from headgate.core.formats.jsontext import KeyReader
 from headgate.core.keys import KeyRule
 from headgate.core.outcome import Reason
 from headgate.core.refusal import Refused
+from headgate.native.chosen import is_too_deep
 from support.gateway.data_plane_world import DataPort, data_port
 
 SIZE = 2_000_000

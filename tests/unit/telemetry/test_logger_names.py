@@ -76,6 +76,9 @@ NAMES = {
     "headgate.worker_process",
     "headgate.workers",
     "headgate_spark.copier",
+    "headgate_spark.mirror.first_missing",
+    "headgate_spark.replay.replay_copy",
+    "headgate_spark.waiters",
 }
 
 

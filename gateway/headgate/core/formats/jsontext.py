@@ -2,14 +2,13 @@
 
 JSON is parsed to decide. msgspec skips what is not asked for and is strict about it, with three
 exceptions that are closed here: invalid UTF-8 in skipped strings (checked once per body, in
-`decode`), deep nesting (`is_too_deep`), and lone-surrogate escapes, which RFC 8259 allows and
-msgspec refuses: such texts take the slower way through the standard library.
+`decode`), deep nesting (`is_too_deep` of the native package), and lone-surrogate escapes, which
+RFC 8259 allows and msgspec refuses: such texts take the slower way through the standard library.
 """
 
 import re
 import sys
 from collections.abc import Callable, Sequence
-from itertools import accumulate
 from typing import Protocol, cast
 
 import msgspec
@@ -26,8 +25,6 @@ from headgate.core.keys import KeyRule, join_parts
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused, long_key, malformed
 
-_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
-_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")  # as signed bytes: 1 down, -1 up
 _INDEX = re.compile(r"0|[1-9][0-9]{0,17}")  # RFC 6901: no leading zeros
 _UNFIT_NAME = re.compile(r'[\\"\x00-\x1f]')  # msgspec takes no such name for a field
 _CROWD = 250_000  # commas; so many elements cost about 25 MB
@@ -39,15 +36,6 @@ _TEXT_OR_NUMBER = msgspec.json.Decoder(str | int | float | bool | None)
 # What has no fields is validated as a whole, and nothing of it is kept.
 _ANY_ARRAY = msgspec.json.Decoder(msgspec.defstruct("AnyArray", [], array_like=True))
 _ARRAY_FIELDS = 1000  # a later element is looked for among all of them, as they are cut
-
-
-def is_too_deep(document: bytes, limit: int) -> bool:
-    """Whether arrays and objects nest deeper than limit; brackets in strings do not count."""
-    if document.count(b"[") + document.count(b"{") <= limit:
-        return False
-    outside = document.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2]
-    steps = b"".join(outside).translate(_STEPS, _NOT_BRACKETS)
-    return max(accumulate(memoryview(steps).cast("b")), default=0) > limit
 
 
 def elements(document: bytes) -> list[bytes]:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from headgate.core.event import SPREAD, RawEvent
-from headgate.core.formats.jsontext import KeyReader, is_too_deep
+from headgate.core.formats.jsontext import KeyReader
 from headgate.core.keys import KEY_MAX_BYTES, KeyRule, Partitioner
 from headgate.core.outcome import Failure, Reason
 from headgate.core.oversize.strategies import Strategy, usable
@@ -29,6 +29,7 @@ from headgate.core.suppression.examination import Orders
 from headgate.core.suppression.protocol import Scope
 from headgate.core.topics.policy import TopicPolicy
 from headgate.core.topics.topic import TopicState
+from headgate.native.chosen import is_too_deep
 
 Digest = Callable[[bytes | None, bytes | None], bytes]
 

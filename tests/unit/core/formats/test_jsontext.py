@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.core.formats.jsontext import KeyReader, elements, is_too_deep, members
+from headgate.core.formats.jsontext import KeyReader, elements, members
 from headgate.core.keys import KeyRule
 from headgate.core.outcome import Reason
 from headgate.core.refusal import Refused
+from headgate.native.chosen import is_too_deep
 from support.gateway.json_texts import BAD_UTF8, NO, POINTERS, YES
 from support.scale import examples
 
@@ -170,34 +171,6 @@ def test_any_elements_come_back_byte_by_byte(parts: list[tuple[bytes, bytes, byt
 def test_of_duplicate_names_the_last_counts() -> None:
     assert members(b'{"a":1,"b":2,"a":[ 3 ]}') == {"a": b"[ 3 ]", "b": b"2"}
     assert members(b'{"a":1,"b":"\\ud800","a":3}') == {"a": b"3", "b": b'"\\ud800"'}
-
-
-# ---- depth
-
-
-def nested(depth: int, opening: bytes = b"[", closing: bytes = b"]") -> bytes:
-    return opening * depth + closing * depth
-
-
-@pytest.mark.parametrize("limit", [1, 2, 5, 128])
-def test_the_limit_itself_is_allowed_and_one_more_is_not(limit: int) -> None:
-    assert not is_too_deep(nested(limit), limit)
-    assert is_too_deep(nested(limit + 1), limit)
-    assert not is_too_deep(nested(limit, b'{"a":', b"}").replace(b":}", b":1}"), limit)
-    assert is_too_deep(nested(limit + 1, b'{"a":', b"}").replace(b":}", b":1}"), limit)
-    assert not is_too_deep(b"[" + nested(limit - 1) * 1 + b",[]" * 500 * (limit > 1) + b"]", limit)
-    assert not is_too_deep(b"[" * (limit > 1) + b"[]" + b"]" * (limit > 1), limit)
-
-
-@pytest.mark.parametrize(
-    "string",
-    [b'"[[[["', b'"\\"[[[["', b'"\\\\\\"[[[["', b'"]]]]"', b'"\\\\"', b'"{{{{\\\\"', b'"\\\\\\\\"'],
-)
-def test_brackets_in_strings_do_not_count(string: bytes) -> None:
-    document = b"[" + b",".join([string] * 40) + b",[[]]]"
-    assert json.loads(document)
-    assert not is_too_deep(document, 3)
-    assert is_too_deep(document, 2)
 
 
 def depth_of(value: object) -> int:

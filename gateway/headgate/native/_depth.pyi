@@ -1,0 +1,3 @@
+"""The depth of JSON, in C."""
+
+def is_too_deep(document: bytes, limit: int, /) -> bool: ...

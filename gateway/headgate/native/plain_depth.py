@@ -1,0 +1,16 @@
+"""The depth of JSON in Python: the twin of `_depth.c`, where that is not compiled."""
+
+from itertools import accumulate
+from typing import Final
+
+_NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
+_STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")  # signed: 1 is down, -1 is up
+
+
+def is_too_deep(document: bytes, limit: int, /) -> bool:
+    """Tell whether arrays and objects nest deeper than limit. Brackets in texts do not count."""
+    if document.count(b"[") + document.count(b"{") <= limit:
+        return False
+    outside = document.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2]
+    steps = b"".join(outside).translate(_STEPS, _NOT_BRACKETS)
+    return max(accumulate(memoryview(steps).cast("b")), default=0) > limit
