@@ -30,7 +30,8 @@ def on_the_wire(reply: Reply, request_id: str) -> bytes:
     more = "".join([f"{name}: {value}\r\n" for name, value in reply.headers])
     head = (
         f"{_LINES[reply.status]}{reply.content_type}\r\nContent-Length: {len(reply.body)}\r\n"
-        f"Date: {rfc822_formatted_time()}\r\nX-Request-Id: {request_id}\r\n{more}\r\n"
+        f"Date: {rfc822_formatted_time()}\r\nX-Request-Id: {request_id}\r\n"
+        f"X-Content-Type-Options: nosniff\r\n{more}\r\n"
     )
     return head.encode("latin-1") + reply.body
 

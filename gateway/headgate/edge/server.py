@@ -187,6 +187,7 @@ class Request(web.BaseRequest):
 
     async def _prepare_hook(self, response: web.StreamResponse) -> None:
         response.headers.pop("Server", None)
+        response.headers["X-Content-Type-Options"] = "nosniff"
 
 
 class PageRequest(web.Request):
@@ -195,6 +196,7 @@ class PageRequest(web.Request):
     async def _prepare_hook(self, response: web.StreamResponse) -> None:
         await super()._prepare_hook(response)
         response.headers.pop("Server", None)
+        response.headers["X-Content-Type-Options"] = "nosniff"
 
 
 class HttpServer(web.Server):
