@@ -9,6 +9,7 @@ from importlib import import_module
 from headgate.commands import USAGE, CommandError
 from headgate.config.errors import ConfigError
 from headgate.core.command_line import ended_well, mask_of_files, with_times_joined
+from headgate.core.terminal.text import escaped
 from headgate.telemetry.build import VERSION
 
 COMMANDS = (
@@ -92,4 +93,4 @@ def _fail(text: str, code: int) -> int:
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"headgate: {text}\n")
+    sys.stderr.write(f"headgate: {escaped(text)}\n")

@@ -11,6 +11,7 @@ from headgate import __version__
 from headgate.core.command_line import ended_well, mask_of_files, with_times_joined
 from headgate.core.command_tree.completion import EXAMPLES, PURPOSE, SHELLS
 from headgate.core.command_tree.tree import command_of
+from headgate.core.terminal.text import escaped
 from headgate_spark.commands.audit_command import AUDIT_EXAMPLES, add_audit
 from headgate_spark.commands.mirror_command import add_mirror, add_verify
 from headgate_spark.commands.replay_command import add_replay
@@ -94,5 +95,5 @@ def _complete(chosen: argparse.Namespace) -> int:
 
 
 def _say(line: str) -> None:
-    sys.stderr.write(f"headgate-spark: {line}\n")
+    sys.stderr.write(f"headgate-spark: {escaped(line)}\n")
     sys.stderr.flush()

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from headgate.commands import FAILED, OK, USAGE, CommandError, add_command, add_config
+from headgate.core.terminal.text import escaped
 
 if TYPE_CHECKING:
     from headgate.commands import Subparsers
@@ -65,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     except ImportError as error:
         raise CommandError(f"{error}; install headgate[s3]", USAGE) from error
     except NotCollectedError as refusal:
-        sys.stdout.write(f"refused {refusal}\n")
+        _say(f"refused {refusal}")
         return FAILED
     done = "would be removed" if args.dry_run else "removed"
     _say(f"kept    {counts.referred} referred to, {counts.young} too young")
@@ -74,5 +75,5 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
+    sys.stdout.write(f"{escaped(line)}\n")
     sys.stdout.flush()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from headgate.check.finding import Finding, Level, error, ok
 from headgate.check.settings import judge_settings
 from headgate.commands import FAILED, OK, USAGE, add_command, add_config
-from headgate.commands.output import add_json, painted, say, show_json
+from headgate.commands.output import add_json, say, show_json
 from headgate.config import ConfigError, Problem, load_with_origins
 from headgate.core.terminal.style import Ink
 
@@ -92,7 +92,7 @@ def _report(args: argparse.Namespace, findings: Sequence[Finding]) -> None:
         show_json({"config": str(args.config), "ok": not failed, "findings": shown})
         return
     for finding in findings:
-        level = painted(f"{finding.level.upper():5}", _INKS[finding.level])
-        say(f"{level} {finding.subject}: {finding.text}")
+        level = f"{finding.level.upper():5}"
+        say(f"{finding.subject}: {finding.text}", _INKS[finding.level], level)
         if finding.fix:
             say(f"      fix: {finding.fix}")

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headgate.commands.output import painted, say, show_table
+from headgate.commands.output import painted, say, show_table, write
 from headgate.core.side_by_side.findings import Finding, Found, findings, keyless_only
 from headgate.core.side_by_side.history import Side
 from headgate.core.terminal.figures import short
@@ -79,7 +79,7 @@ def show(it: Compared) -> None:
         say(f"\nwithout a key: {first_only} only in the first, {second_only} only in the second")
     if it.later is not None and it.differs:
         say(f"\nOne topic begins later: --from {_time(it.later)} compares from there on.")
-    say(f"\n{_verdict(it)}")
+    write(f"\n{_verdict(it)}")
 
 
 def _figures(side: Side) -> Iterator[tuple[str, str, int | str | None]]:

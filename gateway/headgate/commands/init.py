@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from headgate.commands import FAILED, OK, add_command, add_config
-from headgate.commands.output import add_json, painted, say, show_json
+from headgate.commands.output import add_json, say, show_json
 from headgate.core.terminal.style import Ink
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _show(lines: "Sequence[ReportLine]") -> None:
     for line in lines:
-        word = painted(f"{line.word:7}", Ink.BAD if line.is_bad else Ink.GOOD)
-        say(f"{word} {line.subject}: {line.text}")
+        ink = Ink.BAD if line.is_bad else Ink.GOOD
+        say(f"{line.subject}: {line.text}", ink, f"{line.word:7}")
     if not lines:
         say("ok      no topic of the configuration needs an internal topic")

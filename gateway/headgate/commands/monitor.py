@@ -6,7 +6,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from headgate.commands import FAILED, OK, CommandError, add_command, add_config
-from headgate.commands.output import say, style
+from headgate.commands.output import style, write
+from headgate.core.terminal.text import escaped
 
 if TYPE_CHECKING:
     from headgate.commands import Subparsers
@@ -53,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     logs.configure(settings.logs)
     if args.once:
         return _once(settings, args.json)
-    told = say if args.table or sys.stdout.isatty() else None
+    told = write if args.table or sys.stdout.isatty() else None
     try:
         uvloop.run(monitor(settings, start_fields(args.config, text), told, style()))
     except OSError as error:
@@ -71,5 +72,5 @@ def _once(settings: "Settings", as_json: bool) -> int:
         found = uvloop.run(poll_once(settings, _ONCE_S))
     except TimeoutError as error:
         raise CommandError("a cluster does not answer: see the log", FAILED) from error
-    say(orjson.dumps(found.groups()).decode() if as_json else table(found, style()))
+    write(escaped(orjson.dumps(found.groups()).decode()) if as_json else table(found, style()))
     return OK

@@ -9,6 +9,7 @@ from typing import Any
 
 from headgate.core.terminal.style import Ink, Style, style_of
 from headgate.core.terminal.table import Column, Row, facts, table
+from headgate.core.terminal.text import escaped
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -35,13 +36,13 @@ def is_table(args: argparse.Namespace) -> bool:
 def show_table(columns: Sequence[Column], rows: Iterable[Row]) -> None:
     """Print a table, as wide as it gets: a name that is cut off cannot be copied."""
     for line in table(columns, rows, style()):
-        say(line)
+        write(line)
 
 
 def show_facts(pairs: Iterable[tuple[str, str]]) -> None:
     """Print names and values, a line each."""
     for line in facts(pairs, style()):
-        say(line)
+        write(line)
 
 
 def show_json(page: Any) -> None:
@@ -54,8 +55,14 @@ def painted(text: str, ink: Ink) -> str:
     return style().paint(text, ink)
 
 
-def say(line: str) -> None:
-    """Print one line at once."""
+def say(line: str, ink: Ink = Ink.PLAIN, mark: str = "") -> None:
+    """Print one line at once, without control characters. ink: of the mark before it."""
+    start = f"{painted(mark, ink)} " if mark else ""
+    write(f"{start}{escaped(line)}")
+
+
+def write(line: str) -> None:
+    """Print one line that holds no control characters but ours."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 

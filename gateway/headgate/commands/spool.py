@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from headgate.commands import FAILED, OK, USAGE, CommandError, add_command, add_config
 from headgate.commands.output import add_json, say
 from headgate.core.terminal.figures import counted
+from headgate.core.terminal.text import escaped
 
 if TYPE_CHECKING:
     from headgate.commands import Subparsers
@@ -100,8 +101,8 @@ def _export(args: argparse.Namespace) -> int:
             if event is None:
                 damaged += 1
                 continue
-            line = orjson.dumps(_shown(topic, partition, at_ms, event))
-            sys.stdout.buffer.write(line + b"\n")
+            line = escaped(orjson.dumps(_shown(topic, partition, at_ms, event)).decode())
+            sys.stdout.buffer.write(line.encode() + b"\n")
     finally:
         reader.close()
     sys.stdout.flush()
@@ -182,4 +183,4 @@ def _text(name: str, content: bytes | None) -> dict[str, str | None]:
 
 
 def _warn(line: str) -> None:
-    sys.stderr.write(f"headgate: {line}\n")
+    sys.stderr.write(f"headgate: {escaped(line)}\n")

@@ -49,7 +49,9 @@ def shortened(text: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """As JSON. What is printable needs no escape but for the two signs."""
+    """As JSON without control characters. What is printable needs no escape but for two signs."""
     if text.isalnum() or (text.isprintable() and '"' not in text and "\\" not in text):
         return f'"{text}"'
-    return json.dumps(text, ensure_ascii=False)
+    if text.isprintable():
+        return json.dumps(text, ensure_ascii=False)
+    return json.dumps(text).replace("\x7f", "\\u007f")

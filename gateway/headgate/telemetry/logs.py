@@ -18,6 +18,7 @@ from typing import Any, TextIO
 import orjson
 
 from headgate.config.settings import LogSettings
+from headgate.core.terminal.text import escaped
 
 # Loggers of requests: those that failed (`edge.request_log` bounds their lines), and all.
 REQUESTS, ACCESS = "headgate.requests", "headgate.access"
@@ -114,10 +115,10 @@ class JsonLine(logging.Formatter):
         if record.exc_info and record.exc_info[1] is not None:
             line["error"] = "".join(traceback.format_exception(record.exc_info[1]))
         try:
-            return orjson.dumps(line, default=str).decode()
+            return escaped(orjson.dumps(line, default=str).decode())
         except orjson.JSONEncodeError:  # lone surrogates, huge integers: rare, but never lost
             text = json.dumps(line, default=str, ensure_ascii=False)
-            return text.encode("utf-8", "replace").decode()
+            return escaped(text.encode("utf-8", "replace").decode())
 
 
 class TextLine(logging.Formatter):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headgate.commands.progress import add_quiet
+from headgate.core.terminal.text import escaped
 from headgate_spark.commands.paths import local_path
 from headgate_spark.job.ending import EndedError, children, end_spark, hushed, signals_caught
 from headgate_spark.job.errors import OK, USAGE, JobError, reason_of
@@ -115,7 +116,8 @@ def run_audit(chosen: argparse.Namespace) -> int:
         found = "; ".join([*filter(None, [", ".join(topic["diagnoses"])]), *topic["notes"]])
         read = topic["partitions_read"]
         part = "" if read is None else f" (partition {', '.join(map(str, read))} alone)"
-        sys.stdout.write(f"{topic['topic']}{part}: {found or 'nothing wrong'}\n")
+        line = f"{topic['topic']}{part}: {found or 'nothing wrong'}"
+        sys.stdout.write(f"{escaped(line)}\n")
     sys.stdout.write(f"{request.out / 'index.html'}\n")
     return OK
 

@@ -7,6 +7,7 @@ import orjson
 
 from headgate.core.outcome import TRAITS, Failure, Name, Outcome, Reason
 from headgate.core.publish import Ticket
+from headgate.core.terminal.text import escaped
 from headgate.core.topics.quota import quota_policy
 from headgate.native import plain_answers
 from headgate.native.chosen import shown
@@ -82,7 +83,12 @@ def problem(failure: Failure, request_id: str, extra: dict[str, object] | None =
         **(failure.figures or {}),
         **(extra or {}),
     }
-    return Reply(traits.status, PROBLEM, advice_headers(failure), orjson.dumps(document))
+    return Reply(traits.status, PROBLEM, advice_headers(failure), _json(document).encode())
+
+
+def _json(document: dict[str, object]) -> str:
+    """Without control characters, as a terminal may show it."""
+    return escaped(orjson.dumps(document).decode())
 
 
 def shown_text(text: str) -> str:
@@ -182,7 +188,7 @@ def _batch(topic: str, outcomes: Sequence[Outcome], minimal: bool) -> Reply:
         if outcome.failure is not None:
             failures.append(outcome.failure)
             one = _failed(outcome, outcome.failure)
-            texts.append(orjson.dumps({"index": index, **one} if minimal else one).decode())
+            texts.append(_json({"index": index, **one} if minimal else one))
         elif not minimal:
             texts.append(_shown(head, outcome))
     if name is not None:

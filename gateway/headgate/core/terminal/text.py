@@ -3,10 +3,25 @@
 Names of groups come from whoever has a Kafka client: one may hold an escape sequence.
 """
 
+import re
 import unicodedata
 
 _CUT = "…"
 _MAX_MARKS = 2  # on one character: more would cover the lines above and below
+
+
+# C0 without tab and newline, DEL, C1, ends of lines, and what turns the direction of text.
+_ACTED_ON = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+def escaped(text: str) -> str:
+    r"""A whole output without control characters: each becomes `\u001b`, which JSON reads back.
+
+    Newlines and tabs stay: the output itself has them.
+    """
+    if text.isprintable():
+        return text
+    return _ACTED_ON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def shown(text: str) -> str:

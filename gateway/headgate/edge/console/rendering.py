@@ -12,6 +12,7 @@ import orjson
 from markupsafe import Markup
 
 from headgate.charts.charts import STYLE
+from headgate.core.terminal.text import escaped
 from headgate.edge.console import wording
 from headgate.edge.console.audit_words import figure_words
 from headgate.edge.console.page import Page
@@ -56,13 +57,13 @@ class Rendering:
     def page(self, page: Page, shell: Mapping[str, Any]) -> str:
         """The whole page. shell: what the layout around it needs."""
         template = self._templates.get_template(page.template)
-        return template.render({**shell, **page.values, "title": page.title})
+        return escaped(template.render({**shell, **page.values, "title": page.title}))
 
     def live(self, page: Page, shell: Mapping[str, Any]) -> str:
         """Its block `live` alone."""
         template = self._templates.get_template(page.template)
         context = template.new_context({**shell, **page.values, "title": page.title})
-        return "".join(template.blocks["live"](context))
+        return escaped("".join(template.blocks["live"](context)))
 
 
 def static_files() -> list[Path]:
@@ -80,6 +81,6 @@ def address(path: Path) -> str:
 def _data(value: Any) -> Markup:
     """As JSON inside a script element that no browser runs."""
     text = orjson.dumps(value).decode()
-    for character, escaped in _ESCAPED.items():
-        text = text.replace(character, escaped)
+    for character, replaced in _ESCAPED.items():
+        text = text.replace(character, replaced)
     return Markup(text)

@@ -4,12 +4,13 @@ import orjson
 from aiohttp import web
 
 from headgate.core.http.request import read_flag
+from headgate.core.terminal.text import escaped
 
 
 def json_page(request: web.Request, page: object, status: int = 200) -> web.Response:
     """An answer."""
     pretty = orjson.OPT_INDENT_2 if is_pretty(request) else 0
-    body = orjson.dumps(page, option=pretty) + b"\n"
+    body = escaped(orjson.dumps(page, option=pretty).decode()).encode() + b"\n"
     return web.Response(body=body, status=status, content_type="application/json")
 
 

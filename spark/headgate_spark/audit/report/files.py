@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from headgate.core.terminal.text import escaped
 from headgate_spark.audit.judgement.figures import TopicFigures
 from headgate_spark.audit.passes.count_all import KEYS, LOAD
 from headgate_spark.audit.report.page import page
@@ -27,7 +28,7 @@ def write_files(
     }
     try:
         for name, text in texts.items():
-            (folder / name).write_text(text, encoding="utf-8")
+            (folder / name).write_text(escaped(text), encoding="utf-8")
         for name in texts:
             (folder / name).replace(out / name)
         for name in (LOAD, KEYS):
