@@ -25,6 +25,8 @@ PLACES = {
     "deploy/helm/headgate/Chart.yaml": r"^((?:version|appVersion): )(\S+)",
     "deploy/kubernetes/spark-audit.yaml": r"(/headgate-jobs:)(\S+)",
 }
+DOCKERFILE = "deploy/image/Dockerfile"
+_BASE = re.compile(r"^ARG BASE=\S+@sha256:[0-9a-f]{64}$", re.MULTILINE)
 UNRELEASED = "## [Unreleased]\n"
 # Of those that PyPI, npm and Helm all take.
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
@@ -45,6 +47,11 @@ def problems(root: Path) -> Iterator[str]:
             yield f"{name} has {said}, {FIRST} {version}: make version VERSION={version}"
     if not heading(version).search((root / "CHANGELOG.md").read_text()):
         yield f"CHANGELOG.md has no heading `## [{version}] - DATE`: make version VERSION={version}"
+    if not _BASE.search((root / DOCKERFILE).read_text()):
+        yield (
+            f"{DOCKERFILE} has a base by tag, which may be another one tomorrow: write "
+            "ARG BASE=debian:bookworm-slim@sha256:... (docs/operate/deploy.md#container)"
+        )
     if _git(root, "status", "--porcelain"):
         yield "there are changes that are not committed: commit them, or take them back"
     if f"v{version}" not in _git(root, "tag", "--points-at", "HEAD").split():
