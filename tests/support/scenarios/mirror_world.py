@@ -14,6 +14,7 @@ from headgate.core.replays.offset_map import (
     Layout,
     MapAddress,
     PartitionMap,
+    owner_of,
     read_entry,
 )
 from headgate.core.replays.segments import NO_TIMESTAMP, Result, Segment
@@ -157,8 +158,11 @@ def read_maps(target: RunningBroker, topic: str) -> dict[tuple[str, int], Partit
         return {}
     found: dict[tuple[str, int], PartitionMap] = {}
     for record in kafka_log.read_log(target.bootstrap, MAP_TOPIC):
+        owner = owner_of(record.key)
+        if owner is None or owner[0] != topic:  # other tests' records may be of any version
+            continue
         entry = read_entry(record.key, record.value)
-        if entry is not None and entry.place.topic == topic:
+        if entry is not None:
             found.setdefault(entry.place[:2], PartitionMap()).apply(entry)
     return found
 
