@@ -38,7 +38,7 @@ SCOPE = Scope("deals", bytes(16), 6, b"\x07" * 8)
 class Store:
     """Answers every reservation with the same verdict."""
 
-    server = ""
+    server = eviction = ""
 
     def __init__(self, verdict: int) -> None:
         self._verdict = verdict
@@ -56,6 +56,9 @@ class Store:
         states = [pack_state(b"n" * 16, count, 0.0) for count in call.counts]
         verdicts = pack_verdicts([self._verdict] * call.reservations)
         return read_reply(call, [0, 0, 0, verdicts, *states])
+
+    async def look(self) -> None:
+        """Entries stay."""
 
     async def close(self) -> None:
         """Nothing to close."""

@@ -34,14 +34,14 @@ _STILL_SPOOLED = Failure(
 class Gate:
     """See the module. full: why a held topic takes nothing more now, else None.
 
-    is_spooled: whether anything of a topic lies in the spool, or goes there.
+    is_spooled: whether anything of a topic lies in the spool, or goes there. None: no spool.
     """
 
     def __init__(
         self,
         routes: Routes,
         full: Callable[[str], Failure | None] = lambda held: None,
-        is_spooled: Callable[[str], bool] = lambda topic: False,
+        is_spooled: Callable[[str], bool] | None = None,
     ) -> None:
         self._routes = routes
         self._full = full
@@ -53,7 +53,9 @@ class Gate:
         needs_offset: the answer must name the record's offset, which a held or spooled event has
         not.
         """
-        if self._is_spooled(topic):  # whatever the configuration says: it goes behind that
+        if self._is_spooled is not None and self._is_spooled(
+            topic
+        ):  # whatever the configuration says: it goes behind that
             route = self._routes.behind(topic)
             if needs_offset:
                 raise Refused(_SPOOLS if route.policy.spool else _STILL_SPOOLED)

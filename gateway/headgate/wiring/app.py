@@ -103,7 +103,7 @@ class Worker:
         )
         known = (self.topics, lambda: self.policies, now_ms, self.meter, self._tracing.later)
         self.spool = spool_of(settings, *known)
-        is_spooled = (lambda topic: False) if self.spool is None else self.spool.backlogs.is_behind
+        is_spooled = None if self.spool is None else self.spool.backlogs.is_behind
         self.gate = Gate(self.routes, self.held.refusal, is_spooled)
         limits = {name: lane_limits(cluster) for name, cluster in ingest_tier.items()}
         self._preparing = Preparing(self.routes.prepare_in_turns)

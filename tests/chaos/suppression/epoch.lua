@@ -15,8 +15,9 @@ for i = 1, namespaces do
   local _, count = struct.unpack('>BI4', header, first + (i - 1) * 13)
   reply[i + 4] = struct.pack('>c16I4d', string.rep('n', 16), count, now)
 end
-for k = namespaces + 1, #KEYS do
-  local bytes = struct.unpack('>I2', ARGV[2], 2 * (k - namespaces) - 1)
+local before = 2 * namespaces -- incarnations and marks
+for k = before + 1, #KEYS do
+  local bytes = struct.unpack('>I2', ARGV[2], 2 * (k - before) - 1)
   local operations, held = string.sub(ARGV[3], start, start + bytes - 1), found[k]
   start = start + bytes
   local epoch, h, o, t, claims = 0, NONE, -1, 0, {}

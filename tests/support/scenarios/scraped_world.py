@@ -196,7 +196,7 @@ class JobFiles:
         tp, other = TopicPartition("orders", 0), TopicPartition("orders", 1)
         found = {tp: _mapped(Segment(0, 0, 10, 10, 0, 0)), other: _mapped(*_GAPS)}
         self._totals.add([Copied("orders", 0, 7, 900, 2, 10, 5, None)])
-        lags = self._watch.lags({tp: 15, other: 9}, found, time.monotonic())
+        lags = self._watch.lags({tp: 15, other: 9}, found, time.monotonic(), {})
         skipped = {"clicks": Skip(Reason.SETTINGS, "x is 1: set it to 2")}
         self._mirror.write(textfile(lags, found, self._totals, skipped, "main", time.time()))
         now_ms = int(time.time() * 1000)
