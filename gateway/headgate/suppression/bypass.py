@@ -157,6 +157,8 @@ class Bypass:
         count = sum(self._bypass(one) for one in late)
         given_up = len(late)
         for _ in range(min(overdue - len(reserving), len(self._queue))):
+            if not self._queue:  # the others passed meanwhile
+                break
             self._waits.left += 1
             publish = self._queue.popleft()
             given_up += not publish.dropped
@@ -164,6 +166,29 @@ class Bypass:
         if count:
             self._meter.bypassed("redis_slow", count)
         return given_up
+
+    def _let_pass(self, scope: Scope) -> None:
+        """Let what waits of a topic go to its lanes: it is announced, so no later event waits.
+
+        Even where redis_loss = "refuse": others know of these, as of all that pass. Events of other
+        topics that came before these may be given up later, by redis.timeout_ms at most.
+        """
+        scope.asked = False
+        outgoing = self._outgoing
+        passing = [
+            one
+            for one in (outgoing.reserved if outgoing is not None else ())
+            if one.stage is _RESERVING and one.reserved.scope is scope and not one.dropped
+        ]
+        queued = [one for one in self._queue if one.reserved.scope is scope]
+        if queued:
+            self._queue = deque(one for one in self._queue if one.reserved.scope is not scope)
+            self._waits.left += len(queued)
+        for publish in (*passing, *queued):
+            if publish.dropped:
+                self._drop_reserved(publish)
+            else:
+                self._publish_unreserved(publish)
 
     def hold(self, scope: Scope) -> None:
         """See `base.Suppression`: as if one event that passed were under way all the time."""
@@ -236,10 +261,14 @@ class Bypass:
             publish.advance(Stage.ENDED)
             self._verdicts.refused(publish, _REFUSED)
             return False
+        self._publish_unreserved(publish)
+        return True
+
+    def _publish_unreserved(self, publish: Publish) -> None:
+        reservation = publish.reserved
         if publish.stage is _RESERVING:
             self._ends.refuse(publish)
         reservation.token = self._new_stem() + bytes(2)
         reservation.unreserved = self._owes = True
         self._in_flight.unregistered[reservation.token] = publish
         self._enter_lane(publish)
-        return True

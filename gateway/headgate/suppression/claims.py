@@ -59,6 +59,7 @@ class Claims(Bypass):
         """See `base.Suppression`. The verdict may come before this returns."""
         reservation = publish.reserved
         scope = reservation.scope = reservation.scope.latest()
+        scope.asked = True
         if reservation.partitions != scope.partitions:
             place_again(publish, scope)
         key = publish.record.key
@@ -89,12 +90,18 @@ class Claims(Bypass):
         return not self._owes
 
     def passes(self, scope: Scope, count: int, now_s: float) -> bool:
-        """See `base.Suppression`. Only while it is announced, or others would not know of them."""
+        """See `base.Suppression`. Only while it is announced, or others would not know of them.
+
+        What was asked for before goes first, in its order: so nothing overtakes an event of its
+        key, and a topic that is never idle passes all the same.
+        """
         scope = scope.latest()
         if now_s >= scope.free_until_s:
             self._namespaces.announce(scope)
             if self.mode is not _AWAY:
                 return False
+        if scope.asked and self.mode is not _AWAY:  # while it is away, nothing waits
+            self._let_pass(scope)
         self._namespaces.passing.add(scope)  # `renew` may have dropped it before the first passed
         scope.passed_s = now_s
         scope.unreserved.count += count
@@ -118,7 +125,7 @@ class Claims(Bypass):
     def scope_changed(self, old: Scope, new: Scope) -> None:
         """The topic is another now: what is in flight may land in it, so register it there."""
         new.passed_s, new.unreserved, old.successor = old.passed_s, old.unreserved, new
-        new.spooled = old.spooled
+        new.spooled, new.asked = old.spooled, old.asked
         if old in self._namespaces.passing:
             self._namespaces.announce(new)
         if old in self._namespaces.opened:
@@ -213,6 +220,8 @@ class Claims(Bypass):
                     self._enter_lane(publish)
                 else:
                     publish_it(publish)
+        # One that is in its lane by now passed meanwhile.
+        late = [publish for publish in late if publish.stage is _RESERVING]
         for publish in late:
             publish.advance(_QUEUED)
             place_again(publish, publish.reserved.scope)

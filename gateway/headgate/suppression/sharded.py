@@ -90,6 +90,8 @@ class ShardedSuppressor:
     def passes(self, scope: Scope, count: int) -> bool:
         """See `base.Suppression`. Every server that answers must have been told."""
         scope = scope.latest()
+        if scope in self._waiting:  # for a moment: nothing passes those
+            return False
         scopes = self._at_servers(scope)
         found = [part.passes(one, 0) for part, one in zip(self._parts, scopes, strict=True)]
         if all(found):

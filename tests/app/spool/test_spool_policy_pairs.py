@@ -54,7 +54,6 @@ class Life:
 
     def turn_to(self, name: str) -> None:
         """Reload to this policy; Kafka is as it has to be for it."""
-        self.world.decide()  # Redis takes milliseconds
         options = dict(POLICIES[name])
         is_held = options.pop("held", False) or "coalesce_quiet_ms" in options
         cluster = options.get("cluster", "main")

@@ -11,7 +11,7 @@ from headgate.core.publish import Publish, Stage
 from headgate.core.suppression.protocol import MAX_TOKENS, SuppressionCall
 from headgate.suppression import SuppressOptions
 from headgate.suppression.waits import Waits
-from support.gateway.suppression_world import LOST, Process, World, make_publish
+from support.gateway.suppression_world import LOST, Process, World, contents, make_publish
 from support.scale import scaled
 
 LETTERS = {b"r": 31, b"p": 15, b"g": 13, b"s": 41, b"k": 41, b"x": 13, b"c": 1}
@@ -244,6 +244,37 @@ def test_what_passes_is_counted_until_it_ends() -> None:
         claims.ended(publish, True, world.g0.seconds)
     assert scope.unreserved.count == 0
     assert claims.figures["under_way"] == 1  # the unknown one has a token now
+
+
+@pytest.mark.parametrize("is_sent", [False, True])
+@pytest.mark.parametrize("refuse", [False, True])
+def test_what_waits_for_redis_goes_before_what_passes(is_sent: bool, refuse: bool) -> None:
+    world = World()
+    process, scope = world.g0, world.scope
+    world.g0.arrive("0", key="other")
+    process.exchange()
+    process.lane.clear()
+    assert not process.claims.passes(scope, 1, process.seconds)
+    process.execute()  # announces it
+    waiting = [make_publish(content, scope) for content in "123"]
+    for publish in waiting:
+        publish.reserved.refuse = refuse
+        process.claims.reserve(publish)
+    process.reply()
+    if is_sent:
+        process.execute()
+    assert not process.lane
+    assert process.claims.passes(scope, 1, process.seconds)
+    assert contents(process.lane) == "123"
+    if is_sent:
+        process.reply()
+    process.exchange()
+    assert contents(process.lane) == "123"
+    assert process.claims.is_settled()
+    assert process.claims.waiting == 0
+    process.arrive("4", key="other")
+    process.exchange()
+    assert contents(process.lane) == "1234"
 
 
 def test_what_passed_is_announced_again_whoever_looked_before_it_came() -> None:

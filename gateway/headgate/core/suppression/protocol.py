@@ -75,12 +75,14 @@ class Scope:
     spooled: how many backlogs lie on this process' disk, shared in the same way.
     mark: the name of what says so to processes that know the topic by another id.
     successor: the scope of the topic that was recreated.
+    asked: Redis was asked for events of it since any passed; some may still wait.
     """
 
     __slots__ = (
         "_entries",
         "_hashed_entries",
         "_prefix",
+        "asked",
         "free_until_s",
         "incarnation",
         "mark",
@@ -107,6 +109,7 @@ class Scope:
         self.spooled = Counter()
         self.mark = f"{prefix}:spooled:{topic}".encode()
         self.successor: Scope | None = None
+        self.asked = False
         self._prefix = prefix
         self.namespace = f"{prefix}:{topic_id.hex()}".encode()
         self.incarnation = self.namespace + b":inc"
