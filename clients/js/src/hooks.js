@@ -42,7 +42,9 @@ export class LogObserver {
    */
   attempted({ topic, events, number, result, detail }) {
     if (result === "ended") return;
-    this.#log.warn(`headgate: ${topic}: ${events} events, attempt ${number}: ${result} (${detail})`);
+    this.#log.warn(
+      `headgate: ${shown(topic)}: ${events} events, attempt ${number}: ${result} (${shown(detail)})`,
+    );
   }
 
   /**
@@ -55,9 +57,22 @@ export class LogObserver {
     const failures = outcomes.filter((outcome) => !outcome.succeeded);
     const byReason = grouped(failures, ({ name, reason }) => `${name}: ${reason}`);
     for (const [what, failed] of byReason) {
-      this.#log.error(`headgate: ${topic}: ${failed.length} events ${what} (${failed[0]?.detail})`);
+      const detail = shown(String(failed[0]?.detail));
+      this.#log.error(`headgate: ${shown(topic)}: ${failed.length} events ${what} (${detail})`);
     }
   }
+}
+
+/**
+ * Return the text in one line, with escapes for characters that control a terminal.
+ *
+ * @param {string} text
+ */
+function shown(text) {
+  return text.replace(
+    /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu,
+    (one) => `\\u{${one.codePointAt(0)?.toString(16)}}`,
+  );
 }
 
 /**

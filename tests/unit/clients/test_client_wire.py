@@ -22,6 +22,8 @@ from headgate_client import (
     Retry,
 )
 from headgate_client.core.answer import Lost, Refused
+from headgate_client.hooks import LogObserver
+from headgate_client.outcomes import Rejected
 from headgate_client.testing import FakeGateway, Lose, Refuse
 from headgate_client.wire import classify
 
@@ -220,3 +222,17 @@ async def test_a_closed_client_sends_nothing(gateway: FakeGateway) -> None:
     await aio.close()
     with pytest.raises(ClosedError):
         await aio.send(TOPIC, 1)
+
+
+def test_control_characters_do_not_reach_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    odd = "a\x1b[31m\nb\u202e\x9b"
+    observer = LogObserver()
+    known = {"events": 1, "content_bytes": 1, "number": 1, "duration_s": 0.1}
+    observer.attempted(Attempt(topic="deals", result="bad_answer", detail=odd, **known))
+    observer.ended(
+        "deals", [Rejected(topic="deals", reason="bad_answer", detail=odd, retryable=False)]
+    )
+    assert len(caplog.messages) == 2
+    for line in caplog.messages:
+        assert line.isprintable()
+        assert "a\\x1b[31m\\nb\\u202e\\x9b" in line

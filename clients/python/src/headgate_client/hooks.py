@@ -50,7 +50,8 @@ class LogObserver(Observer):
         if attempt.result != "ended":
             _log.warning(
                 "%s: %d events, attempt %d: %s (%s)",
-                attempt.topic, attempt.events, attempt.number, attempt.result, attempt.detail,
+                _shown(attempt.topic), attempt.events, attempt.number, attempt.result,
+                _shown(attempt.detail),
             )  # fmt: skip
 
     def ended(self, topic: str, outcomes: Sequence[Outcome]) -> None:
@@ -58,7 +59,17 @@ class LogObserver(Observer):
         failed = [one for one in outcomes if isinstance(one, (Rejected, Unknown))]
         details = {one.reason: one.detail for one in reversed(failed)}
         for (name, reason), number in Counter((one.name, one.reason) for one in failed).items():
-            _log.error("%s: %d events %s: %s (%s)", topic, number, name, reason, details[reason])
+            detail = _shown(details[reason])
+            _log.error("%s: %d events %s: %s (%s)", _shown(topic), number, name, reason, detail)
+
+
+def _shown(text: str) -> str:
+    """Return the text in one line, with escapes for characters that control a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(
+        one if one.isprintable() else one.encode("unicode_escape").decode() for one in text
+    )
 
 
 def tell(observer: Observer, attempt: Attempt) -> None:
