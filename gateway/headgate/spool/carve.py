@@ -5,17 +5,20 @@ above others, a cell. The rows are in pages of their own all the same, and each 
 of its own. So every page that is a table's and is not free is read, each cell by itself; a row's
 columns say of which table it is (https://sqlite.org/fileformat2.html).
 
-A chunk whose lane is damaged is tried with all other lanes: its checksum knows the right one. A
-chunk that the index has and no page has is lost, and is counted.
+A chunk whose lane is damaged is tried with all other lanes: its checksum knows the right one. No
+checksum knows its number, by which chunks are ordered, so that needs a second witness: see
+`_numbers`. A chunk that the index has and no page has is lost, and is counted.
 """
 
+import bisect
+import itertools
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from headgate.core.spool.chunk import unpack_topic
+from headgate.core.spool.chunk import Label, unpack_topic
 from headgate.core.topics.topic import TopicState
 from headgate.spool.database import FILE, JournalDamagedError
 from headgate.spool.entries import Raw
@@ -27,6 +30,7 @@ _OVERFLOW: Final = (3, 4)
 _MOST_LANES: Final = 2000  # that a damaged chunk is tried with
 _INTEGERS: Final = (0, 1, 2, 3, 4, 6, 8)  # bytes of an integer, by its type
 _LARGEST: Final = 1 << 40  # beyond it a number of a chunk is damaged
+_UNPLACED: Final = "damaged: its place among others is not known"
 
 Value = int | float | str | bytes | None
 Lane = tuple[str, int]
@@ -42,6 +46,14 @@ class _Cell(NamedTuple):
 
     number: int
     values: list[Value]
+
+
+class _Claim(NamedTuple):
+    """What a cell says of its chunk. lane: by its checksum; None = it is damaged."""
+
+    number: int
+    lane: Lane | None
+    content: _Content
 
 
 class _Pages:
@@ -110,11 +122,11 @@ class _Pages:
         """The cells of a page as one of this kind; None for one that cannot be read."""
         return self._cells(self.content(page), kind)
 
-    def cells_at(self, place: int) -> tuple[int, Iterator[_Cell | None]]:
-        """The kind of a page in the log, and its cells as a table's."""
+    def cells_at(self, place: int, kind: int) -> tuple[int, Iterator[_Cell | None]]:
+        """The kind of a page in the log, and its cells as one of this kind."""
         content = b"" if self._log is None else os.pread(self._log, self.bytes, place)
         content = content.ljust(self.bytes, b"\0")
-        return content[0], self._cells(content, _TABLE)
+        return content[0], self._cells(content, kind)
 
     def _cells(self, content: bytes, kind: int) -> Iterator[_Cell | None]:
         head = 12 if kind in (_TABLE_ABOVE, _INDEX_ABOVE) else 8
@@ -157,6 +169,7 @@ class Wreck:
     missing: numbers of chunks that are lost: the index has them, and no page has.
     lost: topic and partition of each of these.  is_complete: nothing else is missing.
     topics: what Kafka last said of the topics that spool.
+    unplaced: chunks that are whole, and nothing tells where they belong.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -168,21 +181,23 @@ class Wreck:
         self._places: list[Lane] = []
         self.topics: list[TopicState] = []
         self._aside: list[tuple[int, int]] = []
-        self._chunks: list[tuple[int, int]] = []  # the middle number of each page, and the page
-        numbers, indexed = set[int](), dict[int, int]()
+        self._chunks: list[int] = []  # pages that have some
+        self.unplaced: list[Raw] = []
+        indexed = dict[int, int]()
         for page in self._pages.in_use():
-            self._look_at(page, numbers, indexed)
-        self._chunks.sort()
+            self._look_at(page, indexed)
         self._aside.sort()
         lanes = [*self._lanes.values(), *self._by_index.values()]
         self._places = list(dict.fromkeys(lanes))[:_MOST_LANES]
-        self._newest = max((one for one in numbers if one < _LARGEST), default=0)
-        self._newer, self._behind_at = None, list[int]()
+        self._order, self._known = self._ordered(indexed)
+        numbers = {number for number, _, _ in self._order}
+        self._newer, self._behind = None, list[Raw]()
         if log.behind and not log.is_damaged:
             self._newer = _Pages(folder, log, with_behind=True)
-            self._behind_at = log.behind_at
+            newest = max((one for one in numbers if one < _LARGEST), default=0)
+            self._behind = self._read_behind(self._newer, log.behind_at, indexed, newest)
         missing, extra = sorted(indexed.keys() - numbers), numbers - indexed.keys()
-        self.missing = missing[: max(0, len(missing) - len(extra))]
+        self.missing = missing[: max(0, len(missing) - len(extra) - len(self.unplaced))]
         self.lost = [self._lane(indexed[number]) for number in self.missing]
         self.is_complete = not (log.behind or (self._unreadable and (extra or not indexed)))
         self.is_ours = bool(numbers or indexed or lanes or self._aside or self.topics)
@@ -213,20 +228,7 @@ class Wreck:
 
     def newer(self) -> Iterator[Raw]:
         """Chunks of a last commit that SQLite ignores: cut short, or damaged."""
-        found = dict[int, Raw]()
-        known = {_content_of(one) for one in self._own_rows()} if self._behind_at else set()
-        for place in self._behind_at:
-            assert self._newer is not None
-            kind, cells = self._newer.cells_at(place)
-            for cell in cells:
-                if cell is None or not _is_chunk(cell) or cell.number <= self._newest:
-                    continue
-                row = self._raw(cell)
-                if _content_of(row) in known:  # of an earlier commit; its number is damaged
-                    continue
-                if row.is_whole() or (kind == _TABLE and cell.number not in found):
-                    found[cell.number] = row
-        return iter([found[number] for number in sorted(found)])
+        return iter(self._behind)
 
     def reasons(self) -> Iterator[tuple[Raw, str]]:
         """What was set aside, and why."""
@@ -239,37 +241,100 @@ class Wreck:
                         _shown(reason),
                     )
 
+        for one in self.unplaced:
+            label = Label(one.topic, one.partition, 0, one.events, one.at_ms)
+            yield one._replace(partitions=0, checksum=label.checksum(one.packed)), _UNPLACED
+
     def _chunk_rows(self) -> Iterator[Raw]:
-        yield from self._own_rows()
-        yield from self.newer()
+        for page, places in itertools.groupby(self._order, key=lambda each: each[1]):
+            rows = list(self._rows_of(self._pages.cells(page, _TABLE)))
+            for number, _, at in places:
+                yield rows[at]._replace(number=number)
+        yield from self._behind
 
-    def _own_rows(self) -> Iterator[Raw]:
-        for _, page in self._chunks:
-            for cell in self._pages.cells(page, _TABLE):
-                if cell is not None and _is_chunk(cell):
-                    yield self._raw(cell)
+    def _rows_of(self, cells: Iterable[_Cell | None]) -> Iterator[Raw]:
+        return (self._raw(cell) for cell in cells if cell is not None and _is_chunk(cell))
 
-    def _look_at(self, page: int, numbers: set[int], indexed: dict[int, int]) -> None:
+    def _ordered(self, indexed: dict[int, int]) -> tuple[list[tuple[int, int, int]], set[_Content]]:
+        """Number, page, and which of its chunks, of each, in order; and the contents of all."""
+        claims = [
+            [_claim(row) for row in self._rows_of(self._pages.cells(page, _TABLE))]
+            for page in self._chunks
+        ]
+        numbers = _numbers(claims, {number: self._lane(lane) for number, lane in indexed.items()})
+        order, known = list[tuple[int, int, int]](), set[_Content]()
+        unplaced = list[tuple[int, int, _Content]]()
+        for page, of_page, found in zip(self._chunks, claims, numbers, strict=True):
+            for at, (claim, number) in enumerate(zip(of_page, found, strict=True)):
+                if number is None:
+                    unplaced.append((page, at, claim.content))
+                else:
+                    order.append((number, page, at))
+                    known.add(claim.content)
+        for page, at, content in unplaced:
+            if content not in known:
+                known.add(content)
+                rows = list(self._rows_of(self._pages.cells(page, _TABLE)))
+                self.unplaced.append(rows[at])
+        return sorted(order), known
+
+    def _read_behind(
+        self, pages: _Pages, places: list[int], indexed: dict[int, int], newest: int
+    ) -> list[Raw]:
+        """The chunks of a last commit that SQLite ignores, in order."""
+        indexed = dict(indexed)
+        for place in places:
+            entries = (_entries(pages.cells_at(place, kind)[1]) for kind in (_INDEX, _INDEX_ABOVE))
+            for entry, lane in max(entries, key=len).items():
+                if entry > newest:
+                    indexed[entry] = lane
+        rows, are_tables = list[list[Raw]](), list[bool]()
+        for place in places:
+            kind, cells = pages.cells_at(place, _TABLE)
+            rows.append(list(self._rows_of(cells)))
+            are_tables.append(kind == _TABLE)
+        numbers = _numbers(
+            [[_claim(row) for row in of_page] for of_page in rows],
+            {number: self._lane(lane) for number, lane in indexed.items()},
+        )
+        behind, unplaced = dict[int, Raw](), list[Raw]()
+        for of_page, found_numbers, is_table in zip(rows, numbers, are_tables, strict=True):
+            for row, number in zip(of_page, found_numbers, strict=True):
+                if _content_of(row) in self._known:  # of an earlier commit
+                    continue
+                if number is None and row.number > newest:
+                    unplaced.append(row)
+                elif (
+                    number is not None
+                    and number > newest
+                    and (row.is_whole() or (is_table and number not in behind))
+                ):
+                    behind[number] = row._replace(number=number)
+        known = {_content_of(row) for row in behind.values()}
+        self.unplaced += [row for row in unplaced if _content_of(row) not in known]
+        return [behind[number] for number in sorted(behind)]
+
+    def _look_at(self, page: int, indexed: dict[int, int]) -> None:
         """Find out what a page has."""
         kind = self._pages.content(page)[0]
         if kind == _TABLE:
-            self._unreadable += self._look_at_rows(page, numbers)
+            self._unreadable += self._look_at_rows(page)
         elif kind in (_INDEX, _INDEX_ABOVE):
             found = [self._entries(page, each) for each in (kind, _INDEX, _INDEX_ABOVE)]
             indexed.update(sorted(found, key=len)[-1])
         elif kind != _TABLE_ABOVE or _has_rows(self._pages, page):  # its kind is damaged
-            self._look_at_rows(page, numbers)
+            self._look_at_rows(page)
             indexed.update(self._entries(page, _INDEX))
             self._unreadable += 1
 
-    def _look_at_rows(self, page: int, numbers: set[int]) -> int:
+    def _look_at_rows(self, page: int) -> int:
         """Returns how many cells cannot be read."""
-        unreadable, chunks, aside = 0, list[int](), list[int]()
+        unreadable, has_chunks, aside = 0, False, list[int]()
         for cell in self._pages.cells(page, _TABLE):
             if cell is None:
                 unreadable += 1
             elif _is_chunk(cell):
-                chunks.append(cell.number)
+                has_chunks = True
             elif _is_aside(cell):
                 aside.append(cell.number)
             elif len(cell.values) == 3:
@@ -282,22 +347,20 @@ class Wreck:
                     self.topics.append(found)
             elif len(cell.values) != 2:  # as `sqlite_sequence` has
                 unreadable += 1
-        numbers.update(chunks)
-        for found_rows, pages in ((chunks, self._chunks), (aside, self._aside)):
-            if found_rows:
-                pages.append((sorted(found_rows)[len(found_rows) // 2], page))
+        if has_chunks:
+            self._chunks.append(page)
+        if aside:
+            self._aside.append((sorted(aside)[len(aside) // 2], page))
         return unreadable
 
     def _entries(self, page: int, kind: int) -> dict[int, int]:
         """Lanes of chunks, by number, as an index says; lanes' names are noted."""
-        found = dict[int, int]()
-        for cell in self._pages.cells(page, kind):
+        cells = list(self._pages.cells(page, kind))
+        for cell in cells:
             match cell:
                 case _Cell(_, [str(topic), int(partition), int(lane)]):
                     self._by_index[lane] = (topic, partition)
-                case _Cell(_, [int(lane), int(number), int(rowid)]) if number == rowid:
-                    found[number] = lane
-        return found
+        return _entries(cells)
 
     def _lane(self, lane: object) -> Lane:
         known = self._lanes if lane in self._lanes else self._by_index
@@ -321,6 +384,78 @@ class Wreck:
         return row
 
 
+def _entries(cells: Iterable[_Cell | None]) -> dict[int, int]:
+    """Lanes of chunks, by number, as the cells of an index say."""
+    found = dict[int, int]()
+    for cell in cells:
+        match cell:
+            case _Cell(_, [int(lane), int(number), int(rowid)]) if number == rowid:
+                found[number] = lane
+    return found
+
+
+def _numbers(pages: list[list[_Claim]], indexed: Mapping[int, Lane]) -> list[list[int | None]]:
+    """The number of each chunk, page by page; None = nothing tells where it belongs.
+
+    A number counts if the index has it for the lane of which the chunk's checksum is, and no other
+    chunk claims it; or if it fits between those beside it. A chunk whose number does not count may
+    still have one that the index has for its lane, that nobody has, and that fits.
+    """
+    contents = dict[int, _Content | None]()  # None: of several
+    for claim in itertools.chain.from_iterable(pages):
+        same = contents.setdefault(claim.number, claim.content) == claim.content
+        contents[claim.number] = claim.content if same else None
+    order = sorted(contents)
+
+    def counts(claim: _Claim) -> bool:
+        number, lane = claim.number, claim.lane
+        known = indexed.get(number)
+        return contents[number] is not None and known is not None and lane in (None, known)
+
+    def fits(number: int, page: list[_Claim], at: int) -> bool:
+        if not 0 < number < _LARGEST:
+            return False
+        if at > 0:
+            below = bisect.bisect_left(order, number) - 1
+            if below < 0 or order[below] != page[at - 1].number:
+                return False
+        if at + 1 < len(page):
+            above = bisect.bisect_right(order, number)
+            if above == len(order) or order[above] != page[at + 1].number:
+                return False
+        return True
+
+    counted = {claim.number for page in pages for claim in page if counts(claim)}
+    free = dict[Lane, list[int]]()
+    for number in sorted(indexed.keys() - counted):
+        free.setdefault(indexed[number], []).append(number)
+
+    def number_of(page: list[_Claim], at: int) -> int | None:
+        number, lane, _ = claim = page[at]
+        if lane is None or counts(claim):  # without a lane it is set aside wherever it is
+            return number
+        others = free.get(lane, [])
+        if len(page) == 1:
+            is_unique = contents[number] is not None
+            return number if is_unique and not others and number < _LARGEST else None
+        return next((one for one in (number, *others) if fits(one, page, at)), None)
+
+    found = [[number_of(page, at) for at in range(len(page))] for page in pages]
+    owners = dict[int, _Content]()
+    for page, numbers in zip(pages, found, strict=True):
+        for at, placed in enumerate(numbers):
+            if placed is None or page[at].lane is None:
+                continue
+            if owners.setdefault(placed, page[at].content) != page[at].content:
+                numbers[at] = None
+    return found
+
+
+def _claim(row: Raw) -> _Claim:
+    lane = (row.topic, row.partition) if row.is_whole() else None
+    return _Claim(row.number, lane, _content_of(row))
+
+
 def _content_of(row: Raw) -> _Content:
     return row.checksum, row.at_ms, len(row.packed)
 
@@ -338,7 +473,7 @@ def look_at_log(path: Path) -> None:
         return
     wreck = Wreck(path.parent)
     try:
-        if next(wreck.newer(), None) is not None:
+        if next(wreck.newer(), None) is not None or wreck.unplaced:
             raise JournalDamagedError(f"the last commit in {path} is damaged, or was cut short")
     finally:
         wreck.close()

@@ -45,6 +45,7 @@ def salvage(kept: Path, journal: Journal) -> Salvage:
         journal.adopt(good, bad)
         journal.adopt((), list(wreck.reasons()))
         journal.adopt((), [(Raw(0, *lane, 0, 1, 0, 0, b""), _LOST) for lane in wreck.lost])
+        aside += [(one.topic, one.events) for one in wreck.unplaced]
         aside += [(topic, 1) for topic, _ in wreck.lost]
         journal.remember(wreck.topics)
         return Salvage(events, aside, wreck.is_ours and wreck.is_complete)
