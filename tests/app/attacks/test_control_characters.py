@@ -18,6 +18,7 @@ from headgate.core.outcome import Failure, Name, Outcome, Reason
 from headgate.core.terminal.progress import ProgressLine, Step
 from headgate.core.terminal.style import Style
 from headgate.core.terminal.table import Column
+from headgate.edge.console.rendering import shown
 from headgate.edge.management.routes import management_app
 from headgate.supervisor.installation_log import InstallationLog
 from headgate.telemetry.logs import JsonLine, TextLine
@@ -73,6 +74,11 @@ async def test_control_characters_on_pages() -> None:
             text = await answer.text()
             assert "it died key" in text
             assert raw(text) == []
+
+
+def test_values_of_form_fields_come_back_as_they_were() -> None:
+    fields = '<input name="reason" value="a\r\x1bb"><textarea name="keys">a\r\nb</textarea>'
+    assert shown(f"{fields}<p>a\x1bb</p>") == f"{fields}<p>a\\u001bb</p>"
 
 
 @pytest.mark.parametrize("is_batch", [True, False])

@@ -1,6 +1,7 @@
 """Pages as HTML: the templates, and what they may use."""
 
 import hashlib
+import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +19,8 @@ from headgate.edge.console.audit_words import figure_words
 from headgate.edge.console.page import Page
 
 FOLDER = Path(__file__).parent
+# A browser sends these back, with the line ends of a text field as CR LF, so they stay as they are.
+_FORM_VALUES = re.compile(r'(\bvalue="[^"]*"|<textarea\b[^>]*>[^<]*</textarea>)')
 _ESCAPED = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "'": "\\u0027"}
 
 
@@ -57,13 +60,19 @@ class Rendering:
     def page(self, page: Page, shell: Mapping[str, Any]) -> str:
         """The whole page. shell: what the layout around it needs."""
         template = self._templates.get_template(page.template)
-        return escaped(template.render({**shell, **page.values, "title": page.title}))
+        return shown(template.render({**shell, **page.values, "title": page.title}))
 
     def live(self, page: Page, shell: Mapping[str, Any]) -> str:
         """Its block `live` alone."""
         template = self._templates.get_template(page.template)
         context = template.new_context({**shell, **page.values, "title": page.title})
-        return escaped("".join(template.blocks["live"](context)))
+        return shown("".join(template.blocks["live"](context)))
+
+
+def shown(html: str) -> str:
+    """Return a rendered page without control characters, but for values of its form fields."""
+    parts = _FORM_VALUES.split(html)
+    return "".join(part if at % 2 else escaped(part) for at, part in enumerate(parts))
 
 
 def static_files() -> list[Path]:
