@@ -1,4 +1,4 @@
-"""Whether files and folders that options name can be read, or made, by whoever runs the check."""
+"""Checks that the files and folders in options can be read or created by the current user."""
 
 import getpass
 import os

@@ -67,7 +67,9 @@ def asking(request: web.Request) -> Peer:
 
 def _peer_of_worker(request: web.Request, secret: str) -> Peer:
     shown = _only(request, _SECRET)
-    if shown is None or not hmac.compare_digest(shown.encode(), secret.encode()):
+    if shown is None or not hmac.compare_digest(
+        shown.encode(errors="surrogateescape"), secret.encode()
+    ):
         raise Refused(Failure(Reason.FORBIDDEN, "this socket is for the gateway's workers"))
     certificate = _only(request, _CERTIFICATE)
     address = _only(request, _ADDRESS) or "unknown"

@@ -24,7 +24,7 @@ class SharedProducer(Protocol):
         ...
 
     def topics_are_old(self) -> None:
-        """What a broker answered shows that what is known of its topics is old."""
+        """Read the topics again: a broker's answer shows that the known state is old."""
         ...
 
     def measured(self, topic: str, partition: int, seconds: float, records: int, size: int) -> None:
