@@ -44,7 +44,7 @@ FUZZED = $(if $(filter 0,$(SANITIZE)),PYTHONPATH=$(FUZZ_PATH),$(SANITIZED))
 FUZZ_ARGS = --jobs $(JOBS) $(if $(FUZZ_N),--count $(FUZZ_N),--seconds $(or $(FUZZ_S),30)) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
 
 .NOTPARALLEL:  # one installation at a time
-.PHONY: help machine setup setup-run run shop test test-full test-compiled native-sanitize fuzz check lint bench wheel incident-a docs sbom audit deploy-linters deploy-tools manifests version dist release
+.PHONY: help machine setup setup-run run shop test test-full test-compiled native-sanitize fuzz check lint bench wheel incident-a docs sbom audit deploy-linters deploy-tools manifests version urls dist release
 
 help: ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -155,6 +155,9 @@ version: ## give all that is released one: make version VERSION=1.2.0
 	@$(PYTHON) .ci/release.py $(or $(VERSION),$(error which one? make version VERSION=1.2.0))
 	@$(MAKE) --no-print-directory docs manifests
 
+urls: ## name another repository wherever one is named: make urls URL=https://github.com/you/headgate
+	@$(PYTHON) .ci/urls.py $(or $(URL),$(error which one? make urls URL=https://github.com/you/headgate))
+
 release: ## is this commit fit for a release? Then what it consists of
 	@$(PYTHON) .ci/release.py
 	@rm -rf dist && $(MAKE) --no-print-directory dist
@@ -187,7 +190,7 @@ deploy-tools: $(DEPLOY_GO_STAMP) ## all that looks for mistakes in deploy/: helm
 
 # Of the version of Kubernetes nothing is written; a helm that Go has built takes itself for an old one.
 manifests: $(DEPLOY_GO_STAMP) ## write deploy/kubernetes/headgate.yaml, from the chart
-	.venv/deploy/bin/helm template headgate deploy/helm/headgate --kube-version 1.37 \
+	.venv/deploy/bin/helm template headgate deploy/helm/headgate --kube-version 1.37 --skip-tests \
 	  --values deploy/kubernetes/values.yaml > deploy/kubernetes/headgate.yaml
 
 # The C with the sanitizers, beside what it is imported with.
