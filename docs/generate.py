@@ -2,7 +2,8 @@
 
 A page holds a generated block between two comments: `<!-- generated: NAME -->` and
 `<!-- end of NAME -->`. The rest of the page is written by hand. Generated as a whole are
-deploy/config/reference.toml, deploy/grafana/dashboards and the manual pages in deploy/man.
+deploy/config/reference.toml, deploy/grafana/dashboards, the manual pages in deploy/man, and the
+chart's copies of the alerts.
 tests/test_docs.py fails when anything here is out of date.
 """
 
@@ -42,6 +43,7 @@ from support.clients.peers_produce import tables as peers_produce  # noqa: E402
 REFERENCE = ROOT / "deploy" / "config" / "reference.toml"
 DASHBOARDS = ROOT / "deploy" / "grafana" / "dashboards"
 ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yml"
+CHART = ROOT / "deploy" / "helm" / "headgate"
 PROGRAMS = tuple(command_of(cli.parser(), Path) for cli in (headgate.cli, headgate_spark.cli))
 _GAUGES = {
     MetricKind.SUM: "gauge, sum of the workers",
@@ -239,6 +241,32 @@ def dashboards() -> str:
     return table("file|dashboard|answers", rows)
 
 
+def chart_values() -> str:
+    """Return the chart's values as a table. The comment above a value is its description."""
+    text = (CHART / "values.yaml").read_text()
+    rows, section, comment = [], "", ""
+    for line in text.partition("\n\n")[2].splitlines():
+        if found := re.match(r"( *)# (.+)", line):
+            comment = found[2]
+        elif found := re.match(r"( {0,2})(\w+):", line):
+            name = f"{section}.{found[2]}" if found[1] else found[2]
+            if not found[1]:
+                section = found[2]
+            if comment:
+                rows.append((f"`{name}`", comment.replace("|", r"\|"), _chart_default(name)))
+            comment = ""
+    return table("value|meaning|default", rows)
+
+
+def _chart_default(name: str) -> str:
+    value = yaml.safe_load((CHART / "values.yaml").read_text())
+    for part in name.split("."):
+        value = value[part]
+    if isinstance(value, str) and "\n" in value:
+        return "an example"
+    return f"`{orjson.dumps(value).decode()}`"
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "reference/options.md": reference_markdown,
     "reference/metrics.md": metrics,
@@ -272,6 +300,10 @@ def generated() -> Iterator[tuple[Path, str]]:
     for name, make in BLOCKS.items():
         page = ROOT / "docs" / name
         yield page, with_block(page.read_text(), page.stem, make())
+    readme = CHART / "README.md"
+    yield readme, with_block(readme.read_text(), "values", chart_values())
+    for name in ("alerts.yml", "recording.yml"):
+        yield CHART / "files" / name, (ALERTS.parent / name).read_text()
 
 
 if __name__ == "__main__":

@@ -27,7 +27,20 @@ def gateway(*settings: str) -> Pod:
     return next(pod for pod in pods(objects(rendered(*settings))) if pod.name == "headgate")
 
 
-@pytest.mark.parametrize("place", [(), ("gateway",), ("networkPolicy",), ("podMonitor",)])
+@pytest.mark.parametrize(
+    "place",
+    [
+        (),
+        ("gateway",),
+        ("ingress",),
+        ("httpRoute",),
+        ("networkPolicy",),
+        ("podMonitor",),
+        ("serviceMonitor",),
+        ("prometheusRule",),
+        ("serviceAccount",),
+    ],
+)
 def test_the_schema_has_every_value_and_no_other(place: tuple[str, ...]) -> None:
     values, schema = VALUES, SCHEMA
     for name in place:
@@ -137,6 +150,87 @@ def test_the_operator_scrapes_every_program_under_the_names_that_alerts_look_for
     }
     alerts = (DEPLOY / "prometheus" / "alerts.yml").read_text()
     assert {jobs["management"], jobs["monitor"]} == set(re.findall(r'job="([^"]+)"', alerts))
+
+
+def test_the_service_monitors_scrape_under_the_names_that_alerts_look_for() -> None:
+    made = objects(rendered("serviceMonitor.enabled=true"))
+    services = [each for each in made if each["kind"] == "Service"]
+    jobs = set()
+    for monitor in (each for each in made if each["kind"] == "ServiceMonitor"):
+        (endpoint,) = monitor["spec"]["endpoints"]
+        labels = monitor["spec"]["selector"]["matchLabels"].items()
+        selected = [each for each in services if labels <= each["metadata"]["labels"].items()]
+        ports = [port["name"] for each in selected for port in each["spec"]["ports"]]
+        assert ports.count(endpoint["port"]) == 1
+        jobs.add(endpoint["relabelings"][-1]["replacement"])
+    alerts = (DEPLOY / "prometheus" / "alerts.yml").read_text()
+    assert jobs == set(re.findall(r'job="([^"]+)"', alerts))
+
+
+def test_pods_are_not_scraped_twice() -> None:
+    with pytest.raises(AssertionError, match="scrape the same pods twice"):
+        rendered("serviceMonitor.enabled=true", "podMonitor.enabled=true")
+
+
+def test_the_alerts_are_those_of_prometheus_with_links() -> None:
+    site = "https://docs.example.com/"
+    made = objects(rendered("prometheusRule.enabled=true", f"prometheusRule.runbookUrl={site}"))
+    rules = {each["metadata"]["name"]: each for each in made if each["kind"] == "PrometheusRule"}
+    for name in ("alerts", "recording"):
+        wanted = yaml.safe_load((DEPLOY / "prometheus" / f"{name}.yml").read_text())["groups"]
+        for rule in (rule for group in wanted for rule in group["rules"]):
+            if "annotations" in rule:
+                rule["annotations"]["runbook_url"] = site + rule["annotations"]["runbook_url"]
+        assert rules[f"headgate-{name}"]["spec"]["groups"] == wanted
+
+
+@pytest.mark.parametrize("kind", ["Ingress", "HTTPRoute"])
+def test_traffic_from_outside_reaches_the_data_port_alone(kind: str) -> None:
+    """Management, with its console, has no way in from outside."""
+    made = rendered(
+        "ingress.enabled=true,ingress.hosts[0]=events.example.com",
+        "httpRoute.enabled=true,httpRoute.parentRefs[0].name=public",
+    )
+    (found,) = [each for each in objects(made) if each["kind"] == kind]
+    (rule,) = found["spec"]["rules"]
+    if kind == "Ingress":
+        (path,) = rule["http"]["paths"]
+        backend = path["backend"]["service"]
+        assert backend == {"name": "headgate", "port": {"name": "events"}}
+    else:
+        (backend,) = rule["backendRefs"]
+        assert backend == {"name": "headgate", "port": 80}
+
+
+def test_a_route_names_its_gateway() -> None:
+    with pytest.raises(AssertionError, match=r"httpRoute\.parentRefs must name the Gateway"):
+        rendered("httpRoute.enabled=true")
+
+
+def test_names_labels_and_account_of_the_operator_are_everywhere() -> None:
+    made = objects(
+        rendered(*ALL, "fullnameOverride=edge,podLabels.team=events", "serviceAccount.create=true")
+    )
+    for pod in pods(made):
+        assert pod.name.startswith("edge")
+        assert pod.metadata["labels"]["team"] == "events"
+        assert pod.spec["serviceAccountName"] == "edge"
+    accounts = [each["metadata"]["name"] for each in made if each["kind"] == "ServiceAccount"]
+    assert accounts == ["edge"]
+    for pod in pods(objects(rendered("nameOverride=edge"))):
+        assert pod.metadata["labels"]["app.kubernetes.io/name"] == "edge"
+
+
+def test_a_digest_takes_precedence_over_a_tag() -> None:
+    digest = f"sha256:{'a' * 64}"
+    assert gateway(f"image.digest={digest},image.tag=v1").main["image"] == f"headgate@{digest}"
+
+
+def test_helm_test_asks_the_data_port_through_its_service() -> None:
+    (pod,) = [each for each in objects(rendered()) if each["kind"] == "Pod"]
+    assert pod["metadata"]["annotations"]["helm.sh/hook"] == "test"
+    (container,) = pod["spec"]["containers"]
+    assert container["command"][-1] == "http://headgate:80/live"
 
 
 def test_every_pod_has_what_is_mounted_besides() -> None:

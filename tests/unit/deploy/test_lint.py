@@ -44,6 +44,16 @@ VARIANTS = {
         "priorityClassName=high,affinity.nodeAffinity=null",
         "schemas.orders\\.json=true",
     ),
+    "of the operator's own": (
+        "fullnameOverride=edge",
+        "podLabels.team=events",
+        "serviceAccount.create=true",
+        "serviceAccount.annotations.role=bucket",
+        "ingress.enabled=true",
+        "ingress.className=nginx",
+        "ingress.hosts[0]=events.example.com",
+        "ingress.tls[0].secretName=edge",
+    ),
 }
 SCHEMAS = ("1.30.0", "1.37.0")  # .ci/kubernetes_schemas.py
 
@@ -75,7 +85,9 @@ def test_the_chart(values: list[str | Path]) -> None:
 
 
 def test_the_manifests_are_what_the_chart_makes() -> None:
-    made = run(tool("helm"), "template", "headgate", CHART, *VERSION, "--values", VALUES)
+    made = run(
+        tool("helm"), "template", "headgate", CHART, *VERSION, "--skip-tests", "--values", VALUES
+    )
     assert made == MANIFESTS.read_text(), "run `make manifests`"
 
 

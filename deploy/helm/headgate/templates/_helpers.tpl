@@ -1,11 +1,26 @@
-{{/* Names and labels. Argument of what needs a component: (list $ "component"). */}}
+{{/* Names and labels. Templates that need a component take (list $ "component"). */}}
+{{- define "headgate.app" -}}
+{{ .Values.nameOverride | default .Chart.Name | trunc 40 | trimSuffix "-" }}
+{{- end }}
+
 {{- define "headgate.name" -}}
-{{- if contains .Chart.Name .Release.Name }}{{ .Release.Name | trunc 40 }}{{ else }}{{ printf "%s-%s" .Release.Name .Chart.Name | trunc 40 }}{{ end }}
+{{- if .Values.fullnameOverride -}}
+{{ .Values.fullnameOverride | trunc 40 | trimSuffix "-" }}
+{{- else if contains (include "headgate.app" .) .Release.Name -}}
+{{ .Release.Name | trunc 40 | trimSuffix "-" }}
+{{- else -}}
+{{ printf "%s-%s" .Release.Name (include "headgate.app" .) | trunc 40 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{- define "headgate.release" -}}
+app.kubernetes.io/name: {{ include "headgate.app" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
 {{- define "headgate.selector" -}}
 {{- $ := index . 0 -}}
-app.kubernetes.io/name: headgate
+app.kubernetes.io/name: {{ include "headgate.app" $ }}
 app.kubernetes.io/instance: {{ $.Release.Name }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end }}
@@ -16,6 +31,22 @@ app.kubernetes.io/component: {{ index . 1 }}
 app.kubernetes.io/version: {{ $.Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ $.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" $.Chart.Name $.Chart.Version }}
+{{- end }}
+
+{{/* Labels of pods: those of the chart, then the operator's. */}}
+{{- define "headgate.podLabels" -}}
+{{ include "headgate.labels" . }}
+{{- with (index . 0).Values.podLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "headgate.serviceAccount" -}}
+{{- if .Values.serviceAccount.create -}}
+{{ .Values.serviceAccount.name | default (include "headgate.name" .) }}
+{{- else -}}
+{{ .Values.serviceAccount.name | default "default" }}
+{{- end }}
 {{- end }}
 
 {{/* A change of `config` makes another ConfigMap, so pods that cannot reload it never see it. */}}
@@ -34,12 +65,12 @@ helm.sh/chart: {{ printf "%s-%s" $.Chart.Name $.Chart.Version }}
 
 {{- define "headgate.image" -}}
 {{- $ := index . 0 }}{{ $image := index . 1 -}}
-image: "{{ $image.repository }}:{{ $image.tag | default $.Chart.AppVersion }}"
+image: "{{ $image.repository }}{{ with $image.digest }}@{{ . }}{{ else }}:{{ $image.tag | default $.Chart.AppVersion }}{{ end }}"
 imagePullPolicy: {{ $image.pullPolicy }}
 {{- end }}
 
 {{- define "headgate.pod" -}}
-serviceAccountName: {{ .Values.serviceAccountName }}
+serviceAccountName: {{ include "headgate.serviceAccount" . }}
 automountServiceAccountToken: false
 enableServiceLinks: false
 {{- with .Values.imagePullSecrets }}
