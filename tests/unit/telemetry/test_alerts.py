@@ -50,10 +50,11 @@ def test_its_runbook_says_what_to_do(page: str, rule: dict[str, Any]) -> None:
     headings = re.findall(r"^#+ .*$", text, re.MULTILINE)
     assert headings == [
         f"# {rule['alert']}",
-        "## What users notice",
-        "## Confirm",
-        "## Mend",
-        "## It is over when",
+        "## Symptoms",
+        "## Impact",
+        "## Check",
+        "## Fix",
+        "## Resolved when",
     ]
 
 
