@@ -16,6 +16,7 @@ BUILD_STAMP := $(call stamp,build,requirements-build.lock)
 SUPPLY_STAMP := $(call stamp,supply,requirements-supply.lock)
 DEPLOY_STAMP := $(call stamp,deploy,requirements-deploy.lock)
 DEPLOY_GO_STAMP := $(call stamp,deploygo,Makefile)
+VALE := .venv/vale/bin/vale
 RELEASE_STAMP := $(call stamp,release,requirements-release.lock)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # What the package is built from. README.md is in it, too, but nothing reads it there.
@@ -44,7 +45,7 @@ FUZZED = $(if $(filter 0,$(SANITIZE)),PYTHONPATH=$(FUZZ_PATH),$(SANITIZED))
 FUZZ_ARGS = --jobs $(JOBS) $(if $(FUZZ_N),--count $(FUZZ_N),--seconds $(or $(FUZZ_S),30)) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
 
 .NOTPARALLEL:  # one installation at a time
-.PHONY: help machine setup setup-run run shop test test-full test-compiled native-sanitize fuzz check lint bench wheel incident-a docs sbom audit deploy-linters deploy-tools manifests version urls dist release
+.PHONY: help machine setup setup-run run shop test test-full test-compiled native-sanitize fuzz check lint bench wheel incident-a docs docs-lint sbom audit deploy-linters deploy-tools manifests version urls dist release
 
 help: ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -220,6 +221,15 @@ lint:
 docs: $(DOCS_STAMP) ## write what the documents take from the code, then the site to build/docs
 	PYTHONPATH=gateway:spark $(BIN)/python docs/generate.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
+# Vale applies the rules of docs/.vale; without Go the tests apply them alone.
+$(VALE):
+	GOFLAGS= GOBIN=$(CURDIR)/.venv/vale/bin go install github.com/vale-cli/vale/v3/cmd/vale@v3.21.0
+
+docs-lint: $(DEV_STAMP) $(if $(shell command -v go),$(VALE)) ## look for the words and sentences that docs/.vale refuses; PAGES=docs/quickstart.md
+	PYTHONPATH=tests $(BIN)/python -m support.plain_english $(PAGES)
+	@if [[ -x $(VALE) ]]; then set -x; $(VALE) --output=line $(or $(PAGES),$$(PYTHONPATH=tests $(BIN)/python -m support.plain_english --converted)); \
+	  else echo 'docs-lint: without Vale, which needs Go 1.25 or newer'; fi
 
 bench: setup ## speed and memory against the yardstick
 	$(BIN)/python loadtest/run.py $(or $(ARGS),pairs)

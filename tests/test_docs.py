@@ -6,6 +6,7 @@ import ast
 import io
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ from headgate.core.option import options_of
 from headgate.telemetry import catalogue as metrics
 from support.known_metrics import JOB_LABELS, records
 from support.pages import anchors
+from support.plain_english import RULES, baseline, converted, counted, findings, rules
 from support.root import ROOT
 
 PACKAGE = ROOT / "gateway" / "headgate"
@@ -167,6 +169,67 @@ def test_the_site_builds_and_fetches_nothing(tmp_path: Path) -> None:
         r"""<(?:script|img|link rel="stylesheet")[^>]*(?:src|href)="(https?://[^"]+)"""
     )
     assert [found for page in pages for found in fetched.findall(page.read_text())] == []
+
+
+def test_pages_are_in_plain_english() -> None:
+    """The baseline allows findings in pages that are not converted yet."""
+    allowed = baseline()
+    more = {
+        page: f"{count} findings, {allowed.get(page, 0)} allowed"
+        for page, count in counted().items()
+        if count > allowed.get(page, 0)
+    }
+    assert more == {}, "PYTHONPATH=tests .venv/bin/python -m support.plain_english PAGE shows them"
+
+
+def test_the_baseline_names_pages_that_exist() -> None:
+    assert [page for page in baseline() if not (ROOT / page).is_file()] == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "bad", "good"),
+    [
+        ("Length", "one " * 41, "one " * 40),
+        ("What", "It prints what it is.", "Do you know what it is?"),
+        ("What", "Whatever is wrong is printed.", "It prints what to do and what happens."),
+        ("Machines", "It waits for nobody.", "It waits for no client."),
+        ("Machines", "For who prefers exceptions.", "Ask the person who installed it."),
+        ("States", "Redis is away.", "Is Redis away?"),
+        ("States", "When it was not yet back, it stopped.", "When it is back to normal, go on."),
+        ("Inversion", "Where its topic suppresses, it waits.", "Where to go next, and why."),
+        ("Inversion", "So does the worker.", "So the worker stops."),
+        ("Calls", "The lane is told.", "The page tells you the offset."),
+    ],
+)
+def test_the_rules_of_plain_english(rule: str, bad: str, good: str) -> None:
+    assert [found.rule for found in findings(bad)] == [rule]
+    assert findings(good) == []
+
+
+def test_code_and_quoted_words_are_exempt_from_plain_english() -> None:
+    exempt = '```\nwhat it is\n```\n\n`what it is`, "what it is", <!-- what\nit is -->'
+    assert findings(exempt) == []
+    table = "| head | head |\n|---|---|\n| a cell | nobody |\n\n- one\n- two; redis is away\n"
+    assert [(found.line, found.rule) for found in findings(table)] == [
+        (3, "Machines"),
+        (6, "States"),
+    ]
+
+
+def test_every_rule_of_plain_english_is_read() -> None:
+    assert {f"{rule.name}.yml" for rule in rules()} == {path.name for path in RULES.iterdir()}
+
+
+def test_vale_finds_nothing_in_pages_that_are_converted() -> None:
+    """Vale applies the same rules; it parses Markdown and splits sentences by itself."""
+    vale = shutil.which("vale", path=f"{ROOT}/.venv/vale/bin{os.pathsep}{os.environ['PATH']}")
+    if vale is None:
+        pytest.skip("needs Vale: make docs-lint builds it (with Go)")
+    pages = [str(page.relative_to(ROOT)) for page in converted()]
+    ended = subprocess.run(
+        [vale, "--output=line", *pages], cwd=ROOT, capture_output=True, check=False, text=True
+    )
+    assert (ended.stdout, ended.returncode) == ("", 0), ended.stderr
 
 
 def sources() -> list[Path]:
