@@ -49,7 +49,7 @@ _STATES = Row(
             "One row for each group. loss in: until retention takes records that it will not have "
             "read by then; empty while it keeps up.",
             Unit.COUNT,
-            "operate/consumer-groups#what-a-groups-page-shows",
+            "operate/consumer-groups#fields-of-a-group",
             (
                 Query(now("group:headgate_group_lag:sum", "group", OF_GROUP), "lag"),
                 Query(
@@ -107,7 +107,7 @@ _LAG = Row(
             "Age of what is read next",
             "Of the oldest record that a group has still to read; 0 without lag.",
             Unit.SECONDS,
-            "operate/consumer-groups#what-a-groups-page-shows",
+            "operate/consumer-groups#fields-of-a-group",
             _by_group("headgate_group_position_age_seconds"),
             width=12,
         ),

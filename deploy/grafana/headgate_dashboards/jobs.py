@@ -198,7 +198,7 @@ _AUDIT = Row(
             "partition; gini: 0 is even, 1 all on one; top key: no partition count helps beyond "
             "1 / share; foreign: records that Kafka's rule puts elsewhere.",
             Unit.RATIO,
-            "operate/skew-audit#what-the-diagnoses-mean",
+            "operate/skew-audit#diagnoses",
             (
                 Query(
                     now("headgate_audit_records", "topic", OF_TOPIC, "max"), "records", Unit.COUNT
@@ -221,7 +221,7 @@ _AUDIT = Row(
             "Diagnoses",
             "What the audit found, and for which topic.",
             Unit.COUNT,
-            "operate/skew-audit#what-the-diagnoses-mean",
+            "operate/skew-audit#diagnoses",
             (Query(now("headgate_audit_diagnosis", "topic, diagnosis", OF_TOPIC, "max"), "found"),),
             Form.TABLE,
         ),

@@ -122,7 +122,7 @@ _LANES = Row(
             "Who fills the queue",
             "Share of each topic in all that waits.",
             Unit.RATIO,
-            "operate/overload#is-somebody-flooding",
+            "operate/overload#find-a-flooding-producer",
             (Query(recorded("topic:headgate_lane_depth:ratio", OF_TOPIC), "{{topic}}"),),
         ),
         Panel(

@@ -116,7 +116,7 @@ _SUPPRESSION = Row(
             "What became of the facts about events that left no record. Anything but written is "
             "missing in the skew audit.",
             Unit.EVENTS_PER_S,
-            "operate/skew-audit#what-kafka-never-saw",
+            "operate/skew-audit#events-that-never-reached-kafka",
             rate_by("headgate_facts_total", "topic, result", _WHERE),
         ),
     ),
@@ -207,7 +207,7 @@ _SPOOL = Row(
             "Published from disk",
             "Spooled events that Kafka has acknowledged, and those handed over twice.",
             Unit.EVENTS_PER_S,
-            "operate/spool#when-kafka-is-back",
+            "operate/spool#when-kafka-recovers",
             (
                 Query(rate("headgate_spool_drained_total", "topic", _WHERE), "{{topic}}"),
                 Query(rate("headgate_spool_repeated_total", "topic", _WHERE), "{{topic}} repeated"),

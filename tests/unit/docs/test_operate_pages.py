@@ -1,4 +1,4 @@
-"""What the pages of docs/operate show can be used as it stands: files, requests, jobs."""
+"""The files, requests and jobs on the pages of docs/operate can be used as they stand."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from headgate.edge.openapi.document import document
 from headgate_spark import cli
 from support.pages import DOCS, sources
 
-PAGES = sorted((DOCS / "operate").rglob("*.md"))
+PAGES = sorted([*(DOCS / "operate").rglob("*.md"), DOCS / "consume" / "replay-only.md"])
 NAMES = [str(page.relative_to(DOCS).with_suffix("")) for page in PAGES]
 _URL = re.compile(r"127\.0\.0\.1:(?:9090|9096)(/[^\s'\"?|;]*)|`(?:[A-Z]+, )*[A-Z]+ (/v1/[^`?\[]*)")
 _FILTER = re.compile(r"jq(?: -\w+)* '([^']*)'")
@@ -69,6 +69,15 @@ def test_requests_are_of_the_interface(page: Path) -> None:
     for asked in _URL.findall(page.read_text()):
         path = "".join(asked).removesuffix(".")
         assert known.fullmatch(path), path
+
+
+def test_a_symptom_leads_to_every_runbook() -> None:
+    page = DOCS / "operate" / "troubleshooting.md"
+    linked = {
+        (page.parent / name).resolve() for name in re.findall(r"\]\(([^)#]+)\)", page.read_text())
+    }
+    runbooks = {path.resolve() for path in (DOCS / "operate" / "runbooks").glob("*/*.md")}
+    assert runbooks - linked == set()
 
 
 @pytest.mark.skipif(shutil.which("jq") is None, reason="no jq (Debian: jq)")
