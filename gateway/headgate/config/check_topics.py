@@ -2,14 +2,13 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
-from hashlib import sha256
 from itertools import islice, pairwise
 
 from headgate.config.check_oversize import oversize_contradictions
 from headgate.config.errors import Problem, shown
 from headgate.config.names import dotted
 from headgate.config.settings import ProducerSettings, Settings
+from headgate.config.well_known import is_well_known
 from headgate.core.keys import BadPointer, parse_pointer
 from headgate.core.topics.globs import ties
 from headgate.core.topics.policy import INTERNAL_PREFIXES, TopicPolicy
@@ -18,12 +17,6 @@ from headgate.core.topics.policy import INTERNAL_PREFIXES, TopicPolicy
 _PATTERN = r"[A-Za-z0-9._\-*?]{1,249}"
 _PRODUCER_NAME = r"[A-Za-z0-9][\w.\-]{0,99}"
 _MAX_TIES = 20  # that are told: a thousand patterns have half a million pairs
-# What examples, and those who copy them, take for tokens; each can be guessed.
-_WORDS = (
-    "", "test", "test1", "test2", "test3", "token", "secret", "password", "changeme", "change-me",
-    "admin", "headgate", "example", "demo", "default", "key", "producer", "user", "foo", "bar",
-    "hello", "123456", "hg_", "placeholder", "todo", "checkout", "oncall",
-)  # fmt: skip
 _OTHER = "other"  # the metrics' label of every producer that is not configured
 
 
@@ -86,24 +79,13 @@ def _shared_names(producers: Mapping[str, ProducerSettings]) -> Iterator[Problem
                 yield Problem(option, found, "names of its own")
 
 
-@cache
-def _hashes_of_words() -> frozenset[str]:
-    return frozenset(_digests(_WORDS))
-
-
-def _digests(words: Iterable[str]) -> Iterator[str]:
-    for word in words:
-        for text in (word, f"{word}\n"):  # as `echo` makes it
-            yield sha256(text.encode()).hexdigest()
-
-
 def _producer(name: str, producer: ProducerSettings) -> Iterator[Problem]:
     for digest in producer.token_sha256:
         if not re.fullmatch(r"[0-9A-Fa-f]{64}", digest):
             fix = "Make one with `headgate token NAME`; the token itself does not belong here."
             yield Problem("token_sha256", "not a SHA-256", "64 hexadecimal digits", fix)
-        elif digest.lower() in (*_digests((name,)), *_hashes_of_words()):
-            fix = "Make a token that nobody can guess: `headgate token NAME`."
+        elif is_well_known(digest.lower(), name):
+            fix = "Everybody can guess the token. Make a random one: `headgate token NAME`."
             yield Problem("token_sha256", "the hash of a well-known word", "a token's hash", fix)
     for pattern in producer.topics:
         if not re.fullmatch(_PATTERN, pattern):

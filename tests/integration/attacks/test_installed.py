@@ -33,7 +33,7 @@ roles = ["produce", "view", "operate"]
 [topics."{topic}"]
 key = ["/id"]
 """
-TOKEN = {"Authorization": "Bearer shop-token"}
+TOKEN = {"Authorization": "Bearer shop-token-of-tests"}
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def gateway(
     kafka: RunningBroker, topic_name: str, start_gateway: Callable[..., Gateway]
 ) -> Gateway:
     kafka.create_topic(topic_name, 1)
-    digest = hashlib.sha256(b"shop-token").hexdigest()
+    digest = hashlib.sha256(b"shop-token-of-tests").hexdigest()
     text = CONFIG.format(bootstrap=kafka.bootstrap, topic=topic_name, digest=digest, limit=LIMIT)
     return start_gateway(text)
 
@@ -77,7 +77,7 @@ def posting(topic: str, *fields: bytes) -> bytes:
     """A post whose last field is its body."""
     *given, body = fields
     start = f"POST {events_path(topic)} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-    own = [b"Authorization: Bearer shop-token", *given]
+    own = [b"Authorization: Bearer shop-token-of-tests", *given]
     return start.encode() + b"\r\n".join(own) + b"\r\n\r\n" + body
 
 

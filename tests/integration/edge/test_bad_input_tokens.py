@@ -61,7 +61,7 @@ def guarded(
 ) -> Gateway:
     kafka.create_topic(topic_name, 1)
     names = ("shop", "slow", "viewer", "operator")
-    hashes = {name: hashlib.sha256(f"{name}-token".encode()).hexdigest() for name in names}
+    hashes = {name: hashlib.sha256(f"{name}-token-of-tests".encode()).hexdigest() for name in names}
     return start_gateway(TOKENS.format(bootstrap=kafka.bootstrap, topic=topic_name, **hashes))
 
 
@@ -90,7 +90,7 @@ def no_one(port: int, topic: str) -> None:
         {**JSON, "Authorization": "Basic c2hvcA=="},
         bearer("wrong"),
         bearer(""),
-        bearer(hashlib.sha256(b"shop-token").hexdigest()),
+        bearer(hashlib.sha256(b"shop-token-of-tests").hexdigest()),
         {**JSON, "Authorization": b"Bearer \xff\xfe"},
     ):
         answer = post(port, topic, EVENT, headers)
@@ -104,27 +104,30 @@ def no_one(port: int, topic: str) -> None:
 def allowed_and_forbidden(gateway: Gateway, topic: str, written: list[bytes]) -> None:
     port, management = gateway.port, gateway.management_port
     for token in ("viewer", "operator"):
-        answer = post(port, topic, EVENT, bearer(f"{token}-token"))
+        answer = post(port, topic, EVENT, bearer(f"{token}-token-of-tests"))
         assert reason(answer) == (403, "forbidden")
         assert_problem(answer)
-    assert reason(post(port, "elsewhere", EVENT, bearer("shop-token"))) == (403, "forbidden")
-    named = {**bearer("shop-token"), "Headgate-Producer": "operator"}
+    assert reason(post(port, "elsewhere", EVENT, bearer("shop-token-of-tests"))) == (
+        403,
+        "forbidden",
+    )
+    named = {**bearer("shop-token-of-tests"), "Headgate-Producer": "operator"}
     assert post(port, topic, EVENT, named).status == 201
     written.append(EVENT)
     path = "/v1/producers"
     assert exchange(management, "GET", path).status == 401
-    assert exchange(management, "GET", path, bearer("shop-token")).status == 403
-    assert exchange(management, "GET", path, bearer("viewer-token")).status == 200
+    assert exchange(management, "GET", path, bearer("shop-token-of-tests")).status == 403
+    assert exchange(management, "GET", path, bearer("viewer-token-of-tests")).status == 200
     forget = f"/v1/suppression/{topic}"
-    assert exchange(management, "DELETE", forget, bearer("viewer-token")).status == 403
-    assert exchange(management, "DELETE", forget, bearer("operator-token")).status != 403
+    assert exchange(management, "DELETE", forget, bearer("viewer-token-of-tests")).status == 403
+    assert exchange(management, "DELETE", forget, bearer("operator-token-of-tests")).status != 403
 
 
 def quota(port: int, topic: str, written: list[bytes]) -> None:
     answers = []
     while not answers or answers[-1].status == 201:
         body = b'{"id":2,"n":%d}' % len(answers)
-        answers.append(post(port, topic, body, bearer("slow-token")))
+        answers.append(post(port, topic, body, bearer("slow-token-of-tests")))
         if answers[-1].status == 201:
             written.append(body)
             assert answers[-1].headers["ratelimit-policy"] == '"events";q=5;w=1'
@@ -136,7 +139,7 @@ def quota(port: int, topic: str, written: list[bytes]) -> None:
     assert int(refused.headers["retry-after"]) >= 1
     assert refused.headers["ratelimit-policy"] == '"events";q=5;w=1'
     assert re.fullmatch(r'"events";r=\d+;t=\d+', refused.headers["ratelimit"])
-    assert post(port, topic, EVENT, bearer("shop-token")).status == 201, (
+    assert post(port, topic, EVENT, bearer("shop-token-of-tests")).status == 201, (
         "others are not slowed down"
     )
     written.append(EVENT)
@@ -147,11 +150,13 @@ async def budget(gateway: Gateway, topic: str, written: list[bytes]) -> None:
     port = gateway.port
     with Connection(port) as slow, Connection(port) as second:
         slow.send(
-            request_bytes("POST", events_path(topic), bearer("shop-token"), b"{", length="99999")
+            request_bytes(
+                "POST", events_path(topic), bearer("shop-token-of-tests"), b"{", length="99999"
+            )
         )
         await eventually(lambda: in_flight_bytes(gateway) == 99_999)
         started = request_bytes(
-            "POST", events_path(topic), bearer("shop-token"), b"", length="5000"
+            "POST", events_path(topic), bearer("shop-token-of-tests"), b"", length="5000"
         )
         second.send(started)
         answer = second.answer()
@@ -163,9 +168,13 @@ async def budget(gateway: Gateway, topic: str, written: list[bytes]) -> None:
         assert slow.answer().status == 201
         written.append(b'{"id":3' + b" " * (99_999 - 8) + b"}")
     body = json.dumps({"id": 4, "text": "x" * 5000}).encode()
-    assert post(port, topic, body, bearer("shop-token")).status == 201, "and it is free again"
+    assert post(port, topic, body, bearer("shop-token-of-tests")).status == 201, (
+        "and it is free again"
+    )
     written.append(body)
 
 
 def in_flight_bytes(gateway: Gateway) -> float | None:
-    return figure(gateway.management_port, "headgate_in_flight_bytes", bearer("viewer-token"))
+    return figure(
+        gateway.management_port, "headgate_in_flight_bytes", bearer("viewer-token-of-tests")
+    )

@@ -50,7 +50,7 @@ def toml(topics: int, tokens: int, globs: int) -> str:
     lines += [f'[topics."t{number}"]\nkey = "/id"' for number in range(topics)]
     lines += [f'[topics."*.g{number:04}"]\nkey = "/id"' for number in range(globs)]
     for number in range(tokens):
-        digest = hashlib.sha256(b"%d" % number).hexdigest()
+        digest = hashlib.sha256(b"token-of-%d" % number).hexdigest()
         lines += [f'[producers.p{number}]\ntoken_sha256 = "{digest}"\ntopics = ["t{number}.*"]']
     return "\n".join(lines)
 
@@ -89,7 +89,7 @@ def test_a_policy_is_found_at_the_same_cost_among_many() -> None:
 
 
 def callers(count: int) -> Authenticator:
-    tokens = (hashlib.sha256(b"%d" % number).hexdigest() for number in range(count))
+    tokens = (hashlib.sha256(b"token-of-%d" % number).hexdigest() for number in range(count))
     producers = {
         f"p{number}": ProducerSettings((digest.upper(),), (f"t{number}.*", "all"))
         for number, digest in enumerate(tokens)
@@ -97,7 +97,9 @@ def callers(count: int) -> Authenticator:
     return Authenticator(AuthSettings(mode=("token",)), producers)
 
 
-@pytest.mark.parametrize("token", [b"0", b"1", b"39", b"unknown", b"\xff"])
+@pytest.mark.parametrize(
+    "token", [b"token-of-0", b"token-of-1", b"token-of-39", b"unknown", b"\xff"]
+)
 def test_a_token_is_looked_up_once_however_many_there_are(token: bytes) -> None:
     headers = {b"authorization": b"Bearer " + token}
     costs = set()
