@@ -105,8 +105,8 @@ ALLOWED = {
 }
 # What the Spark jobs may.
 SPARK_ALLOWED = {
-    "__version__", "charts", "commands.progress", "core", "kafka", "devstack.cache",
-    "devstack.jars", "devstack.java",
+    "__version__", "charts", "commands.config_file", "commands.progress", "core", "kafka",
+    "devstack.cache", "devstack.jars", "devstack.java",
 }  # fmt: skip
 # Where a foreign package may be imported; any other room of the table knows nothing of it.
 FOREIGN = {

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from importlib import import_module
 
 from headgate.commands import USAGE, CommandError
+from headgate.commands.config_file import NoConfigFileError, find_config
 from headgate.config.errors import ConfigError
-from headgate.core.command_line import ended_well, mask_of_files, with_times_joined
+from headgate.core.command_line import HelpfulParser, ended_well, mask_of_files, with_times_joined
 from headgate.core.terminal.text import escaped
 from headgate.telemetry.build import VERSION
 
@@ -62,8 +63,9 @@ def _run(given: Sequence[str]) -> int:
     names = [name for name in given[:1] if name in COMMANDS] or COMMANDS
     chosen = parser(names).parse_args(with_times_joined(given))
     try:
+        find_config(chosen, os.environ, _say)
         code: int = chosen.run(chosen)
-    except ConfigError as error:
+    except (ConfigError, NoConfigFileError) as error:
         return _fail(str(error), USAGE)
     except CommandError as error:
         return _fail(str(error), error.exit_code)
@@ -72,7 +74,7 @@ def _run(given: Sequence[str]) -> int:
 
 def parser(names: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
     """These sub-commands with their arguments. A gateway's processes keep no others in memory."""
-    found = argparse.ArgumentParser(
+    found = HelpfulParser(
         prog="headgate",
         description="An async HTTP gateway in front of Apache Kafka with producer hygiene.",
         epilog=_EXAMPLES,

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from headgate import __version__
-from headgate.core.command_line import ended_well, mask_of_files, with_times_joined
+from headgate.commands.config_file import NoConfigFileError, find_config
+from headgate.core.command_line import HelpfulParser, ended_well, mask_of_files, with_times_joined
 from headgate.core.command_tree.completion import EXAMPLES, PURPOSE, SHELLS
 from headgate.core.command_tree.tree import command_of
 from headgate.core.terminal.text import escaped
@@ -32,7 +33,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(given: Sequence[str]) -> int:
     chosen = parser().parse_args(with_times_joined(given))
     try:
+        find_config(chosen, os.environ, _say)
         exit_code: int = chosen.run(chosen)
+    except NoConfigFileError as error:
+        _say(str(error))
+        return USAGE
     except JobError as error:
         _say(str(error))
         return error.exit_code
@@ -41,7 +46,7 @@ def _run(given: Sequence[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Every job with its arguments."""
-    found = argparse.ArgumentParser(
+    found = HelpfulParser(
         prog="headgate-spark",
         description="Headgate's Spark jobs.",
         epilog=AUDIT_EXAMPLES,

@@ -5,7 +5,6 @@ stay quick.
 """
 
 import argparse
-from pathlib import Path
 from typing import TypeAlias
 
 # argparse has no public name for what `add_subparsers` returns.
@@ -32,11 +31,4 @@ def add_command(
         description=purpose,
         epilog=f"examples:\n{examples}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-
-
-def add_config(parser: argparse.ArgumentParser) -> None:
-    """For commands that do what the configuration says."""
-    parser.add_argument(
-        "--config", required=True, type=Path, metavar="F", help="the configuration file"
     )

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from headgate.check.finding import Finding, Level, error, ok
 from headgate.check.settings import judge_settings
-from headgate.commands import FAILED, OK, USAGE, add_command, add_config
+from headgate.commands import FAILED, OK, USAGE, add_command
+from headgate.commands.config_file import add_config
 from headgate.commands.output import add_json, say, show_json
 from headgate.config import ConfigError, Problem, load_with_origins
 from headgate.core.terminal.style import Ink

@@ -4,7 +4,8 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
-from headgate.commands import FAILED, OK, CommandError, add_command, add_config
+from headgate.commands import FAILED, OK, CommandError, add_command
+from headgate.commands.config_file import add_config
 
 if TYPE_CHECKING:
     from headgate.commands import Subparsers

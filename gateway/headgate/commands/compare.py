@@ -60,7 +60,7 @@ def register(subparsers: "Subparsers") -> None:
     parser.add_argument("second", metavar="SECOND", help="a topic, or CLUSTER/TOPIC")
     access = parser.add_mutually_exclusive_group(required=True)
     access.add_argument(
-        "--config", type=Path, metavar="F", help="the configuration file, for its clusters"
+        "-c", "--config", type=Path, metavar="F", help="the configuration file, for its clusters"
     )
     access.add_argument("--bootstrap-servers", metavar="H:P", help="or brokers that need no login")
     parser.add_argument(

@@ -4,10 +4,10 @@ import argparse
 import json
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headgate.commands import OK, add_command
+from headgate.commands.config_file import CONFIG_DEFAULT, add_config_option
 from headgate.config import Loaded, load_with_origins
 from headgate.config.effective import effective
 from headgate.config.errors import toml_text
@@ -26,12 +26,13 @@ def register(subparsers: "Subparsers") -> None:
     """Add `config` to the commands."""
     purpose = "show every option in force and where its value comes from; secrets are masked"
     parser = add_command(subparsers, "config", purpose, _EXAMPLES)
-    source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--config", type=Path, metavar="F", help="the configuration file")
+    source = parser.add_mutually_exclusive_group()
+    add_config_option(source, f"the configuration file; default: {CONFIG_DEFAULT}")
     source.add_argument(
         "--reference", action="store_true", help="print all options with their defaults"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of TOML")
+    parser.set_defaults(finds_config=True)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -44,6 +44,7 @@ def register(subparsers: Subparsers) -> None:
         help="folder for data and logs; default: .headgate",
     )
     parser.add_argument(
+        "-c",
         "--config",
         type=Path,
         metavar="F",

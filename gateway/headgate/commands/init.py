@@ -6,7 +6,8 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
-from headgate.commands import FAILED, OK, add_command, add_config
+from headgate.commands import FAILED, OK, add_command
+from headgate.commands.config_file import add_config
 from headgate.commands.output import add_json, say, show_json
 from headgate.core.terminal.style import Ink
 

@@ -5,7 +5,8 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from headgate.commands import FAILED, OK, CommandError, add_command, add_config
+from headgate.commands import FAILED, OK, CommandError, add_command
+from headgate.commands.config_file import add_config
 from headgate.commands.output import style, write
 from headgate.core.terminal.text import escaped
 

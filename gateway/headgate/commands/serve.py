@@ -6,7 +6,8 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
-from headgate.commands import FAILED, USAGE, CommandError, add_command, add_config
+from headgate.commands import FAILED, USAGE, CommandError, add_command
+from headgate.commands.config_file import add_config
 
 if TYPE_CHECKING:
     from headgate.commands import Subparsers

@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headgate.commands import FAILED, OK, USAGE, CommandError, add_command, add_config
+from headgate.commands import FAILED, OK, USAGE, CommandError, add_command
+from headgate.commands.config_file import add_config
 from headgate.commands.output import add_json, say
 from headgate.core.terminal.figures import counted
 from headgate.core.terminal.text import escaped

@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 from headgate.config.checks import contradictions, settle_derived
 from headgate.config.convert import BadValueError, convert, expected
 from headgate.config.errors import ConfigError, Problem, shown
-from headgate.config.names import NAMED, SECTIONS, closest, dotted
+from headgate.config.names import NAMED, SECTIONS, dotted
 from headgate.config.origins import Origins
 from headgate.config.schemas import read_schemas
 from headgate.config.settings import Settings
 from headgate.config.sources import Given, Paths, from_environment, from_toml, read_file
 from headgate.core.option import Option, options_of
+from headgate.core.spelling import closest
 
 _FILE_SUFFIX = "_file"
 

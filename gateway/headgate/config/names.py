@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from headgate.config.auth_settings import AuthSettings
@@ -49,9 +48,3 @@ NAMED: Mapping[str, type[Any]] = {
 def dotted(path: Iterable[str]) -> str:
     """The option's name as TOML has it: `topics."orders.*".key`."""
     return ".".join(part if re.fullmatch(r"[\w\-]+", part) else f'"{part}"' for part in path)
-
-
-def closest(name: str, names: Iterable[str]) -> str:
-    """`Did you mean ...?`, or nothing when no name is near."""
-    near = get_close_matches(name, list(names), n=1)
-    return f'Did you mean "{near[0]}"?' if near else ""

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from headgate.config.errors import ConfigError, Problem, shown
-from headgate.config.names import NAMED, SECTIONS, closest, dotted
+from headgate.config.names import NAMED, SECTIONS, dotted
+from headgate.core.spelling import closest
 
 Paths = tuple[str, ...]
 

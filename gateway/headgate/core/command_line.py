@@ -1,9 +1,14 @@
 """What both commands, `headgate` and `headgate-spark`, share: their start, arguments and end."""
 
+import argparse
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TextIO
+from difflib import get_close_matches
+from typing import NoReturn, TextIO
+
+from headgate.core.spelling import closest, did_you_mean
 
 UMASK = "HEADGATE_UMASK"
 _PRIVATE = "077"
@@ -37,6 +42,49 @@ def with_times_joined(arguments: Sequence[str]) -> list[str]:
         else:
             joined.append(argument)
     return joined
+
+
+class HelpfulParser(argparse.ArgumentParser):
+    """A parser that answers a misspelled command, option or choice with the nearest name.
+
+    Sub-commands get the same class, and report unknown options with their own usage line.
+    """
+
+    _given: Sequence[str] = ()  # the words that are parsed
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Parse; refuse what is left over. Nothing here goes on with it."""
+        self._given = list(sys.argv[1:] if args is None else args)
+        found, rest = super().parse_known_args(args, namespace)
+        if rest:
+            self.error(f"unrecognized arguments: {' '.join(rest)}")
+        return found, rest
+
+    def error(self, message: str) -> NoReturn:
+        """End the program with the message, and with the name that an unknown option may mean."""
+        names = [name for action in self._actions for name in action.option_strings]
+        options = (word.partition("=")[0] for word in self._given if word.startswith("--"))
+        unknown = (each for each in options if not any(name.startswith(each) for name in names))
+        hint = next(filter(None, (_closest_option(each, names) for each in unknown)), "")
+        super().error(f"{message}. {hint}" if hint else message)
+
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        # argparse itself suggests names from Python 3.14 on only
+        if action.choices is None or value in action.choices:
+            return
+        names = list(map(str, action.choices))
+        if isinstance(action, argparse._SubParsersAction):  # without commands that are internal
+            names = [choice.dest for choice in action._choices_actions]
+        hint = closest(str(value), names) or f"Choose from: {', '.join(names)}"
+        raise argparse.ArgumentError(action, f"{value!r} is not known. {hint}")
+
+
+def _closest_option(option: str, names: Sequence[str]) -> str:
+    """Return the suggestion; dashes, which all options share, do not make two names alike."""
+    found = get_close_matches(option[2:], [name[2:] for name in names], n=1)
+    return did_you_mean(f"--{found[0]}") if found else ""
 
 
 def ended_well(run: Callable[[], int], say: Callable[[str], None], out: TextIO | None) -> int:

@@ -3,9 +3,9 @@
 import argparse
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headgate.commands.config_file import add_config
 from headgate.commands.progress import add_quiet
 from headgate.core.terminal.text import escaped
 from headgate_spark.commands.paths import local_path
@@ -37,7 +37,7 @@ def add_audit(parser: argparse.ArgumentParser) -> None:
     """The options of `audit`."""
     parser.set_defaults(run=run_audit)
     add = parser.add_argument
-    add("--config", required=True, type=Path, metavar="F", help="the gateway's TOML file")
+    add_config(parser, "the gateway's TOML file")
     add(
         "--out",
         required=True,

@@ -3,9 +3,9 @@
 import argparse
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headgate.commands.config_file import add_config
 from headgate.commands.progress import add_quiet
 from headgate_spark.commands.paths import local_path
 from headgate_spark.job.errors import USAGE, JobError
@@ -72,7 +72,7 @@ def add_verify(parser: argparse.ArgumentParser) -> None:
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--config", required=True, type=Path, metavar="F", help="the gateway's TOML file")
+    add_config(parser, "the gateway's TOML file")
     add("--topics", metavar="P", help="names and globs, separated by commas; default: all")
     add("--cluster", metavar="NAME", help="the ingest cluster; default: all with a backfill tier")
     add(

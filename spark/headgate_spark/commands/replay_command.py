@@ -2,8 +2,8 @@
 
 import argparse
 import os
-from pathlib import Path
 
+from headgate.commands.config_file import add_config
 from headgate.commands.progress import add_quiet
 from headgate_spark.commands.paths import local_path
 from headgate_spark.job.errors import USAGE, JobError
@@ -22,7 +22,7 @@ exit codes: 0 done (or stopped while following), 1 failed, 2 usage or configurat
 def add_replay(parser: argparse.ArgumentParser) -> None:
     """The options of `replay`."""
     add = parser.add_argument
-    add("--config", required=True, type=Path, metavar="F", help="the gateway's TOML file")
+    add_config(parser, "the gateway's TOML file")
     add("--cluster", metavar="NAME", help="the backfill cluster; default: all")
     add("--follow", action="store_true", help="go on until stopped")
     add("--patience", type=float, default=15.0, metavar="S",
