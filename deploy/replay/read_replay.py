@@ -73,7 +73,8 @@ def asked(args: argparse.Namespace) -> dict:
     except urllib.error.HTTPError as error:
         sys.exit(f"{args.url} answers {error.code}: {error.read().decode(errors='replace')}")
     except (OSError, ValueError, http.client.HTTPException) as error:
-        sys.exit(f"--url {args.url} (or HEADGATE_URL) does not answer: {error}")
+        why = getattr(error, "reason", error)  # what urllib wraps
+        sys.exit(f"--url {args.url} (or HEADGATE_URL) does not answer: {why}")
     except (KeyError, TypeError):
         sys.exit(f"--url {args.url} (or HEADGATE_URL) is no gateway's management port")
     if result is None:

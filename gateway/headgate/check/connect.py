@@ -24,6 +24,7 @@ from headgate.check.topics import (
 from headgate.config.backend_settings import ClusterSettings, RedisSettings
 from headgate.config.settings import Settings
 from headgate.core.audit_columns import FACTS_TOPIC, facts_cluster
+from headgate.core.errors_in_words import connection_error
 from headgate.core.terminal.figures import counted
 from headgate.core.topics.policy import PolicyTable
 from headgate.core.topics.topic import TopicState
@@ -84,7 +85,7 @@ async def _read_cluster(name: str, cluster: ClusterSettings) -> _Cluster:
         async with asyncio.timeout(_ANSWER_S):
             topics = await reader.read(lambda topic: True, {})
     except READ_ERRORS as failure:
-        text = f"no answer from {servers}: {_error_text(failure)}"
+        text = f"no answer from {servers}: {connection_error(failure)}"
         fix = "Check bootstrap_servers, security_protocol and the network."
         return _Cluster(name, None, [error(subject, text, fix)])
     finally:
@@ -118,7 +119,7 @@ async def _check_server(name: str, url: str, timeout_s: float) -> _Server:
         address = await resolved(url)
     except (RedisError, OSError) as failure:
         fix = "Check the hosts and the service in its URL."
-        text = f"no sentinel names a master: {_error_text(failure)}"
+        text = f"no sentinel names a master: {connection_error(failure)}"
         return _Server(None, [error(name, text, fix)])
     client = Redis.from_url(
         address,
@@ -133,7 +134,7 @@ async def _check_server(name: str, url: str, timeout_s: float) -> _Server:
         findings = list(judge_redis(info, await _redis_config(client), name))
     except (RedisError, OSError, TimeoutError) as failure:
         fix = "Check its URL and redis.ssl_cafile; until it answers nothing is suppressed."
-        return _Server(None, [error(name, f"no answer: {_error_text(failure)}", fix)])
+        return _Server(None, [error(name, f"no answer: {connection_error(failure)}", fix)])
     finally:
         await client.aclose()
     answers = ok(name, f"answers, version {info.get('redis_version', 'unknown')}")
@@ -149,8 +150,3 @@ async def _redis_config(client: Any) -> Mapping[str, str] | None:
     except (NoPermissionError, ResponseError):
         return None
     return found
-
-
-def _error_text(failure: BaseException) -> str:
-    """A time-out, for one, says nothing but its name."""
-    return str(failure) or repr(failure)

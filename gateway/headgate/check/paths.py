@@ -1,6 +1,5 @@
 """Checks that the files and folders in options can be read or created by the current user."""
 
-import getpass
 import os
 import ssl
 import tempfile
@@ -12,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 from headgate.check.finding import Finding, error, warn
 from headgate.config.names import dotted
 from headgate.config.settings import Settings
+from headgate.core.errors_in_words import user
 
 _FILE_URL = "file://"
 
@@ -78,7 +78,7 @@ def _why_not(folder: Path) -> str:
     try:
         Path(tempfile.mkdtemp(prefix=".headgate-check-", dir=folder)).rmdir()
     except OSError as wrong:
-        return f"{_user()} may not write in {folder} ({wrong.strerror})"
+        return f"{user()} may not write in {folder} ({wrong.strerror})"
     return ""
 
 
@@ -142,10 +142,3 @@ def _words(wrong: OSError) -> str:
     if isinstance(wrong, ssl.SSLError):
         return (wrong.reason or str(wrong)).lower().replace("_", " ")
     return wrong.strerror or str(wrong)
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # it has no entry
-        return f"user {os.geteuid()}"

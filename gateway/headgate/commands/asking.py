@@ -14,6 +14,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from headgate.commands import FAILED, USAGE, CommandError
+from headgate.core.errors_in_words import (
+    connection_error,
+    does_not_speak_tls,
+    file_error,
+    is_closed_early,
+)
 
 ANSWER_S = 120.0
 _DEFAULT_URL = "http://127.0.0.1:9090"
@@ -62,7 +68,23 @@ def ask(
     except urllib.error.HTTPError as error:
         raise CommandError(_error_text(error, args.url, options or {}), FAILED) from error
     except (OSError, ValueError, RecursionError, HTTPException) as error:
-        raise CommandError(f"--url {args.url} does not answer: {error}", FAILED) from error
+        raise CommandError(
+            f"--url {args.url} does not answer: {_why(error, args)}", FAILED
+        ) from error
+
+
+def _why(error: Exception, args: argparse.Namespace) -> str:
+    """Return what is wrong with the connection or the answer, and the fix."""
+    if isinstance(error, ValueError | RecursionError) and not isinstance(error, OSError):
+        return "the answer is not that of a gateway's management port; correct the port"
+    text, rest = connection_error(error), args.url.partition("://")[2]
+    if does_not_speak_tls(error):
+        return f"the port has no TLS; give --url http://{rest}"
+    if is_closed_early(error) and args.url.startswith("http://"):
+        return f"{text}. If the gateway has TLS (http.tls_cert_file), give --url https://{rest}"
+    if "certificate is not trusted" in text:
+        return f"{text}. Name its authority in SSL_CERT_FILE"
+    return text
 
 
 def _answered(
@@ -81,8 +103,10 @@ def read_argument(name: str, text: str) -> Any:
     """JSON of the command line, or of a file as @FILE. Raises CommandError."""
     try:
         return json.loads(Path(text[1:]).read_text() if text.startswith("@") else text)
-    except (OSError, ValueError) as error:
-        raise CommandError(f"{name} {text}: {error}", USAGE) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"{name} {text}: {file_error(error)}", USAGE) from error
+    except ValueError as error:
+        raise CommandError(f"{name} {text}: it is not JSON: {error}", USAGE) from error
 
 
 def check_gateway(args: argparse.Namespace) -> None:
@@ -108,8 +132,9 @@ def _headers(args: argparse.Namespace) -> dict[str, str]:
     if args.token_file is not None:
         try:
             token = args.token_file.read_text().strip()
-        except OSError as error:
-            raise CommandError(f"--token-file {args.token_file}: {error}", USAGE) from error
+        except (OSError, UnicodeDecodeError) as error:
+            text = f"--token-file {args.token_file}: {file_error(error)}"
+            raise CommandError(text, USAGE) from error
     return {**found, "Authorization": f"Bearer {token}"} if token else found
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from headgate.commands import FAILED, OK, CommandError, add_command
 from headgate.commands.config_file import add_config
+from headgate.core.errors_in_words import listen_error
 
 if TYPE_CHECKING:
     from headgate.commands import Subparsers
@@ -43,6 +44,6 @@ def run(args: argparse.Namespace) -> int:
         uvloop.run(coalesce(settings, start_fields(args.config, text)))
     except OSError as error:
         raise CommandError(
-            f"coalescer.port = {settings.coalescer.port}: {error}", FAILED
+            f"coalescer.port = {settings.coalescer.port}: {listen_error(error)}", FAILED
         ) from error
     return OK

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from headgate.commands import FAILED, OK, USAGE, CommandError, add_command
 from headgate.commands.output import add_json
 from headgate.commands.progress import add_quiet
+from headgate.core.errors_in_words import connection_error
 
 if TYPE_CHECKING:
     from headgate.backends.kafka.log_scan import LogRecord, Reach
@@ -203,7 +204,8 @@ async def _partitions(topic: _Topic) -> int:
             states = await reader.read(topic.name.__eq__, {})
     except READ_ERRORS as error:
         servers = topic.options.bootstrap_servers
-        raise CommandError(f"Kafka does not answer at {servers}: {error!r}") from error
+        text = f"Kafka does not answer at {servers}: {connection_error(error)}"
+        raise CommandError(text) from error
     finally:
         await reader.close()
     if topic.name not in states:

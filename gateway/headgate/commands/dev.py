@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headgate.commands import FAILED, USAGE, CommandError, Subparsers, add_command
+from headgate.core.errors_in_words import file_error
 
 _EXAMPLES = """\
   headgate dev                       start; Ctrl-C stops everything, the data stays
@@ -86,5 +87,7 @@ def _read_overlay(file: Path | None) -> dict[str, Any]:
         return {}
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise CommandError(f"{file}: {error}", USAGE) from error
+    except tomllib.TOMLDecodeError as error:
+        raise CommandError(f"--config {file}: it is not TOML: {error}", USAGE) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"--config {file}: {file_error(error)}", USAGE) from error

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from headgate.commands import FAILED, OK, CommandError, add_command
 from headgate.commands.config_file import add_config
 from headgate.commands.output import style, write
+from headgate.core.errors_in_words import listen_error
 from headgate.core.terminal.text import escaped
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ def run(args: argparse.Namespace) -> int:
     try:
         uvloop.run(monitor(settings, start_fields(args.config, text), told, style()))
     except OSError as error:
-        raise CommandError(f"monitor.port = {settings.monitor.port}: {error}", FAILED) from error
+        text = f"monitor.port = {settings.monitor.port}: {listen_error(error)}"
+        raise CommandError(text, FAILED) from error
     return OK
 
 

@@ -13,6 +13,7 @@ from headgate.config.origins import Origins
 from headgate.config.schemas import read_schemas
 from headgate.config.settings import Settings
 from headgate.config.sources import Given, Paths, from_environment, from_toml, read_file
+from headgate.core.errors_in_words import file_error
 from headgate.core.option import Option, options_of
 from headgate.core.spelling import closest
 
@@ -146,7 +147,8 @@ def _read_secret(name: str, by_file: Given, draft: _Draft) -> Given | None:
     try:
         text = Path(str(by_file.value)).read_text(encoding="utf-8").strip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
-        problem = Problem(name, str(error), "a readable text file", origin=by_file.origin)
+        text = f"{shown(by_file.value)}: {file_error(error)}"
+        problem = Problem(name, text, "a readable text file", origin=by_file.origin)
         draft.problems.append(problem)
         return None
     return Given(text, f"{by_file.origin}, file {by_file.value}", is_text=True)

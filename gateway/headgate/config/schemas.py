@@ -11,6 +11,7 @@ from pathlib import Path
 
 from headgate.config.errors import Problem, shown
 from headgate.config.names import dotted
+from headgate.core.errors_in_words import file_error
 from headgate.core.schema import BadSchemaError, Schema, schema_of
 from headgate.core.topics.policy import TopicPolicy
 
@@ -52,7 +53,8 @@ def _read(
     try:
         text = (Path(path) if accepted is None else _copy(accepted, path)).read_bytes()
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        problems.append(Problem(option, f"{shown(path)}: {error}", "a readable file"))
+        why = file_error(error) if isinstance(error, OSError) else str(error)
+        problems.append(Problem(option, f"{shown(path)}: {why}", "a readable file"))
         return policy
     try:
         return dataclasses.replace(policy, schema=_compiled(text))

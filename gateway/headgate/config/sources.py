@@ -12,11 +12,13 @@ from typing import Any, NamedTuple
 
 from headgate.config.errors import ConfigError, Problem, shown
 from headgate.config.names import NAMED, SECTIONS, dotted
+from headgate.core.errors_in_words import file_error
 from headgate.core.spelling import closest
 
 Paths = tuple[str, ...]
 
 _ENVIRONMENT_PREFIX = "HEADGATE_"
+_NO_FILE = "Correct the path, or write one: headgate config --reference > headgate.toml"
 _LEVELS = "__"  # Kubernetes sets HEADGATE_PORT and the like for a Service; those have no `__`
 
 
@@ -33,7 +35,9 @@ def read_file(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        wrong = Problem("--config", str(error), "a readable TOML file in UTF-8")
+        wrong = Problem(
+            "--config", f"{file}: {file_error(error)}", "a readable TOML file in UTF-8", _NO_FILE
+        )
         raise ConfigError(str(file), [wrong]) from None
 
 

@@ -15,6 +15,8 @@ from aiokafka.conn import AIOKafkaConnection, create_conn
 from aiokafka.errors import KafkaConnectionError, KafkaError
 from aiokafka.protocol.metadata import MetadataRequest
 
+from headgate.core.errors_in_words import connection_error
+
 # In aiokafka's place, so a command that silences its client silences this, too.
 log = logging.getLogger("aiokafka.client")
 
@@ -22,6 +24,7 @@ log = logging.getLogger("aiokafka.client")
 # long as an election takes. Java's retry.backoff.ms is 100.
 _PAUSE_S = 0.1
 _BEGIN_PAUSE_S = 1.0
+_NO_KAFKA = "it accepts connections and does not answer; check security_protocol and the port"
 _BEGIN_TIMEOUT_S = 10.0  # meanwhile brokers that are known may be back
 
 
@@ -45,12 +48,13 @@ class _Metadata:
         task, and keeps it when no broker is named.
         """
         client = self._client
+        reasons: list[str] = []
         for host, port, _ in client.hosts:
-            answer = await self._ask_first(host, port)
+            answer = await self._ask_first(host, port, reasons)
             if answer is not None:
                 break
         else:
-            raise KafkaConnectionError(f"Unable to bootstrap from {client.hosts}")
+            raise KafkaConnectionError(f"no bootstrap server answers: {'; '.join(reasons)}")
         client.cluster.update_metadata(answer)
         if client._sync_task is None:
             client._sync_task = asyncio.create_task(client._md_synchronizer())
@@ -75,17 +79,20 @@ class _Metadata:
         except (KafkaError, TimeoutError) as error:
             log.warning("no metadata from the bootstrap servers: %r", error)
 
-    async def _ask_first(self, host: str, port: int) -> Any:
-        """What a bootstrap server says of the brokers; None: nothing."""
+    async def _ask_first(self, host: str, port: int, reasons: list[str]) -> Any:
+        """Return a bootstrap server's answer about the brokers, or None and add the reason."""
         try:
             connection = await _connect(self._client, host, port)
         except (OSError, KafkaError, TimeoutError) as error:
-            log.warning("bootstrap server %s:%s cannot be reached: %s", host, port, error)
+            reason = connection_error(error)
+            log.warning("bootstrap server %s:%s cannot be reached: %s", host, port, reason)
+            reasons.append(f"{host}:{port}: {reason}")
             return None
         try:
             return await connection.send(MetadataRequest([]))
         except (KafkaError, TimeoutError) as error:
             log.warning("no metadata from bootstrap server %s:%s: %r", host, port, error)
+            reasons.append(f"{host}:{port}: {_NO_KAFKA}")
             return None
         finally:
             connection.close()

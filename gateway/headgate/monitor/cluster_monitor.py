@@ -18,6 +18,7 @@ from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.kafka.readable import first_readable
 from headgate.backends.kafka.topic_reader import READ_ERRORS
 from headgate.backends.owned import OwnedTasks
+from headgate.core.errors_in_words import connection_error
 from headgate.core.groups.cluster_watch import ClusterWatch, WatchOptions
 from headgate.core.groups.commit_records import OffsetsRecord, before_and_after
 from headgate.core.groups.facts import Partition, Regression
@@ -124,7 +125,9 @@ class ClusterMonitor:
                         await self._poll()
                 except READ_ERRORS as error:
                     self._outage.begins()
-                    log.warning("cluster %s cannot be polled: %r", self.name, error)
+                    log.warning(
+                        "cluster %s cannot be polled: %s", self.name, connection_error(error)
+                    )
                     self.status = self.status._replace(ok=False, detail=kafka_in_words(error))
                     await self._reader.close()
                 else:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from aiohttp import web
 
 from headgate.config.settings import HttpSettings
+from headgate.core.errors_in_words import listen_error
 from headgate.edge.listener import Listener
 from headgate.edge.management.remote import workers_only
 from headgate.edge.server import HttpServer, PagesRunner
@@ -50,7 +51,8 @@ async def reserved(host: str, port: int) -> AsyncIterator[None]:
         for family, kind, protocol, _, address in await _addresses(host, port):
             while (error := _taken(family, address)) is not None:
                 if asyncio.get_running_loop().time() > deadline:
-                    raise PortTakenError(f"http.port: {host}:{port}: {error.strerror}") from error
+                    text = f"http.port: {host}:{port}: {listen_error(error)}"
+                    raise PortTakenError(text) from error
                 await asyncio.sleep(_RETRY_PAUSE_S)
             held = holding.enter_context(socket.socket(family, kind, protocol))
             held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -64,7 +66,7 @@ async def _addresses(host: str, port: int) -> Sequence[_Address]:
     try:
         return await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except socket.gaierror as error:
-        raise PortTakenError(f"http.host: {host}: {error.strerror}") from error
+        raise PortTakenError(f"http.host: {host}: {listen_error(error)}") from error
 
 
 def _taken(family: int, address: tuple[Any, ...]) -> OSError | None:
@@ -110,4 +112,5 @@ async def _listen(
     try:
         return await runner.listen(host, port, context)
     except OSError as error:
-        raise PortTakenError(f"http.management_port: {host}:{port}: {error.strerror}") from error
+        text = f"http.management_port: {host}:{port}: {listen_error(error)}"
+        raise PortTakenError(text) from error

@@ -10,6 +10,7 @@ from headgate.backends.kafka.topic_reader import READ_ERRORS, TopicReader
 from headgate.config import Settings
 from headgate.core.audit_columns import FACTS_TOPIC
 from headgate.core.coalescing.held import topic_of
+from headgate.core.errors_in_words import connection_error
 from headgate.core.topics.internal_topics import (
     InternalTopic,
     facts_faults,
@@ -54,7 +55,7 @@ async def initialise(settings: Settings, *, may_create: bool) -> list[ReportLine
                     lines += await _backfill(settings, name, may_create)
         except READ_ERRORS as error:
             servers = ",".join(cluster.bootstrap_servers)
-            why = f"{servers} does not answer, or refuses: {error!r}"
+            why = f"{servers} does not answer, or refuses: {connection_error(error)}"
             lines.append(ReportLine("error", f"clusters.{name}.bootstrap_servers", why))
     return lines
 

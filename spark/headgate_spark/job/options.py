@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from headgate.core.errors_in_words import file_error
 from headgate.core.topics.globs import Globs, is_glob
 from headgate.core.topics.policy import INTERNAL_PREFIXES, PolicyTable, TopicPolicy
 from headgate_spark.job.connections import Connection, connection
@@ -90,8 +91,10 @@ def read_config(file: Path, environment: Mapping[str, str]) -> JobConfig:
     """The file with the environment over it. Raises JobError naming the option."""
     try:
         content = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise JobError(f"--config {file}: {error}", USAGE) from error
+    except tomllib.TOMLDecodeError as error:
+        raise JobError(f"--config {file}: it is not TOML: {error}", USAGE) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise JobError(f"--config {file}: {file_error(error)}", USAGE) from error
     sections = _sections(content, "clusters")
     clusters = {name: _cluster(name, given, environment) for name, given in sections.items()}
     if not clusters:

@@ -18,6 +18,7 @@ from headgate.backends.kafka.log_scan import CutShortError, LogRecord, LogScan, 
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.kafka.topic_reader import READ_ERRORS, TopicReader
 from headgate.config import Settings
+from headgate.core.errors_in_words import connection_error
 from headgate.core.oversize.blob_names import BlobName, blob_name, parse_path
 from headgate.core.record import DATAREF
 from headgate.core.terminal.figures import counted
@@ -128,7 +129,8 @@ async def _topics(
         async with asyncio.timeout(_ANSWER_S):
             states = await reader.read(note, {})
     except READ_ERRORS as error:
-        raise CutShortError(f"cluster {cluster} does not answer: {error!r}") from error
+        text = f"cluster {cluster} does not answer: {connection_error(error)}"
+        raise CutShortError(text) from error
     finally:
         await reader.close()
     for name in sorted(wanted - states.keys()):  # it is there, but its partitions are not known

@@ -8,6 +8,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaError
 
 from headgate.backends.kafka.options import ClusterOptions
+from headgate.core.errors_in_words import connection_error
 from headgate.kafka.consumers import open_consumer
 
 _SILENCE_S = 60.0  # longer than any leader change
@@ -61,7 +62,8 @@ class LogScan:
                 await consumer.start()
             return await self._read(consumer, see, report)
         except (KafkaError, OSError, TimeoutError) as error:
-            raise CutShortError(f"topic {self._topic} cannot be read: {error!r}") from error
+            text = f"topic {self._topic} cannot be read: {connection_error(error)}"
+            raise CutShortError(text) from error
         finally:
             await consumer.stop()
 

@@ -1,0 +1,132 @@
+"""Errors of files and connections as sentences: no errno, no Python tuple, no class name."""
+
+import errno
+import os
+import pwd
+import re
+import socket
+import ssl
+from collections.abc import Iterator, Mapping
+from http.client import BadStatusLine, RemoteDisconnected
+from typing import Final
+
+_REFUSED: Final = "nothing listens there; start it, or correct the host and the port"
+_UNREACHABLE: Final = "there is no route to it; correct the address, or check the network"
+_SILENT: Final = "it does not answer in time; correct the address, or check firewalls"
+_CLOSED: Final = "it closed the connection; it may expect TLS, or another protocol"
+_NO_SOCKET: Final = "the socket does not exist"
+_BY_NUMBER: Final[Mapping[int, str]] = {
+    errno.ECONNREFUSED: _REFUSED,
+    errno.EHOSTUNREACH: _UNREACHABLE,
+    errno.ENETUNREACH: _UNREACHABLE,
+    errno.EHOSTDOWN: _UNREACHABLE,
+    errno.ETIMEDOUT: _SILENT,
+    errno.ECONNRESET: _CLOSED,
+    errno.ECONNABORTED: _CLOSED,
+    errno.EPIPE: _CLOSED,
+    errno.ENOENT: _NO_SOCKET,
+}
+_UNKNOWN_HOST: Final = "the host name is unknown; correct it, or check DNS"
+_NO_TLS: Final = "it does not speak TLS; use the scheme or protocol without TLS"
+_NO_HTTP: Final = "it does not speak HTTP; correct the port"
+_NO_TLS_REASONS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNEXPECTED_MESSAGE")
+_NUMBER: Final = re.compile(r"\[Errno (\d+)\]")  # in asyncio's list of several failed addresses
+
+
+def file_error(error: OSError | UnicodeDecodeError) -> str:
+    """Return why a file cannot be used, without the file's name."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"it is not text in UTF-8 (byte {error.start})"
+    if isinstance(error, FileNotFoundError):
+        return "the file does not exist"
+    if isinstance(error, IsADirectoryError):
+        return "it is a folder, not a file"
+    if isinstance(error, PermissionError):
+        return f"the user {user()} has no permission"
+    return (error.strerror or str(error)).lower()
+
+
+def connection_error(error: BaseException) -> str:
+    """Return why a connection failed, and the fix, without the address."""
+    for each in _chain(error):
+        if text := _specific(each):
+            return text
+    return _plain(error)
+
+
+def listen_error(error: OSError) -> str:
+    """Return why a server cannot listen on an address, and the fix, without the address."""
+    if error.errno == errno.EADDRINUSE:
+        return "another program listens there; end it, or choose another port"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return "this machine has no such address; correct the host"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return f"the user {user()} may not listen there; choose a port above 1023"
+    if isinstance(error, socket.gaierror):
+        return _UNKNOWN_HOST
+    return (error.strerror or str(error)).lower()
+
+
+def does_not_speak_tls(error: BaseException) -> bool:
+    """Return whether a TLS handshake failed because the other side speaks another protocol."""
+    return any(_specific(each) == _NO_TLS for each in _chain(error))
+
+
+def is_closed_early(error: BaseException) -> bool:
+    """Return whether the other side closed the connection before it answered."""
+    return any(_specific(each) == _CLOSED for each in _chain(error))
+
+
+def user() -> str:
+    """Return the name, or else the number, of the user that the process runs as."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:  # the number has no name
+        return f"number {os.geteuid()}"
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield the error and what it was raised from, `URLError.reason` included."""
+    seen: list[BaseException] = []
+    while error is not None and error not in seen:
+        seen.append(error)
+        yield error
+        reason = getattr(error, "reason", None)
+        error = (
+            reason if isinstance(reason, BaseException) else error.__cause__ or error.__context__
+        )
+
+
+def _specific(error: BaseException) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted: {error.verify_message.rstrip('.').lower()}"
+    if isinstance(error, ssl.SSLError):
+        reason = error.reason or ""
+        return _NO_TLS if reason in _NO_TLS_REASONS else f"TLS fails: {_spelled(reason)}"
+    if isinstance(error, socket.gaierror):
+        return _UNKNOWN_HOST
+    if isinstance(error, RemoteDisconnected):
+        return _CLOSED
+    if isinstance(error, BadStatusLine):
+        return _NO_HTTP
+    if isinstance(error, TimeoutError):
+        return _SILENT
+    if isinstance(error, PermissionError):
+        return f"the user {user()} has no permission to connect"
+    if isinstance(error, OSError):
+        number = error.errno
+        if number is None and (listed := _NUMBER.search(str(error))):
+            number = int(listed[1])
+        return _BY_NUMBER.get(number or 0, "")
+    return ""
+
+
+def _plain(error: BaseException) -> str:
+    """Return the error's own words without numbers, addresses in tuples and class names."""
+    text = error.strerror if isinstance(error, OSError) and error.strerror else ""
+    text = text or str(error.args[0] if error.args else error).strip().split("\n")[0]
+    return text or type(error).__name__
+
+
+def _spelled(reason: str) -> str:
+    return reason.lower().replace("_", " ") or "the handshake did not end"

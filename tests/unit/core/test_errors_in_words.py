@@ -1,0 +1,123 @@
+"""Errors of files and connections, made by real files and sockets, are sentences with a fix."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import os
+import socket
+import ssl
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from headgate.core.errors_in_words import connection_error, file_error
+from support.identity.authority import Authority
+
+NOT_FOR_PEOPLE = ("Errno", "('", "urlopen", "Error", "_ssl.c", "Errno", "codec")
+
+
+def readable(text: str) -> str:
+    assert text
+    assert not [part for part in NOT_FOR_PEOPLE if part in text], text
+    return text
+
+
+def closed_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+    return port
+
+
+def failed(url: str, context: ssl.SSLContext | None = None) -> str:
+    with pytest.raises((OSError, http.client.HTTPException)) as caught:
+        urllib.request.urlopen(url, timeout=10, context=context)
+    return readable(connection_error(caught.value))
+
+
+def test_files(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as missing:
+        (tmp_path / "missing").read_text()
+    assert readable(file_error(missing.value)) == "the file does not exist"
+    with pytest.raises(IsADirectoryError) as folder:
+        tmp_path.read_text()
+    assert "folder" in readable(file_error(folder.value))
+    (tmp_path / "binary").write_bytes(b"a\xff")
+    with pytest.raises(UnicodeDecodeError) as binary:
+        (tmp_path / "binary").read_text(encoding="utf-8")
+    assert "UTF-8 (byte 1)" in readable(file_error(binary.value))
+    assert "permission" in readable(file_error(PermissionError(13, os.strerror(13))))
+
+
+def test_nothing_listens() -> None:
+    assert "nothing listens there" in failed(f"http://127.0.0.1:{closed_port()}")
+
+
+async def test_nothing_listens_on_either_address_of_a_host() -> None:
+    port = closed_port()
+    error = OSError(  # as asyncio reports `localhost` if it has an IPv4 and an IPv6 address
+        f"Multiple exceptions: [Errno 111] Connect call failed ('::1', {port}, 0, 0), "
+        f"[Errno 111] Connect call failed ('127.0.0.1', {port})"
+    )
+    assert "nothing listens there" in readable(connection_error(error))
+    with pytest.raises(ConnectionRefusedError) as caught:
+        await asyncio.open_connection("127.0.0.1", port)
+    assert "nothing listens there" in readable(connection_error(caught.value))
+
+
+def test_the_host_is_unknown() -> None:
+    assert "host name is unknown" in failed("http://no-such-host.invalid")
+
+
+async def one_answer(answer: bytes, url: str) -> str:
+    """What is said of a server that sends these bytes and closes."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(10)
+        writer.write(answer)
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        return await asyncio.to_thread(failed, url.format(port))
+
+
+async def test_https_on_a_port_without_tls() -> None:
+    said = await one_answer(b"HTTP/1.1 400 Bad Request\r\n\r\n", "https://127.0.0.1:{}")
+    assert "does not speak TLS" in said
+
+
+async def test_http_on_a_port_with_another_protocol() -> None:
+    assert "does not speak HTTP" in await one_answer(b"-ERR unknown\r\n", "http://127.0.0.1:{}")
+    assert "closed the connection" in await one_answer(b"", "http://127.0.0.1:{}")
+
+
+async def test_a_certificate_of_an_unknown_authority(tmp_path: Path) -> None:
+    authority = Authority(tmp_path, "ca")
+    pair = authority.issue("server")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair.certificate, pair.key)
+    server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0,
+                                        ssl=context)  # fmt: skip
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        said = await asyncio.to_thread(
+            failed, f"https://127.0.0.1:{port}", ssl.create_default_context()
+        )
+    assert "certificate is not trusted" in said
+
+
+async def test_redis_that_does_not_listen() -> None:
+    client = Redis.from_url(f"redis://127.0.0.1:{closed_port()}/0", retry=Retry(NoBackoff(), 0))
+    with pytest.raises(RedisError) as caught:
+        await client.ping()
+    await client.aclose()
+    assert "nothing listens there" in readable(connection_error(caught.value))
