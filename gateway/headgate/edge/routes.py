@@ -149,6 +149,8 @@ class DataPlane:
             except Refused as refused:
                 return self._refuse(request, refused.failure)
         path = request.rel_url.raw_path
+        if path == "/" and request.method in ("GET", "HEAD"):
+            return web.Response(status=302, headers={"Location": "/docs"})
         detail = f"no page at {path[:SHOWN]}{of_data_port(request.method, path)}"
         failure = Failure(Reason.NOT_FOUND, detail)
         return self._refuse(request, failure)

@@ -62,6 +62,20 @@ async def test_the_page_needs_nothing_from_elsewhere(
             assert found.status == 200, link
 
 
+@pytest.mark.parametrize(("port", "start"), [("data", "/docs"), ("management", "/console")])
+async def test_the_root_leads_to_the_first_page(
+    port: str, start: str, sites: dict[str, str], http: aiohttp.ClientSession
+) -> None:
+    for ask in (http.get, http.head):
+        async with ask(f"{sites[port]}/", allow_redirects=False) as answer:
+            assert (answer.status, answer.headers["Location"]) == (302, start)
+    async with http.get(sites[port]) as answer:
+        assert answer.status == 200
+        assert answer.content_type == "text/html"
+    async with http.post(f"{sites[port]}/", data=b"{}") as answer:
+        assert answer.status in (404, 405)
+
+
 @pytest.mark.parametrize("port", PORTS)
 async def test_the_files_are_those_of_the_package(
     port: str, sites: dict[str, str], http: aiohttp.ClientSession
