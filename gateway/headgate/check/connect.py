@@ -24,10 +24,10 @@ from headgate.check.topics import (
 from headgate.config.backend_settings import ClusterSettings, RedisSettings
 from headgate.config.settings import Settings
 from headgate.core.audit_columns import FACTS_TOPIC, facts_cluster
-from headgate.core.errors_in_words import connection_error
 from headgate.core.terminal.figures import counted
 from headgate.core.topics.policy import PolicyTable
 from headgate.core.topics.topic import TopicState
+from headgate.errors_in_words import connection_error
 
 _ANSWER_S = 10.0  # aiokafka tries its bootstrap servers one after the other
 _MIN_REDIS_S = 2.0  # a check may wait longer than a request does

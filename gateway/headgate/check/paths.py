@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 from headgate.check.finding import Finding, error, warn
 from headgate.config.names import dotted
 from headgate.config.settings import Settings
-from headgate.core.errors_in_words import user
+from headgate.errors_in_words import user
 
 _FILE_URL = "file://"
 

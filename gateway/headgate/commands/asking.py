@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from headgate.commands import FAILED, USAGE, CommandError
-from headgate.core.errors_in_words import (
+from headgate.errors_in_words import (
     connection_error,
     does_not_speak_tls,
     file_error,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from headgate.commands import FAILED, OK, USAGE, CommandError, add_command
 from headgate.commands.output import add_json
 from headgate.commands.progress import add_quiet
-from headgate.core.errors_in_words import connection_error
+from headgate.errors_in_words import connection_error
 
 if TYPE_CHECKING:
     from headgate.backends.kafka.log_scan import LogRecord, Reach

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headgate.commands import FAILED, USAGE, CommandError, Subparsers, add_command
-from headgate.core.errors_in_words import file_error
+from headgate.errors_in_words import file_error
 
 _EXAMPLES = """\
   headgate dev                       start; Ctrl-C stops everything, the data stays

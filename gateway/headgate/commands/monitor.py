@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from headgate.commands import FAILED, OK, CommandError, add_command
 from headgate.commands.config_file import add_config
 from headgate.commands.output import style, write
-from headgate.core.errors_in_words import listen_error
 from headgate.core.terminal.text import escaped
+from headgate.errors_in_words import listen_error
 
 if TYPE_CHECKING:
     from headgate.commands import Subparsers

@@ -13,9 +13,9 @@ from headgate.config.origins import Origins
 from headgate.config.schemas import read_schemas
 from headgate.config.settings import Settings
 from headgate.config.sources import Given, Paths, from_environment, from_toml, read_file
-from headgate.core.errors_in_words import file_error
 from headgate.core.option import Option, options_of
 from headgate.core.spelling import closest
+from headgate.errors_in_words import file_error
 
 _FILE_SUFFIX = "_file"
 

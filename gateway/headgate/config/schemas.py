@@ -11,9 +11,9 @@ from pathlib import Path
 
 from headgate.config.errors import Problem, shown
 from headgate.config.names import dotted
-from headgate.core.errors_in_words import file_error
 from headgate.core.schema import BadSchemaError, Schema, schema_of
 from headgate.core.topics.policy import TopicPolicy
+from headgate.errors_in_words import file_error
 
 _MAX_BYTES = 1_048_576  # the text goes along with each large event to the helper process
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from headgate.config.errors import ConfigError, Problem, shown
 from headgate.config.names import NAMED, SECTIONS, dotted
-from headgate.core.errors_in_words import file_error
 from headgate.core.spelling import closest
+from headgate.errors_in_words import file_error
 
 Paths = tuple[str, ...]
 

@@ -15,7 +15,7 @@ from aiokafka.conn import AIOKafkaConnection, create_conn
 from aiokafka.errors import KafkaConnectionError, KafkaError
 from aiokafka.protocol.metadata import MetadataRequest
 
-from headgate.core.errors_in_words import connection_error
+from headgate.errors_in_words import connection_error
 
 # In aiokafka's place, so a command that silences its client silences this, too.
 log = logging.getLogger("aiokafka.client")

@@ -18,7 +18,6 @@ from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.kafka.readable import first_readable
 from headgate.backends.kafka.topic_reader import READ_ERRORS
 from headgate.backends.owned import OwnedTasks
-from headgate.core.errors_in_words import connection_error
 from headgate.core.groups.cluster_watch import ClusterWatch, WatchOptions
 from headgate.core.groups.commit_records import OffsetsRecord, before_and_after
 from headgate.core.groups.facts import Partition, Regression
@@ -26,6 +25,7 @@ from headgate.core.groups.probation import Probation
 from headgate.core.groups.report import GroupReport
 from headgate.core.groups.rogue_readers import RogueReaders
 from headgate.core.outage import Outage
+from headgate.errors_in_words import connection_error
 from headgate.monitor.broker_metrics import ScrapeError, scrape
 from headgate.monitor.commit_stream import take
 

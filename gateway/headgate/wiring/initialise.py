@@ -10,7 +10,6 @@ from headgate.backends.kafka.topic_reader import READ_ERRORS, TopicReader
 from headgate.config import Settings
 from headgate.core.audit_columns import FACTS_TOPIC
 from headgate.core.coalescing.held import topic_of
-from headgate.core.errors_in_words import connection_error
 from headgate.core.topics.internal_topics import (
     InternalTopic,
     facts_faults,
@@ -26,6 +25,7 @@ from headgate.core.topics.internal_topics import (
 )
 from headgate.core.topics.policy import PolicyTable
 from headgate.core.topics.topic import TopicState
+from headgate.errors_in_words import connection_error
 from headgate.wiring.audit_events import cluster_of_facts
 
 _ANSWER_S = 30.0

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from headgate.core.errors_in_words import file_error
 from headgate.core.topics.globs import Globs, is_glob
 from headgate.core.topics.policy import INTERNAL_PREFIXES, PolicyTable, TopicPolicy
+from headgate.errors_in_words import file_error
 from headgate_spark.job.connections import Connection, connection
 from headgate_spark.job.errors import USAGE, JobError
 

@@ -18,11 +18,11 @@ from headgate.backends.kafka.log_scan import CutShortError, LogRecord, LogScan, 
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.kafka.topic_reader import READ_ERRORS, TopicReader
 from headgate.config import Settings
-from headgate.core.errors_in_words import connection_error
 from headgate.core.oversize.blob_names import BlobName, blob_name, parse_path
 from headgate.core.record import DATAREF
 from headgate.core.terminal.figures import counted
 from headgate.core.topics.policy import PolicyTable
+from headgate.errors_in_words import connection_error
 
 _ANSWER_S = 30.0
 _REPORT_S = 10.0

@@ -8,7 +8,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaError
 
 from headgate.backends.kafka.options import ClusterOptions
-from headgate.core.errors_in_words import connection_error
+from headgate.errors_in_words import connection_error
 from headgate.kafka.consumers import open_consumer
 
 _SILENCE_S = 60.0  # longer than any leader change

@@ -17,7 +17,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from headgate.core.errors_in_words import connection_error, file_error
+from headgate.errors_in_words import connection_error, file_error
 from support.identity.authority import Authority
 
 NOT_FOR_PEOPLE = ("Errno", "('", "urlopen", "Error", "_ssl.c", "Errno", "codec")
