@@ -110,7 +110,7 @@ def _page(http: HttpSettings, ports: frozenset[str]) -> Json:
             "summary": "An HTTP gateway in front of Apache Kafka",
             "description": "Services post events; operators see who posts what, and replay. Errors "
             "are problem documents (RFC 9457) with a `reason` that programs can go by.",
-            "contact": {"name": "Whoever operates this gateway"},
+            "contact": {"name": "Gateway operators"},
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/", "description": "The port that this document came from."}],
