@@ -24,13 +24,13 @@ IN_ORDER = (
     "publish/first-event",
     "publish/batches",
     "publish/keys",
-    "publish/answers",
     "publish/cloudevents",
     "publish/confluent-rest",
     "publish/idempotency",
     "publish/suppression",
     "publish/coalescing",
     "publish/oversize",
+    "publish/answers",
 )
 # These need topics of their own: tests/integration/docs/test_move_pages.py.
 ON_THE_MOVE = (

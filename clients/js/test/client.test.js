@@ -1,4 +1,4 @@
-/** The client against the gateway of tests: every rule of docs/publish/answers.md. */
+/** The client against the gateway of tests: every rule of docs/publish/retries.md. */
 
 import assert from "node:assert/strict";
 import { createServer } from "node:http";

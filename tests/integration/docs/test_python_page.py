@@ -33,7 +33,7 @@ README = ROOT / "clients" / "python" / "README.md"
 
 def programs() -> Iterator[str]:
     """Yield what the pages show, in their order."""
-    yield from pages.sources("publish/answers", "python")
+    yield from pages.sources("publish/retries", "python")
     yield from pages.sources("publish/python", "python")
     yield from re.findall(r"^```python\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
 

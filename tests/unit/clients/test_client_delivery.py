@@ -1,4 +1,4 @@
-"""The rules of docs/publish/answers.md in the Python client: what goes again, as what, and when."""
+"""The rules of docs/publish/retries.md in the Python client: what goes again, as what, and when."""
 
 from __future__ import annotations
 
