@@ -67,15 +67,17 @@ def tables() -> str:
     parts = [_sums(found)]
     for peer, name in PEERS.items():
         rows = [_row(one) for one in found if one.peer == peer]
-        head = "| case | their tests | there | here | why it differs |\n|---|---|---|---|---|"
+        head = (
+            "| case | their tests | there | here | reason for a difference |\n|---|---|---|---|---|"
+        )
         parts.append("\n".join([f"## {name}\n", head, *rows]) + "\n")
     return "\n".join(parts)
 
 
 def _sums(found: Sequence[Case]) -> str:
     lines = [
-        "| peer | their tests | cases | the same here | another answer here | not compared "
-        "| compared by codes alone |",
+        "| peer | their tests | cases | same response | other response | not compared "
+        "| only codes compared |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
     for peer, name in PEERS.items():
