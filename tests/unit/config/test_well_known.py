@@ -73,7 +73,7 @@ def test_tokens_that_documents_and_examples_show_are_refused() -> None:
         if text
     }
     assert "TOKEN" in shown  # the search finds what it should find
-    code = re.compile(r"[{}$]|\.\w|\w\(")  # an expression of a program, no token
+    code = re.compile(r"[{}$\\]|\.\w|\w\(")  # an expression of a program, no token
     literal = {text for text in shown if not code.search(text)}
     unknown = {text for text in literal
                if not is_well_known(sha256(text.encode()).hexdigest(), "shop")}  # fmt: skip
