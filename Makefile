@@ -45,7 +45,7 @@ FUZZED = $(if $(filter 0,$(SANITIZE)),PYTHONPATH=$(FUZZ_PATH),$(SANITIZED))
 FUZZ_ARGS = --jobs $(JOBS) $(if $(FUZZ_N),--count $(FUZZ_N),--seconds $(or $(FUZZ_S),30)) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
 
 .NOTPARALLEL:  # one installation at a time
-.PHONY: help machine setup setup-run run shop test test-full test-compiled native-sanitize fuzz check lint bench wheel incident-a docs docs-lint sbom audit deploy-linters deploy-tools manifests version urls dist release
+.PHONY: help machine setup setup-run run shop test test-full test-compiled native-sanitize fuzz check lint bench wheel incident-a docs docs-lint screenshots sbom audit deploy-linters deploy-tools manifests version urls dist release
 
 help: ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -94,8 +94,11 @@ $(DEV_STAMP): | $(RUN_STAMP)
 	$(PIP) install --require-hashes --no-build-isolation -r requirements-dev.lock
 	@rm -f .venv/.dev-* && touch $@
 
-$(DOCS_STAMP): | $(RUN_STAMP)
-	$(PIP) install --require-hashes -r requirements-docs.lock
+# The pages have an environment of their own: what the gateway imports, and Zensical. They need neither Java nor PySpark.
+$(DOCS_STAMP):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo 'docs: needs Python 3.11 or newer' >&2; exit 1; }
+	$(PYTHON) -m venv --clear .venv/docs
+	.venv/docs/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements-docs.lock
 	@rm -f .venv/.docs-* && touch $@
 
 setup-run: machine $(INSTALLED) ## install what running needs into .venv and .cache
@@ -219,8 +222,11 @@ lint:
 	$(BIN)/mypy
 
 docs: $(DOCS_STAMP) ## write what the documents take from the code, then the site to build/docs
-	PYTHONPATH=gateway:spark $(BIN)/python docs/generate.py
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	PYTHONPATH=gateway:spark .venv/docs/bin/python docs/generate.py
+	.venv/docs/bin/python docs/site.py
+
+screenshots: setup ## take the pictures of the console in docs/images: runs the sample traffic for four minutes
+	$(BIN)/python docs/screenshots.py
 
 # Vale applies the rules of docs/.vale; without Go the tests apply them alone.
 $(VALE):
